@@ -1,1 +1,4 @@
-"""Figures of nearkin and of its rivals, measured; docs/reference/benchmarks.md is written from them."""
+"""Figures of nearkin and of its rivals, measured.
+
+Docs/reference/benchmarks.md is written from them.
+"""

@@ -1,7 +1,8 @@
 """Measures the online index: rates, sizes and effects of the order, for docs/reference/stores.md.
 
 python -m benchmarks.index                 quick sizes, to the terminal
-python -m benchmarks.index --full --write  full sizes; writes benchmarks/index.json and the tables of docs/reference/stores.md
+python -m benchmarks.index --full --write  full sizes; writes benchmarks/index.json and the tables
+of docs/reference/stores.md
 
 Redis and PostgreSQL are started on free loopback ports, on the same cores as the client.
 """
@@ -69,16 +70,30 @@ def rates(full: bool) -> Table:
 
     The documents of both have the same share of matches.
     """
-    rows, sizes = [], {"memory": 1_000_000, "sqlite": 1_000_000, "redis": 200_000, "postgres": 200_000}
+    rows, sizes = (
+        [],
+        {"memory": 1_000_000, "sqlite": 1_000_000, "redis": 200_000, "postgres": 200_000},
+    )
     for name, documents in sizes.items():
         with texts(documents if full else 20_000) as some, stores() as urls:
             rows.append(_rates_of(name, urls[name], some))
     note = (
-        f"Upserts of documents of 1.5 kB, 30 % near-duplicates, 20 × 6, 32-bit slots, in batches of {BATCH:,}, at {PROBED:,} "
-        "documents in the index and at the given number; single ones at that number. One client thread, servers on the same 2 "
+        f"Upserts of documents of 1.5 kB, 30 % near-duplicates, 20 × 6, 32-bit slots, in batches "
+        f"of {BATCH:,}, at {PROBED:,} "
+        "documents in the index and at the given number; single ones at that number. One client "
+        "thread, servers on the same 2 "
         "cores. Bytes are what the store says it uses, texts included, and without them."
     )
-    columns = ("store", "documents", "documents/s, small", "large", "single, median", "p99", "bytes a document", "without text")
+    columns = (
+        "store",
+        "documents",
+        "documents/s, small",
+        "large",
+        "single, median",
+        "p99",
+        "bytes a document",
+        "without text",
+    )
     return Table("rates", note, columns, rows)
 
 
@@ -113,7 +128,10 @@ def _rates_of(name: str, url: str, some: list[str]) -> tuple[str, ...]:
     size = stats["bytes"] + stats.get("bucket_bytes", 0)
     rest = size - sum(len(text) for text in dict.fromkeys(some)) * stats["records"] / len(set(some))
     bytes_of = (f"{size / stats['records']:,.0f}", f"{rest / stats['records']:,.0f}")
-    times = (f"{statistics.median(taken):,.0f} µs", f"{statistics.quantiles(taken, n=100)[98]:,.0f} µs")
+    times = (
+        f"{statistics.median(taken):,.0f} µs",
+        f"{statistics.quantiles(taken, n=100)[98]:,.0f} µs",
+    )
     return (name, f"{len(some):,}", f"{small:,.0f}", f"{large:,.0f}", *times, *bytes_of)
 
 
@@ -122,7 +140,9 @@ def leaders(full: bool) -> Table:
     documents, clusters = (1_000_000, 1_000) if full else (50_000, 50)
     rows = []
     for kind in ("leaders", "all"):
-        with nk.Index.open("memory://", postings=kind, bucket_capacity=documents, cache=1, **BANDS) as index:
+        with nk.Index.open(
+            "memory://", postings=kind, bucket_capacity=documents, cache=1, **BANDS
+        ) as index:
             base = [" ".join(f"w{c}x{i}" for i in range(30)) for c in range(clusters)]
             per = documents // clusters
             if kind == "leaders":
@@ -130,10 +150,22 @@ def leaders(full: bool) -> Table:
                     index.upsert_many("a", [f"{text} {copy}" for text in base])
                 stats = index.stats()
                 rows.append(
-                    (kind, f"{stats['records']:,}", f"{stats['postings']:,}", f"{stats['postings'] / (20 * documents):.4%}")
+                    (
+                        kind,
+                        f"{stats['records']:,}",
+                        f"{stats['postings']:,}",
+                        f"{stats['postings'] / (20 * documents):.4%}",
+                    )
                 )
             else:
-                rows.append((kind, f"{documents:,}", f"{20 * documents:,}", "100 % (20 a document, by definition)"))
+                rows.append(
+                    (
+                        kind,
+                        f"{documents:,}",
+                        f"{20 * documents:,}",
+                        "100 % (20 a document, by definition)",
+                    )
+                )
     note = f"{documents:,} documents in {clusters:,} clusters, 20 bands."
     return Table("leaders", note, ("postings of", "documents", "postings", "share"), rows)
 
@@ -145,16 +177,33 @@ def order(full: bool) -> Table:
     with texts(documents) as some:
         batch = nk.dedup({"text": some}, threshold=0.8, bands=20, rows=6)
         kept = batch.statistics["kept"]
-        for name, given in (("as they come", some), ("longest first, as the batch run", sorted(some, key=len, reverse=True))):
+        for name, given in (
+            ("as they come", some),
+            ("longest first, as the batch run", sorted(some, key=len, reverse=True)),
+        ):
             with nk.Index.open("memory://", **BANDS) as index:
                 fill(index, "a", given)
                 before = index.stats()["leaders"]
                 merge_clusters(index)
                 after = index.stats()["leaders"]
-            surplus = (f"{before - kept:+,}", f"{(before - kept) / kept:+.2%}", f"{after - kept:+,}")
+            surplus = (
+                f"{before - kept:+,}",
+                f"{(before - kept) / kept:+.2%}",
+                f"{after - kept:+,}",
+            )
             rows.append((name, f"{kept:,}", f"{before:,}", *surplus))
-    note = f"{documents:,} documents, 30 % near-duplicates; leaders of `nearkin dedup` against representatives of an index."
-    columns = ("order", "batch leaders", "representatives", "surplus", "share", "surplus after compact")
+    note = (
+        f"{documents:,} documents, 30 % near-duplicates; leaders of `nearkin dedup` against "
+        f"representatives of an index."
+    )
+    columns = (
+        "order",
+        "batch leaders",
+        "representatives",
+        "surplus",
+        "share",
+        "surplus after compact",
+    )
     return Table("order", note, columns, rows)
 
 

@@ -1,7 +1,8 @@
 """Measures the cost and the effect of each setting, for the tables of docs/explanation/levers.md.
 
 python -m benchmarks.levers                 quick sizes, to the terminal
-python -m benchmarks.levers --full --write  full sizes; writes levers.json and the tables of docs/explanation/levers.md
+python -m benchmarks.levers --full --write  full sizes; writes levers.json and the tables of
+docs/explanation/levers.md
 """
 
 import os
@@ -77,16 +78,25 @@ def bits(full: bool) -> Table:
         found = []
         truth = []
         for i, similarity in enumerate(grid):
-            hashes, offsets, true = pairs_of_sets(float(similarity), pairs // len(grid) + 1, 100 + i)
+            hashes, offsets, true = pairs_of_sets(
+                float(similarity), pairs // len(grid) + 1, 100 + i
+            )
             slots = slots_of(hashes, offsets, 128)
             signatures = np.empty((len(slots), 128 * kept // 8), np.uint8)
             if kept == 32:
                 signatures = slots
             else:
                 sketching.truncate(slots, kept, signatures)
-            band_layout = band_layout_of(measure.spec, measure.banding(BandingRequest(0.8, 0.95)), np.empty((0, 0), np.uint64))
+            band_layout = band_layout_of(
+                measure.spec,
+                measure.banding(BandingRequest(0.8, 0.95)),
+                np.empty((0, 0), np.uint64),
+            )
             first = np.arange(0, len(slots), 2, dtype=np.uint64)
-            packed, agreeing = (first << np.uint64(32)) | (first + np.uint64(1)), np.empty(len(first), np.int64)
+            packed, agreeing = (
+                (first << np.uint64(32)) | (first + np.uint64(1)),
+                np.empty(len(first), np.int64),
+            )
             lsh.pair_agreements(packed, signatures, band_layout.layout, agreeing)
             chance = measure.estimator.chance_agreement
             estimated = (agreeing / 128 - chance) / (1 - chance)
@@ -108,19 +118,31 @@ def bits(full: bool) -> Table:
             )
         )
     note = (
-        f"k = 128, binned, {pairs:,} pairs of sets of {SET} elements with similarities spread evenly over 0.5 to 1, judged "
+        f"k = 128, binned, {pairs:,} pairs of sets of {SET} elements with similarities spread "
+        f"evenly over 0.5 to 1, judged "
         "by the estimate alone at 0.8."
     )
-    columns = ("bits", "bytes a document", "error at 0.8", "√(E(1 − E)/k)/(1 − 2⁻ᵇ)", "recall", "precision")
+    columns = (
+        "bits",
+        "bytes a document",
+        "error at 0.8",
+        "√(E(1 − E)/k)/(1 − 2⁻ᵇ)",
+        "recall",
+        "precision",
+    )
     return Table("bits", note, columns, rows)
 
 
-def keys_of(hashes: np.ndarray, offsets: np.ndarray, bands: int, rows: int, probes: int) -> np.ndarray:
+def keys_of(
+    hashes: np.ndarray, offsets: np.ndarray, bands: int, rows: int, probes: int
+) -> np.ndarray:
     """Returns band keys with their probes, uint64 (n, b, 1 + P)."""
     spec = Spec(k=256)
     slots, runners = np.empty((2, len(offsets) - 1, spec.k), np.uint32)
     sketching.two_smallest(hashes, offsets, *multipliers(spec), slots, runners)
-    return probing_band_keys(slots, runners, bands, rows, probes).reshape(len(slots), bands, 1 + probes)
+    return probing_band_keys(slots, runners, bands, rows, probes).reshape(
+        len(slots), bands, 1 + probes
+    )
 
 
 def have_common_key(posted: np.ndarray, queried: np.ndarray) -> np.ndarray:
@@ -133,7 +155,11 @@ def minhash_probes(full: bool) -> Table:
     pairs = 20_000 if full else 2_000
     bands = 9
     rows = 10
-    settings = [(0, "none", 1), *((p, side, 1) for p in (3, 10) for side in ("one-sided", "two-sided")), (0, "none", 2)]
+    settings = [
+        (0, "none", 1),
+        *((p, side, 1) for p in (3, 10) for side in ("one-sided", "two-sided")),
+        (0, "none", 2),
+    ]
     found: dict[tuple[int, str, int], list[float]] = {setting: [] for setting in settings}
     for similarity in (0.7, 0.8, 0.9, 0.3):
         hashes, offsets, _ = pairs_of_sets(similarity, pairs, round(similarity * 1000))
@@ -141,20 +167,35 @@ def minhash_probes(full: bool) -> Table:
             probes, side, tables = setting
             keys = keys_of(hashes, offsets, bands * tables, rows, probes)
             a, b = keys[::2], keys[1::2]
-            found[setting].append(float(have_common_key(a if side == "two-sided" else a[:, :, :1], b).mean()))
+            found[setting].append(
+                float(have_common_key(a if side == "two-sided" else a[:, :, :1], b).mean())
+            )
     out = []
     for probes, side, tables in settings:
         held = bands * tables * (1 + probes if side == "two-sided" else 1)
         looked = bands * tables * (1 + probes)
         recall = found[probes, side, tables]
-        name = f"{side}, {probes} probes" if probes else f"L = {tables}" if tables > 1 else "no probes"
-        theory = 1 - (1 - float(band_probability(0.8, rows, probes, one_sided=side == "one-sided"))) ** (bands * tables)
+        name = (
+            f"{side}, {probes} probes" if probes else f"L = {tables}" if tables > 1 else "no probes"
+        )
+        theory = 1 - (
+            1 - float(band_probability(0.8, rows, probes, one_sided=side == "one-sided"))
+        ) ** (bands * tables)
         slots = 512 * tables
         out.append(
-            (name, *(f"{r:.3f}" for r in recall[:3]), f"{theory:.3f}", f"{recall[3]:.1e}", f"{held}", f"{looked}", f"{slots}")
+            (
+                name,
+                *(f"{r:.3f}" for r in recall[:3]),
+                f"{theory:.3f}",
+                f"{recall[3]:.1e}",
+                f"{held}",
+                f"{looked}",
+                f"{slots}",
+            )
         )
     note = (
-        f"b × r = {bands} × {rows} of k = 128 slots (L = 2: of 256), {pairs:,} pairs of sets at each similarity. Candidates: "
+        f"b × r = {bands} × {rows} of k = 128 slots (L = 2: of 256), {pairs:,} pairs of sets at "
+        f"each similarity. Candidates: "
         "share of pairs at J = 0.3, which nobody wants, that become one."
     )
     columns = (
@@ -191,12 +232,30 @@ def hyperplane_probes(full: bool) -> Table:
             x, y = a @ planes, b @ planes
             recalls.append(np.mean([probed(x[i], y[i], bands, rows, probes) for i in range(count)]))
         looked = bands * (1 + probes)
-        out.append((f"{probes}", *(f"{r:.3f}" for r in recalls), f"{looked * 2.0**-rows:.1e}", f"{bands}", f"{looked}"))
+        out.append(
+            (
+                f"{probes}",
+                *(f"{r:.3f}" for r in recalls),
+                f"{looked * 2.0**-rows:.1e}",
+                f"{bands}",
+                f"{looked}",
+            )
+        )
     note = (
-        f"{bands} bands of {rows} bits over vectors of {d} dimensions, {count:,} pairs at each cosine; the query's buckets are "
-        "probed in the order of their margins (Lv et al. 2007). Candidates: chance of a vector at a right angle."
+        f"{bands} bands of {rows} bits over vectors of {d} dimensions, {count:,} pairs at each "
+        f"cosine; the query's buckets are "
+        "probed in the order of their margins (Lv et al. 2007). Candidates: chance of a vector at "
+        "a right angle."
     )
-    columns = ("probes a band", "recall at cosine 0.7", "0.8", "0.9", "candidates at 0", "keys posted", "keys looked up")
+    columns = (
+        "probes a band",
+        "recall at cosine 0.7",
+        "0.8",
+        "0.9",
+        "candidates at 0",
+        "keys posted",
+        "keys looked up",
+    )
     return Table("hyperplane-probes", note, columns, out)
 
 
@@ -220,7 +279,12 @@ def rate(work: Callable[[], object], amount: float, runs: int) -> str:
 def documents(count: int) -> pa.Array:
     """Returns texts of about 1.5 kB."""
     rng = np.random.default_rng(2)
-    words = np.array(["".join(chr(97 + c) for c in rng.integers(0, 26, rng.integers(2, 10))) for _ in range(20_000)])
+    words = np.array(
+        [
+            "".join(chr(97 + c) for c in rng.integers(0, 26, rng.integers(2, 10)))
+            for _ in range(20_000)
+        ]
+    )
     return pa.array([" ".join(rng.choice(words, 230)) for _ in range(count)], pa.large_string())
 
 
@@ -239,10 +303,16 @@ def rates(full: bool) -> Table:
         ("MinHash, keyed (SipHash)", None, ""),
     ):
         sketcher = keyed_sketcher() if spec is None else Sketcher(spec)
-        rows.append((name, "MB/s of text", rate(lambda s=sketcher: s.sketch(texts), size, runs), goal))
-    shingles = next(part for _, part in iterate_shingles(Sketcher(Spec()).shingler, texts.slice(0, 400)))
+        rows.append(
+            (name, "MB/s of text", rate(lambda s=sketcher: s.sketch(texts), size, runs), goal)
+        )
+    shingles = next(
+        part for _, part in iterate_shingles(Sketcher(Spec()).shingler, texts.slice(0, 400))
+    )
     weights = DocumentFrequencies(
-        10**6, np.unique(shingles.hashes)[:50_000], np.full(min(50_000, len(np.unique(shingles.hashes))), 7, np.uint32)
+        10**6,
+        np.unique(shingles.hashes)[:50_000],
+        np.full(min(50_000, len(np.unique(shingles.hashes))), 7, np.uint32),
     )
     signs, out = Signs(64, 1, weights), np.empty((len(shingles.offsets) - 1, 1), np.uint64)
     rows.append(
@@ -260,12 +330,18 @@ def rates(full: bool) -> Table:
     )  # fmt: skip
     rng = np.random.default_rng(1)
     n = 100_000
-    pairs = (rng.integers(0, n, 4_000_000, np.uint64) << np.uint64(32)) | rng.integers(0, n, 4_000_000, np.uint64)
+    pairs = (rng.integers(0, n, 4_000_000, np.uint64) << np.uint64(32)) | rng.integers(
+        0, n, 4_000_000, np.uint64
+    )
     agreeing = np.empty(len(pairs), np.int64)
     for kept in (1, 4, 32):
         measure = Jaccard(Spec(slot_bits=kept))
-        kind = band_layout_of(measure.spec, measure.banding(BandingRequest(0.8, 0.95)), np.empty((0, 0), np.uint64)).layout
-        words = rng.integers(0, 256, (n, 16 * kept), np.uint8).view(Spec(slot_bits=kept).signature_type)
+        kind = band_layout_of(
+            measure.spec, measure.banding(BandingRequest(0.8, 0.95)), np.empty((0, 0), np.uint64)
+        ).layout
+        words = rng.integers(0, 256, (n, 16 * kept), np.uint8).view(
+            Spec(slot_bits=kept).signature_type
+        )
 
         def work(words: np.ndarray = words, kind: NamedTuple = kind) -> None:
             lsh.pair_agreements(pairs, words, kind, agreeing)
@@ -279,7 +355,12 @@ def rates(full: bool) -> Table:
             )
         )
     rows += hyperplane_rates(runs)
-    return Table("rates", "One thread, warm; median of the runs (least to most).", ("", "unit", "rate", "goal"), rows)
+    return Table(
+        "rates",
+        "One thread, warm; median of the runs (least to most).",
+        ("", "unit", "rate", "goal"),
+        rows,
+    )
 
 
 def keyed_sketcher() -> Sketcher:
@@ -297,14 +378,20 @@ def hyperplane_rates(runs: int) -> Iterator[tuple[str, ...]]:
     k = 512
     n = 20_000
     vectors = np.random.default_rng(1).normal(size=(n, d)).astype(np.float32)
-    planes, sketcher = hyperplanes(d, k, 1), VectorSketcher(Spec(measure="cosine", unit="vector", n=d, k=k))
+    planes, sketcher = (
+        hyperplanes(d, k, 1),
+        VectorSketcher(Spec(measure="cosine", unit="vector", n=d, k=k)),
+    )
     work = 2 * n * d * k / 1e9
 
     def plain() -> None:
         for start in range(0, n, ROWS):
             vectors[start : start + ROWS] @ planes
 
-    both = [(plain, "plain matrix product (float32)"), (lambda: sketcher.sketch_matrix(vectors), "hyperplane signatures")]
+    both = [
+        (plain, "plain matrix product (float32)"),
+        (lambda: sketcher.sketch_matrix(vectors), "hyperplane signatures"),
+    ]
     medians = []
     for job, name in both:
         job()
@@ -333,15 +420,34 @@ def hamming(full: bool) -> Table:
     out = []
     for workers in (1, 2):
         held = []
-        seconds = time_runs(lambda w=workers, h=held: h.append(all_pairs(words, 3, workers=w)), 1)[0]
+        seconds = time_runs(lambda w=workers, h=held: h.append(all_pairs(words, 3, workers=w)), 1)[
+            0
+        ]
         found = set(zip(held[0].a.tolist(), held[0].b.tolist(), strict=True))
-        hits = sum((min(x, y), max(x, y)) in found for x, y in zip(a.tolist(), b.tolist(), strict=True))
+        hits = sum(
+            (min(x, y), max(x, y)) in found for x, y in zip(a.tolist(), b.tolist(), strict=True)
+        )
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-        out.append((f"{workers}", f"{seconds:.1f} s", f"{len(found):,}", f"{hits / planted:.4f}", f"{memory:.2f} GB"))
+        out.append(
+            (
+                f"{workers}",
+                f"{seconds:.1f} s",
+                f"{len(found):,}",
+                f"{hits / planted:.4f}",
+                f"{memory:.2f} GB",
+            )
+        )
     note = (
-        f"{n:,} fingerprints of 64 bits, {planted:,} planted pairs within distance 3. Goal: 120 s, 4 GB, recall 1 on one core."
+        f"{n:,} fingerprints of 64 bits, {planted:,} planted pairs within distance 3. Goal: "
+        f"120 "
+        f"s, 4 GB, recall 1 on one core."
     )
-    return Table("hamming", note, ("threads", "wall", "pairs found", "recall of planted ones", "largest resident set"), out)
+    return Table(
+        "hamming",
+        note,
+        ("threads", "wall", "pairs found", "recall of planted ones", "largest resident set"),
+        out,
+    )
 
 
 def rounds(full: bool) -> Table:
@@ -364,7 +470,8 @@ def rounds(full: bool) -> Table:
                 row.append(f"{np.sqrt((error**2).mean() / (true * (1 - true) / 128)):.3f}")
             out.append((f"{size}", f"{true:.2f}", *row))
     note = (
-        f"k = 128, {pairs:,} pairs of sets; error of the estimate over that of k random functions, √(J(1 − J)/k): below 1 is "
+        f"k = 128, {pairs:,} pairs of sets; error of the estimate over that of k random functions, "
+        f"√(J(1 − J)/k): below 1 is "
         "better. R = 4 is format 1."
     )
     return Table("rounds", note, ("set size", "J", *(f"R = {r}" for r in range(1, 7))), out)
@@ -383,7 +490,11 @@ def streaming(full: bool) -> Table:
                 count += 10
             gone.append(count)
         out.append((f"{depth}", f"{128 * (depth * 20 + 4):,}", f"{np.median(gone) / 1000:.0%}"))
-    note = "Of 1,000 elements, k = 128: the share that may be discarded, in any order, before some slot is unknown (median)."
+    note = (
+        "Of 1,000 elements, k = 128: the share that may be discarded, in any order, before "
+        "some "
+        "slot is unknown (median)."
+    )
     return Table("streaming", note, ("depth", "bytes", "discarded when a rebuild is due"), out)
 
 

@@ -35,7 +35,9 @@ beside them. They are those of whole processes with a warm JIT cache, unless the
 
 def describe(machine: dict[str, Any]) -> str:
     """Returns a sentence about a machine."""
-    versions = ", ".join(f"{name} {machine[name]}" for name in ("python", "numba", "numpy", "pyarrow"))
+    versions = ", ".join(
+        f"{name} {machine[name]}" for name in ("python", "numba", "numpy", "pyarrow")
+    )
     return f"Machine: {machine['cores']} cores of {machine['processor']}; {versions}.\n"
 
 
@@ -45,7 +47,8 @@ def figures_table(record: dict[str, Any]) -> str:
     for result in record["figures"]:
         runs = ", ".join(f"{run:.3g}" for run in result["runs"])
         rows.append(
-            f"| {result['name']} | **{result['value']:.3g}** {result['unit']} | {runs} | {TARGETS.get(result['name'], '')} |"
+            f"| {result['name']} | **{result['value']:.3g}** {result['unit']} | {runs} | "
+            f"{TARGETS.get(result['name'], '')} |"
         )
     return "\n".join(rows) + "\n"
 
@@ -59,10 +62,13 @@ def peers_table(record: dict[str, Any]) -> str:
     ]
     for result in record["systems"]:
         if "failed" in result:
-            rows.append(f"| {result['name']} | {result.get('version', '')} | {result['failed']} | | | | | |")
+            rows.append(
+                f"| {result['name']} | {result.get('version', '')} | {result['failed']} | | | | | |"
+            )
             continue
         rows.append(
-            f"| {result['name']} | {result['version']} | {result['seconds']:.1f} | {result['seconds'] / own:.1f} | "
+            f"| {result['name']} | {result['version']} | {result['seconds']:.1f} | "
+            f"{result['seconds'] / own:.1f} | "
             f"{result['cpu']:.1f} | "
             f"{result['memory'] / 1e9:.2f} | {result['recall']:.3f} | {result['precision']:.3f} |"
         )
@@ -77,20 +83,29 @@ def write_pages() -> None:
     peers = HERE / "peers.json"
     if peers.exists():
         record = json.loads(peers.read_text("utf-8"))
-        text += f"\n## Side by side\n\n{record['about']}\n\n{describe(record['machine'])}\n{peers_table(record)}"
+        text += (
+            f"\n## Side by "
+            f"side\n\n{record['about']}\n\n{describe(record['machine'])}\n{peers_table(record)}"
+        )
     (ROOT / "docs" / "reference" / "benchmarks.md").write_text(text, "utf-8")
     values = {result["name"]: result["value"] for result in figures["figures"]}
-    pairs, dedup = (values.get(f"nearkin {name}, 400,000 documents of 1.5 kB") for name in ("pairs", "dedup"))
+    pairs, dedup = (
+        values.get(f"nearkin {name}, 400,000 documents of 1.5 kB") for name in ("pairs", "dedup")
+    )
     if pairs and dedup:
         figure = (
-            f"Measured on {figures['machine']['cores']} cores as whole processes ([benchmarks](docs/reference/benchmarks.md)):"
-            f"\n400,000 documents of 1.5 kB from parquet to all verified pairs in {pairs:.1f} s, to kept files,\n"
+            f"Measured on {figures['machine']['cores']} cores as whole processes "
+            f"([benchmarks](docs/reference/benchmarks.md)):"
+            f"\n400,000 documents of 1.5 kB from parquet to all verified pairs in {pairs:.1f} s, "
+            f"to kept files,\n"
             f"clusters and report in {dedup:.1f} s."
         )
         page = (ROOT / "README.md").read_text("utf-8")
         before, _, rest = page.partition("<!-- figure -->\n")
         _, _, after = rest.partition("<!-- /figure -->")
-        (ROOT / "README.md").write_text(f"{before}<!-- figure -->\n{figure}\n<!-- /figure -->{after}", "utf-8")
+        (ROOT / "README.md").write_text(
+            f"{before}<!-- figure -->\n{figure}\n<!-- /figure -->{after}", "utf-8"
+        )
 
 
 if __name__ == "__main__":

@@ -33,10 +33,14 @@ WORK = HERE / "work"
 CHECKED_PAIRS = 20_000
 """The number of reported pairs whose similarity is computed from the texts."""
 ABOUT = (
-    "Whole processes, from parquet files of {documents:,} raw texts of 1.5 kB (a quarter of them near-duplicates, similarities "
-    "from 0.6 to 1) to pairs at word 3-grams and threshold 0.8. Recall is over the planted pairs at or above the threshold; "
-    "precision is the share of reported pairs that reach it, computed from the texts of up to {checked:,} of them. Systems "
-    "that end with clusters report the pairs inside them; those with an estimate filter by it. Memory is the largest"
+    "Whole processes, from parquet files of {documents:,} raw texts of 1.5 kB (a quarter of them "
+    "near-duplicates, similarities "
+    "from 0.6 to 1) to pairs at word 3-grams and threshold 0.8. Recall is over the planted pairs "
+    "at or above the threshold; "
+    "precision is the share of reported pairs that reach it, computed from the texts of up to "
+    "{checked:,} of them. Systems "
+    "that end with clusters report the pairs inside them; those with an estimate filter by it. "
+    "Memory is the largest"
     " process's. "
     "`benchmarks/peer_runners/` holds the code that each runs."
 )
@@ -70,7 +74,15 @@ def environment(peer: Peer) -> Path:
     python = folder / "bin" / "python"
     if not (folder / "installed").exists():
         subprocess.run([sys.executable, "-m", "venv", "--clear", folder], check=True)
-        line = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *peer.requirements]
+        line = [
+            python,
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+            *peer.requirements,
+        ]
         done = subprocess.run(line, capture_output=True, text=True)
         if done.returncode:
             raise RunError(f"cannot install {peer.name}: {done.stderr.strip().splitlines()[-1]}")
@@ -81,7 +93,9 @@ def environment(peer: Peer) -> Path:
 def version(python: Path, name: str) -> str:
     """Returns the version of a library in an environment."""
     code = f"from importlib.metadata import version; print(version({name!r}))"
-    return subprocess.run([python, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(
+        [python, "-c", code], check=True, capture_output=True, text=True
+    ).stdout.strip()
 
 
 def run_peer(peer: Peer, python: Path, corpus: Path, out: Path) -> ProcessUsage:
@@ -89,14 +103,27 @@ def run_peer(peer: Peer, python: Path, corpus: Path, out: Path) -> ProcessUsage:
     work = WORK / "scratch"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
-    done = run_process([str(python), str(HERE / "peer_runners" / peer.script), str(corpus), str(out), str(work)])
+    done = run_process(
+        [str(python), str(HERE / "peer_runners" / peer.script), str(corpus), str(out), str(work)]
+    )
     shutil.rmtree(work)
     return done
 
 
 def find_pairs(corpus: Path, out: Path) -> ProcessUsage:
     """Runs `nearkin pairs` with expanded exact duplicates, as the other tools list them."""
-    return run_nearkin("pairs", corpus, "--id", "id", "--threshold", THRESHOLD, "--expand-exact", "--out", out, "--overwrite")
+    return run_nearkin(
+        "pairs",
+        corpus,
+        "--id",
+        "id",
+        "--threshold",
+        THRESHOLD,
+        "--expand-exact",
+        "--out",
+        out,
+        "--overwrite",
+    )
 
 
 def recall_and_precision(corpus: Path, pairs_file: Path) -> tuple[float, float]:
@@ -122,13 +149,16 @@ def recall_and_precision(corpus: Path, pairs_file: Path) -> tuple[float, float]:
 def score_pairs(corpus: Path, pairs_file: Path) -> tuple[float, float]:
     """Returns recall and precision, computed in another process.
 
-    A measured child process starts with the largest resident set of this process, which must stay small.
+    A measured child process starts with the largest resident set of this process, which must stay
+    small.
     """
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as other:
         return other.submit(recall_and_precision, corpus, pairs_file).result()
 
 
-def measure_tool(name: str, release: str, corpus: Path, runs: int, run: Callable[[Path], ProcessUsage]) -> dict[str, Any]:
+def measure_tool(
+    name: str, release: str, corpus: Path, runs: int, run: Callable[[Path], ProcessUsage]
+) -> dict[str, Any]:
     """Measures a tool and returns its row of the table."""
     out = WORK / "pairs.parquet"
     done = [run(out) for _ in range(runs)]
@@ -148,7 +178,9 @@ def measure_tool(name: str, release: str, corpus: Path, runs: int, run: Callable
 
 def main() -> None:
     """Runs the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--documents", type=int, default=400_000)
     parser.add_argument("--only", nargs="*", default=[peer.name for peer in PEERS])
     options = parser.parse_args()
@@ -166,7 +198,11 @@ def main() -> None:
             release = version(python, peer.name)
             systems.append(
                 measure_tool(
-                    peer.name, release, corpus, peer.runs, lambda out, p=peer, i=python: run_peer(p, i, documents, out)
+                    peer.name,
+                    release,
+                    corpus,
+                    peer.runs,
+                    lambda out, p=peer, i=python: run_peer(p, i, documents, out),
                 )
             )
         except RunError as error:
@@ -175,7 +211,9 @@ def main() -> None:
     if options.documents == 400_000 and len(systems) == len(PEERS) + 1:
         about = ABOUT.format(documents=options.documents, checked=CHECKED_PAIRS)
         record = {"about": about, "machine": describe_machine(), "systems": systems}
-        (HERE / "peers.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", "utf-8")
+        (HERE / "peers.json").write_text(
+            json.dumps(record, indent=1, ensure_ascii=False) + "\n", "utf-8"
+        )
         write_pages()
     shutil.rmtree(corpus)
 

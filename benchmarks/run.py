@@ -1,9 +1,10 @@
 """Measures the figures of docs/reference/benchmarks.md.
 
 python -m benchmarks.run                     quick sizes, to the terminal
-python -m benchmarks.run --full --write      full sizes; writes figures.json, docs/reference/benchmarks.md, the README's figure
-python -m benchmarks.run --baseline          writes benchmarks/baseline.json
-python -m benchmarks.run --compare FILE      quick sizes beside a stored baseline; slower by more than a half ends with 1
+python -m benchmarks.run --full --write      full sizes; writes figures.json,
+docs/reference/benchmarks.md, the README's figure python -m benchmarks.run --baseline
+writes benchmarks/baseline.json python -m benchmarks.run --compare FILE      quick sizes beside a
+stored baseline; slower by more than a half ends with 1
 """
 
 import argparse
@@ -20,7 +21,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.pages import write_pages
-from nearkin.lab.bench import BenchResult, describe_machine, measure_commands, measure_sketching, run_nearkin, run_process
+from nearkin.lab.bench import (
+    BenchResult,
+    describe_machine,
+    measure_commands,
+    measure_sketching,
+    run_nearkin,
+    run_process,
+)
 from nearkin.lab.synth import SynthSettings, synth
 from nearkin.shingle import Shingler
 from nearkin.spec import Spec
@@ -44,17 +52,27 @@ def scaling(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
     sizes = (1_000_000, 10_000_000) if full else (100_000, 400_000)
     for documents in sizes:
         corpus = folder / f"short-{documents}"
-        made = measured_seconds(lambda n=documents, c=corpus: synth(c, SynthSettings(documents=n, length="fixed:200", files=4)))
+        made = measured_seconds(
+            lambda n=documents, c=corpus: synth(
+                c, SynthSettings(documents=n, length="fixed:200", files=4)
+            )
+        )
         yield BenchResult.from_runs(f"nearkin synth, {documents:,} documents of 200 B", "s", [made])
         seconds, memory = [], []
         for _ in range(runs if documents == sizes[0] else 1):
             out = folder / "short-out"
-            done = run_nearkin("dedup", corpus / "documents", "--memory", "4GB", "--out", out, "--overwrite")
+            done = run_nearkin(
+                "dedup", corpus / "documents", "--memory", "4GB", "--out", out, "--overwrite"
+            )
             seconds.append(done.seconds / documents * 1e6)
             memory.append(json.loads((out / "run.json").read_bytes())["peak_memory"] / 1e9)
-        yield BenchResult.from_runs(f"nearkin dedup --memory 4GB, {documents:,} documents of 200 B, each", "µs", seconds)
         yield BenchResult.from_runs(
-            f"nearkin dedup --memory 4GB, {documents:,} documents of 200 B: anonymous memory", "GB", memory
+            f"nearkin dedup --memory 4GB, {documents:,} documents of 200 B, each", "µs", seconds
+        )
+        yield BenchResult.from_runs(
+            f"nearkin dedup --memory 4GB, {documents:,} documents of 200 B: anonymous memory",
+            "GB",
+            memory,
         )
 
 
@@ -62,27 +80,51 @@ def truth(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
     """Measures the recall of planted pairs, and the precision of reported pairs and removed documents."""
     documents = 100_000 if full else 20_000
     corpus, out = folder / "truth", folder / "truth-out"
-    synth(corpus, SynthSettings(documents=documents, length="lognormal:1500:0.5", similarity=(0.7, 0.95)))
-    run_nearkin("pairs", corpus / "documents", "--id", "id", "--expand-exact", "--out", folder / "truth.parquet", "--overwrite")
+    synth(
+        corpus,
+        SynthSettings(documents=documents, length="lognormal:1500:0.5", similarity=(0.7, 0.95)),
+    )
+    run_nearkin(
+        "pairs",
+        corpus / "documents",
+        "--id",
+        "id",
+        "--expand-exact",
+        "--out",
+        folder / "truth.parquet",
+        "--overwrite",
+    )
     reported = pq.read_table(folder / "truth.parquet").to_pandas()
     planted = pq.read_table(corpus / "truth.parquet").to_pandas()
     planted = planted[planted.similarity >= 0.8]
     hits = planted.merge(reported, on=["id_a", "id_b"])
     yield BenchResult.from_runs(
-        f"recall of planted pairs at 0.8 and above, {documents:,} documents", "", [len(hits) / len(planted)]
+        f"recall of planted pairs at 0.8 and above, {documents:,} documents",
+        "",
+        [len(hits) / len(planted)],
     )
     run_nearkin("dedup", corpus / "documents", "--id", "id", "--out", out, "--overwrite")
     clusters = pq.read_table(out / "clusters.parquet").to_pandas()
     removed = clusters[~clusters.kept]
     sample = reported.sample(min(CHECKED_PAIRS, len(reported)), random_state=1)
-    sets = exact_sets(corpus / "documents", {*removed.id, *removed.cluster, *sample.id_a, *sample.id_b})
+    sets = exact_sets(
+        corpus / "documents", {*removed.id, *removed.cluster, *sample.id_a, *sample.id_b}
+    )
     right = [
-        similarity(sets[a], sets[b]) == s >= 0.8 for a, b, s in zip(sample.id_a, sample.id_b, sample.similarity, strict=True)
+        similarity(sets[a], sets[b]) == s >= 0.8
+        for a, b, s in zip(sample.id_a, sample.id_b, sample.similarity, strict=True)
     ]
-    yield BenchResult.from_runs(f"precision of reported pairs, {len(sample):,} recomputed", "", [float(np.mean(right))])
-    kept = [similarity(sets[a], sets[b]) >= 0.8 for a, b in zip(removed.id, removed.cluster, strict=True)]
     yield BenchResult.from_runs(
-        f"removed documents similar enough to the one kept, {len(removed):,} recomputed", "", [float(np.mean(kept))]
+        f"precision of reported pairs, {len(sample):,} recomputed", "", [float(np.mean(right))]
+    )
+    kept = [
+        similarity(sets[a], sets[b]) >= 0.8
+        for a, b in zip(removed.id, removed.cluster, strict=True)
+    ]
+    yield BenchResult.from_runs(
+        f"removed documents similar enough to the one kept, {len(removed):,} recomputed",
+        "",
+        [float(np.mean(kept))],
     )
 
 
@@ -91,9 +133,17 @@ def exact_sets(documents: Path, ids: set[str]) -> dict[str, frozenset[int]]:
     table = pq.read_table(documents)
     rows = [row for row, name in enumerate(table["id"].to_pylist()) if name in ids]
     some = table.take(rows)
-    sets = SetBuilder(Shingler(Spec())).build(pa.concat_arrays(some["text"].cast(pa.large_string()).chunks))
+    sets = SetBuilder(Shingler(Spec())).build(
+        pa.concat_arrays(some["text"].cast(pa.large_string()).chunks)
+    )
     ends = np.cumsum(sets.sizes)[:-1]
-    return dict(zip(some["id"].to_pylist(), map(frozenset, map(np.ndarray.tolist, np.split(sets.hashes, ends))), strict=True))
+    return dict(
+        zip(
+            some["id"].to_pylist(),
+            map(frozenset, map(np.ndarray.tolist, np.split(sets.hashes, ends))),
+            strict=True,
+        )
+    )
 
 
 def similarity(a: frozenset[int], b: frozenset[int]) -> float:
@@ -107,16 +157,26 @@ def starting(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
     synth(few, SynthSettings(documents=100))
     warm = ["dedup", few / "documents", "--out", folder / "few-out", "--overwrite"]
     run_nearkin(*warm)
-    imports = [run_process([sys.executable, "-c", "import nearkin"]).seconds for _ in range(runs + 2)]
+    imports = [
+        run_process([sys.executable, "-c", "import nearkin"]).seconds for _ in range(runs + 2)
+    ]
     bare = [run_process([sys.executable, "-c", "pass"]).seconds for _ in range(runs + 2)]
     yield BenchResult.from_runs(
-        "import nearkin, over a bare Python", "s", [max(a - b, 0.0) for a, b in zip(imports, bare, strict=True)]
+        "import nearkin, over a bare Python",
+        "s",
+        [max(a - b, 0.0) for a, b in zip(imports, bare, strict=True)],
     )
-    yield BenchResult.from_runs("nearkin --help", "s", [run_nearkin("--help").seconds for _ in range(runs)])
-    yield BenchResult.from_runs("nearkin dedup, 100 documents, warm", "s", [run_nearkin(*warm).seconds for _ in range(runs)])
+    yield BenchResult.from_runs(
+        "nearkin --help", "s", [run_nearkin("--help").seconds for _ in range(runs)]
+    )
+    yield BenchResult.from_runs(
+        "nearkin dedup, 100 documents, warm", "s", [run_nearkin(*warm).seconds for _ in range(runs)]
+    )
     with tempfile.TemporaryDirectory() as empty:
         cold = run_nearkin(*warm, environment={**os.environ, "NEARKIN_CACHE_DIR": empty})
-    yield BenchResult.from_runs("nearkin dedup, 100 documents, empty JIT cache", "s", [cold.seconds])
+    yield BenchResult.from_runs(
+        "nearkin dedup, 100 documents, empty JIT cache", "s", [cold.seconds]
+    )
 
 
 def measured_seconds(work: Callable[[], object]) -> float:
@@ -130,7 +190,10 @@ def measure(full: bool, runs: int) -> list[BenchResult]:
     """Measures and prints every figure."""
     measured = []
     with tempfile.TemporaryDirectory(prefix="nearkin-benchmarks-") as folder:
-        parts = (measure_sketching(runs), *(part(Path(folder), full, runs) for part in (whole_runs, scaling, truth, starting)))
+        parts = (
+            measure_sketching(runs),
+            *(part(Path(folder), full, runs) for part in (whole_runs, scaling, truth, starting)),
+        )
         for part in parts:
             for one in part:
                 print(f"{one.name:90} {one.value:10.3f} {one.unit}", flush=True)
@@ -158,7 +221,9 @@ def compare(measured: list[BenchResult], baseline: Path) -> int:
 
 def main() -> int:
     """Runs the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--baseline", action="store_true")

@@ -3,13 +3,14 @@
 Server and client run on the same cores.
 
 python -m benchmarks.server                 quick sizes, to the terminal
-python -m benchmarks.server --full --write  full sizes; writes benchmarks/server.json and the tables of docs/reference/http.md
+python -m benchmarks.server --full --write  full sizes; writes benchmarks/server.json and the tables
+of docs/reference/http.md
 
-The script needs wrk and curl (packages of Debian). The server runs as `nearkin serve` does, but without the
-rate limit of a source, which would limit the client of the benchmark. The goals are 1,200 single upserts per
-second with a p99 of at most 60 ms, at 200,000 documents, over 32 connections; 8,000 (memory) and 3,000
-(SQLite) documents per second in streams; and after 200,000 requests at most 10 % more memory than the growth
-of the index.
+The script needs wrk and curl (packages of Debian). The server runs as `nearkin serve` does, but
+without the rate limit of a source, which would limit the client of the benchmark. The goals are
+1,200 single upserts per second with a p99 of at most 60 ms, at 200,000 documents, over 32
+connections; 8,000 (memory) and 3,000 (SQLite) documents per second in streams; and after 200,000
+requests at most 10 % more memory than the growth of the index.
 """
 
 import json
@@ -88,10 +89,17 @@ def start_server(store: str) -> Iterator[Server]:
 
 def write_lines(path: Path, some: Sequence[str], prefix: str) -> None:
     """Returns documents with ids, one per line."""
-    path.write_bytes(b"".join(orjson.dumps({"id": f"{prefix}{at}", "text": text}) + b"\n" for at, text in enumerate(some)))
+    path.write_bytes(
+        b"".join(
+            orjson.dumps({"id": f"{prefix}{at}", "text": text}) + b"\n"
+            for at, text in enumerate(some)
+        )
+    )
 
 
-def send_streams(server: Server, folder: Path, parts: Sequence[Sequence[str]], prefix: str) -> float:
+def send_streams(
+    server: Server, folder: Path, parts: Sequence[Sequence[str]], prefix: str
+) -> float:
     """Sends all parts at the same time as streams of NDJSON. Returns the documents per second."""
     curl, running = program("curl"), []
     for number, part in enumerate(parts):
@@ -99,7 +107,18 @@ def send_streams(server: Server, folder: Path, parts: Sequence[Sequence[str]], p
     began = time.perf_counter()
     for number in range(len(parts)):
         sent, answered = folder / f"stream-{number}.ndjson", folder / f"answers-{number}.ndjson"
-        line = [curl, "-sf", "-X", "POST", "-T", str(sent), "-H", "Content-Type: application/x-ndjson", "-H", "Expect:"]
+        line = [
+            curl,
+            "-sf",
+            "-X",
+            "POST",
+            "-T",
+            str(sent),
+            "-H",
+            "Content-Type: application/x-ndjson",
+            "-H",
+            "Expect:",
+        ]
         running.append(subprocess.Popen([*line, "-o", str(answered), f"{server.url}{SCOPE}"]))
     statuses = [process.wait() for process in running]
     if any(statuses):
@@ -108,14 +127,26 @@ def send_streams(server: Server, folder: Path, parts: Sequence[Sequence[str]], p
     for number, part in enumerate(parts):
         answers = (folder / f"answers-{number}.ndjson").read_bytes().splitlines()
         if len(answers) != len(part) or any(b'"problem"' in answer for answer in answers):
-            raise SystemExit(f"{len(part):,} documents were sent and {len(answers):,} answered, or an answer is a problem")
+            raise SystemExit(
+                f"{len(part):,} documents were sent and {len(answers):,} answered, or an answer is "
+                f"a problem"
+            )
     return sum(map(len, parts)) / seconds
 
 
-def run_load(server: Server, folder: Path, seconds: int, starts: Sequence[int] = (0,) * THREADS) -> Load:
+def run_load(
+    server: Server, folder: Path, seconds: int, starts: Sequence[int] = (0,) * THREADS
+) -> Load:
     """Runs single upserts over CONNECTIONS connections, from a line of each file of the folder."""
     line = [program("wrk"), f"-t{THREADS}", f"-c{CONNECTIONS}", f"-d{seconds}s", "--timeout", "30s"]
-    line += ["-s", str(HERE / "upserts.lua"), f"{server.url}{SCOPE}", "--", str(folder), *map(str, starts)]
+    line += [
+        "-s",
+        str(HERE / "upserts.lua"),
+        f"{server.url}{SCOPE}",
+        "--",
+        str(folder),
+        *map(str, starts),
+    ]
     done = subprocess.run(line, check=True, capture_output=True, text=True)
     output = json.loads(done.stderr.strip().splitlines()[-1])
     ended = [start + sent for start, sent in zip(starts, output.pop("sent"), strict=True)]
@@ -129,7 +160,11 @@ def bodies(folder: Path, some: Sequence[str], prefix: str) -> int:
     """Writes a file of documents for each thread of wrk. Returns the lines of each file."""
     per = len(some) // THREADS
     for number in range(THREADS):
-        write_lines(folder / f"{number}.jsonl", some[number * per : (number + 1) * per], f"{prefix}{number}-")
+        write_lines(
+            folder / f"{number}.jsonl",
+            some[number * per : (number + 1) * per],
+            f"{prefix}{number}-",
+        )
     return per
 
 
@@ -146,15 +181,20 @@ def upserts(full: bool) -> Table:
                 warm = run_load(server, folder, WARM)
                 load = run_load(server, folder, seconds, warm.ended)
                 if max(load.ended) > per:
-                    raise SystemExit(f"{per:,} documents for each thread were not enough; give more")
+                    raise SystemExit(
+                        f"{per:,} documents for each thread were not enough; give more"
+                    )
             rate = load.requests / load.seconds
             times = (f"{1000 * load.p50:.1f} ms", f"{1000 * load.p99:.1f} ms")
             rows.append((store, f"{documents:,}", f"{rate:,.0f}", *times, "≥ 1,200/s, p99 ≤ 60 ms"))
     note = (
-        f"Upserts of single documents of 1.5 kB, none sent before, 30 % near-duplicates of others, by wrk over {CONNECTIONS} "
+        f"Upserts of single documents of 1.5 kB, none sent before, 30 % near-duplicates of others, "
+        f"by wrk over {CONNECTIONS} "
         f"connections for {seconds} seconds."
     )
-    return Table("upserts", note, ("store", "documents", "upserts/s", "median", "p99", "goal"), rows)
+    return Table(
+        "upserts", note, ("store", "documents", "upserts/s", "median", "p99", "goal"), rows
+    )
 
 
 def streams(full: bool) -> Table:
@@ -168,10 +208,16 @@ def streams(full: bool) -> Table:
                 folder, half = Path(name), documents // 2
                 send_streams(server, folder, [some[:documents]], "warm-")
                 one = send_streams(server, folder, [some[documents : 2 * documents]], "one-")
-                parts = [some[2 * documents : 2 * documents + half], some[2 * documents + half : 3 * documents]]
+                parts = [
+                    some[2 * documents : 2 * documents + half],
+                    some[2 * documents + half : 3 * documents],
+                ]
                 two = send_streams(server, folder, parts, "two-")
             rows.append((store, f"{documents:,}", f"{one:,.0f}", f"{two:,.0f}", goals[store]))
-    note = "Documents per second of NDJSON streams that curl sends: new documents of 1.5 kB, 30 % near-duplicates."
+    note = (
+        "Documents per second of NDJSON streams that curl sends: new documents of 1.5 kB, 30 % "
+        "near-duplicates."
+    )
     return Table("streams", note, ("store", "documents", "one stream", "two at once", "goal"), rows)
 
 
@@ -191,13 +237,28 @@ def memory(full: bool) -> Table:
                     load = run_load(server, folder, 5, ends)
                     ends = load.ended
                     sent += load.requests
-                grown, own = server.resident - resident, in_a_process(index_growth, store, folder, starts, ends)
-            rows.append((store, f"{sent:,}", f"{grown / 1e6:,.0f} MB", f"{own / 1e6:,.0f} MB", f"{grown / own:.2f}", "≤ 1.10"))
+                grown, own = (
+                    server.resident - resident,
+                    in_a_process(index_growth, store, folder, starts, ends),
+                )
+            rows.append(
+                (
+                    store,
+                    f"{sent:,}",
+                    f"{grown / 1e6:,.0f} MB",
+                    f"{own / 1e6:,.0f} MB",
+                    f"{grown / own:.2f}",
+                    "≤ 1.10",
+                )
+            )
     note = (
         "Resident memory that a server grew by in so many single upserts of fresh documents, with "
-        f"{documents:,} documents in the index before, and what an index grew by in a process without a server, given the same."
+        f"{documents:,} documents in the index before, and what an index grew by in a process "
+        f"without a server, given the same."
     )
-    return Table("memory", note, ("store", "requests", "server", "index alone", "times", "goal"), rows)
+    return Table(
+        "memory", note, ("store", "requests", "server", "index alone", "times", "goal"), rows
+    )
 
 
 def index_growth(store: str, folder: Path, starts: Sequence[int], ends: Sequence[int]) -> int:

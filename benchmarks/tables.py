@@ -20,7 +20,10 @@ class Table(NamedTuple):
 
     def markdown(self) -> str:
         """Returns the note and the table as Markdown."""
-        lines = [f"| {' | '.join(row)} |" for row in (self.columns, ("---",) * len(self.columns), *self.rows)]
+        lines = [
+            f"| {' | '.join(row)} |"
+            for row in (self.columns, ("---",) * len(self.columns), *self.rows)
+        ]
         return f"{self.note}\n\n" + "\n".join(lines) + "\n"
 
 
@@ -43,7 +46,9 @@ def write_page(path: Path, tables: Sequence[Table], where: str) -> None:
     path.write_text(page, "utf-8")
 
 
-def main(about: str | None, makers: Sequence[Callable[[bool], Table]], record: Path, *pages: Path) -> None:
+def main(
+    about: str | None, makers: Sequence[Callable[[bool], Table]], record: Path, *pages: Path
+) -> None:
     """Runs the command line of a script that measures tables.
 
     Args:
@@ -52,7 +57,9 @@ def main(about: str | None, makers: Sequence[Callable[[bool], Table]], record: P
         record: JSON file of all measured tables.
         *pages: Pages that show the tables.
     """
-    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=about, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("tables", nargs="*", help="Names of the tables to measure. All by default.")
@@ -65,7 +72,9 @@ def main(about: str | None, makers: Sequence[Callable[[bool], Table]], record: P
     if options.write:
         # tables that were not measured stay unchanged
         made = {table.name: table._asdict() for table in measured}
-        kept = json.loads(record.read_bytes())["tables"] if record.exists() and options.tables else []
+        kept = (
+            json.loads(record.read_bytes())["tables"] if record.exists() and options.tables else []
+        )
         old = {table["name"]: table for table in kept}
         facts = {"machine": describe_machine(), "tables": list({**old, **made}.values())}
         record.write_text(json.dumps(facts, indent=1, ensure_ascii=False) + "\n", "utf-8")

@@ -28,8 +28,10 @@ HERE = Path(__file__).parent
 GUIDES = HERE.parent / "docs" / "how-to"
 PAGES = (GUIDES / "plan-capacity.md", GUIDES / "handle-boilerplate.md")
 BANNER = (
-    "we and our partners store and read information on this device such as cookies to measure how pages are used and to show "
-    "you advertisements that fit your interests you can accept all of them refuse all of them or choose one by one in the "
+    "we and our partners store and read information on this device such as cookies to measure how "
+    "pages are used and to show "
+    "you advertisements that fit your interests you can accept all of them refuse all of them or "
+    "choose one by one in the "
     "settings and change your mind whenever you like on the page about privacy at the bottom"
 )
 
@@ -44,7 +46,19 @@ class WatchedRun(NamedTuple):
 
 def dedup(inputs: Path, out: Path, *options: str) -> WatchedRun:
     """Runs `nearkin dedup` as a process and measures its work folder meanwhile."""
-    line = [sys.executable, "-m", "nearkin", "dedup", str(inputs), "--id", "id", "--out", str(out), "--overwrite", *options]
+    line = [
+        sys.executable,
+        "-m",
+        "nearkin",
+        "dedup",
+        str(inputs),
+        "--id",
+        "id",
+        "--out",
+        str(out),
+        "--overwrite",
+        *options,
+    ]
     began = time.perf_counter()
     peak = 0
     done = threading.Event()
@@ -61,7 +75,9 @@ def dedup(inputs: Path, out: Path, *options: str) -> WatchedRun:
     finally:
         done.set()
         watcher.join()
-    return WatchedRun(time.perf_counter() - began, peak, json.loads((out / "run.json").read_bytes()))
+    return WatchedRun(
+        time.perf_counter() - began, peak, json.loads((out / "run.json").read_bytes())
+    )
 
 
 def size_of(folder: Path) -> int:
@@ -78,7 +94,11 @@ def size_of(folder: Path) -> int:
 
 def plans(full: bool) -> Table:
     """Compares the predicted memory, disk space and time with the measured ones."""
-    corpora = [(300_000, "lognormal:500:0.5"), (150_000, "fixed:1500"), (20_000, "lognormal:12000:0.5")]
+    corpora = [
+        (300_000, "lognormal:500:0.5"),
+        (150_000, "fixed:1500"),
+        (20_000, "lognormal:12000:0.5"),
+    ]
     scale, rows = 1 if full else 4, []
     for documents, length in corpora:
         with tempfile.TemporaryDirectory() as folder:
@@ -104,12 +124,22 @@ def plans(full: bool) -> Table:
         disk = max(run.disk for run in runs)
         seconds = statistics.median(run.seconds for run in runs)
         row = [f"{n:,} × {length}"]
-        pairs = (("memory", memory, 1e6, "MB"), ("disk at the peak", disk, 1e6, "MB"), ("seconds", seconds, 1, "s"))
+        pairs = (
+            ("memory", memory, 1e6, "MB"),
+            ("disk at the peak", disk, 1e6, "MB"),
+            ("seconds", seconds, 1, "s"),
+        )
         for name, measured, unit, label in pairs:
             predicted = found.value(name)
-            row.append(f"{predicted / unit:,.4g} / {measured / unit:,.4g} {label} ({predicted / measured:.2f})")
+            row.append(
+                f"{predicted / unit:,.4g} / {measured / unit:,.4g} {label} "
+                f"({predicted / measured:.2f})"
+            )
         rows.append(tuple(row))
-    note = "Predicted / measured (ratio), by `nearkin plan` and `nearkin dedup`, threshold 0.8; medians of 3 whole processes."
+    note = (
+        "Predicted / measured (ratio), by `nearkin plan` and `nearkin dedup`, threshold 0.8; "
+        "medians of 3 whole processes."
+    )
     return Table("plans", note, ("corpus", "memory", "disk at the peak", "time"), rows)
 
 
@@ -130,29 +160,70 @@ def banner(full: bool) -> Table:
             plain, under, wanted = _corpora(Path(folder), n)
             for name, options in FORMS.items():
                 out = Path(folder) / "out"
-                run = dedup(plain if name == "no banner" else under, out, "--bands", "13", "--rows", "7", *options)
+                run = dedup(
+                    plain if name == "no banner" else under,
+                    out,
+                    "--bands",
+                    "13",
+                    "--rows",
+                    "7",
+                    *options,
+                )
                 clusters = pq.read_table(out / "clusters.parquet", columns=["id", "cluster"])
-                cluster = dict(zip(clusters["id"].to_pylist(), clusters["cluster"].to_pylist(), strict=True))
+                cluster = dict(
+                    zip(clusters["id"].to_pylist(), clusters["cluster"].to_pylist(), strict=True)
+                )
                 together = sum(cluster[a] == cluster[b] for a, b in wanted)
                 candidates = run.record["stages"]["candidates"]["candidates"]
                 growth[name].append(candidates)
-                counts = (f"{candidates:,}", f"{candidates / n:,.1f}", f"{together / len(wanted):.3f}")
-                rows.append((f"{n:,}", name, *counts, f"{run.record['counts']['removed_near']:,}", f"{run.seconds:.1f} s"))
-    powers = {name: np.polyfit(np.log(sizes), np.log(np.maximum(found, 1)), 1)[0] for name, found in growth.items()}
+                counts = (
+                    f"{candidates:,}",
+                    f"{candidates / n:,.1f}",
+                    f"{together / len(wanted):.3f}",
+                )
+                rows.append(
+                    (
+                        f"{n:,}",
+                        name,
+                        *counts,
+                        f"{run.record['counts']['removed_near']:,}",
+                        f"{run.seconds:.1f} s",
+                    )
+                )
+    powers = {
+        name: np.polyfit(np.log(sizes), np.log(np.maximum(found, 1)), 1)[0]
+        for name, found in growth.items()
+    }
     note = (
-        f"Documents of 250 bytes of their own text, 80 % of them behind one banner of {len(BANNER.split())} words; a quarter "
-        "are near-duplicates (similarity of their own text 0.8 to 1). 13 × 7, threshold 0.8. Candidates grow with the corpus "
+        f"Documents of 250 bytes of their own text, 80 % of them behind one banner of "
+        f"{len(BANNER.split())} words; a quarter "
+        "are near-duplicates (similarity of their own text 0.8 to 1). 13 × 7, threshold 0.8. "
+        "Candidates grow with the corpus "
         f"to the power of: {', '.join(f'{name} {power:.2f}' for name, power in powers.items())}."
     )
-    columns = ("documents", "setting", "candidates", "a document", "planted pairs in one cluster", "removed as near", "time")
+    columns = (
+        "documents",
+        "setting",
+        "candidates",
+        "a document",
+        "planted pairs in one cluster",
+        "removed as near",
+        "time",
+    )
     return Table("banner", note, columns, rows)
 
 
 def _corpora(folder: Path, n: int) -> tuple[Path, Path, set[tuple[str, str]]]:
     """Writes a corpus and the same corpus under a banner, and returns the true pairs of its texts."""
-    synth(folder / "synth", SynthSettings(documents=n, length="fixed:250", similarity=(0.8, 1.0), seed=3))
+    synth(
+        folder / "synth",
+        SynthSettings(documents=n, length="fixed:250", similarity=(0.8, 1.0), seed=3),
+    )
     table = pq.read_table(folder / "synth" / "documents").select(["id", "text"])
-    texts, under = table["text"].cast(pa.string()), np.random.Generator(np.random.PCG64(5)).random(n) < 0.8
+    texts, under = (
+        table["text"].cast(pa.string()),
+        np.random.Generator(np.random.PCG64(5)).random(n) < 0.8,
+    )
     covered = pc.if_else(pa.array(under), pc.binary_join_element_wise(BANNER, texts, " "), texts)
     pq.write_table(table.set_column(1, "text", covered), folder / "banner.parquet")
     truth = pq.read_table(folder / "synth" / "truth.parquet").to_pylist()

@@ -1,4 +1,7 @@
-"""Configuration of the documentation site. `make docs` builds it into docs/_build/html, without access to the network."""
+"""Configuration of the documentation site.
+
+`make docs` builds it into docs/_build/html, without access to the network.
+"""
 
 import re
 import sys
@@ -85,7 +88,9 @@ def escape_plain_text(line: str) -> str:
     return CODE_OR_TEXT.sub(escape, line)
 
 
-def escape_docstring(app: Sphinx, what: str, name: str, value: object, options: Any, lines: list[str]) -> None:
+def escape_docstring(
+    app: Sphinx, what: str, name: str, value: object, options: Any, lines: list[str]
+) -> None:
     """Escapes the lines of a docstring in place, except for its examples."""
     in_example = False
     for number, line in enumerate(lines):

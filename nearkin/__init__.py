@@ -59,7 +59,10 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"nearkin.{name}")
     if name not in _HOMES:
-        raise AttributeError(f"module 'nearkin' has no attribute {name!r}; valid names are {', '.join(sorted(_HOMES))}")
+        raise AttributeError(
+            f"module 'nearkin' has no attribute {name!r}; valid names are "
+            f"{', '.join(sorted(_HOMES))}"
+        )
     return getattr(import_module(_HOMES[name]), name)
 
 

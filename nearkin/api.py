@@ -72,7 +72,9 @@ class ResultTable:
         try:
             return self.arrow.to_pandas()
         except ImportError as error:
-            raise MissingExtraError("to_pandas requires pandas: pip install 'nearkin[pandas]'") from error
+            raise MissingExtraError(
+                "to_pandas requires pandas: pip install 'nearkin[pandas]'"
+            ) from error
 
     def to_polars(self) -> Any:
         """Returns the table as a polars DataFrame.
@@ -83,7 +85,9 @@ class ResultTable:
         try:
             import polars
         except ImportError as error:
-            raise MissingExtraError("to_polars requires polars: pip install 'nearkin[polars]'") from error
+            raise MissingExtraError(
+                "to_polars requires polars: pip install 'nearkin[polars]'"
+            ) from error
         return polars.from_arrow(self.arrow)
 
     def __getattr__(self, name: str) -> Any:
@@ -132,7 +136,11 @@ class DedupResult:
         The columns are id_a, id_b, similarity (exact) and estimate, and distance for simhash and
         cosine.
         """
-        return ResultTable(pa.Table.from_batches(result_tables.pair_batches(self._run), result_tables.pairs_schema(self._run)))
+        return ResultTable(
+            pa.Table.from_batches(
+                result_tables.pair_batches(self._run), result_tables.pairs_schema(self._run)
+            )
+        )
 
     @cached_property
     def kept(self) -> np.ndarray:
@@ -161,7 +169,8 @@ class DedupResult:
         table = to_table(data)
         if len(table) != len(self.kept):
             raise UsageError(
-                f"the table has {len(table)} rows, but the result has {len(self.kept)}; filter the table that was deduplicated"
+                f"the table has {len(table)} rows, but the result has {len(self.kept)}; filter the "
+                f"table that was deduplicated"
             )
         return table.filter(pa.array(self.kept))
 
@@ -196,7 +205,10 @@ class DedupResult:
         """
         options = self._run.options
         if options.second_measure is not None:
-            raise UsageError(f"second_measure={options.second_measure!r} cannot be combined with another threshold; run again")
+            raise UsageError(
+                f"second_measure={options.second_measure!r} cannot be combined with another "
+                f"threshold; run again"
+            )
         if not options.threshold <= threshold <= 1:
             raise UsageError(
                 f"threshold {threshold} is out of range; it must be {options.threshold} "
@@ -220,11 +232,15 @@ class DedupResult:
         Raises:
             UsageError: If the folder exists, or `readable_by` is unknown.
         """
-        return write_result(self._run, self._clustering, self.report_data, Path(folder), Readers.parse(readable_by))
+        return write_result(
+            self._run, self._clustering, self.report_data, Path(folder), Readers.parse(readable_by)
+        )
 
     def __repr__(self) -> str:
         counts = self._clustering.counts()
-        return f"<DedupResult: {counts['documents']:,} documents, {counts['documents_kept']:,} kept>"
+        return (
+            f"<DedupResult: {counts['documents']:,} documents, {counts['documents_kept']:,} kept>"
+        )
 
 
 @dataclass(frozen=True)
@@ -346,7 +362,9 @@ def _prepare_run(
     updates = progress or Silent()
     max_df = parameters.get("max_df")
     if max_df is not None:
-        counting = FrequencyRequest(corpus, columns, spec, resources, options.workers, Path(folder.name), updates)
+        counting = FrequencyRequest(
+            corpus, columns, spec, resources, options.workers, Path(folder.name), updates
+        )
         cut = count_frequency_cut(max_df, counting)
         resources = replace(resources, cut=cut)
         options = options.with_spec(replace(spec, cut=cut.fingerprint))
@@ -396,7 +414,11 @@ def sketch(
     spec = spec or Spec()
     sketchers = ObjectPool(measure_of(spec, resources).sketcher)
     chunks = to_vectors(texts, spec.n) if spec.unit == "vector" else to_texts(texts)
-    parts = [chunk.slice(start, SKETCH_ROWS) for chunk in chunks for start in range(0, len(chunk), SKETCH_ROWS)]
+    parts = [
+        chunk.slice(start, SKETCH_ROWS)
+        for chunk in chunks
+        for start in range(0, len(chunk), SKETCH_ROWS)
+    ]
 
     def sketch_part(part: pa.Array) -> np.ndarray:
         return sketchers.use(lambda sketcher: sketcher.sketch(part).signatures)
@@ -440,7 +462,9 @@ def frequencies(
     folder = Path(work or tempfile.gettempdir())
     columns = columns_of({"text": text, "tokens": tokens}, None)
     corpus = _open_corpus(data)
-    counting = FrequencyRequest(corpus, columns, spec or Spec(), SpecResources(key), workers, folder, Silent())
+    counting = FrequencyRequest(
+        corpus, columns, spec or Spec(), SpecResources(key), workers, folder, Silent()
+    )
     return count_frequencies(counting)
 
 

@@ -54,7 +54,8 @@ class RebuildDueError(NearkinError, RuntimeError):
 
 
 class StoreError(RunError):
-    """An error: a store failed, because its connection was lost, it timed out, is read-only or full.
+    """An error: a store failed, because its connection was lost, it timed out, is read-only or
+    full.
 
     Nothing was written, unless the error is an OutcomeUnknownError.
     """
@@ -122,7 +123,9 @@ class ServiceError(NearkinError, RuntimeError):
     ) -> None:
         where = "" if line is None else f"line {line}: "
         known = "" if request_id is None else f" (request {request_id})"
-        super().__init__(f"{where}{code}{'' if status is None else f' ({status})'}: {detail}{known}")
+        super().__init__(
+            f"{where}{code}{'' if status is None else f' ({status})'}: {detail}{known}"
+        )
         self.code = code
         self.detail = redact(detail)
         self.status = status

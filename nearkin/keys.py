@@ -32,7 +32,9 @@ class HashKey:
 
     def __init__(self, secret: bytes) -> None:
         if len(secret) != SIZE:
-            raise UsageError(f"a key is {SIZE} bytes (32 hexadecimal digits), not {len(secret)} bytes")
+            raise UsageError(
+                f"a key is {SIZE} bytes (32 hexadecimal digits), not {len(secret)} bytes"
+            )
         self._secret = secret
 
     @classmethod
@@ -60,14 +62,19 @@ class HashKey:
             try:
                 text = Path(source).read_text("ascii")
             except OSError as error:
-                raise UsageError(f"the key file {source} cannot be read: {error.strerror}") from error
+                raise UsageError(
+                    f"the key file {source} cannot be read: {error.strerror}"
+                ) from error
             except UnicodeDecodeError as error:
-                raise UsageError(f"the key in {source} is not {2 * SIZE} hexadecimal digits") from error
+                raise UsageError(
+                    f"the key in {source} is not {2 * SIZE} hexadecimal digits"
+                ) from error
         try:
             return cls(bytes.fromhex(text.strip()))
         except (ValueError, UsageError):
             raise UsageError(
-                f"the key in {source} is not {2 * SIZE} hexadecimal digits; make one with: openssl rand -hex {SIZE}"
+                f"the key in {source} is not {2 * SIZE} hexadecimal digits; make one with: openssl "
+                f"rand -hex {SIZE}"
             ) from None
 
     @property
@@ -80,7 +87,9 @@ class HashKey:
 
     def words(self) -> tuple[int, int]:
         """Returns the low and the high half of the key as integers (little-endian), for SipHash."""
-        return int.from_bytes(self._secret[:8], "little"), int.from_bytes(self._secret[8:], "little")
+        return int.from_bytes(self._secret[:8], "little"), int.from_bytes(
+            self._secret[8:], "little"
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, HashKey) and secrets.compare_digest(self._secret, other._secret)

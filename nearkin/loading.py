@@ -106,12 +106,16 @@ def documents_of(column: pa.Array) -> list[Any]:
         flat = np.asarray(column.flatten(), np.float32)
         return list(flat.reshape(len(column), column.type.list_size))
     if pa.types.is_large_list(column.type):
-        raise UsageError("an index stores texts and vectors, not lists of tokens; join the tokens to a text")
+        raise UsageError(
+            "an index stores texts and vectors, not lists of tokens; join the tokens to a text"
+        )
     values: list[Any] = column.to_pylist()
     return values
 
 
-def load_run(saved: SavedRun, url: str, scope: str, secret: HashKey | None, postings: str) -> dict[str, Any]:
+def load_run(
+    saved: SavedRun, url: str, scope: str, secret: HashKey | None, postings: str
+) -> dict[str, Any]:
     """Builds an index from the clusters of a finished run.
 
     The saved signatures and the verified similarities are used, so nothing is sketched again. A
@@ -137,7 +141,9 @@ def load_run(saved: SavedRun, url: str, scope: str, secret: HashKey | None, post
     corpus = saved.open_corpus("quarantine")
     sketch_stage = saved.record["stages"]["sketch"]
     limit = sketch_stage.get("document_limit", MAX_DOCUMENT)
-    columns = replace(Columns.from_record(saved.record["columns"]), carried_columns=(), document_limit=limit)
+    columns = replace(
+        Columns.from_record(saved.record["columns"]), carried_columns=(), document_limit=limit
+    )
     if columns.tokens is not None:
         raise UsageError("an index stores texts and vectors; this run was made from tokens")
     clusters = pq.read_table(saved.folder / CLUSTERS)
@@ -206,11 +212,14 @@ def _cluster_rows(clusters: pa.Table) -> list[ClusterRow]:
     """
     columns = [clusters[name].to_pylist() for name in ("id", "cluster", "similarity")]
     return [
-        ClusterRow(require_id(id), representative, similarity) for id, representative, similarity in zip(*columns, strict=True)
+        ClusterRow(require_id(id), representative, similarity)
+        for id, representative, similarity in zip(*columns, strict=True)
     ]
 
 
-def migrate(source: str, target_url: str, secret: HashKey | None, tables: Path | None = None) -> int:
+def migrate(
+    source: str, target_url: str, secret: HashKey | None, tables: Path | None = None
+) -> int:
     """Copies an index, or an export of one, unchanged into an empty store.
 
     A copy that was interrupted continues when it is repeated.
@@ -240,10 +249,14 @@ def migrate(source: str, target_url: str, secret: HashKey | None, tables: Path |
         return _load_entries(target, index.scan())
 
 
-def _open_copy(url: str, header: Mapping[str, Any], resources: SpecResources, tables: Path | None) -> Index:
+def _open_copy(
+    url: str, header: Mapping[str, Any], resources: SpecResources, tables: Path | None
+) -> Index:
     """Opens an index with the header of another one."""
     spec = Spec.from_json(json.dumps(header["spec"]))
-    fields = {name: value for name, value in header.items() if name not in ("format", "spec", "threshold")}
+    fields = {
+        name: value for name, value in header.items() if name not in ("format", "spec", "threshold")
+    }
     return Index.open(url, spec, header["threshold"], resources=resources, tables=tables, **fields)
 
 

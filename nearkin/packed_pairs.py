@@ -1,7 +1,7 @@
 """Pairs of documents as packed integers, their similarities, and sorted sets of them.
 
-A packed pair is one uint64: the smaller document number in the high 32 bits and the larger one in the low 32 bits. Sorting
-packed pairs orders them by their first document, then by their second one.
+A packed pair is one uint64: the smaller document number in the high 32 bits and the larger one in
+the low 32 bits. Sorting packed pairs orders them by their first document, then by their second one.
 """
 
 from typing import NamedTuple
@@ -9,7 +9,10 @@ from typing import NamedTuple
 import numpy as np
 
 PAIRS_PER_BATCH = 1 << 20
-"""The number of pairs that a step compares, reads or writes at once. Results do not depend on it."""
+"""The number of pairs that a step compares, reads or writes at once.
+
+Results do not depend on it.
+"""
 
 
 def pack_pairs(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -97,7 +100,9 @@ class ScoredPairs(NamedTuple):
     @property
     def similarity(self) -> np.ndarray:
         """The similarity of each pair, float64 (m,). Two empty sets have a similarity of 0."""
-        return np.divide(self.intersection, self.union, out=np.zeros(len(self.pairs)), where=self.union > 0)
+        return np.divide(
+            self.intersection, self.union, out=np.zeros(len(self.pairs)), where=self.union > 0
+        )
 
     def select(self, rows: "np.ndarray | slice") -> "ScoredPairs":
         """Returns some of the pairs.
@@ -123,19 +128,24 @@ class ScoredPairs(NamedTuple):
         )
 
 
-def meets_threshold(intersection: np.ndarray, union: np.ndarray, threshold: float | np.ndarray) -> np.ndarray:
-    """Returns which similarities reach a threshold, with the result of exact arithmetic on the decimal threshold.
+def meets_threshold(
+    intersection: np.ndarray, union: np.ndarray, threshold: float | np.ndarray
+) -> np.ndarray:
+    """Returns which similarities reach a threshold, with the result of exact arithmetic on the
+    decimal threshold.
 
-    A product `threshold * union` would be rounded: 0.55 · 20 is 11.000000000000002. The quotient is rounded too, but in the
-    same way as the threshold was when it was parsed. IEEE 754 division is correctly rounded, hence monotonic: intersection /
-    union ≥ p / q implies float(intersection / union) ≥ float(p / q). The reverse fails only if the fractions differ by less
-    than 2^-53, and different fractions differ by at least 1 / (union · q). So the test is exact while union · q < 2^53: for
-    sets of up to 2^32 shingles and thresholds of up to six decimals.
+    A product `threshold * union` would be rounded: 0.55 · 20 is 11.000000000000002. The quotient is
+    rounded too, but in the same way as the threshold was when it was parsed. IEEE 754 division is
+    correctly rounded, hence monotonic: intersection / union ≥ p / q implies float(intersection /
+    union) ≥ float(p / q). The reverse fails only if the fractions differ by less than 2^-53, and
+    different fractions differ by at least 1 / (union · q). So the test is exact while union · q <
+    2^53: for sets of up to 2^32 shingles and thresholds of up to six decimals.
 
     Args:
         intersection: The sizes or weights of the intersections, (m,).
         union: The sizes or weights of the unions, (m,).
-        threshold: The minimum similarity, in (0, 1]: one number, or one for each pair, float64 (m,).
+        threshold: The minimum similarity, in (0, 1]: one number, or one for each pair, float64
+            (m,).
 
     Returns:
         bool (m,).

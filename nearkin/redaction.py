@@ -4,7 +4,8 @@ import re
 
 HIDDEN = "***"
 _URL = re.compile(
-    r"(?P<start>(?:\b[a-z][a-z0-9+.-]{0,32}:/{1,3})?(?<![^\s/'\"=(\[,])[^\s:@/'\"]{0,128}):(?:(?!:/)\S){1,256}@", re.IGNORECASE
+    r"(?P<start>(?:\b[a-z][a-z0-9+.-]{0,32}:/{1,3})?(?<![^\s/'\"=(\[,])[^\s:@/'\"]{0,128}):(?:(?!:/)\S){1,256}@",
+    re.IGNORECASE,
 )
 """A URL, with or without its scheme, that has a colon before its host.
 

@@ -137,10 +137,16 @@ class Spec:
 
     def __post_init__(self) -> None:
         if unknown := sorted(set(self.normalise) - set(NORMALISATIONS)):
-            raise UsageError(f"normalise step {unknown[0]!r} is not one of {', '.join(NORMALISATIONS)}")
-        object.__setattr__(self, "normalise", tuple(step for step in NORMALISATIONS if step in self.normalise))
+            raise UsageError(
+                f"normalise step {unknown[0]!r} is not one of {', '.join(NORMALISATIONS)}"
+            )
+        object.__setattr__(
+            self, "normalise", tuple(step for step in NORMALISATIONS if step in self.normalise)
+        )
         if self.measure not in MEASURES:
-            raise UsageError(f"measure={self.measure!r} is not one of {', '.join(map(repr, MEASURES))}")
+            raise UsageError(
+                f"measure={self.measure!r} is not one of {', '.join(map(repr, MEASURES))}"
+            )
         usual = {
             "scheme": self.signature_limits.schemes[0],
             "k": self.signature_limits.default_k,
@@ -175,24 +181,41 @@ class Spec:
         for name, allowed in choices.items():
             value = getattr(self, name)
             if value not in allowed:
-                where = f" for measure {self.measure}" if name in ("scheme", "slot_bits", "weights") else ""
-                raise UsageError(f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}{where}")
+                where = (
+                    f" for measure {self.measure}"
+                    if name in ("scheme", "slot_bits", "weights")
+                    else ""
+                )
+                raise UsageError(
+                    f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}{where}"
+                )
 
     def _check_together(self) -> None:
         if "marks" in self.normalise and "nfkc" not in self.normalise:
-            raise UsageError("normalise step 'marks' needs 'nfkc', which takes letters and marks apart")
+            raise UsageError(
+                "normalise step 'marks' needs 'nfkc', which takes letters and marks apart"
+            )
         if self.stem is not None and self.unit != "words":
             raise UsageError(f"stem={self.stem!r} needs words, not {self.unit}")
         if (self.unit == "vector") != (self.measure == "cosine"):
-            raise UsageError(f"measure={self.measure!r} does not go with unit={self.unit!r}; vectors are compared by cosine")
+            raise UsageError(
+                f"measure={self.measure!r} does not go with unit={self.unit!r}; vectors are "
+                f"compared by cosine"
+            )
         if self.cut is not None and self.unit == "vector":
             raise UsageError("a frequency cut (cut=) is of shingles; vectors have none")
         if (self.base_hash == KEYED) != (self.key_id is not None):
-            raise UsageError(f"key_id={self.key_id!r} does not go with base_hash={self.base_hash!r}: siphash is keyed")
+            raise UsageError(
+                f"key_id={self.key_id!r} does not go with base_hash={self.base_hash!r}: siphash is "
+                f"keyed"
+            )
         if self.scheme == KEYED_HYPERPLANES and self.key_id is None:
             raise UsageError(f"scheme={self.scheme!r} needs a key: base_hash={KEYED!r} and key_id=")
         if (self.weights == "tfidf") != (self.frequencies is not None):
-            raise UsageError("weights='tfidf' and frequencies= (the fingerprint of a document-frequency table) go together")
+            raise UsageError(
+                "weights='tfidf' and frequencies= (the fingerprint of a document-frequency table) "
+                "go together"
+            )
 
     def _check_numbers(self) -> None:
         most = MAX_DIMENSIONS if self.unit == "vector" else MAX_SHINGLE
@@ -203,14 +226,18 @@ class Spec:
             below = min(max(self.k // step * step, step), largest)
             near = sorted({below, min(below + step, largest)})
             raise UsageError(
-                f"k={self.k} is not a multiple of {step} from {step} to {largest}; {' and '.join(map(str, near))} are"
+                f"k={self.k} is not a multiple of {step} from {step} to {largest}; "
+                f"{' and '.join(map(str, near))} are"
             )
         for name in ("seed", "hash_seed"):
             if not 0 <= getattr(self, name) < 2**64:
                 raise UsageError(f"{name}={getattr(self, name)} is not an unsigned 64-bit number")
         bits = SEED_BITS[self.base_hash]
         if self.hash_seed >> bits:
-            raise UsageError(f"hash_seed={self.hash_seed} does not fit the {bits} bits of a seed of {self.base_hash}")
+            raise UsageError(
+                f"hash_seed={self.hash_seed} does not fit the {bits} bits of a seed of "
+                f"{self.base_hash}"
+            )
 
     @classmethod
     def for_shingle(cls, text: str, **other: Any) -> Self:
@@ -252,7 +279,10 @@ class Spec:
             raise UsageError(f"a Spec is a JSON object, not {text[:40]!r}")
         known = {field.name for field in fields(cls)}
         if unknown := sorted(set(values) - known):
-            raise UsageError(f"this Spec has the unknown field {unknown[0]!r}, which a newer version wrote; upgrade nearkin")
+            raise UsageError(
+                f"this Spec has the unknown field {unknown[0]!r}, which a newer version wrote; "
+                f"upgrade nearkin"
+            )
         if "normalise" in values:
             values["normalise"] = tuple(values["normalise"])
         return cls(**values)
@@ -293,9 +323,14 @@ class Spec:
         if self.key_id is None:
             return None
         if secret is None:
-            raise KeyRequiredError(f"this Spec is keyed; pass the key {self.key_id} with --key-file or key=")
+            raise KeyRequiredError(
+                f"this Spec is keyed; pass the key {self.key_id} with --key-file or key="
+            )
         if secret.id != self.key_id:
-            raise KeyRequiredError(f"the key given is {secret.id}, the Spec names {self.key_id}; they are not comparable")
+            raise KeyRequiredError(
+                f"the key given is {secret.id}, the Spec names {self.key_id}; they are not "
+                f"comparable"
+            )
         return secret
 
     def require(self, other: "Spec", what: str) -> None:
@@ -312,6 +347,7 @@ class Spec:
             mine, theirs = getattr(self, field.name), getattr(other, field.name)
             if mine != theirs:
                 raise IncompatibleError(
-                    f"{what} was made with {field.name}={theirs!r}, this with {mine!r}; signatures of different Specs "
+                    f"{what} was made with {field.name}={theirs!r}, this with {mine!r}; signatures "
+                    f"of different Specs "
                     "are not comparable: sketch one of them again"
                 )

@@ -29,7 +29,8 @@ ARCHAISMS = {
     r"whence|whereof|thereof|therein|herein|hitherto|whereupon|thereupon": "a modern word",
     r"in vain": "without success",
     r"(?:is|are|was|were|be) (?-i:none)\b(?! of)": "is not a ...",
-    r"(?<!there )(?:is|was) no (?!longer\b|more\b|less\b|other\b|way\b|one\b|\w+ (?:yet|left)\b)": "is not a ...",
+    r"(?<!there )(?:is|was) no (?!longer\b|more\b|less\b|other\b|way\b|one\b|\w+ "
+    r"(?:yet|left)\b)": "is not a ...",
     r"(?:gives?|gave|giving) back": "close, return or release",
     r"lets? go of": "delete or release",
     r"(?:takes?|taking|took) out of": "remove from",
@@ -48,7 +49,8 @@ ARCHAISM_PATTERN = re.compile(
     re.IGNORECASE,
 )
 FRAGMENT_STARTS = re.compile(
-    r"(?:Of|From|For|To|In|On|By|At|With|As|Where|What|How|Who|Whose|Whether|Which|It|Back|So many|Told)\b"
+    r"(?:Of|From|For|To|In|On|By|At|With|As|Where|What|How|Who|Whose|Whether|Which|It|Back|So "
+    r"many|Told)\b"
 )
 """First words of a docstring that does not begin with a verb or with a noun phrase."""
 ENTRY_FRAGMENTS = re.compile(r"(?:Of|Who|Whose|Where|It|As|So many|Told)\b")
@@ -127,7 +129,9 @@ def check_entry(path: Path, line: int, section: str, text: str) -> Iterator[Find
         if not text.startswith("If "):
             yield Finding(path, line, f"Raises entry {text[:30]!r} does not begin with 'If'")
     elif match := ENTRY_FRAGMENTS.match(text):
-        yield Finding(path, line, f"{section} entry begins with {match.group()!r}; write a noun phrase")
+        yield Finding(
+            path, line, f"{section} entry begins with {match.group()!r}; write a noun phrase"
+        )
 
 
 def check_code(path: Path, tree: ast.Module) -> Iterator[Finding]:
@@ -144,7 +148,11 @@ def check_code(path: Path, tree: ast.Module) -> Iterator[Finding]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Assign):
             target = node.targets[0]
-            if isinstance(target, ast.Tuple) and isinstance(node.value, ast.Tuple) and len(target.elts) > MAX_TARGETS:
+            if (
+                isinstance(target, ast.Tuple)
+                and isinstance(node.value, ast.Tuple)
+                and len(target.elts) > MAX_TARGETS
+            ):
                 yield Finding(path, node.lineno, f"{len(target.elts)} targets in one assignment")
         elif isinstance(node, ast.Call) and any(isinstance(a, ast.Starred) for a in node.args):
             name = constructor_name(node.func)

@@ -54,7 +54,8 @@ class Drawing:
         """Writes one line of text; y is its baseline."""
         weight = " font-weight='bold'" if bold else ""
         self.parts.append(
-            f"<text x='{x:g}' y='{y:g}' font-size='{size}' fill='{color}' text-anchor='{anchor}'{weight} {FONT}>"
+            f"<text x='{x:g}' y='{y:g}' font-size='{size}' fill='{color}' "
+            f"text-anchor='{anchor}'{weight} {FONT}>"
             f"{html.escape(text)}</text>"
         )
 
@@ -70,7 +71,8 @@ class Drawing:
     ) -> None:
         """Draws a box with centred lines of text, of which the first is bold."""
         self.parts.append(
-            f"<rect x='{x:g}' y='{y:g}' width='{width:g}' height='{height:g}' rx='6' fill='{fill}' stroke='{border}' "
+            f"<rect x='{x:g}' y='{y:g}' width='{width:g}' height='{height:g}' rx='6' fill='{fill}' "
+            f"stroke='{border}' "
             "stroke-width='1.4'/>"
         )
         step = 18
@@ -89,18 +91,29 @@ class Drawing:
     def bar(self, x: float, y: float, width: float, color: str) -> None:
         """Draws a thin bar in a pale form of a colour."""
         pale = {BLUE: PALE_BLUE, ORANGE: PALE_ORANGE}[color]
-        self.parts.append(f"<rect x='{x:g}' y='{y:g}' width='{width:g}' height='13' rx='4' fill='{pale}' stroke='{color}'/>")
+        self.parts.append(
+            f"<rect x='{x:g}' y='{y:g}' width='{width:g}' height='13' rx='4' fill='{pale}' "
+            f"stroke='{color}'/>"
+        )
 
-    def line(self, x1: float, y1: float, x2: float, y2: float, color: str = QUIET, dashed: bool = False) -> None:
+    def line(
+        self, x1: float, y1: float, x2: float, y2: float, color: str = QUIET, dashed: bool = False
+    ) -> None:
         """Draws a straight line."""
         dash = " stroke-dasharray='5 4'" if dashed else ""
-        self.parts.append(f"<line x1='{x1:g}' y1='{y1:g}' x2='{x2:g}' y2='{y2:g}' stroke='{color}' stroke-width='1.6'{dash}/>")
+        self.parts.append(
+            f"<line x1='{x1:g}' y1='{y1:g}' x2='{x2:g}' y2='{y2:g}' stroke='{color}' "
+            f"stroke-width='1.6'{dash}/>"
+        )
 
-    def arrow(self, x1: float, y1: float, x2: float, y2: float, label: str = "", dashed: bool = False) -> None:
+    def arrow(
+        self, x1: float, y1: float, x2: float, y2: float, label: str = "", dashed: bool = False
+    ) -> None:
         """Draws an arrow with an optional label above its middle."""
         dash = " stroke-dasharray='5 4'" if dashed else ""
         self.parts.append(
-            f"<line x1='{x1:g}' y1='{y1:g}' x2='{x2:g}' y2='{y2:g}' stroke='{QUIET}' stroke-width='1.6'{dash} "
+            f"<line x1='{x1:g}' y1='{y1:g}' x2='{x2:g}' y2='{y2:g}' stroke='{QUIET}' "
+            f"stroke-width='1.6'{dash} "
             "marker-end='url(#head)'/>"
         )
         if label:
@@ -115,8 +128,10 @@ class Drawing:
         )
         body = "\n".join(self.parts)
         text = (
-            f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {self.width} {self.height}' width='{self.width}' "
-            f"height='{self.height}' role='img'>\n<title>{html.escape(self.title)}</title>\n<defs>{head}</defs>\n"
+            f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {self.width} {self.height}' "
+            f"width='{self.width}' "
+            f"height='{self.height}' "
+            f"role='img'>\n<title>{html.escape(self.title)}</title>\n<defs>{head}</defs>\n"
             f"<rect width='{self.width}' height='{self.height}' fill='#ffffff'/>\n{body}\n</svg>\n"
         )
         (FOLDER / name).write_text(text, "utf-8")
@@ -242,11 +257,17 @@ def draw_shingles() -> None:
         y = 34 + 110 * row
         for number, word in enumerate(words):
             different = number == changed
-            drawing.text(60 + 97 * number, y, word, 16, ORANGE if different else INK, bold=different)
+            drawing.text(
+                60 + 97 * number, y, word, 16, ORANGE if different else INK, bold=different
+            )
         for number in range(len(words) - 2):
             different = number <= changed <= number + 2
-            drawing.bar(16 + 97 * number, y + 14 + 17 * (number % 3), 282, ORANGE if different else BLUE)
-    drawing.text(450, 240, "blue: shared shingles, orange: shingles of one sentence alone", 13, "#52606d")
+            drawing.bar(
+                16 + 97 * number, y + 14 + 17 * (number % 3), 282, ORANGE if different else BLUE
+            )
+    drawing.text(
+        450, 240, "blue: shared shingles, orange: shingles of one sentence alone", 13, "#52606d"
+    )
     drawing.save("shingles.svg")
 
 
@@ -289,7 +310,9 @@ def draw_pipeline() -> None:
 
 def draw_banding() -> None:
     """Draws how two signatures meet in a bucket."""
-    drawing = Drawing(900, 330, "Two signatures are cut into bands; equal bands lead to the same bucket")
+    drawing = Drawing(
+        900, 330, "Two signatures are cut into bands; equal bands lead to the same bucket"
+    )
     left = [["17", "03", "88"], ["41", "09", "52"], ["66", "30", "12"], ["05", "77", "24"]]
     right = [["17", "03", "81"], ["41", "09", "52"], ["66", "31", "12"], ["90", "77", "24"]]
     for row, (name, bands) in enumerate((("document A", left), ("document B", right))):
@@ -309,7 +332,9 @@ def draw_banding() -> None:
             )
             if row == 0:
                 drawing.text(x + 84, 32, f"band {number + 1}", 13, "#52606d")
-    drawing.box(318, 136, 188, 62, ["bucket of band 2", "A and B: a candidate pair"], PALE_GREEN, GREEN)
+    drawing.box(
+        318, 136, 188, 62, ["bucket of band 2", "A and B: a candidate pair"], PALE_GREEN, GREEN
+    )
     drawing.arrow(412, 90, 412, 133)
     drawing.arrow(412, 244, 412, 201)
     for number in (0, 2, 3):
@@ -406,7 +431,8 @@ def draw_service() -> None:
     drawing.box(20, 130, 140, 56, ["browsers", "console"], PALE, QUIET)
     drawing.box(20, 220, 140, 56, ["Prometheus", "metrics"], PALE, QUIET)
     drawing.parts.append(
-        f"<rect x='200' y='20' width='520' height='340' rx='10' fill='none' stroke='{QUIET}' stroke-dasharray='6 4'/>"
+        f"<rect x='200' y='20' width='520' height='340' rx='10' fill='none' stroke='{QUIET}' "
+        f"stroke-dasharray='6 4'/>"
     )
     drawing.text(460, 384, "one worker process; several share a store", 13, "#52606d")
     drawing.box(

@@ -1,6 +1,7 @@
 """Takes the screenshots of the documentation: the report, pages of the console, and the terminal.
 
-Run: python -m scripts.docs_screenshots    (writes docs/_static/*.png and terminal.svg; the files are committed)
+Run: python -m scripts.docs_screenshots    (writes docs/_static/*.png and terminal.svg; the files
+    are committed)
 
 It needs Chromium (scripts/services.sh installs it) and about two minutes.
 """
@@ -37,19 +38,23 @@ FONT_FACE = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 """Rules with which rich would load its font from the network."""
 
 BRIDGE = (
-    "The city council voted on Tuesday to build a second bridge over the river, after ten years of debate about its cost and "
+    "The city council voted on Tuesday to build a second bridge over the river, after ten years of "
+    "debate about its cost and "
     "its route. Work begins in spring, and the first cars will cross in four years."
 )
 STORM = (
-    "A storm closed the harbour for two days. Ferries will run again from Friday, the port authority said, if the wind drops "
+    "A storm closed the harbour for two days. Ferries will run again from Friday, the port "
+    "authority said, if the wind drops "
     "below sixty kilometres an hour. Two boats were damaged, and nobody was hurt."
 )
 MUSEUM = (
-    "The museum opens a new wing for photography next spring, with a collection that a retired teacher left to the town. "
+    "The museum opens a new wing for photography next spring, with a collection that a retired "
+    "teacher left to the town. "
     "Entry is free on the first Sunday of each month."
 )
 TRAINS = (
-    "Trains between the capital and the coast will take twelve minutes less from December, the railway said, because a new "
+    "Trains between the capital and the coast will take twelve minutes less from December, the "
+    "railway said, because a new "
     "tunnel replaces the line around the bay."
 )
 
@@ -68,7 +73,9 @@ def nearkin(*arguments: str, folder: Path, terminal: bool = False) -> str:
     if terminal:
         environment.update({"FORCE_COLOR": "1", "TERM": "xterm-256color"})
     line = [sys.executable, "-m", "nearkin", *arguments]
-    done = subprocess.run(line, cwd=folder, env=environment, capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        line, cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
     return done.stdout + done.stderr
 
 
@@ -103,7 +110,9 @@ def save_picture(content: bytes, name: str) -> None:
     size = (FOLDER / name).stat().st_size
     print(f"docs/_static/{name}: {size:,} bytes")
     if size > LARGEST:
-        raise SystemExit(f"{name} has {size:,} bytes, more than {LARGEST:,}; take a smaller part of the page")
+        raise SystemExit(
+            f"{name} has {size:,} bytes, more than {LARGEST:,}; take a smaller part of the page"
+        )
 
 
 def take_report(browser: Browser, folder: Path) -> None:
@@ -115,8 +124,20 @@ def take_report(browser: Browser, folder: Path) -> None:
             documents["source"].append(("wire", "blog", "mail")[number % 3])
             documents["text"].append(variant)
     parquet.write_table(pa.table(documents), folder / "news.parquet")
-    nearkin("dedup", "corpus/documents", "--id", "id", "--source", "source", "--out", "report", folder=folder)
-    nearkin("dedup", "news.parquet", "--id", "id", "--source", "source", "--out", "news", folder=folder)
+    nearkin(
+        "dedup",
+        "corpus/documents",
+        "--id",
+        "id",
+        "--source",
+        "source",
+        "--out",
+        "report",
+        folder=folder,
+    )
+    nearkin(
+        "dedup", "news.parquet", "--id", "id", "--source", "source", "--out", "news", folder=folder
+    )
     page = browser.new_page(viewport={"width": 1200, "height": 900})
     page.goto(f"file://{folder / 'report' / 'report.html'}")
     save_picture(page.screenshot(), "report.png")
@@ -134,7 +155,10 @@ def take_terminal(folder: Path) -> None:
     (folder / "b.txt").write_text(STORM.replace("two days", "three days"), "utf-8")
     dedup = ["dedup", "corpus/documents", "--id", "id", "--out", "deduped/"]
     explain = ["explain", "a.txt", "b.txt"]
-    commands = [(f"nearkin {' '.join(line)}", nearkin(*line, folder=folder, terminal=True)) for line in (dedup, explain)]
+    commands = [
+        (f"nearkin {' '.join(line)}", nearkin(*line, folder=folder, terminal=True))
+        for line in (dedup, explain)
+    ]
     save_terminal(commands, "terminal.svg")
     print("docs/_static/terminal.svg")
 
@@ -211,7 +235,11 @@ def take_console(browser: Browser, folder: Path) -> None:
 
 def main() -> None:
     """Takes all screenshots."""
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    chromium = (
+        shutil.which("chromium")
+        or shutil.which("chromium-browser")
+        or shutil.which("google-chrome")
+    )
     if chromium is None:
         raise SystemExit("Chromium is not installed; run scripts/services.sh")
     with tempfile.TemporaryDirectory() as name, sync_playwright() as playwright:

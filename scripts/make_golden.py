@@ -1,9 +1,10 @@
 """Writes the golden vectors of format version 1 to conformance/.
 
-The vectors are texts with their shingle hashes, signatures, band keys and records. A second file has the
-properties of code points in Unicode 15.1, for readers in languages with newer tables.
+The vectors are texts with their shingle hashes, signatures, band keys and records. A second file
+has the properties of code points in Unicode 15.1, for readers in languages with newer tables.
 
-The vectors change only with a new format version. Run: python scripts/make_golden.py, and check the diff.
+The vectors change only with a new format version. Run: python scripts/make_golden.py, and check the
+diff.
 """
 
 import json
@@ -29,7 +30,12 @@ from nearkin.spec import UNICODE_VERSION, Spec
 FOLDER = Path(__file__).parent.parent / "conformance"
 MOST_SHINGLES = 100
 SALT = 0x0123456789ABCDEF
-KINDS = {"word": kernels.WORD, "single": kernels.SINGLE, "ignorable": kernels.SKIP, "space": kernels.SPACE}
+KINDS = {
+    "word": kernels.WORD,
+    "single": kernels.SINGLE,
+    "ignorable": kernels.SKIP,
+    "space": kernels.SPACE,
+}
 TEXTS = {
     "ascii": "The quick brown fox jumps over the lazy dog, twice; snake_case and CamelCase 42.",
     "empty": "",
@@ -80,7 +86,13 @@ SPECS = [
 
 
 VECTOR_SPEC = Spec(measure="cosine", unit="vector", n=3, k=128)
-VECTORS = [[1.0, 2.0, 3.0], [-1.0, -2.0, -3.0], [2.0, 4.0, 6.0], [0.5, -0.25, 0.0], [1e-30, 2e30, -3.0]]
+VECTORS = [
+    [1.0, 2.0, 3.0],
+    [-1.0, -2.0, -3.0],
+    [2.0, 4.0, 6.0],
+    [0.5, -0.25, 0.0],
+    [1e-30, 2e30, -3.0],
+]
 
 
 def resources_of(spec: Spec) -> SpecResources:
@@ -92,13 +104,19 @@ def shingles_of(spec: Spec, texts: list[str]) -> list[list[str]]:
     """Returns the shingle hashes of texts in hexadecimal."""
     shingler = Shingler(spec, resources_of(spec).secret)
     found = shingler.texts(*text_buffers(pa.array(texts, pa.large_string())))
-    return [[f"{h:016x}" for h in found.hashes[a:b].tolist()] for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
+    return [
+        [f"{h:016x}" for h in found.hashes[a:b].tolist()]
+        for a, b in zip(found.offsets, found.offsets[1:], strict=False)
+    ]
 
 
 def band_keys(spec: Spec, signatures: np.ndarray, kept: np.ndarray | None, salt: int) -> np.ndarray:
     """Returns band keys, uint64 (b, n): of 7 in 8 slots, or of 16 consecutive bits."""
     bands, rows = shape_of(spec)
-    keys, salts = np.empty((bands, len(signatures)), np.uint64), np.full(len(signatures), salt, np.uint64)
+    keys, salts = (
+        np.empty((bands, len(signatures)), np.uint64),
+        np.full(len(signatures), salt, np.uint64),
+    )
     if kept is not None:
         lsh.salt_keys(kept, salts, keys)
     elif spec.measure == "simhash":
@@ -123,7 +141,9 @@ def case_of(spec: Spec) -> dict[str, Any]:
     bands, rows = shape_of(spec)
     measure = measure_of(spec, resources_of(spec))
     sketches = measure.sketcher(
-        BandKeyBuilder(bands, lambda slots, _: slot_band_keys(slots, bands, rows)) if spec.truncated else None
+        BandKeyBuilder(bands, lambda slots, _: slot_band_keys(slots, bands, rows))
+        if spec.truncated
+        else None
     ).sketch(texts)
     keys, salted = (band_keys(spec, sketches.signatures, sketches.keys, salt) for salt in (0, SALT))
     documents = [
@@ -145,7 +165,13 @@ def case_of(spec: Spec) -> dict[str, Any]:
     ]
     documents[-1]["salted_band_keys"] = [f"{key:016x}" for key in salted[:, -1].tolist()]
     fields = json.loads(spec.to_json())
-    return {"spec": fields, "fingerprint": spec.fingerprint, "bands": bands, "rows": rows, "documents": documents}
+    return {
+        "spec": fields,
+        "fingerprint": spec.fingerprint,
+        "bands": bands,
+        "rows": rows,
+        "documents": documents,
+    }
 
 
 def vector_case() -> dict[str, Any]:
@@ -168,14 +194,16 @@ def vector_case_of(spec: Spec) -> dict[str, Any]:
 def unicode_ranges() -> dict[str, Any]:
     """Returns inclusive ranges of code points by kind.
 
-    The kind `frozen` has the code points that normalization and lower case must not change, whatever a
-    newer Unicode defines: unassigned ones, private ones, surrogates and controls.
+    The kind `frozen` has the code points that normalization and lower case must not change,
+    whatever a newer Unicode defines: unassigned ones, private ones, surrogates and controls.
     """
     tables = tables_for(("nfkc", "lower", "marks"))
     blocks = tables.stage.astype(np.int64)[:, None] * 128 + np.arange(128)
     properties = tables.properties[blocks.reshape(-1)]
     kinds = {name: (properties & kernels.KIND) == kind for name, kind in KINDS.items()}
-    return {"version": UNICODE_VERSION} | {name: ranges(which) for name, which in (kinds | {"frozen": properties == 0}).items()}
+    return {"version": UNICODE_VERSION} | {
+        name: ranges(which) for name, which in (kinds | {"frozen": properties == 0}).items()
+    }
 
 
 def ranges(which: np.ndarray) -> list[list[int]]:
@@ -187,7 +215,9 @@ def ranges(which: np.ndarray) -> list[list[int]]:
 def write(name: str, value: dict[str, Any]) -> None:
     """Writes a value to a file of the folder as compact JSON."""
     FOLDER.mkdir(exist_ok=True)
-    (FOLDER / name).write_text(json.dumps(value, ensure_ascii=False, indent=None, separators=(",", ":")) + "\n", "utf-8")
+    (FOLDER / name).write_text(
+        json.dumps(value, ensure_ascii=False, indent=None, separators=(",", ":")) + "\n", "utf-8"
+    )
 
 
 def main() -> None:

@@ -1,7 +1,7 @@
 """Writes nearkin/shingle/unicode-15.1.0.npz from the module unicodedata.
 
-The tables are committed, so that signatures do not change with the Unicode version of a library. Run the
-script with Python 3.13, which has Unicode 15.1.0.
+The tables are committed, so that signatures do not change with the Unicode version of a library.
+Run the script with Python 3.13, which has Unicode 15.1.0.
 """
 
 import sys
@@ -20,13 +20,17 @@ VISIBLE = 1 << 5
 UNSTABLE = 1 << 6
 CLASS_SHIFT = 8
 IGNORABLE = (
-    "AD 34F 61C 115F-1160 17B4-17B5 180B-180F 200B-200F 202A-202E 2060-206F 3164 FE00-FE0F FEFF FFA0 FFF0-FFF8 "
+    "AD 34F 61C 115F-1160 17B4-17B5 180B-180F 200B-200F 202A-202E 2060-206F 3164 FE00-FE0F FEFF "
+    "FFA0 FFF0-FFF8 "
     "1BCA0-1BCA3 1D173-1D17A E0000-E0FFF"
 )
 WHITE_SPACE = "9-D 20 85 A0 1680 2000-200A 2028 2029 202F 205F 3000"
 UNSPACED = (
-    "CJK UNIFIED IDEOGRAPH", "CJK COMPATIBILITY IDEOGRAPH", "IDEOGRAPHIC ", "VERTICAL IDEOGRAPHIC", "HANGZHOU ",
-    "HIRAGANA ", "HENTAIGANA ", "KATAKANA ", "KATAKANA-HIRAGANA ", "COMBINING KATAKANA-HIRAGANA", "HALFWIDTH KATAKANA",
+    "CJK UNIFIED IDEOGRAPH", "CJK COMPATIBILITY IDEOGRAPH", "IDEOGRAPHIC ", "VERTICAL "
+                                                                            "IDEOGRAPHIC", "HANGZHOU ",
+    "HIRAGANA ", "HENTAIGANA ", "KATAKANA ", "KATAKANA-HIRAGANA ", "COMBINING "
+                                                                   "KATAKANA-HIRAGANA", "HALFWIDTH "
+                                                                                        "KATAKANA",
     "THAI ", "LAO ", "KHMER ", "MYANMAR ",
 )  # fmt: skip
 
@@ -48,7 +52,11 @@ def compositions() -> dict[tuple[int, int], int]:
     out = {}
     for c in range(CODE_POINTS):
         fields = u.decomposition(chr(c)).split()
-        if len(fields) == 2 and not fields[0].startswith("<") and u.normalize("NFC", chr(c)) == chr(c):
+        if (
+            len(fields) == 2
+            and not fields[0].startswith("<")
+            and u.normalize("NFC", chr(c)) == chr(c)
+        ):
             out[int(fields[0], 16), int(fields[1], 16)] = c
     return out
 
@@ -63,7 +71,11 @@ def properties(seconds: set[int]) -> np.ndarray:
         if category in ("Cn", "Cs", "Co") and c not in ignorable:
             continue
         kind = class_of(c, char, category, ignorable, space)
-        flags = MARK * category.startswith("M") | DIGIT * (category == "Nd") | VISIBLE * (category[0] in "LMNPS")
+        flags = (
+            MARK * category.startswith("M")
+            | DIGIT * (category == "Nd")
+            | VISIBLE * (category[0] in "LMNPS")
+        )
         unstable = u.normalize("NFKC", char) != char or c in seconds
         out[c] = kind | flags | UNSTABLE * unstable | u.combining(char) << CLASS_SHIFT
     return out
@@ -110,7 +122,10 @@ def decompositions() -> tuple[np.ndarray, np.ndarray]:
 def main() -> None:
     """Writes the tables."""
     if u.unidata_version != VERSION:
-        raise SystemExit(f"this Python has Unicode {u.unidata_version}; run the script with one that has {VERSION}")
+        raise SystemExit(
+            f"this Python has Unicode {u.unidata_version}; run the script with one that has "
+            f"{VERSION}"
+        )
     pairs = compositions()
     jamo = set(range(0x1161, 0x1176)) | set(range(0x11A8, 0x11C3))
     lower = lower_cases()
@@ -120,10 +135,15 @@ def main() -> None:
             properties_[c] |= UNSTABLE
     decomposed, data = decompositions()
     ordered = sorted(pairs.items())
-    arrays = {"data": data, "pair_keys": np.array([a << 32 | b for (a, b), _ in ordered], np.uint64)}
+    arrays = {
+        "data": data,
+        "pair_keys": np.array([a << 32 | b for (a, b), _ in ordered], np.uint64),
+    }
     arrays["pair_values"] = np.array([c for _, c in ordered], np.uint32)
     # the three properties of a code point share one block number
-    joint = np.stack([properties_, lower - np.arange(CODE_POINTS, dtype=np.uint32), decomposed], axis=1)
+    joint = np.stack(
+        [properties_, lower - np.arange(CODE_POINTS, dtype=np.uint32), decomposed], axis=1
+    )
     blocks, numbers = np.unique(joint.reshape(-1, BLOCK * 3), axis=0, return_inverse=True)
     arrays["stage"] = numbers.reshape(-1).astype(np.uint16)
     for i, name in enumerate(("properties", "lower", "decomposed")):

@@ -1,6 +1,8 @@
-"""Generates the parts of the reference that follow from the code, as Markdown files that pages in docs/reference include.
+"""Generates the parts of the reference that follow from the code, as Markdown files that pages in
+docs/reference include.
 
-Run: python -m scripts.reference_pages FOLDER    (the documentation build calls it; FOLDER is docs/_generated)
+Run: python -m scripts.reference_pages FOLDER    (the documentation build calls it; FOLDER is
+    docs/_generated)
 """
 
 import inspect
@@ -55,7 +57,9 @@ def command_pages() -> str:
     """Returns a section for each command, with its usage, its arguments and its options."""
     group = get_command(command_line)
     context = typer.Context(group, info_name="nearkin")  # type: ignore[arg-type]
-    return "\n".join(describe_command(command, inner) for command, inner in leaf_commands(group, context))
+    return "\n".join(
+        describe_command(command, inner) for command, inner in leaf_commands(group, context)
+    )
 
 
 def leaf_commands(group: Any, context: Any) -> Iterator[tuple[Any, Any]]:
@@ -97,7 +101,8 @@ def panel_of(parameter: Any) -> str:
 
 
 def parameter_row(names: str, text: str) -> tuple[str, ...]:
-    """Returns the cells of a parameter: its names with the placeholder of its value, its meaning, its default.
+    """Returns the cells of a parameter: its names with the placeholder of its value, its meaning,
+    its default.
 
     Args:
         names: The names as the terminal shows them.
@@ -105,7 +110,11 @@ def parameter_row(names: str, text: str) -> tuple[str, ...]:
     """
     facts = TAIL.search(text)
     meaning = plain_help(TAIL.sub("", text)).replace("\n", " ")
-    default = "" if facts is None else "; ".join(fact.removeprefix("default: ") for fact in facts[1].split("; "))
+    default = (
+        ""
+        if facts is None
+        else "; ".join(fact.removeprefix("default: ") for fact in facts[1].split("; "))
+    )
     return f"`{names}`", meaning, default if default in ("", "required") else f"`{default}`"
 
 
@@ -115,7 +124,10 @@ TAIL = re.compile(r"\s*\[((?:default: |required|env var: |x>=|\d)[^\]]*)\]\s*$")
 def plain_help(text: str) -> str:
     """Returns a help text as Markdown, in which example commands are code."""
     text = inspect.cleandoc(text).replace("\b", "").replace("<", "\\<")
-    return "\n".join(f"    {line.replace(chr(92), '')}" if line.startswith("nearkin ") else line for line in text.splitlines())
+    return "\n".join(
+        f"    {line.replace(chr(92), '')}" if line.startswith("nearkin ") else line
+        for line in text.splitlines()
+    )
 
 
 # -- HTTP
@@ -133,10 +145,16 @@ def http_pages() -> str:
         document = create_app(settings).openapi()
     parts = ["## Paths"]
     for path, operations in document["paths"].items():
-        parts += [describe_operation(path, method, operation) for method, operation in operations.items()]
+        parts += [
+            describe_operation(path, method, operation) for method, operation in operations.items()
+        ]
     parts.append("## Forms of bodies")
     schemas = document["components"]["schemas"]
-    parts += [describe_schema(name, schemas[name]) for name in sorted(schemas) if name not in UNUSED_SCHEMAS]
+    parts += [
+        describe_schema(name, schemas[name])
+        for name in sorted(schemas)
+        if name not in UNUSED_SCHEMAS
+    ]
     return "\n\n".join(parts) + "\n"
 
 
@@ -158,10 +176,16 @@ def describe_operation(path: str, method: str, operation: dict[str, Any]) -> str
     if rows:
         parts.append(table(("parameter", "place", "type", "meaning"), rows))
     body = operation.get("requestBody", {}).get("content", {})
-    answers = {code: one.get("content", {}) for code, one in operation["responses"].items() if code.startswith("2")}
+    answers = {
+        code: one.get("content", {})
+        for code, one in operation["responses"].items()
+        if code.startswith("2")
+    }
     forms = [("request", media, one.get("schema", {})) for media, one in body.items()]
     for code, content in answers.items():
-        forms += [(code, media, one.get("schema", {})) for media, one in content.items()] or [(code, "", {})]
+        forms += [(code, media, one.get("schema", {})) for media, one in content.items()] or [
+            (code, "", {})
+        ]
     if forms:
         rows = [
             (kind, f"`{media}`" if media else "no body", schema_type(schema, name_description=True))
@@ -215,7 +239,9 @@ def error_classes() -> str:
         if inspect.isclass(value) and issubclass(value, errors.NearkinError):
             parents = ", ".join(f"`{base.__name__}`" for base in value.__bases__)
             first = inspect.cleandoc(value.__doc__ or "").partition("\n\n")[0].replace("\n", " ")
-            rows.append((f"`{name}`", parents, "2" if issubclass(value, errors.UsageError) else "1", first))
+            rows.append(
+                (f"`{name}`", parents, "2" if issubclass(value, errors.UsageError) else "1", first)
+            )
     return table(("class", "base classes", "exit code", "meaning"), rows)
 
 

@@ -1,11 +1,15 @@
-"""Runs the examples of Markdown files: every ```bash and ```python block, in order, in one empty folder for each file.
+"""Runs the examples of Markdown files: every ```bash and ```python block, in order, in one empty
+folder for each file.
 
-A block after the comment `<!-- not run: why -->` is left out. A python block that shows results (>>>) is run as a doctest.
-A ```text block that directly follows a ```bash block shows what the commands print: it is compared without regard to
-numbers and blanks, and a line `…` in it stands for any lines. A folder stands for the Markdown files below it.
+A block after the comment `<!-- not run: why -->` is left out. A python block that shows results
+(>>>) is run as a doctest. A ```text block that directly follows a ```bash block shows what the
+commands print: it is compared without regard to numbers and blanks, and a line `…` in it stands for
+any lines. A folder stands for the Markdown files below it.
 
-Run: python scripts/run_readme.py README.md docs            runs the examples and compares their output
-     python scripts/run_readme.py --write docs/tutorials    runs them and writes the output that differs into the pages
+Run: python scripts/run_readme.py README.md docs            runs the examples and compares their
+    output
+     python scripts/run_readme.py --write docs/tutorials    runs them and writes the output that
+     differs into the pages
 """
 
 import argparse
@@ -133,7 +137,9 @@ def require_same_output(shown: str, printed: str) -> None:
     Raises:
         DifferentOutputError: If they differ in more than numbers and blanks.
     """
-    pattern = "".join("(?:.*\n)*?" if line == ELISION else re.escape(line) + "\n" for line in comparable(shown))
+    pattern = "".join(
+        "(?:.*\n)*?" if line == ELISION else re.escape(line) + "\n" for line in comparable(shown)
+    )
     if re.fullmatch(pattern, "".join(line + "\n" for line in comparable(printed))) is None:
         raise DifferentOutputError(f"the page shows\n{shown}\nbut the commands print\n{printed}")
 
@@ -153,7 +159,10 @@ def keep_elisions(shown: str, printed: str) -> str:
     for line in shown.splitlines():
         (tail if ELISION in tail or line.strip() == ELISION else head).append(line.strip())
     rest = len(tail) - 1
-    return "\n".join([*lines[: len(head)], ELISION, *(lines[len(lines) - rest :] if rest else [])]) + "\n"
+    return (
+        "\n".join([*lines[: len(head)], ELISION, *(lines[len(lines) - rest :] if rest else [])])
+        + "\n"
+    )
 
 
 def run_file(write: bool, path: str) -> str:
@@ -186,13 +195,22 @@ def run_file(write: bool, path: str) -> str:
                 except DifferentOutputError:
                     if not write:
                         raise
-                    parts += [page[end : block.start("output")], keep_elisions(block["output"], printed)]
+                    parts += [
+                        page[end : block.start("output")],
+                        keep_elisions(block["output"], printed),
+                    ]
                     end = block.end("output")
             except subprocess.CalledProcessError as error:
-                message = f"{name} failed with exit code {error.returncode}:\n{block['code']}\n{error.stdout.decode()}"
+                message = (
+                    f"{name} failed with exit code "
+                    f"{error.returncode}:\n{block['code']}\n{error.stdout.decode()}"
+                )
                 raise SystemExit(message) from error
             except DifferentOutputError as error:
-                message = f"{name}: {error}\nif this is right: python scripts/run_readme.py --write {path}"
+                message = (
+                    f"{name}: {error}\nif this is right: python scripts/run_readme.py "
+                    f"--write {path}"
+                )
                 raise SystemExit(message) from error
     if parts:
         Path(path).write_text("".join([*parts, page[end:]]), "utf-8")
@@ -209,13 +227,17 @@ def find_pages(paths: list[str]) -> Iterator[str]:
 
 def main() -> None:
     """Runs files side by side, two at once, in a process each, because examples change the working directory."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--write", action="store_true", help="write the output into the pages")
     parser.add_argument("paths", nargs="+", help="Markdown files and folders")
     request = parser.parse_args()
     failed = 0
     with ProcessPoolExecutor(2, max_tasks_per_child=1) as pool:
-        for future in [pool.submit(run_file, request.write, page) for page in find_pages(request.paths)]:
+        for future in [
+            pool.submit(run_file, request.write, page) for page in find_pages(request.paths)
+        ]:
             try:
                 print(future.result(), flush=True)
             except SystemExit as error:

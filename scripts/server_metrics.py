@@ -46,11 +46,15 @@ class RecordingMeter:
         """Notes a histogram."""
         self._note("histogram", name, unit, description)
 
-    def create_observable_counter(self, name: str, callbacks: Any = None, unit: str = "", description: str = "") -> None:
+    def create_observable_counter(
+        self, name: str, callbacks: Any = None, unit: str = "", description: str = ""
+    ) -> None:
         """Notes a counter that is read when it is asked for."""
         self._note("counter", name, unit, description)
 
-    def create_observable_gauge(self, name: str, callbacks: Any = None, unit: str = "", description: str = "") -> None:
+    def create_observable_gauge(
+        self, name: str, callbacks: Any = None, unit: str = "", description: str = ""
+    ) -> None:
         """Notes a gauge."""
         self._note("gauge", name, unit, description)
 

@@ -66,7 +66,10 @@ def index_settings() -> str:
 
 def problem_codes() -> str:
     """Returns a table with a row for each kind of problem."""
-    rows = [(f"`{code}`", str(kind.status), kind.title, kind.meaning) for code, kind in PROBLEM_KINDS.items()]
+    rows = [
+        (f"`{code}`", str(kind.status), kind.title, kind.meaning)
+        for code, kind in PROBLEM_KINDS.items()
+    ]
     return table(("code", "status", "title", "meaning"), rows)
 
 
@@ -193,7 +196,8 @@ BOUNDS = (
         test="test_hostile_json_is_rejected_before_parsing",
     ),
     Bound(
-        what="bytes of bodies, unfinished parts of streams, waiting documents and answers with texts",
+        what="bytes of bodies, unfinished parts of streams, waiting documents and answers with "
+        "texts",
         default="max_inflight",
         beyond="429, 503; a stream waits",
         test="test_large_bodies_are_rejected_before_reading",

@@ -12,13 +12,18 @@ import pytest
 
 @contextmanager
 def small_disk(folder: Path, size: str) -> Iterator[Path]:
-    """Mounts a disk of a size, such as `3m`, at a folder; the test is skipped where that is not allowed."""
+    """Mounts a disk of a size, such as `3m`, at a folder.
+
+    The test is skipped where that is not allowed.
+    """
     folder.mkdir()
     mount = shutil.which("mount")
     if mount is None or os.geteuid() != 0:
         pytest.skip("only root can mount a small disk")
     mounted = subprocess.run(
-        [mount, "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)], capture_output=True, check=False
+        [mount, "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)],
+        capture_output=True,
+        check=False,
     )
     if mounted.returncode != 0:
         pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.decode().strip()}")

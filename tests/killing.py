@@ -1,9 +1,11 @@
-"""Runs a command again and again, ended at another file operation each time, then resumed; prints what went wrong.
+"""Runs a command again and again, ended at another file operation each time, then resumed; prints
+what went wrong.
 
-A program of its own, so that the forked children start from a process that has loaded everything and has no other threads:
-`python -m tests.killing FOLDER`, with the case as JSON on standard input. Operations are seen through Python audit hooks:
-files opened for writing, renamed, linked, truncated and deleted, folders made and deleted. Calls of fsync are seen by replacing
-it. Ending a process by `os._exit` also drops what it had not flushed.
+A program of its own, so that the forked children start from a process that has loaded everything
+and has no other threads: `python -m tests.killing FOLDER`, with the case as JSON on standard input.
+Operations are seen through Python audit hooks: files opened for writing, renamed, linked, truncated
+and deleted, folders made and deleted. Calls of fsync are seen by replacing it. Ending a process by
+`os._exit` also drops what it had not flushed.
 
 In a power cut, files also lose what was not synced: they are cut, or zeroed, or gone, by turns.
 """
@@ -22,9 +24,13 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 KILLED = 9
-CHANGES = frozenset({"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"})
+CHANGES = frozenset(
+    {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink"}
+)
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-UNCOMPARED = frozenset({"run.json", "report.html", "report.json", ".nearkin-output.json", "checkpoint.json"})
+UNCOMPARED = frozenset(
+    {"run.json", "report.html", "report.json", ".nearkin-output.json", "checkpoint.json"}
+)
 """Files of a result that hold seconds and ids of the run, or how often it was checkpointed."""
 
 
@@ -97,7 +103,10 @@ class Struck:
 
 
 def in_child(body: Callable[[], int]) -> int:
-    """Runs something in a forked child; returns its exit code, or minus a signal. A child that hangs is killed."""
+    """Runs something in a forked child; returns its exit code, or minus a signal.
+
+    A child that hangs is killed.
+    """
     child = os.fork()
     if child == 0:
         code = 70
@@ -143,7 +152,8 @@ class Trial:
     """One command, to be killed.
 
     Args:
-        case: `line` (OUT stands for the output), `again` (what is added to resume), `before` (a command that makes OUT first).
+        case: `line` (OUT stands for the output), `again` (what is added to resume), `before` (a
+            command that makes OUT first).
         folder: A folder of its own.
     """
 
@@ -166,7 +176,10 @@ class Trial:
         return self.folder / "out"
 
     def run(self, line: list[str], strike: int | None) -> int:
-        """Runs a command line in a child, ended before an operation if one is given; returns the exit code."""
+        """Runs a command line in a child, ended before an operation if one is given.
+
+        Returns the exit code.
+        """
 
         def body() -> int:
             from nearkin.cli.app import run
@@ -177,7 +190,9 @@ class Trial:
             struck = None
             if strike is not None:
                 struck = Struck(self.folder, strike, self.log)
-                struck.synced.update({str(self.out / name): 1 << 40 for name in self.case.get("before_files", [])})
+                struck.synced.update(
+                    {str(self.out / name): 1 << 40 for name in self.case.get("before_files", [])}
+                )
                 struck.install()
             try:
                 code = run([str(self.out) if word == "OUT" else word for word in line])
@@ -190,7 +205,9 @@ class Trial:
 
         return in_child(body)
 
-    def killed_at(self, at: int, power: bool, again: list[str], expected: tuple[Any, ...]) -> str | None:
+    def killed_at(
+        self, at: int, power: bool, again: list[str], expected: tuple[Any, ...]
+    ) -> str | None:
         """Kills the command before an operation, resumes it, and returns what is wrong, or None."""
         out = self.prepare()
         code = self.run(self.case["line"], at)
@@ -229,7 +246,11 @@ def main() -> None:
         first.prepare()
         assert first.run(case["before"], None) == 0, first.said.read_text()
         shutil.copytree(first.out, folder / "old")
-        case["before_files"] = [path.relative_to(first.out).as_posix() for path in first.out.rglob("*") if path.is_file()]
+        case["before_files"] = [
+            path.relative_to(first.out).as_posix()
+            for path in first.out.rglob("*")
+            if path.is_file()
+        ]
         old = digest_of_old(folder / "old")
     warm(case["line"], trial.prepare())
     trial.prepare()
@@ -241,10 +262,18 @@ def main() -> None:
     failures = []
     for number, at in enumerate(chosen):
         for power in (False, True) if case["points"] is None else (number % 2 == 1,):
-            for again in case["again"] if case["points"] is None else [case["again"][number % len(case["again"])]]:
+            for again in (
+                case["again"]
+                if case["points"] is None
+                else [case["again"][number % len(case["again"])]]
+            ):
                 if (wrong := trial.killed_at(at, power, again, (old, new))) is not None:
-                    failures.append({"at": at, "of": total, "power": power, "again": again, "wrong": wrong})
-    sys.stdout.write(json.dumps({"operations": total, "tried": len(chosen), "failures": failures}) + "\n")
+                    failures.append(
+                        {"at": at, "of": total, "power": power, "again": again, "wrong": wrong}
+                    )
+    sys.stdout.write(
+        json.dumps({"operations": total, "tried": len(chosen), "failures": failures}) + "\n"
+    )
 
 
 def warm(line: list[str], out: Path) -> None:

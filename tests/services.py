@@ -1,7 +1,9 @@
-"""Programs that some tests need besides Python: found, or their tests are skipped, or failed where they are required.
+"""Programs that some tests need besides Python: found, or their tests are skipped, or failed where
+they are required.
 
-Every server that a test starts writes a log file, and a test that fails prints the ends of these files (tests/conftest.py).
-Tests wait for conditions with `wait_until`, whose time limits grow with a measured factor on a slow or busy machine.
+Every server that a test starts writes a log file, and a test that fails prints the ends of these
+files (tests/conftest.py). Tests wait for conditions with `wait_until`, whose time limits grow with
+a measured factor on a slow or busy machine.
 """
 
 import os
@@ -29,7 +31,10 @@ KEY = "00112233445566778899aabbccddeeff\n"
 
 
 def program(*names: str, folders: str = "") -> str:
-    """The path of the first of some programs that is installed; without one the test is skipped, or fails."""
+    """The path of the first of some programs that is installed.
+
+    Without one the test is skipped, or fails.
+    """
     path = found(*names, folders=folders)
     if path is None:
         reason = f"{names[0]} is not installed (scripts/services.sh does that)"
@@ -65,7 +70,10 @@ LOGS: dict[Path, str] = {}
 
 
 def slowness() -> float:
-    """Measures how many times slower than an idle reference machine this one is at the moment; at least 1."""
+    """Measures how many times slower than an idle reference machine this one is at the moment.
+
+    At least 1.
+    """
     began = time.monotonic()
     total = 0
     for number in range(WORK):
@@ -74,14 +82,18 @@ def slowness() -> float:
 
 
 def wait_until(
-    condition: Callable[[], object], what: str, seconds: float = 60.0, process: "subprocess.Popen[Any] | None" = None
+    condition: Callable[[], object],
+    what: str,
+    seconds: float = 60.0,
+    process: "subprocess.Popen[Any] | None" = None,
 ) -> None:
     """Waits until a condition holds.
 
     Args:
         condition: Called again and again until it returns something true.
         what: The condition in words, for the error.
-        seconds: Time limit on an idle machine. When it is over, it is multiplied by the measured `slowness`.
+        seconds: Time limit on an idle machine. When it is over, it is multiplied by the measured
+            `slowness`.
         process: A process that must stay alive meanwhile.
 
     Raises:
@@ -110,7 +122,11 @@ def log_tails() -> list[tuple[str, str]]:
 
 
 def start_process(
-    line: list[str], log: Path, env: dict[str, str] | None = None, cwd: Path | None = None, owner: dict[str, int] | None = None
+    line: list[str],
+    log: Path,
+    env: dict[str, str] | None = None,
+    cwd: Path | None = None,
+    owner: dict[str, int] | None = None,
 ) -> "subprocess.Popen[bytes]":
     """Starts a server whose output is appended to a log file."""
     LOGS[log] = " ".join(Path(part).name for part in line[:4])
@@ -130,7 +146,18 @@ def wait_for(port: int, process: "subprocess.Popen[bytes]", seconds: float = 60.
 
 def start_redis(folder: Path, port: int, *options: str) -> "subprocess.Popen[bytes]":
     """A Redis that listens."""
-    line = [program("redis-server"), "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "", *options]
+    line = [
+        program("redis-server"),
+        "--port",
+        str(port),
+        "--bind",
+        "127.0.0.1",
+        "--dir",
+        str(folder),
+        "--save",
+        "",
+        *options,
+    ]
     process = start_process(line, folder / "redis.log")
     wait_for(port, process)
     return process
@@ -156,11 +183,26 @@ def start_serving(
     if not (key := folder / "nearkin.key").exists():
         key.touch(0o600)
         key.write_text(KEY)
-    line = [sys.executable, "-m", "nearkin", "serve", "--port", str(port), "--log-level", "warning", *options]
+    line = [
+        sys.executable,
+        "-m",
+        "nearkin",
+        "serve",
+        "--port",
+        str(port),
+        "--log-level",
+        "warning",
+        *options,
+    ]
     process = start_process(line, folder / "log", cwd=folder)
     try:
         wait_for(port, process, seconds)
-        wait_until(lambda: _is_ready(f"{scheme}://127.0.0.1:{port}"), "the server is ready", seconds, process)
+        wait_until(
+            lambda: _is_ready(f"{scheme}://127.0.0.1:{port}"),
+            "the server is ready",
+            seconds,
+            process,
+        )
     except BaseException:
         process.kill()
         process.wait()
@@ -194,8 +236,8 @@ def nearkin_server(folder: Path, *options: str) -> Iterator[str]:
 def postgres_server(folder: Path) -> Iterator[int]:
     """A PostgreSQL of its own on a free port, as a user who is not root; yields the port.
 
-    Its data is not in pytest's folders: the next session of the same user makes those private again, and a server of another
-    user that runs in one of them loses its files.
+    Its data is not in pytest's folders: the next session of the same user makes those private
+    again, and a server of another user that runs in one of them loses its files.
     """
     initdb = program("initdb", folders="usr/lib/postgresql/*/bin")
     port = free_port()
@@ -206,10 +248,33 @@ def postgres_server(folder: Path) -> Iterator[int]:
         user = pwd.getpwnam("nobody")
         owner = {"user": user.pw_uid, "group": user.pw_gid}
         os.chown(home, user.pw_uid, user.pw_gid)
-    made = [initdb, "-D", str(data), "-U", "nearkin", "--auth=trust", "-E", "UTF8", "--locale=C", "-N"]
+    made = [
+        initdb,
+        "-D",
+        str(data),
+        "-U",
+        "nearkin",
+        "--auth=trust",
+        "-E",
+        "UTF8",
+        "--locale=C",
+        "-N",
+    ]
     subprocess.run(made, check=True, capture_output=True, cwd="/", **owner)
-    # -F: a killed server keeps what it wrote, only a power cut would not; stalls of a busy disk do not stop the tests
-    line = [str(Path(initdb).parent / "postgres"), "-F", "-D", str(data), "-p", str(port), "-h", "127.0.0.1", "-k", str(data)]
+    # -F: a killed server keeps what it wrote, only a power cut would not; stalls of a busy disk do
+    # not stop the tests
+    line = [
+        str(Path(initdb).parent / "postgres"),
+        "-F",
+        "-D",
+        str(data),
+        "-p",
+        str(port),
+        "-h",
+        "127.0.0.1",
+        "-k",
+        str(data),
+    ]
     process = start_process(line, folder / "postgres.log", cwd=Path("/"), owner=owner)
     try:
         wait_for(port, process)
@@ -223,5 +288,12 @@ def postgres_server(folder: Path) -> Iterator[int]:
 
 def _accepts(port: int) -> bool:
     """Whether PostgreSQL is through with starting; it listens before."""
-    ready = [program("pg_isready", folders="usr/lib/postgresql/*/bin"), "-q", "-h", "127.0.0.1", "-p", str(port)]
+    ready = [
+        program("pg_isready", folders="usr/lib/postgresql/*/bin"),
+        "-q",
+        "-h",
+        "127.0.0.1",
+        "-p",
+        str(port),
+    ]
     return subprocess.run(ready, check=False).returncode == 0

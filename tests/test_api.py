@@ -13,7 +13,9 @@ from datasets import Dataset
 import nearkin as nk
 
 BASE = [
-    f"the text number {i} has some words of its own like w{i} x{i * 7} y{i * 11} and z{i * 13} at the end" for i in range(40)
+    f"the text number {i} has some words of its own like w{i} x{i * 7} y{i * 11} and z{i * 13} at "
+    f"the end"
+    for i in range(40)
 ]
 TEXTS = [*BASE, *(text.upper() for text in BASE[:5]), *(text + " today" for text in BASE[5:10]), ""]
 BANDED = {"bands": 20, "rows": 5}
@@ -40,9 +42,9 @@ TABLES: dict[str, Any] = {
     "pandas": TABLE.to_pandas(),
     "polars": pl.from_arrow(TABLE),
     "datasets": Dataset.from_dict(TABLE.to_pydict()),
-    "datasets shuffled": Dataset.from_dict(TABLE.take(list(range(len(TEXTS)))[::-1]).to_pydict()).select(
-        range(len(TEXTS))[::-1]
-    ),
+    "datasets shuffled": Dataset.from_dict(
+        TABLE.take(list(range(len(TEXTS)))[::-1]).to_pydict()
+    ).select(range(len(TEXTS))[::-1]),
     "mapping": TABLE.to_pydict(),
 }
 
@@ -96,7 +98,13 @@ def test_sketch_of_nothing() -> None:
 def test_dedup_of_every_kind_of_table(table: Any) -> None:
     result = nk.dedup(table, id="key")
     kinds = result.clusters["kind"].to_pylist()
-    assert [kinds.count(kind) for kind in ("unique", "kept", "exact", "near", "empty")] == [30, 10, 5, 5, 1]
+    assert [kinds.count(kind) for kind in ("unique", "kept", "exact", "near", "empty")] == [
+        30,
+        10,
+        5,
+        5,
+        1,
+    ]
     assert result.kept.sum() == 41
     assert len(result.filter(table)) == 41
     assert result.statistics["removed_near"] == 5
@@ -105,7 +113,12 @@ def test_dedup_of_every_kind_of_table(table: Any) -> None:
 
 def test_dedup_of_lists_and_files(tmp_path: Path) -> None:
     pq.write_table(TABLE, tmp_path / "a.parquet")
-    for data in (TEXTS, str(tmp_path / "a.parquet"), tmp_path / "a.parquet", [tmp_path / "a.parquet"]):
+    for data in (
+        TEXTS,
+        str(tmp_path / "a.parquet"),
+        tmp_path / "a.parquet",
+        [tmp_path / "a.parquet"],
+    ):
         assert nk.dedup(data).kept.sum() == 41
 
 
@@ -129,7 +142,9 @@ def test_conversion_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
         result.clusters.to_polars()
 
 
-@pytest.mark.parametrize("settings", [{}, BANDED, {"cluster": "components"}, {"verify": "none", **BANDED}])
+@pytest.mark.parametrize(
+    "settings", [{}, BANDED, {"cluster": "components"}, {"verify": "none", **BANDED}]
+)
 def test_rethreshold_is_a_run_at_that_threshold(settings: dict[str, Any]) -> None:
     rng = np.random.default_rng(4)
     texts = []
@@ -145,7 +160,10 @@ def test_rethreshold_is_a_run_at_that_threshold(settings: dict[str, Any]) -> Non
         assert again.clusters.arrow.equals(direct.clusters.arrow)
         assert again.pairs.arrow.equals(direct.pairs.arrow)
     assert min(again.pairs["similarity"].to_pylist()) >= 0.8
-    with pytest.raises(nk.UsageError, match=r"threshold 0\.4 is out of range; it must be 0\.5 \(that of the run\) to 1"):
+    with pytest.raises(
+        nk.UsageError,
+        match=r"threshold 0\.4 is out of range; it must be 0\.5 \(that of the run\) to 1",
+    ):
         result.rethreshold(0.4)
 
 
@@ -187,9 +205,13 @@ def test_tokens() -> None:
 
 
 def test_mistakes_are_named() -> None:
-    with pytest.raises(nk.UsageError, match=r"unknown setting 'treshold'; valid settings are .*threshold"):
+    with pytest.raises(
+        nk.UsageError, match=r"unknown setting 'treshold'; valid settings are .*threshold"
+    ):
         nk.dedup(TEXTS, treshold=0.5)
-    with pytest.raises(nk.UsageError, match=r"the table has no column 'body' \(it has 'key', 'text'\)"):
+    with pytest.raises(
+        nk.UsageError, match=r"the table has no column 'body' \(it has 'key', 'text'\)"
+    ):
         nk.dedup(TABLE, text="body")
     with pytest.raises(nk.UsageError, match="the table has 3 rows, but the result has 51"):
         nk.dedup(TABLE).filter(["a", "b", "c"])

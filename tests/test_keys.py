@@ -107,10 +107,14 @@ def test_an_attacker_who_knows_the_hash_dodges_it_and_is_caught_by_a_key() -> No
     assert nk.dedup(texts, spec=keyed, key=key, **sure).kept.sum() == 1
 
 
-def test_a_keyed_run_needs_its_key_and_never_shows_it(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_keyed_run_needs_its_key_and_never_shows_it(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     key, line = HashKey.generate()
     (tmp_path / "key").write_text(line + "\n")
-    (tmp_path / "docs.jsonl").write_text('{"text": "one two three four"}\n{"text": "one two three four five"}\n')
+    (tmp_path / "docs.jsonl").write_text(
+        '{"text": "one two three four"}\n{"text": "one two three four five"}\n'
+    )
     out = tmp_path / "out"
     common = ["dedup", str(tmp_path / "docs.jsonl"), "--save-signatures", "--threshold", "0.6"]
     assert run([*common, "--key-file", str(tmp_path / "key"), "--out", str(out)]) == 0
@@ -127,9 +131,33 @@ def test_a_keyed_run_needs_its_key_and_never_shows_it(tmp_path: Path, capfd: pyt
     assert f"pass the key {key.id}" in capfd.readouterr().err
     other, other_line = HashKey.generate()
     (tmp_path / "other").write_text(other_line)
-    assert run(["dedup", str(out), "--key-file", str(tmp_path / "other"), "--out", str(tmp_path / "again2")]) == 2
+    assert (
+        run(
+            [
+                "dedup",
+                str(out),
+                "--key-file",
+                str(tmp_path / "other"),
+                "--out",
+                str(tmp_path / "again2"),
+            ]
+        )
+        == 2
+    )
     assert other.id in capfd.readouterr().err
-    assert run(["dedup", str(out), "--key-file", str(tmp_path / "key"), "--out", str(tmp_path / "again3")]) == 0
+    assert (
+        run(
+            [
+                "dedup",
+                str(out),
+                "--key-file",
+                str(tmp_path / "key"),
+                "--out",
+                str(tmp_path / "again3"),
+            ]
+        )
+        == 0
+    )
 
 
 def test_another_key_is_another_fingerprint() -> None:
@@ -139,11 +167,37 @@ def test_another_key_is_another_fingerprint() -> None:
         specs[0].require(specs[1], "a file")
 
 
-def test_the_key_comes_from_an_environment_variable_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_comes_from_an_environment_variable_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     _, line = HashKey.generate()
     monkeypatch.setenv("NEARKIN_TEST_KEY", line)
     (tmp_path / "docs.jsonl").write_text('{"text": "one two three four"}\n')
     signatures = tmp_path / "s.arrow"
-    assert run(["sketch", str(tmp_path / "docs.jsonl"), "--key-file", "env:NEARKIN_TEST_KEY", "--out", str(signatures)]) == 0
+    assert (
+        run(
+            [
+                "sketch",
+                str(tmp_path / "docs.jsonl"),
+                "--key-file",
+                "env:NEARKIN_TEST_KEY",
+                "--out",
+                str(signatures),
+            ]
+        )
+        == 0
+    )
     assert line.encode() not in signatures.read_bytes()
-    assert run(["sketch", str(tmp_path / "docs.jsonl"), "--key-file", "env:NOT_SET", "--out", str(tmp_path / "t.arrow")]) == 2
+    assert (
+        run(
+            [
+                "sketch",
+                str(tmp_path / "docs.jsonl"),
+                "--key-file",
+                "env:NOT_SET",
+                "--out",
+                str(tmp_path / "t.arrow"),
+            ]
+        )
+        == 2
+    )

@@ -7,7 +7,9 @@ import nearkin as nk
 
 
 def python(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+    ).stdout
 
 
 @pytest.mark.parametrize("name", [name for name in nk.__all__ if name != "__version__"])
@@ -18,7 +20,8 @@ def test_public_names_exist(name: str) -> None:
 
 def test_functions_are_not_hidden_by_subpackages_of_their_name() -> None:
     shown = python(
-        "import nearkin.sketch.minhash, nearkin.report.page, nearkin; print(callable(nearkin.sketch), callable(nearkin.report))"
+        "import nearkin.sketch.minhash, nearkin.report.page, nearkin; "
+        "print(callable(nearkin.sketch), callable(nearkin.report))"
     )
     assert shown == "True True\n"
 
@@ -26,7 +29,8 @@ def test_functions_are_not_hidden_by_subpackages_of_their_name() -> None:
 def test_import_is_light() -> None:
     """Neither compiler nor Arrow is loaded before they are needed."""
     shown = python(
-        "import sys, nearkin; print([m for m in ('numba', 'pyarrow', 'numpy', 'matplotlib', 'rich') if m in sys.modules])"
+        "import sys, nearkin; print([m for m in ('numba', 'pyarrow', 'numpy', 'matplotlib', "
+        "'rich') if m in sys.modules])"
     )
     assert shown == "[]\n"
 

@@ -9,7 +9,9 @@ from nearkin.packed_pairs import meets_threshold
 
 
 @given(st.integers(1, 2**31), st.integers(1, 10**6), st.integers(2, 6), st.integers(-2, 2))
-def test_meets_threshold_decides_like_rational_arithmetic(joint: int, number: int, decimals: int, off: int) -> None:
+def test_meets_threshold_decides_like_rational_arithmetic(
+    joint: int, number: int, decimals: int, off: int
+) -> None:
     written = Fraction(number % 10**decimals + 1, 10**decimals)
     shared = min(max(round(joint * written) + off, 0), joint)
     found = meets_threshold(np.array([shared]), np.array([joint]), float(written))
@@ -21,5 +23,9 @@ def test_thresholds_of_two_decimals_are_exact(kind: type) -> None:
     for percent in range(1, 101):
         joint = np.arange(100, 100_001, 100)
         shared = joint // 100 * percent
-        assert meets_threshold(shared.astype(kind), joint.astype(kind), percent / 100).all(), percent
-        assert not meets_threshold((shared - 1).astype(kind), joint.astype(kind), percent / 100).any(), percent
+        assert meets_threshold(shared.astype(kind), joint.astype(kind), percent / 100).all(), (
+            percent
+        )
+        assert not meets_threshold(
+            (shared - 1).astype(kind), joint.astype(kind), percent / 100
+        ).any(), percent

@@ -102,14 +102,26 @@ def line_for(path: list[str], name: str, url: str, folder: Path) -> list[str]:
         if parameter.name == name:
             line += [url] if parameter.param_type_name == "argument" else [parameter.opts[0], url]
         elif parameter.required or parameter.name in ("out", "file"):
-            valid = str(folder / "out") if parameter.name in ("out", "file") else str(folder / "in.jsonl")
-            line += [valid] if parameter.param_type_name == "argument" else [parameter.opts[0], valid]
+            valid = (
+                str(folder / "out")
+                if parameter.name in ("out", "file")
+                else str(folder / "in.jsonl")
+            )
+            line += (
+                [valid] if parameter.param_type_name == "argument" else [parameter.opts[0], valid]
+            )
     return line
 
 
-@pytest.mark.parametrize(("path", "name"), LINES, ids=[f"{' '.join(path)} {name}" for path, name in LINES])
+@pytest.mark.parametrize(
+    ("path", "name"), LINES, ids=[f"{' '.join(path)} {name}" for path, name in LINES]
+)
 def test_no_command_repeats_a_password(
-    path: list[str], name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    path: list[str],
+    name: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     for url in QUICK:
@@ -121,8 +133,13 @@ def test_no_command_repeats_a_password(
         assert not leaks(written.read_text()), written
 
 
-@pytest.mark.parametrize("field", [name for name, field in ServerSettings.model_fields.items() if field.annotation is not bool])
-def test_no_setting_of_a_server_repeats_a_password(field: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "field",
+    [name for name, field in ServerSettings.model_fields.items() if field.annotation is not bool],
+)
+def test_no_setting_of_a_server_repeats_a_password(
+    field: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     """Every setting is given every URL, also those that take none."""
 
     def start(url: str) -> None:
@@ -142,7 +159,11 @@ def test_no_setting_of_a_server_repeats_a_password(field: str, tmp_path: Path, c
 
 @pytest.mark.parametrize("url", [url for url in URLS if url in QUICK or "nope=1" in url])
 def test_no_error_of_the_library_repeats_a_password(url: str) -> None:
-    works = (lambda: Index.open(url), lambda: Index.open([url, "memory://"]), lambda: RateLimiter(url))
+    works = (
+        lambda: Index.open(url),
+        lambda: Index.open([url, "memory://"]),
+        lambda: RateLimiter(url),
+    )
     for work in works:
         assert not leaks(failure_of(work))
 
@@ -172,7 +193,9 @@ def test_no_error_of_the_client_repeats_a_password(url: str) -> None:
         ["backup", "a", "b", "c"],
     ],
 )
-def test_no_usage_error_repeats_a_password(line: list[str], capfd: pytest.CaptureFixture[str]) -> None:
+def test_no_usage_error_repeats_a_password(
+    line: list[str], capfd: pytest.CaptureFixture[str]
+) -> None:
     """An argument too many, or of the wrong type, is repeated in the message."""
     assert run([*line, URLS[0]]) == 2
     out, err = capfd.readouterr()
@@ -191,7 +214,14 @@ def test_log_lines_hold_no_password(url: str) -> None:
         import sys
 
         record = logger.makeRecord(
-            "n", logging.ERROR, "f", 1, f"failed: {url}", (), sys.exc_info(), extra={"a": [url, {"b": url}]}
+            "n",
+            logging.ERROR,
+            "f",
+            1,
+            f"failed: {url}",
+            (),
+            sys.exc_info(),
+            extra={"a": [url, {"b": url}]},
         )
     line = JsonFormatter().format(record)
     assert not leaks(line)
@@ -204,13 +234,20 @@ def test_every_error_is_redacted() -> None:
         if "__init__" not in vars(kind) or kind is NearkinError:
             assert not leaks(str(kind(f"at {URLS[0]}"))), kind
         else:
-            assert "super().__init__(" in inspect.getsource(kind), f"{kind} makes its message itself and does not redact it"
+            assert "super().__init__(" in inspect.getsource(kind), (
+                f"{kind} makes its message itself and does not redact it"
+            )
     found = ServiceError("busy", f"at {URLS[0]}")
     assert not leaks(f"{found} {found.detail}")
 
 
 def every_subclass(kind: type) -> list[type]:
-    return [other for one in kind.__subclasses__() if inspect.isclass(one) for other in (one, *every_subclass(one))]
+    return [
+        other
+        for one in kind.__subclasses__()
+        if inspect.isclass(one)
+        for other in (one, *every_subclass(one))
+    ]
 
 
 def test_a_token_is_redacted() -> None:

@@ -31,10 +31,15 @@ def checker() -> ModuleType:
         ("a, b, c = 1, 2, 3\n", "3 targets"),
         ("entry = Entry(*about, 1)\n", "positional unpacking into Entry"),
         ('def f():\n    """Runs.\n\n    Args:\n        x: Of the run.\n    """\n', "Args entry"),
-        ('def f():\n    """Runs.\n\n    Raises:\n        E: It is wrong.\n    """\n', "Raises entry"),
+        (
+            'def f():\n    """Runs.\n\n    Raises:\n        E: It is wrong.\n    """\n',
+            "Raises entry",
+        ),
     ],
 )
-def test_each_rule_finds_its_fault(checker: ModuleType, tmp_path: Path, source: str, message: str) -> None:
+def test_each_rule_finds_its_fault(
+    checker: ModuleType, tmp_path: Path, source: str, message: str
+) -> None:
     path = tmp_path / "sample.py"
     path.write_text(source)
     assert [message in str(finding) for finding in checker.check_file(path)] == [True]
@@ -42,7 +47,9 @@ def test_each_rule_finds_its_fault(checker: ModuleType, tmp_path: Path, source: 
 
 def test_plain_text_has_no_findings(checker: ModuleType, tmp_path: Path) -> None:
     path = tmp_path / "sample.py"
-    path.write_text('"""A module."""\n\nfirst, second = 1, 2\nprint(*[first, second])  # there is no file\n')
+    path.write_text(
+        '"""A module."""\n\nfirst, second = 1, 2\nprint(*[first, second])  # there is no file\n'
+    )
     assert list(checker.check_file(path)) == []
 
 

@@ -9,7 +9,11 @@ from shared import SLOTS, THRESHOLD, read, shingles, write
 def main(corpus: str, out: str, _work: str) -> None:
     """Finds pairs in raw texts."""
     ids, texts = read(corpus)
-    sketches = list(MinHash.generator(([one.encode() for one in shingles(text)] for text in texts), num_perm=SLOTS))
+    sketches = list(
+        MinHash.generator(
+            ([one.encode() for one in shingles(text)] for text in texts), num_perm=SLOTS
+        )
+    )
     index = MinHashLSH(threshold=THRESHOLD, num_perm=SLOTS)
     with index.insertion_session() as session:
         for row, sketch in enumerate(sketches):

@@ -21,11 +21,27 @@ def main(corpus: str, out: str, work: str) -> None:
     config = MinhashConfig(n_grams=WORDS)
     stages = (
         (len(paths), [ParquetReader(corpus), MinhashDedupSignature(f"{work}/signatures", config)]),
-        (config.num_buckets, [MinhashDedupBuckets(f"{work}/signatures", f"{work}/buckets", config=config)]),
-        (1, [MinhashDedupCluster(f"{work}/buckets", f"{work}/clusters", config, save_cluster_id=True)]),
+        (
+            config.num_buckets,
+            [MinhashDedupBuckets(f"{work}/signatures", f"{work}/buckets", config=config)],
+        ),
+        (
+            1,
+            [
+                MinhashDedupCluster(
+                    f"{work}/buckets", f"{work}/clusters", config, save_cluster_id=True
+                )
+            ],
+        ),
     )
     for number, (tasks, pipeline) in enumerate(stages):
-        LocalPipelineExecutor(pipeline, tasks=tasks, workers=2, start_method="fork", logging_dir=f"{work}/logs/{number}").run()
+        LocalPipelineExecutor(
+            pipeline,
+            tasks=tasks,
+            workers=2,
+            start_method="fork",
+            logging_dir=f"{work}/logs/{number}",
+        ).run()
     members = defaultdict(list)
     for number, path in enumerate(paths):
         ids = pq.read_table(path, columns=["id"])["id"].to_pylist()

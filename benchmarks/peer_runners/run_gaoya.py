@@ -11,7 +11,9 @@ BANDS = 16
 def main(corpus: str, out: str, _work: str) -> None:
     """Finds pairs in raw texts."""
     ids, texts = read(corpus)
-    index = MinHashStringIndex(32, THRESHOLD, BANDS, SLOTS // BANDS, None, "word", True, (WORDS, WORDS), "smallvec")
+    index = MinHashStringIndex(
+        32, THRESHOLD, BANDS, SLOTS // BANDS, None, "word", True, (WORDS, WORDS), "smallvec"
+    )
     index.par_bulk_insert_docs(list(range(len(ids))), texts)
     found = set()
     for row, others in enumerate(index.par_bulk_query(texts)):

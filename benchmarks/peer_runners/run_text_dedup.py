@@ -1,4 +1,7 @@
-"""Runs text-dedup: its MinHash command with its own tuning. The clusters are in its union-find file."""
+"""Runs text-dedup: its MinHash command with its own tuning.
+
+The clusters are in its union-find file.
+"""
 
 import os
 import pickle

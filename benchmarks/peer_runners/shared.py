@@ -1,6 +1,7 @@
 """Functions of all runners: the corpus, its shingles, and the output. They run in each environment.
 
-A runner is a script called with the folder of parquet files, the file to write, and a folder for its work files.
+A runner is a script called with the folder of parquet files, the file to write, and a folder for
+its work files.
 """
 
 import re
@@ -26,7 +27,9 @@ def files(corpus: str) -> list[Path]:
 
 def read(corpus: str) -> tuple[list[str], list[str]]:
     """Returns the ids and the texts of the corpus."""
-    table = pa.concat_tables([pq.read_table(path, columns=["id", "text"]) for path in files(corpus)])
+    table = pa.concat_tables(
+        [pq.read_table(path, columns=["id", "text"]) for path in files(corpus)]
+    )
     return table["id"].to_pylist(), table["text"].to_pylist()
 
 

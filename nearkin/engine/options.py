@@ -107,7 +107,8 @@ class SecondMeasure(NamedTuple):
             threshold = 0.0
         if measure != "cosine" or not column or not 0 < threshold <= 1:
             raise UsageError(
-                f"second_measure={text!r} is not valid; write it as cosine:COLUMN:THRESHOLD, for example cosine:embedding:0.95"
+                f"second_measure={text!r} is not valid; write it as cosine:COLUMN:THRESHOLD, for "
+                f"example cosine:embedding:0.95"
             )
         return cls(measure, column, threshold)
 
@@ -145,7 +146,8 @@ class RunOptions:
     Attributes:
         spec: Spec of the signatures.
         threshold: Smallest similarity of near-duplicates, in (0, 1].
-        distance: Largest Hamming distance of near-duplicates (simhash and cosine only). Replaces `threshold`.
+        distance: Largest Hamming distance of near-duplicates (simhash and cosine only). Replaces
+            `threshold`.
         recall: Share of the pairs at the threshold that must be found, in (0, 1).
         bands: Number of bands, or None to solve for it.
         rows: Rows of a band, or None to solve for them.
@@ -153,14 +155,16 @@ class RunOptions:
         probes: Slots of each band that are also looked up by their runner-up minima (MinHash only).
         verify: `exact`, `estimate` or `none`.
         cluster: `leaders` or `components`.
-        floor: Smallest similarity of a component's document to the kept one. The default is the threshold minus 0.2.
+        floor: Smallest similarity of a component's document to the kept one. The default is the
+            threshold minus 0.2.
         keep: Keep policy, for example `length desc`.
         empty: `keep` or `drop`, for documents without shingles. They never match.
         block_by: Column whose value two documents must share to be compared.
         source: Column by which the report counts removals and overlaps.
         split: Column of training and test splits, whose overlap the report shows.
         second_measure: Second measure over the kept documents, as `cosine:COLUMN:THRESHOLD`.
-        hot_bucket_size: Largest bucket that yields all its pairs, in documents. Larger ones are clustered internally.
+        hot_bucket_size: Largest bucket that yields all its pairs, in documents. Larger ones are
+            clustered internally.
         fanout: Number of leaders that a document of a hot bucket is compared with.
         memory: Bound on the anonymous memory of the run, in bytes.
         workers: Number of threads.
@@ -196,7 +200,8 @@ class RunOptions:
         self._check_candidates()
         if self.memory < LEAST_MEMORY:
             raise UsageError(
-                f"memory {self.memory} bytes is too small; a run needs {LEAST_MEMORY} bytes ({LEAST_MEMORY >> 20}MiB) or more"
+                f"memory {self.memory} bytes is too small; a run needs {LEAST_MEMORY} bytes "
+                f"({LEAST_MEMORY >> 20}MiB) or more"
             )
         if self.workers < 1:
             raise UsageError(f"workers={self.workers} must be at least 1")
@@ -217,7 +222,8 @@ class RunOptions:
             signs = self.spec.k
             if not 0 <= self.distance < signs:
                 raise UsageError(
-                    f"distance {self.distance} is out of range; it must be 0 to {signs - 1}, for {signs} signs"
+                    f"distance {self.distance} is out of range; it must be 0 to {signs - 1}, for "
+                    f"{signs} signs"
                 )
             object.__setattr__(self, "threshold", (signs - self.distance) / signs)
         if not 0 < self.threshold <= 1:
@@ -226,13 +232,15 @@ class RunOptions:
             )
         if self.floor is not None and not 0 <= self.floor <= self.threshold:
             raise UsageError(
-                f"floor {self.floor} is out of range; it must be 0 to the threshold {self.threshold}"
+                f"floor {self.floor} is out of range; it must be 0 to the threshold "
+                f"{self.threshold}"
             )
 
     def _check_candidates(self) -> None:
         if (self.bands is None) != (self.rows is None):
             raise UsageError(
-                "bands and rows go together: give both, or neither to have them solved for the recall"
+                "bands and rows go together: give both, or neither to have them solved for the "
+                "recall"
             )
         if self.tables < 1:
             raise UsageError(f"tables={self.tables} must be at least 1")
@@ -313,7 +321,8 @@ class RunOptions:
         Args:
             parameters: Dictionary that `parameters` returned.
             spec: Spec of the run.
-            **others: Options that are not recorded (memory, workers), or that replace a recorded one.
+            **others: Options that are not recorded (memory, workers), or that replace a recorded
+                one.
         """
         names = {key: name for name, key in RECORD_KEYS.items()}
         recorded = {names.get(key, key): value for key, value in parameters.items()}

@@ -12,7 +12,10 @@ import numpy as np
 from nearkin.errors import UsageError
 
 RESERVED = "\x1f"
-"""The first character of scopes that hold data of the system itself. Callers cannot name such scopes."""
+"""The first character of scopes that hold data of the system itself.
+
+Callers cannot name such scopes.
+"""
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 MAX_NAME_BYTES = 1024
 """The maximum length of a scope or an id, in bytes of UTF-8."""
@@ -70,7 +73,8 @@ def _require_name(name: str, what: str, min_bytes: int) -> str:
         size = -1
     if not min_bytes <= size <= MAX_NAME_BYTES or "\0" in name:
         raise UsageError(
-            f"{what} {str(name)[:60]!r} is not valid: it must be a text of {min_bytes} to {MAX_NAME_BYTES} bytes without NUL"
+            f"{what} {str(name)[:60]!r} is not valid: it must be a text of {min_bytes} to "
+            f"{MAX_NAME_BYTES} bytes without NUL"
         )
     return name
 
@@ -124,7 +128,9 @@ class Entry(NamedTuple):
 
 def content_size(entries: "Iterable[Entry]") -> int:
     """Returns the number of bytes of signatures, texts and payloads."""
-    return sum(len(entry.signature) + len(entry.text or "") + len(entry.payload) for entry in entries)
+    return sum(
+        len(entry.signature) + len(entry.text or "") + len(entry.payload) for entry in entries
+    )
 
 
 def without_content(entry: Entry) -> Entry:
@@ -152,7 +158,9 @@ class PostingPortion(NamedTuple):
     """The place at which the next portion begins. It is None after the last portion."""
 
 
-def batches_by_scope(entries: Iterator[Entry], size: int = 200) -> Iterator[tuple[str, list[Entry]]]:
+def batches_by_scope(
+    entries: Iterator[Entry], size: int = 200
+) -> Iterator[tuple[str, list[Entry]]]:
     """Yields entries in batches of one scope each.
 
     Args:

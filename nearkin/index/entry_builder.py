@@ -37,7 +37,9 @@ class EntryBuilder:
         packs = contents is None or not all(isinstance(content, str) for content in contents)
         self._starts = row_starts(prepared.payload) if packs else None
 
-    def build(self, position: int, id: str, leader: str, cluster: str, similarity: float) -> KeyedEntry:
+    def build(
+        self, position: int, id: str, leader: str, cluster: str, similarity: float
+    ) -> KeyedEntry:
         """Returns the entry of a document, with the keys of its buckets if it enters any.
 
         Args:

@@ -77,7 +77,11 @@ class Expiry:
         if entry.is_leader and session.store.member_page(entry.scope, entry.id, 0, 0, 1):
             return False
         keys = session.preparer.keys_of(entry.scope, [entry])[0] if entry.posted else None
-        session.apply(Changes(dropped=[KeyedEntry(entry, keys)], leader_snapshots=[leader_snapshot(entry, [])]))
+        session.apply(
+            Changes(
+                dropped=[KeyedEntry(entry, keys)], leader_snapshots=[leader_snapshot(entry, [])]
+            )
+        )
         return True
 
     def unpost(self, store: Store, scope: str, due: list[Entry]) -> int:
@@ -99,7 +103,10 @@ class Expiry:
         entries = [
             entry
             for entry in store.by_refs(list(seen))
-            if entry is not None and entry.posted and entry.scope == scope and entry.seen == seen[entry.ref]
+            if entry is not None
+            and entry.posted
+            and entry.scope == scope
+            and entry.seen == seen[entry.ref]
         ]
         if not entries:
             return 0

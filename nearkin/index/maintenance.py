@@ -130,9 +130,15 @@ def _resolution_problems(
         if leader is None:
             problems.append(IntegrityProblem("its representative does not exist", scope, entry.id))
         elif not leader.is_leader:
-            problems.append(IntegrityProblem("it is resolved to a document that is not a representative", scope, entry.id))
+            problems.append(
+                IntegrityProblem(
+                    "it is resolved to a document that is not a representative", scope, entry.id
+                )
+            )
         elif leader.cluster != entry.cluster:
-            problems.append(IntegrityProblem("its cluster differs from its representative's", scope, entry.id))
+            problems.append(
+                IntegrityProblem("its cluster differs from its representative's", scope, entry.id)
+            )
         else:
             sound.append((entry, leader))
     return problems, sound
@@ -151,10 +157,14 @@ def _cluster_problems(index: Index, scope: str, entries: list[Entry]) -> Iterato
     near = scored.meets_threshold(index.threshold).tolist()
     for (entry, _), is_near in zip(sound, near, strict=True):
         if not is_near:
-            yield IntegrityProblem("less similar to its representative than the threshold", scope, entry.id)
+            yield IntegrityProblem(
+                "less similar to its representative than the threshold", scope, entry.id
+            )
 
 
-def _bucket_problems(store: Store, posted: list[Entry], keys: np.ndarray) -> Iterator[IntegrityProblem]:
+def _bucket_problems(
+    store: Store, posted: list[Entry], keys: np.ndarray
+) -> Iterator[IntegrityProblem]:
     """Yields the postings that are missing or repeated, for documents with keys uint64 (n, b)."""
     postings = store.postings(keys.reshape(-1))
     refs = postings.words >> REF_SHIFT

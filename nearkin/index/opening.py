@@ -88,12 +88,19 @@ def _require_progress(visited: list[str], target: str) -> None:
     """
     path = " -> ".join([*visited, target])
     if target in visited:
-        raise StoreError(f"migration loop detected: {path}; run nearkin index rebuild --cut-back {visited[-1]} to end it there")
+        raise StoreError(
+            f"migration loop detected: {path}; run nearkin index rebuild --cut-back {visited[-1]} "
+            f"to end it there"
+        )
     if len(visited) >= MAX_MIGRATIONS:
-        raise StoreError(f"the index moved {len(visited)} times: {path}; open it by the URL of its last store")
+        raise StoreError(
+            f"the index moved {len(visited)} times: {path}; open it by the URL of its last store"
+        )
 
 
-def _request_after_migration(header: dict[str, Any], requested: IndexSettings, url: str) -> IndexSettings:
+def _request_after_migration(
+    header: dict[str, Any], requested: IndexSettings, url: str
+) -> IndexSettings:
     """Returns the settings to request from the store that an index has moved to.
 
     They are free if the request agrees with the index from before the migration.
@@ -136,7 +143,9 @@ def settings_of(header: dict[str, Any], requested: IndexSettings, url: str) -> I
         IncompatibleError: If the header has another format, or the request names another value.
     """
     if header["format"] != FORMAT:
-        raise IncompatibleError(f"{url} has index format {header['format']}; this version of nearkin reads {FORMAT}")
+        raise IncompatibleError(
+            f"{url} has index format {header['format']}; this version of nearkin reads {FORMAT}"
+        )
     spec = Spec.from_json(json.dumps(header["spec"]))
     if requested.spec is not None:
         requested.spec.require(spec, f"the index {url}")

@@ -1,8 +1,9 @@
 """An open index: its store and configuration, and the rules by which every step is carried out.
 
 A step reads from the store, decides, and writes all of its changes at once. The session gives each
-step its scope's lock and the current epoch, repeats a step that conflicted with another process, and
-switches to the new store after a migration. `Index` and the modules beside this one are built on it.
+step its scope's lock and the current epoch, repeats a step that conflicted with another process,
+and switches to the new store after a migration. `Index` and the modules beside this one are built
+on it.
 """
 
 import hashlib
@@ -121,7 +122,9 @@ class Session:
             documents=settings.documents,
         )
         banding = measure.banding(request)
-        salt = f"{settings.spec.fingerprint}:{banding.bands}:{banding.rows}:{banding.probes}".encode()
+        salt = (
+            f"{settings.spec.fingerprint}:{banding.bands}:{banding.rows}:{banding.probes}".encode()
+        )
         self.store = opened.store
         self.settings = settings
         self.state = opened.state
@@ -287,9 +290,12 @@ class Session:
         if move.phase == COPYING:
             now = self.clock()
             changes.events += [
-                Event(TOUCHED, keyed.entry.scope, keyed.entry.id, "", now) for keyed in (*changes.dropped, *changes.new)
+                Event(TOUCHED, keyed.entry.scope, keyed.entry.id, "", now)
+                for keyed in (*changes.dropped, *changes.new)
             ]
-        changes.invalidates_caches = bool(changes.dropped or changes.posted or changes.unposted or changes.expected)
+        changes.invalidates_caches = bool(
+            changes.dropped or changes.posted or changes.unposted or changes.expected
+        )
         done = False
         if changes.invalidates_caches:
             self.cache.begin_step()

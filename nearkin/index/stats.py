@@ -79,7 +79,9 @@ class SearchStats:
             if len(self._hot) > 4 * MAX_HOT_BUCKETS:
                 self._hot = dict(self._largest())
 
-    def record_batch(self, *, documents: int, candidates: int, slots: np.ndarray, seconds: float) -> None:
+    def record_batch(
+        self, *, documents: int, candidates: int, slots: np.ndarray, seconds: float
+    ) -> None:
         """Records the search of a batch.
 
         Args:

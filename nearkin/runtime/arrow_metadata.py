@@ -1,6 +1,7 @@
 """The metadata of the messages of an Arrow IPC stream, read before they are decompressed.
 
-The metadata of a message is a FlatBuffer (https://flatbuffers.dev/internals, and Message.fbs of the Arrow format).
+The metadata of a message is a FlatBuffer (https://flatbuffers.dev/internals, and Message.fbs of the
+Arrow format).
 """
 
 import struct

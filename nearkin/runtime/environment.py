@@ -13,11 +13,15 @@ def check_numba_settings() -> None:
     """
     disabled = _number("NUMBA_DISABLE_JIT")
     if disabled is not None and disabled != 0:
-        raise UsageError(f"unsupported NUMBA_DISABLE_JIT={disabled}: nearkin needs compiled kernels; unset the variable")
+        raise UsageError(
+            f"unsupported NUMBA_DISABLE_JIT={disabled}: nearkin needs compiled kernels; unset the "
+            f"variable"
+        )
     threads = _number("NUMBA_NUM_THREADS")
     if threads is not None and threads < 1:
         raise UsageError(
-            f"invalid NUMBA_NUM_THREADS={threads}: it must be at least 1; unset it (--workers sets the number of threads)"
+            f"invalid NUMBA_NUM_THREADS={threads}: it must be at least 1; unset it (--workers sets "
+            f"the number of threads)"
         )
 
 

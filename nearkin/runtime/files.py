@@ -1,7 +1,8 @@
 """Durable and private files.
 
-A rename is durable only after three steps in this order: the data of the new file is synced, the file is renamed, the folder is
-synced (T. S. Pillai et al., "All File Systems Are Not Created Equal", OSDI 2014, section 4).
+A rename is durable only after three steps in this order: the data of the new file is synced, the
+file is renamed, the folder is synced (T. S. Pillai et al., "All File Systems Are Not Created
+Equal", OSDI 2014, section 4).
 """
 
 import json
@@ -39,7 +40,9 @@ class Readers(Enum):
         try:
             return cls(name)
         except ValueError as error:
-            raise UsageError(f"unknown readers {name!r}; choose owner, group or everyone") from error
+            raise UsageError(
+                f"unknown readers {name!r}; choose owner, group or everyone"
+            ) from error
 
     @property
     def umask(self) -> int:
@@ -82,7 +85,8 @@ def disk_errors(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise RunError(
-            f"cannot write in {folder}: {error.strerror or error}. Free some space or fix the permissions, then run the same "
+            f"cannot write in {folder}: {error.strerror or error}. Free some space or fix the "
+            f"permissions, then run the same "
             "command again"
         ) from error
 
@@ -92,7 +96,9 @@ def to_json(value: Any) -> bytes:
 
     Paths that are not UTF-8 become JSON escapes, from which `json.loads` restores them.
     """
-    return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode("utf-8", "backslashreplace")
+    return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode(
+        "utf-8", "backslashreplace"
+    )
 
 
 def sync_folder(folder: Path) -> None:
@@ -201,7 +207,8 @@ def replacing_durably(path: Path, mode: int = SHARED_FILE) -> Iterator[BinaryIO]
 
     Args:
         path: The file. It is replaced if it exists.
-        mode: Permissions of the file, before the umask of the process. Use PRIVATE_FILE for texts and secrets.
+        mode: Permissions of the file, before the umask of the process. Use PRIVATE_FILE for texts
+            and secrets.
 
     Raises:
         OSError: If the file cannot be written. The previous file is unchanged.
@@ -225,7 +232,8 @@ def write_durably(path: Path, data: bytes, mode: int = SHARED_FILE) -> None:
     Args:
         path: The file. It is replaced if it exists.
         data: The content.
-        mode: Permissions of the file, before the umask of the process. Use PRIVATE_FILE for texts and secrets.
+        mode: Permissions of the file, before the umask of the process. Use PRIVATE_FILE for texts
+            and secrets.
 
     Raises:
         OSError: If the file cannot be written. The previous file is unchanged.

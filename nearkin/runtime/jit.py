@@ -1,8 +1,9 @@
 """The compilation of kernels, and the cache of their machine code.
 
 Numba's cache checks only the file of the compiled function. After a change of a callee in another
-file, it would use outdated machine code. Here the cache folder is named by a hash of *all* kernel sources, the versions and the
-compile mode (Numba adds the CPU to each entry), so any edit starts an empty folder.
+file, it would use outdated machine code. Here the cache folder is named by a hash of *all* kernel
+sources, the versions and the compile mode (Numba adds the CPU to each entry), so any edit starts an
+empty folder.
 """
 
 import errno
@@ -53,7 +54,13 @@ def source_hash() -> str:
     for path in sorted(p for p in PACKAGE.rglob("*.py") if p.name in KERNEL_FILES):
         digest.update(str(path.relative_to(PACKAGE)).encode())
         digest.update(path.read_bytes())
-    mode = (numba.__version__, llvmlite.__version__, platform.python_version(), config.BOUNDSCHECK, config.OPT)
+    mode = (
+        numba.__version__,
+        llvmlite.__version__,
+        platform.python_version(),
+        config.BOUNDSCHECK,
+        config.OPT,
+    )
     digest.update(repr(mode).encode())
     return digest.hexdigest()[:16]
 
@@ -75,17 +82,20 @@ class UntrustedFolderError(Exception):
 def trusted_folder(folder: Path, verify_above: bool = True) -> Path:
     """Returns the resolved path of a private cache folder, which is created if needed.
 
-    Numba's index files are pickles, so whoever can write one runs code in this process. Every folder and every symbolic link
-    on the way must belong to this user or to root, and no folder may be writable by others unless it is sticky. Each part is
-    verified before the next one is looked up; another user can therefore not exchange a part after it was verified.
+    Numba's index files are pickles, so whoever can write one runs code in this process. Every
+    folder and every symbolic link on the way must belong to this user or to root, and no folder may
+    be writable by others unless it is sticky. Each part is verified before the next one is looked
+    up; another user can therefore not exchange a part after it was verified.
 
     Args:
-        folder: The cache folder. It must belong to this user and must not be writable by others, sticky or not.
+        folder: The cache folder. It must belong to this user and must not be writable by others,
+            sticky or not.
         verify_above: True if the folders above it are verified too. False is for volumes that only
             one container uses.
 
     Raises:
-        UntrustedFolderError: If another user can change the folder or the way to it. The message names the part.
+        UntrustedFolderError: If another user can change the folder or the way to it. The message
+            names the part.
         OSError: If the folder cannot be created or entered.
     """
     user = os.getuid()
@@ -123,14 +133,18 @@ def trusted_folder(folder: Path, verify_above: bool = True) -> Path:
 def _found_or_created(folder: Path) -> os.stat_result:
     with suppress(FileNotFoundError):
         return folder.lstat()
-    with suppress(FileExistsError):  # another process was faster; what it made is verified like everything else
+    with suppress(
+        FileExistsError
+    ):  # another process was faster; what it made is verified like everything else
         folder.mkdir(mode=0o700)
     return folder.lstat()
 
 
 def _require_owner(path: Path, status: os.stat_result, user: int) -> None:
     if status.st_uid not in (0, user):
-        raise UntrustedFolderError(f"{path} belongs to user {status.st_uid}, neither to user {user} nor to root")
+        raise UntrustedFolderError(
+            f"{path} belongs to user {status.st_uid}, neither to user {user} nor to root"
+        )
 
 
 def _require_unchangeable(folder: Path, status: os.stat_result, user: int) -> None:
@@ -166,10 +180,11 @@ def _user_id() -> int | str:
 
 @cache
 def cache_folder() -> Path | None:
-    """Returns the folder in which this process keeps compiled kernels, or None if no folder can be trusted.
+    """Returns the folder in which this process keeps compiled kernels, or None if no folder can be
+    trusted.
 
-    The user's folder comes first, then one of the user's in the system's temporary folder. Without either, kernels are compiled
-    by each process.
+    The user's folder comes first, then one of the user's in the system's temporary folder. Without
+    either, kernels are compiled by each process.
     """
     name = source_hash()
     candidates = [Path(tempfile.gettempdir()) / f"nearkin-jit-{_user_id()}" / name]
@@ -178,11 +193,14 @@ def cache_folder() -> Path | None:
     for folder in candidates:
         try:
             if hasattr(os, "getuid"):
-                return trusted_folder(folder, verify_above=not (os.environ.get(TRUSTED) and os.environ.get(NAMED)))
+                return trusted_folder(
+                    folder, verify_above=not (os.environ.get(TRUSTED) and os.environ.get(NAMED))
+                )
             folder.mkdir(parents=True, exist_ok=True)
         except UntrustedFolderError as error:
             warnings.warn(
-                f"compiled kernels are not kept in {folder}: {error}. Cached machine code is run, so fix the owner and the "
+                f"compiled kernels are not kept in {folder}: {error}. Cached machine code is run, "
+                f"so fix the owner and the "
                 "mode, or name another folder in NEARKIN_CACHE_DIR",
                 RuntimeWarning,
                 stacklevel=2,

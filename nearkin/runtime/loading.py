@@ -13,9 +13,10 @@ LARGE = "numba"
 def paused_collector() -> Iterator[None]:
     """Pauses the garbage collector while a command imports what it needs.
 
-    Imports create several hundred thousand objects that stay until the process ends. The collector would walk through them
-    again and again, which takes a tenth of the time of a small run. Afterwards they are exempt from collections. In a
-    process that has loaded the libraries already, nothing changes.
+    Imports create several hundred thousand objects that stay until the process ends. The collector
+    would walk through them again and again, which takes a tenth of the time of a small run.
+    Afterwards they are exempt from collections. In a process that has loaded the libraries already,
+    nothing changes.
     """
     if LARGE in sys.modules or not gc.isenabled():
         yield

@@ -80,7 +80,9 @@ def _start_sampler() -> "subprocess.Popen[bytes] | None":
     line = [sys.executable, "-I", "-S", str(SAMPLER), str(os.getpid()), str(INTERVAL)]
     try:
         # In a separate session, the sampler is not stopped by Ctrl-C. It ends when its input ends.
-        return subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+        return subprocess.Popen(
+            line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        )
     except OSError:
         return None
 

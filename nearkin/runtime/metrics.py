@@ -50,7 +50,9 @@ class QualityMetrics:
         return {"schema": SCHEMA, **asdict(self)}
 
     @classmethod
-    def from_stages(cls, stages: Mapping[str, Mapping[str, Any]], recall: float | None = None) -> "QualityMetrics":
+    def from_stages(
+        cls, stages: Mapping[str, Mapping[str, Any]], recall: float | None = None
+    ) -> "QualityMetrics":
         """Computes the metrics of a run from the statistics that its stages recorded.
 
         Args:
@@ -68,7 +70,9 @@ class QualityMetrics:
         if "signature_bytes" in sketch:
             memory = sketch["signature_bytes"] + candidates.get("key_bytes", 0)
         return cls(
-            candidate_pairs_per_doc=candidates["candidates"] / documents if candidates and documents else None,
+            candidate_pairs_per_doc=candidates["candidates"] / documents
+            if candidates and documents
+            else None,
             bucket_size_p50=weighted_percentile(sizes, 0.5),
             bucket_size_p99=weighted_percentile(sizes, 0.99),
             bucket_size_max=sizes[-1][0] if sizes else None,

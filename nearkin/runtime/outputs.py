@@ -1,9 +1,10 @@
 """Output folders and files: what may be replaced, who writes, and how a result is published.
 
-The output OUT is made in the work folder OUT.partial beside it. One process at a time holds that folder, by a lock that the
-system releases when the process ends for any reason. A finished result folder carries a marker that lists its files: only a
-folder that carries the marker and holds nothing else is ever replaced. Before the new result takes its name, the old one moves
-into the work folder; a process that finds it there, and nothing at OUT, moves it back.
+The output OUT is made in the work folder OUT.partial beside it. One process at a time holds that
+folder, by a lock that the system releases when the process ends for any reason. A finished result
+folder carries a marker that lists its files: only a folder that carries the marker and holds
+nothing else is ever replaced. Before the new result takes its name, the old one moves into the work
+folder; a process that finds it there, and nothing at OUT, moves it back.
 """
 
 import errno
@@ -36,7 +37,10 @@ from nearkin.runtime.files import (
 MARKER = ".nearkin-output.json"
 """The file that says that a folder is a result, and which files belong to it."""
 MANIFEST = "manifest.json"
-"""The file of a work folder that records what is complete. Without it there is nothing to resume."""
+"""The file of a work folder that records what is complete.
+
+Without it there is nothing to resume.
+"""
 LOCK = ".nearkin-lock"
 """The file of a work folder that its holder locks. It names the holder."""
 GENERATOR = b'name="generator" content="nearkin"'
@@ -66,24 +70,33 @@ def work_folder_of(out: Path) -> Path:
     """Returns the folder in which an output is made until it is complete.
 
     Raises:
-        UsageError: If `out` is a URL, the root of the file system or inside the work folder of a run, or its path is not UTF-8.
+        UsageError: If `out` is a URL, the root of the file system or inside the work folder of a
+            run, or its path is not UTF-8.
     """
     if len(out.parts) > 1 and REMOTE.match(out.parts[0]) and not Path(out.parts[0]).is_dir():
-        raise UsageError(f"{out} cannot be an output: outputs are local, and this is a URL; give a path with --out and copy it")
+        raise UsageError(
+            f"{out} cannot be an output: outputs are local, and this is a URL; give a path with "
+            f"--out and copy it"
+        )
     place = _absolute(out)
     try:
         os.fspath(place).encode()
     except UnicodeEncodeError as error:
         shown = os.fsencode(place).decode("utf-8", "backslashreplace")
-        raise UsageError(f"{shown} cannot be an output: its path is not UTF-8; choose another --out") from error
+        raise UsageError(
+            f"{shown} cannot be an output: its path is not UTF-8; choose another --out"
+        ) from error
     if not place.name:
-        raise UsageError(f"{out} cannot be an output: it is the root of the file system; choose another --out")
+        raise UsageError(
+            f"{out} cannot be an output: it is the root of the file system; choose another --out"
+        )
     require_outside_work_folders(out)
     return place.with_name(place.name + ".partial")
 
 
 def require_outside_work_folders(out: Path) -> None:
-    """Requires that a new file or folder is not inside the work folder of a run, which that run deletes when it ends.
+    """Requires that a new file or folder is not inside the work folder of a run, which that run
+    deletes when it ends.
 
     Args:
         out: The file or folder.
@@ -95,13 +108,17 @@ def require_outside_work_folders(out: Path) -> None:
     for folder in (*place.parents, *place.resolve().parents):
         if is_work_folder(folder):
             raise UsageError(
-                f"{out} cannot be written: it is inside {folder}, the work folder of a run, which is deleted when that "
+                f"{out} cannot be written: it is inside {folder}, the work folder of a run, which "
+                f"is deleted when that "
                 "run ends; choose another place"
             )
 
 
 def _absolute(path: Path) -> Path:
-    """Returns an absolute path without `.` and `..`; unlike `resolve` it does not follow the last link."""
+    """Returns an absolute path without `.` and `..`.
+
+    Unlike `resolve` it does not follow the last link.
+    """
     return Path(os.path.abspath(path))  # noqa: PTH100 (Path.absolute keeps `..`)
 
 
@@ -109,15 +126,18 @@ def _absolute(path: Path) -> Path:
 
 
 def require_apart(out: Path, inputs: Iterable[Path | str], *, marked: bool = True) -> None:
-    """Requires that writing an output cannot replace an input, and that the output is not read as an input next time.
+    """Requires that writing an output cannot replace an input, and that the output is not read as
+    an input next time.
 
     Args:
         out: The output folder or file.
         inputs: The inputs of this run: files and folders, paths and URLs. Only local ones matter.
-        marked: Whether the output is a folder with a marker, which input folders leave out when they are read.
+        marked: Whether the output is a folder with a marker, which input folders leave out when
+            they are read.
 
     Raises:
-        UsageError: If the output or its work folder is an input or contains one, or the output is inside an input folder and
+        UsageError: If the output or its work folder is an input or contains one, or the output is
+            inside an input folder and
                 would be read as one of its files.
     """
     names = [str(path).removeprefix("file://") for path in inputs]
@@ -126,27 +146,42 @@ def require_apart(out: Path, inputs: Iterable[Path | str], *, marked: bool = Tru
     for place in (_absolute(out), work_folder_of(out)):
         for given, path in zip(local, real, strict=True):
             if path == place.resolve():
-                raise UsageError(f"{out} cannot be the output: {place} is an input; choose another --out")
+                raise UsageError(
+                    f"{out} cannot be the output: {place} is an input; choose another --out"
+                )
             if place.resolve() in path.parents:
-                raise UsageError(f"{out} cannot be the output: {place} contains the input {given}; choose another --out")
+                raise UsageError(
+                    f"{out} cannot be the output: {place} contains the input {given}; choose "
+                    f"another --out"
+                )
         _require_other_inodes(out, place, local)
     for given, path in zip(local, real, strict=True):
         inside = path in _absolute(out).resolve().parents and path.is_dir()
         if inside and is_output(path):
             raise UsageError(
-                f"{out} cannot be the output: it is inside {given}, which is the result of a run; choose another --out"
+                f"{out} cannot be the output: it is inside {given}, which is the result of a run; "
+                f"choose another --out"
             )
         if inside and not marked:
             raise UsageError(
-                f"{out} cannot be the output: it is inside the input folder {given}, so the next run would read it; "
+                f"{out} cannot be the output: it is inside the input folder {given}, so the next "
+                f"run would read it; "
                 "choose an --out outside of the inputs"
             )
 
 
 def _resolved(paths: list[Path]) -> list[Path]:
-    """Returns paths without links. A corpus may be a hundred thousand files, so each folder is looked up once."""
+    """Returns paths without links.
+
+    A corpus may be a hundred thousand files, so each folder is looked up once.
+    """
     folders = {folder: folder.resolve() for folder in {path.parent for path in paths}}
-    return [path.resolve() if path.is_symlink() or path.name == ".." else folders[path.parent] / path.name for path in paths]
+    return [
+        path.resolve()
+        if path.is_symlink() or path.name == ".."
+        else folders[path.parent] / path.name
+        for path in paths
+    ]
 
 
 def _require_other_inodes(out: Path, place: Path, inputs: list[Path]) -> None:
@@ -156,7 +191,10 @@ def _require_other_inodes(out: Path, place: Path, inputs: list[Path]) -> None:
     above = {parent for path in inputs for parent in path.absolute().parents}
     for path in (*inputs, *above):
         if _identity(path) == folder:
-            raise UsageError(f"{out} cannot be the output: {place} is or contains an input ({path}); choose another --out")
+            raise UsageError(
+                f"{out} cannot be the output: {place} is or contains an input ({path}); choose "
+                f"another --out"
+            )
 
 
 def _identity(path: Path) -> tuple[int, int] | None:
@@ -169,7 +207,8 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def require_replaceable_folder(out: Path) -> None:
-    """Requires that an existing folder is the result of a run and holds nothing else. An empty folder is replaceable too.
+    """Requires that an existing folder is the result of a run and holds nothing else. An empty
+    folder is replaceable too.
 
     Raises:
         UsageError: If it is not. The message says why.
@@ -181,19 +220,27 @@ def require_replaceable_folder(out: Path) -> None:
         raise UsageError(f"{out} is a file, which is never replaced by a folder; {advice}")
     place = _absolute(out)
     if place.resolve() in (Path.cwd(), *Path.cwd().parents):
-        raise UsageError(f"{out} is the current folder or contains it, which is never replaced; choose another --out")
+        raise UsageError(
+            f"{out} is the current folder or contains it, which is never replaced; choose another "
+            f"--out"
+        )
     if next(out.iterdir(), None) is None:
         return
     marker = read_marker(out)
     if marker is None:
         raise UsageError(
-            f"{out} is not the result of a nearkin run (it has no {MARKER}), so --overwrite does not replace it; {advice}"
+            f"{out} is not the result of a nearkin run (it has no {MARKER}), so --overwrite does "
+            f"not replace it; {advice}"
         )
     own = set(marker["files"])
-    stranger = next((name for name in files_below(out) if name not in own and _written_for(name) not in own), None)
+    stranger = next(
+        (name for name in files_below(out) if name not in own and _written_for(name) not in own),
+        None,
+    )
     if stranger is not None:
         raise UsageError(
-            f"{out} contains {stranger!r}, which no nearkin run wrote, so --overwrite does not replace it; move it "
+            f"{out} contains {stranger!r}, which no nearkin run wrote, so --overwrite does not "
+            f"replace it; move it "
             "elsewhere first"
         )
 
@@ -213,7 +260,8 @@ def require_replaceable_file(out: Path, recognise: Callable[[Path], bool], what:
 
     Args:
         out: The file.
-        recognise: Returns whether a file is of that kind. It may raise OSError or ValueError if it cannot read the file.
+        recognise: Returns whether a file is of that kind. It may raise OSError or ValueError if it
+            cannot read the file.
         what: The name of the kind, for the message, for example "a file of pairs".
 
     Raises:
@@ -225,7 +273,8 @@ def require_replaceable_file(out: Path, recognise: Callable[[Path], bool], what:
         same = False
     if not same:
         raise UsageError(
-            f"{out} exists and is not {what} that nearkin wrote, so it is never replaced; move or delete it, or "
+            f"{out} exists and is not {what} that nearkin wrote, so it is never replaced; move or "
+            f"delete it, or "
             "choose another --out"
         )
 
@@ -237,18 +286,22 @@ def begins_with(path: Path, beginnings: tuple[bytes, ...]) -> bool:
 
 
 def require_picture_output(path: Path, inputs: Iterable[Path | str]) -> None:
-    """Requires that a picture can be written: its path is free or holds a picture, and is not an input.
+    """Requires that a picture can be written: its path is free or holds a picture, and is not an
+    input.
 
     Raises:
         UsageError: If it must not be written. The message says why.
     """
     require_apart(path, inputs)
     if os.path.lexists(path):
-        require_replaceable_file(path, lambda found: begins_with(found, (b"<?xml", b"<svg", b"\x89png")), "a picture")
+        require_replaceable_file(
+            path, lambda found: begins_with(found, (b"<?xml", b"<svg", b"\x89png")), "a picture"
+        )
 
 
 def require_page_output(path: Path, inputs: Iterable[Path | str]) -> None:
-    """Requires that a page can be written: its path is free or holds a page of nearkin, and is not an input.
+    """Requires that a page can be written: its path is free or holds a page of nearkin, and is not
+    an input.
 
     Raises:
         UsageError: If it must not be written. The message says why.
@@ -304,14 +357,17 @@ class Claim:
     def take(cls, out: Path, command: str) -> "Claim":
         """Creates the work folder of an output if needed, and locks it.
 
-        A previous result is moved back if a killed process had moved it away and not yet published the new one.
+        A previous result is moved back if a killed process had moved it away and not yet published
+        the new one.
 
         Args:
             out: The output folder or file.
-            command: The name of the command, for the error message of another process that needs the folder.
+            command: The name of the command, for the error message of another process that needs
+                the folder.
 
         Raises:
-            UsageError: If another process holds the folder, it is not the work folder of a run, or its path is not valid.
+            UsageError: If another process holds the folder, it is not the work folder of a run, or
+                its path is not valid.
             RunError: If the folder cannot be created.
         """
         place, path = _absolute(out), work_folder_of(out)
@@ -343,7 +399,8 @@ class Claim:
 
     def clear(self) -> None:
         """Deletes the content of the work folder except for the lock."""
-        # The manifest is deleted first: without it there is nothing to resume, even if other files are left.
+        # The manifest is deleted first: without it there is nothing to resume, even if other files
+        # are left.
         paths = sorted(self.path.iterdir(), key=lambda path: (path.name != MANIFEST, path.name))
         for path in paths:
             if path.name != LOCK:
@@ -365,7 +422,9 @@ class Claim:
             os.close(self._handle)
             self._handle = -1
 
-    def publish_folder(self, staged: Path, run: str, identity: dict[str, Any], *, replaces: bool) -> None:
+    def publish_folder(
+        self, staged: Path, run: str, identity: dict[str, Any], *, replaces: bool
+    ) -> None:
         """Moves a complete result to the place of the output. A previous result stays until then.
 
         Args:
@@ -379,7 +438,12 @@ class Claim:
             RunError: If the file system refuses a step.
         """
         with disk_errors(self.out.parent):
-            marker = {"nearkin": 1, "run": run, "identity": identity, "files": sorted(files_below(staged))}
+            marker = {
+                "nearkin": 1,
+                "run": run,
+                "identity": identity,
+                "files": sorted(files_below(staged)),
+            }
             (staged / MARKER).write_text(json.dumps(marker, indent=1), "ascii")
             # Users who may list the folder may read the list of its files.
             (staged / MARKER).chmod(staged.stat().st_mode & 0o666)
@@ -387,7 +451,8 @@ class Claim:
             if os.path.lexists(self.out):
                 if not replaces:
                     raise UsageError(
-                        f"{self.out} has appeared while the run was working; resume it with --overwrite to replace it"
+                        f"{self.out} has appeared while the run was working; resume it with "
+                        f"--overwrite to replace it"
                     )
                 require_replaceable_folder(self.out)
                 _delete(self.path / PREVIOUS)
@@ -395,7 +460,8 @@ class Claim:
             replace_durably(staged, self.out)
 
     def publish_new_folder(self, staged: Path) -> None:
-        """Gives a complete folder its name, without a marker: it is a corpus, which other commands read.
+        """Gives a complete folder its name, without a marker: it is a corpus, which other commands
+        read.
 
         Args:
             staged: The folder, inside the work folder.
@@ -435,7 +501,8 @@ def _path_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def claimed(out: Path, command: str, *, replaces: bool) -> Iterator[Claim]:
-    """Holds the work folder of an output that is not resumed; it is cleared first, and deleted afterwards in any case.
+    """Holds the work folder of an output that is not resumed; it is cleared first, and deleted
+    afterwards in any case.
 
     Args:
         out: The output folder or file.
@@ -449,7 +516,8 @@ def claimed(out: Path, command: str, *, replaces: bool) -> Iterator[Claim]:
     if not replaces and (claim.path / MANIFEST).exists():
         claim.release()
         raise UsageError(
-            f"{claim.path} holds a run that was killed; finish it with its own command and --resume, or delete the folder, "
+            f"{claim.path} holds a run that was killed; finish it with its own command and "
+            f"--resume, or delete the folder, "
             "or choose another output"
         )
     try:
@@ -501,7 +569,8 @@ def _lock(path: Path, out: Path) -> int:
             said = _said(handle)
             os.close(handle)
             raise UsageError(
-                f"{out} is being written by {said}; wait until it has ended, or stop it, or choose another --out"
+                f"{out} is being written by {said}; wait until it has ended, or stop it, or choose "
+                f"another --out"
             ) from None
         except BaseException:
             os.close(handle)
@@ -517,11 +586,16 @@ def require_work_folder(path: Path) -> None:
     """
     if not os.path.lexists(path):
         return
-    own = path.is_dir() and not path.is_symlink() and (is_work_folder(path) or next(path.iterdir(), None) is None)
+    own = (
+        path.is_dir()
+        and not path.is_symlink()
+        and (is_work_folder(path) or next(path.iterdir(), None) is None)
+    )
     # it may have been removed by its holder between the two looks
     if not own and os.path.lexists(path):
         raise UsageError(
-            f"{path} exists and is not the work folder of a nearkin run, so it is not used; move or delete it, or "
+            f"{path} exists and is not the work folder of a nearkin run, so it is not used; move "
+            f"or delete it, or "
             "choose another --out"
         )
 
@@ -534,7 +608,10 @@ def _holder(command: str) -> dict[str, Any]:
 def _said(handle: int) -> str:
     try:
         holder = json.loads(os.pread(handle, 4096, 0))
-        return f"{holder['command']} (pid {holder['pid']} on {holder['host']}, since {holder['since']})"
+        return (
+            f"{holder['command']} (pid {holder['pid']} on {holder['host']}, since "
+            f"{holder['since']})"
+        )
     except (ValueError, KeyError, TypeError):
         return "another process"
 

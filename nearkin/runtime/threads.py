@@ -11,7 +11,9 @@ Result = TypeVar("Result")
 Tool = TypeVar("Tool")
 
 
-def ordered_map(work: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int = 2) -> Iterator[Result]:
+def ordered_map(
+    work: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int = 2
+) -> Iterator[Result]:
     """Yields work(item) for each item, computed in threads, in the order of the items.
 
     Args:

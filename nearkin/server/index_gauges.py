@@ -15,10 +15,14 @@ from nearkin.server.telemetry import Instruments
 log = logging.getLogger("nearkin.server")
 
 FLEET_METRICS = {
-    "candidate_pairs_per_doc": "Mean number of candidates of a searched document (mean of nearkin_candidates).",
-    "bucket_size_p99": "99th percentile of the postings in the buckets that searches read. It never exceeds bucket_capacity.",
-    "verify_drop_rate": "Share of the candidate pairs that passed the estimate but not the exact comparison.",
-    "empty_bin_rate": "Share of one-permutation bins that no shingle reached. It rises if documents become shorter.",
+    "candidate_pairs_per_doc": "Mean number of candidates of a searched document (mean of "
+    "nearkin_candidates).",
+    "bucket_size_p99": "99th percentile of the postings in the buckets that searches read. It "
+    "never exceeds bucket_capacity.",
+    "verify_drop_rate": "Share of the candidate pairs that passed the estimate but not the exact "
+    "comparison.",
+    "empty_bin_rate": "Share of one-permutation bins that no shingle reached. It rises if "
+    "documents become shorter.",
     "signature_build_latency_p99": "99th percentile of the time to sketch a document, in seconds.",
     "index_memory_bytes": (
         "Size of the index as its store counts it, in bytes: memory (memory://), the file without "

@@ -1,8 +1,8 @@
 """Structured Streaming into an index: micro-batches upserted, with exactly-once effects.
 
-After a restart Spark hands over the micro-batch again that was being worked on. Its rows come in the order of their ids, and an
-upsert of a document that is there under its id with the same content changes nothing, so what was done is not done twice and
-what was not is done.
+After a restart Spark hands over the micro-batch again that was being worked on. Its rows come in
+the order of their ids, and an upsert of a document that is there under its id with the same content
+changes nothing, so what was done is not done twice and what was not is done.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,8 @@ class StreamUpserts:
         id: Column of ids.
         text: Column of texts (or of vectors, for an index of vectors).
         scope: That documents belong to.
-        rejected: Folder for rows without an id or a text, path or URL; without one such a row is an error.
+        rejected: Folder for rows without an id or a text, path or URL; without one such a row is an
+            error.
         key: That a keyed Spec names.
     """
 
@@ -45,13 +46,17 @@ class StreamUpserts:
         Raises:
             UsageError: A row has no id or no text, and there is no folder for such rows.
         """
-        rows = batch.select(f.col(self.id).cast("string").alias("id"), f.col(self.text).alias("text"))
+        rows = batch.select(
+            f.col(self.id).cast("string").alias("id"), f.col(self.text).alias("text")
+        )
         unfit = f.col("id").isNull() | f.col("text").isNull()
         self._set_aside(rows.where(unfit), number)
         with Index.open(self.url, resources=SpecResources(self.key)) as index:
             ordered = self._ordered(rows.where(~unfit))
             while some := list(islice(ordered, index.settings.max_batch)):
-                index.upsert_many(self.scope, [text for _, text in some], [name for name, _ in some])
+                index.upsert_many(
+                    self.scope, [text for _, text in some], [name for name, _ in some]
+                )
 
     def _ordered(self, rows: DataFrame) -> Iterator[tuple[str, Any]]:
         return ((row.id, row.text) for row in rows.orderBy("id").toLocalIterator())
@@ -59,9 +64,16 @@ class StreamUpserts:
     def _set_aside(self, rows: DataFrame, number: int) -> None:
         """A batch's rejected rows under its number, so that they are there once however often it is handed over."""
         if self.rejected is not None:
-            reason = f.when(f.col("id").isNull(), f"the id in {self.id} is null").otherwise(f"{self.text} is null")
-            rows.select("id", reason.alias("reason")).write.mode("overwrite").parquet(f"{self.rejected}/batch={number}")
+            reason = f.when(f.col("id").isNull(), f"the id in {self.id} is null").otherwise(
+                f"{self.text} is null"
+            )
+            rows.select("id", reason.alias("reason")).write.mode("overwrite").parquet(
+                f"{self.rejected}/batch={number}"
+            )
         elif found := rows.limit(1).collect():
             where = f"document {found[0].id!r}" if found[0].id is not None else "a row"
             what = "text" if found[0].id else "id"
-            raise UsageError(f"{where} of micro-batch {number} has no {what}; name a folder for such rows with rejected=")
+            raise UsageError(
+                f"{where} of micro-batch {number} has no {what}; name a folder for such rows with "
+                f"rejected="
+            )

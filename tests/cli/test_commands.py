@@ -23,7 +23,19 @@ def nearkin(*arguments: object, code: int = 0) -> subprocess.CompletedProcess[st
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("cli") / "corpus"
-    nearkin("synth", "--documents", 6000, "--length", "fixed:400", "--files", 2, "--hostile", 12, "--out", folder)
+    nearkin(
+        "synth",
+        "--documents",
+        6000,
+        "--length",
+        "fixed:400",
+        "--files",
+        2,
+        "--hostile",
+        12,
+        "--out",
+        folder,
+    )
     return folder
 
 
@@ -41,12 +53,17 @@ def test_help_lists_every_command() -> None:
 
 
 def test_dedup(corpus: Path, tmp_path: Path) -> None:
-    ended = nearkin("dedup", corpus / "documents", "--id", "id", "--source", "source", "--out", tmp_path / "out")
+    ended = nearkin(
+        "dedup", corpus / "documents", "--id", "id", "--source", "source", "--out", tmp_path / "out"
+    )
     assert ended.stdout == ""
     assert "documents" in ended.stderr
     assert "report.html" in "".join(ended.stderr.split())
     assert "\x1b" not in ended.stderr
-    assert {path.name for path in (tmp_path / "out/kept").iterdir()} == {"part-00000.parquet", "part-00001.parquet"}
+    assert {path.name for path in (tmp_path / "out/kept").iterdir()} == {
+        "part-00000.parquet",
+        "part-00001.parquet",
+    }
     page = (tmp_path / "out/report.html").read_text("utf-8")
     assert page.lower().startswith("<!doctype html>")
     assert "<script src" not in page
@@ -65,7 +82,10 @@ def test_json_is_the_only_thing_on_standard_output(corpus: Path, tmp_path: Path)
 def test_resume_and_overwrite(corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     nearkin("dedup", corpus / "documents", "--out", out)
-    assert "exists; continue it with --resume" in nearkin("dedup", corpus / "documents", "--out", out, code=2).stderr
+    assert (
+        "exists; continue it with --resume"
+        in nearkin("dedup", corpus / "documents", "--out", out, code=2).stderr
+    )
     nearkin("dedup", corpus / "documents", "--out", out, "--resume")
     nearkin("dedup", corpus / "documents", "--out", out, "--overwrite", "--annotate")
     assert len(pq.read_table(out / "kept")) == 5999
@@ -86,31 +106,59 @@ def test_signature_files(corpus: Path, tmp_path: Path) -> None:
     nearkin("merge", tmp_path / "a.arrow", tmp_path / "b.arrow", "--out", tmp_path / "c.arrow")
     facts = json.loads(nearkin("info", tmp_path / "c.arrow", "--json").stdout)
     assert (facts["documents"], facts["spec"]["k"]) == (5999, 64)
-    nearkin("sketch", corpus / "documents", "--id", "id", "--k", 64, "--out", tmp_path / "whole.arrow")
+    nearkin(
+        "sketch", corpus / "documents", "--id", "id", "--k", 64, "--out", tmp_path / "whole.arrow"
+    )
     assert json.loads(nearkin("info", tmp_path / "whole.arrow", "--json").stdout) == facts
     nearkin("sketch", parts[0], "--k", 128, "--out", tmp_path / "d.arrow")
-    ended = nearkin("merge", tmp_path / "a.arrow", tmp_path / "d.arrow", "--out", tmp_path / "e.arrow", code=2)
+    ended = nearkin(
+        "merge", tmp_path / "a.arrow", tmp_path / "d.arrow", "--out", tmp_path / "e.arrow", code=2
+    )
     assert "was made with k=128, this with 64" in ended.stderr
     assert "fingerprint" in nearkin("info", tmp_path / "a.arrow").stdout
 
 
 FAULTS = [
     (["dedup", "nowhere.parquet", "--out", "x"], "no such file or folder: nowhere.parquet"),
-    (["dedup", "DOCS", "--out", "x", "--text", "body"], "has no column 'body' (it has 'id', 'text', 'source')"),
-    (["dedup", "DOCS", "--out", "x", "--threshold", "1.2"], "threshold 1.2 is out of range; it must be above 0 and at most 1"),
+    (
+        ["dedup", "DOCS", "--out", "x", "--text", "body"],
+        "has no column 'body' (it has 'id', 'text', 'source')",
+    ),
+    (
+        ["dedup", "DOCS", "--out", "x", "--threshold", "1.2"],
+        "threshold 1.2 is out of range; it must be above 0 and at most 1",
+    ),
     (["dedup", "DOCS", "--out", "x", "--bands", "4"], "bands and rows go together"),
     (["dedup", "DOCS", "--out", "x", "--bands", "40", "--rows", "4"], "k=128"),
     (["dedup", "DOCS", "--out", "x", "--k", "100"], "k=100 is not a multiple of 8"),
-    (["dedup", "DOCS", "--out", "x", "--shingle", "lines:3"], "invalid shingle 'lines:3'; write it as words:3"),
-    (["dedup", "DOCS", "--out", "x", "--keep", "quality up"], "invalid keep criterion 'quality up'"),
+    (
+        ["dedup", "DOCS", "--out", "x", "--shingle", "lines:3"],
+        "invalid shingle 'lines:3'; write it as words:3",
+    ),
+    (
+        ["dedup", "DOCS", "--out", "x", "--keep", "quality up"],
+        "invalid keep criterion 'quality up'",
+    ),
     (["dedup", "DOCS", "--out", "x", "--keep", "quality desc"], "has no column 'quality'"),
     (["dedup", "DOCS", "--out", "x", "--memory", "lots"], "memory 'lots' is not a size"),
-    (["dedup", "DOCS", "--out", "x", "--memory", "10MB"], "a run needs 536870912 bytes (512MiB) or more"),
-    (["dedup", "DOCS", "--out", "x", "--verify", "maybe"], "verify='maybe' is not valid; choose one of exact, estimate, none"),
+    (
+        ["dedup", "DOCS", "--out", "x", "--memory", "10MB"],
+        "a run needs 536870912 bytes (512MiB) or more",
+    ),
+    (
+        ["dedup", "DOCS", "--out", "x", "--verify", "maybe"],
+        "verify='maybe' is not valid; choose one of exact, estimate, none",
+    ),
     (["dedup", "DOCS", "--out", "x", "--normalise", "upper"], "normalise step 'upper'"),
     (["dedup", "DOCS", "--out", "x", "--stem", "klingon"], "stem='klingon' is not one of"),
-    (["dedup", "DOCS", "--out", "x", "--on-error", "ignore"], "on-error 'ignore' is not one of quarantine, fail"),
-    (["dedup", "DOCS", "--out", "x", "--measure", "nearest"], "measure='nearest' is not one of 'jaccard'"),
+    (
+        ["dedup", "DOCS", "--out", "x", "--on-error", "ignore"],
+        "on-error 'ignore' is not one of quarantine, fail",
+    ),
+    (
+        ["dedup", "DOCS", "--out", "x", "--measure", "nearest"],
+        "measure='nearest' is not one of 'jaccard'",
+    ),
     (["dedup", "DOCS", "--out", "x", "--text", "text", "--tokens", "text"], "exclude each other"),
     (["dedup", "DOCS"], "Missing option"),
     (["dedup", "--no-such-option"], "No such option"),
@@ -124,9 +172,20 @@ FAULTS = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), FAULTS, ids=lambda value: value if isinstance(value, str) else None)
-def test_wrong_usage_is_one_clear_message(arguments: list[str], message: str, corpus: Path, tmp_path: Path) -> None:
-    line = [str(corpus / "documents") if word == "DOCS" else str(tmp_path / "x") if word == "x" else word for word in arguments]
+@pytest.mark.parametrize(
+    ("arguments", "message"), FAULTS, ids=lambda value: value if isinstance(value, str) else None
+)
+def test_wrong_usage_is_one_clear_message(
+    arguments: list[str], message: str, corpus: Path, tmp_path: Path
+) -> None:
+    line = [
+        str(corpus / "documents")
+        if word == "DOCS"
+        else str(tmp_path / "x")
+        if word == "x"
+        else word
+        for word in arguments
+    ]
     ended = nearkin(*line, code=2)
     assert message in " ".join(ended.stderr.replace("│", " ").split())
     assert list(tmp_path.iterdir()) == []
@@ -135,7 +194,9 @@ def test_wrong_usage_is_one_clear_message(arguments: list[str], message: str, co
 def test_failure_while_running(tmp_path: Path) -> None:
     """A run that fails before it has a result leaves nothing, so that the corrected command works as it is."""
     (tmp_path / "a.jsonl").write_text('{"text": "fine"}\n{"text": \n')
-    ended = nearkin("dedup", tmp_path / "a.jsonl", "--out", tmp_path / "out", "--on-error", "fail", code=1)
+    ended = nearkin(
+        "dedup", tmp_path / "a.jsonl", "--out", tmp_path / "out", "--on-error", "fail", code=1
+    )
     assert "a.jsonl, row 1: the row is not valid JSON" in ended.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
     (tmp_path / "a.jsonl").write_text('{"text": "fine"}\n')
@@ -149,8 +210,18 @@ def test_output_that_cannot_be_written(corpus: Path) -> None:
 
 def test_progress_on_a_terminal(corpus: Path, tmp_path: Path) -> None:
     reader, writer = pty.openpty()
-    line = [sys.executable, "-m", "nearkin", "dedup", str(corpus / "documents"), "--out", str(tmp_path / "out")]
-    running = subprocess.Popen(line, stderr=writer, stdout=subprocess.DEVNULL, env={**os.environ, "TERM": "xterm"})
+    line = [
+        sys.executable,
+        "-m",
+        "nearkin",
+        "dedup",
+        str(corpus / "documents"),
+        "--out",
+        str(tmp_path / "out"),
+    ]
+    running = subprocess.Popen(
+        line, stderr=writer, stdout=subprocess.DEVNULL, env={**os.environ, "TERM": "xterm"}
+    )
     os.close(writer)
     shown = b""
     while True:
@@ -165,7 +236,9 @@ def test_progress_on_a_terminal(corpus: Path, tmp_path: Path) -> None:
     assert all(stage in shown for stage in (b"sketch", b"bands", b"verify", b"write"))
 
 
-def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_interrupted(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
     from nearkin.cli import app
 
     def interrupt(*_: object, **__: object) -> None:
@@ -176,7 +249,9 @@ def test_interrupted(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixt
     assert "interrupted" in capsys.readouterr().err
 
 
-def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     from nearkin.cli import app
     from nearkin.lab import demo_corpus as source_code
 

@@ -57,9 +57,24 @@ def run(*arguments: object) -> int:
 # what records hold
 
 
-def test_run_json_and_json_hold_facts_and_no_texts(documents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_run_json_and_json_hold_facts_and_no_texts(
+    documents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "out"
-    assert run("dedup", documents, "--source", "source", "--audit", "--save-signatures", "--out", out, "--json") == 0
+    assert (
+        run(
+            "dedup",
+            documents,
+            "--source",
+            "source",
+            "--audit",
+            "--save-signatures",
+            "--out",
+            out,
+            "--json",
+        )
+        == 0
+    )
     printed = capsys.readouterr().out
     record = (out / "run.json").read_text()
     for text in (printed, record):
@@ -91,32 +106,46 @@ def test_outputs_are_their_owners_alone(documents: Path, tmp_path: Path) -> None
     assert run("dedup", documents, "--save-signatures", "--audit", "--out", out) == 0
     assert run("pairs", documents, "--out", tmp_path / "new" / "pairs.parquet") == 0
     assert run("sketch", documents, "--out", tmp_path / "new" / "s.arrow") == 0
-    assert run("merge", tmp_path / "new" / "s.arrow", "--out", tmp_path / "new" / "merged.arrow") == 0
+    assert (
+        run("merge", tmp_path / "new" / "s.arrow", "--out", tmp_path / "new" / "merged.arrow") == 0
+    )
     found = modes(tmp_path / "new")
     assert str(out / "rejected.jsonl") in found
     assert {path: mode for path, mode in found.items() if mode & 0o077} == {}
     assert os.umask(0o022) == 0o022, "the process's own mask is as it was"
 
 
-@pytest.mark.parametrize(("readers", "file", "folder"), [("group", 0o640, 0o750), ("everyone", 0o644, 0o755)])
-def test_readable_by_lets_others_read(readers: str, file: int, folder: int, documents: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("readers", "file", "folder"), [("group", 0o640, 0o750), ("everyone", 0o644, 0o755)]
+)
+def test_readable_by_lets_others_read(
+    readers: str, file: int, folder: int, documents: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "new" / "out"
     assert run("dedup", documents, "--out", out, "--readable-by", readers) == 0
-    assert run("pairs", documents, "--out", tmp_path / "new" / "p.parquet", "--readable-by", readers) == 0
+    assert (
+        run("pairs", documents, "--out", tmp_path / "new" / "p.parquet", "--readable-by", readers)
+        == 0
+    )
     found = modes(tmp_path / "new")
     del found[str(tmp_path / "new")]
     found.pop(str(out / ".nearkin-output.json"), None)
     assert set(found.values()) == {file, folder}
 
 
-def test_readers_by_environment(documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readers_by_environment(
+    documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("NEARKIN_READABLE_BY", "everyone")
     assert run("dedup", documents, "--out", tmp_path / "out") == 0
     assert modes(tmp_path / "out")[str(tmp_path / "out" / "kept")] == 0o755
 
 
 def test_unknown_readers_are_an_error(
-    documents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    documents: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert run("dedup", documents, "--out", tmp_path / "out", "--readable-by", "world") == app.USAGE
     assert "choose owner, group or everyone" in capsys.readouterr().err
@@ -136,16 +165,24 @@ def test_work_files_of_the_library_are_their_owners_alone(documents: Path, tmp_p
     run_dedup(Job((str(documents),), out, Columns(), RunOptions(workers=1)), Looking())
     assert len(seen) > 2
     assert set(seen) == {0o700}
-    assert {mode & 0o077 for path, mode in modes(out).items() if not path.endswith("-output.json")} == {0}
+    assert {
+        mode & 0o077 for path, mode in modes(out).items() if not path.endswith("-output.json")
+    } == {0}
     result = nk.dedup(["a b c", "a b c"])
-    assert {mode & 0o077 for path, mode in modes(result.write(tmp_path / "w")).items() if "-output" not in path} == {0}
+    assert {
+        mode & 0o077
+        for path, mode in modes(result.write(tmp_path / "w")).items()
+        if "-output" not in path
+    } == {0}
     assert modes(result.write(tmp_path / "x", readable_by="group"))[str(tmp_path / "x")] == 0o750
 
 
 # ends
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)])
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGINT, 130)]
+)
 def test_a_signal_ends_a_run_with_a_word_on_resuming(
     number: signal.Signals,
     code: int,
@@ -174,22 +211,35 @@ def test_a_signal_ends_a_run_with_a_word_on_resuming(
     assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
 
 
-def test_a_hangup_that_is_ignored_stays_ignored(documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hangup_that_is_ignored_stays_ignored(
+    documents: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        monkeypatch.setattr("nearkin.cli.options.open_progress", lambda: os.kill(os.getpid(), signal.SIGHUP) or Silent())
+        monkeypatch.setattr(
+            "nearkin.cli.options.open_progress",
+            lambda: os.kill(os.getpid(), signal.SIGHUP) or Silent(),
+        )
         assert run("dedup", documents, "--out", tmp_path / "out") == 0
     finally:
         signal.signal(signal.SIGHUP, before)
 
 
-@pytest.mark.parametrize("redirected", ["2>&-", ">&-", ">&- 2>&- <&-", "| head -c 0", "2>&1 >/dev/null | head -c 0"])
+@pytest.mark.parametrize(
+    "redirected", ["2>&-", ">&-", ">&- 2>&- <&-", "| head -c 0", "2>&1 >/dev/null | head -c 0"]
+)
 def test_runs_go_on_without_a_reader(redirected: str, documents: Path, tmp_path: Path) -> None:
     line = f"{sys.executable} -m nearkin dedup {documents} --out {tmp_path}/out --json"
     if "2>&1" in redirected:
         line = line.removesuffix("--json")
     script = f"set -o pipefail; {line} {redirected}"
-    ended = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL)
+    ended = subprocess.run(
+        ["bash", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
     assert ended.returncode == 0, ended.stderr
     assert "Traceback" not in ended.stderr
     assert "Exception" not in ended.stderr
@@ -203,7 +253,9 @@ def test_a_full_standard_output_is_an_error(documents: Path, tmp_path: Path) -> 
     assert ended.stderr == "nearkin: cannot write to standard output: No space left on device\n"
 
 
-@pytest.mark.parametrize(("variable", "value"), [("NUMBA_DISABLE_JIT", "1"), ("NUMBA_NUM_THREADS", "0")])
+@pytest.mark.parametrize(
+    ("variable", "value"), [("NUMBA_DISABLE_JIT", "1"), ("NUMBA_NUM_THREADS", "0")]
+)
 def test_settings_of_numba_that_cannot_work_are_one_sentence(
     variable: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -216,7 +268,16 @@ def test_settings_of_numba_that_cannot_work_are_one_sentence(
 
 
 def test_a_setting_that_numba_cannot_read_is_one_line(documents: Path, tmp_path: Path) -> None:
-    line = [sys.executable, "-m", "nearkin", "dedup", str(documents), "--out", str(tmp_path / "out"), "--json"]
+    line = [
+        sys.executable,
+        "-m",
+        "nearkin",
+        "dedup",
+        str(documents),
+        "--out",
+        str(tmp_path / "out"),
+        "--json",
+    ]
     environment = {**os.environ, "NUMBA_OPT": "banana"}
     ended = subprocess.run(line, capture_output=True, text=True, check=False, env=environment)
     assert ended.returncode == 0

@@ -23,7 +23,9 @@ def disk(tmp_path: Path) -> Iterator[Path]:
 
 def nearkin(*arguments: str, folder: Path) -> "subprocess.CompletedProcess[str]":
     line = [sys.executable, "-m", "nearkin", *arguments]
-    return subprocess.run(line, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    return subprocess.run(
+        line, cwd=folder, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
 
 
 def require_one_sentence(ended: "subprocess.CompletedProcess[str]", *words: str) -> None:
@@ -35,12 +37,19 @@ def require_one_sentence(ended: "subprocess.CompletedProcess[str]", *words: str)
 
 
 def rows(count: int) -> str:
-    texts = (f"document {row} " + " ".join(str(row * 7919 + word) for word in range(200)) for row in range(count))
-    return "".join(json.dumps({"id": str(row), "text": text}) + "\n" for row, text in enumerate(texts))
+    texts = (
+        f"document {row} " + " ".join(str(row * 7919 + word) for word in range(200))
+        for row in range(count)
+    )
+    return "".join(
+        json.dumps({"id": str(row), "text": text}) + "\n" for row, text in enumerate(texts)
+    )
 
 
 @pytest.mark.parametrize("kept", ["room for a part", "no room at all"])
-def test_a_run_on_a_full_disk_is_continued_when_there_is_room(disk: Path, tmp_path: Path, kept: str) -> None:
+def test_a_run_on_a_full_disk_is_continued_when_there_is_room(
+    disk: Path, tmp_path: Path, kept: str
+) -> None:
     source = tmp_path / "rows.jsonl"
     source.write_text(rows(3000))
     filling = fill(disk) if kept == "no room at all" else None
@@ -61,7 +70,12 @@ def test_an_export_to_a_full_disk_leaves_the_previous_one(disk: Path, tmp_path: 
     with Index.open(url) as index:
         index.upsert_many("a", [json.loads(line)["text"] for line in rows(200).splitlines()])
     export = disk / "index.parquet"
-    assert nearkin("index", "export", url, "--out", str(export), "--overwrite", folder=tmp_path).returncode == 0
+    assert (
+        nearkin(
+            "index", "export", url, "--out", str(export), "--overwrite", folder=tmp_path
+        ).returncode
+        == 0
+    )
     before = export.read_bytes()
     fill(disk)
     ended = nearkin("index", "export", url, "--out", str(export), "--overwrite", folder=tmp_path)

@@ -30,7 +30,11 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows[7] = [0.0] * 16
     folder = tmp_path_factory.mktemp("measures")
     table = pa.table(
-        {"id": [f"d{i:03}" for i in range(len(texts))], "text": texts, "v": pa.array(rows, pa.list_(pa.float32()))}
+        {
+            "id": [f"d{i:03}" for i in range(len(texts))],
+            "text": texts,
+            "v": pa.array(rows, pa.list_(pa.float32())),
+        }
     )
     pq.write_table(table, folder / "docs.parquet")
     (folder / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
@@ -46,7 +50,16 @@ def summary(arguments: list[str | Path], capfd: pytest.CaptureFixture[str]) -> d
 OPTIONS = {
     "simhash by cosine": ["--measure", "simhash", "--threshold", "0.8"],
     "simhash by distance": ["--measure", "simhash", "--distance", "12"],
-    "simhash by tf-idf": ["--measure", "simhash", "--weights", "tfidf", "--k", "128", "--threshold", "0.8"],
+    "simhash by tf-idf": [
+        "--measure",
+        "simhash",
+        "--weights",
+        "tfidf",
+        "--k",
+        "128",
+        "--threshold",
+        "0.8",
+    ],
     "weighted": ["--measure", "weighted-jaccard", "--threshold", "0.8"],
     "one bit": ["--slot-bits", "1", "--threshold", "0.8"],
     "another hash": ["--base-hash", "murmur3", "--threshold", "0.8"],
@@ -57,7 +70,9 @@ OPTIONS = {
 @pytest.mark.parametrize("name", sorted(OPTIONS))
 def test_text(name: str, corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
-    found = summary(["dedup", corpus / "docs.parquet", "--id", "id", *OPTIONS[name], "--out", out], capfd)
+    found = summary(
+        ["dedup", corpus / "docs.parquet", "--id", "id", *OPTIONS[name], "--out", out], capfd
+    )
     counts = found["counts"]
     assert isinstance(counts, dict)
     assert NEAR - 6 <= counts["removed_near"] <= NEAR
@@ -69,22 +84,37 @@ def test_text(name: str, corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixt
 
 @pytest.mark.parametrize("file", ["docs.parquet", "docs.jsonl"])
 @pytest.mark.parametrize("asked", [["--threshold", "0.98"], ["--distance", "60"]])
-def test_vectors(file: str, asked: list[str], corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_vectors(
+    file: str, asked: list[str], corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "out"
-    found = summary(["dedup", corpus / file, "--id", "id", "--vector", "v", *asked, "--out", out], capfd)
+    found = summary(
+        ["dedup", corpus / file, "--id", "id", "--vector", "v", *asked, "--out", out], capfd
+    )
     counts = found["counts"]
     assert isinstance(counts, dict)
     assert counts["removed_near"] == NEAR - 3
     assert counts["rejected"] == 3
-    reasons = [json.loads(line)["reason"] for line in (out / "rejected.jsonl").read_text().splitlines()]
-    assert sorted(reasons) == ["v has 15 numbers instead of 16", "v is a zero vector, which has no direction", "v is null"]
+    reasons = [
+        json.loads(line)["reason"] for line in (out / "rejected.jsonl").read_text().splitlines()
+    ]
+    assert sorted(reasons) == [
+        "v has 15 numbers instead of 16",
+        "v is a zero vector, which has no direction",
+        "v is null",
+    ]
 
 
-def test_frequencies_are_kept_and_used_again(corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_frequencies_are_kept_and_used_again(
+    corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     common = ["--id", "id", *OPTIONS["simhash by tf-idf"]]
     first = summary(["dedup", corpus / "docs.parquet", *common, "--out", tmp_path / "a"], capfd)
     table = tmp_path / "a" / "frequencies.arrow"
-    again = summary(["dedup", corpus / "docs.jsonl", *common, "--frequencies", table, "--out", tmp_path / "b"], capfd)
+    again = summary(
+        ["dedup", corpus / "docs.jsonl", *common, "--frequencies", table, "--out", tmp_path / "b"],
+        capfd,
+    )
     assert first["spec_fingerprint"] == again["spec_fingerprint"]
     clusters = [pq.read_table(tmp_path / name / "clusters.parquet") for name in "ab"]
     assert clusters[0].equals(clusters[1])
@@ -96,20 +126,40 @@ def test_frequencies_are_kept_and_used_again(corpus: Path, tmp_path: Path, capfd
 
 
 @pytest.mark.parametrize("name", ["simhash by cosine", "simhash by tf-idf", "weighted"])
-def test_a_saved_run_is_banded_anew(name: str, corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_saved_run_is_banded_anew(
+    name: str, corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     common = ["--id", "id", *OPTIONS[name], "--save-signatures"]
     summary(["dedup", corpus / "docs.parquet", *common, "--out", tmp_path / "a"], capfd)
-    found = summary(["dedup", tmp_path / "a", "--threshold", "0.99", "--out", tmp_path / "b"], capfd)
+    found = summary(
+        ["dedup", tmp_path / "a", "--threshold", "0.99", "--out", tmp_path / "b"], capfd
+    )
     assert found["counts"]["removed_near"] < NEAR - 6  # type: ignore[index]
 
 
-def test_a_saved_run_of_cut_slots_keeps_its_bands(corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_saved_run_of_cut_slots_keeps_its_bands(
+    corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     banded = ["--bands", "20", "--rows", "5", "--threshold", "0.8"]
     common = ["--id", "id", "--slot-bits", "2", *banded, "--save-signatures"]
     first = summary(["dedup", corpus / "docs.parquet", *common, "--out", tmp_path / "a"], capfd)
     again = summary(["dedup", tmp_path / "a", *banded, "--out", tmp_path / "b"], capfd)
     assert first["counts"] == again["counts"]
-    assert run(["dedup", str(tmp_path / "a"), "--bands", "10", "--rows", "5", "--out", str(tmp_path / "c")]) == 2
+    assert (
+        run(
+            [
+                "dedup",
+                str(tmp_path / "a"),
+                "--bands",
+                "10",
+                "--rows",
+                "5",
+                "--out",
+                str(tmp_path / "c"),
+            ]
+        )
+        == 2
+    )
     assert "its keys were made for bands, rows, probes = [20, 5, 0]" in capfd.readouterr().err
 
 
@@ -119,7 +169,10 @@ WRONG = [
     (["--vector", "text"], "not lists of numbers"),
     (["--vector", "v", "--measure", "jaccard"], "does not go with unit='vector'"),
     (["--distance", "3"], "distance 3 is only for measures simhash and cosine"),
-    (["--measure", "simhash", "--distance", "99"], "distance 99 is out of range; it must be 0 to 63"),
+    (
+        ["--measure", "simhash", "--distance", "99"],
+        "distance 99 is out of range; it must be 0 to 63",
+    ),
     (["--measure", "simhash", "--slot-bits", "8"], "slot_bits=8 is not one of 1"),
     (["--slot-bits", "3"], "slot_bits=3"),
     (["--weights", "tfidf"], "requires measure simhash"),
@@ -134,16 +187,31 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("options", "message"), WRONG, ids=[" ".join(options) for options, _ in WRONG])
-def test_wrong_usage(options: list[str], message: str, corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert run(["dedup", str(corpus / "docs.parquet"), *options, "--out", str(tmp_path / "out")]) == 2
+@pytest.mark.parametrize(
+    ("options", "message"), WRONG, ids=[" ".join(options) for options, _ in WRONG]
+)
+def test_wrong_usage(
+    options: list[str],
+    message: str,
+    corpus: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert (
+        run(["dedup", str(corpus / "docs.parquet"), *options, "--out", str(tmp_path / "out")]) == 2
+    )
     said = capfd.readouterr().err
     assert message in said
     assert "Traceback" not in said
     assert not (tmp_path / "out").exists()
 
 
-def test_vectors_are_not_read_from_delimited_text(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_vectors_are_not_read_from_delimited_text(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "a.csv").write_text("v\n1\n")
-    assert run(["dedup", str(tmp_path / "a.csv"), "--vector", "v", "--out", str(tmp_path / "out")]) == 2
+    assert (
+        run(["dedup", str(tmp_path / "a.csv"), "--vector", "v", "--out", str(tmp_path / "out")])
+        == 2
+    )
     assert "cannot hold vectors" in capfd.readouterr().err

@@ -23,7 +23,9 @@ def test_input_that_vanishes_is_an_error_without_advice_to_resume(tmp_path: Path
 
 
 @pytest.mark.parametrize("is_resumable", [True, False])
-def test_failed_command_advises_to_resume_only_if_a_run_can_be_resumed(is_resumable: bool, tmp_path: Path) -> None:
+def test_failed_command_advises_to_resume_only_if_a_run_can_be_resumed(
+    is_resumable: bool, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     if is_resumable:
         work_folder = tmp_path / "out.partial"
@@ -38,7 +40,9 @@ def test_failed_command_advises_to_resume_only_if_a_run_can_be_resumed(is_resuma
     assert ("--resume" in str(raised.value)) == is_resumable
 
 
-def test_sketch_over_an_unreachable_url_does_not_advise_to_resume(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_sketch_over_an_unreachable_url_does_not_advise_to_resume(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("aiohttp")
     url = f"http://127.0.0.1:{free_port()}/docs.jsonl"
     assert app.run(["sketch", url, "--out", str(tmp_path / "s.arrow")]) in (1, 2)

@@ -27,7 +27,9 @@ Maker = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with nearkin_server(tmp_path_factory.mktemp("served"), "--store", "memory://", "--batch", "16") as found:
+    with nearkin_server(
+        tmp_path_factory.mktemp("served"), "--store", "memory://", "--batch", "16"
+    ) as found:
         yield found
 
 
@@ -41,7 +43,9 @@ class Waited:
     def __getattr__(self, name: str) -> Callable[..., Any]:
         def waited(*arguments: Any, **fields: Any) -> Any:
             found = getattr(self.inner, name)(*arguments, **fields)
-            return self.loop.run_until_complete(found if inspect.isawaitable(found) else _all(found))
+            return self.loop.run_until_complete(
+                found if inspect.isawaitable(found) else _all(found)
+            )
 
         return waited
 
@@ -101,17 +105,29 @@ def test_documents(client: Any, scope: str) -> None:
     assert client.get(scope, "three") is None
     assert client.cluster(scope, "two").members == (("one", 1.0), ("two", second.similarity))
     assert client.cluster(scope, "three") is None
-    assert [(match.id, match.shared > 0) for match in client.query(scope, CAT, top=1)] == [("one", True)]
+    assert [(match.id, match.shared > 0) for match in client.query(scope, CAT, top=1)] == [
+        ("one", True)
+    ]
     explained = client.explain(scope, "one", "two")
-    assert (explained.verdict, explained.names, explained.similarity) == ("match", ("one", "two"), second.similarity)
+    assert (explained.verdict, explained.names, explained.similarity) == (
+        "match",
+        ("one", "two"),
+        second.similarity,
+    )
     assert explained.shingles.jaccard == pytest.approx(second.similarity)
     assert [client.remove(scope, "one"), client.remove(scope, "one")] == [True, False]
 
 
-@pytest.mark.parametrize("id", ["a/b", "https://kin.example/é?x=1#y", "100%25", "a b+c", ".", "..", "a/../b", "%2E"])
+@pytest.mark.parametrize(
+    "id", ["a/b", "https://kin.example/é?x=1#y", "100%25", "a b+c", ".", "..", "a/../b", "%2E"]
+)
 def test_ids_of_any_characters(client: Any, scope: str, id: str) -> None:
     client.upsert(scope, CAT, id)
-    assert (client.get(scope, id).id, client.cluster(scope, id).representative, client.remove(scope, id)) == (id, id, True)
+    assert (
+        client.get(scope, id).id,
+        client.cluster(scope, id).representative,
+        client.remove(scope, id),
+    ) == (id, id, True)
 
 
 def test_pieces(client: Any, scope: str) -> None:
@@ -129,7 +145,9 @@ def test_facts(client: Any) -> None:
     tuned = client.tune(0.7, 0.9, points=3, k=256)
     assert len(tuned.points) == 3
     assert (tuned.k, tuned.threshold) == (256, 0.7)
-    assert all(point.recall >= 0.9 and not math.isnan(point.similarities[1]) for point in tuned.points)
+    assert all(
+        point.recall >= 0.9 and not math.isnan(point.similarities[1]) for point in tuned.points
+    )
     assert client.stats()["records"] >= 0
 
 
@@ -141,7 +159,9 @@ def test_pages_of_clusters(client: Any, scope: str) -> None:
     assert len({head.id for page in pages for head in page.clusters}) == 7
 
 
-def test_a_cluster_larger_than_a_page(client: Any, scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_larger_than_a_page(
+    client: Any, scope: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(requests, "CLUSTER_PART", 3)
     for number in range(8):
         client.upsert(scope, CAT, f"c{number}")
@@ -150,9 +170,15 @@ def test_a_cluster_larger_than_a_page(client: Any, scope: str, monkeypatch: pyte
 
 
 def test_what_a_server_refuses_is_an_error(client: Any, scope: str) -> None:
-    with pytest.raises(nk.ServiceError, match=r"invalid-request \(422\): .*control characters") as refused:
+    with pytest.raises(
+        nk.ServiceError, match=r"invalid-request \(422\): .*control characters"
+    ) as refused:
         client.upsert(scope, CAT, "a\x00b")
-    assert (refused.value.code, refused.value.status, refused.value.field) == ("invalid-request", 422, "/id")
+    assert (refused.value.code, refused.value.status, refused.value.field) == (
+        "invalid-request",
+        422,
+        "/id",
+    )
     assert refused.value.request_id in str(refused.value)
     assert not refused.value.transient
 
@@ -161,13 +187,17 @@ def test_what_a_server_refuses_is_an_error(client: Any, scope: str) -> None:
 
 
 @pytest.mark.parametrize("at_once", [1, 7, 1000])
-def test_a_stream_in_order(client: Any, scope: str, at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_in_order(
+    client: Any, scope: str, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(requests, "REQUEST_DOCUMENTS", at_once)
     documents = [nk.NewDocument(text, f"n{number}") for number, text in enumerate(texts(20, 2))]
     documents[3] = nk.NewDocument("", "bad\x01id")
     documents[11] = nk.NewDocument("half a character \ud800", "n11")
     lines = list(client.upsert_many(scope, iter(documents)))
-    refused = {number: line.line for number, line in enumerate(lines) if isinstance(line, nk.ServiceError)}
+    refused = {
+        number: line.line for number, line in enumerate(lines) if isinstance(line, nk.ServiceError)
+    }
     assert refused == {3: 4, 11: 12}
     assert [line.id for number, line in enumerate(lines) if number not in refused] == [
         new.id for number, new in enumerate(documents) if number not in refused
@@ -175,8 +205,17 @@ def test_a_stream_in_order(client: Any, scope: str, at_once: int, monkeypatch: p
 
 
 def test_tables(client: Any, scope: str) -> None:
-    table = pa.table({"id": [f"n{number}" for number in range(40)], "text": [*texts(39, 3), None], "other": range(40)})
-    for given in (table, pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=7))):
+    table = pa.table(
+        {
+            "id": [f"n{number}" for number in range(40)],
+            "text": [*texts(39, 3), None],
+            "other": range(40),
+        }
+    )
+    for given in (
+        table,
+        pa.RecordBatchReader.from_batches(table.schema, table.to_batches(max_chunksize=7)),
+    ):
         lines = list(client.upsert_many(scope, given))
         assert [line.id for line in lines[:39]] == table["id"].to_pylist()[:39]
         assert (lines[39].line, lines[39].code) == (40, "invalid-request")
@@ -232,8 +271,16 @@ def test_what_is_no_document(client: Any, document: Any) -> None:
 
 
 def test_vectors_are_sent_as_numbers() -> None:
-    for vector in ([1.0, 2.0], (1.0, 2.0), np.array([1, 2], np.float32), np.arange(1.0, 5.0)[::1][:2]):
-        assert json.loads(requests.upsert_request("a", vector, "v").body or b"") == {"vector": [1.0, 2.0], "id": "v"}
+    for vector in (
+        [1.0, 2.0],
+        (1.0, 2.0),
+        np.array([1, 2], np.float32),
+        np.arange(1.0, 5.0)[::1][:2],
+    ):
+        assert json.loads(requests.upsert_request("a", vector, "v").body or b"") == {
+            "vector": [1.0, 2.0],
+            "id": "v",
+        }
 
 
 # -- what fails on the way
@@ -258,10 +305,20 @@ class Answers:
 
 
 def problem(status: int, code: str, **headers: str) -> httpx.Response:
-    return httpx.Response(status, json={"code": code, "detail": "why", "status": status}, headers=headers)
+    return httpx.Response(
+        status, json={"code": code, "detail": "why", "status": status}, headers=headers
+    )
 
 
-DONE = {"kind": "new", "layer": "search", "id": "a", "cluster": "a", "representative": "a", "similarity": 1.0, "later": 1}
+DONE = {
+    "kind": "new",
+    "layer": "search",
+    "id": "a",
+    "cluster": "a",
+    "representative": "a",
+    "similarity": 1.0,
+    "later": 1,
+}
 BUSY = {"code": "store-unavailable", "detail": "later", "status": 503}
 
 
@@ -302,9 +359,13 @@ def test_it_gives_up(make: Maker) -> None:
     assert len(answers.asked) == 4
 
 
-@pytest.mark.parametrize("after", ["1", formatdate(time.time() + 2, usegmt=True)], ids=["seconds", "date"])
+@pytest.mark.parametrize(
+    "after", ["1", formatdate(time.time() + 2, usegmt=True)], ids=["seconds", "date"]
+)
 def test_retry_after(make: Maker, after: str) -> None:
-    answers = Answers(problem(429, "rate-limited", **{"Retry-After": after}), httpx.Response(200, json=DONE))
+    answers = Answers(
+        problem(429, "rate-limited", **{"Retry-After": after}), httpx.Response(200, json=DONE)
+    )
     make(transport=answers.transport, retries=nk.Retries(first=0.001)).upsert("s", "text")
     assert requests._parse_retry_after(formatdate(time.time() - 9, usegmt=True)) == 0.0
     if after == "1":
@@ -329,7 +390,9 @@ def test_lines_that_pass_are_sent_again_with_all_others(make: Maker) -> None:
 
 
 def test_lines_that_never_pass_are_results(make: Maker) -> None:
-    answers = Answers(*[lines_of({"line": 1, **DONE}, {"line": 2, "problem": BUSY}) for _ in range(4)])
+    answers = Answers(
+        *[lines_of({"line": 1, **DONE}, {"line": 2, "problem": BUSY}) for _ in range(4)]
+    )
     done, refused = make(transport=answers.transport, retries=SOON).upsert_many("s", ["x", "y"])
     assert (done.kind, refused.code, refused.line) == ("new", "store-unavailable", 2)
 
@@ -349,7 +412,9 @@ def test_not_ready_is_an_answer(make: Maker) -> None:
 
 
 def test_nothing_listens(make: Maker) -> None:
-    with pytest.raises(nk.ServiceError, match=r"unreachable: http://127\.0\.0\.1:9 cannot be reached"):
+    with pytest.raises(
+        nk.ServiceError, match=r"unreachable: http://127\.0\.0\.1:9 cannot be reached"
+    ):
         make("http://127.0.0.1:9", retries=nk.Retries(attempts=1)).spec()
 
 
@@ -358,7 +423,10 @@ def test_nothing_listens(make: Maker) -> None:
 
 def test_the_token_is_sent_and_not_shown(make: Maker, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEARKIN_TOKEN", "nk_env_verysecret")
-    for fields, token in (({}, "nk_env_verysecret"), ({"token": "nk_arg_verysecret"}, "nk_arg_verysecret")):
+    for fields, token in (
+        ({}, "nk_env_verysecret"),
+        ({"token": "nk_arg_verysecret"}, "nk_arg_verysecret"),
+    ):
         answers = Answers(problem(401, "unauthenticated"))
         client = make(transport=answers.transport, **fields)
         with pytest.raises(nk.ServiceError) as refused:
@@ -387,10 +455,15 @@ def test_a_password_in_the_address(make: Maker) -> None:
     assert "secret" not in str(refused.value)
 
 
-@pytest.mark.parametrize(("missing", "name"), [("httpx", "Client"), ("tenacity", "AsyncClient"), ("httpx", "NewDocument")])
+@pytest.mark.parametrize(
+    ("missing", "name"),
+    [("httpx", "Client"), ("tenacity", "AsyncClient"), ("httpx", "NewDocument")],
+)
 def test_without_the_extra(missing: str, name: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; import nearkin as nk; nk.{name}"
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert "MissingExtraError" in ended.stderr
     assert "pip install 'nearkin[client]'" in ended.stderr
 

@@ -36,12 +36,16 @@ class Endless(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 
 def client_of(answer: httpx.Response) -> Client:
-    return Client("http://hostile", retries=ONCE, transport=httpx.MockTransport(lambda request: answer))
+    return Client(
+        "http://hostile", retries=ONCE, transport=httpx.MockTransport(lambda request: answer)
+    )
 
 
 def stream_of(batch: pa.RecordBatch, compression: str | None = None, times: int = 1) -> bytes:
     out = io.BytesIO()
-    with pa.ipc.new_stream(out, batch.schema, options=pa.ipc.IpcWriteOptions(compression=compression)) as writer:
+    with pa.ipc.new_stream(
+        out, batch.schema, options=pa.ipc.IpcWriteOptions(compression=compression)
+    ) as writer:
         for _ in range(times):
             writer.write_batch(batch)
     return out.getvalue()
@@ -65,7 +69,9 @@ def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.Monkey
 
 def test_a_compressed_answer_is_not_unfolded() -> None:
     packed = gzip.compress(b" " * 10_000_000)
-    answer = httpx.Response(200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(packed))
+    answer = httpx.Response(
+        200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(packed)
+    )
     with pytest.raises(ServiceError, match="encoding of the response: gzip"):
         client_of(answer).spec()
 
@@ -81,7 +87,10 @@ def test_a_compressed_answer_is_not_unfolded() -> None:
             pa.record_batch(
                 {
                     "x": pa.Array.from_buffers(
-                        pa.list_(pa.float32(), 0), (1 << 31) - 1, [None], children=[pa.array([], pa.float32())]
+                        pa.list_(pa.float32(), 0),
+                        (1 << 31) - 1,
+                        [None],
+                        children=[pa.array([], pa.float32())],
                     )
                 }
             )
@@ -91,7 +100,17 @@ def test_a_compressed_answer_is_not_unfolded() -> None:
         b"",
         b"no arrow at all",
     ],
-    ids=["compressed", "many rows", "dictionary", "nested", "rows without bytes", "other columns", "cut", "empty", "no arrow"],
+    ids=[
+        "compressed",
+        "many rows",
+        "dictionary",
+        "nested",
+        "rows without bytes",
+        "other columns",
+        "cut",
+        "empty",
+        "no arrow",
+    ],
 )
 def test_an_arrow_answer_is_not_believed(body: bytes) -> None:
     with pytest.raises(ServiceError):
@@ -99,15 +118,37 @@ def test_an_arrow_answer_is_not_believed(body: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "body", [b"1\n2\n", b"[]\n[]\n", b'{"line": 1}\n{"line": 2}\n', b"{}\n{}\n", b"null\nnull\n", b"{}\n" * 5000]
+    "body",
+    [
+        b"1\n2\n",
+        b"[]\n[]\n",
+        b'{"line": 1}\n{"line": 2}\n',
+        b"{}\n{}\n",
+        b"null\nnull\n",
+        b"{}\n" * 5000,
+    ],
 )
 def test_lines_of_another_form_are_an_error(body: bytes) -> None:
     with pytest.raises(ServiceError):
-        list(client_of(httpx.Response(200, content=body)).upsert_many("a", ["one text", "another text"]))
+        list(
+            client_of(httpx.Response(200, content=body)).upsert_many(
+                "a", ["one text", "another text"]
+            )
+        )
 
 
 @pytest.mark.parametrize(
-    "body", [b"1", b"[]", b"{}", b"null", b'{"matches": 5}', b'{"matches": [5]}', b'{"members": [1]}', b'"text"']
+    "body",
+    [
+        b"1",
+        b"[]",
+        b"{}",
+        b"null",
+        b'{"matches": 5}',
+        b'{"matches": [5]}',
+        b'{"members": [1]}',
+        b'"text"',
+    ],
 )
 def test_json_of_another_form_is_an_error(body: bytes) -> None:
     client = client_of(httpx.Response(200, content=body))

@@ -8,13 +8,25 @@ from nearkin.cluster.keep import KeepPolicy
 from nearkin.errors import UsageError
 
 
-def order(text: str, columns: dict[str, list[object]], lengths: list[int] | None = None) -> list[int]:
+def order(
+    text: str, columns: dict[str, list[object]], lengths: list[int] | None = None
+) -> list[int]:
     n = len(next(iter(columns.values()))) if columns else len(lengths or [])
-    return KeepPolicy.parse(text).order(pa.table(columns), np.array(lengths or [0] * n), np.arange(n)).tolist()
+    return (
+        KeepPolicy.parse(text)
+        .order(pa.table(columns), np.array(lengths or [0] * n), np.arange(n))
+        .tolist()
+    )
 
 
 def test_listed_values_come_first_and_nulls_last() -> None:
-    assert order("source:gold>web", {"source": ["x", None, "web", "gold", "web"]}) == [3, 2, 4, 0, 1]
+    assert order("source:gold>web", {"source": ["x", None, "web", "gold", "web"]}) == [
+        3,
+        2,
+        4,
+        0,
+        1,
+    ]
 
 
 def test_nulls_are_last_in_both_directions() -> None:

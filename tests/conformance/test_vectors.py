@@ -33,7 +33,9 @@ def golden() -> dict[str, Any]:
 
 def maker() -> ModuleType:
     """Returns the module of the script that writes the vectors."""
-    found = importlib.util.spec_from_file_location("make_golden", ROOT / "scripts" / "make_golden.py")
+    found = importlib.util.spec_from_file_location(
+        "make_golden", ROOT / "scripts" / "make_golden.py"
+    )
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
@@ -73,7 +75,25 @@ def test_node_reader_gives_same_result() -> None:
 
 
 PIECES = [
-    *("the", "Cat", "ÉTÉ", "e\u0301", "ß", "東京", "ﬁn", "İ", "\u200b", "\u00ad", " ", "  ", "\n", ".", "9", "٣", "한"),
+    *(
+        "the",
+        "Cat",
+        "ÉTÉ",
+        "e\u0301",
+        "ß",
+        "東京",
+        "ﬁn",
+        "İ",
+        "\u200b",
+        "\u00ad",
+        " ",
+        "  ",
+        "\n",
+        ".",
+        "9",
+        "٣",
+        "한",
+    ),
     *("\u1112\u1161", "x" * 40, "ǅ", "Σ", "ﷺ", "👩\u200d👩", "_", "ｱ", "\u0378", "a\u0323\u0307"),
 ]
 
@@ -100,5 +120,8 @@ def test_node_gives_same_result_for_random_texts(full: bool) -> None:
             got = json.loads(line)
             assert got["signature"] == sketches.signatures[i].tolist(), texts[i]
             assert got["band_keys"] == [f"{key:016x}" for key in keys[:, i].tolist()]
-            assert got["record"] == write_record(sketches.signatures[i], int(sketches.shingles[i]), spec).hex()
+            assert (
+                got["record"]
+                == write_record(sketches.signatures[i], int(sketches.shingles[i]), spec).hex()
+            )
         assert i == len(texts) - 1

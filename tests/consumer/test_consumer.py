@@ -63,7 +63,10 @@ class Stream:
     @property
     def letters(self) -> list[dict[str, str]]:
         rows = self.redis.xrange(f"{self.name}:dead")
-        return [{name.decode(): value.decode("utf-8", "replace") for name, value in fields.items()} for _, fields in rows]
+        return [
+            {name.decode(): value.decode("utf-8", "replace") for name, value in fields.items()}
+            for _, fields in rows
+        ]
 
 
 @pytest.fixture
@@ -119,20 +122,30 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("fields", "message"), WRONG, ids=lambda value: value if isinstance(value, str) else None)
+@pytest.mark.parametrize(
+    ("fields", "message"), WRONG, ids=lambda value: value if isinstance(value, str) else None
+)
 def test_what_is_no_document(fields: dict[str, bytes], message: str) -> None:
     with pytest.raises(nk.UsageError, match=message):
         parse_event(Event("1-0", fields), StreamSettings())
 
 
 def test_dead_letters(stream: Stream, index: nk.Index) -> None:
-    wrong = [stream.add(body="none"), stream.add(text="x", id=""), stream.add(vector="[1.0]"), stream.add(text=b"\xff", b="é")]
+    wrong = [
+        stream.add(body="none"),
+        stream.add(text="x", id=""),
+        stream.add(vector="[1.0]"),
+        stream.add(text=b"\xff", b="é"),
+    ]
     stream.fill(corpus(20))
     done = consume(stream, IndexSink(index))
     assert (done.dead, done.kinds.total()) == (4, 20)
     assert [letter["nearkin:key"] for letter in stream.letters] == wrong
     assert stream.letters[0]["body"] == "none"
-    assert stream.letters[0]["nearkin:reason"] == "an event must have one of the fields text and vector"
+    assert (
+        stream.letters[0]["nearkin:reason"]
+        == "an event must have one of the fields text and vector"
+    )
     assert stream.pending == 0
 
 
@@ -159,7 +172,10 @@ def test_what_a_dead_consumer_left(stream: Stream, index: nk.Index) -> None:
 
 def test_what_lives_is_not_taken_over(stream: Stream) -> None:
     stream.fill(corpus(3))
-    with RedisSource(stream.url, consumer="busy", idle=60) as busy, RedisSource(stream.url, consumer="one", idle=60) as other:
+    with (
+        RedisSource(stream.url, consumer="busy", idle=60) as busy,
+        RedisSource(stream.url, consumer="one", idle=60) as other,
+    ):
         assert len(busy.read(10, 0.05)) == 3
         assert other.reclaim(10) == []
 
@@ -231,16 +247,23 @@ class Failing:
         return self.inner.upsert(scope, documents, given)
 
 
-def test_a_store_that_fails_is_waited_for(stream: Stream, index: nk.Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_fails_is_waited_for(
+    stream: Stream, index: nk.Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nearkin.consumer.consumer.LONGEST_WAIT", 0.01)
     stream.fill(corpus(10))
-    failing = Failing(IndexSink(index), StoreError("gone"), nk.ServiceError("busy", "later", status=503))
+    failing = Failing(
+        IndexSink(index), StoreError("gone"), nk.ServiceError("busy", "later", status=503)
+    )
     assert consume(stream, failing).kinds.total() == 10
 
 
 def test_what_is_no_fault_of_a_document_ends_it(stream: Stream, index: nk.Index) -> None:
     stream.fill(corpus(10))
-    for error in (nk.ServiceError("unauthenticated", "no", status=401), nk.IncompatibleError("another Spec")):
+    for error in (
+        nk.ServiceError("unauthenticated", "no", status=401),
+        nk.IncompatibleError("another Spec"),
+    ):
         with pytest.raises(type(error)):
             consume(stream, Failing(IndexSink(index), error))
     assert stream.letters == []
@@ -262,7 +285,9 @@ def test_the_source_is_an_interface(index: nk.Index) -> None:
 
     class Listed:
         def __init__(self) -> None:
-            self.left = [Event(str(number), {"text": text.encode()}) for number, text in enumerate(corpus(5))]
+            self.left = [
+                Event(str(number), {"text": text.encode()}) for number, text in enumerate(corpus(5))
+            ]
             self.done: list[str] = []
 
         def read(self, most: int, seconds: float) -> list[Event]:
@@ -331,15 +356,21 @@ def test_an_event_whose_letter_cannot_be_written_is_not_acknowledged(stream: Str
 
 
 @pytest.mark.parametrize("fields", [3_000, 20_000])
-def test_an_event_of_very_many_fields_becomes_a_dead_letter(stream: Stream, index: nk.Index, fields: int) -> None:
+def test_an_event_of_very_many_fields_becomes_a_dead_letter(
+    stream: Stream, index: nk.Index, fields: int
+) -> None:
     wide = {f"f{number}": "x" for number in range(fields)}
     stream.redis.xadd(stream.name, wide)
     stream.fill(corpus(3))
     done = consume(stream, IndexSink(index))
     assert (done.dead, done.kinds.total(), stream.pending) == (1, 3, 0)
-    found = [name for letter in stream.letters for name in letter if not name.startswith("nearkin:")]
+    found = [
+        name for letter in stream.letters for name in letter if not name.startswith("nearkin:")
+    ]
     assert sorted(found) == sorted(wide)
-    assert {letter["nearkin:reason"] for letter in stream.letters} == {"an event must have one of the fields text and vector"}
+    assert {letter["nearkin:reason"] for letter in stream.letters} == {
+        "an event must have one of the fields text and vector"
+    }
 
 
 def test_an_event_that_is_too_large_is_a_dead_letter(stream: Stream, index: nk.Index) -> None:
@@ -348,10 +379,14 @@ def test_an_event_that_is_too_large_is_a_dead_letter(stream: Stream, index: nk.I
     stream.fill(corpus(3))
     done = consume(stream, IndexSink(index), max_event=1_500)
     assert (done.dead, done.kinds.total(), stream.pending) == (2, 3, 0)
-    assert all("is larger than max_event=1,500" in letter["nearkin:reason"] for letter in stream.letters)
+    assert all(
+        "is larger than max_event=1,500" in letter["nearkin:reason"] for letter in stream.letters
+    )
 
 
-def test_reads_take_as_many_events_as_fit_into_memory(stream: Stream, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reads_take_as_many_events_as_fit_into_memory(
+    stream: Stream, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nearkin.consumer.redis_source.READ_BYTES", 100_000)
     stream.fill(["x" * 20_000] * 60)
     with RedisSource(stream.url) as source:
@@ -384,7 +419,9 @@ def test_no_event_stops_the_others(stream: Stream, vectors: bool) -> None:
         stream.redis.xadd(stream.name, fields)
     spec = nk.Spec(measure="cosine", unit="vector", n=3) if vectors else None
     with nk.Index.open("memory://", spec, max_document=1_000_000) as index:
-        stream.add(id="fine", **({"vector": "[1, 2, 3]"} if vectors else {"text": "a text like any other"}))
+        stream.add(
+            id="fine", **({"vector": "[1, 2, 3]"} if vectors else {"text": "a text like any other"})
+        )
         done = consume(stream, IndexSink(index))
         assert index.get("default", "fine") is not None
     assert (done.kinds.total() + done.dead, stream.pending) == (len(POISON) + 1, 0)
@@ -393,7 +430,12 @@ def test_no_event_stops_the_others(stream: Stream, vectors: bool) -> None:
 class Refusing:
     """A server that refuses some scopes and texts."""
 
-    def __init__(self, inner: Any, scopes: Mapping[str, nk.ServiceError], texts: Mapping[str, nk.ServiceError]) -> None:
+    def __init__(
+        self,
+        inner: Any,
+        scopes: Mapping[str, nk.ServiceError],
+        texts: Mapping[str, nk.ServiceError],
+    ) -> None:
         self.inner, self.scopes, self.texts = inner, scopes, texts
         self.calls = 0
 
@@ -449,7 +491,9 @@ def test_events_that_a_server_refuses_become_dead_letters(
     ],
     ids=str,
 )
-def test_a_server_that_refuses_the_consumer_ends_it(stream: Stream, index: nk.Index, error: nk.ServiceError) -> None:
+def test_a_server_that_refuses_the_consumer_ends_it(
+    stream: Stream, index: nk.Index, error: nk.ServiceError
+) -> None:
     stream.fill(corpus(10))
     with pytest.raises(nk.ServiceError):
         consume(stream, Failing(IndexSink(index), error))
@@ -458,11 +502,27 @@ def test_a_server_that_refuses_the_consumer_ends_it(stream: Stream, index: nk.In
 
 
 def test_a_token_of_one_scope_does_not_stop_the_consumer(stream: Stream, tmp_path: Path) -> None:
-    made = [sys.executable, "-m", "nearkin", "token", "create", "feed", "--scopes", "default", "--rights", "write"]
-    token = subprocess.run(made, cwd=tmp_path, check=True, capture_output=True, text=True).stdout.split()[-1]
+    made = [
+        sys.executable,
+        "-m",
+        "nearkin",
+        "token",
+        "create",
+        "feed",
+        "--scopes",
+        "default",
+        "--rights",
+        "write",
+    ]
+    token = subprocess.run(
+        made, cwd=tmp_path, check=True, capture_output=True, text=True
+    ).stdout.split()[-1]
     stream.fill(corpus(10))
     stream.add(text="of somebody else", id="x", scope="other")
-    with nearkin_server(tmp_path, "--store", "memory://") as address, nk.Client(address, token) as client:
+    with (
+        nearkin_server(tmp_path, "--store", "memory://") as address,
+        nk.Client(address, token) as client,
+    ):
         done = consume(stream, ServerSink(client))
     assert (done.kinds.total(), done.dead, stream.pending) == (10, 1, 0)
     assert "no access to this scope" in stream.letters[0]["nearkin:reason"]
@@ -476,12 +536,16 @@ def test_a_redis_that_evicts_documents_is_refused(evicting: "Any", policy: str) 
         lambda: RedisSource(f"redis://127.0.0.1:{port}/0?stream=x"),
         lambda: nk.Index.open(f"redis://127.0.0.1:{port}/0?prefix=x"),
     ):
-        with pytest.raises(nk.UsageError, match=f"maxmemory-policy is {policy}.*set it to noeviction"):
+        with pytest.raises(
+            nk.UsageError, match=f"maxmemory-policy is {policy}.*set it to noeviction"
+        ):
             work()
     assert evicting.keys() == []
 
 
-def test_a_policy_that_may_evict_or_cannot_be_read_is_a_warning(evicting: "Any", caplog: pytest.LogCaptureFixture) -> None:
+def test_a_policy_that_may_evict_or_cannot_be_read_is_a_warning(
+    evicting: "Any", caplog: pytest.LogCaptureFixture
+) -> None:
     port = evicting.connection_pool.connection_kwargs["port"]
     evicting.config_set("maxmemory-policy", "volatile-lru")
     RedisSource(f"redis://127.0.0.1:{port}/0?stream=x")
@@ -490,7 +554,9 @@ def test_a_policy_that_may_evict_or_cannot_be_read_is_a_warning(evicting: "Any",
     caplog.clear()
     RedisSource(f"redis://127.0.0.1:{port}/0?stream=x")
     assert caplog.text == ""
-    evicting.execute_command("ACL", "SETUSER", "blind", "on", "nopass", "~*", "&*", "+@all", "-info")
+    evicting.execute_command(
+        "ACL", "SETUSER", "blind", "on", "nopass", "~*", "&*", "+@all", "-info"
+    )
     RedisSource(f"redis://blind:x@127.0.0.1:{port}/0?stream=x")
     assert "cannot read maxmemory-policy" in caplog.text
 
@@ -539,8 +605,22 @@ def start() -> Iterator[Start]:
     started: list[subprocess.Popen[str]] = []
 
     def run(stream: Stream, *options: str) -> "subprocess.Popen[str]":
-        line = [sys.executable, "-m", "nearkin", "stream", stream.url, "--consumer", "one", "--batch", "20", "--json", *options]
-        started.append(subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+        line = [
+            sys.executable,
+            "-m",
+            "nearkin",
+            "stream",
+            stream.url,
+            "--consumer",
+            "one",
+            "--batch",
+            "20",
+            "--json",
+            *options,
+        ]
+        started.append(
+            subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        )
         return started[-1]
 
     yield run
@@ -568,7 +648,9 @@ def reached(path: Path, documents: int) -> bool:
     return documents_in(path) > documents
 
 
-@pytest.mark.parametrize(("documents", "kills"), [pytest.param(100_000, 3, marks=pytest.mark.full), (3_000, 1)])
+@pytest.mark.parametrize(
+    ("documents", "kills"), [pytest.param(100_000, 3, marks=pytest.mark.full), (3_000, 1)]
+)
 def test_killed_and_restarted_it_loses_nothing(
     stream: Stream, start: Start, tmp_path: Path, documents: int, kills: int
 ) -> None:
@@ -578,7 +660,9 @@ def test_killed_and_restarted_it_loses_nothing(
     for part in range(1, kills + 1):
         process = start(stream, "--store", f"sqlite:///{path}")
         wait_until(
-            lambda process=process, part=part: is_worker_alive(process) and reached(path, documents * part // 4),
+            lambda process=process, part=part: (
+                is_worker_alive(process) and reached(path, documents * part // 4)
+            ),
             f"part {part} of 4 is done",
             600,
         )
@@ -601,7 +685,9 @@ def test_to_a_server_that_is_killed(stream: Stream, start: Start, tmp_path: Path
     process = start(stream, "--server", f"http://127.0.0.1:{port}", "--until-empty")
     try:
         stream.fill(corpus(documents, seed=4))
-        wait_until(lambda: documents_in(tmp_path / "nearkin.db") > documents // 4, "a quarter is stored")
+        wait_until(
+            lambda: documents_in(tmp_path / "nearkin.db") > documents // 4, "a quarter is stored"
+        )
         serving.kill()
         serving.wait()
         serving = start_serving(tmp_path, port)
@@ -613,7 +699,9 @@ def test_to_a_server_that_is_killed(stream: Stream, start: Start, tmp_path: Path
     assert json.loads(out)["documents"] == documents
     assert stream.pending == 0
     secret = nk.HashKey.read(str(tmp_path / "nearkin.key"))
-    with nk.Index.open(f"sqlite:///{tmp_path}/nearkin.db", resources=nk.SpecResources(secret)) as index:
+    with nk.Index.open(
+        f"sqlite:///{tmp_path}/nearkin.db", resources=nk.SpecResources(secret)
+    ) as index:
         assert ids(index) == [f"n{number:05d}" for number in range(documents)]
 
 

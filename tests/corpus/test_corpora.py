@@ -13,6 +13,7 @@ import pyarrow.csv as pacsv
 import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
+
 from nearkin.corpus import Columns, FileCorpus, TableCorpus, make_ids, write_kept
 from nearkin.corpus.columns import CARRIED_PREFIX
 from nearkin.errors import MissingExtraError, RunError, UsageError

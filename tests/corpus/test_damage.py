@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from nearkin.corpus import Columns, FileCorpus, write_kept
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError

@@ -16,6 +16,7 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
+
 from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus, describe_inputs, write_kept
 from nearkin.corpus.input_file import InputFile

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 import pytest
+
 from nearkin.corpus import Columns, FileCorpus, write_kept
 from nearkin.corpus.formats import arrow_ipc, ipc_slices
 from nearkin.corpus.formats.ipc_slices import read_sliced_batches

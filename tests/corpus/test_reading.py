@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
 from nearkin.cli import app
 from nearkin.corpus import Columns, FileCorpus, write_kept
 from nearkin.corpus.formats.json_array import JsonArray

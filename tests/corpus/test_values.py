@@ -10,7 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import nearkin as nk
 import polars
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,6 +20,8 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+
+import nearkin as nk
 from nearkin.corpus import Columns
 from nearkin.corpus.text_forms import format_as_readable_text
 from nearkin.corpus.validation import check_ids

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
+
 from nearkin.corpus import Columns, FileCorpus, write_kept
 from nearkin.corpus.formats.base import FileSlice
 from nearkin.corpus.formats.scratch_files import ScratchFiles

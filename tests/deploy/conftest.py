@@ -32,7 +32,11 @@ class Live(NamedTuple):
 
     def client(self, token: str | None = None) -> httpx.Client:
         """Speaks to it."""
-        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {token or self.admin}"}, timeout=60)
+        return httpx.Client(
+            base_url=self.url,
+            headers={"Authorization": f"Bearer {token or self.admin}"},
+            timeout=60,
+        )
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +48,16 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     writer = tokens.create(Principal("writer", ("shop",), ("read", "write")))
     golden = {"a": WORDS, "b": f"{WORDS} today", "similar": True}
     (folder / "golden.jsonl").write_text(json.dumps(golden) + "\n")
-    options = ("--port", str(port), "--memory-budget", "1000000000", "--golden", "golden.jsonl", "--golden-every", "1")
+    options = (
+        "--port",
+        str(port),
+        "--memory-budget",
+        "1000000000",
+        "--golden",
+        "golden.jsonl",
+        "--golden-every",
+        "1",
+    )
     line = [sys.executable, "-m", "nearkin", "serve", *options]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("NEARKIN_")}
     if "NEARKIN_CACHE_DIR" in os.environ:
@@ -54,7 +67,12 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         wait_for(port, process, 120)
         found = Live(f"http://127.0.0.1:{port}", writer, admin, folder)
         with found.client() as client:
-            wait_until(lambda: client.get("/readyz").status_code == 200, "the server is ready", 300, process)
+            wait_until(
+                lambda: client.get("/readyz").status_code == 200,
+                "the server is ready",
+                300,
+                process,
+            )
         yield found
     finally:
         process.terminate()

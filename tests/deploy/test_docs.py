@@ -21,7 +21,10 @@ from scripts.reference_pages import write_reference
 from tests.deploy.conftest import QUANTILES, ROOT, WORDS, Live
 from tests.services import found
 
-OURS = re.compile(r"^<!-- not run: [^\n]*tests/deploy runs [^\n]*-->\n```bash\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+OURS = re.compile(
+    r"^<!-- not run: [^\n]*tests/deploy runs [^\n]*-->\n```bash\n(.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
 STRICT = 'set -euo pipefail\ncurl() { command curl --fail-with-body "$@"; }\n'
 
 
@@ -35,7 +38,9 @@ def examples(page: str) -> list[str]:
 def run(block: str, folder: Path, **variables: str) -> str:
     """A block as a reader would run it; an error of one of its commands is one of the test."""
     if found("curl") is None:
-        pytest.skip("curl is not installed (apt-get install curl); the examples of docs/ were not run")
+        pytest.skip(
+            "curl is not installed (apt-get install curl); the examples of docs/ were not run"
+        )
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-c", STRICT + block],
@@ -79,7 +84,9 @@ def test_every_public_name_is_described(reference: Path) -> None:
 
 
 def test_every_route_is_described(tmp_path: Path) -> None:
-    settings = ServerSettings.read(store="memory://", tokens=tmp_path / "tokens", key_file=str(tmp_path / "key"))
+    settings = ServerSettings.read(
+        store="memory://", tokens=tmp_path / "tokens", key_file=str(tmp_path / "key")
+    )
     page = (ROOT / "docs" / "reference" / "http.md").read_text("utf-8")
     for path, operations in create_app(settings).openapi()["paths"].items():
         rows = [line for line in page.splitlines() if line.startswith(f"| `{path}` |")]
@@ -88,9 +95,15 @@ def test_every_route_is_described(tmp_path: Path) -> None:
 
 
 def test_every_metric_is_described(exposed: Mapping[str, set[str]], reference: Path) -> None:
-    page = (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8") + (reference / "metrics.md").read_text("utf-8")
+    page = (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8") + (
+        reference / "metrics.md"
+    ).read_text("utf-8")
     described = set(re.findall(r"`((?:nearkin|process)_[a-z0-9_]+)`", page))
-    names = {re.sub(f"({'|'.join(QUANTILES)})$", "", name) for name in exposed if not name.endswith("_created")}
+    names = {
+        re.sub(f"({'|'.join(QUANTILES)})$", "", name)
+        for name in exposed
+        if not name.endswith("_created")
+    }
     assert names == described
 
 
@@ -100,7 +113,10 @@ def test_the_examples_run(live: Live, tmp_path: Path) -> None:
     assert '"kind":"match"' in answers
     assert '"field":"/texd"' in answers
     with live.client(live.token) as client:
-        assert client.post("/v1/scopes/shop/documents", json={"id": "two", "text": WORDS}).status_code == 200
+        assert (
+            client.post("/v1/scopes/shop/documents", json={"id": "two", "text": WORDS}).status_code
+            == 200
+        )
     for block in examples("how-to/operate.md"):
         run(block, tmp_path, **variables)
 
@@ -115,7 +131,11 @@ def keyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
         # scopes of a version that took any name
         monkeypatch.setattr(ScopeNames, "require", lambda self, scope: None)
         for scope in (" a b ", "shop", "shop "):
-            index.upsert_many(scope, [f"{WORDS} {number}" for number in range(3)], [str(number) for number in range(3)])
+            index.upsert_many(
+                scope,
+                [f"{WORDS} {number}" for number in range(3)],
+                [str(number) for number in range(3)],
+            )
     return url
 
 

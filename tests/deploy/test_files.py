@@ -20,7 +20,9 @@ from tests.services import found
 
 OTHER = {"NEARKIN_CACHE_DIR", "NEARKIN_CACHE_TRUSTED", "NEARKIN_CONFIG"}
 """Variables that are no settings of the server."""
-MANIFESTS = {one["kind"]: one for one in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())}
+MANIFESTS = {
+    one["kind"]: one for one in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
+}
 POD = MANIFESTS["Deployment"]["spec"]["template"]["spec"]
 UNITS = {"s": 1, "m": 60}
 
@@ -29,14 +31,20 @@ def settings_of(variables: dict[str, str]) -> ServerSettings:
     """What a server makes of variables; every one must be known to it."""
     known = {PREFIX + name.upper() for name in ServerSettings.model_fields} | OTHER
     assert set(variables) <= known
-    given = {name.removeprefix(PREFIX).lower(): value for name, value in variables.items() if name not in OTHER}
+    given = {
+        name.removeprefix(PREFIX).lower(): value
+        for name, value in variables.items()
+        if name not in OTHER
+    }
     return ServerSettings.read(**given)
 
 
 def steps() -> list[tuple[str, str]]:
     """Instructions of the Dockerfile, in order."""
     text = re.sub(r"\\\n", " ", (DEPLOY / "Dockerfile").read_text())
-    lines = [line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    lines = [
+        line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")
+    ]
     return [(line.split()[0], line.split(maxsplit=1)[1]) for line in lines]
 
 
@@ -51,20 +59,39 @@ def test_image_runs_without_root_and_has_no_secrets() -> None:
     assert len(stages) == 2
     assert all(re.match(r"\$\{PYTHON_IMAGE\}( AS \w+)?$", stage) for stage in stages)
     (base,) = [rest for step, rest in every if step == "ARG"]
-    assert re.fullmatch(r"PYTHON_IMAGE=python:3\.\d+-slim", base), "an image that can be pinned by --build-arg"
+    assert re.fullmatch(r"PYTHON_IMAGE=python:3\.\d+-slim", base), (
+        "an image that can be pinned by --build-arg"
+    )
     last = every[max(at for at, (step, _) in enumerate(every) if step == "FROM") :]
     assert [rest for step, rest in last if step == "USER"] == ["10001:10001"]
-    assert last.index(("USER", "10001:10001")) < next(at for at, (step, _) in enumerate(last) if step == "ENTRYPOINT")
+    assert last.index(("USER", "10001:10001")) < next(
+        at for at, (step, _) in enumerate(last) if step == "ENTRYPOINT"
+    )
     assert not [rest for step, rest in every if step == "ADD"]
-    assert not re.search(r"nk_|https?://|index-url", " ".join(rest for step, rest in every if step == "RUN"))
-    copied = {name for step, rest in every if step == "COPY" and "--from" not in rest for name in rest.split()[:-1]}
-    assert copied == {"LICENSE", "README.md", "deploy/requirements.txt", "nearkin", "pyproject.toml"}
+    assert not re.search(
+        r"nk_|https?://|index-url", " ".join(rest for step, rest in every if step == "RUN")
+    )
+    copied = {
+        name
+        for step, rest in every
+        if step == "COPY" and "--from" not in rest
+        for name in rest.split()[:-1]
+    }
+    assert copied == {
+        "LICENSE",
+        "README.md",
+        "deploy/requirements.txt",
+        "nearkin",
+        "pyproject.toml",
+    }
 
 
 def requirements() -> dict[str, list[str]]:
     """Hashes of each requirement `name==version` of the image."""
     text = (DEPLOY / "requirements.txt").read_text().replace("\\\n", " ")
-    lines = [line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    lines = [
+        line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")
+    ]
     return {words[0]: [word for word in words[1:] if word.startswith("--hash=")] for words in lines}
 
 
@@ -74,25 +101,46 @@ def canonical(name: str) -> str:
 
 def test_everything_that_the_image_installs_has_a_hash() -> None:
     installs = [rest for step, rest in steps() if step == "RUN" and "pip install" in rest]
-    assert ["--require-hashes" in one or "--no-index --no-deps" in one for one in installs] == [True, True]
+    assert ["--require-hashes" in one or "--no-index --no-deps" in one for one in installs] == [
+        True,
+        True,
+    ]
     found = requirements()
     assert all(re.fullmatch(r"[a-z0-9-]+==[^\s]+", name) for name in found)
-    assert all(hashes and all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", one) for one in hashes) for hashes in found.values())
+    assert all(
+        hashes and all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", one) for one in hashes)
+        for hashes in found.values()
+    )
     assert "://" not in (DEPLOY / "requirements.txt").read_text(), "no registry is named"
 
 
 def test_the_requirements_are_those_of_the_package() -> None:
     """What the extras of the image need, directly and indirectly, in the versions that the tests run with."""
-    versions = {canonical(name): version for name, _, version in (one.partition("==") for one in requirements())}
-    lines = [line for line in (DEPLOY.parent / "constraints.txt").read_text().splitlines() if "==" in line]
-    tested = {canonical(name): version for name, _, version in (line.partition("==") for line in lines)}
-    assert {name: version for name, version in versions.items() if name in tested and tested[name] != version} == {}
+    versions = {
+        canonical(name): version
+        for name, _, version in (one.partition("==") for one in requirements())
+    }
+    lines = [
+        line
+        for line in (DEPLOY.parent / "constraints.txt").read_text().splitlines()
+        if "==" in line
+    ]
+    tested = {
+        canonical(name): version for name, _, version in (line.partition("==") for line in lines)
+    }
+    assert {
+        name: version
+        for name, version in versions.items()
+        if name in tested and tested[name] != version
+    } == {}
     open_names, seen = [("nearkin", frozenset({"server", "redis", "postgres"}))], set()
     while open_names:
         name, extras = open_names.pop()
         for text in importlib.metadata.requires(name) or ():
             needed = Requirement(text)
-            if needed.marker is None or any(needed.marker.evaluate({"extra": extra}) for extra in extras or {""}):
+            if needed.marker is None or any(
+                needed.marker.evaluate({"extra": extra}) for extra in extras or {""}
+            ):
                 key = (canonical(needed.name), frozenset(needed.extras))
                 if key not in seen:
                     seen.add(key)
@@ -116,8 +164,12 @@ def test_images_can_be_pinned_by_digest(tmp_path: Path) -> None:
     docker.write_text(f"#!/bin/sh\necho sha256:{'a' * 64}\n")
     docker.chmod(0o755)
     environment = {**os.environ, "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
-    subprocess.run([tmp_path / "deploy" / "pin-images.sh"], env=environment, check=True, capture_output=True)
-    pinned = dict(line.partition("=")[::2] for line in (tmp_path / "deploy" / ".env").read_text().splitlines())
+    subprocess.run(
+        [tmp_path / "deploy" / "pin-images.sh"], env=environment, check=True, capture_output=True
+    )
+    pinned = dict(
+        line.partition("=")[::2] for line in (tmp_path / "deploy" / ".env").read_text().splitlines()
+    )
     text = (DEPLOY / "compose.yaml").read_text()
     named = dict(re.findall(r"\$\{(\w+_IMAGE):-([^}]+)\}", text))
     assert set(named) == {"PYTHON_IMAGE", "REDIS_IMAGE", "PROMETHEUS_IMAGE", "GRAFANA_IMAGE"}
@@ -125,7 +177,9 @@ def test_images_can_be_pinned_by_digest(tmp_path: Path) -> None:
     images = [service["image"] for service in yaml.safe_load(text)["services"].values()]
     assert [image for image in images if not image.startswith("${")] == ["nearkin"]
     docker.write_text("#!/bin/sh\necho denied\n")
-    failed = subprocess.run([tmp_path / "deploy" / "pin-images.sh"], env=environment, capture_output=True, check=False)
+    failed = subprocess.run(
+        [tmp_path / "deploy" / "pin-images.sh"], env=environment, capture_output=True, check=False
+    )
     assert failed.returncode != 0
     assert "sha256" in (tmp_path / "deploy" / ".env").read_text(), "what was pinned before stays"
 
@@ -143,7 +197,11 @@ def test_image_has_health_check() -> None:
 def test_the_image_needs_no_writable_root() -> None:
     """Whatever the server writes lies in a volume: index, key and tokens, machine code."""
     environment = " ".join(rest for step, rest in steps()[1:] if step == "ENV")
-    variables = {name: value for name, value in re.findall(r"(\w+)=(\S+)", environment) if name.startswith(PREFIX)}
+    variables = {
+        name: value
+        for name, value in re.findall(r"(\w+)=(\S+)", environment)
+        if name.startswith(PREFIX)
+    }
     volumes = next(json.loads(rest) for step, rest in steps() if step == "VOLUME")
     settings = settings_of(variables)
     written = [
@@ -182,7 +240,12 @@ def test_compose() -> None:
             if source.startswith("./"):
                 assert volume.endswith(":ro"), target
     assert "--appendfsync" in services["redis"]["command"]
-    assert not [value for service in services.values() for value in service.get("environment", {}).values() if "nk_" in value]
+    assert not [
+        value
+        for service in services.values()
+        for value in service.get("environment", {}).values()
+        if "nk_" in value
+    ]
 
 
 def unit() -> dict[str, list[str]]:
@@ -215,11 +278,19 @@ def test_the_unit_is_closed() -> None:
 def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     program = found("systemd-analyze")
     if program is None:
-        pytest.skip("systemd-analyze is not installed (apt-get install systemd); the unit was read, not verified")
-    # the command is not where the unit expects it on this machine, which is all that may be found fault with
+        pytest.skip(
+            "systemd-analyze is not installed (apt-get install systemd); the unit was read, not "
+            "verified"
+        )
+    # the command is not where the unit expects it on this machine, which is all that may be found
+    # fault with
     copy = tmp_path / "nearkin.service"
-    copy.write_text((DEPLOY / "nearkin.service").read_text().replace("/opt/nearkin/bin/nearkin", "/bin/true"))
-    done = subprocess.run([program, "verify", "--man=no", str(copy)], capture_output=True, text=True)
+    copy.write_text(
+        (DEPLOY / "nearkin.service").read_text().replace("/opt/nearkin/bin/nearkin", "/bin/true")
+    )
+    done = subprocess.run(
+        [program, "verify", "--man=no", str(copy)], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
     assert not [line for line in done.stderr.splitlines() if "nearkin.service" in line], done.stderr
 
@@ -227,14 +298,23 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
 def test_the_units_settings_are_settings() -> None:
     settings = ServerSettings.read(DEPLOY / "nearkin.toml")
     assert settings.is_local
-    assert {str(path.parent) for path in (Path(settings.key_file), settings.tokens)} == {"/var/lib/nearkin"}
+    assert {str(path.parent) for path in (Path(settings.key_file), settings.tokens)} == {
+        "/var/lib/nearkin"
+    }
     assert settings.index_settings({}).threshold == 0.8
 
 
 def test_probes_and_ending() -> None:
     (server,) = POD["containers"]
-    paths = {name: server[name]["httpGet"]["path"] for name in ("startupProbe", "livenessProbe", "readinessProbe")}
-    assert paths == {"startupProbe": "/healthz", "livenessProbe": "/healthz", "readinessProbe": "/readyz"}
+    paths = {
+        name: server[name]["httpGet"]["path"]
+        for name in ("startupProbe", "livenessProbe", "readinessProbe")
+    }
+    assert paths == {
+        "startupProbe": "/healthz",
+        "livenessProbe": "/healthz",
+        "readinessProbe": "/readyz",
+    }
     (port,) = server["ports"]
     assert {server[name]["httpGet"]["port"] for name in paths} == {port["name"]}
     waits = int(server["lifecycle"]["preStop"]["exec"]["command"][1])
@@ -269,9 +349,12 @@ def test_keys_and_tokens_come_from_the_secret() -> None:
     values = [one["valueFrom"]["secretKeyRef"] for one in server["env"] if "valueFrom" in one]
     (volume,) = [one["secret"] for one in POD["volumes"] if "secret" in one]
     assert {volume["secretName"], *(one["name"] for one in values)} == {secret["metadata"]["name"]}
-    assert {item["key"] for item in volume["items"]} | {one["key"] for one in values} == set(secret["stringData"])
+    assert {item["key"] for item in volume["items"]} | {one["key"] for one in values} == set(
+        secret["stringData"]
+    )
     assert not any(secret["stringData"].values())
-    # the server refuses a key that others can read, and files of a Secret can be read by their group
+    # the server refuses a key that others can read, and files of a Secret can be read by their
+    # group
     (first,) = POD["initContainers"]
     assert first["command"][:3] == ["install", "-m", "0600"]
     plain = {one["name"]: one["value"] for one in server["env"] if "value" in one}
@@ -286,7 +369,15 @@ def test_labels_agree() -> None:
     assert MANIFESTS["Deployment"]["spec"]["selector"]["matchLabels"] == labels
     assert MANIFESTS["Service"]["spec"]["selector"] == labels
     assert MANIFESTS["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == labels
-    assert MANIFESTS["PodDisruptionBudget"]["spec"]["minAvailable"] < MANIFESTS["Deployment"]["spec"]["replicas"]
-    assert MANIFESTS["Service"]["spec"]["ports"][0]["targetPort"] == POD["containers"][0]["ports"][0]["name"]
-    spaces = {one["metadata"]["namespace"] for one in MANIFESTS.values() if one["kind"] != "Namespace"}
+    assert (
+        MANIFESTS["PodDisruptionBudget"]["spec"]["minAvailable"]
+        < MANIFESTS["Deployment"]["spec"]["replicas"]
+    )
+    assert (
+        MANIFESTS["Service"]["spec"]["ports"][0]["targetPort"]
+        == POD["containers"][0]["ports"][0]["name"]
+    )
+    spaces = {
+        one["metadata"]["namespace"] for one in MANIFESTS.values() if one["kind"] != "Namespace"
+    }
     assert spaces == {MANIFESTS["Namespace"]["metadata"]["name"]}

@@ -23,7 +23,9 @@ FOREIGN = {"instance", "job", "le", "alertname", "alertstate"}
 
 def rules() -> list[dict[str, Any]]:
     """Of all groups."""
-    return [rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]]
+    return [
+        rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
+    ]
 
 
 def panels() -> list[dict[str, Any]]:
@@ -53,7 +55,9 @@ def selectors(query: str) -> list[tuple[str, set[str]]]:
 
 
 @pytest.mark.parametrize("query", list(queries()))
-def test_dashboard_queries_use_declared_metrics(query: str, exposed: Mapping[str, set[str]]) -> None:
+def test_dashboard_queries_use_declared_metrics(
+    query: str, exposed: Mapping[str, set[str]]
+) -> None:
     recorded = {rule["record"] for rule in rules() if "record" in rule} | {"up", "ALERTS"}
     read = selectors(query)
     assert read
@@ -64,7 +68,12 @@ def test_dashboard_queries_use_declared_metrics(query: str, exposed: Mapping[str
 
 
 def test_the_dashboard_covers_every_metric(exposed: Mapping[str, set[str]]) -> None:
-    asked = {name for panel in panels() for target in panel["targets"] for name in NAME.findall(target["expr"])}
+    asked = {
+        name
+        for panel in panels()
+        for target in panel["targets"]
+        for name in NAME.findall(target["expr"])
+    }
     told = {name for name in exposed if not name.endswith("_created")}
     families = {re.sub(f"({'|'.join(QUANTILES)})$", "", name) for name in told}
     assert families == {re.sub(f"({'|'.join(QUANTILES)})$", "", name) for name in asked}
@@ -73,7 +82,10 @@ def test_the_dashboard_covers_every_metric(exposed: Mapping[str, set[str]]) -> N
 def test_the_dashboard_can_be_imported() -> None:
     ids = [panel["id"] for panel in DASHBOARD["panels"]]
     assert len(set(ids)) == len(ids)
-    assert next((one["name"], one["type"]) for one in DASHBOARD["templating"]["list"]) == ("datasource", "datasource")
+    assert next((one["name"], one["type"]) for one in DASHBOARD["templating"]["list"]) == (
+        "datasource",
+        "datasource",
+    )
     for panel in panels():
         sources = [panel["datasource"], *(target["datasource"] for target in panel["targets"])]
         assert all(source == {"type": "prometheus", "uid": "${datasource}"} for source in sources)
@@ -83,7 +95,9 @@ def test_the_dashboard_can_be_imported() -> None:
 
 
 def test_every_alert_says_what_to_do() -> None:
-    headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / "how-to" / "operate.md").read_text(), re.MULTILINE)
+    headings = re.findall(
+        r"^#+ (.+)$", (ROOT / "docs" / "how-to" / "operate.md").read_text(), re.MULTILINE
+    )
     anchors = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
     for rule in rules():
         if "alert" in rule:
@@ -105,10 +119,16 @@ def test_alerts_use_declared_metrics() -> None:
 
 
 def promtool(*arguments: str | Path) -> None:
-    """Runs it, if Debian's prometheus package is there; the tests above parse and look without it."""
+    """Runs it, if Debian's prometheus package is there.
+
+    The tests above parse and look without it.
+    """
     program = found("promtool")
     if program is None:
-        pytest.skip("promtool is not installed (apt-get install prometheus); queries were parsed, rules were not evaluated")
+        pytest.skip(
+            "promtool is not installed (apt-get install prometheus); queries were parsed, rules "
+            "were not evaluated"
+        )
     done = subprocess.run([program, *map(str, arguments)], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
 
@@ -132,8 +152,12 @@ def test_prometheus_shows_a_token_and_reads_the_rules() -> None:
 
 def test_grafana_finds_prometheus_and_the_dashboard() -> None:
     provisioning = DEPLOY / "grafana" / "provisioning"
-    (source,) = yaml.safe_load((provisioning / "datasources" / "prometheus.yml").read_text())["datasources"]
-    (provider,) = yaml.safe_load((provisioning / "dashboards" / "nearkin.yml").read_text())["providers"]
+    (source,) = yaml.safe_load((provisioning / "datasources" / "prometheus.yml").read_text())[
+        "datasources"
+    ]
+    (provider,) = yaml.safe_load((provisioning / "dashboards" / "nearkin.yml").read_text())[
+        "providers"
+    ]
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]
     assert source["type"] == "prometheus"
     assert source["url"] == "http://prometheus:9090"

@@ -16,7 +16,10 @@ def shingles(text: str) -> set[tuple[str, ...]]:
 
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
-    """Long documents; short ones that quote them whole, with edits, or not at all; equal ones; a tiny one."""
+    """Long documents; short ones that quote them whole, with edits, or not at all; equal ones.
+
+    A tiny one.
+    """
     rng = np.random.default_rng(12)
     words = np.array([f"w{i}" for i in range(5000)])
     long = [list(rng.choice(words, rng.integers(600, 2500))) for _ in range(60)]

@@ -42,7 +42,10 @@ def test_one_shingle_in_every_document_is_bounded_by_the_fanout(full: bool) -> N
 
 @pytest.mark.parametrize("cluster", ["leaders", "components"])
 def test_a_long_chain_of_documents(cluster: str, full: bool) -> None:
-    """Each document resembles the next ones alone. No removed document is less similar than the floor to the kept one."""
+    """Each document resembles the next ones alone.
+
+    No removed document is less similar than the floor to the kept one.
+    """
     count = 40_000 if full else 6_000
     words = [f"w{i}" for i in range(count + 60)]
     texts = [" ".join(words[i : i + 60]) for i in range(count)]

@@ -37,7 +37,10 @@ def text_of(words: int, rng: np.random.Generator) -> str:
 
 
 def sampled_peak(command: list[str]) -> int:
-    """Runs a command to a good end; returns the largest RssAnon of its process tree, read by this process."""
+    """Runs a command to a good end.
+
+    Returns the largest RssAnon of its process tree, read by this process.
+    """
     peak = 0
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
@@ -88,7 +91,10 @@ print(json.dumps([before, memory.peak]))
 
 
 def test_the_reported_peak_is_what_is_measured_from_outside() -> None:
-    """Sorting holds the interpreter lock; a thread of the same process would miss what is allocated and freed meanwhile."""
+    """Sorting holds the interpreter lock.
+
+    A thread of the same process would miss what is allocated and freed meanwhile.
+    """
     line = [sys.executable, "-c", USE_MEMORY]
     with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
         peak = 0
@@ -142,7 +148,8 @@ class Case:
 
     Attributes:
         name: Short name.
-        columns: Columns of a batch of documents, from its first ordinal and a generator of random numbers.
+        columns: Columns of a batch of documents, from its first ordinal and a generator of random
+            numbers.
         documents: Documents in the quick form.
         all_documents: Documents in the full form.
         options: Options of the command.
@@ -233,7 +240,10 @@ def test_a_run_stays_within_its_bound_and_the_overhead(
 @pytest.mark.full
 @pytest.mark.parametrize("compression", ["snappy", "none"])
 def test_a_huge_text_is_set_aside_within_the_bound(compression: str, tmp_path: Path) -> None:
-    """Its neighbours in the same page are documents. The text does not compress, so that its page is large in the file too."""
+    """Its neighbours in the same page are documents.
+
+    The text does not compress, so that its page is large in the file too.
+    """
     rng = np.random.default_rng(1)
     huge = rng.integers(32, 127, 315_000_000, np.uint8).tobytes().decode("ascii")
     texts = [*(text_of(50, rng) for _ in range(10)), huge, *(text_of(50, rng) for _ in range(10))]
@@ -308,7 +318,10 @@ def test_a_column_is_read_in_portions_of_bounded_size(monkeypatch: pytest.Monkey
 def test_expanded_pairs_of_long_ids_come_in_small_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Pairs inside of exact groups and across them; the batches together are all pairs of the documents."""
+    """Pairs inside of exact groups and across them.
+
+    The batches together are all pairs of the documents.
+    """
     monkeypatch.setattr("nearkin.engine.local.result_tables.LEAST_ROWS", 10)
     monkeypatch.setattr("nearkin.engine.local.result_tables.BATCH_BYTES", 30_000)
     first = "some words of a text that is there many times over and over again"

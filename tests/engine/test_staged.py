@@ -12,7 +12,10 @@ from nearkin.errors import UsageError
 
 
 def table_of(seed: int, documents: int = 200) -> pa.Table:
-    """Texts with copies near by words, and vectors near each other across texts; some rows have no vector."""
+    """Texts with copies near by words, and vectors near each other across texts.
+
+    Some rows have no vector.
+    """
     rng = np.random.default_rng(seed)
     texts = [" ".join(f"w{x}" for x in rng.integers(0, 3000, 60)) for _ in range(documents)]
     vectors = rng.normal(size=(documents, 12))

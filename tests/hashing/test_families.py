@@ -13,7 +13,13 @@ from nearkin.keys import HashKey
 
 SEEDS = [0, 1, 0x9E3779B97F4A7C15, 2**64 - 1]
 SIP_KEY = HashKey(bytes(range(16)))
-SIP_VECTORS = [0x726FDB47DD0E0E31, 0x74F839C593DC67FD, 0x0D6C8009D9A94F5A, 0x85676696D7FB7E2D, 0xCF2794E0277187B7]
+SIP_VECTORS = [
+    0x726FDB47DD0E0E31,
+    0x74F839C593DC67FD,
+    0x0D6C8009D9A94F5A,
+    0x85676696D7FB7E2D,
+    0xCF2794E0277187B7,
+]
 """Of the inputs b'', 00, 00 01, … under the key 00 … 0f (reference implementation's vectors_sip64)."""
 
 
@@ -32,7 +38,9 @@ def long_values(seed: int) -> list[bytes]:
 @pytest.mark.parametrize("make", [values_of_every_length, long_values])
 def test_xxh3_matches_reference(seed: int, make) -> None:
     values = make(seed)
-    assert hash_values(values, key_of("xxh3", seed)).tolist() == [xxhash.xxh3_64_intdigest(v, seed) for v in values]
+    assert hash_values(values, key_of("xxh3", seed)).tolist() == [
+        xxhash.xxh3_64_intdigest(v, seed) for v in values
+    ]
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**32 - 1])
@@ -91,7 +99,9 @@ def test_siphash_matches_reference() -> None:
     assert hash_values(inputs, key_of("siphash", 0, SIP_KEY)).tolist() == SIP_VECTORS
     secret = HashKey(bytes(range(100, 116)))
     values = values_of_every_length(4)
-    assert hash_values(values, key_of("siphash", 0, secret)).tolist() == [siphash(v, *secret.words()) for v in values]
+    assert hash_values(values, key_of("siphash", 0, secret)).tolist() == [
+        siphash(v, *secret.words()) for v in values
+    ]
 
 
 def test_unknown_family_and_missing_key_are_rejected() -> None:

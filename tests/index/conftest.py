@@ -24,8 +24,9 @@ STORES = [
     "aerospike-strong",
     "aerospike-server",
 ]
-"""Of Aerospike: the Community Edition with data in memory, the same with data in a file and a cold start before each opening,
-the Enterprise Edition with a strongly consistent namespace, all three in this process; and a real server."""
+"""Of Aerospike: the Community Edition with data in memory, the same with data in a file and a cold
+start before each opening, the Enterprise Edition with a strongly consistent namespace, all three in
+this process; and a real server."""
 AEROSPIKE = "NEARKIN_AEROSPIKE"
 Opener = Callable[..., nk.Index]
 

@@ -12,7 +12,8 @@ LINGER_NONE = struct.pack("ii", 1, 0)
 
 
 class CuttingProxy:
-    """Passes bytes between clients and a server. Each connection is cut after a number of bytes that is drawn for it.
+    """Passes bytes between clients and a server. Each connection is cut after a number of bytes
+    that is drawn for it.
 
     Args:
         port: The port of the server on the loopback.
@@ -44,7 +45,9 @@ class CuttingProxy:
                     (client, server, never if cut_answers else size),
                     (server, client, size if cut_answers else never),
                 ):
-                    threading.Thread(target=self._pass, args=(source, target, left), daemon=True).start()
+                    threading.Thread(
+                        target=self._pass, args=(source, target, left), daemon=True
+                    ).start()
 
     def _pass(self, source: socket.socket, target: socket.socket, left: int) -> None:
         with suppress(OSError):

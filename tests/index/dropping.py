@@ -7,7 +7,8 @@ from contextlib import contextmanager, suppress
 
 
 class DroppingProxy:
-    """Passes bytes between clients and a server, and closes a connection when the answer to a certain request comes.
+    """Passes bytes between clients and a server, and closes a connection when the answer to a
+    certain request comes.
 
     Args:
         port: The port of the server on the loopback.
@@ -38,10 +39,16 @@ class DroppingProxy:
                 server = socket.create_connection(("127.0.0.1", self._target))
                 self._open += [client, server]
                 losing = threading.Event()
-                threading.Thread(target=self._pass_requests, args=(client, server, losing), daemon=True).start()
-                threading.Thread(target=self._pass_answers, args=(client, server, losing), daemon=True).start()
+                threading.Thread(
+                    target=self._pass_requests, args=(client, server, losing), daemon=True
+                ).start()
+                threading.Thread(
+                    target=self._pass_answers, args=(client, server, losing), daemon=True
+                ).start()
 
-    def _pass_requests(self, client: socket.socket, server: socket.socket, losing: threading.Event) -> None:
+    def _pass_requests(
+        self, client: socket.socket, server: socket.socket, losing: threading.Event
+    ) -> None:
         with suppress(OSError):
             while data := client.recv(1 << 20):
                 with self._lock:
@@ -51,7 +58,9 @@ class DroppingProxy:
                 server.sendall(data)
         self._close(client, server)
 
-    def _pass_answers(self, client: socket.socket, server: socket.socket, losing: threading.Event) -> None:
+    def _pass_answers(
+        self, client: socket.socket, server: socket.socket, losing: threading.Event
+    ) -> None:
         with suppress(OSError):
             while data := server.recv(1 << 20):
                 if losing.is_set():

@@ -1,12 +1,15 @@
-"""A cluster of Aerospike in this process: what the store asks of the client, record by record as the server does it.
+"""A cluster of Aerospike in this process: what the store asks of the client, record by record as
+the server does it.
 
-It takes what the official client's helpers make (operations, batch records, compiled expressions) and refuses what the client
-or the server would: unknown policies, operations, types of values and keys, names too long, records over a megabyte. Batches
-run in an order of their own, and each of their records alone is atomic. Time passes when the test says so.
+It takes what the official client's helpers make (operations, batch records, compiled expressions)
+and refuses what the client or the server would: unknown policies, operations, types of values and
+keys, names too long, records over a megabyte. Batches run in an order of their own, and each of
+their records alone is atomic. Time passes when the test says so.
 
-What was seen of servers 8.1 and 6.4 is enforced: linearizable reads need a strongly consistent namespace; the Community Edition
-has no durable deletes, and where data is kept in a file it brings deleted records back at a cold start; a killed server loses
-the writes of the last second; records have a largest size; times to live need a namespace that expires records.
+What was seen of servers 8.1 and 6.4 is enforced: linearizable reads need a strongly consistent
+namespace; the Community Edition has no durable deletes, and where data is kept in a file it brings
+deleted records back at a cold start; a killed server loses the writes of the last second; records
+have a largest size; times to live need a namespace that expires records.
 """
 
 import copy
@@ -70,7 +73,10 @@ class Cluster:
     """Whether the server is restarted before each client connects."""
     now: float = 0.0
     deleted: dict[tuple[str, Any], list[Record]] = field(default_factory=dict)
-    """Versions of each record deleted without a tombstone; any of them may be the newest that is still on the device."""
+    """Versions of each record deleted without a tombstone.
+
+    Any of them may be the newest that is still on the device.
+    """
     history: list[tuple[float, tuple[str, Any], Record | None]] = field(default_factory=list)
     """Time, place and earlier version of each write, oldest first."""
     records: dict[tuple[str, Any], Record] = field(default_factory=dict)
@@ -102,7 +108,10 @@ class Cluster:
         return held
 
     def cold_start(self) -> None:
-        """The server starts again and reads its device; one that keeps its data in memory has lost it."""
+        """The server starts again and reads its device.
+
+        One that keeps its data in memory has lost it.
+        """
         if not self.persistent:
             self.records.clear()
             self.indexes.clear()
@@ -150,7 +159,9 @@ class Client:
     def close(self) -> None:
         """Nothing to give back."""
 
-    def _call(self, name: str, what: Any, policy: Any, work: Callable[[int], Any], size: int = 1) -> Any:
+    def _call(
+        self, name: str, what: Any, policy: Any, work: Callable[[int], Any], size: int = 1
+    ) -> Any:
         """Raises where the client does."""
         if self.cluster.during is not None:
             self.cluster.during()
@@ -183,7 +194,9 @@ class Client:
         _known(policy, BATCH_POLICY)
         self.linearizes = policy.get("read_mode_sc") == aerospike.POLICY_READ_MODE_SC_LINEARIZE
 
-    def _batch(self, name: str, batch: BatchRecords, what: Any, policy: Any, work: Callable[[int], Any]) -> BatchRecords:
+    def _batch(
+        self, name: str, batch: BatchRecords, what: Any, policy: Any, work: Callable[[int], Any]
+    ) -> BatchRecords:
         """One that is lost raises nothing: it has a code, and its records look as if they had never been sent."""
         try:
             self._call(name, what, policy, work, len(batch.batch_records))
@@ -194,7 +207,9 @@ class Client:
             if name == "batch_read":
                 batch.batch_records = []
         else:
-            failed = any(record.result not in (OK, NOT_FOUND, FILTERED) for record in batch.batch_records)
+            failed = any(
+                record.result not in (OK, NOT_FOUND, FILTERED) for record in batch.batch_records
+            )
             batch.result = -16 if failed else 0
         return batch
 
@@ -257,13 +272,24 @@ class Client:
         policy, held = record.policy or {}, self.cluster.live(place)
         _known(policy, WRITE_POLICY)
         exists = policy.get("exists", aerospike.POLICY_EXISTS_IGNORE)
-        if held is None and exists in (aerospike.POLICY_EXISTS_UPDATE, aerospike.POLICY_EXISTS_REPLACE):
+        if held is None and exists in (
+            aerospike.POLICY_EXISTS_UPDATE,
+            aerospike.POLICY_EXISTS_REPLACE,
+        ):
             raise RefusedError(NOT_FOUND)
         if held is not None and exists == aerospike.POLICY_EXISTS_CREATE:
             raise RefusedError(EXISTS)
-        if policy.get("gen") == aerospike.POLICY_GEN_EQ and held is not None and record.meta["gen"] != held.generation:
+        if (
+            policy.get("gen") == aerospike.POLICY_GEN_EQ
+            and held is not None
+            and record.meta["gen"] != held.generation
+        ):
             raise RefusedError(GENERATION)
-        if held is not None and policy.get("expressions") is not None and not self._evaluate(policy["expressions"], held):
+        if (
+            held is not None
+            and policy.get("expressions") is not None
+            and not self._evaluate(policy["expressions"], held)
+        ):
             raise RefusedError(FILTERED)
         bins = {} if held is None or exists == aerospike.POLICY_EXISTS_REPLACE else dict(held.bins)
         out: dict[str, Any] = {}
@@ -308,7 +334,11 @@ class Client:
         if policy.get("durable_delete") and self.cluster.edition == "Community":
             raise RefusedError(ENTERPRISE_ONLY)
         if self.cluster.persistent and not policy.get("durable_delete"):
-            earlier = [before for _, written, before in self.cluster.history if written == place and before is not None]
+            earlier = [
+                before
+                for _, written, before in self.cluster.history
+                if written == place and before is not None
+            ]
             self.cluster.deleted[place] = [*earlier, held]
         self.cluster.history.append((self.cluster.now, place, held))
         del self.cluster.records[place]
@@ -318,7 +348,9 @@ class Client:
         self._place((namespace, kind, 0))
         return Query(self, kind)
 
-    def index_single_value_create(self, namespace: str, kind: str, bin_: str, datatype: int, name: str) -> None:
+    def index_single_value_create(
+        self, namespace: str, kind: str, bin_: str, datatype: int, name: str
+    ) -> None:
         self._place((namespace, kind, 0))
         assert len(name) < 64
         assert datatype == aerospike.INDEX_NUMERIC
@@ -334,7 +366,12 @@ class Client:
         _, namespace, kind = command.split("/")
         held = [record for place, record in self.cluster.records.items() if place[0] == kind]
         used = sum(_size(record.bins) for record in held)
-        return {"node": (None, f"{command}\tns={namespace}:set={kind}:objects={len(held)}:data_used_bytes={used};\n")}
+        return {
+            "node": (
+                None,
+                f"{command}\tns={namespace}:set={kind}:objects={len(held)}:data_used_bytes={used};\n",
+            )
+        }
 
     def _described(self, command: str) -> str:
         """What a node says of itself, its namespace and its indexes."""
@@ -342,7 +379,10 @@ class Client:
         if command == "edition":
             return f"Aerospike {cluster.edition} Edition"
         if command == f"sindex-list:namespace={cluster.namespace}":
-            return "".join(f"ns={cluster.namespace}:indexname={kind}_{bin_}:set={kind};" for kind, bin_ in cluster.indexes)
+            return "".join(
+                f"ns={cluster.namespace}:indexname={kind}_{bin_}:set={kind};"
+                for kind, bin_ in cluster.indexes
+            )
         if command.startswith("get-config:") and "namespace=" in command.rpartition(";")[2]:
             period = 120 if cluster.expires else 0
             return f"nsup-period={period};max-record-size={cluster.record_size};strong-consistency={cluster.strong}".lower()
@@ -385,18 +425,28 @@ class Query:
             found = []
             for place in [place for place in cluster.records if place[0] == kind]:
                 held = cluster.live(place)
-                if held is None or (self._where is not None and held.bins.get(self._where[0]) != self._where[1]):
+                if held is None or (
+                    self._where is not None and held.bins.get(self._where[0]) != self._where[1]
+                ):
                     continue
                 if policy and not self._client._evaluate(policy["expressions"], held):
                     continue
                 bins = {name: held.bins[name] for name in self._bins if name in held.bins}
                 digest = hashlib.sha1(repr(place).encode(), usedforsecurity=False).digest()
                 cluster.digests[digest] = place
-                found.append(((cluster.namespace, kind, None, bytearray(digest)), {"gen": held.generation, "ttl": 0}, bins))
+                found.append(
+                    (
+                        (cluster.namespace, kind, None, bytearray(digest)),
+                        {"gen": held.generation, "ttl": 0},
+                        bins,
+                    )
+                )
             cluster.order.shuffle(found)
             return found[: self.max_records or None]
 
-        done: list[tuple[Any, dict[str, int], dict[str, Any]]] = self._client._call("query", kind, self._where, work)
+        done: list[tuple[Any, dict[str, int], dict[str, Any]]] = self._client._call(
+            "query", kind, self._where, work
+        )
         return done
 
 
@@ -419,7 +469,9 @@ def _operate(operation: dict[str, Any], bins: dict[str, Any], out: dict[str, Any
         _operate_on_map(code, operation, name, bins, out)
 
 
-def _operate_on_map(code: int, operation: dict[str, Any], name: str, bins: dict[str, Any], out: dict[str, Any]) -> None:
+def _operate_on_map(
+    code: int, operation: dict[str, Any], name: str, bins: dict[str, Any], out: dict[str, Any]
+) -> None:
     held = dict(bins.get(name, {}))
     if code == aerospike.OP_MAP_PUT_ITEMS:
         assert operation["map_policy"] == {"map_order": aerospike.MAP_KEY_ORDERED}
@@ -432,7 +484,11 @@ def _operate_on_map(code: int, operation: dict[str, Any], name: str, bins: dict[
         out[name] = [key for key in sorted(held) if operation["key"] <= key < operation["range"]]
     elif code == aerospike.OP_MAP_REMOVE_BY_KEY_RANGE:
         assert operation["return_type"] == aerospike.MAP_RETURN_NONE
-        held = {key: value for key, value in held.items() if not operation["key"] <= key < operation["val"]}
+        held = {
+            key: value
+            for key, value in held.items()
+            if not operation["key"] <= key < operation["val"]
+        }
     else:
         assert code == aerospike.OP_MAP_REMOVE_BY_KEY_LIST, f"the fake has no operation {code}"
         assert operation["return_type"] == aerospike.MAP_RETURN_NONE

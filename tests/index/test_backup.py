@@ -38,7 +38,13 @@ def url(tmp_path: Path) -> str:
 def writer(url: str) -> "Iterator[subprocess.Popen[str]]":
     line = [sys.executable, "-c", WRITER, url]
     root = Path(__file__).parents[2]
-    process = subprocess.Popen(line, stdout=subprocess.PIPE, text=True, cwd=root, env={**os.environ, "PYTHONPATH": str(root)})
+    process = subprocess.Popen(
+        line,
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(root)},
+    )
     assert process.stdout is not None
     for _ in range(300):
         assert process.stdout.readline()
@@ -49,7 +55,9 @@ def writer(url: str) -> "Iterator[subprocess.Popen[str]]":
 
 def fill(url: str, documents: int = 300, seed: int = 1) -> None:
     with nk.Index.open(url) as index:
-        index.upsert_many("s", corpus(documents, seed), [f"{number:06d}" for number in range(documents)])
+        index.upsert_many(
+            "s", corpus(documents, seed), [f"{number:06d}" for number in range(documents)]
+        )
 
 
 def ids(url: str) -> list[str]:
@@ -58,7 +66,9 @@ def ids(url: str) -> list[str]:
         return sorted(entry.id for entry in index._session.store.scan())
 
 
-def test_a_writer_goes_on_and_the_copy_is_one_moment(writer: "subprocess.Popen[str]", url: str, tmp_path: Path) -> None:
+def test_a_writer_goes_on_and_the_copy_is_one_moment(
+    writer: "subprocess.Popen[str]", url: str, tmp_path: Path
+) -> None:
     assert writer.stdout is not None
     kept = []
     for number in range(3):
@@ -74,16 +84,22 @@ def test_a_writer_goes_on_and_the_copy_is_one_moment(writer: "subprocess.Popen[s
     assert not list(tmp_path.glob(".*"))
 
 
-def test_nothing_is_restored_under_a_process(writer: "subprocess.Popen[str]", url: str, tmp_path: Path) -> None:
+def test_nothing_is_restored_under_a_process(
+    writer: "subprocess.Popen[str]", url: str, tmp_path: Path
+) -> None:
     backup(url, tmp_path / "copy.db")
-    with pytest.raises(nk.UsageError, match=r"live\.db is open in another process; stop that process"):
+    with pytest.raises(
+        nk.UsageError, match=r"live\.db is open in another process; stop that process"
+    ):
         restore(tmp_path / "copy.db", url, overwrite=True)
     assert writer.poll() is None
     assert writer.stdout is not None
     assert writer.stdout.readline()
 
 
-def test_a_killed_writer_and_back(writer: "subprocess.Popen[str]", url: str, tmp_path: Path) -> None:
+def test_a_killed_writer_and_back(
+    writer: "subprocess.Popen[str]", url: str, tmp_path: Path
+) -> None:
     """What was written after the backup is gone, and so is the log that the killed one left."""
     before = backup(url, tmp_path / "copy.db").documents
     time.sleep(0.5)
@@ -99,7 +115,11 @@ def test_restored_elsewhere(url: str, tmp_path: Path) -> None:
     copied = backup(url, tmp_path / "backups/copy.db")
     (tmp_path / "backups/copy.db").chmod(0o400)
     restored = restore(tmp_path / "backups/copy.db", f"sqlite:///{tmp_path}/new/index.db")
-    assert (restored.documents, restored.clusters) == (copied.documents, copied.clusters) == (300, copied.clusters)
+    assert (
+        (restored.documents, restored.clusters)
+        == (copied.documents, copied.clusters)
+        == (300, copied.clusters)
+    )
     assert ids(f"sqlite:///{tmp_path}/new/index.db") == ids(url)
     assert [path.name for path in (tmp_path / "backups").iterdir()] == ["copy.db"]
 
@@ -115,7 +135,9 @@ def test_only_over_what_may_be_replaced(url: str, tmp_path: Path) -> None:
     assert len(ids(url)) == 300
 
 
-@pytest.mark.parametrize("kind", ["text", "another database", "truncated", "flipped", "an unsound index"])
+@pytest.mark.parametrize(
+    "kind", ["text", "another database", "truncated", "flipped", "an unsound index"]
+)
 def test_what_is_no_backup(kind: str, url: str, tmp_path: Path) -> None:
     fill(url, 600)
     copy = backup(url, tmp_path / "copy.db").path
@@ -188,10 +210,17 @@ def test_command_line(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert app.run(["restore", str(tmp_path / "nowhere"), url, "--overwrite"]) == app.USAGE
 
 
-def test_a_keyed_index_says_which_key_it_needs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_keyed_index_says_which_key_it_needs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     secret, _ = nk.HashKey.generate()
     spec = nk.Spec(base_hash="siphash", hash_seed=0, key_id=secret.id)
-    with nk.Index.open(f"sqlite:///{tmp_path}/keyed.db", spec, resources=nk.SpecResources(secret)) as index:
+    with nk.Index.open(
+        f"sqlite:///{tmp_path}/keyed.db", spec, resources=nk.SpecResources(secret)
+    ) as index:
         index.upsert("s", "the cat sat on the mat")
-    assert app.run(["backup", f"sqlite:///{tmp_path}/keyed.db", "--out", str(tmp_path / "copy.db")]) == 0
+    assert (
+        app.run(["backup", f"sqlite:///{tmp_path}/keyed.db", "--out", str(tmp_path / "copy.db")])
+        == 0
+    )
     assert f"with the key {secret.id}" in capsys.readouterr().err

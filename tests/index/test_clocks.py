@@ -28,7 +28,9 @@ class Machine:
         self.slept = 0.0
         real = time.time
         running = time.monotonic
-        monkeypatch.setattr("nearkin.index.clock.time.time", lambda: real() + self.error + self.slept)
+        monkeypatch.setattr(
+            "nearkin.index.clock.time.time", lambda: real() + self.error + self.slept
+        )
         monkeypatch.setattr("nearkin.index.clock.running_seconds", lambda: running() + self.slept)
 
 
@@ -49,14 +51,20 @@ def skip_without_measure_of_time(url: Any) -> None:
 
 
 @pytest.mark.parametrize("error", [TEN_YEARS, TTL + DAY, -TEN_YEARS])
-def test_a_process_with_a_wrong_clock_sweeps_nothing(error: float, url: Any, machine: Machine) -> None:
+def test_a_process_with_a_wrong_clock_sweeps_nothing(
+    error: float, url: Any, machine: Machine
+) -> None:
     skip_without_measure_of_time(url)
     with open_index(url) as right:
         right.upsert_many("a", corpus(30))
         before = right._session.store.counts()
         machine.error = error
         with open_index(url) as wrong:
-            wrong.upsert("a", "a document that comes while the clock is wrong and is stored all the same", "late")
+            wrong.upsert(
+                "a",
+                "a document that comes while the clock is wrong and is stored all the same",
+                "late",
+            )
             with pytest.raises(ClockError, match="nothing is swept"):
                 wrong.expire()
             assert wrong._session.store.counts()["records"] == before["records"] + 1
@@ -145,7 +153,9 @@ def test_an_index_that_nobody_used_is_swept_when_the_clock_is_confirmed(
         assert index._session.store.counts()["records"] == 0
 
 
-def test_trust_does_not_go_against_the_clock_of_the_store(redis_port: int, machine: Machine) -> None:
+def test_trust_does_not_go_against_the_clock_of_the_store(
+    redis_port: int, machine: Machine
+) -> None:
     with open_index(f"redis://127.0.0.1:{redis_port}/0?prefix=clocks") as index:
         index.upsert("a", corpus(1)[0], "x")
         machine.error = TEN_YEARS
@@ -154,7 +164,9 @@ def test_trust_does_not_go_against_the_clock_of_the_store(redis_port: int, machi
         assert index.get("a", "x") is not None
 
 
-def test_a_document_of_a_clock_that_was_ahead_gets_the_right_time_when_it_comes_again(tmp_path: Path, machine: Machine) -> None:
+def test_a_document_of_a_clock_that_was_ahead_gets_the_right_time_when_it_comes_again(
+    tmp_path: Path, machine: Machine
+) -> None:
     url = f"sqlite:///{tmp_path}/kin.db"
     with open_index(url) as index:
         index.upsert_many("b", corpus(10))
@@ -169,7 +181,9 @@ def test_a_document_of_a_clock_that_was_ahead_gets_the_right_time_when_it_comes_
         assert abs(entry.seen - time.time()) < TOLERANCE
 
 
-def test_a_process_with_a_wrong_clock_does_not_keep_others_from_sweeping(redis_port: int, machine: Machine) -> None:
+def test_a_process_with_a_wrong_clock_does_not_keep_others_from_sweeping(
+    redis_port: int, machine: Machine
+) -> None:
     url = f"redis://127.0.0.1:{redis_port}/0?prefix=clocks3"
     with open_index(url) as wrong, open_index(url) as right:
         wrong.upsert("a", corpus(1)[0], "x")
@@ -183,8 +197,13 @@ def test_a_process_with_a_wrong_clock_does_not_keep_others_from_sweeping(redis_p
         assert right.sweep(60.0)["records"] == 1
 
 
-def test_a_wrong_clock_is_said_once(redis_port: int, machine: Machine, caplog: pytest.LogCaptureFixture) -> None:
-    with open_index(f"redis://127.0.0.1:{redis_port}/0?prefix=clocks2") as index, caplog.at_level(logging.WARNING):
+def test_a_wrong_clock_is_said_once(
+    redis_port: int, machine: Machine, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        open_index(f"redis://127.0.0.1:{redis_port}/0?prefix=clocks2") as index,
+        caplog.at_level(logging.WARNING),
+    ):
         machine.error = TEN_YEARS
         for _ in range(3):
             index.refresh()

@@ -25,7 +25,10 @@ def jaccard(a: str, b: str) -> float:
 
 
 def integrity(index: Index) -> None:
-    """Every document is resolved to one that is there and resembles it; buckets hold what they should and nothing else."""
+    """Every document is resolved to one that is there and resembles it.
+
+    Buckets hold what they should and nothing else.
+    """
     entries = list(index._session.store.scan())
     held = {(entry.scope, entry.id): entry for entry in entries}
     expected: set[tuple[int, int]] = set()
@@ -34,7 +37,10 @@ def integrity(index: Index) -> None:
         assert leader.is_leader
         assert entry.cluster == leader.cluster
         if entry.posted:
-            expected |= {(int(key), entry.ref) for key in index._session.preparer.keys_of(entry.scope, [entry])[0]}
+            expected |= {
+                (int(key), entry.ref)
+                for key in index._session.preparer.keys_of(entry.scope, [entry])[0]
+            }
     keys = np.array(sorted({key for key, _ in expected}), np.uint64)
     found = index._session.store.postings(keys)
     listed = {
@@ -71,7 +77,11 @@ def test_new_exact_match_resolved(opened: Opener) -> None:
     assert match.similarity == pytest.approx(jaccard(TEXT, NEAR))
     assert match.candidates == 1
     resolved = index.upsert("a", NEAR, id="near")
-    assert (resolved.kind, resolved.layer, resolved.similarity) == ("resolved", "memory", match.similarity)
+    assert (resolved.kind, resolved.layer, resolved.similarity) == (
+        "resolved",
+        "memory",
+        match.similarity,
+    )
     integrity(index)
 
 
@@ -121,7 +131,9 @@ def test_another_text_under_an_id_is_an_update(opened: Opener) -> None:
     assert index.query("a", TEXT)[0].id == "y"
     cluster = index.cluster("a", "y")
     assert cluster is not None
-    assert (cluster.id, cluster.representative) == ("y", "y"), "x is the cluster of the document x, as it is now"
+    assert (cluster.id, cluster.representative) == ("y", "y"), (
+        "x is the cluster of the document x, as it is now"
+    )
     assert updated.cluster == "x"
     # what was known of y before is not what is said now
     again = index.upsert("a", NEAR, id="y")
@@ -144,7 +156,9 @@ def test_a_batch_is_as_one_by_one(opened: Opener, clock: Clock) -> None:
         for o in index.upsert_many("batch", texts[start : start + 100], names[start : start + 100])
     ]
     single = [index.upsert("single", text, name) for text, name in zip(texts, names, strict=True)]
-    assert [dataclasses.replace(o, seconds={}) for o in batch] == [dataclasses.replace(o, seconds={}) for o in single]
+    assert [dataclasses.replace(o, seconds={}) for o in batch] == [
+        dataclasses.replace(o, seconds={}) for o in single
+    ]
     assert {o.kind for o in batch} == {"new", "match", "exact", "resolved"}
     by_name = dict(zip(names, texts, strict=True))
     for outcome in batch:
@@ -157,7 +171,12 @@ def test_a_batch_is_as_one_by_one(opened: Opener, clock: Clock) -> None:
 
 def test_repeated_ids_and_updates_within_a_batch(opened: Opener) -> None:
     index = opened()
-    kinds = [o.kind for o in index.upsert_many("a", [TEXT, TEXT, NEAR, "something else altogether here"], ["x", "x", "y", "x"])]
+    kinds = [
+        o.kind
+        for o in index.upsert_many(
+            "a", [TEXT, TEXT, NEAR, "something else altogether here"], ["x", "x", "y", "x"]
+        )
+    ]
     assert kinds == ["new", "exact", "match", "updated"]
     integrity(index)
 
@@ -183,7 +202,11 @@ def test_bad_documents_are_said_and_nothing_is_written(opened: Opener) -> None:
         with pytest.raises(UsageError, match="id"):
             index.upsert("a", TEXT, id=name)
     for scope in ("a\0b", "\ud800", None, "x" * 2000):
-        for work in (lambda s: index.upsert(s, TEXT), lambda s: index.query(s, TEXT), lambda s: index.get(s, "x")):
+        for work in (
+            lambda s: index.upsert(s, TEXT),
+            lambda s: index.query(s, TEXT),
+            lambda s: index.get(s, "x"),
+        ):
             with pytest.raises(UsageError, match="scope"):
                 work(scope)
         with pytest.raises(UsageError, match="scope"):
@@ -195,7 +218,12 @@ def test_bad_documents_are_said_and_nothing_is_written(opened: Opener) -> None:
 def test_removing_a_representative_elects_another(opened: Opener) -> None:
     rng = np.random.Generator(np.random.PCG64(5))
     base = words(rng)
-    texts = {"base": base, "one": near(base, rng), "two": near(base, rng), "far": near(base, rng, 2)}
+    texts = {
+        "base": base,
+        "one": near(base, rng),
+        "two": near(base, rng),
+        "far": near(base, rng, 2),
+    }
     index = opened()
     for name, text in texts.items():
         index.upsert("a", " ".join(text), name)
@@ -211,7 +239,9 @@ def test_removing_a_representative_elects_another(opened: Opener) -> None:
         assert similarity == pytest.approx(jaccard(" ".join(texts[name]), " ".join(texts["one"])))
         assert similarity >= 0.7
     assert index.upsert("a", " ".join(texts["two"]), "two").cluster == "base"
-    assert [(event.kind, event.id) for event in index._session.store.events()] == [("erased", "base")]
+    assert [(event.kind, event.id) for event in index._session.store.events()] == [
+        ("erased", "base")
+    ]
     integrity(index)
     for name in ("one", "two", "far"):
         assert index.remove("a", name)
@@ -236,9 +266,15 @@ def test_all_postings_find_every_neighbour(opened: Opener) -> None:
     outcomes = index.upsert_many("a", texts, [f"d{i}" for i in range(8)])
     assert sum(o.kind == "new" for o in outcomes) == 1
     found = index.query("a", texts[0], top=20)
-    wanted = {f"d{i}": jaccard(text, texts[0]) for i, text in enumerate(texts) if jaccard(text, texts[0]) >= 0.6}
+    wanted = {
+        f"d{i}": jaccard(text, texts[0])
+        for i, text in enumerate(texts)
+        if jaccard(text, texts[0]) >= 0.6
+    }
     assert {match.id: pytest.approx(match.similarity) for match in found} == wanted
-    assert [match.similarity for match in found] == sorted((match.similarity for match in found), reverse=True)
+    assert [match.similarity for match in found] == sorted(
+        (match.similarity for match in found), reverse=True
+    )
     assert len(index.query("a", texts[0], top=2)) == 2
     integrity(index)
 
@@ -334,7 +370,11 @@ def test_a_full_bucket_loses_its_oldest_and_says_so(opened: Opener) -> None:
     names = [f"d{i}" for i in range(12)]
     texts = [entry.text for entry in index._session.store.entries("a", names) if entry is not None]
     assert index.query("a", texts[-1])[0].id == "d11"
-    batch = opened(threshold=0.95, bands=20, rows=1, bucket_capacity=5) if index._session.store.url != "memory://" else index
+    batch = (
+        opened(threshold=0.95, bands=20, rows=1, bucket_capacity=5)
+        if index._session.store.url != "memory://"
+        else index
+    )
     single = [o.kind for o in batch.upsert_many("b", texts, names)]
     assert single == ["new"] * 12
 
@@ -343,7 +383,9 @@ def test_vectors(opened: Opener) -> None:
     rng = np.random.default_rng(3)
     vectors = rng.standard_normal((60, 32)).astype(np.float32)
     vectors[30:] = vectors[:30] + 0.1 * rng.standard_normal((30, 32)).astype(np.float32)
-    index = opened(spec=nk.Spec(measure="cosine", unit="vector", n=32), threshold=0.9, documents=1000)
+    index = opened(
+        spec=nk.Spec(measure="cosine", unit="vector", n=32), threshold=0.9, documents=1000
+    )
     outcomes = index.upsert_many("a", list(vectors), [f"v{i}" for i in range(60)])
     unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     for at, outcome in enumerate(outcomes):
@@ -360,7 +402,12 @@ def test_vectors(opened: Opener) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields", [{"spec": nk.Spec(slot_bits=8)}, {"spec": nk.Spec(slot_bits=1, k=512)}, {"probes": 1, "bands": 20, "rows": 6}]
+    "fields",
+    [
+        {"spec": nk.Spec(slot_bits=8)},
+        {"spec": nk.Spec(slot_bits=1, k=512)},
+        {"probes": 1, "bands": 20, "rows": 6},
+    ],
 )
 def test_truncated_slots_and_probes(opened: Opener, fields: dict) -> None:
     index, texts = opened(**fields), corpus(80)
@@ -408,7 +455,9 @@ def test_two_openings_of_one_store_see_each_other(opened: Opener, url: str, tmp_
     assert one.query("a", TEXT)[0].id == "y"
     texts = corpus(120, seed=8)
     for start in range(0, 120, 20):
-        (one, two)[start // 20 % 2].upsert_many("b", texts[start : start + 20], [f"d{i}" for i in range(start, start + 20)])
+        (one, two)[start // 20 % 2].upsert_many(
+            "b", texts[start : start + 20], [f"d{i}" for i in range(start, start + 20)]
+        )
     integrity(one)
     integrity(two)
 
@@ -429,7 +478,11 @@ def test_what_comes_again_lives_on_wherever_it_is_known_from(opened: Opener, clo
 def test_any_character_is_kept(opened: Opener) -> None:
     """U+0000, which not every database takes, and what stands for it there."""
     index = opened()
-    texts = {"nul": f"{TEXT} \0 and \0", "sub": f"{TEXT} \x1a0\x1aS\x1a", "plane": f"{TEXT} \U0001f600\u202e"}
+    texts = {
+        "nul": f"{TEXT} \0 and \0",
+        "sub": f"{TEXT} \x1a0\x1aS\x1a",
+        "plane": f"{TEXT} \U0001f600\u202e",
+    }
     index.upsert_many("a", list(texts.values()), list(texts))
     for name, text in texts.items():
         entry = index.get("a", name)
@@ -453,7 +506,9 @@ def test_what_is_asked_for_wrongly(opened: Opener) -> None:
             opened(**fields)
 
 
-def test_protection_is_kept_and_carried(opened: Opener, url: "str | list[str]", tmp_path: Path) -> None:
+def test_protection_is_kept_and_carried(
+    opened: Opener, url: "str | list[str]", tmp_path: Path
+) -> None:
     """The mark of an index that was served with tokens survives a reopening, and a copy of the index has it too."""
     index = opened()
     assert not index._session.store.is_protected()

@@ -27,8 +27,13 @@ def opened(url: str) -> nk.Index:
     raise AssertionError(f"{url} was not opened")
 
 
-def carry_out(index: nk.Index, sure: nk.Index, name: str, text: str | None, before: str | None) -> None:
-    """Upserts a document, or removes it, as often as it takes; each refusal and each answer is compared with the store."""
+def carry_out(
+    index: nk.Index, sure: nk.Index, name: str, text: str | None, before: str | None
+) -> None:
+    """Upserts a document, or removes it, as often as it takes.
+
+    Each refusal and each answer is compared with the store.
+    """
     unknown = False
     for _ in range(ATTEMPTS):
         try:
@@ -59,7 +64,10 @@ def test_connections_to_a_store_are_cut_at_any_byte(
     name = f"cut{next(NUMBERS)}"
     drawn, texts = random.Random(7), corpus(100)
     documents: dict[str, str] = {}
-    with nk.Index.open(url_of(kind, port, name), threshold=0.6) as sure, cutting(port, 7, least=300) as proxy:
+    with (
+        nk.Index.open(url_of(kind, port, name), threshold=0.6) as sure,
+        cutting(port, 7, least=300) as proxy,
+    ):
         with opened(url_of(kind, proxy.port, name)) as index:
             for _ in range(2000 if full else 150):
                 document = f"d{drawn.randrange(IDS)}"
@@ -77,11 +85,15 @@ def test_connections_to_a_server_are_cut_at_any_byte(tmp_path: Path, full: bool)
     """The client sends a request again whose answer was cut: no acknowledged document is lost, and none comes twice."""
     drawn, texts = random.Random(8), corpus(100)
     documents: dict[str, str] = {}
-    with nearkin_server(tmp_path, "--store", f"sqlite:///{tmp_path}/kin.db", "--allow-anonymous") as address:
+    with nearkin_server(
+        tmp_path, "--store", f"sqlite:///{tmp_path}/kin.db", "--allow-anonymous"
+    ) as address:
         port = int(address.rpartition(":")[2])
         with (
             cutting(port, 8, most=3000) as proxy,
-            Client(f"http://127.0.0.1:{proxy.port}", retries=Retries(attempts=40, longest=0.01)) as client,
+            Client(
+                f"http://127.0.0.1:{proxy.port}", retries=Retries(attempts=40, longest=0.01)
+            ) as client,
         ):
             for _ in range(1000 if full else 120):
                 document = f"d{drawn.randrange(IDS)}"

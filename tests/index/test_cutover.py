@@ -59,7 +59,11 @@ class Writer:
         where = url if isinstance(url, str) else " ".join(url)
         line = [sys.executable, "-c", WRITER, where, name, str(seed)]
         self.process = subprocess.Popen(
-            line, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2]
+            line,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
         )
         self.holds: dict[str, str] = {}
         self.gone: set[str] = set()
@@ -123,7 +127,9 @@ def assert_holds(index: nk.Index, wanted: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres", "sharded"])
-def test_processes_go_over_and_back(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_processes_go_over_and_back(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     """Two processes write through the whole cut-over, and through the way back."""
     url, target = (empty_store(kind, request, tmp_path) for _ in range(2))
     texts = corpus(300, seed=9)
@@ -155,7 +161,9 @@ def test_processes_go_over_and_back(kind: str, request: pytest.FixtureRequest, t
 
 
 @pytest.mark.parametrize("kind", [kind for kind in STORES if kind != "memory"])
-def test_threads_go_over_from_memory(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_threads_go_over_from_memory(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     """One index, whose threads write and look through a cut-over into another kind of store."""
     target, held, failed = empty_store(kind, request, tmp_path), {}, []
     ended = threading.Event()
@@ -173,7 +181,10 @@ def test_threads_go_over_from_memory(kind: str, request: pytest.FixtureRequest, 
             except (StoreError, UsageError, AssertionError) as error:
                 failed.append(error)
 
-        threads = [threading.Thread(target=write, args=(name, corpus(3000, seed=ord(name), share=0.0))) for name in "abc"]
+        threads = [
+            threading.Thread(target=write, args=(name, corpus(3000, seed=ord(name), share=0.0)))
+            for name in "abc"
+        ]
         for thread in threads:
             thread.start()
         with nk.Index.open(target, OTHER, 0.6, follow=False) as anew:
@@ -188,7 +199,9 @@ def test_threads_go_over_from_memory(kind: str, request: pytest.FixtureRequest, 
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "aerospike"])
-def test_openings_go_over_from_aerospike(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_openings_go_over_from_aerospike(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     """Threads stand for processes, for the cluster is in this one: each has the index open for itself."""
     url, target = (empty_store(one, request, tmp_path) for one in ("aerospike", kind))
     held: dict[str, str] = {}
@@ -210,7 +223,10 @@ def test_openings_go_over_from_aerospike(kind: str, request: pytest.FixtureReque
             failed.append(error)
 
     with nk.Index.open(url, threshold=0.7) as live:
-        threads = [threading.Thread(target=write, args=(name, corpus(3000, seed=ord(name)))) for name in "abc"]
+        threads = [
+            threading.Thread(target=write, args=(name, corpus(3000, seed=ord(name))))
+            for name in "abc"
+        ]
         for thread in threads:
             thread.start()
         with nk.Index.open(target, OTHER, 0.6, follow=False) as anew:
@@ -299,7 +315,9 @@ def test_own_removals_leave_the_other_resolutions(opened: Opener, url: Any, cloc
     assert layer == ("record" if isinstance(url, list) else "memory")
 
 
-def test_readers_go_over_at_the_next_look(request: pytest.FixtureRequest, tmp_path: Path, clock: Clock) -> None:
+def test_readers_go_over_at_the_next_look(
+    request: pytest.FixtureRequest, tmp_path: Path, clock: Clock
+) -> None:
     url, target = (empty_store("sqlite", request, tmp_path) for _ in range(2))
     text = corpus(1)[0]
     with nk.Index.open(url, threshold=0.7) as live, nk.Index.open(url, clock=clock) as reader:
@@ -319,13 +337,18 @@ def test_readers_go_over_at_the_next_look(request: pytest.FixtureRequest, tmp_pa
 def moved(request: pytest.FixtureRequest, folder: Path) -> tuple[str, str]:
     """An index with a document, and the place that it moved to."""
     url, target = (str(empty_store("sqlite", request, folder)) for _ in range(2))
-    with nk.Index.open(url, threshold=0.7) as live, nk.Index.open(target, OTHER, 0.6, follow=False) as anew:
+    with (
+        nk.Index.open(url, threshold=0.7) as live,
+        nk.Index.open(target, OTHER, 0.6, follow=False) as anew,
+    ):
         live.upsert("a", corpus(1)[0], "x")
         cut_over(live, anew, wait=0)
     return url, target
 
 
-def test_what_was_asked_for_before_a_move_leads_over_it(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_what_was_asked_for_before_a_move_leads_over_it(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     url, _ = moved(request, tmp_path)
     for fields in ({"threshold": 0.7, "spec": nk.Spec()}, {"threshold": 0.6, "spec": OTHER}, {}):
         with nk.Index.open(url, **fields) as index:
@@ -339,7 +362,9 @@ def test_moves_in_a_circle_are_said(request: pytest.FixtureRequest, tmp_path: Pa
     url, target = moved(request, tmp_path)
     with nk.Index.open(target, follow=False) as index:
         index._session.store.redirect(Move(9, MOVED, (recorded_url(url),)))
-        with pytest.raises(StoreError, match=r"migration loop detected: .*index\d+.db.* -> .*--cut-back"):
+        with pytest.raises(
+            StoreError, match=r"migration loop detected: .*index\d+.db.* -> .*--cut-back"
+        ):
             nk.Index.open(url)
         index._session.store.redirect(Move(10, MOVED, (recorded_url(target),)))
         with pytest.raises(StoreError, match="migration loop detected"):
@@ -350,9 +375,15 @@ def test_places_that_an_index_cannot_go_to(request: pytest.FixtureRequest, tmp_p
     url, target = (str(empty_store("sqlite", request, tmp_path)) for _ in range(2))
     with nk.Index.open(url, threshold=0.7) as live:
         live.upsert("a", corpus(1)[0], "x")
-        with nk.Index.open("memory://", follow=False) as anew, pytest.raises(UsageError, match="cannot move to memory://"):
+        with (
+            nk.Index.open("memory://", follow=False) as anew,
+            pytest.raises(UsageError, match="cannot move to memory://"),
+        ):
             cut_over(live, anew, wait=0)
-        with nk.Index.open(url, follow=False) as anew, pytest.raises(UsageError, match="cannot move to"):
+        with (
+            nk.Index.open(url, follow=False) as anew,
+            pytest.raises(UsageError, match="cannot move to"),
+        ):
             cut_over(live, anew, wait=0)
         with nk.Index.open(target, follow=False) as anew:
             anew.upsert("a", corpus(1)[0], "other")
@@ -363,7 +394,9 @@ def test_places_that_an_index_cannot_go_to(request: pytest.FixtureRequest, tmp_p
         cut_back(url)
 
 
-def test_a_cut_over_that_fails_leaves_the_index_where_it_is(opened: Opener, request: Any, tmp_path: Path) -> None:
+def test_a_cut_over_that_fails_leaves_the_index_where_it_is(
+    opened: Opener, request: Any, tmp_path: Path
+) -> None:
     live, texts = opened(), corpus(1200, share=0.1)
     target = empty_store("sqlite", request, tmp_path)
     live.upsert_many("a", texts, [f"d{i}" for i in range(1200)])
@@ -388,13 +421,19 @@ def test_a_cut_over_that_fails_leaves_the_index_where_it_is(opened: Opener, requ
     assert kept.text == texts[0] + " changed"
 
 
-def test_of_two_cut_overs_one_ends(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_two_cut_overs_one_ends(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The second one raises the epoch, and the first meets it."""
     url, target = (empty_store("sqlite", request, tmp_path) for _ in range(2))
-    with nk.Index.open(url, threshold=0.7) as live, nk.Index.open(target, OTHER, 0.6, follow=False) as anew:
+    with (
+        nk.Index.open(url, threshold=0.7) as live,
+        nk.Index.open(target, OTHER, 0.6, follow=False) as anew,
+    ):
         live.upsert("a", corpus(1)[0], "x")
         monkeypatch.setattr(
-            "nearkin.index.migration.cutover.follow_log", lambda *_: live._session.store.redirect(Move(7, COPYING, ("other",)))
+            "nearkin.index.migration.cutover.follow_log",
+            lambda *_: live._session.store.redirect(Move(7, COPYING, ("other",))),
         )
         with pytest.raises(StoreError, match="in epoch 7 already"):
             cut_over(live, anew, wait=0)
@@ -402,7 +441,9 @@ def test_of_two_cut_overs_one_ends(request: pytest.FixtureRequest, tmp_path: Pat
 
 
 @pytest.mark.parametrize("phase", [COPYING, CLOSING, FILLING])
-def test_a_move_that_was_broken_off_is_ended(phase: str, request: Any, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+def test_a_move_that_was_broken_off_is_ended(
+    phase: str, request: Any, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
     url = str(empty_store("sqlite", request, tmp_path))
     monkeypatch.setattr("nearkin.index.session.MAX_PAUSE_SECONDS", 0.1)
     with nk.Index.open(url, threshold=0.7) as index:
@@ -417,13 +458,20 @@ def test_a_move_that_was_broken_off_is_ended(phase: str, request: Any, tmp_path:
         assert index.upsert("a", corpus(2)[1], "y").id == "y"
 
 
-def test_cluster_ids_are_kept_where_clusters_agree(request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_cluster_ids_are_kept_where_clusters_agree(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     url, target = (empty_store("sqlite", request, tmp_path) for _ in range(2))
     texts = corpus(200, seed=3, share=0.6)
-    with nk.Index.open(url, threshold=0.7) as live, nk.Index.open(target, nk.Spec(seed=5), 0.7, follow=False) as anew:
+    with (
+        nk.Index.open(url, threshold=0.7) as live,
+        nk.Index.open(target, nk.Spec(seed=5), 0.7, follow=False) as anew,
+    ):
         live.upsert_many("a", texts, [f"d{i}" for i in range(200)])
         heads = [
-            entry.id for entry in live._session.store.scan() if entry.is_leader and live._session.store.members("a", entry.id)
+            entry.id
+            for entry in live._session.store.scan()
+            if entry.is_leader and live._session.store.members("a", entry.id)
         ]
         for name in heads[:10]:
             live.remove("a", name)
@@ -439,7 +487,10 @@ def test_cluster_ids_are_kept_where_clusters_agree(request: pytest.FixtureReques
 
 
 def test_the_cut_over_from_the_command_line(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("nearkin.index.migration.cutover.REFRESH_SECONDS", 0.0)
     url, target = (str(empty_store("sqlite", request, tmp_path)) for _ in range(2))
@@ -467,13 +518,22 @@ def test_the_cut_over_from_the_command_line(
 
 def test_passwords_are_not_written_down(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     port = request.getfixturevalue("postgres_port")
-    urls = [f"postgresql://nearkin:secret@127.0.0.1:{port}/postgres?schema=secrets{number}" for number in (1, 2)]
-    with nk.Index.open(urls[0], threshold=0.7) as live, nk.Index.open(urls[1], OTHER, follow=False) as anew:
+    urls = [
+        f"postgresql://nearkin:secret@127.0.0.1:{port}/postgres?schema=secrets{number}"
+        for number in (1, 2)
+    ]
+    with (
+        nk.Index.open(urls[0], threshold=0.7) as live,
+        nk.Index.open(urls[1], OTHER, follow=False) as anew,
+    ):
         cut_over(live, anew, wait=0)
         assert "secret@" not in repr(live.public_urls)
         assert live._session.urls == (urls[1],)
     with nk.Index.open(urls[0]) as index:
-        assert index._session.store.url == recorded_url(urls[1]).replace("nearkin@", "").partition("?")[0]
+        assert (
+            index._session.store.url
+            == recorded_url(urls[1]).replace("nearkin@", "").partition("?")[0]
+        )
         assert index._session.urls == (urls[1],)
     assert with_passwords(["redis://other/0"], ["redis://:secret@db/0"]) == ("redis://other/0",)
 
@@ -484,7 +544,10 @@ def test_rebuild_changes_the_key(tmp_path: Path) -> None:
     spec = nk.Spec(base_hash="siphash", key_id=old.id)
     texts = corpus(40)
     with nk.Index.open(source, spec, 0.7, resources=nk.SpecResources(old)) as index:
-        before = [outcome.representative for outcome in index.upsert_many("a", texts, [str(i) for i in range(40)])]
+        before = [
+            outcome.representative
+            for outcome in index.upsert_many("a", texts, [str(i) for i in range(40)])
+        ]
     with pytest.raises(UsageError, match="do not know the new key"):
         rebuild(source, target, {}, None, old, cuts_over=True, new_secret=new)
     found = rebuild(source, target, {}, None, old, new_secret=new)
@@ -495,11 +558,24 @@ def test_rebuild_changes_the_key(tmp_path: Path) -> None:
         assert check_index(index).sound
 
 
-SCOPES = ["acme", "acme ", " acme", "a\tb", "line\nbreak", "trailing\\", "caf\u00e9", "cafe\u0301", ""]
+SCOPES = [
+    "acme",
+    "acme ",
+    " acme",
+    "a\tb",
+    "line\nbreak",
+    "trailing\\",
+    "caf\u00e9",
+    "cafe\u0301",
+    "",
+]
 
 
 def of_a_lost_key(url: Any) -> tuple[nk.HashKey, dict[str, list[str]]]:
-    """An index of many scopes with names that a shell changes; returns its new key, and the texts of each scope."""
+    """An index of many scopes with names that a shell changes.
+
+    Returns its new key, and the texts of each scope.
+    """
     old = nk.HashKey(bytes(16))
     texts = {scope: corpus(12, seed=3 + at) for at, scope in enumerate(SCOPES)}
     spec = nk.Spec(base_hash="siphash", key_id=old.id)
@@ -517,13 +593,19 @@ def standing(url: Any, key: nk.HashKey) -> dict[tuple[str, str], tuple[str | Non
         return {(e.scope, e.id): (e.text, e.leader, e.cluster) for e in index._session.store.scan()}
 
 
-def test_a_key_rotation_keeps_every_scope(url: Any, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_a_key_rotation_keeps_every_scope(
+    url: Any, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     if url == "memory://":
         pytest.skip("memory is gone with its process")
     target = str(empty_store("sqlite", request, tmp_path))
     new, texts = of_a_lost_key(url)
     found = rotate_key(url, target, new)
-    assert (found["documents"], found["finished"], found["key_id"]) == (12 * len(SCOPES), True, new.id)
+    assert (found["documents"], found["finished"], found["key_id"]) == (
+        12 * len(SCOPES),
+        True,
+        new.id,
+    )
     kept = standing(target, new)
     assert {key: text for key, (text, _, _) in kept.items()} == {
         (scope, f"d{at}"): text for scope, some in texts.items() for at, text in enumerate(some)
@@ -531,7 +613,9 @@ def test_a_key_rotation_keeps_every_scope(url: Any, request: pytest.FixtureReque
     assert kept == standing(url, nk.HashKey(bytes(16)))
 
 
-def test_a_key_rotation_is_resumed_and_catches_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_rotation_is_resumed_and_catches_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, target = f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db"
     new, _ = of_a_lost_key(source)
     old = nk.HashKey(bytes(16))
@@ -553,7 +637,9 @@ def test_a_key_rotation_is_resumed_and_catches_up(tmp_path: Path, monkeypatch: p
             index.upsert("acme", "somebody else writes")
     assert rotate_key(source, target, new, finish=False)["documents"] == 12 * len(SCOPES)
     with nk.Index.open(source, resources=nk.SpecResources(old)) as index:
-        index.upsert("acme ", "a document that comes meanwhile, while the copy is not finished", "late")
+        index.upsert(
+            "acme ", "a document that comes meanwhile, while the copy is not finished", "late"
+        )
         assert index.remove("acme", "d0")
         index.upsert("", "another text under an id that was copied already", "d1")
     assert rotate_key(source, target, new)["documents"] == 12 * len(SCOPES)
@@ -563,7 +649,9 @@ def test_a_key_rotation_is_resumed_and_catches_up(tmp_path: Path, monkeypatch: p
         rotate_key(source, target, new)
 
 
-def test_a_key_rotation_does_not_finish_while_the_index_is_written_to(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_rotation_does_not_finish_while_the_index_is_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A document that is acknowledged behind the copy would be lost with the old index."""
     source, target = f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db"
     new, _ = of_a_lost_key(source)
@@ -572,7 +660,9 @@ def test_a_key_rotation_does_not_finish_while_the_index_is_written_to(tmp_path: 
 
     def comparing(*given: Any) -> dict[str, Any]:
         with nk.Index.open(source, resources=old) as index:
-            index.upsert("acme", "a document that comes while the last of the index is copied", "late")
+            index.upsert(
+                "acme", "a document that comes while the last of the index is copied", "late"
+            )
             index.upsert("acme", "another text under an id that was copied already", "d1")
             index.remove("acme", "d0")
         return compare(*given)
@@ -602,7 +692,9 @@ def test_a_key_rotation_says_what_has_no_text(tmp_path: Path) -> None:
         rotate_key(target, source, new)
 
 
-def test_a_key_rotation_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_key_rotation_from_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     source, target = f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db"
     new, _ = of_a_lost_key(source)
     path = tmp_path / "new.key"

@@ -48,7 +48,9 @@ def key(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("write", [exported, backed_up, restored, key])
-def test_files_of_an_index_survive_a_power_cut(write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_of_an_index_survive_a_power_cut(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The data is synced, then the file gets its name, then the folder is synced."""
     done: list[tuple[str, object]] = []
     sync, rename = os.fsync, os.replace
@@ -86,7 +88,9 @@ def test_a_file_that_stands_where_a_copy_is_made_is_not_followed(tmp_path: Path)
     assert victim.read_text() == "somebody's file"
 
 
-def test_the_name_of_a_new_sqlite_file_is_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_name_of_a_new_sqlite_file_is_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     synced: list[Path] = []
     monkeypatch.setattr("nearkin.index.stores.sqlite.sync_folder", synced.append)
     make_index(tmp_path)
@@ -95,14 +99,18 @@ def test_the_name_of_a_new_sqlite_file_is_synced(tmp_path: Path, monkeypatch: py
     assert synced == [tmp_path]
 
 
-def test_the_key_of_a_server_is_synced_before_its_index_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_key_of_a_server_is_synced_before_its_index_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An index that survives a power cut while its key does not can never be opened again."""
     order: list[str] = []
     sync = os.fsync
 
     def fsync(handle: int) -> None:
         name = Path(f"/proc/self/fd/{handle}").readlink().name
-        order.append("key" if "nearkin.key" in name else "folder" if name == tmp_path.name else name)
+        order.append(
+            "key" if "nearkin.key" in name else "folder" if name == tmp_path.name else name
+        )
         sync(handle)
 
     connect = sqlite3.connect

@@ -43,7 +43,9 @@ class Failing:
         return apply
 
 
-def test_a_step_that_fails_writes_nothing_and_succeeds_once_when_tried_again(opened: Opener) -> None:
+def test_a_step_that_fails_writes_nothing_and_succeeds_once_when_tried_again(
+    opened: Opener,
+) -> None:
     index, texts = opened(), corpus(60)
     index.upsert_many("a", texts[:20])
     before = index._session.store.counts()["records"]
@@ -78,7 +80,11 @@ def test_redis_that_goes_away_and_comes_back(tmp_path: Path) -> None:
 def test_a_shard_that_is_down_is_an_error_never_a_miss(tmp_path: Path) -> None:
     texts = corpus(40)
     with redis_server(tmp_path, "--appendonly", "yes") as port:
-        shards = [f"sqlite:///{tmp_path}/one.db", f"redis://127.0.0.1:{port}/0", f"sqlite:///{tmp_path}/three.db"]
+        shards = [
+            f"sqlite:///{tmp_path}/one.db",
+            f"redis://127.0.0.1:{port}/0",
+            f"sqlite:///{tmp_path}/three.db",
+        ]
         index = nk.Index.open(shards, threshold=0.7)
         index.upsert_many("a", texts)
         assert len(index.query("a", texts[0])) == 1
@@ -98,8 +104,12 @@ def test_a_shard_that_is_down_is_an_error_never_a_miss(tmp_path: Path) -> None:
             nk.Index.open(shards[:2])
 
 
-@pytest.mark.parametrize("url", ["redis://127.0.0.1:{port}/0", "postgresql://u:secret@127.0.0.1:{port}/db"])
-def test_a_server_that_is_not_there(url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "url", ["redis://127.0.0.1:{port}/0", "postgresql://u:secret@127.0.0.1:{port}/db"]
+)
+def test_a_server_that_is_not_there(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setattr("nearkin.index.stores.postgres.TIMEOUT", 1.0)
     where = url.format(port=free_port())
     with pytest.raises(StoreError):
@@ -140,15 +150,25 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
     """A limit on the size of files stands for it: the write fails in the middle of a step."""
     assert resource.RLIMIT_FSIZE is not None
     url = f"sqlite:///{tmp_path}/kin.db"
-    line = [sys.executable, "-c", "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n" + FULL, url]
-    ended = subprocess.run(line, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True)
+    line = [
+        sys.executable,
+        "-c",
+        "import signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n" + FULL,
+        url,
+    ]
+    ended = subprocess.run(
+        line, capture_output=True, text=True, cwd=Path(__file__).parents[2], check=True
+    )
     assert ended.stdout.startswith("failed"), ended.stderr
     seed = int(ended.stdout.split()[1])
     with nk.Index.open(url) as index:
         assert check_index(index).sound
         index.upsert_many("a", corpus(50, seed=seed))
         assert check_index(index).sound
-        assert {o.kind for o in index.upsert_many("a", corpus(50, seed=seed))} <= {"exact", "resolved"}
+        assert {o.kind for o in index.upsert_many("a", corpus(50, seed=seed))} <= {
+            "exact",
+            "resolved",
+        }
 
 
 def test_damaged_entries_are_said() -> None:

@@ -10,7 +10,10 @@ RACES = 40
 
 
 def race(index: Index, monkeypatch: pytest.MonkeyPatch, times: float) -> list[int]:
-    """Makes the next steps of a store meet another one; returns a list that grows by one item each time."""
+    """Makes the next steps of a store meet another one.
+
+    Returns a list that grows by one item each time.
+    """
     raced: list[int] = []
     apply = index._session.store.apply
 
@@ -35,7 +38,9 @@ def test_many_races_are_not_seen_by_the_caller(monkeypatch: pytest.MonkeyPatch) 
         assert index.remove("a", "1")
 
 
-def test_races_without_end_are_an_error_after_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_races_without_end_are_an_error_after_a_bounded_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("nearkin.index.session.MAX_RACE_SECONDS", 0.2)
     with Index.open("memory://") as index:
         race(index, monkeypatch, float("inf"))

@@ -29,7 +29,9 @@ with nk.Index.open(url if len(url) > 1 else url[0], threshold=0.7, bands=16, row
 """
 
 
-def writer(url: "str | list[str]", seed: int, documents: int, size: int, confirm: bool) -> "subprocess.Popen[str]":
+def writer(
+    url: "str | list[str]", seed: int, documents: int, size: int, confirm: bool
+) -> "subprocess.Popen[str]":
     line = [
         sys.executable,
         "-c",
@@ -47,7 +49,11 @@ def test_every_match_is_verified(full: bool) -> None:
     documents = 100_000 if full else 10_000
     texts = corpus(documents, seed=21)
     with nk.Index.open("memory://", threshold=0.7, bands=16, rows=5) as index:
-        kinds = [o.kind for start in range(0, documents, 1000) for o in index.upsert_many("a", texts[start : start + 1000])]
+        kinds = [
+            o.kind
+            for start in range(0, documents, 1000)
+            for o in index.upsert_many("a", texts[start : start + 1000])
+        ]
         assert kinds.count("match") > documents / 10
         found = check_index(index)
         assert found.sound, found.problems[:5]
@@ -64,7 +70,9 @@ def vectors_of_clusters(clusters: int, each: int, seed: int = 5) -> np.ndarray:
     return np.asarray(centres[:, None] + 0.6 * noise, np.float32)
 
 
-@pytest.mark.parametrize(("clusters", "most", "least"), [(20, 100, 1.00), (100, 50, 0.97), (200, 20, 0.97)])
+@pytest.mark.parametrize(
+    ("clusters", "most", "least"), [(20, 100, 1.00), (100, 50, 0.97), (200, 20, 0.97)]
+)
 def test_ranking_keeps_recall_when_buckets_overflow(clusters: int, most: int, least: float) -> None:
     """Of vectors at cosine 0.5, 40 × 5: 32 buckets a band, so that every one holds several representatives."""
     made = vectors_of_clusters(clusters, 6)
@@ -86,14 +94,19 @@ def test_ranking_keeps_recall_when_buckets_overflow(clusters: int, most: int, le
 
 
 def test_full_buckets_of_texts_keep_recall() -> None:
-    """A banner that all texts have fills one bucket with everybody; shared bands still put the right one first."""
+    """A banner that all texts have fills one bucket with everybody.
+
+    Shared bands still put the right one first.
+    """
     banner = " ".join(f"b{i}" for i in range(14))
     own = [" ".join(f"w{i}x{j}" for j in range(30)) for i in range(400)]
     settings = {"threshold": 0.8, "bands": 60, "rows": 2}
     recall = {}
     for most in (100, 10_000):
         with nk.Index.open("memory://", max_candidates=most, **settings) as index:
-            index.upsert_many("a", [f"{banner} {text}" for text in own], [f"d{i}" for i in range(400)])
+            index.upsert_many(
+                "a", [f"{banner} {text}" for text in own], [f"d{i}" for i in range(400)]
+            )
             sizes = index._session.store.table.sizes()
             assert sizes.max() > 100
             matches = [index.query("a", f"{banner} {text} more") for text in own]
@@ -121,7 +134,9 @@ def test_a_killed_process_loses_nothing_it_acknowledged(tmp_path: Path, full: bo
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres", "sharded", "aerospike-server"])
-def test_processes_at_once(kind: str, request: pytest.FixtureRequest, tmp_path: Path, full: bool) -> None:
+def test_processes_at_once(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, full: bool
+) -> None:
     """Four processes, two of them with the same documents: each document once, every match verified, then merged."""
     url, documents = empty_store(kind, request, tmp_path), 5000 if full else 500
     processes = [writer(url, seed, documents, 10, confirm=False) for seed in (1, 1, 2, 3)]

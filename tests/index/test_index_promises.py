@@ -49,8 +49,13 @@ def failing_in_the_middle(store: Any) -> Iterator[None]:
         s = store._s
         with store._transaction() as run:
             body = "BEGIN RAISE EXCEPTION 'refused'; END"
-            run.execute(f"CREATE FUNCTION {s}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$")
-            run.execute(f"CREATE TRIGGER refusing BEFORE INSERT ON {s}.buckets FOR EACH ROW EXECUTE FUNCTION {s}.refuse()")
+            run.execute(
+                f"CREATE FUNCTION {s}.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ {body} $$"
+            )
+            run.execute(
+                f"CREATE TRIGGER refusing BEFORE INSERT ON {s}.buckets FOR EACH ROW EXECUTE "
+                f"FUNCTION {s}.refuse()"
+            )
 
         def undo() -> None:
             with store._transaction() as run:
@@ -66,7 +71,9 @@ def failing_in_the_middle(store: Any) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres", "sharded"])
-def test_a_failed_upsert_leaves_nothing_behind(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_a_failed_upsert_leaves_nothing_behind(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     url = empty_store(kind, request, tmp_path)
     with nk.Index.open(url, threshold=0.7) as index, nk.Index.open(url) as other:
         index.upsert_many("a", corpus(10))
@@ -82,14 +89,19 @@ def test_a_failed_upsert_leaves_nothing_behind(kind: str, request: pytest.Fixtur
                 assert one._session.store.counts()["postings"] == postings
             assert before <= there
             assert check_index(one).sound
-        assert {outcome.kind for outcome in index.upsert_many("a", corpus(60, seed=9)[40:])} >= {"new"}
+        assert {outcome.kind for outcome in index.upsert_many("a", corpus(60, seed=9)[40:])} >= {
+            "new"
+        }
         assert check_index(other).sound
 
 
 def test_five_seconds_of_staleness_are_harmless(tmp_path: Path, clock: Clock) -> None:
     """A process that has not heard of a move: what it reads is of the old place, what it acknowledges is in the new one."""
     urls = [f"sqlite:///{tmp_path}/{name}.db" for name in ("old", "new")]
-    with nk.Index.open(urls[0], threshold=0.7, clock=clock) as late, nk.Index.open(urls[1], threshold=0.7) as there:
+    with (
+        nk.Index.open(urls[0], threshold=0.7, clock=clock) as late,
+        nk.Index.open(urls[1], threshold=0.7) as there,
+    ):
         for one in (late, there):
             one.upsert("a", TEXT, "x")
             one.upsert("a", corpus(1)[0], "y")
@@ -119,7 +131,9 @@ def test_two_processes_that_bring_the_same_document_end_with_one_record(opened: 
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres", "sharded"])
-def test_an_acknowledged_upsert_is_there_for_every_process(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_an_acknowledged_upsert_is_there_for_every_process(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     """Two processes: the other one deletes what this one has in memory, again and again."""
     url = empty_store(kind, request, tmp_path)
     with nk.Index.open(url, threshold=0.7) as index:

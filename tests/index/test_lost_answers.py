@@ -42,7 +42,9 @@ def url_of(kind: str, port: int, name: str) -> str:
 
 
 @pytest.fixture(params=["redis", "postgres", "sharded"])
-def lossy(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lossy]:
+def lossy(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Lossy]:
     monkeypatch.setattr("nearkin.index.stores.postgres.TIMEOUT", 2.0)
     monkeypatch.setattr("nearkin.index.stores.postgres.STATUS_SECONDS", 2.0)
     kind = "redis" if request.param == "sharded" else request.param
@@ -63,7 +65,9 @@ class BeforeApply(Between):
 
 
 def losing_step(found: Lossy, answers: int = 1) -> None:
-    found.index._session.store = Between(found.index._session.store, Countdown(1, lambda: found.lose(answers)))
+    found.index._session.store = Between(
+        found.index._session.store, Countdown(1, lambda: found.lose(answers))
+    )
 
 
 def test_a_step_whose_answer_is_lost_is_done_once(lossy: Lossy) -> None:
@@ -95,7 +99,9 @@ def test_a_deletion_whose_answer_is_lost_is_reported_as_done(lossy: Lossy) -> No
     assert check_index(lossy.sure).sound
 
 
-def test_an_unknown_outcome_is_said_and_the_call_may_be_repeated(lossy: Lossy, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_outcome_is_said_and_the_call_may_be_repeated(
+    lossy: Lossy, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     index = lossy.index
     index.upsert("a", TEXT, "x")
@@ -116,15 +122,24 @@ def test_an_unknown_outcome_is_said_and_the_call_may_be_repeated(lossy: Lossy, m
     index._session.store = store
     assert index.upsert("a", corpus(1)[0], "y").kind in ("new", "exact", "updated")
     assert lossy.sure.get("a", "y") is not None
-    assert len(list(lossy.sure._session.store.scan())) == lossy.sure._session.store.counts()["records"] == 2
+    assert (
+        len(list(lossy.sure._session.store.scan()))
+        == lossy.sure._session.store.counts()["records"]
+        == 2
+    )
     assert not check_index(lossy.sure).problems
 
 
 @pytest.mark.parametrize("kind", ["redis"])
-def test_a_state_of_a_move_whose_answer_is_lost_is_written_once(kind: str, request: pytest.FixtureRequest) -> None:
+def test_a_state_of_a_move_whose_answer_is_lost_is_written_once(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
     port = request.getfixturevalue(f"{kind}_port")
     name = f"lost{next(NUMBERS)}"
-    with dropping(port, SIGNS[kind]) as proxy, nk.Index.open(url_of(kind, proxy.port, name)) as index:
+    with (
+        dropping(port, SIGNS[kind]) as proxy,
+        nk.Index.open(url_of(kind, proxy.port, name)) as index,
+    ):
         proxy.left = 1
         index._session.store.redirect(Move(1, COPYING, ("memory://",)))
         assert proxy.lost == 1
@@ -147,7 +162,9 @@ class FailingCommit:
             return self._db.execute(query, values)
         if self._done:
             self._db.execute(query)
-        error = sqlite3.OperationalError("disk I/O error" if self._code == sqlite3.SQLITE_IOERR else "database is full")
+        error = sqlite3.OperationalError(
+            "disk I/O error" if self._code == sqlite3.SQLITE_IOERR else "database is full"
+        )
         error.sqlite_errorcode = self._code
         raise error
 
@@ -187,7 +204,9 @@ def test_a_failed_upsert_leaves_nothing_behind(tmp_path: Path) -> None:
         assert check_index(index).sound
 
 
-def test_postgres_is_asked_for_a_transaction_whose_answer_was_lost(postgres_port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_postgres_is_asked_for_a_transaction_whose_answer_was_lost(
+    postgres_port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nearkin.index.stores.postgres.STATUS_SECONDS", 0.1)
     name = f"lost{next(NUMBERS)}"
     with nk.Index.open(url_of("postgres", postgres_port, name), threshold=0.7) as index:
@@ -213,8 +232,13 @@ def test_postgres_counts_generations_beyond_31_bits(postgres_port: int) -> None:
         index.upsert_many("a", [TEXT, f"{TEXT} more"], ["x", "y"])
         s = index._session.store._s
         with index._session.store._transaction() as run:
-            run.execute(f"UPDATE {s}.meta SET value = to_jsonb({2**31 - 1}) WHERE name = 'generation'")
-            run.execute(f"UPDATE {s}.meta SET value = jsonb_set(value, '{{0}}', '{2**31 - 1}') WHERE name = 'place'")
+            run.execute(
+                f"UPDATE {s}.meta SET value = to_jsonb({2**31 - 1}) WHERE name = 'generation'"
+            )
+            run.execute(
+                f"UPDATE {s}.meta SET value = jsonb_set(value, '{{0}}', '{2**31 - 1}') WHERE name "
+                f"= 'place'"
+            )
     with nk.Index.open(url) as index:
         assert index._session.store.state().generation == 2**31 - 1
         assert index.remove("a", "x")

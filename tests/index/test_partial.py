@@ -14,14 +14,20 @@ from nearkin.sketch.builder import MinHashBuilder
 from nearkin.spec import Spec
 from tests.index.conftest import Opener
 
-PIECES = ["the cat sat on the mat and looked", "a dog lay on a rug all day long", "birds sang in the old tree"]
+PIECES = [
+    "the cat sat on the mat and looked",
+    "a dog lay on a rug all day long",
+    "birds sang in the old tree",
+]
 
 
 def test_pieces_make_one_document(opened: Opener) -> None:
     with opened(threshold=0.5) as index:
         for piece in PIECES:
             size = index.add_part("a", "one", piece)
-        assert index.add_part("a", "one", PIECES[0]) == size, "a piece that comes twice changes nothing"
+        assert index.add_part("a", "one", PIECES[0]) == size, (
+            "a piece that comes twice changes nothing"
+        )
         assert index.get("a", "one") is None, "it is not resolved yet"
         sealed = index.finish("a", "one")
         assert sealed is not None
@@ -57,7 +63,10 @@ def test_tokens_are_as_the_whole_for_single_ones() -> None:
 
 @pytest.mark.parametrize("spec", [Spec(measure="simhash"), Spec(measure="weighted-jaccard")])
 def test_what_does_not_merge_says_so(spec: Spec) -> None:
-    with Index.open("memory://", spec=spec, threshold=0.98) as index, pytest.raises(UsageError, match=spec.measure):
+    with (
+        Index.open("memory://", spec=spec, threshold=0.98) as index,
+        pytest.raises(UsageError, match=spec.measure),
+    ):
         index.add_part("a", "one", "some text")
 
 
@@ -90,13 +99,21 @@ def test_an_index_without_texts_is_rebuilt_where_shingles_are_alike(tmp_path: Pa
     with Index.open(f"sqlite:///{tmp_path}/a.db", threshold=0.8, store_text=False) as live:
         live.upsert_many("a", PIECES, ["1", "2", "3"])
         live.add_part("a", "open", PIECES[0])
-        with Index.open(f"sqlite:///{tmp_path}/b.db", threshold=0.6, store_text=False, spec=Spec(k=64), follow=False) as anew:
+        with Index.open(
+            f"sqlite:///{tmp_path}/b.db",
+            threshold=0.6,
+            store_text=False,
+            spec=Spec(k=64),
+            follow=False,
+        ) as anew:
             fill_copy(live, anew)
             assert check_index(anew).sound
             assert anew.upsert("a", PIECES[1], "2").kind == "exact"
             assert anew.finish("a", "open") is not None
         with (
-            Index.open(f"sqlite:///{tmp_path}/c.db", store_text=False, spec=Spec(n=2), follow=False) as other,
+            Index.open(
+                f"sqlite:///{tmp_path}/c.db", store_text=False, spec=Spec(n=2), follow=False
+            ) as other,
             pytest.raises(UsageError, match="other shingles"),
         ):
             fill_copy(live, other)
@@ -110,11 +127,16 @@ def test_pieces_stay_pieces_in_a_copy(tmp_path: Path) -> None:
         for name in ("one", "two"):
             for piece in PIECES:
                 live.add_part("a", name, f"{piece} {name}")
-        with Index.open(f"sqlite:///{tmp_path}/b.db", threshold=0.4, follow=False, max_batch=50) as anew:
+        with Index.open(
+            f"sqlite:///{tmp_path}/b.db", threshold=0.4, follow=False, max_batch=50
+        ) as anew:
             fill_copy(live, anew)
             assert check_index(anew).sound
             held = anew._session.store.entries(parts_scope("a"), ["one", "two"])
-            assert [(entry.leader, entry.posted) for entry in held if entry is not None] == [("one", False), ("two", False)]
+            assert [(entry.leader, entry.posted) for entry in held if entry is not None] == [
+                ("one", False),
+                ("two", False),
+            ]
             assert anew.add_part("a", "one", "and one more piece") > 0
             first, second = anew.finish("a", "one"), anew.finish("a", "two")
             assert first is not None

@@ -56,7 +56,11 @@ def beside(index: Index, store: Any = None, record_ttl: float | None = None) -> 
     store = store or index._session.store
     # one that knows no times to live still finds what the other one takes out
     settings = replace(index.settings, record_ttl=record_ttl)
-    return Index(Opened(store, settings, store.state(), index._session.urls), NO_RESOURCES, index._session.clock)
+    return Index(
+        Opened(store, settings, store.state(), index._session.urls),
+        NO_RESOURCES,
+        index._session.clock,
+    )
 
 
 def removed(index: Index, scope: str) -> None:
@@ -107,10 +111,15 @@ SHAPES = ("alone", "member", "older")
 
 
 def prepared(index: Index, clock: Clock, scope: str, shape: str) -> None:
-    """x, which y is resolved to; or nobody; or both beside an older representative that they resemble, too."""
+    """x, which y is resolved to; or nobody.
+
+    Or both beside an older representative that they resemble, too.
+    """
     if shape == "older":
         store, other = index._session.store, beside(index)
-        index._session.store = Between(store, Countdown(1, lambda: other.upsert(scope, f"{TEXT} o", "o")))
+        index._session.store = Between(
+            store, Countdown(1, lambda: other.upsert(scope, f"{TEXT} o", "o"))
+        )
         index.upsert(scope, f"{TEXT} x", "x")
         index._session.store = store
     index.upsert(scope, f"{TEXT} x", "x")
@@ -131,7 +140,9 @@ def test_what_was_read_is_no_longer_so(work: Work, opened: Opener, clock: Clock)
         scope = f"{meanwhile.__name__} {shape}"
         prepared(index, clock, scope, shape)
         other, store = beside(index), index._session.store
-        countdown = Countdown(1, lambda meanwhile=meanwhile, other=other, scope=scope: meanwhile(other, scope))
+        countdown = Countdown(
+            1, lambda meanwhile=meanwhile, other=other, scope=scope: meanwhile(other, scope)
+        )
         index._session.store = Between(store, countdown)
         work(index, scope)
         index._session.store = store
@@ -148,8 +159,17 @@ def test_between_the_steps_of_shards(work: Work, shape: str, clock: Clock) -> No
                 scope = f"{meanwhile.__name__} {at}"
                 prepared(index, clock, scope, shape)
                 other = beside(index)
-                countdown = Countdown(at, lambda meanwhile=meanwhile, other=other, scope=scope: meanwhile(other, scope))
-                again = beside(index, ShardedStore([Between(shard, countdown) for shard in index._session.store.shards]), 900.0)
+                countdown = Countdown(
+                    at,
+                    lambda meanwhile=meanwhile, other=other, scope=scope: meanwhile(other, scope),
+                )
+                again = beside(
+                    index,
+                    ShardedStore(
+                        [Between(shard, countdown) for shard in index._session.store.shards]
+                    ),
+                    900.0,
+                )
                 try:
                     work(again, scope)
                 except RacedError:
@@ -167,7 +187,11 @@ def test_a_representative_that_comes_and_goes_while_others_join(opened: Opener) 
         with_own(lambda own, at: own.upsert("a", f"{TEXT} {name}{at}", f"{name}{at}"))
 
     def leave(name: str) -> None:
-        with_own(lambda own, at: own.remove("a", name) if at % 2 else own.upsert("a", f"{TEXT} {name}{at}", name))
+        with_own(
+            lambda own, at: (
+                own.remove("a", name) if at % 2 else own.upsert("a", f"{TEXT} {name}{at}", name)
+            )
+        )
 
     def with_own(work: Callable[[Index, int], object]) -> None:
         own = beside(index)

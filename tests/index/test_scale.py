@@ -85,7 +85,9 @@ def family(members: int, seed: int = 5) -> dict[str, str]:
     rng = np.random.Generator(np.random.PCG64(seed))
     base = words(rng, 60)
     texts = {"base": " ".join(base)}
-    return texts | {f"m{number:04d}": " ".join(near(base, rng, 1 + number % 3)) for number in range(members)}
+    return texts | {
+        f"m{number:04d}": " ".join(near(base, rng, 1 + number % 3)) for number in range(members)
+    }
 
 
 def fill(index: nk.Index, texts: dict[str, str], scope: str = "a") -> None:
@@ -109,7 +111,12 @@ def test_one_page_of_a_cluster_reads_that_page(opened: Opener, url: Any, meter: 
     meter.reset()
     part = index.cluster_part("a", "m0003", limit=1)
     assert part is not None
-    assert (part.id, part.representative, part.size, part.members) == ("base", "base", len(whole.members), whole.members[:1])
+    assert (part.id, part.representative, part.size, part.members) == (
+        "base",
+        "base",
+        len(whole.members),
+        whole.members[:1],
+    )
     if bounded(url):
         assert meter.entries <= 2
     meter.reset()
@@ -128,10 +135,14 @@ def test_one_page_of_a_cluster_reads_that_page(opened: Opener, url: Any, meter: 
         last = page.members[-1][0]
     assert tuple(pages) == whole.members
     if bounded(url):
-        # members come without content; only the documents that are named by the request have theirs read
+        # members come without content; only the documents that are named by the request have theirs
+        # read
         size = len(family(60)["base"]) + 600
         assert meter.content <= 2 * size * (len(whole.members) // 9 + 2)
-        assert meter.entries <= len(whole.members) + 2 * (len(whole.members) // 9 + 3) + 9 * shards(url) * 9
+        assert (
+            meter.entries
+            <= len(whole.members) + 2 * (len(whole.members) // 9 + 3) + 9 * shards(url) * 9
+        )
     meter.reset()
     part = index.cluster_part("a", "base", limit=9)
     assert part is not None
@@ -226,11 +237,17 @@ def cluster_ids(index: nk.Index) -> list[str]:
 
 
 def cluster_ids_of(index: nk.Index, scope: str) -> list[str]:
-    return sorted(entry.cluster for entry in index._session.store.scan(scope, content=False) if entry.is_leader)
+    return sorted(
+        entry.cluster
+        for entry in index._session.store.scan(scope, content=False)
+        if entry.is_leader
+    )
 
 
 @pytest.mark.parametrize("what", ["remove", "update"])
-def test_a_large_cluster_is_resolved_anew_in_portions(opened: Opener, few_at_once: int, what: str) -> None:
+def test_a_large_cluster_is_resolved_anew_in_portions(
+    opened: Opener, few_at_once: int, what: str
+) -> None:
     """Each step is bounded, and leaves a sound index."""
     index = opened(threshold=0.6)
     texts = family(40)
@@ -241,7 +258,10 @@ def test_a_large_cluster_is_resolved_anew_in_portions(opened: Opener, few_at_onc
         if what == "remove":
             assert index.remove("a", "base")
         else:
-            assert index.upsert("a", " ".join(words(np.random.default_rng(1))), "base").kind == "updated"
+            assert (
+                index.upsert("a", " ".join(words(np.random.default_rng(1))), "base").kind
+                == "updated"
+            )
     assert len(steps.sizes) > members // few_at_once - 1
     # a portion, the postings of those that stand for themselves, and the representative
     assert max(steps.sizes) <= 3 * few_at_once + 2
@@ -257,17 +277,33 @@ def test_a_large_cluster_is_merged_in_portions(opened: Opener, few_at_once: int)
     fill(index, texts)
     older = index.get("a", "base")
     assert older is not None
-    # what two processes that did not see each other leave: a younger representative with most of the members
-    some = [entry for entry in index._session.store.scan("a") if entry.leader == "base" and entry.id != "base"]
+    # what two processes that did not see each other leave: a younger representative with most of
+    # the members
+    some = [
+        entry
+        for entry in index._session.store.scan("a")
+        if entry.leader == "base" and entry.id != "base"
+    ]
     head, rest = some[0], some[1:]
     keys = index._session.preparer.prepare_stored("a", [head])
-    led = head._replace(leader=head.id, cluster=head.id, similarity=1.0, posted=True, signature=keys.signatures[0].tobytes())
+    led = head._replace(
+        leader=head.id,
+        cluster=head.id,
+        similarity=1.0,
+        posted=True,
+        signature=keys.signatures[0].tobytes(),
+    )
     stored = index._session.preparer.payload_of([head, *rest])
     assert stored.sizes.size == len(some)
     near_head = [entry for entry in rest if similar(index, head, entry) >= 0.6]
-    changed = [entry._replace(leader=head.id, cluster=head.id, similarity=similar(index, head, entry)) for entry in near_head]
+    changed = [
+        entry._replace(leader=head.id, cluster=head.id, similarity=similar(index, head, entry))
+        for entry in near_head
+    ]
     index._session.store.apply(
-        Changes(changed=[led, *changed], posted=[KeyedEntry(led, keys.keys[0])], invalidates_caches=True)
+        Changes(
+            changed=[led, *changed], posted=[KeyedEntry(led, keys.keys[0])], invalidates_caches=True
+        )
     )
     assert check_index(index).sound
     assert index._session.store.member_count("a", head.id) > 2 * few_at_once
@@ -301,12 +337,17 @@ def test_a_removal_that_is_killed_is_finished_when_it_is_repeated(
     assert cluster_ids(again).count("base") == 1
 
 
-def test_a_cluster_has_one_heir_although_its_removal_was_killed(opened: Opener, url: Any, few_at_once: int) -> None:
+def test_a_cluster_has_one_heir_although_its_removal_was_killed(
+    opened: Opener, url: Any, few_at_once: int
+) -> None:
     """The members of the later portions resemble the representative that goes, and not the heir."""
     index = opened(threshold=0.5)
     rng = np.random.default_rng(4)
     base = words(rng, 100)
-    fill(index, {"base": " ".join(base), **{f"m{i}": " ".join(near(base, rng, 10)) for i in range(40)}})
+    fill(
+        index,
+        {"base": " ".join(base), **{f"m{i}": " ".join(near(base, rng, 10)) for i in range(40)}},
+    )
     assert index._session.store.member_count("a", "base") > 3 * few_at_once
     with Steps(index, die_after=2), pytest.raises(KilledError):
         index.remove("a", "base")
@@ -317,8 +358,13 @@ def test_a_cluster_has_one_heir_although_its_removal_was_killed(opened: Opener, 
 
 
 @pytest.mark.parametrize("copies", [pytest.param(40_000, marks=pytest.mark.full), 600])
-def test_many_copies_use_bounded_memory(tmp_path: Path, meter: Meter, few_at_once: int, copies: int) -> None:
-    """Without ids they are one record; with ids one cluster, of which only the representative stands in buckets."""
+def test_many_copies_use_bounded_memory(
+    tmp_path: Path, meter: Meter, few_at_once: int, copies: int
+) -> None:
+    """Without ids they are one record.
+
+    With ids one cluster, of which only the representative stands in buckets.
+    """
     text = " ".join(words(np.random.default_rng(3), 80))
     with nk.Index.open(f"sqlite:///{tmp_path}/kin.db", threshold=0.7) as index:
         index.upsert_many("a", [text] * 100)
@@ -371,7 +417,9 @@ def test_a_listing_of_a_scope_reads_no_other_and_no_content(
         assert meter.entries <= small_portions * shards(url)
 
 
-def test_scopes_are_told_without_reading_documents(opened: Opener, url: Any, meter: Meter, small_portions: int) -> None:
+def test_scopes_are_told_without_reading_documents(
+    opened: Opener, url: Any, meter: Meter, small_portions: int
+) -> None:
     index = opened()
     names = ["", *(f"scope {number:02d}" for number in range(20)), "é", "z z"]
     for name in names:
@@ -393,7 +441,9 @@ def test_what_is_due_comes_oldest_first_in_portions(
     texts = corpus(60)
     for start in range(0, 60, 20):
         # twenty of one time: more than a portion
-        index.upsert_many("a", texts[start : start + 20], [f"d{i}" for i in range(start, start + 20)])
+        index.upsert_many(
+            "a", texts[start : start + 20], [f"d{i}" for i in range(start, start + 20)]
+        )
         clock.now += 100.0
     everything = list(index._session.store.scan("a", content=False))
     wanted = sorted((entry.seen, entry.ref) for entry in everything if entry.posted or not posted)
@@ -412,7 +462,9 @@ def test_what_is_due_comes_oldest_first_in_portions(
         assert meter.entries <= 2 * small_portions * shards(url)
 
 
-def test_a_sweep_goes_on_while_what_is_due_changes(opened: Opener, clock: Clock, small_portions: int) -> None:
+def test_a_sweep_goes_on_while_what_is_due_changes(
+    opened: Opener, clock: Clock, small_portions: int
+) -> None:
     index = opened(record_ttl=50.0)
     index.upsert_many("a", corpus(60), [f"d{i}" for i in range(60)])
     clock.now += 100.0
@@ -441,7 +493,10 @@ def test_of_processes_that_share_an_index_one_sweeps(
         patched.setattr(second._session.store, "due", due)
         assert second.sweep(1_000.0) == {"records": 0, "postings": 0}
     assert first._session.store.take_turn("other", "first", 0.05)
-    wait_until(lambda: second._session.store.take_turn("other", "second", 100.0), "the turn of the first one is over")
+    wait_until(
+        lambda: second._session.store.take_turn("other", "second", 100.0),
+        "the turn of the first one is over",
+    )
     assert not first._session.store.take_turn("other", "first", 100.0)
 
 
@@ -452,7 +507,11 @@ def recounted(index: nk.Index) -> tuple[int, int]:
 
 def test_counts_are_kept_exactly(opened: Opener, url: Any, clock: Clock, meter: Meter) -> None:
     index = opened(threshold=0.6, record_ttl=1_000.0, bucket_capacity=20)
-    other = index if url == "memory://" else opened(threshold=0.6, record_ttl=1_000.0, bucket_capacity=20)
+    other = (
+        index
+        if url == "memory://"
+        else opened(threshold=0.6, record_ttl=1_000.0, bucket_capacity=20)
+    )
     texts = corpus(120, seed=9, share=0.6)
     rng = np.random.default_rng(4)
     for at, text in enumerate(texts):
@@ -471,12 +530,20 @@ def test_counts_are_kept_exactly(opened: Opener, url: Any, clock: Clock, meter: 
     assert check_index(index).stray == 0
     for entry in list(index._session.store.scan(content=False)):
         index.remove(entry.scope, entry.id)
-    assert [index._session.store.counts()[name] for name in ("records", "leaders", "postings")] == [0, 0, 0]
+    assert [index._session.store.counts()[name] for name in ("records", "leaders", "postings")] == [
+        0,
+        0,
+        0,
+    ]
 
 
 def test_counts_read_no_table(opened: Opener, url: Any) -> None:
     """Whatever the index holds, the statements are the same, and none of them counts rows."""
-    if url == "memory://" or not isinstance(url, str) or url.split(":")[0] not in ("sqlite", "postgresql"):
+    if (
+        url == "memory://"
+        or not isinstance(url, str)
+        or url.split(":")[0] not in ("sqlite", "postgresql")
+    ):
         pytest.skip("of stores that speak SQL")
     index = opened()
     index.upsert_many("a", corpus(30))
@@ -490,7 +557,9 @@ def test_counts_read_no_table(opened: Opener, url: Any) -> None:
     else:
         explained = store._portion(f"EXPLAIN SELECT count(*) FROM {store._s}.tallies", {})
         assert "entries" not in str(explained)
-    assert not any("COUNT(*)" in statement.upper() and "ENTRIES" in statement.upper() for statement in seen)
+    assert not any(
+        "COUNT(*)" in statement.upper() and "ENTRIES" in statement.upper() for statement in seen
+    )
 
 
 def test_a_scan_with_texts_reads_as_many_as_fit_into_memory(
@@ -514,7 +583,9 @@ def test_a_scan_with_texts_reads_as_many_as_fit_into_memory(
 # -- the log
 
 
-def test_the_log_of_erasures_is_bounded(opened: Opener, url: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_of_erasures_is_bounded(
+    opened: Opener, url: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not bounded(url):
         pytest.skip("Aerospike keeps its log")
     for module in (sqlite, postgres, memory, redis):
@@ -531,7 +602,9 @@ def test_the_log_of_erasures_is_bounded(opened: Opener, url: Any, monkeypatch: p
     lines = [event.id for event in index._session.store.events()]
     assert set(names[40:50]) <= set(lines)
     # while an index is copied, nothing that the copy needs is dropped
-    index._session.store.redirect(Move(index._session.store.state().move.epoch + 1, COPYING, ("memory://",)))
+    index._session.store.redirect(
+        Move(index._session.store.state().move.epoch + 1, COPYING, ("memory://",))
+    )
     index.refresh()
     for name in names[50:]:
         index.remove("a", name)
@@ -540,7 +613,9 @@ def test_the_log_of_erasures_is_bounded(opened: Opener, url: Any, monkeypatch: p
     index._session.store.redirect(Move(index._session.store.state().move.epoch + 1, OPEN))
 
 
-def test_the_log_is_read_from_a_place(opened: Opener, url: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_log_is_read_from_a_place(
+    opened: Opener, url: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     if not bounded(url):
         pytest.skip("Aerospike reads its log as a whole")
     for module in (sqlite, postgres, redis):
@@ -565,7 +640,10 @@ def downgraded_sqlite(path: Path) -> None:
     """Takes from a file what schemas 2 and 3 brought."""
     with sqlite3.connect(path) as db:
         db.execute("DROP TRIGGER older_versions_are_stopped")
-        db.execute("UPDATE meta SET value = (SELECT value FROM meta WHERE name = 'last_step') WHERE name = 'step'")
+        db.execute(
+            "UPDATE meta SET value = (SELECT value FROM meta WHERE name = 'last_step') WHERE name "
+            "= 'step'"
+        )
         db.execute("DELETE FROM meta WHERE name IN ('last_step', 'move')")
         db.execute("UPDATE meta SET name = 'move' WHERE name = 'place'")
         for name in ("entries_by_scope", "entries_by_seen", "entries_posted_by_seen"):
@@ -599,7 +677,10 @@ def downgraded_postgres(store: Any) -> None:
 def downgraded_redis(store: Any) -> None:
     client, prefix = store._client, store._prefix
     for key in list(client.scan_iter(prefix + b"n:*")):
-        client.sadd(prefix + b"m:" + key[len(prefix) + 2 :], *(b"%d" % int(ref) for ref in client.zrange(key, 0, -1)))
+        client.sadd(
+            prefix + b"m:" + key[len(prefix) + 2 :],
+            *(b"%d" % int(ref) for ref in client.zrange(key, 0, -1)),
+        )
         client.delete(key)
     for key in [
         *client.scan_iter(prefix + b"s:*"),
@@ -638,7 +719,9 @@ def test_an_index_of_the_older_layout_is_brought_over(old_url: Any, clock: Clock
         downgrade(index._session.store)
     for _ in range(2):
         with nk.Index.open(old_url, threshold=0.6, clock=clock) as index:
-            assert {(entry.scope, entry.id): entry for entry in index._session.store.scan()} == before
+            assert {
+                (entry.scope, entry.id): entry for entry in index._session.store.scan()
+            } == before
             assert {**index._session.store.counts(), "bytes": 0} == {**counts, "bytes": 0}
             assert index.cluster("a", "base") == whole
             assert index.scopes() == ["a", "b"]
@@ -666,7 +749,8 @@ class FirstVersion:
         raise NotImplementedError
 
     def write(self, epoch: int | None) -> bool:
-        """Writes a step that was made under an epoch, or under any; returns False if it goes to look at the move first.
+        """Writes a step that was made under an epoch, or under any; returns False if it goes to
+        look at the move first.
 
         Raises:
             Exception: The driver's, if the step is refused otherwise.
@@ -675,13 +759,18 @@ class FirstVersion:
 
 
 class FirstVersionOverRedis(FirstVersion):
-    STEP = "if (redis.call('HGET', KEYS[1], 'epoch') or '0') ~= ARGV[1] then return 'moved' end redis.call('SET', KEYS[2], 'x')"
+    STEP = (
+        "if (redis.call('HGET', KEYS[1], 'epoch') or '0') ~= ARGV[1] then return 'moved' end "
+        "redis.call('SET', KEYS[2], 'x')"
+    )
 
     def format(self) -> object:
         return json.loads(self._store._client.get(self._store._key("header")))["format"]
 
     def move(self) -> tuple[int, str, list[str]]:
-        epoch, phase, urls = self._store._client.hmget(self._store._key("move"), "epoch", "phase", "urls")
+        epoch, phase, urls = self._store._client.hmget(
+            self._store._key("move"), "epoch", "phase", "urls"
+        )
         return int(epoch or 0), (phase or b"open").decode(), json.loads(urls or b"[]")
 
     def write(self, epoch: int | None) -> bool:
@@ -690,7 +779,10 @@ class FirstVersionOverRedis(FirstVersion):
 
 
 class FirstVersionOverSqlite(FirstVersion):
-    INSERT = "INSERT INTO entries VALUES (NULL, 'a', ?, x'00', ?, ?, 1, 9, 1, 1, 0, x'', '', x'00', NULL, ?)"
+    INSERT = (
+        "INSERT INTO entries VALUES (NULL, 'a', ?, x'00', ?, ?, 1, 9, 1, 1, 0, x'', '', "
+        "x'00', NULL, ?)"
+    )
 
     def __init__(self, store: Any) -> None:
         super().__init__(store)
@@ -709,7 +801,9 @@ class FirstVersionOverSqlite(FirstVersion):
         try:
             if epoch not in (None, self.move()[0]):
                 return False
-            step = 1 + int(self._db.execute("SELECT value FROM meta WHERE name = 'step'").fetchone()[0])
+            step = 1 + int(
+                self._db.execute("SELECT value FROM meta WHERE name = 'step'").fetchone()[0]
+            )
             name = f"old{next(self._sent)}"
             self._db.execute(self.INSERT, (name, name, name, step))
             self._db.execute("UPDATE meta SET value = ? WHERE name = 'step'", (str(step),))
@@ -722,17 +816,24 @@ class FirstVersionOverSqlite(FirstVersion):
 
 class FirstVersionOverPostgres(FirstVersion):
     INSERT = (
-        "COPY {s}.entries (ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, signature, "
+        "COPY {s}.entries (ref, scope, id, digest, leader, cluster, similarity, size, created, "
+        "seen, posted, signature, "
         "payload) FROM STDIN"
     )
 
     def format(self) -> object:
         with self._store._pool.connection() as run:
-            return run.execute(f"SELECT value FROM {self._store._s}.meta WHERE name = 'schema'").fetchone()[0]
+            return run.execute(
+                f"SELECT value FROM {self._store._s}.meta WHERE name = 'schema'"
+            ).fetchone()[0]
 
     def move(self) -> tuple[int, str, list[str]]:
         with self._store._pool.connection() as run:
-            return tuple(run.execute(f"SELECT value FROM {self._store._s}.meta WHERE name = 'move'").fetchone()[0])  # type: ignore[return-value]
+            return tuple(
+                run.execute(
+                    f"SELECT value FROM {self._store._s}.meta WHERE name = 'move'"
+                ).fetchone()[0]
+            )  # type: ignore[return-value]
 
     def write(self, epoch: int | None) -> bool:
         s = self._store._s
@@ -744,11 +845,17 @@ class FirstVersionOverPostgres(FirstVersion):
             (ref,) = run.execute(f"SELECT nextval('{s}.refs')").fetchone()
             name = f"old{next(self._sent)}"
             with run.copy(self.INSERT.format(s=s)) as copy:
-                copy.write_row((ref, "a", name, "\\x00", name, name, 1.0, 9, 1.0, 1.0, False, "\\x", "\\x00"))
+                copy.write_row(
+                    (ref, "a", name, "\\x00", name, name, 1.0, 9, 1.0, 1.0, False, "\\x", "\\x00")
+                )
         return True
 
 
-FIRST_VERSIONS = {"redis": FirstVersionOverRedis, "sqlite": FirstVersionOverSqlite, "postgres": FirstVersionOverPostgres}
+FIRST_VERSIONS = {
+    "redis": FirstVersionOverRedis,
+    "sqlite": FirstVersionOverSqlite,
+    "postgres": FirstVersionOverPostgres,
+}
 
 
 @pytest.mark.parametrize("moved", [False, True])
@@ -756,8 +863,9 @@ FIRST_VERSIONS = {"redis": FirstVersionOverRedis, "sqlite": FirstVersionOverSqli
 def test_processes_of_the_first_version_are_stopped(
     kind: str, moved: bool, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """They have the index open while this version converts it; each step of theirs is refused from then on, before the counts
-    that they do not keep are wrong, and where they look for the index they find one that they cannot open."""
+    """They have the index open while this version converts it; each step of theirs is refused from
+    then on, before the counts that they do not keep are wrong, and where they look for the index
+    they find one that they cannot open."""
     url = str(empty_store(kind, request, tmp_path))
     texts = list(dict.fromkeys(corpus(20)))
     with nk.Index.open(url, threshold=0.7) as index:
@@ -782,17 +890,23 @@ def test_processes_of_the_first_version_are_stopped(
             else:
                 # where it is: they open it anew, and do not know the schema
                 assert places == [url]
-                with pytest.raises((sqlite3.DatabaseError, psycopg.DatabaseError), match=r"schema 3|does not exist"):
+                with pytest.raises(
+                    (sqlite3.DatabaseError, psycopg.DatabaseError), match=r"schema 3|does not exist"
+                ):
                     # steps of bulk loads are under no epoch
                     first.write(None)
             assert again._session.store.state().move.epoch == epoch
             assert again.upsert_many("a", texts)[0].kind == "exact"
             assert again._session.store.counts()["records"] == before
-            assert [problem for problem in check_index(again).problems if "counted" in problem.what] == []
+            assert [
+                problem for problem in check_index(again).problems if "counted" in problem.what
+            ] == []
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres"])
-def test_a_new_index_is_not_opened_by_the_first_version(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+def test_a_new_index_is_not_opened_by_the_first_version(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
     with nk.Index.open(str(empty_store(kind, request, tmp_path))) as index:
         first = FIRST_VERSIONS[kind](index._session.store)
         assert first.format() != FORMAT
@@ -806,7 +920,9 @@ def test_a_full_redis_still_deletes(request: pytest.FixtureRequest, tmp_path: Pa
     clock.now = time.time()
     with (
         redis_server(tmp_path, "--appendonly", "no", "--maxmemory-policy", "noeviction") as port,
-        nk.Index.open(f"redis://127.0.0.1:{port}/0", threshold=0.7, record_ttl=600.0, clock=clock) as index,
+        nk.Index.open(
+            f"redis://127.0.0.1:{port}/0", threshold=0.7, record_ttl=600.0, clock=clock
+        ) as index,
     ):
         index.upsert_many("a", corpus(200), [f"d{number}" for number in range(200)])
         clock.now -= 1000.0

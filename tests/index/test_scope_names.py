@@ -13,7 +13,17 @@ from nearkin.index.scope_names import ScopeNames
 from tests.index.conftest import Opener, corpus
 
 TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
-OTHERS = ["acme ", " acme", "acme\n", "\tacme", "acme\u00a0", "acme\u3000", "cafe\u0301", " ", "\u2003caf\u00e9"]
+OTHERS = [
+    "acme ",
+    " acme",
+    "acme\n",
+    "\tacme",
+    "acme\u00a0",
+    "acme\u3000",
+    "cafe\u0301",
+    " ",
+    "\u2003caf\u00e9",
+]
 
 
 def make_legacy(index: nk.Index, scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,14 +52,29 @@ def test_new_scopes_that_look_like_others_are_refused(scope: str, opened: Opener
 
 def test_names_that_stay_allowed(opened: Opener) -> None:
     index = opened()
-    names = ["", "a b", "A", "a", "caf\u00e9", "\u00c5", "\ufb01", "\u5c3d", "a/b", "a\u200db", "..", "-"]
+    names = [
+        "",
+        "a b",
+        "A",
+        "a",
+        "caf\u00e9",
+        "\u00c5",
+        "\ufb01",
+        "\u5c3d",
+        "a/b",
+        "a\u200db",
+        "..",
+        "-",
+    ]
     for name in names:
         assert index.upsert(name, TEXT, "x").kind == "new"
     assert set(index.scopes()) == set(names)
 
 
 @pytest.mark.parametrize("scope", ["acme ", "cafe\u0301", "\t"])
-def test_scopes_that_exist_keep_working(scope: str, opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scopes_that_exist_keep_working(
+    scope: str, opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
     index = opened()
     make_legacy(index, scope, monkeypatch)
     for one in (index, index if index._session.store.url == "memory://" else opened()):
@@ -60,7 +85,9 @@ def test_scopes_that_exist_keep_working(scope: str, opened: Opener, monkeypatch:
     assert index.remove(scope, "y")
 
 
-def test_pairs_of_scopes_that_both_exist_keep_working(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pairs_of_scopes_that_both_exist_keep_working(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
     index = opened()
     index.upsert("acme", TEXT, "x")
     make_legacy(index, "acme ", monkeypatch)
@@ -91,4 +118,17 @@ def test_commands_refuse_such_names(tmp_path: Path, capsys: pytest.CaptureFixtur
         assert "name it 'acme'" in capsys.readouterr().err
     run = tmp_path / "run"
     assert command(["dedup", str(lines), "--save-signatures", "--out", str(run)]) == 0
-    assert command(["index", "build", str(run), "--store", f"sqlite:///{tmp_path}/c.db", "--scope", "acme "]) == 2
+    assert (
+        command(
+            [
+                "index",
+                "build",
+                str(run),
+                "--store",
+                f"sqlite:///{tmp_path}/c.db",
+                "--scope",
+                "acme ",
+            ]
+        )
+        == 2
+    )

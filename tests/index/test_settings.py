@@ -23,11 +23,22 @@ def test_text_and_vectors_are_set_apart() -> None:
     }
     text = nk.IndexSettings.from_env("NEARKIN_TEXT_", environment)
     assert text.spec is not None
-    assert (text.bands, text.rows, text.max_candidates, text.cache, text.store_text) == (16, 8, 50, 1000, False)
+    assert (text.bands, text.rows, text.max_candidates, text.cache, text.store_text) == (
+        16,
+        8,
+        50,
+        1000,
+        False,
+    )
     assert (text.spec.shingle, text.spec.seed, text.record_ttl) == ("chars:5", 7, None)
     vector = nk.IndexSettings.from_env("NEARKIN_VECTOR_", environment)
     assert vector.spec is not None
-    assert (vector.spec.measure, vector.spec.n, vector.spec.k, vector.threshold) == ("cosine", 384, 256, 0.95)
+    assert (vector.spec.measure, vector.spec.n, vector.spec.k, vector.threshold) == (
+        "cosine",
+        384,
+        256,
+        0.95,
+    )
     assert nk.IndexSettings.from_env("NOTHING_", environment) == nk.IndexSettings()
 
 

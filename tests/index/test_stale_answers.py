@@ -32,13 +32,17 @@ def test_an_acknowledged_upsert_is_stored_after_another_process_deleted_it(opene
     other = beside(index)
     index.upsert("a", TEXT, "x")
     index.upsert("a", f"{TEXT} more", "y")
-    assert [outcome.layer for outcome in index.upsert_many("a", [TEXT, f"{TEXT} more"], ["x", "y"])] == ["memory"] * 2
+    assert [
+        outcome.layer for outcome in index.upsert_many("a", [TEXT, f"{TEXT} more"], ["x", "y"])
+    ] == ["memory"] * 2
     assert other.remove("a", "y")
     assert index.upsert("a", f"{TEXT} more", "y").kind == "match"
     assert other.get("a", "y") is not None
     assert other.remove("a", "x")
     outcomes = index.upsert_many("a", [TEXT, f"{TEXT} more"], ["x", "y"])
-    assert [outcome.layer for outcome in outcomes] == ["search", "store"] or outcomes[1].representative == "y"
+    assert [outcome.layer for outcome in outcomes] == ["search", "store"] or outcomes[
+        1
+    ].representative == "y"
     assert all(other.get("a", name) is not None for name in "xy")
     assert check_index(index).sound
 
@@ -47,7 +51,9 @@ def test_a_known_document_is_answered_from_memory_while_nothing_changes(opened: 
     index = opened()
     index.upsert_many("a", corpus(20))
     entries = index._session.store.entries
-    index._session.store.entries = lambda scope, ids: pytest.fail("the store is asked for documents that are known")
+    index._session.store.entries = lambda scope, ids: pytest.fail(
+        "the store is asked for documents that are known"
+    )
     try:
         assert {outcome.layer for outcome in index.upsert_many("a", corpus(20))} == {"memory"}
         assert index.upsert("a", corpus(20)[3]).layer == "memory"
@@ -82,7 +88,10 @@ def test_an_expired_document_is_stored_again(opened: Opener, clock: Clock) -> No
 def moved(tmp_path: Path, clock: Clock) -> Iterator[tuple[nk.Index, nk.Index]]:
     """An index as a process has it that did not hear of a move, and as one has it that did."""
     urls = [f"sqlite:///{tmp_path}/{name}.db" for name in ("old", "new")]
-    with nk.Index.open(urls[0], threshold=0.7, clock=clock) as late, nk.Index.open(urls[1], threshold=0.7) as there:
+    with (
+        nk.Index.open(urls[0], threshold=0.7, clock=clock) as late,
+        nk.Index.open(urls[1], threshold=0.7) as there,
+    ):
         late.upsert("a", TEXT, "x")
         there.upsert("a", TEXT, "x")
         there.upsert("a", corpus(1)[0], "z")
@@ -93,7 +102,9 @@ def moved(tmp_path: Path, clock: Clock) -> Iterator[tuple[nk.Index, nk.Index]]:
 
 
 @pytest.mark.parametrize("cached", [True, False])
-def test_an_answer_is_of_the_store_that_the_index_moved_to(cached: bool, tmp_path: Path, clock: Clock) -> None:
+def test_an_answer_is_of_the_store_that_the_index_moved_to(
+    cached: bool, tmp_path: Path, clock: Clock
+) -> None:
     with moved(tmp_path, clock) as (late, there):
         there.remove("a", "x")
         if not cached:
@@ -102,20 +113,28 @@ def test_an_answer_is_of_the_store_that_the_index_moved_to(cached: bool, tmp_pat
         assert there.get("a", "x") is not None
 
 
-def test_a_document_that_is_only_where_the_index_moved_to_is_deleted(tmp_path: Path, clock: Clock) -> None:
+def test_a_document_that_is_only_where_the_index_moved_to_is_deleted(
+    tmp_path: Path, clock: Clock
+) -> None:
     with moved(tmp_path, clock) as (late, there):
         assert late.remove("a", "z")
         assert there.get("a", "z") is None
 
 
-def test_parts_that_are_only_where_the_index_moved_to_are_resolved(tmp_path: Path, clock: Clock) -> None:
+def test_parts_that_are_only_where_the_index_moved_to_are_resolved(
+    tmp_path: Path, clock: Clock
+) -> None:
     with moved(tmp_path, clock) as (late, there):
         assert late.finish("a", "p") is not None
         assert there.get("a", "p") is not None
 
 
-def test_a_copy_in_the_making_does_not_answer_after_a_move_began(tmp_path: Path, clock: Clock) -> None:
-    with nk.Index.open(f"sqlite:///{tmp_path}/kin.db", threshold=0.7, clock=clock, follow=False) as index:
+def test_a_copy_in_the_making_does_not_answer_after_a_move_began(
+    tmp_path: Path, clock: Clock
+) -> None:
+    with nk.Index.open(
+        f"sqlite:///{tmp_path}/kin.db", threshold=0.7, clock=clock, follow=False
+    ) as index:
         index.upsert("a", TEXT, "x")
         index._session.store.redirect(Move(7, OPEN))
         with pytest.raises(MovedError):
@@ -159,7 +178,12 @@ def test_the_resolution_cache_is_bounded_in_bytes() -> None:
     cache = ResolvedCache(500_000, most)
     long = "n" * 1000
     for at in range(1000):
-        cache.put(long, f"{long}{at}", Resolution(bytes(16), f"{long}{at}", f"{long}{at}", 1.0), cache.clear_count)
+        cache.put(
+            long,
+            f"{long}{at}",
+            Resolution(bytes(16), f"{long}{at}", f"{long}{at}", 1.0),
+            cache.clear_count,
+        )
         assert cache.nbytes <= most
     assert cache.nbytes > most // 3
     assert cache.get(long, f"{long}999") is not None
@@ -204,10 +228,16 @@ def raced(index: nk.Index, other: nk.Index, at: int) -> None:
 
 def test_sqlite_does_not_stay_in_an_old_state_after_races(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/kin.db"
-    with without_collector(), nk.Index.open(url, threshold=0.7) as index, nk.Index.open(url) as other:
+    with (
+        without_collector(),
+        nk.Index.open(url, threshold=0.7) as index,
+        nk.Index.open(url) as other,
+    ):
         for at in range(12):
             index.upsert("a", TEXT, "x")
-            index.upsert_many("a", [f"{TEXT} m{n}" for n in range(30)], [f"m{n}" for n in range(30)])
+            index.upsert_many(
+                "a", [f"{TEXT} m{n}" for n in range(30)], [f"m{n}" for n in range(30)]
+            )
             raced(index, other, at)
             assert not index._session.store._db.in_transaction
             other.upsert("a", f"{TEXT} o{at}", "o")
@@ -219,16 +249,27 @@ def test_sqlite_does_not_stay_in_an_old_state_after_races(tmp_path: Path) -> Non
 def test_sqlite_errors_keep_no_cursor_and_no_frame_alive(tmp_path: Path) -> None:
     """The error itself is kept, as a log handler or a debugger may do."""
     url = f"sqlite:///{tmp_path}/kin.db"
-    with without_collector(), nk.Index.open(url, threshold=0.7) as index, nk.Index.open(url) as other:
-        index.upsert_many("a", [TEXT, *(f"{TEXT} m{n}" for n in range(50))], ["x", *(f"m{n}" for n in range(50))])
+    with (
+        without_collector(),
+        nk.Index.open(url, threshold=0.7) as index,
+        nk.Index.open(url) as other,
+    ):
+        index.upsert_many(
+            "a", [TEXT, *(f"{TEXT} m{n}" for n in range(50))], ["x", *(f"m{n}" for n in range(50))]
+        )
         kept: list[BaseException] = []
         gone = index.get("a", "x")
         assert gone is not None
         from nearkin.index.changes import KeyedEntry, LeaderSnapshot
 
-        for standing in (LeaderSnapshot(gone._replace(leader="else"), frozenset()), LeaderSnapshot(gone, frozenset([1, 2]))):
+        for standing in (
+            LeaderSnapshot(gone._replace(leader="else"), frozenset()),
+            LeaderSnapshot(gone, frozenset([1, 2])),
+        ):
             with pytest.raises(RacedError) as caught:
-                index._session.store.apply(Changes(dropped=[KeyedEntry(gone, None)], leader_snapshots=[standing]))
+                index._session.store.apply(
+                    Changes(dropped=[KeyedEntry(gone, None)], leader_snapshots=[standing])
+                )
             kept.append(caught.value)
         other.upsert("b", TEXT, "there")
         assert index.get("b", "there") is not None
@@ -262,7 +303,12 @@ def test_several_processes_may_share_sqlite(tmp_path: Path, full: bool) -> None:
     nk.Index.open(url, threshold=0.7).close()
     line = [sys.executable, "-c", PROCESS, url, "400" if full else "60"]
     where = Path(__file__).parents[2]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    pipes: dict[str, Any] = {
+        "stdin": subprocess.PIPE,
+        "stdout": subprocess.PIPE,
+        "stderr": subprocess.PIPE,
+        "text": True,
+    }
     processes = [subprocess.Popen([*line, name], cwd=where, **pipes) for name in "pqr"]
     for process in processes:
         assert process.stdout is not None
@@ -278,7 +324,9 @@ def test_several_processes_may_share_sqlite(tmp_path: Path, full: bool) -> None:
         assert check_index(index).sound
 
 
-def test_a_sqlite_table_that_was_read_in_part_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sqlite_table_that_was_read_in_part_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An error in the middle of reading the buckets again does not leave half of them as all there are."""
     url = f"sqlite:///{tmp_path}/kin.db"
     with nk.Index.open(url, threshold=0.7) as index:
@@ -301,7 +349,9 @@ def test_a_sqlite_table_that_was_read_in_part_is_not_used(tmp_path: Path, monkey
 # -- scopes
 
 
-def test_keys_that_collide_do_not_cross_scopes(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_that_collide_do_not_cross_scopes(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The salt of every scope is the same, as if 64 bits had collided by chance."""
     monkeypatch.setattr(Preparer, "scope_salt", lambda self, scope: np.uint64(7))
     for postings in ("leaders",):
@@ -310,7 +360,9 @@ def test_keys_that_collide_do_not_cross_scopes(opened: Opener, monkeypatch: pyte
         assert index.upsert("b", f"{TEXT} more", "y").kind == "new"
         assert index.query("c", TEXT) == []
         assert [match.id for match in index.query("b", TEXT)] == ["y"]
-        assert [outcome.kind for outcome in index.upsert_many("c", [TEXT, f"{TEXT} less"], ["p", "q"])] == ["new", "match"]
+        assert [
+            outcome.kind for outcome in index.upsert_many("c", [TEXT, f"{TEXT} less"], ["p", "q"])
+        ] == ["new", "match"]
         assert index.upsert("b", f"{TEXT} most", "z").representative == "y"
         # the second representative of each scope resembles the first of another one only
         assert index.merge_into_older("b", "y") == 0
@@ -325,7 +377,9 @@ def test_keys_that_collide_do_not_cross_scopes(opened: Opener, monkeypatch: pyte
         assert {match.id for match in index.query("a", TEXT)} == {"x"}
 
 
-def test_keys_that_collide_do_not_cross_scopes_where_all_are_posted(opened: Opener, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_keys_that_collide_do_not_cross_scopes_where_all_are_posted(
+    opened: Opener, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(Preparer, "scope_salt", lambda self, scope: np.uint64(7))
     index = opened(postings="all")
     index.upsert_many("a", [TEXT, f"{TEXT} more"], ["x", "y"])
@@ -346,8 +400,14 @@ def test_race_errors_name_no_document(opened: Opener) -> None:
     store, said = index._session.store, list[str]()
     works = [
         (lambda: other.remove("a", "secret-id-one"), lambda: index.remove("a", "secret-id-one")),
-        (lambda: other.upsert("a", corpus(1)[0], "secret-id-three"), lambda: index.upsert("a", TEXT, "secret-id-three")),
-        (lambda: other.upsert("a", f"{TEXT} most", "secret-id-four"), lambda: index.remove("a", "secret-id-two")),
+        (
+            lambda: other.upsert("a", corpus(1)[0], "secret-id-three"),
+            lambda: index.upsert("a", TEXT, "secret-id-three"),
+        ),
+        (
+            lambda: other.upsert("a", f"{TEXT} most", "secret-id-four"),
+            lambda: index.remove("a", "secret-id-two"),
+        ),
     ]
     for meanwhile, work in works:
         countdown = Countdown(1, meanwhile)

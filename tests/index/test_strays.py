@@ -45,7 +45,9 @@ def sweep_all(sweeper: StraySweeper, seconds: Seconds) -> int:
         passed = [False] * len(sweeper._places)
         while not all(passed):
             deleted += sweeper.sweep()
-            passed = [there or place is None for there, place in zip(passed, sweeper._places, strict=True)]
+            passed = [
+                there or place is None for there, place in zip(passed, sweeper._places, strict=True)
+            ]
         seconds.now += MIN_AGE
     return deleted + sweeper.sweep()
 
@@ -87,14 +89,21 @@ def test_a_failed_step_over_shards_is_swept(index: Index, monkeypatch: pytest.Mo
     monkeypatch.setattr(store, "_records", failing)
     monkeypatch.setattr(store, "_withdraw", lambda posted: None)
     with pytest.raises(StoreError, match="repeated safely"):
-        index.upsert("a", "a document of which the postings alone will be there when all is over", "late")
+        index.upsert(
+            "a", "a document of which the postings alone will be there when all is over", "late"
+        )
     monkeypatch.setattr(store, "_records", records)
     monkeypatch.setattr(store, "_withdraw", withdraw)
     assert check_index(index).stray > 0
     seconds = Seconds()
     sweep_all(sweeper_of(index, seconds), seconds)
     assert check_index(index).sound
-    assert index.upsert("a", "a document of which the postings alone will be there when all is over", "late").kind == "new"
+    assert (
+        index.upsert(
+            "a", "a document of which the postings alone will be there when all is over", "late"
+        ).kind
+        == "new"
+    )
 
 
 def test_postings_of_a_step_that_is_under_way_stay(index: Index) -> None:
@@ -117,7 +126,10 @@ def test_a_document_that_comes_while_it_is_swept_gets_its_postings_back(index: I
 
     def late(refs: list[int]) -> list:
         found = look_up(refs)
-        return [None if entry is not None and entry.ref == leader.ref and next(looks) < 2 else entry for entry in found]
+        return [
+            None if entry is not None and entry.ref == leader.ref and next(looks) < 2 else entry
+            for entry in found
+        ]
 
     sweeper._look_up = late
     sweeper.sweep()

@@ -30,7 +30,9 @@ def test_unreachable_postgresql_is_one_sentence_without_the_password(
 
 
 @pytest.mark.parametrize("scheme", ["redis", "aerospike"])
-def test_other_unreachable_stores_are_one_sentence_without_the_password(scheme: str, tmp_path: Path) -> None:
+def test_other_unreachable_stores_are_one_sentence_without_the_password(
+    scheme: str, tmp_path: Path
+) -> None:
     pytest.importorskip(scheme)
     port = free_port()
     path = "0" if scheme == "redis" else "test"

@@ -50,8 +50,12 @@ def test_damage_is_found(opened: Opener) -> None:
     found = check_index(index)
     whats = {problem.what for problem in found.problems}
     assert {"its cluster differs from its representative's", "not in a bucket"} <= whats
-    index._session.store.apply(Changes(changed=[member._replace(leader=other.id, cluster=other.cluster)]))
-    assert "less similar to its representative than the threshold" in {problem.what for problem in check_index(index).problems}
+    index._session.store.apply(
+        Changes(changed=[member._replace(leader=other.id, cluster=other.cluster)])
+    )
+    assert "less similar to its representative than the threshold" in {
+        problem.what for problem in check_index(index).problems
+    }
     assert not check_index(index).sound
 
 
@@ -62,7 +66,8 @@ def test_compacting_merges_what_verifies_by_now(opened: Opener) -> None:
     index = opened()
     index.upsert("a", " ".join(one), "one")
     index.upsert("a", " ".join(near(one, rng)), "with one")
-    # as two processes at once would leave it: a cluster of its own for what resembles another representative
+    # as two processes at once would leave it: a cluster of its own for what resembles another
+    # representative
     second = opened() if index._session.store.url != "memory://" else index
     second.upsert("b", " ".join(two), "two")
     moved = second.get("b", "two")
@@ -70,7 +75,9 @@ def test_compacting_merges_what_verifies_by_now(opened: Opener) -> None:
     keys = second._session.preparer.keys_of("b", [moved])[0]
     new_keys = second._session.preparer.keys_of("a", [moved._replace(scope="a")])[0]
     stray = moved._replace(scope="a", ref=0)
-    second._session.store.apply(Changes(dropped=[KeyedEntry(moved, keys)], new=[KeyedEntry(stray, new_keys)]))
+    second._session.store.apply(
+        Changes(dropped=[KeyedEntry(moved, keys)], new=[KeyedEntry(stray, new_keys)])
+    )
     joined = second.upsert("a", " ".join(near(two, rng, 1)), "with two")
     assert joined.kind == "match"
     assert merge_clusters(second)["merged"] == 1
@@ -78,11 +85,15 @@ def test_compacting_merges_what_verifies_by_now(opened: Opener) -> None:
     two_now = second.get("a", "two")
     assert two_now is not None
     assert (two_now.leader, two_now.cluster, two_now.posted) == ("one", "one", False)
-    assert ("merged", "two", "one") in [(e.kind, e.id, e.into) for e in second._session.store.events()]
+    assert ("merged", "two", "one") in [
+        (e.kind, e.id, e.into) for e in second._session.store.events()
+    ]
     assert merge_clusters(second) == {"merged": 0, "moved": 0}
 
 
-def test_an_export_that_fails_leaves_what_was_there(opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_export_that_fails_leaves_what_was_there(
+    opened: Opener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     index = filled(opened)
     path = tmp_path / "index.parquet"
     index.export(path)
@@ -101,12 +112,16 @@ def test_an_export_that_fails_leaves_what_was_there(opened: Opener, tmp_path: Pa
     assert list(tmp_path.glob("*.partial")) == []
     # one that is written again while it is read comes twice
     monkeypatch.setattr(
-        index._session.store, "scan", lambda *arguments: chain(really(*arguments), islice(really(*arguments), 5))
+        index._session.store,
+        "scan",
+        lambda *arguments: chain(really(*arguments), islice(really(*arguments), 5)),
     )
     assert index.export(path) == 120
 
 
-def test_exports_are_loaded_elsewhere(opened: Opener, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exports_are_loaded_elsewhere(
+    opened: Opener, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     index = filled(opened)
     path = tmp_path / "index.parquet"
     assert index.export(path) == 120
@@ -130,11 +145,29 @@ def test_exports_are_loaded_elsewhere(opened: Opener, tmp_path: Path, capsys: py
         assert command(["index", "migrate", str(tmp_path / bad), f"sqlite:///{tmp_path}/x.db"]) == 2
 
 
-def test_ids_that_an_index_does_not_take_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ids_that_an_index_does_not_take_are_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Before anything is written: a document that nobody could name could not be erased."""
-    pq.write_table(pa.table({"id": ["short", "x" * 2000], "text": ["a b c d", "e f g h"]}), tmp_path / "docs.parquet")
+    pq.write_table(
+        pa.table({"id": ["short", "x" * 2000], "text": ["a b c d", "e f g h"]}),
+        tmp_path / "docs.parquet",
+    )
     run = str(tmp_path / "run")
-    assert command(["dedup", str(tmp_path / "docs.parquet"), "--id", "id", "--save-signatures", "--out", run]) == 0
+    assert (
+        command(
+            [
+                "dedup",
+                str(tmp_path / "docs.parquet"),
+                "--id",
+                "id",
+                "--save-signatures",
+                "--out",
+                run,
+            ]
+        )
+        == 0
+    )
     url = f"sqlite:///{tmp_path}/kin.db"
     assert command(["index", "build", run, "--store", url]) == 2
     assert "a text of 1 to 1024 bytes" in capsys.readouterr().err
@@ -152,7 +185,10 @@ def test_ids_that_an_index_does_not_take_are_said(tmp_path: Path, capsys: pytest
     ],
 )
 def test_what_is_not_there_is_not_made(
-    line: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    line: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert command(["index", *line]) == 2
@@ -163,7 +199,10 @@ def test_what_is_not_there_is_not_made(
 def test_a_prefix_of_redis_is_taken_literally(redis_port: int) -> None:
     """Neither does it match other indexes' keys, nor fail to match its own."""
     names = ["kin[1]", "kinA", "kin?", "kin*", "kin\\1"]
-    indexes = [nk.Index.open(f"redis://127.0.0.1:{redis_port}/0?{urlencode({'prefix': name})}") for name in names]
+    indexes = [
+        nk.Index.open(f"redis://127.0.0.1:{redis_port}/0?{urlencode({'prefix': name})}")
+        for name in names
+    ]
     for at, index in enumerate(indexes):
         index.upsert_many("a", corpus(at + 1, share=0.0))
     assert [len(list(index._session.store.scan())) for index in indexes] == [1, 2, 3, 4, 5]
@@ -172,9 +211,14 @@ def test_a_prefix_of_redis_is_taken_literally(redis_port: int) -> None:
 
 
 @pytest.mark.parametrize("slot_bits", ["32", "8"])
-def test_a_saved_run_becomes_an_index(tmp_path: Path, capsys: pytest.CaptureFixture[str], slot_bits: str) -> None:
+def test_a_saved_run_becomes_an_index(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], slot_bits: str
+) -> None:
     texts = corpus(400)
-    pq.write_table(pa.table({"id": [f"d{i:03d}" for i in range(400)], "text": texts}), tmp_path / "docs.parquet")
+    pq.write_table(
+        pa.table({"id": [f"d{i:03d}" for i in range(400)], "text": texts}),
+        tmp_path / "docs.parquet",
+    )
     line = [
         "dedup",
         str(tmp_path / "docs.parquet"),
@@ -186,13 +230,35 @@ def test_a_saved_run_becomes_an_index(tmp_path: Path, capsys: pytest.CaptureFixt
         slot_bits,
         "--save-signatures",
     ]
-    assert command([*line, "--bands", "16", "--rows", "5", "--keep", "id asc", "--out", str(tmp_path / "run")]) == 0
+    assert (
+        command(
+            [
+                *line,
+                "--bands",
+                "16",
+                "--rows",
+                "5",
+                "--keep",
+                "id asc",
+                "--out",
+                str(tmp_path / "run"),
+            ]
+        )
+        == 0
+    )
     url = f"sqlite:///{tmp_path}/kin.db"
     capsys.readouterr()
-    assert command(["index", "build", str(tmp_path / "run"), "--store", url, "--scope", "web", "--json"]) == 0
+    assert (
+        command(
+            ["index", "build", str(tmp_path / "run"), "--store", url, "--scope", "web", "--json"]
+        )
+        == 0
+    )
     built = json.loads(capsys.readouterr().out)
     assert built["documents"] == 400
-    assert built["clusters"] == pq.read_table(tmp_path / "run" / "clusters.parquet")["kept"].to_pylist().count(True)
+    assert built["clusters"] == pq.read_table(tmp_path / "run" / "clusters.parquet")[
+        "kept"
+    ].to_pylist().count(True)
     with nk.Index.open(url) as index:
         found = check_index(index)
         assert found.sound, found.problems[:3]
@@ -212,7 +278,12 @@ def test_what_was_broken_off_goes_on_where_it_stopped(
         rows = {"id": [f"d{i:04d}" for i in range(3000)][part::6], "text": texts[part::6]}
         pq.write_table(pa.table(rows), tmp_path / f"docs{part}.parquet")
     files, run = str(tmp_path / "docs*.parquet"), str(tmp_path / "run")
-    assert command(["dedup", files, "--id", "id", "--threshold", "0.7", "--save-signatures", "--out", run]) == 0
+    assert (
+        command(
+            ["dedup", files, "--id", "id", "--threshold", "0.7", "--save-signatures", "--out", run]
+        )
+        == 0
+    )
     url = {name: f"sqlite:///{tmp_path}/{name}.db" for name in ("run", "files", "copy")}
     apply, lines = (
         SqliteStore.apply,
@@ -225,7 +296,9 @@ def test_what_was_broken_off_goes_on_where_it_stopped(
     for name, line in lines.items():
         steps = iter(range(1000))
 
-        def failing(store: SqliteStore, changes: Changes, steps: "Iterator[int]" = steps) -> list[int]:
+        def failing(
+            store: SqliteStore, changes: Changes, steps: "Iterator[int]" = steps
+        ) -> list[int]:
             if next(steps) == 2:
                 raise StoreError("disk full")
             return apply(store, changes)
@@ -249,15 +322,41 @@ def test_an_index_under_a_frequency_cut(tmp_path: Path, capsys: pytest.CaptureFi
     """The list that a run counted is used online: from the run's folder, or given as resources."""
     banner = " ".join(f"b{i}" for i in range(40))
     texts = [f"{banner} {text}" for text in corpus(60, share=0.0)]
-    pq.write_table(pa.table({"id": [f"d{i}" for i in range(60)], "text": texts}), tmp_path / "docs.parquet")
+    pq.write_table(
+        pa.table({"id": [f"d{i}" for i in range(60)], "text": texts}), tmp_path / "docs.parquet"
+    )
     run, url = str(tmp_path / "run"), f"sqlite:///{tmp_path}/kin.db"
-    line = ["dedup", str(tmp_path / "docs.parquet"), "--id", "id", "--max-df", "0.5", "--save-signatures", "--out", run]
+    line = [
+        "dedup",
+        str(tmp_path / "docs.parquet"),
+        "--id",
+        "id",
+        "--max-df",
+        "0.5",
+        "--save-signatures",
+        "--out",
+        run,
+    ]
     assert command([*line, "--bands", "16", "--rows", "5", "--threshold", "0.7"]) == 0
     assert command(["index", "build", run, "--store", url]) == 0
     (tmp_path / "page.txt").write_text(f"{banner} {corpus(61, share=0.0)[60]}")
     assert command(["index", "query", str(tmp_path / "page.txt"), "--store", url]) == 2
     assert "pass them as SpecResources" in capsys.readouterr().err
-    assert command(["index", "query", str(tmp_path / "page.txt"), "--store", url, "--spec-resources", run, "--json"]) == 0
+    assert (
+        command(
+            [
+                "index",
+                "query",
+                str(tmp_path / "page.txt"),
+                "--store",
+                url,
+                "--spec-resources",
+                run,
+                "--json",
+            ]
+        )
+        == 0
+    )
     assert json.loads(capsys.readouterr().out) == {"matches": []}
     assert command(["index", "check", url, "--spec-resources", run]) == 0
     with nk.Index.open(url, tables=run) as index:
@@ -267,7 +366,9 @@ def test_an_index_under_a_frequency_cut(tmp_path: Path, capsys: pytest.CaptureFi
 def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     texts = corpus(60)
     rows = [{"id": f"d{i}", "text": text} for i, text in enumerate(texts)]
-    (tmp_path / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[:50]) + "broken\n")
+    (tmp_path / "docs.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows[:50]) + "broken\n"
+    )
     (tmp_path / "more.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[45:]))
     url = f"sqlite:///{tmp_path}/kin.db"
 
@@ -276,7 +377,9 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         out = capsys.readouterr().out
         return json.loads(out) if out else {}
 
-    built = said("build", str(tmp_path / "docs.jsonl"), "--id", "id", "--store", url, "--threshold", "0.7")
+    built = said(
+        "build", str(tmp_path / "docs.jsonl"), "--id", "id", "--store", url, "--threshold", "0.7"
+    )
     assert (built["documents"], built["rejected"]) == (50, 1)
     added = said("add", str(tmp_path / "more.jsonl"), "--id", "id", "--store", url)
     assert added["documents"] == 15
@@ -285,24 +388,40 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     (tmp_path / "page.txt").write_text(texts[3] + " and more")
     matches = said("query", str(tmp_path / "page.txt"), "--store", url)["matches"]
     assert matches[0]["similarity"] >= 0.7
-    assert said("query", str(tmp_path / "page.txt"), "--store", url, "--scope", "other") == {"matches": []}
+    assert said("query", str(tmp_path / "page.txt"), "--store", url, "--scope", "other") == {
+        "matches": []
+    }
     assert said("info", url)["records"] == 60
     assert said("remove", "d3", "none", "--store", url) == {"removed": 1, "not_there": 1}
     assert said("check", url)["sound"] is True
     assert said("compact", url)["moved"] >= 0
     assert said("expire", url, "--record-ttl", "1d") == {"postings": 0, "records": 0}
     assert said("export", url, "--out", str(tmp_path / "out.parquet"))["documents"] == 59
-    rebuilt = said("rebuild", url, f"sqlite:///{tmp_path}/next.db", "--shingle", "chars:5", "--threshold", "0.6")
+    rebuilt = said(
+        "rebuild",
+        url,
+        f"sqlite:///{tmp_path}/next.db",
+        "--shingle",
+        "chars:5",
+        "--threshold",
+        "0.6",
+    )
     assert rebuilt["documents"] == 59
     assert rebuilt["spec_before"] != rebuilt["spec_after"]
     assert said("check", f"sqlite:///{tmp_path}/next.db")["sound"] is True
-    for line in (["query", str(tmp_path / "no.txt"), "--store", url], ["info", "ftp://x"], ["info", "sqlite://"]):
+    for line in (
+        ["query", str(tmp_path / "no.txt"), "--store", url],
+        ["info", "ftp://x"],
+        ["info", "sqlite://"],
+    ):
         said(*line, code=2)
     assert command(["index", "info", f"sqlite:///{tmp_path}/kin.db"]) == 0
     assert "records: 59" in capsys.readouterr().out
 
 
-def test_a_damaged_index_fails_the_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_index_fails_the_check(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     url = f"sqlite:///{tmp_path}/kin.db"
     with nk.Index.open(url, threshold=0.7) as index:
         index.upsert("a", "one two three four five six", "x")
@@ -331,7 +450,9 @@ def test_coroutines(url: str) -> None:
     assert asyncio.run(main()) == ["new", "match", "x", "x"]
 
 
-def test_a_run_that_does_not_verify_is_no_index(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_does_not_verify_is_no_index(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "docs.jsonl").write_text('{"text": "a b c d"}\n{"text": "e f g h"}\n')
     line = [
         "dedup",
@@ -343,7 +464,10 @@ def test_a_run_that_does_not_verify_is_no_index(tmp_path: Path, capsys: pytest.C
         str(tmp_path / "run"),
     ]
     assert command(line) == 0
-    assert command(["index", "build", str(tmp_path / "run"), "--store", f"sqlite:///{tmp_path}/x.db"]) == 2
+    assert (
+        command(["index", "build", str(tmp_path / "run"), "--store", f"sqlite:///{tmp_path}/x.db"])
+        == 2
+    )
     assert "must be verified" in capsys.readouterr().err
 
 
@@ -351,7 +475,10 @@ def test_a_rebuild_needs_texts(tmp_path: Path, request: pytest.FixtureRequest) -
     url = empty_store("sqlite", request, tmp_path)
     with nk.Index.open(url, threshold=0.7, store_text=False) as index:
         index.upsert("a", "one two three four")
-    assert command(["index", "rebuild", url, f"sqlite:///{tmp_path}/next.db", "--shingle", "words:2"]) == 2
+    assert (
+        command(["index", "rebuild", url, f"sqlite:///{tmp_path}/next.db", "--shingle", "words:2"])
+        == 2
+    )
     with nk.Index.open(url) as index, pytest.raises(UsageError, match="is not stored"):
         index.explain("a", *([entry.id for entry in index._session.store.scan()] * 2))
 
@@ -363,7 +490,12 @@ def test_wrong_counts_are_found(tmp_path: Path) -> None:
         index.upsert_many("a", corpus(20), [f"d{i}" for i in range(20)])
         assert check_index(index).sound
     with closing(sqlite3.connect(path)) as db, db:
-        assert db.execute("UPDATE meta SET value = value + 3 WHERE name IN ('records', 'leaders')").rowcount == 2
+        assert (
+            db.execute(
+                "UPDATE meta SET value = value + 3 WHERE name IN ('records', 'leaders')"
+            ).rowcount
+            == 2
+        )
     with nk.Index.open(f"sqlite:///{path}") as index:
         found = check_index(index)
         counted = index.counts()["leaders"]

@@ -11,7 +11,10 @@ from nearkin.lsh.sign_bands import block_banding, block_bits
 
 
 def clustered(n: int, words: int, seed: int, flips: int) -> np.ndarray:
-    """Returns random signatures; each of the second half is a copy with up to `flips` flipped bits."""
+    """Returns random signatures.
+
+    Each of the second half is a copy with up to `flips` flipped bits.
+    """
     rng = np.random.default_rng(seed)
     out = rng.integers(0, 2**63, (n, words), np.uint64) << np.uint64(1)
     for i in range(n // 2, n):
@@ -23,14 +26,20 @@ def clustered(n: int, words: int, seed: int, flips: int) -> np.ndarray:
 
 def brute_force(signatures: np.ndarray, distance: int) -> list[tuple[int, int, int]]:
     values = [as_integer(row) for row in signatures]
-    pairs = ((a, b, (values[a] ^ values[b]).bit_count()) for a, b in combinations(range(len(values)), 2))
+    pairs = (
+        (a, b, (values[a] ^ values[b]).bit_count()) for a, b in combinations(range(len(values)), 2)
+    )
     return [pair for pair in pairs if pair[2] <= distance]
 
 
 @pytest.mark.parametrize("words", [1, 2])
-@pytest.mark.parametrize(("distance", "blocks"), [(0, None), (1, 2), (3, 4), (3, 5), (3, 7), (5, None)])
+@pytest.mark.parametrize(
+    ("distance", "blocks"), [(0, None), (1, 2), (3, 4), (3, 5), (3, 7), (5, None)]
+)
 @pytest.mark.parametrize("workers", [1, 2])
-def test_all_pairs_within_a_distance_are_found(words: int, distance: int, blocks: int | None, workers: int) -> None:
+def test_all_pairs_within_a_distance_are_found(
+    words: int, distance: int, blocks: int | None, workers: int
+) -> None:
     signatures = clustered(300, words, 64 * distance + words, distance + 2)
     found = all_pairs(signatures, distance, blocks, workers)
     assert list(zip(*(x.tolist() for x in found), strict=True)) == brute_force(signatures, distance)
@@ -55,7 +64,14 @@ def test_planted_pairs_among_many_signatures_are_found(full: bool) -> None:
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["add", "remove", "query"]), st.integers(0, 9), st.integers(0, 2**10 - 1)), max_size=60)
+    st.lists(
+        st.tuples(
+            st.sampled_from(["add", "remove", "query"]),
+            st.integers(0, 9),
+            st.integers(0, 2**10 - 1),
+        ),
+        max_size=60,
+    )
 )
 def test_index_against_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
     index, held = HammingIndex(64, 3, expected=100), dict[int, int]()
@@ -67,7 +83,9 @@ def test_index_against_a_dictionary(steps: list[tuple[str, int, int]]) -> None:
             index.remove(id)
             del held[id]
         else:
-            want = sorted((d, i) for i, s in held.items() if (d := (s ^ signature).bit_count()) <= 3)
+            want = sorted(
+                (d, i) for i, s in held.items() if (d := (s ^ signature).bit_count()) <= 3
+            )
             assert [(n.distance, n.id) for n in index.query(signature)] == want
     assert len(index) == len(held)
 

@@ -36,18 +36,27 @@ def test_slot_keys_match_formula() -> None:
     out = np.empty((4, 20), np.uint64)
     kernels.slot_keys(signatures, salts, slot_layout(5).layout, out)
     want = [
-        [key_oracle(s.tolist(), int(salt), band, 5) for s, salt in zip(signatures, salts, strict=True)] for band in range(4)
+        [
+            key_oracle(s.tolist(), int(salt), band, 5)
+            for s, salt in zip(signatures, salts, strict=True)
+        ]
+        for band in range(4)
     ]
     assert out.tolist() == want
 
 
 @pytest.mark.parametrize("part_bits", [0, 1, 3])
 @pytest.mark.parametrize("distinct", [2, 7, 1000])
-def test_buckets_contain_equal_full_keys_for_every_partitioning(part_bits: int, distinct: int) -> None:
+def test_buckets_contain_equal_full_keys_for_every_partitioning(
+    part_bits: int, distinct: int
+) -> None:
     rng = np.random.default_rng(distinct)
     n = 300
-    # Keys differ only in their lowest bits, so that prefixes collide and only the full key distinguishes them.
-    keys = rng.integers(0, distinct, n, dtype=np.uint64) ^ (rng.integers(0, 4, n, dtype=np.uint64) << np.uint64(62))
+    # Keys differ only in their lowest bits, so that prefixes collide and only the full key
+    # distinguishes them.
+    keys = rng.integers(0, distinct, n, dtype=np.uint64) ^ (
+        rng.integers(0, 4, n, dtype=np.uint64) << np.uint64(62)
+    )
     active = rng.random(n) < 0.8
     found = set()
     for part in range(1 << part_bits):
@@ -56,7 +65,10 @@ def test_buckets_contain_equal_full_keys_for_every_partitioning(part_bits: int, 
         packed = np.sort(packed[:count])
         starts, ends = np.empty(n, np.int64), np.empty(n, np.int64)
         buckets = kernels.find_buckets(packed, keys, 9, starts, ends)
-        found |= {tuple(packed[s:e].tolist()) for s, e in zip(starts[:buckets], ends[:buckets], strict=True)}
+        found |= {
+            tuple(packed[s:e].tolist())
+            for s, e in zip(starts[:buckets], ends[:buckets], strict=True)
+        }
     want = defaultdict(list)
     for i in np.flatnonzero(active):
         want[int(keys[i])].append(int(i))
@@ -82,18 +94,33 @@ def test_each_candidate_pair_occurs_once_over_all_bands() -> None:
         starts = ends - [len(g) for g in groups]
         out = np.empty(n * n, np.uint64)
         count = kernels.bucket_pairs(
-            ordinals, starts, ends, signatures, np.zeros(n, bool), band, *band_layout, margin, histogram, out
+            ordinals,
+            starts,
+            ends,
+            signatures,
+            np.zeros(n, bool),
+            band,
+            *band_layout,
+            margin,
+            histogram,
+            out,
         )
         seen += out[:count].tolist()
     candidates = [
         (a, b, int((signatures[a] == signatures[b]).sum()))
         for a, b in combinations(range(1, n), 2)
         if any(
-            (signatures[a, r * rows : r * rows + rows] == signatures[b, r * rows : r * rows + rows]).all() for r in range(bands)
+            (
+                signatures[a, r * rows : r * rows + rows]
+                == signatures[b, r * rows : r * rows + rows]
+            ).all()
+            for r in range(bands)
         )
     ]
     assert sorted(seen) == sorted(a << 32 | b for a, b, same in candidates if same >= margin)
-    assert histogram.tolist() == np.bincount([same for *_, same in candidates], minlength=13).tolist()
+    assert (
+        histogram.tolist() == np.bincount([same for *_, same in candidates], minlength=13).tolist()
+    )
 
 
 def test_pair_of_hot_bucket_is_not_skipped_as_seen() -> None:
@@ -112,21 +139,30 @@ def test_member_of_hot_bucket_is_paired_with_most_similar_and_first_leader(fanou
     members = np.random.default_rng(1).permutation(50).astype(np.uint64)
     out, histogram = np.empty(100, np.uint64), np.zeros(17, np.int64)
     known, limits = np.empty(fanout, np.uint64), (margin, join)
-    count, _ = kernels.hot_bucket_pairs(members, signatures, TWO.layout, *limits, known, 0, histogram, out)
+    count, _ = kernels.hot_bucket_pairs(
+        members, signatures, TWO.layout, *limits, known, 0, histogram, out
+    )
     leaders: list[int] = []
     want = []
     for a in members.tolist():
         scores = [int((signatures[a] == signatures[l]).sum()) for l in leaders]
         if scores and max(scores) >= margin:
             first = next(l for l, score in zip(leaders, scores, strict=True) if score >= margin)
-            want += [min(a, b) << 32 | max(a, b) for b in dict.fromkeys([leaders[scores.index(max(scores))], first])]
+            want += [
+                min(a, b) << 32 | max(a, b)
+                for b in dict.fromkeys([leaders[scores.index(max(scores))], first])
+            ]
         if (not scores or max(scores) < join) and len(leaders) < fanout:
             leaders.append(a)
     assert out[:count].tolist() == want
     # Processing the bucket in two portions gives the same result.
     again, counted = np.empty(100, np.uint64), np.zeros(17, np.int64)
-    first, kept = kernels.hot_bucket_pairs(members[:20], signatures, TWO.layout, *limits, known, 0, counted, again)
-    rest, kept = kernels.hot_bucket_pairs(members[20:], signatures, TWO.layout, *limits, known, kept, counted, again[first:])
+    first, kept = kernels.hot_bucket_pairs(
+        members[:20], signatures, TWO.layout, *limits, known, 0, counted, again
+    )
+    rest, kept = kernels.hot_bucket_pairs(
+        members[20:], signatures, TWO.layout, *limits, known, kept, counted, again[first:]
+    )
     assert again[: first + rest].tolist() == want
     assert known[:kept].tolist() == leaders
     assert counted.tolist() == histogram.tolist()
@@ -137,7 +173,9 @@ def test_empty_slots_do_not_agree() -> None:
     one = np.array([1], np.uint64)
     kernels.pair_agreements(one, empty, TWO.layout, out)
     assert out.tolist() == [0]
-    kernels.pair_agreements(one, np.array([[1, 2, EMPTY, 4], [1, 3, EMPTY, 4]], np.uint32), TWO.layout, out)
+    kernels.pair_agreements(
+        one, np.array([[1, 2, EMPTY, 4], [1, 3, EMPTY, 4]], np.uint32), TWO.layout, out
+    )
     assert out.tolist() == [2]
 
 
@@ -155,7 +193,9 @@ def test_truncated_slots_agree_if_lowest_bits_agree(bits: int, k: int) -> None:
     low = slots & np.uint32((1 << bits) - 1)
     packed = np.empty((2, k * bits // 8), np.uint8)
     truncate(slots, bits, packed)
-    assert int.from_bytes(packed[0].tobytes(), "little") == sum(int(x) << bits * j for j, x in enumerate(low[0]))
+    assert int.from_bytes(packed[0].tobytes(), "little") == sum(
+        int(x) << bits * j for j, x in enumerate(low[0])
+    )
     band_layout = truncated_layout(k, bits, np.empty((2, 0), np.uint64))
     assert agreeing(packed, band_layout) == int((low[0] == low[1]).sum())
 
@@ -169,7 +209,9 @@ def test_sign_kernels_match_formulas(words: int) -> None:
     )
     masks = np.array([[0xFF << 8 * band % 64] * words for band in range(6)], np.uint64)
     band_layout = sign_layout(masks)
-    assert agreeing(signatures, band_layout) == sum(64 - int(a ^ b).bit_count() for a, b in zip(*signatures[:2], strict=True))
+    assert agreeing(signatures, band_layout) == sum(
+        64 - int(a ^ b).bit_count() for a, b in zip(*signatures[:2], strict=True)
+    )
     keys = np.empty((6, 30), np.uint64)
     kernels.sign_keys(signatures, np.zeros(30, np.uint64), masks, keys)
     for a, b in combinations(range(30), 2):
@@ -184,7 +226,9 @@ def test_keys_of_truncated_slots_identify_earlier_bands() -> None:
     band_layout = truncated_layout(64, 1, keys)
     packed = np.zeros((2, 8), np.uint8)
     x, y = np.uint64(0), np.uint64(1)
-    assert [kernels.truncated_seen(packed, keys, x, y, band, band_layout.layout) for band in range(3)] == [False, False, True]
+    assert [
+        kernels.truncated_seen(packed, keys, x, y, band, band_layout.layout) for band in range(3)
+    ] == [False, False, True]
 
 
 def test_salted_keys_separate_blocks() -> None:

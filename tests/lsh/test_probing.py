@@ -22,7 +22,9 @@ from nearkin.spec import Spec
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=7), st.integers(0, 200))
 def test_perturbations_are_ordered_by_score(margins: list[float], count: int) -> None:
     found = perturbations(np.array(margins), count)
-    everything = [s for n in range(1, len(margins) + 1) for s in combinations(range(len(margins)), n)]
+    everything = [
+        s for n in range(1, len(margins) + 1) for s in combinations(range(len(margins)), n)
+    ]
     assert len(found) == min(count, len(everything))
     assert len(set(found)) == len(found)
     scores = [sum(margins[i] ** 2 for i in s) for s in found]
@@ -55,10 +57,13 @@ def test_runner_up_is_second_smallest_element_of_slot(scheme: str, size: int) ->
 
 
 @pytest.mark.parametrize(
-    ("rows", "probes", "one_sided"), [(7, 0, False), (7, 7, False), (7, 7, True), (5, 2, False), (1, 1, False)]
+    ("rows", "probes", "one_sided"),
+    [(7, 0, False), (7, 7, False), (7, 7, True), (5, 2, False), (1, 1, False)],
 )
 @pytest.mark.parametrize("similarity", [0.6, 0.8])
-def test_band_probability_matches_simulation(rows: int, probes: int, one_sided: bool, similarity: float) -> None:
+def test_band_probability_matches_simulation(
+    rows: int, probes: int, one_sided: bool, similarity: float
+) -> None:
     trials = 600
     size = 300
     bands = 128 // rows
@@ -72,7 +77,9 @@ def test_band_probability_matches_simulation(rows: int, probes: int, one_sided: 
         for hashes in (pool[:size], pool[size - shared :]):
             slots, runner_ups = np.empty((1, spec.k), np.uint32), np.empty((1, spec.k), np.uint32)
             kernels.two_smallest(hashes, np.array([0, size]), *functions, slots, runner_ups)
-            keys.append(probing_band_keys(slots, runner_ups, bands, rows, probes).reshape(bands, 1 + probes))
+            keys.append(
+                probing_band_keys(slots, runner_ups, bands, rows, probes).reshape(bands, 1 + probes)
+            )
         for x, y in zip(*keys, strict=True):
             met += bool(set(x.tolist()) & set(y[:1].tolist() if one_sided else y.tolist()))
     total = (trials // bands + 20) * bands
@@ -108,14 +115,25 @@ def texts() -> list[str]:
 
 
 def test_probing_finds_more_pairs_and_all_of_them_are_true(texts: list[str]) -> None:
-    """Compares the pairs with those of the same bands without probes; also with one worker and hot buckets."""
+    """Compares the pairs with those of the same bands without probes.
+
+    Also with one worker and hot buckets.
+    """
     common = {"threshold": 0.8, "bands": 4, "rows": 9, "recall": 0.9999}
     plain, probed = (nk.pairs(texts, probes=probes, **common) for probes in (0, 9))
-    true = {(r["id_a"], r["id_b"], r["similarity"]) for r in nk.pairs(texts, threshold=0.8).pairs.arrow.to_pylist()}
-    a, b = ({(r["id_a"], r["id_b"], r["similarity"]) for r in found.pairs.arrow.to_pylist()} for found in (plain, probed))
+    true = {
+        (r["id_a"], r["id_b"], r["similarity"])
+        for r in nk.pairs(texts, threshold=0.8).pairs.arrow.to_pylist()
+    }
+    a, b = (
+        {(r["id_a"], r["id_b"], r["similarity"]) for r in found.pairs.arrow.to_pylist()}
+        for found in (plain, probed)
+    )
     assert a < b <= true
     assert len(b) / len(true) > 1 - (1 - len(a) / len(true)) ** 2
-    again = nk.pairs(texts, probes=9, workers=1, hot_bucket_size=5, **common).pairs.arrow.to_pylist()
+    again = nk.pairs(
+        texts, probes=9, workers=1, hot_bucket_size=5, **common
+    ).pairs.arrow.to_pylist()
     assert {(r["id_a"], r["id_b"], r["similarity"]) for r in again} <= true
 
 
@@ -137,7 +155,9 @@ def test_probes_of_unsupported_measures_are_rejected() -> None:
 
 def test_sketcher_builds_keys_of_batches() -> None:
     key_builder = BandKeyBuilder(
-        8, lambda slots, runner_ups: probing_band_keys(slots, runner_ups, 4, 4, 1), uses_runner_ups=True
+        8,
+        lambda slots, runner_ups: probing_band_keys(slots, runner_ups, 4, 4, 1),
+        uses_runner_ups=True,
     )
     documents = pa.array(["one two three four five", "", "six"], pa.large_string())
     sketches = Sketcher(Spec(k=16), key_builder=key_builder).sketch(documents)

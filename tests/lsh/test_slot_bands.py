@@ -11,7 +11,9 @@ from nearkin.lsh.slot_bands import fixed_banding, solve_banding
 @pytest.mark.parametrize("k", [8, 64, 128, 256, 1024])
 @pytest.mark.parametrize("threshold", [0.3, 0.5, 0.7, 0.8, 0.9, 0.95, 1.0])
 @pytest.mark.parametrize("recall", [0.5, 0.9, 0.95])
-def test_solved_banding_reaches_recall_with_fewest_candidates(k: int, threshold: float, recall: float) -> None:
+def test_solved_banding_reaches_recall_with_fewest_candidates(
+    k: int, threshold: float, recall: float
+) -> None:
     if candidate_probability(threshold, k, 1) < recall / 0.9999:
         with pytest.raises(UsageError, match="cannot be reached"):
             solve_banding(threshold, recall, k)
@@ -21,8 +23,14 @@ def test_solved_banding_reaches_recall_with_fewest_candidates(k: int, threshold:
     assert banding.recall >= recall
     for rows in range(1, k + 1):
         for bands in {1, 2, k // rows // 2, k // rows} - {0}:
-            if bands * rows <= k and candidate_probability(threshold, bands, rows) >= recall / 0.9999:
-                assert expected_candidates(bands, rows) >= expected_candidates(banding.bands, banding.rows) - 1e-15
+            if (
+                bands * rows <= k
+                and candidate_probability(threshold, bands, rows) >= recall / 0.9999
+            ):
+                assert (
+                    expected_candidates(bands, rows)
+                    >= expected_candidates(banding.bands, banding.rows) - 1e-15
+                )
 
 
 def test_unreachable_recall_error_names_remedy() -> None:

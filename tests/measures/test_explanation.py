@@ -14,7 +14,9 @@ def test_examples_are_classified_by_the_whole_texts() -> None:
     """Examples come from the beginnings of the texts but hold for all of each text."""
     rng = random.Random(1)
     far = " ".join(f"far{rng.randrange(10**6)}" for _ in range(EXAMPLE_CHARACTERS))
-    overlap = overlap_of_shingles(f"one two three four {far}", f"{far} one two three five", Spec(), SpecResources())
+    overlap = overlap_of_shingles(
+        f"one two three four {far}", f"{far} one two three five", Spec(), SpecResources()
+    )
     assert overlap.examples[0][0] == "one two three"
     assert overlap.examples[1][0] == "two three four"
     assert "one two three" not in overlap.examples[2]
@@ -25,7 +27,9 @@ def test_examples_are_classified_by_the_whole_texts() -> None:
 def test_memory_for_large_documents_is_that_of_their_hashes(shingle: str) -> None:
     """A Python object for every shingle would take hundreds of bytes for each character."""
     rng = random.Random(2)
-    texts = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz" + " " * 13, k=1_000_000)) for _ in range(2)]
+    texts = [
+        "".join(rng.choices("abcdefghijklmnopqrstuvwxyz" + " " * 13, k=1_000_000)) for _ in range(2)
+    ]
     spec = Spec.for_shingle(shingle)
     tracemalloc.start()
     try:

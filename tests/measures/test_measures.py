@@ -59,7 +59,9 @@ ORACLES = {"jaccard": jaccard, "weighted-jaccard": weighted_jaccard, "simhash": 
 
 @pytest.mark.parametrize("measure", sorted(ORACLES))
 def test_small_corpora_are_compared_by_brute_force(measure: str, texts: list[str]) -> None:
-    found = nk.pairs(texts, measure=measure, threshold=THRESHOLD, expand_exact=True).pairs.arrow.to_pylist()
+    found = nk.pairs(
+        texts, measure=measure, threshold=THRESHOLD, expand_exact=True
+    ).pairs.arrow.to_pylist()
     counted = [grams(text) for text in texts]
     similarity = ORACLES[measure]
     want = {
@@ -89,7 +91,10 @@ def test_banding_finds_pairs_of_brute_force(name: str, texts: list[str]) -> None
     bands = {"bands": 60, "rows": 12} if spec.measure == "simhash" else {"bands": 21, "rows": 6}
     banded = nk.pairs(texts, spec=spec, threshold=THRESHOLD, recall=0.99, **bands)
     assert not banded.statistics["verify"]["brute_force"]
-    a, b = ({(r["id_a"], r["id_b"], r["similarity"]) for r in found.pairs.arrow.to_pylist()} for found in (whole, banded))
+    a, b = (
+        {(r["id_a"], r["id_b"], r["similarity"]) for r in found.pairs.arrow.to_pylist()}
+        for found in (whole, banded)
+    )
     assert b <= a
     assert len(b) >= 0.95 * len(a)
 
@@ -97,23 +102,34 @@ def test_banding_finds_pairs_of_brute_force(name: str, texts: list[str]) -> None
 @pytest.mark.parametrize("name", sorted(BANDED))
 @pytest.mark.parametrize("verify", ["estimate", "none"])
 def test_pairs_are_found_by_estimates_alone(name: str, verify: str, texts: list[str]) -> None:
-    bands = {"bands": 60, "rows": 12} if BANDED[name].measure == "simhash" else {"bands": 21, "rows": 6}
-    result = nk.dedup(texts, spec=BANDED[name], threshold=THRESHOLD, verify=verify, cluster="components", **bands)
+    bands = (
+        {"bands": 60, "rows": 12} if BANDED[name].measure == "simhash" else {"bands": 21, "rows": 6}
+    )
+    result = nk.dedup(
+        texts, spec=BANDED[name], threshold=THRESHOLD, verify=verify, cluster="components", **bands
+    )
     assert 250 < int(result.kept.sum()) < 350
 
 
 @pytest.mark.parametrize("extra", [0, 6000])
 @pytest.mark.parametrize("distance", [3, 8, 11])
-def test_all_pairs_within_hamming_distance_are_found(distance: int, extra: int, texts: list[str]) -> None:
+def test_all_pairs_within_hamming_distance_are_found(
+    distance: int, extra: int, texts: list[str]
+) -> None:
     """Compares both brute force and the block scheme with the expected pairs."""
     rng = np.random.default_rng(1)
     documents = [*texts, *(" ".join(map(str, rng.integers(0, 10**6, 30))) for _ in range(extra))]
     spec = Spec(measure="simhash")
-    found = nk.pairs(documents, measure="simhash", distance=distance, expand_exact=True).pairs.arrow.to_pylist()
+    found = nk.pairs(
+        documents, measure="simhash", distance=distance, expand_exact=True
+    ).pairs.arrow.to_pylist()
     words = nk.sketch(documents, spec)[:, 0]
     far = np.bitwise_count(words[:, None] ^ words[None, :])
     a, b = np.nonzero(np.triu(far <= distance, 1))
-    want = {(f"{x:010}", f"{y:010}", int(far[x, y])) for x, y in zip(a.tolist(), b.tolist(), strict=True)}
+    want = {
+        (f"{x:010}", f"{y:010}", int(far[x, y]))
+        for x, y in zip(a.tolist(), b.tolist(), strict=True)
+    }
     assert {(r["id_a"], r["id_b"], r["distance"]) for r in found} == want
     assert all(r["similarity"] == r["estimate"] == 1 - r["distance"] / 64 for r in found)
     assert len(want) > 20
@@ -123,8 +139,13 @@ def test_distance_with_hot_buckets_gives_warning(texts: list[str]) -> None:
     rng = np.random.default_rng(1)
     documents = [*texts, *(" ".join(map(str, rng.integers(0, 10**6, 30))) for _ in range(6000))]
     for most, said in ((5, True), (100, False)):
-        warnings = nk.dedup(documents, measure="simhash", distance=8, hot_bucket_size=most).report_data.all_warnings
-        assert any("may be missing; raise --hot-bucket-size" in warning for warning in warnings) == said
+        warnings = nk.dedup(
+            documents, measure="simhash", distance=8, hot_bucket_size=most
+        ).report_data.all_warnings
+        assert (
+            any("may be missing; raise --hot-bucket-size" in warning for warning in warnings)
+            == said
+        )
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +166,9 @@ def true_pairs(vectors: np.ndarray, threshold: float) -> set[tuple[int, int]]:
 @pytest.mark.parametrize("count", [1000, 6010])
 def test_pairs_of_vectors_match_brute_force(count: int, vectors: np.ndarray) -> None:
     some = vectors[-count:]
-    found = nk.pairs({"v": some}, vector="v", threshold=0.95, expand_exact=True).pairs.arrow.to_pylist()
+    found = nk.pairs(
+        {"v": some}, vector="v", threshold=0.95, expand_exact=True
+    ).pairs.arrow.to_pylist()
     got = {(int(r["id_a"]), int(r["id_b"])) for r in found}
     want = true_pairs(some, 0.95)
     assert got <= want
@@ -169,7 +192,9 @@ def test_batches_without_candidates_are_processed() -> None:
     texts[9001] = texts[9000] + " more"
     for measure in ("jaccard", "weighted-jaccard", "simhash"):
         spec = nk.Spec(measure=measure, n=1, **({"k": 128} if measure == "simhash" else {}))
-        assert nk.dedup(texts, spec=spec, threshold=0.75, recall=0.9).statistics["removed_near"] >= 1
+        assert (
+            nk.dedup(texts, spec=spec, threshold=0.75, recall=0.9).statistics["removed_near"] >= 1
+        )
 
 
 def test_vectors_are_read_from_every_kind_of_column(vectors: np.ndarray, tmp_path: Path) -> None:
@@ -180,14 +205,26 @@ def test_vectors_are_read_from_every_kind_of_column(vectors: np.ndarray, tmp_pat
         "lists": pa.array(lists, pa.list_(pa.float64())),
         "fixed": pa.FixedSizeListArray.from_arrays(pa.array(some.reshape(-1)), 24),
     }
-    kept = [nk.dedup({"v": column}, vector="v", threshold=0.95).kept.tolist() for column in columns.values()]
+    kept = [
+        nk.dedup({"v": column}, vector="v", threshold=0.95).kept.tolist()
+        for column in columns.values()
+    ]
     pq.write_table(pa.table({"v": columns["fixed"]}), tmp_path / "v.parquet")
     kept.append(nk.dedup(tmp_path / "v.parquet", vector="v", threshold=0.95).kept.tolist())
     assert all(other == kept[0] for other in kept)
 
 
 def test_invalid_vectors_are_quarantined() -> None:
-    rows = [[1.0, 2.0], None, [float("nan"), 1.0], [float("inf"), 1.0], [0.0, 0.0], [1.0], [2.0, 4.0], [1e39, 1.0]]
+    rows = [
+        [1.0, 2.0],
+        None,
+        [float("nan"), 1.0],
+        [float("inf"), 1.0],
+        [0.0, 0.0],
+        [1.0],
+        [2.0, 4.0],
+        [1e39, 1.0],
+    ]
     result = nk.dedup({"v": pa.array(rows, pa.list_(pa.float64()))}, vector="v", threshold=0.9)
     assert result.kept.tolist() == [True] + [False] * 7
     assert result.statistics["rejected"] == 6
@@ -210,7 +247,9 @@ def test_contradictory_settings_are_rejected() -> None:
     with pytest.raises(UsageError, match="name their column"):
         nk.dedup(["a"], measure="cosine", spec=Spec(measure="cosine", unit="vector", n=3))
     with pytest.raises(UsageError, match="2 numbers, the Spec says 3"):
-        nk.dedup({"v": np.ones((3, 2))}, vector="v", spec=Spec(measure="cosine", unit="vector", n=3))
+        nk.dedup(
+            {"v": np.ones((3, 2))}, vector="v", spec=Spec(measure="cosine", unit="vector", n=3)
+        )
     with pytest.raises(UsageError, match="distance 3 is only for measures simhash and cosine"):
         nk.dedup(["a"], distance=3)
     with pytest.raises(UsageError, match="contradicts"):
@@ -223,7 +262,9 @@ def test_contradictory_settings_are_rejected() -> None:
 
 @pytest.mark.parametrize("bits", SLOT_BITS)
 @pytest.mark.parametrize("similarity", [0.2, 0.5, 0.8])
-def test_estimate_of_truncated_slots_is_unbiased_with_stated_error(bits: int, similarity: float) -> None:
+def test_estimate_of_truncated_slots_is_unbiased_with_stated_error(
+    bits: int, similarity: float
+) -> None:
     spec = Spec(slot_bits=bits, scheme="classic")
     trials = 400
     size = 300
@@ -233,8 +274,14 @@ def test_estimate_of_truncated_slots_is_unbiased_with_stated_error(bits: int, si
     rng = np.random.default_rng(bits)
     names = rng.integers(0, 2**40, (trials, 2 * size - shared))
     tokens = [list(map(str, row)) for a in names for row in (a[:size], a[size - shared :])]
-    signatures = Sketcher(spec_of_tokens(spec)).sketch(pa.array(tokens, pa.large_list(pa.large_string()))).signatures
-    band_layout = band_layout_of(measure.spec, measure.banding(BandingRequest(0.8, 0.95)), np.empty((0, 0), np.uint64))
+    signatures = (
+        Sketcher(spec_of_tokens(spec))
+        .sketch(pa.array(tokens, pa.large_list(pa.large_string())))
+        .signatures
+    )
+    band_layout = band_layout_of(
+        measure.spec, measure.banding(BandingRequest(0.8, 0.95)), np.empty((0, 0), np.uint64)
+    )
     from nearkin.lsh.kernels import pair_agreements
 
     a = np.arange(0, 2 * trials, 2, dtype=np.uint64)
@@ -246,12 +293,19 @@ def test_estimate_of_truncated_slots_is_unbiased_with_stated_error(bits: int, si
     error = measure.estimator.standard_error(true)
     assert abs(estimates.mean() - true) < 4 * error / math.sqrt(trials)
     assert 0.85 < estimates.std() / error < 1.15
-    assert np.allclose(measure.estimator.estimate(pairs, agreeing).similarity, np.maximum(estimates, 0))
+    assert np.allclose(
+        measure.estimator.estimate(pairs, agreeing).similarity, np.maximum(estimates, 0)
+    )
 
 
 def test_estimate_takes_signatures_of_every_measure() -> None:
     texts = ["one two three four five six seven eight", "one two three four five six seven nine"]
-    for spec in (Spec(), Spec(slot_bits=4), Spec(measure="weighted-jaccard"), Spec(measure="simhash", k=128)):
+    for spec in (
+        Spec(),
+        Spec(slot_bits=4),
+        Spec(measure="weighted-jaccard"),
+        Spec(measure="simhash", k=128),
+    ):
         a, b = nk.sketch(texts, spec)
         assert 0.4 < nk.estimate(a, b, spec) < 1
         assert nk.estimate(a, a, spec) == 1

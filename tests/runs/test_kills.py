@@ -1,7 +1,8 @@
-"""Every command is ended at its file operations, and resumed: the result is that of a run that nobody disturbed.
+"""Every command is ended at its file operations, and resumed: the result is that of a run that
+nobody disturbed.
 
-The quick form takes some of the points of some commands, every other one as a power cut; the full form takes all points of all
-commands, each of them as a kill and as a power cut.
+The quick form takes some of the points of some commands, every other one as a power cut; the full
+form takes all points of all commands, each of them as a kill and as a power cut.
 """
 
 import json
@@ -22,7 +23,16 @@ CASES: dict[str, list[str]] = {
     "repeated-ids": ["dedup", "DOCS", "--out", "OUT", "--id", "source", *BANDED],
     "save-signatures": ["dedup", "DOCS", "--out", "OUT", "--save-signatures", *BANDED],
     "max-df": ["dedup", "DOCS", "--out", "OUT", "--max-df", "0.2", *BANDED],
-    "annotate-components": ["dedup", "DOCS", "--out", "OUT", "--annotate", "--cluster", "components", *BANDED],
+    "annotate-components": [
+        "dedup",
+        "DOCS",
+        "--out",
+        "OUT",
+        "--annotate",
+        "--cluster",
+        "components",
+        *BANDED,
+    ],
     "simhash": ["dedup", "DOCS", "--out", "OUT", "--measure", "simhash", "--distance", "3"],
     "probes": ["dedup", "DOCS", "--out", "OUT", "--probes", "2", "--save-signatures", *BANDED],
     "estimate": ["dedup", "DOCS", "--out", "OUT", "--verify", "estimate", *BANDED],
@@ -40,13 +50,25 @@ RESTARTED: dict[str, list[str]] = {
     "merge": ["merge", "SKETCH", "SKETCH", "--out", "OUT"],
 }
 """Commands that are not resumed but started again."""
-QUICK = ("save-signatures", "max-df", "annotate-components", "simhash", "then", "overwrite", "pairs", "containment")
+QUICK = (
+    "save-signatures",
+    "max-df",
+    "annotate-components",
+    "simhash",
+    "then",
+    "overwrite",
+    "pairs",
+    "containment",
+)
 """Those of which the quick form takes some points; the full form takes all of all."""
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """900 documents in three files: exact and near duplicates, repeated sources, vectors; a saved run and signatures."""
+    """900 documents in three files: exact and near duplicates, repeated sources, vectors.
+
+    A saved run and signatures.
+    """
     folder = tmp_path_factory.mktemp("kills")
     rng = np.random.default_rng(5)
     (folder / "docs").mkdir()
@@ -63,34 +85,53 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
             "vector": list(vectors),
         }
         pq.write_table(pa.table(columns), folder / "docs" / f"part-{part}.parquet")
-    names = {"DOCS": str(folder / "docs"), "SAVED": str(folder / "saved"), "SKETCH": str(folder / "sketch.arrow")}
+    names = {
+        "DOCS": str(folder / "docs"),
+        "SAVED": str(folder / "saved"),
+        "SKETCH": str(folder / "sketch.arrow"),
+    }
     nearkin("dedup", names["DOCS"], "--out", names["SAVED"], "--save-signatures", *BANDED)
     nearkin("sketch", names["DOCS"], "--out", names["SKETCH"])
     return names
 
 
 def nearkin(*line: str) -> None:
-    ended = subprocess.run([sys.executable, "-m", "nearkin", *line], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-m", "nearkin", *line], capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 0, ended.stderr
 
 
 def tried(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     line = [sys.executable, "-m", "tests.killing", str(folder)]
-    ended = subprocess.run(line, input=json.dumps(case), capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        line, input=json.dumps(case), capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 0, ended.stderr
     found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
     return found
 
 
-def case_of(line: list[str], corpus: dict[str, str], again: list[list[str]], full: bool, **other: Any) -> dict[str, Any]:
+def case_of(
+    line: list[str], corpus: dict[str, str], again: list[list[str]], full: bool, **other: Any
+) -> dict[str, Any]:
     points = {"points": None, "last": 0} if full else {"points": 3, "last": 1}
     return {"line": [corpus.get(word, word) for word in line], "again": again, **points, **other}
 
 
-@pytest.mark.parametrize("name", [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in CASES])
-def test_a_run_that_is_killed_anywhere_can_be_resumed(name: str, corpus: dict[str, str], tmp_path: Path, full: bool) -> None:
-    other = {"before": [corpus.get(word, word) for word in CASES["dedup"]]} if name == "overwrite" else {}
+@pytest.mark.parametrize(
+    "name",
+    [name if name in QUICK else pytest.param(name, marks=pytest.mark.full) for name in CASES],
+)
+def test_a_run_that_is_killed_anywhere_can_be_resumed(
+    name: str, corpus: dict[str, str], tmp_path: Path, full: bool
+) -> None:
+    other = (
+        {"before": [corpus.get(word, word) for word in CASES["dedup"]]}
+        if name == "overwrite"
+        else {}
+    )
     again = [["--resume"], []] if name == "overwrite" else [["--resume"]]
     found = tried(tmp_path, case_of(CASES[name], corpus, again, full, **other))
     assert found["operations"] > 10
@@ -98,7 +139,9 @@ def test_a_run_that_is_killed_anywhere_can_be_resumed(name: str, corpus: dict[st
 
 
 @pytest.mark.parametrize("name", RESTARTED)
-def test_a_killed_command_can_be_started_again(name: str, corpus: dict[str, str], tmp_path: Path, full: bool) -> None:
+def test_a_killed_command_can_be_started_again(
+    name: str, corpus: dict[str, str], tmp_path: Path, full: bool
+) -> None:
     """What it left is not in the way. Where the output was complete, --overwrite is needed."""
     made = ["out", "out.cut.arrow"] if name == "sketch" else ["out"]
     found = tried(tmp_path, case_of(RESTARTED[name], corpus, [["--overwrite"]], full, made=made))

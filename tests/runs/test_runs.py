@@ -37,14 +37,23 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """7,000 documents in three files: clusters, a hot one, boilerplate, hostile ones (two nulls)."""
     folder = tmp_path_factory.mktemp("synth") / "corpus"
     settings = SynthSettings(
-        documents=7000, length="lognormal:600:0.5", hot_clusters=1, hot_size=400, boilerplate=0.1, hostile=24, files=3, seed=3
+        documents=7000,
+        length="lognormal:600:0.5",
+        hot_clusters=1,
+        hot_size=400,
+        boilerplate=0.1,
+        hostile=24,
+        files=3,
+        seed=3,
     )
     synth(folder, settings)
     return folder
 
 
 def job(inputs: Any, out: Path, **other: Any) -> Job:
-    settings = {name: other.pop(name) for name in list(other) if name in RunOptions.__dataclass_fields__}
+    settings = {
+        name: other.pop(name) for name in list(other) if name in RunOptions.__dataclass_fields__
+    }
     given = tuple(map(str, inputs)) if isinstance(inputs, list) else (str(inputs),)
     columns = other.pop("columns", COLUMNS)
     return Job(given, out, columns, RunOptions(**{"source": "source", **settings}), **other)
@@ -69,7 +78,10 @@ def texts_of(corpus: Path) -> dict[str, str | None]:
 
 def shingle_sets(texts: list[str], spec: Spec | None = None) -> list[set[int]]:
     found = Shingler(spec or Spec()).texts(*text_buffers(pa.array(texts, pa.large_string())))
-    return [set(found.hashes[a:b].tolist()) for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
+    return [
+        set(found.hashes[a:b].tolist())
+        for a, b in zip(found.offsets, found.offsets[1:], strict=False)
+    ]
 
 
 def jaccard(a: set[int], b: set[int]) -> float:
@@ -89,22 +101,34 @@ def test_every_document_is_accounted_for(reference: Path) -> None:
     assert counts["kept"] + counts["removed"] + counts["rejected"] == 7000
     clusters = pq.read_table(reference / "clusters.parquet")
     assert len(clusters) == 6998
-    assert sum(clusters["kept"].to_pylist()) == counts["kept"] == len(pq.read_table(reference / "kept"))
-    rejected = [json.loads(line) for line in (reference / "rejected.jsonl").read_text().splitlines()]
+    assert (
+        sum(clusters["kept"].to_pylist())
+        == counts["kept"]
+        == len(pq.read_table(reference / "kept"))
+    )
+    rejected = [
+        json.loads(line) for line in (reference / "rejected.jsonl").read_text().splitlines()
+    ]
     assert {entry["reason"] for entry in rejected} == {"text is null"}
     assert all(entry["file"].startswith("part-") for entry in rejected)
     report = json.loads((reference / "report.json").read_bytes())
     assert report["rejected"] == [["text is null", 2]]
 
 
-def test_every_removed_document_resembles_the_one_kept_for_it(corpus: Path, reference: Path) -> None:
+def test_every_removed_document_resembles_the_one_kept_for_it(
+    corpus: Path, reference: Path
+) -> None:
     texts = texts_of(corpus)
-    rows = [row for row in pq.read_table(reference / "clusters.parquet").to_pylist() if not row["kept"]]
+    rows = [
+        row for row in pq.read_table(reference / "clusters.parquet").to_pylist() if not row["kept"]
+    ]
     assert len(rows) > 500
     kept = set(pq.read_table(reference / "kept")["id"].to_pylist())
     assert all(row["cluster"] in kept and row["id"] not in kept for row in rows)
     pairs = zip(
-        shingle_sets([texts[row["id"]] for row in rows]), shingle_sets([texts[row["cluster"]] for row in rows]), strict=True
+        shingle_sets([texts[row["id"]] for row in rows]),
+        shingle_sets([texts[row["cluster"]] for row in rows]),
+        strict=True,
     )
     for row, (a, b) in zip(rows, pairs, strict=True):
         assert len(a & b) >= 0.8 * len(a | b)
@@ -115,10 +139,15 @@ def test_recall_and_precision_of_planted_pairs(corpus: Path, tmp_path: Path) -> 
     truth = pq.read_table(corpus / "truth.parquet").to_pylist()
     texts = texts_of(corpus)
     run_pairs(job(corpus / "documents", tmp_path / "p.parquet"), Silent(), expand_exact=True)
-    found = {(row["id_a"], row["id_b"]): row["similarity"] for row in pq.read_table(tmp_path / "p.parquet").to_pylist()}
+    found = {
+        (row["id_a"], row["id_b"]): row["similarity"]
+        for row in pq.read_table(tmp_path / "p.parquet").to_pylist()
+    }
     ids = sorted({name for pair in found for name in pair})
     sets = dict(zip(ids, shingle_sets([texts[name] for name in ids]), strict=True))
-    assert all(similarity == jaccard(sets[a], sets[b]) >= 0.8 for (a, b), similarity in found.items())
+    assert all(
+        similarity == jaccard(sets[a], sets[b]) >= 0.8 for (a, b), similarity in found.items()
+    )
     # Of the hot cluster, members are paired with its leaders only.
     planted = [row for row in truth if row["similarity"] >= 0.8 and row["cluster"] != 0]
     assert len(planted) > 300
@@ -126,7 +155,9 @@ def test_recall_and_precision_of_planted_pairs(corpus: Path, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("workers", [1, 3])
-def test_workers_do_not_change_the_result(workers: int, corpus: Path, reference: Path, tmp_path: Path) -> None:
+def test_workers_do_not_change_the_result(
+    workers: int, corpus: Path, reference: Path, tmp_path: Path
+) -> None:
     finished(corpus / "documents", tmp_path / "out", workers=workers)
     same_result(tmp_path / "out", reference)
 
@@ -145,18 +176,29 @@ def test_partitions_do_not_change_the_result(
     same_result(tmp_path / "out", reference)
 
 
-def test_files_and_their_order_do_not_change_the_result(corpus: Path, reference: Path, tmp_path: Path) -> None:
+def test_files_and_their_order_do_not_change_the_result(
+    corpus: Path, reference: Path, tmp_path: Path
+) -> None:
     parts = sorted((corpus / "documents").iterdir())
     finished([parts[2], parts[0], parts[1]], tmp_path / "shuffled")
     same_result(tmp_path / "shuffled", reference)
     whole = tmp_path / "one.parquet"
-    pq.write_table(pa.concat_tables([pq.read_table(part) for part in parts]), whole, row_group_size=333)
+    pq.write_table(
+        pa.concat_tables([pq.read_table(part) for part in parts]), whole, row_group_size=333
+    )
     finished(whole, tmp_path / "one")
-    assert (tmp_path / "one/clusters.parquet").read_bytes() == (reference / "clusters.parquet").read_bytes()
-    reordered = pa.concat_tables([pq.read_table(part) for part in parts]).sort_by([("text", "descending")])
+    assert (tmp_path / "one/clusters.parquet").read_bytes() == (
+        reference / "clusters.parquet"
+    ).read_bytes()
+    reordered = pa.concat_tables([pq.read_table(part) for part in parts]).sort_by(
+        [("text", "descending")]
+    )
     pq.write_table(reordered, tmp_path / "reordered.parquet")
     finished(tmp_path / "reordered.parquet", tmp_path / "again")
-    tables = [pq.read_table(folder / "clusters.parquet").sort_by("id") for folder in (reference, tmp_path / "again")]
+    tables = [
+        pq.read_table(folder / "clusters.parquet").sort_by("id")
+        for folder in (reference, tmp_path / "again")
+    ]
     assert tables[0].equals(tables[1])
 
 
@@ -223,7 +265,9 @@ def test_resume_refuses_changed_inputs_and_parameters(corpus: Path, tmp_path: Pa
     shutil.copytree(corpus / "documents", copy)
     out = tmp_path / "out"
     killed_run(copy, out)
-    with pytest.raises(UsageError, match=r"cannot resume .*parameters\.threshold was 0\.8 and is 0\.7.*--overwrite"):
+    with pytest.raises(
+        UsageError, match=r"cannot resume .*parameters\.threshold was 0\.8 and is 0\.7.*--overwrite"
+    ):
         finished(copy, out, resume=True, threshold=0.7)
     with pytest.raises(UsageError, match=r"spec\.k was 128 and is 64"):
         finished(copy, out, resume=True, spec=Spec(k=64))
@@ -248,12 +292,16 @@ def test_a_touched_input_is_no_change(corpus: Path, reference: Path, tmp_path: P
 
 def test_output_that_exists(corpus: Path, tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
-    with pytest.raises(UsageError, match=r"out exists; continue it with --resume, replace it with --overwrite"):
+    with pytest.raises(
+        UsageError, match=r"out exists; continue it with --resume, replace it with --overwrite"
+    ):
         finished(corpus / "documents", tmp_path / "out")
     with pytest.raises(UsageError, match="is not the output of a run"):
         finished(corpus / "documents", tmp_path / "out", resume=True)
     first = finished(corpus / "documents", tmp_path / "out", overwrite=True)
-    assert finished(corpus / "documents", tmp_path / "out", resume=True) == json.loads(json.dumps(first))
+    assert finished(corpus / "documents", tmp_path / "out", resume=True) == json.loads(
+        json.dumps(first)
+    )
 
 
 def test_resume_with_nothing_there_starts(corpus: Path, reference: Path, tmp_path: Path) -> None:
@@ -271,7 +319,9 @@ from nearkin.cli.app import run
 sys.exit(run(["dedup", {str(corpus / "documents")!r}, "--out", {str(tmp_path / "out")!r}, "--id", "id", "--source", "source"]))
 """
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] == resource.RLIM_INFINITY
-    failed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    failed = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
     assert failed.returncode == 1, failed.stderr
     assert failed.stderr.startswith("nearkin: cannot write in ")
     assert ("--resume" in failed.stderr) == (tmp_path / "out.partial").exists()
@@ -286,18 +336,29 @@ def test_saved_signatures_are_banded_again_without_sketching(corpus: Path, tmp_p
     finished(corpus / "documents", tmp_path / "direct", threshold=0.6, bands=20, rows=4)
     same_result(tmp_path / "again", tmp_path / "direct")
     assert summary["counts"]["rejected"] == 2
-    run_pairs(job(tmp_path / "saved", tmp_path / "p.parquet", threshold=0.6, bands=20, rows=4), Silent())
+    run_pairs(
+        job(tmp_path / "saved", tmp_path / "p.parquet", threshold=0.6, bands=20, rows=4), Silent()
+    )
     # the file of pairs says in its footer what was asked for; the rows are the same
-    found, expected = (pq.read_table(path) for path in (tmp_path / "p.parquet", tmp_path / "direct/pairs.parquet"))
+    found, expected = (
+        pq.read_table(path) for path in (tmp_path / "p.parquet", tmp_path / "direct/pairs.parquet")
+    )
     assert found.replace_schema_metadata(None).equals(expected.replace_schema_metadata(None))
 
 
-def test_saved_signatures_of_inputs_that_changed(corpus: Path, reference: Path, tmp_path: Path) -> None:
+def test_saved_signatures_of_inputs_that_changed(
+    corpus: Path, reference: Path, tmp_path: Path
+) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(corpus / "documents", copy)
     finished(copy, tmp_path / "saved", save_signatures=True)
     with pytest.raises(UsageError, match="column 'quality' was not kept"):
-        finished(tmp_path / "saved", tmp_path / "x", columns=Columns(carried_columns=("quality",)), source="quality")
+        finished(
+            tmp_path / "saved",
+            tmp_path / "x",
+            columns=Columns(carried_columns=("quality",)),
+            source="quality",
+        )
     (copy / "part-00002.parquet").unlink()
     with pytest.raises(UsageError, match="part-00002"):
         finished(tmp_path / "saved", tmp_path / "x")
@@ -312,7 +373,13 @@ def write_texts(path: Path, texts: list[str]) -> Path:
 
 @pytest.mark.parametrize(
     ("texts", "kept"),
-    [([], 0), (["only one document here"], 1), ([""] * 7, 7), (["the same in every row of it"] * 6000, 1), (["x y"] * 3, 1)],
+    [
+        ([], 0),
+        (["only one document here"], 1),
+        ([""] * 7, 7),
+        (["the same in every row of it"] * 6000, 1),
+        (["x y"] * 3, 1),
+    ],
     ids=["empty corpus", "one document", "empty documents", "identical", "three identical"],
 )
 def test_degenerate_corpora(texts: list[str], kept: int, tmp_path: Path) -> None:
@@ -326,7 +393,11 @@ def test_degenerate_corpora(texts: list[str], kept: int, tmp_path: Path) -> None
 def test_empty_documents_can_be_dropped(tmp_path: Path) -> None:
     path = write_texts(tmp_path / "a.parquet", ["", "some words", " ", "more words"])
     summary = finished(path, tmp_path / "out", columns=Columns(), source=None, empty="drop")
-    assert (summary["counts"]["kept"], summary["counts"]["removed"], summary["counts"]["empty"]) == (2, 2, 2)
+    assert (
+        summary["counts"]["kept"],
+        summary["counts"]["removed"],
+        summary["counts"]["empty"],
+    ) == (2, 2, 2)
     rows = pq.read_table(tmp_path / "out/clusters.parquet").to_pylist()
     assert [(row["kind"], row["kept"], row["similarity"]) for row in rows[:2]] == [
         ("empty", False, None),
@@ -336,12 +407,18 @@ def test_empty_documents_can_be_dropped(tmp_path: Path) -> None:
 
 def test_repeated_ids(tmp_path: Path) -> None:
     table = pa.table(
-        {"id": ["a", "b", "a", "c"], "text": ["one two three", "four five six", "seven eight nine", "one two three"]}
+        {
+            "id": ["a", "b", "a", "c"],
+            "text": ["one two three", "four five six", "seven eight nine", "one two three"],
+        }
     )
     pq.write_table(table, tmp_path / "a.parquet")
     pq.write_table(table.slice(1, 1), tmp_path / "b.parquet")
     summary = finished(
-        [tmp_path / "a.parquet", tmp_path / "b.parquet"], tmp_path / "out", columns=Columns(id="id"), source=None
+        [tmp_path / "a.parquet", tmp_path / "b.parquet"],
+        tmp_path / "out",
+        columns=Columns(id="id"),
+        source=None,
     )
     ids = pq.read_table(tmp_path / "out/clusters.parquet")["id"].to_pylist()
     assert ids == [
@@ -356,13 +433,18 @@ def test_repeated_ids(tmp_path: Path) -> None:
 
 
 def test_bad_rows_and_files_are_counted(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_bytes(b'{"text": "one two three four"}\n{"text": \n{"text": null}\n{"text": "\xff"}\n')
+    (tmp_path / "a.jsonl").write_bytes(
+        b'{"text": "one two three four"}\n{"text": \n{"text": null}\n{"text": "\xff"}\n'
+    )
     (tmp_path / "b.parquet").write_bytes(b"no parquet")
     (tmp_path / "c.jsonl").write_bytes(b'{"text": "One two three four!"}\n')
     summary = finished(tmp_path, tmp_path.with_name("out"), columns=Columns(), source=None)
     counts = summary["counts"]
     assert (counts["read"], counts["kept"], counts["removed"], counts["rejected"]) == (6, 1, 1, 4)
-    rejected = [json.loads(line) for line in (tmp_path.with_name("out") / "rejected.jsonl").read_text().splitlines()]
+    rejected = [
+        json.loads(line)
+        for line in (tmp_path.with_name("out") / "rejected.jsonl").read_text().splitlines()
+    ]
     assert [(entry["file"], entry.get("row")) for entry in rejected] == [
         ("a.jsonl", 1),
         ("a.jsonl", 2),
@@ -371,7 +453,9 @@ def test_bad_rows_and_files_are_counted(tmp_path: Path) -> None:
     ]
     shutil.rmtree(tmp_path.with_name("out"))
     with pytest.raises(RunError, match=r"a\.jsonl, row 1: the row is not valid JSON"):
-        finished(tmp_path, tmp_path.with_name("out"), columns=Columns(), source=None, on_error="fail")
+        finished(
+            tmp_path, tmp_path.with_name("out"), columns=Columns(), source=None, on_error="fail"
+        )
 
 
 def test_a_document_of_fifty_megabytes(tmp_path: Path) -> None:
@@ -418,13 +502,23 @@ def test_blocks_are_never_compared(corpus: Path, tmp_path: Path) -> None:
 def test_keep_policy_decides(corpus: Path, tmp_path: Path) -> None:
     table = pa.table(
         {
-            "text": ["the same words in all of these", "The same words in all of these.", "the same words IN all of these"],
+            "text": [
+                "the same words in all of these",
+                "The same words in all of these.",
+                "the same words IN all of these",
+            ],
             "source": ["web", "gold", "books"],
         }
     )
     pq.write_table(table, tmp_path / "a.parquet")
     columns = Columns(carried_columns=("source",))
-    finished(tmp_path / "a.parquet", tmp_path / "out", columns=columns, keep="source:gold>books", source=None)
+    finished(
+        tmp_path / "a.parquet",
+        tmp_path / "out",
+        columns=columns,
+        keep="source:gold>books",
+        source=None,
+    )
     assert pq.read_table(tmp_path / "out/kept")["source"].to_pylist() == ["gold"]
 
 
@@ -438,8 +532,16 @@ def test_unverified_runs_say_so(verify: str, corpus: Path, tmp_path: Path) -> No
 def test_components_hold_the_floor(corpus: Path, tmp_path: Path) -> None:
     summary = finished(corpus / "documents", tmp_path / "out", cluster="components", floor=0.7)
     texts = texts_of(corpus)
-    rows = [row for row in pq.read_table(tmp_path / "out/clusters.parquet").to_pylist() if not row["kept"]]
-    sets = zip(shingle_sets([texts[r["id"]] for r in rows]), shingle_sets([texts[r["cluster"]] for r in rows]), strict=True)
+    rows = [
+        row
+        for row in pq.read_table(tmp_path / "out/clusters.parquet").to_pylist()
+        if not row["kept"]
+    ]
+    sets = zip(
+        shingle_sets([texts[r["id"]] for r in rows]),
+        shingle_sets([texts[r["cluster"]] for r in rows]),
+        strict=True,
+    )
     for row, (a, b) in zip(rows, sets, strict=True):
         assert row["similarity"] == pytest.approx(jaccard(a, b), abs=1e-12)
         assert len(a & b) >= 0.7 * len(a | b)
@@ -450,16 +552,24 @@ def test_small_corpora_are_compared_completely(corpus: Path, tmp_path: Path) -> 
     path = tmp_path / "few.parquet"
     pq.write_table(pq.read_table(corpus / "documents").slice(0, 1500), path)
     run_pairs(job(path, tmp_path / "all.parquet", threshold=0.3), Silent(), expand_exact=True)
-    found = {(row["id_a"], row["id_b"]) for row in pq.read_table(tmp_path / "all.parquet").to_pylist()}
+    found = {
+        (row["id_a"], row["id_b"]) for row in pq.read_table(tmp_path / "all.parquet").to_pylist()
+    }
     texts = {
-        name: text for name, text in zip(*(pq.read_table(path)[c].to_pylist() for c in ("id", "text")), strict=True) if text
+        name: text
+        for name, text in zip(
+            *(pq.read_table(path)[c].to_pylist() for c in ("id", "text")), strict=True
+        )
+        if text
     }
     sets = dict(zip(texts, shingle_sets(list(texts.values())), strict=True))
     postings: dict[int, list[str]] = {}
     for name, values in sets.items():
         for value in values:
             postings.setdefault(value, []).append(name)
-    suspects = {(a, b) for names in postings.values() for i, a in enumerate(names) for b in names[i + 1 :]}
+    suspects = {
+        (a, b) for names in postings.values() for i, a in enumerate(names) for b in names[i + 1 :]
+    }
     assert found == {pair for pair in suspects if jaccard(sets[pair[0]], sets[pair[1]]) >= 0.3}
 
 
@@ -484,12 +594,25 @@ def test_real_text_against_brute_force(threshold: float, source_code: Path, tmp_
     common = {"columns": columns, "source": None, "threshold": threshold}
     banding = solve_banding(threshold, 0.95, 128)
     run_pairs(
-        job(source_code, tmp_path / "lsh.parquet", bands=banding.bands, rows=banding.rows, hot_bucket_size=5000, **common),
+        job(
+            source_code,
+            tmp_path / "lsh.parquet",
+            bands=banding.bands,
+            rows=banding.rows,
+            hot_bucket_size=5000,
+            **common,
+        ),
         Silent(),
     )
-    found = {(r["id_a"], r["id_b"]): r["similarity"] for r in pq.read_table(tmp_path / "lsh.parquet").to_pylist()}
+    found = {
+        (r["id_a"], r["id_b"]): r["similarity"]
+        for r in pq.read_table(tmp_path / "lsh.parquet").to_pylist()
+    }
     run_pairs(job(source_code, tmp_path / "all.parquet", **common), Silent())
-    truth = {(r["id_a"], r["id_b"]): r["similarity"] for r in pq.read_table(tmp_path / "all.parquet").to_pylist()}
+    truth = {
+        (r["id_a"], r["id_b"]): r["similarity"]
+        for r in pq.read_table(tmp_path / "all.parquet").to_pylist()
+    }
     assert found.items() <= truth.items()
     assert len(truth) > 20
     assert len(found) >= 0.95 * len(truth)

@@ -10,7 +10,10 @@ import pytest
 import nearkin
 from nearkin.runtime.jit import UntrustedFolderError, _Locator, trusted_folder
 
-HASHES = "from nearkin.hashing.families import *; print(int(hash_values([b'near'], key_of('xxh3', 0))[0]))"
+HASHES = (
+    "from nearkin.hashing.families import *; print(int(hash_values([b'near'], key_of('xxh3', "
+    "0))[0]))"
+)
 SKETCH = "import nearkin as nk; print(nk.sketch(['one two three four'], nk.Spec(k=8)).tolist())"
 
 
@@ -18,14 +21,24 @@ SKETCH = "import nearkin as nk; print(nk.sketch(['one two three four'], nk.Spec(
 def installed(tmp_path: Path) -> Path:
     """A copy of the package, as in site-packages."""
     site = tmp_path / "site"
-    shutil.copytree(Path(nearkin.__file__).parent, site / "nearkin", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(
+        Path(nearkin.__file__).parent,
+        site / "nearkin",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
     return site
 
 
 def python(code: str, site: Path, **environment: str) -> str:
     kept = {name: value for name, value in os.environ.items() if name in ("PATH", "LANG")}
     line = [sys.executable, "-B", "-c", code]
-    ended = subprocess.run(line, env={**kept, "PYTHONPATH": str(site), **environment}, capture_output=True, text=True, cwd=site)
+    ended = subprocess.run(
+        line,
+        env={**kept, "PYTHONPATH": str(site), **environment},
+        capture_output=True,
+        text=True,
+        cwd=site,
+    )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
 
@@ -70,7 +83,9 @@ def test_cache_folder_of_another_user_is_not_used(installed: Path, tmp_path: Pat
 
 
 @pytest.mark.parametrize("variable", ["NEARKIN_CACHE_DIR", "XDG_CACHE_HOME", "HOME"])
-def test_code_in_writable_cache_folder_is_not_run(installed: Path, tmp_path: Path, variable: str) -> None:
+def test_code_in_writable_cache_folder_is_not_run(
+    installed: Path, tmp_path: Path, variable: str
+) -> None:
     """Numba's index files are pickles: whoever can write one runs code in the processes that load it."""
     shared, mark = tmp_path / "shared", tmp_path / "code-has-run"
     shared.mkdir()
@@ -114,7 +129,9 @@ def test_cache_folder_writable_by_others_is_rejected(tmp_path: Path, mode: int) 
         trusted_folder(folder)
 
 
-@pytest.mark.parametrize(("mode", "trusted"), [(0o777, False), (0o775, False), (0o1777, True), (0o755, True)])
+@pytest.mark.parametrize(
+    ("mode", "trusted"), [(0o777, False), (0o775, False), (0o1777, True), (0o755, True)]
+)
 def test_every_parent_of_cache_folder_is_verified(tmp_path: Path, mode: int, trusted: bool) -> None:
     """In a sticky folder others cannot rename what is not theirs, so /tmp is no danger."""
     above = tmp_path / "above"
@@ -133,7 +150,13 @@ def test_trusted_volume_of_pod_is_used(installed: Path, tmp_path: Path) -> None:
     volume.chmod(0o777)
     python(HASHES, installed, NEARKIN_CACHE_DIR=str(volume), TMPDIR=str(volume))
     assert not list(volume.rglob("*.nbi"))
-    python(HASHES, installed, NEARKIN_CACHE_DIR=str(volume), NEARKIN_CACHE_TRUSTED="1", TMPDIR=str(volume))
+    python(
+        HASHES,
+        installed,
+        NEARKIN_CACHE_DIR=str(volume),
+        NEARKIN_CACHE_TRUSTED="1",
+        TMPDIR=str(volume),
+    )
     assert list(volume.rglob("*.nbi"))
     next(iter(volume.glob("*/*.nbi"))).parent.chmod(0o777)
     with pytest.raises(UntrustedFolderError, match="writable by other users"):
@@ -166,7 +189,9 @@ def test_circular_symbolic_link_is_rejected(tmp_path: Path) -> None:
         trusted_folder(tmp_path / "loop" / "cache")
 
 
-def test_folders_of_another_user_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folders_of_another_user_are_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Root trusts nobody else's folders either: what is seen here by changing who asks holds for user 0 as well."""
     folder = trusted_folder(tmp_path / "cache")
     if os.getuid() == 0:
@@ -224,10 +249,22 @@ def test_kernels_pass_bounds_checking() -> None:
     suites = ["hashing", "lsh", "verify", "cluster", "sketch", "shingle/test_shingler.py"]
     suites += ["engine/test_containment.py", "lab/test_hashlab.py"]
     left_out = (
-        "not each_assigned and not within_its_bound and not four_threads and not command and not good_as_random and not fuzz"
+        "not each_assigned and not within_its_bound and not four_threads and not command "
+        "and not good_as_random and not fuzz"
     )
-    line = [sys.executable, "-m", "pytest", "-q", "-x", "-k", left_out, *(str(folder / suite) for suite in suites)]
-    ended = subprocess.run(line, env={**os.environ, "NUMBA_BOUNDSCHECK": "1"}, capture_output=True, text=True)
+    line = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "-k",
+        left_out,
+        *(str(folder / suite) for suite in suites),
+    ]
+    ended = subprocess.run(
+        line, env={**os.environ, "NUMBA_BOUNDSCHECK": "1"}, capture_output=True, text=True
+    )
     assert ended.returncode == 0, ended.stdout[-3000:]
 
 

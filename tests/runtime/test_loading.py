@@ -28,7 +28,9 @@ print(collections, gc.isenabled(), gc.get_freeze_count() > 100_000)
 
 
 def output_of(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    return subprocess.run(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, check=True
+    ).stdout.strip()
 
 
 def test_a_run_over_local_files_loads_no_library_for_other_ones() -> None:

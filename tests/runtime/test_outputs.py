@@ -39,7 +39,12 @@ from nearkin.runtime.outputs import (
 from nearkin.runtime.progress import Silent
 from nearkin.spec import Spec
 
-TEXTS = ["one two three four five", "one two three four five", "six seven eight nine ten", "eleven twelve thirteen fourteen"]
+TEXTS = [
+    "one two three four five",
+    "one two three four five",
+    "six seven eight nine ten",
+    "eleven twelve thirteen fourteen",
+]
 
 
 @pytest.fixture
@@ -52,12 +57,19 @@ def docs(tmp_path: Path) -> Path:
 
 def everything_below(folder: Path) -> dict[str, bytes | None]:
     """Every file below a folder with its content, and every folder."""
-    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in sorted(folder.rglob("*"))}
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in sorted(folder.rglob("*"))
+    }
 
 
 def job(inputs: Path, out: Path, **other: Any) -> Job:
-    settings = {name: other.pop(name) for name in list(other) if name in RunOptions.__dataclass_fields__}
-    return Job((str(inputs),), out, other.pop("columns", Columns()), RunOptions(**settings), **other)
+    settings = {
+        name: other.pop(name) for name in list(other) if name in RunOptions.__dataclass_fields__
+    }
+    return Job(
+        (str(inputs),), out, other.pop("columns", Columns()), RunOptions(**settings), **other
+    )
 
 
 def dedup(inputs: Path, out: Path, **other: Any) -> dict[str, Any]:
@@ -78,7 +90,11 @@ COMMANDS: list[Callable[..., dict[str, Any]]] = [dedup, pairs, sketch]
 @pytest.mark.parametrize("run", COMMANDS)
 @pytest.mark.parametrize("out", ["in", "in/docs.parquet", ".", "..", "/", "link", "in/../in"])
 def test_an_output_never_replaces_or_contains_an_input(
-    run: Callable[..., dict[str, Any]], out: str, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    run: Callable[..., dict[str, Any]],
+    out: str,
+    docs: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "link").symlink_to("in")
@@ -90,7 +106,9 @@ def test_an_output_never_replaces_or_contains_an_input(
 
 
 @pytest.mark.parametrize("run", [pairs, sketch])
-def test_a_file_inside_an_input_folder_is_refused(run: Callable[..., dict[str, Any]], docs: Path, tmp_path: Path) -> None:
+def test_a_file_inside_an_input_folder_is_refused(
+    run: Callable[..., dict[str, Any]], docs: Path, tmp_path: Path
+) -> None:
     """The next run would read it."""
     with pytest.raises(UsageError, match="inside the input folder"):
         run(docs.parent, docs.parent / "out.parquet")
@@ -126,7 +144,9 @@ def test_an_input_in_the_work_folder_is_not_deleted(docs: Path, tmp_path: Path) 
     assert inside.exists()
 
 
-def test_an_output_that_is_an_input_under_another_name_is_refused(docs: Path, tmp_path: Path) -> None:
+def test_an_output_that_is_an_input_under_another_name_is_refused(
+    docs: Path, tmp_path: Path
+) -> None:
     """A hard link has another path and the same inode."""
     other = tmp_path / "other.parquet"
     os.link(docs, other)
@@ -135,11 +155,15 @@ def test_an_output_that_is_an_input_under_another_name_is_refused(docs: Path, tm
 
 
 @pytest.mark.parametrize("run", COMMANDS)
-def test_overwrite_leaves_what_no_run_wrote(run: Callable[..., dict[str, Any]], docs: Path, tmp_path: Path) -> None:
+def test_overwrite_leaves_what_no_run_wrote(
+    run: Callable[..., dict[str, Any]], docs: Path, tmp_path: Path
+) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "thesis.txt").write_text("years of work")
     (tmp_path / "file").write_text("more of it")
-    pq.write_table(pa.table({"id_a": ["a"], "id_b": ["b"], "label": [1]}), tmp_path / "labels.parquet")
+    pq.write_table(
+        pa.table({"id_a": ["a"], "id_b": ["b"], "label": [1]}), tmp_path / "labels.parquet"
+    )
     (tmp_path / "work.partial").mkdir()
     (tmp_path / "work.partial" / "draft").touch()
     before = everything_below(tmp_path)
@@ -150,7 +174,9 @@ def test_overwrite_leaves_what_no_run_wrote(run: Callable[..., dict[str, Any]], 
 
 
 @pytest.mark.parametrize("stranger", ["notes.txt", "kept/notes.txt", "link"])
-def test_overwrite_leaves_a_result_that_holds_something_else(stranger: str, docs: Path, tmp_path: Path) -> None:
+def test_overwrite_leaves_a_result_that_holds_something_else(
+    stranger: str, docs: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     dedup(docs, out)
     if stranger == "link":
@@ -216,7 +242,9 @@ def test_a_failure_before_the_first_stage_leaves_nothing(docs: Path, tmp_path: P
                 run(docs, tmp_path / "deep/er/out", **request)
             assert everything_below(tmp_path) == before
     with pytest.raises(UsageError, match="measure jaccard"):
-        run_pairs(job(docs, tmp_path / "deep/out", spec=Spec(measure="simhash")), Silent(), "containment")
+        run_pairs(
+            job(docs, tmp_path / "deep/out", spec=Spec(measure="simhash")), Silent(), "containment"
+        )
     with pytest.raises(UsageError, match="leave out --expand-exact"):
         run_pairs(job(docs, tmp_path / "deep/out"), Silent(), "containment", expand_exact=True)
     assert everything_below(tmp_path) == before
@@ -234,10 +262,16 @@ def test_a_failure_in_the_first_stage_leaves_nothing_when_nothing_was_done(tmp_p
 
 def test_a_failed_count_of_shingles_leaves_nothing(docs: Path, tmp_path: Path) -> None:
     before = everything_below(tmp_path)
-    commands = (["dedup", "--threshold", "1.5"], ["pairs", "--relation", "nearness"], ["sketch", "--k", "7"])
+    commands = (
+        ["dedup", "--threshold", "1.5"],
+        ["pairs", "--relation", "nearness"],
+        ["sketch", "--k", "7"],
+    )
     for name, *wrong in commands:
         line = [name, str(docs), "--max-df", "0.5", "--out", str(tmp_path / "deep/out"), *wrong]
-        ended = subprocess.run([sys.executable, "-m", "nearkin", *line], capture_output=True, text=True, check=False)
+        ended = subprocess.run(
+            [sys.executable, "-m", "nearkin", *line], capture_output=True, text=True, check=False
+        )
         assert (ended.returncode, "Traceback" in ended.stderr) == (2, False), ended.stderr
         assert everything_below(tmp_path) == before
 
@@ -268,7 +302,10 @@ def test_resume_of_a_finished_output_compares_what_is_asked(docs: Path, tmp_path
 
 def test_resume_of_finished_pairs_compares_what_is_asked(docs: Path, tmp_path: Path) -> None:
     out = tmp_path / "pairs.parquet"
-    assert pairs(docs, out, threshold=0.5)["pairs"] == pairs(docs, out, threshold=0.5, resume=True)["pairs"]
+    assert (
+        pairs(docs, out, threshold=0.5)["pairs"]
+        == pairs(docs, out, threshold=0.5, resume=True)["pairs"]
+    )
     with pytest.raises(UsageError, match=r"parameters\.threshold was 0\.5 and is 0\.8"):
         pairs(docs, out, resume=True)
     with pytest.raises(UsageError, match="expand_exact was False and is True"):
@@ -291,7 +328,8 @@ def held(tmp_path: Path) -> Iterator[Path]:
     out = tmp_path / "out"
     code = (
         "import sys; from pathlib import Path; from nearkin.runtime.outputs import Claim;"
-        "Claim.take(Path(sys.argv[1]), 'nearkin dedup'); print('held', flush=True); sys.stdin.read()"
+        "Claim.take(Path(sys.argv[1]), 'nearkin dedup'); print('held', flush=True); "
+        "sys.stdin.read()"
     )
     line = [sys.executable, "-c", code, str(out)]
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as holder:
@@ -310,7 +348,9 @@ def test_a_second_run_into_the_same_output_fails_at_once(run: Any, held: Path, d
     """The message names the holder; --overwrite and --resume do not wait for it either."""
     before = everything_below(held.parent)
     for option in ({}, {"overwrite": True}):
-        with pytest.raises(UsageError, match=r"is being written by nearkin dedup \(pid \d+ on .+, since \d{4}-.+\)"):
+        with pytest.raises(
+            UsageError, match=r"is being written by nearkin dedup \(pid \d+ on .+, since \d{4}-.+\)"
+        ):
             run(docs, held, **option)
     assert everything_below(held.parent) == before
 
@@ -373,7 +413,11 @@ def saved(docs: Path, tmp_path: Path) -> Path:
 )  # fmt: skip
 @pytest.mark.parametrize("command", ["dedup", "pairs"])
 def test_options_that_contradict_a_saved_run_are_refused(
-    command: str, option: list[str], saved: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    command: str,
+    option: list[str],
+    saved: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     from nearkin.cli.app import run
 
@@ -421,7 +465,9 @@ def test_a_plan_or_picture_or_page_replaces_only_its_like(
     mine = tmp_path / "mine.svg"
     mine.write_text("my words")
     (tmp_path / "a.html").write_text("<p>one two three four five six</p>")
-    (tmp_path / "b.html").write_text("<!doctype html><title>my page</title> one two three four five")
+    (tmp_path / "b.html").write_text(
+        "<!doctype html><title>my page</title> one two three four five"
+    )
     before = everything_below(tmp_path)
     labels = tmp_path / "in" / "labels.csv"
     lines: list[list[object]] = [
@@ -435,7 +481,10 @@ def test_a_plan_or_picture_or_page_replaces_only_its_like(
     for line in lines:
         assert command(*line) == 2, line
         assert everything_below(tmp_path) == before
-    for line in (["plan", "--docs", "1M", "--out"], ["explain", "one two three", "one two three four", "--html"]):
+    for line in (
+        ["plan", "--docs", "1M", "--out"],
+        ["explain", "one two three", "one two three four", "--html"],
+    ):
         for _ in range(2):
             assert command(*line, tmp_path / f"new.{line[0]}") == 0
     for _ in range(2):
@@ -443,7 +492,9 @@ def test_a_plan_or_picture_or_page_replaces_only_its_like(
     capsys.readouterr()
 
 
-def test_exports_and_backups_replace_only_their_like(docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_exports_and_backups_replace_only_their_like(
+    docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     store = f"sqlite:///{tmp_path / 'kin.db'}"
     assert command("index", "build", docs, "--store", store) == 0
     before = docs.read_bytes()
@@ -455,7 +506,9 @@ def test_exports_and_backups_replace_only_their_like(docs: Path, tmp_path: Path,
     capsys.readouterr()
 
 
-def test_merged_signatures_never_replace_an_input(docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_merged_signatures_never_replace_an_input(
+    docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     sketch(docs, tmp_path / "a.arrow")
     before = everything_below(tmp_path)
     assert command("merge", tmp_path / "a.arrow", "--out", tmp_path / "a.arrow", "--overwrite") == 2
@@ -463,14 +516,27 @@ def test_merged_signatures_never_replace_an_input(docs: Path, tmp_path: Path, ca
     assert everything_below(tmp_path) == before
 
 
-def test_options_that_a_finished_run_would_ignore_are_refused(saved: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_options_that_a_finished_run_would_ignore_are_refused(
+    saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     labels = saved.with_name("labels.csv")
     labels.write_text("id_a,id_b,label\na,b,1\n")
     assert command("explain", "a", "b", "--run", saved, "--threshold", "0.5") == 2
     assert "--threshold has no effect with --run" in capsys.readouterr().err
     assert command("eval", saved, "--golden", labels, "--text", "body") == 2
     assert "--text has no effect without --grid" in capsys.readouterr().err
-    assert command("index", "build", saved, "--store", f"sqlite:///{saved.with_name('kin.db')}", "--shingle", "chars:5") == 2
+    assert (
+        command(
+            "index",
+            "build",
+            saved,
+            "--store",
+            f"sqlite:///{saved.with_name('kin.db')}",
+            "--shingle",
+            "chars:5",
+        )
+        == 2
+    )
     assert "--shingle chars:5 contradicts the saved run" in capsys.readouterr().err
 
 
@@ -540,7 +606,11 @@ def test_a_killed_synth_leaves_nothing_at_the_name_of_its_corpus(tmp_path: Path)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["synth.partial"]
     synth(out, SynthSettings(documents=50))
     assert sorted(path.name for path in tmp_path.iterdir()) == ["synth"]
-    assert sorted(path.name for path in out.iterdir()) == ["documents", "synth.json", "truth.parquet"]
+    assert sorted(path.name for path in out.iterdir()) == [
+        "documents",
+        "synth.json",
+        "truth.parquet",
+    ]
 
 
 def test_an_audit_holds_the_lock_of_the_output(saved: Path) -> None:
@@ -607,17 +677,23 @@ def test_new_parent_folders_are_synced(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize("readers", list(Readers))
-def test_the_marker_of_a_result_that_the_library_writes_has_its_readers(readers: Readers, tmp_path: Path) -> None:
+def test_the_marker_of_a_result_that_the_library_writes_has_its_readers(
+    readers: Readers, tmp_path: Path
+) -> None:
     """Whatever the umask is."""
     umask = os.umask(0o077 if readers is not Readers.OWNER else 0)
     try:
-        nk.dedup(pa.table({"text": ["a b c d", "a b c d"]})).write(tmp_path / "out", readable_by=readers.value)
+        nk.dedup(pa.table({"text": ["a b c d", "a b c d"]})).write(
+            tmp_path / "out", readable_by=readers.value
+        )
     finally:
         os.umask(umask)
     assert (tmp_path / "out" / MARKER).stat().st_mode & 0o777 == readers.file_mode
 
 
-def test_a_run_that_can_be_resumed_is_not_deleted_by_another_command(docs: Path, tmp_path: Path) -> None:
+def test_a_run_that_can_be_resumed_is_not_deleted_by_another_command(
+    docs: Path, tmp_path: Path
+) -> None:
     out = tmp_path / "out"
     claim = Claim.take(out, "test")
     (claim.path / "manifest.json").write_text("{}")
@@ -633,7 +709,9 @@ def test_a_run_that_can_be_resumed_is_not_deleted_by_another_command(docs: Path,
 
 
 @pytest.mark.parametrize("run", COMMANDS)
-def test_a_url_is_not_an_output(run: Any, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_url_is_not_an_output(
+    run: Any, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It is not taken for a folder named `s3:` either."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="this is a URL"):
@@ -642,7 +720,9 @@ def test_a_url_is_not_an_output(run: Any, docs: Path, tmp_path: Path, monkeypatc
 
 
 @pytest.mark.parametrize("name", ["n" * 250, "in/docs.parquet/out"])
-def test_an_output_path_that_cannot_be_made_is_wrong_usage(name: str, docs: Path, tmp_path: Path) -> None:
+def test_an_output_path_that_cannot_be_made_is_wrong_usage(
+    name: str, docs: Path, tmp_path: Path
+) -> None:
     with pytest.raises(UsageError, match="choose another --out"):
         dedup(docs, tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]

@@ -43,7 +43,9 @@ def state(folder: Path) -> set[str]:
 
 @pytest.mark.parametrize("under_way", [True, False], ids=["under way", "resumable"])
 @pytest.mark.parametrize("name", COMMANDS)
-def test_no_command_writes_into_the_work_folder_of_a_run(folder: Path, name: str, under_way: bool) -> None:
+def test_no_command_writes_into_the_work_folder_of_a_run(
+    folder: Path, name: str, under_way: bool
+) -> None:
     claim = Claim.take(folder / "run", "nearkin dedup")
     (claim.path / MANIFEST).write_text("{}")
     if not under_way:
@@ -70,7 +72,12 @@ def test_the_library_writes_nothing_into_the_work_folder_of_a_run(folder: Path) 
         backup("sqlite:///index.db", claim.path / "x")
     with pytest.raises(UsageError, match="the work folder of a run"):
         Index.open(f"sqlite:///{claim.path / 'x.db'}")
-    with Index.open("sqlite:///index.db") as index, pytest.raises(UsageError, match="the work folder of a run"):
+    with (
+        Index.open("sqlite:///index.db") as index,
+        pytest.raises(UsageError, match="the work folder of a run"),
+    ):
         index.export(claim.path / "x")
-    assert {path for path in state(folder) if "index.db" not in path} == {path for path in before if "index.db" not in path}
+    assert {path for path in state(folder) if "index.db" not in path} == {
+        path for path in before if "index.db" not in path
+    }
     claim.release()

@@ -21,7 +21,9 @@ def tracked_files(*patterns: str) -> list[Path]:
 
 def test_every_mentioned_page_exists() -> None:
     missing = set()
-    for path in tracked_files("*.py", "*.yml", "*.yaml", "*.toml", "*.sh", "*.js", "*.md", "Makefile"):
+    for path in tracked_files(
+        "*.py", "*.yml", "*.yaml", "*.toml", "*.sh", "*.js", "*.md", "Makefile"
+    ):
         if path.name == "CHANGELOG.md" or path.parent == Path(__file__).parent:
             continue
         for found in MENTION.finditer(path.read_text("utf-8")):

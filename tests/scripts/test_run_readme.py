@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from scripts.run_readme import DifferentOutputError, find_pages, keep_elisions, require_same_output, run_file
+from scripts.run_readme import (
+    DifferentOutputError,
+    find_pages,
+    keep_elisions,
+    require_same_output,
+    run_file,
+)
 
 
 def test_numbers_and_blanks_do_not_count() -> None:

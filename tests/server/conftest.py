@@ -27,7 +27,9 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
             paths = {"key_file": str(tmp_path / "key"), "tokens": tmp_path / "tokens.json"}
             fields = {"store": "memory://", "source_rate": "1000000/second", **paths, **settings}
             app = create_app(ServerSettings.read(**fields))
-            client = stack.enter_context(TestClient(app, "http://localhost", raise_server_exceptions=False))
+            client = stack.enter_context(
+                TestClient(app, "http://localhost", raise_server_exceptions=False)
+            )
             wait_until(lambda: client.get("/readyz").status_code == 200, "the server is ready", 120)
             return client
 

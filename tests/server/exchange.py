@@ -15,9 +15,16 @@ from nearkin.server.service import Service
 from nearkin.server.settings import ServerSettings
 from tests.services import KEY
 
-JSON, NDJSON, ARROW = "application/json", "application/x-ndjson", "application/vnd.apache.arrow.stream"
+JSON, NDJSON, ARROW = (
+    "application/json",
+    "application/x-ndjson",
+    "application/vnd.apache.arrow.stream",
+)
 HANG = 240.0
-"""Seconds after which a test that waits for a condition is given up. No test takes a fraction of that."""
+"""Seconds after which a test that waits for a condition is given up.
+
+No test takes a fraction of that.
+"""
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
@@ -132,7 +139,8 @@ class App:
 
     Attributes:
         app: The application.
-        tokens: A token for each name that was asked for; it sees the scope of its name, and `shared`.
+        tokens: A token for each name that was asked for; it sees the scope of its name, and
+            `shared`.
     """
 
     def __init__(self, app: FastAPI, tokens: dict[str, str]) -> None:
@@ -161,13 +169,28 @@ class App:
 
 
 @asynccontextmanager
-async def running(folder: Path, *names: str, scopes: tuple[str, ...] = (), **settings: Any) -> AsyncIterator[App]:
-    """Runs an application with some tokens until the end of the block; ready when the block begins."""
+async def running(
+    folder: Path, *names: str, scopes: tuple[str, ...] = (), **settings: Any
+) -> AsyncIterator[App]:
+    """Runs an application with some tokens until the end of the block.
+
+    Ready when the block begins.
+    """
     write_durably(folder / "key", KEY.encode(), PRIVATE_FILE)
     held = TokenFile(folder / "tokens.json")
-    tokens = {name: held.create(Principal(name, (name, "shared", *scopes), ("read", "write"))) for name in names}
-    fields = {"store": "memory://", "source_rate": "1000000000/second", "console": False, **settings}
-    app = create_app(ServerSettings.read(key_file=str(folder / "key"), tokens=folder / "tokens.json", **fields))
+    tokens = {
+        name: held.create(Principal(name, (name, "shared", *scopes), ("read", "write")))
+        for name in names
+    }
+    fields = {
+        "store": "memory://",
+        "source_rate": "1000000000/second",
+        "console": False,
+        **settings,
+    }
+    app = create_app(
+        ServerSettings.read(key_file=str(folder / "key"), tokens=folder / "tokens.json", **fields)
+    )
     async with app.router.lifespan_context(app):
         found = App(app, tokens)
         await until(lambda: found.service.ready)

@@ -19,8 +19,9 @@ def unit_of_work() -> float:
 class LoopWatch:
     """Watches the steps of an event loop of asyncio, inside a `with` block in a coroutine.
 
-    A step is what happens between two moments at which other requests may go on. The CPU time of the loop's thread is counted,
-    so that other processes do not matter; it is divided by a unit of work, so that the speed of the machine does not either.
+    A step is what happens between two moments at which other requests may go on. The CPU time of
+    the loop's thread is counted, so that other processes do not matter; it is divided by a unit of
+    work, so that the speed of the machine does not either.
 
     Attributes:
         longest: The longest step, in units of work; known after the block.
@@ -43,6 +44,11 @@ class LoopWatch:
         asyncio.Handle._run = timed  # type: ignore[method-assign]
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
         asyncio.Handle._run = self._really  # type: ignore[method-assign]
         self.longest = self._seconds / max(self._unit, unit_of_work())

@@ -51,13 +51,25 @@ def client(serve: Serve, tokens: dict[str, str]) -> TestClient:
     for scope, owner in (("mine", "mine"), ("theirs", "theirs")):
         for name in ("one", "two"):
             body = {"id": f"{owner}-{name}", "text": f"{CAT} {name}"}
-            assert client.post(f"/v1/scopes/{scope}/documents", json=body, headers=bearer(tokens[owner])).status_code == 200
+            assert (
+                client.post(
+                    f"/v1/scopes/{scope}/documents", json=body, headers=bearer(tokens[owner])
+                ).status_code
+                == 200
+            )
     return client
 
 
 def test_valid_token_is_required(client: TestClient, tokens: dict[str, str]) -> None:
     name, secret = tokens["mine"].removeprefix("nk_").split("_", 1)
-    for header in (None, "Bearer", "Bearer x", "Basic eDp5", f"Bearer nk_{name}_{'A' * 43}", f"Bearer nk_other_{secret}"):
+    for header in (
+        None,
+        "Bearer",
+        "Bearer x",
+        "Basic eDp5",
+        f"Bearer nk_{name}_{'A' * 43}",
+        f"Bearer nk_other_{secret}",
+    ):
         answer = client.get("/v1/spec", headers={} if header is None else {"authorization": header})
         assert (answer.status_code, answer.json()["code"]) == (401, "unauthenticated")
         assert answer.headers["www-authenticate"].startswith("Bearer")
@@ -74,7 +86,9 @@ def test_no_endpoint_shows_another_scope(client: TestClient, tokens: dict[str, s
         asked = [
             client.post(f"{base}/documents", json={"id": "x", "text": CAT}, headers=mine),
             client.post(
-                f"{base}/documents", content=b'{"text": "x"}\n', headers={**mine, "content-type": "application/x-ndjson"}
+                f"{base}/documents",
+                content=b'{"text": "x"}\n',
+                headers={**mine, "content-type": "application/x-ndjson"},
             ),
             client.get(f"{base}/documents/theirs-one", headers=mine),
             client.delete(f"{base}/documents/theirs-one", headers=mine),
@@ -83,18 +97,31 @@ def test_no_endpoint_shows_another_scope(client: TestClient, tokens: dict[str, s
             client.post(f"{base}/query", json={"text": CAT}, headers=mine),
             client.get(f"{base}/clusters", headers=mine),
             client.get(f"{base}/clusters/theirs-one", headers=mine),
-            client.post("/v1/explain", json={"scope": scope, "a": "theirs-one", "b": "theirs-two"}, headers=mine),
+            client.post(
+                "/v1/explain",
+                json={"scope": scope, "a": "theirs-one", "b": "theirs-two"},
+                headers=mine,
+            ),
         ]
         return [(one.status_code, one.json()["detail"]) for one in asked]
 
     told = answers("theirs")
     assert {status for status, _ in told} == {403}
     assert told == answers("nobodys")
-    own = client.post("/v1/scopes/mine/query", json={"text": f"{CAT} one"}, headers=mine).json()["matches"]
+    own = client.post("/v1/scopes/mine/query", json={"text": f"{CAT} one"}, headers=mine).json()[
+        "matches"
+    ]
     assert {match["id"] for match in own} <= {"mine-one", "mine-two"}
-    crossing = client.post("/v1/explain", json={"scope": "mine", "a": "mine-one", "b": "theirs-one"}, headers=mine)
+    crossing = client.post(
+        "/v1/explain", json={"scope": "mine", "a": "mine-one", "b": "theirs-one"}, headers=mine
+    )
     assert crossing.status_code == 422
-    assert client.get("/v1/scopes/theirs/documents/theirs-one", headers=bearer(tokens["theirs"])).status_code == 200
+    assert (
+        client.get(
+            "/v1/scopes/theirs/documents/theirs-one", headers=bearer(tokens["theirs"])
+        ).status_code
+        == 200
+    )
 
 
 @pytest.mark.parametrize(
@@ -121,9 +148,17 @@ def test_no_endpoint_shows_another_scope(client: TestClient, tokens: dict[str, s
     ],
 )
 def test_rights(
-    client: TestClient, tokens: dict[str, str], who: str, method: str, path: str, body: object, status: int
+    client: TestClient,
+    tokens: dict[str, str],
+    who: str,
+    method: str,
+    path: str,
+    body: object,
+    status: int,
 ) -> None:
-    assert client.request(method, path, json=body, headers=bearer(tokens[who])).status_code == status
+    assert (
+        client.request(method, path, json=body, headers=bearer(tokens[who])).status_code == status
+    )
 
 
 def test_tokens_are_kept_hashed_and_private(tmp_path: Path, tokens: dict[str, str]) -> None:
@@ -149,7 +184,9 @@ def test_the_tokens_file_and_its_lock_are_not_written_through_links(tmp_path: Pa
     assert (tmp_path / "t.json.lock").stat().st_mode & 0o777 == 0o600
 
 
-def test_revoked_and_expired_tokens_are_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_revoked_and_expired_tokens_are_rejected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held = TokenFile(tmp_path / "t.json")
     made = held.create(Principal("one", ("*",), ("read",)))
     old = held.create(Principal("old", ("*",), ("read",), expires=time.time() + 0.2))
@@ -221,15 +258,27 @@ def test_first_token_ends_anonymous_access(serve: Serve, tmp_path: Path) -> None
         ({"origin": "null"}, 403),
     ],
 )
-def test_cross_origin_requests_without_tokens_are_rejected(serve: Serve, headers: dict[str, str], status: int) -> None:
+def test_cross_origin_requests_without_tokens_are_rejected(
+    serve: Serve, headers: dict[str, str], status: int
+) -> None:
     client = serve()
-    assert client.post("/v1/scopes/a/documents", content=b'{"text": "x y z"}', headers=headers).status_code == status
+    assert (
+        client.post(
+            "/v1/scopes/a/documents", content=b'{"text": "x y z"}', headers=headers
+        ).status_code
+        == status
+    )
 
 
 def test_rates_of_a_token_and_of_a_source(serve: Serve, tmp_path: Path) -> None:
-    made = TokenFile(tmp_path / "tokens.json").create(Principal("slow", ("*",), ("read", "write"), rate="3/minute"))
+    made = TokenFile(tmp_path / "tokens.json").create(
+        Principal("slow", ("*",), ("read", "write"), rate="3/minute")
+    )
     client = serve()
-    told = [client.post("/v1/scopes/a/query", json={"text": CAT}, headers=bearer(made)) for _ in range(5)]
+    told = [
+        client.post("/v1/scopes/a/query", json={"text": CAT}, headers=bearer(made))
+        for _ in range(5)
+    ]
     assert [answer.status_code for answer in told] == [200, 200, 200, 429, 429]
     assert told[-1].json()["code"] == "rate-limited"
     assert 1 <= int(told[-1].headers["retry-after"]) <= 60
@@ -241,8 +290,12 @@ def test_rejected_token_uses_no_rate_of_its_address(serve: Serve, tmp_path: Path
     slow = held.create(Principal("slow", ("*",), ("read",), rate="2/hour"))
     other = held.create(Principal("other", ("*",), ("read",)))
     client = serve(source_rate="6/hour")
-    assert [client.get("/v1/spec", headers=bearer(slow)).status_code for _ in range(20)] == [200] * 2 + [429] * 18
-    assert [client.get("/v1/spec", headers=bearer(other)).status_code for _ in range(5)] == [200] * 4 + [429]
+    assert [client.get("/v1/spec", headers=bearer(slow)).status_code for _ in range(20)] == [
+        200
+    ] * 2 + [429] * 18
+    assert [client.get("/v1/spec", headers=bearer(other)).status_code for _ in range(5)] == [
+        200
+    ] * 4 + [429]
 
 
 def test_rejected_address_uses_no_rate_of_a_token(serve: Serve, tmp_path: Path) -> None:
@@ -250,7 +303,9 @@ def test_rejected_address_uses_no_rate_of_a_token(serve: Serve, tmp_path: Path) 
     slow = held.create(Principal("slow", ("*",), ("read",), rate="2/hour"))
     other = held.create(Principal("other", ("*",), ("read",)))
     client = serve(source_rate="3/hour")
-    assert [client.get("/v1/spec", headers=bearer(other)).status_code for _ in range(3)] == [200] * 3
+    assert [client.get("/v1/spec", headers=bearer(other)).status_code for _ in range(3)] == [
+        200
+    ] * 3
     assert [client.get("/v1/spec", headers=bearer(slow)).status_code for _ in range(5)] == [429] * 5
     rates = client.app.state.authenticator.rates  # type: ignore[attr-defined]
     assert client.portal is not None
@@ -259,11 +314,15 @@ def test_rejected_address_uses_no_rate_of_a_token(serve: Serve, tmp_path: Path) 
 
 def test_stream_is_slowed_to_the_rate(serve: Serve, tmp_path: Path) -> None:
     """However many documents a batch has: after a minute's worth it waits, and is told so when it waits for too long."""
-    made = TokenFile(tmp_path / "tokens.json").create(Principal("slow", ("*",), ("read", "write"), rate="20/minute"))
+    made = TokenFile(tmp_path / "tokens.json").create(
+        Principal("slow", ("*",), ("read", "write"), rate="20/minute")
+    )
     client = serve(idle_timeout=1.0, batch=5)
     lines = b"".join(b'{"text": "document %d of its own"}\n' % i for i in range(60))
     answer = client.post(
-        "/v1/scopes/a/documents", content=lines, headers={**bearer(made), "content-type": "application/x-ndjson"}
+        "/v1/scopes/a/documents",
+        content=lines,
+        headers={**bearer(made), "content-type": "application/x-ndjson"},
     )
     told = [json.loads(line) for line in answer.text.splitlines()]
     assert len(told) == 21
@@ -302,9 +361,13 @@ def test_the_source_rate_counts_without_tokens(serve: Serve) -> None:
 def test_sign_in_attempts_are_limited(serve: Serve, tmp_path: Path) -> None:
     made = TokenFile(tmp_path / "tokens.json").create(Principal("one", ("*",), ("read",)))
     client = serve(failures="3/minute")
-    told = [client.get("/v1/spec", headers=bearer("nk_one_" + "A" * 43)).status_code for _ in range(5)]
+    told = [
+        client.get("/v1/spec", headers=bearer("nk_one_" + "A" * 43)).status_code for _ in range(5)
+    ]
     assert told == [401, 401, 401, 429, 429]
-    assert client.get("/v1/spec", headers=bearer(made)).status_code == 200, "nobody locks others of the same address out"
+    assert client.get("/v1/spec", headers=bearer(made)).status_code == 200, (
+        "nobody locks others of the same address out"
+    )
 
 
 def test_failed_authentications_count_per_ipv6_network(tmp_path: Path) -> None:
@@ -330,23 +393,37 @@ def test_failed_authentications_count_per_ipv6_network(tmp_path: Path) -> None:
 
 
 def test_one_source_cannot_make_others_slow(serve: Serve) -> None:
-    """Somebody floods one bucket; whoever meets it is compared with no more documents than the cap."""
+    """Somebody floods one bucket.
+
+    Whoever meets it is compared with no more documents than the cap.
+    """
     client = serve(
         keyed=False,
-        index={"max_candidates": "20", "threshold": "0.8", "bucket_capacity": "30", "shingle": "words:1", "k": "64"},
+        index={
+            "max_candidates": "20",
+            "threshold": "0.8",
+            "bucket_capacity": "30",
+            "shingle": "words:1",
+            "k": "64",
+        },
     )
     base = " ".join(f"w{i}" for i in range(30))
     flood = "".join(
-        json.dumps({"text": f"{base} " + " ".join(f"x{i}y{j}" for j in range(14))}) + "\n" for i in range(600)
+        json.dumps({"text": f"{base} " + " ".join(f"x{i}y{j}" for j in range(14))}) + "\n"
+        for i in range(600)
     ).encode()
     client.post("/v1/scopes/a/documents", content=flood, headers=NDJSON)
     client.post("/v1/scopes/b/documents", content=flood, headers=NDJSON)
     stats = client.get("/v1/stats").json()
     assert stats["leaders"] > 500, "the flood's documents stand for themselves"
     assert stats["evicted"] > 0
-    told = client.post("/v1/scopes/a/documents", json={"text": f"{base} " + " ".join(f"own{j}" for j in range(12))})
+    told = client.post(
+        "/v1/scopes/a/documents", json={"text": f"{base} " + " ".join(f"own{j}" for j in range(12))}
+    )
     assert 0 < told.json()["candidates"] <= 20
-    other = client.post("/v1/scopes/c/documents", json={"text": f"{base} and what somebody else wrote of it"})
+    other = client.post(
+        "/v1/scopes/c/documents", json={"text": f"{base} and what somebody else wrote of it"}
+    )
     assert other.json()["candidates"] == 0, "another scope does not see the flood"
 
 
@@ -360,14 +437,21 @@ def test_keyed_index_requires_its_key(serve: Serve, tmp_path: Path) -> None:
             write_durably(key, other.encode(), PRIVATE_FILE)
         with pytest.raises(KeyRequiredError, match="key"):
             ServerResources.open(ServerSettings.read(store=store, key_file=str(key)))
-        assert key.exists() == (other is not None), "no key is made for an index that has another one"
+        assert key.exists() == (other is not None), (
+            "no key is made for an index that has another one"
+        )
         write_durably(key, kept.encode(), PRIVATE_FILE)
     ServerResources.open(ServerSettings.read(store=store, key_file=str(key))).close()
 
 
-def test_servers_that_start_at_once_in_one_folder_make_one_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_servers_that_start_at_once_in_one_folder_make_one_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The second server comes while the first one is about to write its key."""
-    settings = [ServerSettings.read(store=f"sqlite:///{tmp_path}/{name}.db", key_file=str(tmp_path / "key")) for name in "ab"]
+    settings = [
+        ServerSettings.read(store=f"sqlite:///{tmp_path}/{name}.db", key_file=str(tmp_path / "key"))
+        for name in "ab"
+    ]
     really, second = opening.write_durably, list[threading.Thread]()
     keys: dict[str, str | None] = {}
 
@@ -395,7 +479,9 @@ def test_servers_that_start_at_once_in_one_folder_make_one_key(tmp_path: Path, m
 def test_unwritable_key_file_is_reported_without_traceback(tmp_path: Path, name: str) -> None:
     (tmp_path / "a-file").touch()
     with pytest.raises(
-        UsageError, match=r"cannot use the key file .*: .*; fix the folder or name another file with --key-file"
+        UsageError,
+        match=r"cannot use the key file .*: .*; fix the folder or name another file with "
+        r"--key-file",
     ):
         opening.open_index(ServerSettings.read(store="memory://", key_file=str(tmp_path / name)))
 

@@ -43,7 +43,9 @@ def test_one_member_of_a_large_cluster_is_one_member_read(client: TestClient, me
     assert len(page["members"]) == 2
     assert meter.entries <= 4
     meter.reset()
-    after = client.get("/v1/scopes/a/clusters/base", params={"limit": 3, "after": page["members"][0]["id"]}).json()
+    after = client.get(
+        "/v1/scopes/a/clusters/base", params={"limit": 3, "after": page["members"][0]["id"]}
+    ).json()
     assert after["members"][0] == page["members"][1]
     assert meter.entries <= 6
 
@@ -60,7 +62,9 @@ def test_console_page_reads_only_its_rows(client: TestClient, meter: Meter) -> N
     assert meter.content <= 20 * 3_000
 
 
-def test_lists_of_clusters_read_no_texts_and_no_other_scope(client: TestClient, meter: Meter) -> None:
+def test_lists_of_clusters_read_no_texts_and_no_other_scope(
+    client: TestClient, meter: Meter
+) -> None:
     index: Index = client.app.state.service.index  # type: ignore[attr-defined]
     fill(index, family(40, seed=8), "other")
     meter.reset()

@@ -57,7 +57,10 @@ def barrier(monkeypatch: pytest.MonkeyPatch) -> Iterator[Barrier]:
 
 
 def line(number: int, words: int = 0) -> bytes:
-    return json.dumps({"id": str(number), "text": TEXT.format(number) + " more" * words}).encode() + b"\n"
+    return (
+        json.dumps({"id": str(number), "text": TEXT.format(number) + " more" * words}).encode()
+        + b"\n"
+    )
 
 
 def arrow(*texts: str) -> bytes:
@@ -97,7 +100,9 @@ def test_every_bound_of_the_documentation_has_a_test() -> None:
     listed = {bound.default for bound in BOUNDS}
     names = {"streams", "requests", "queue", "batch", "spill", "timeout"}
     names |= {
-        name for name in ServerSettings.model_fields if name.startswith("max_") or name.endswith(("_timeout", "connections"))
+        name
+        for name in ServerSettings.model_fields
+        if name.startswith("max_") or name.endswith(("_timeout", "connections"))
     }
     assert names - listed == {"max_top"}
 
@@ -117,7 +122,12 @@ def test_idle_streams_use_no_thread(tmp_path: Path, kind: str) -> None:
             for each in (NDJSON, ARROW, "application/json"):
                 await upserts(app, "other", each)
             await ended(idle)
-            assert app.service.open_streams.used == app.service.memory.used == app.service.requests.used == 0
+            assert (
+                app.service.open_streams.used
+                == app.service.memory.used
+                == app.service.requests.used
+                == 0
+            )
 
     run(test())
 
@@ -140,7 +150,9 @@ def test_many_streams_of_one_token_do_not_affect_others(tmp_path: Path) -> None:
     run(test())
 
 
-def test_streams_that_are_worked_on_leave_threads_to_others(tmp_path: Path, barrier: Barrier) -> None:
+def test_streams_that_are_worked_on_leave_threads_to_others(
+    tmp_path: Path, barrier: Barrier
+) -> None:
     async def test() -> None:
         async with running(tmp_path, "greedy", "other") as app:
             some = [app.stream("greedy") for _ in range(20)]
@@ -185,7 +197,12 @@ def test_server_stops_reading_from_client_that_does_not_read(tmp_path: Path) -> 
             while app.service.spill.used < app.service.spill.caller_share - (1 << 16):
                 stream.send(b"x\n" * 1000)
                 lines += 1000
-                await until(lambda: stream.is_waiting or app.service.spill.used > app.service.spill.caller_share - (1 << 16))
+                await until(
+                    lambda: (
+                        stream.is_waiting
+                        or app.service.spill.used > app.service.spill.caller_share - (1 << 16)
+                    )
+                )
             for _ in range(20):
                 stream.send(b"x\n" * 1000)
                 lines += 1000
@@ -208,12 +225,20 @@ def test_unread_answers_are_counted(tmp_path: Path) -> None:
         async with running(tmp_path, "greedy", "other") as app:
             text = "word " * 200_000
             for id in ("one", "two"):
-                await app.post("greedy", "/v1/scopes/greedy/documents", json.dumps({"id": id, "text": text + id}).encode())
+                await app.post(
+                    "greedy",
+                    "/v1/scopes/greedy/documents",
+                    json.dumps({"id": id, "text": text + id}).encode(),
+                )
             app.service.memory.caller_share = 50 * MEGABYTE
             unread = []
             for path, method, body in (
                 ("/v1/scopes/greedy/documents/one", "GET", b""),
-                ("/v1/explain", "POST", json.dumps({"scope": "greedy", "a": "one", "b": "two"}).encode()),
+                (
+                    "/v1/explain",
+                    "POST",
+                    json.dumps({"scope": "greedy", "a": "one", "b": "two"}).encode(),
+                ),
             ):
                 used = app.service.memory.used
                 exchange = app.request("greedy", path, method=method, length=len(body))
@@ -243,7 +268,12 @@ def test_stream_ends_if_client_never_reads(tmp_path: Path) -> None:
             for _ in range(10):
                 stream.send(b"x\n" * 1000)
             await stream.done
-            assert app.service.spill.used == app.service.open_streams.used == app.service.memory.used == 0
+            assert (
+                app.service.spill.used
+                == app.service.open_streams.used
+                == app.service.memory.used
+                == 0
+            )
 
     run(test())
 
@@ -312,7 +342,9 @@ def lying_batches() -> Iterator[tuple[str, bytes]]:
     for name, column in (
         (
             "vectors without numbers",
-            pa.FixedSizeListArray.from_arrays(pa.array([], pa.float32()), type=pa.list_(pa.float32(), 1)),
+            pa.FixedSizeListArray.from_arrays(
+                pa.array([], pa.float32()), type=pa.list_(pa.float32(), 1)
+            ),
         ),
         ("texts", pa.array([], pa.string())),
         ("lists", pa.array([], pa.list_(pa.float32()))),
@@ -333,7 +365,10 @@ def lying_batches() -> Iterator[tuple[str, bytes]]:
     batch = pa.record_batch(
         {
             "vector": pa.Array.from_buffers(
-                pa.list_(pa.float32(), 0), (1 << 31) - 1, [None], children=[pa.array([], pa.float32())]
+                pa.list_(pa.float32(), 0),
+                (1 << 31) - 1,
+                [None],
+                children=[pa.array([], pa.float32())],
             )
         }
     )
@@ -351,7 +386,9 @@ def test_arrow_stream_with_wrong_lengths_is_rejected(tmp_path: Path) -> None:
                 stream.send(body, more=False)
                 answers = pa.ipc.open_stream(await stream.finish()).read_all().to_pylist()
                 assert len(answers) <= 1, name
-                assert all(json.loads(answer["problem"])["code"] == "invalid-request" for answer in answers), name
+                assert all(
+                    json.loads(answer["problem"])["code"] == "invalid-request" for answer in answers
+                ), name
 
     run(test())
 
@@ -381,7 +418,9 @@ def test_large_bodies_are_rejected_before_reading(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path, "greedy", "other", byte_rate="10000000000/second") as app:
             size = 9_800_000
-            some = [app.request("greedy", "/v1/scopes/greedy/documents", length=size) for _ in range(40)]
+            some = [
+                app.request("greedy", "/v1/scopes/greedy/documents", length=size) for _ in range(40)
+            ]
             await until(lambda: all(one.asked or one.done.done() for one in some))
             refused = [one for one in some if one.done.done()]
             reading = [one for one in some if not one.done.done()]
@@ -422,13 +461,20 @@ def test_documents_that_wait_are_bounded_in_bytes(tmp_path: Path, barrier: Barri
     async def test() -> None:
         async with running(tmp_path, "greedy", "other", timeout=1.0) as app:
             body = b'{"text": "' + b"some words " * 400_000 + b'"}'
-            some = [app.request("greedy", "/v1/scopes/greedy/documents", length=len(body)) for _ in range(25)]
+            some = [
+                app.request("greedy", "/v1/scopes/greedy/documents", length=len(body))
+                for _ in range(25)
+            ]
             for exchange in some:
                 exchange.send(body, more=False)
             codes = [await exchange.status() for exchange in some]
             assert set(codes) == {429, 503}
             await until(lambda: app.service.requests.used == 0)
-            assert app.service.places.used * len(body) / 2 < app.service.memory.used <= app.service.memory.caller_share
+            assert (
+                app.service.places.used * len(body) / 2
+                < app.service.memory.used
+                <= app.service.memory.caller_share
+            )
             await upserts(app, "other")
             barrier.opened.set()
             await until(lambda: app.service.memory.used == 0)
@@ -439,7 +485,10 @@ def test_documents_that_wait_are_bounded_in_bytes(tmp_path: Path, barrier: Barri
 def test_one_token_cannot_fill_the_queue(tmp_path: Path, barrier: Barrier) -> None:
     async def test() -> None:
         async with running(tmp_path, "greedy", "other", queue=40) as app:
-            some = [app.request("greedy", "/v1/scopes/greedy/documents", length=len(line(1))) for _ in range(30)]
+            some = [
+                app.request("greedy", "/v1/scopes/greedy/documents", length=len(line(1)))
+                for _ in range(30)
+            ]
             for exchange in some:
                 exchange.send(line(1), more=False)
             await until(lambda: sum(one.done.done() for one in some) == 20)
@@ -469,7 +518,10 @@ def test_one_token_cannot_have_all_requests(tmp_path: Path) -> None:
 def test_addresses_without_token_are_separate_callers(tmp_path: Path) -> None:
     async def test() -> None:
         async with running(tmp_path, host="192.0.2.1", allow_anonymous=True, requests=40) as app:
-            some = [app.request("", "/v1/scopes/a/query", length=100, source="192.0.2.2") for _ in range(15)]
+            some = [
+                app.request("", "/v1/scopes/a/query", length=100, source="192.0.2.2")
+                for _ in range(15)
+            ]
             await until(lambda: all(one.asked or one.done.done() for one in some))
             assert sum(one.done.done() for one in some) == 5
             answer = await app.post("", "/v1/scopes/a/documents", line(1), source="192.0.2.3")
@@ -494,7 +546,9 @@ def test_slow_body_times_out(tmp_path: Path) -> None:
 
 def test_bytes_have_a_rate(tmp_path: Path) -> None:
     async def test() -> None:
-        async with running(tmp_path, "greedy", "other", byte_rate="1000/hour", idle_timeout=0.2) as app:
+        async with running(
+            tmp_path, "greedy", "other", byte_rate="1000/hour", idle_timeout=0.2
+        ) as app:
             path = "/v1/scopes/greedy/query"
             body = json.dumps({"text": "word " * 150}).encode()
             assert await (await app.post("greedy", path, body)).status() == 200
@@ -512,14 +566,21 @@ def test_bytes_have_a_rate(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", ["documents", "query", "clusters"])
-def test_work_of_one_token_leaves_threads_to_others(tmp_path: Path, barrier: Barrier, path: str) -> None:
+def test_work_of_one_token_leaves_threads_to_others(
+    tmp_path: Path, barrier: Barrier, path: str
+) -> None:
     """In as many scopes as it likes: batches of a scope go one after the other, those of scopes at the same time."""
 
     async def test() -> None:
         async with running(tmp_path, "greedy", "other", scopes=("greedy*",)) as app:
             body = json.dumps({"text": TEXT}).encode()
             method = "GET" if path == "clusters" else "POST"
-            some = [app.request("greedy", f"/v1/scopes/greedy{at}/{path}", length=len(body), method=method) for at in range(50)]
+            some = [
+                app.request(
+                    "greedy", f"/v1/scopes/greedy{at}/{path}", length=len(body), method=method
+                )
+                for at in range(50)
+            ]
             for exchange in some:
                 exchange.send(body, more=False)
             await until(lambda: barrier.entered)
@@ -577,7 +638,9 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_json_is_rejected_before_parsing(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hostile_json_is_rejected_before_parsing(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The parser, during which no other thread runs, is given a bounded number of values whatever the body is."""
     parsed = list[int]()
     really = models.NewDocument.model_validate_json

@@ -22,7 +22,8 @@ from tests.services import free_port, start_serving, wait_until
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
 POST = b"POST /v1/scopes/a/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 UPGRADE = (
-    b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: eHh4eHh4eHh4eHh4eHh4eA==\r\nSec-WebSocket-Version: 13"
+    b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Key: "
+    b"eHh4eHh4eHh4eHh4eHh4eA==\r\nSec-WebSocket-Version: 13"
 )
 CONNECTIONS = 12
 PATIENCE = 120.0
@@ -33,7 +34,12 @@ PATIENCE = 120.0
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """A server with narrow bounds, for which this machine is an address as any other."""
     found = free_port()
-    bounds = {"head-timeout": "1", "max-head": "4096", "source-connections": str(CONNECTIONS), "idle-timeout": "2"}
+    bounds = {
+        "head-timeout": "1",
+        "max-head": "4096",
+        "source-connections": str(CONNECTIONS),
+        "idle-timeout": "2",
+    }
     flags = [part for name, value in bounds.items() for part in (f"--{name}", value)]
     folder: Path = tmp_path_factory.mktemp("connections")
     process = start_serving(folder, found, "--trusted-proxies", "192.0.2.1", *flags)
@@ -114,8 +120,12 @@ def test_slow_head_is_closed(port: int) -> None:
     [
         b"GET /" + b"x" * 5000 + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
         b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nX-Long: " + b"x" * 100_000,
-        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n" + b"".join(b"X-%d: y\r\n" % at for at in range(2000)) + b"\r\n",
-        b"GET /healthz?" + b"&".join(b"a=%d" % at for at in range(2000)) + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n"
+        + b"".join(b"X-%d: y\r\n" % at for at in range(2000))
+        + b"\r\n",
+        b"GET /healthz?"
+        + b"&".join(b"a=%d" % at for at in range(2000))
+        + b" HTTP/1.1\r\nHost: localhost\r\n\r\n",
     ],
     ids=["long path", "long header", "many headers", "many parameters"],
 )
@@ -234,7 +244,9 @@ UNREAD = b"POST /nothing HTTP/1.1\r\nHost: localhost\r\n"
 def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """A server that takes short requests only."""
     found = free_port()
-    process = start_serving(tmp_path_factory.mktemp("short"), found, "--timeout", "2", "--max-body", "100000")
+    process = start_serving(
+        tmp_path_factory.mktemp("short"), found, "--timeout", "2", "--max-body", "100000"
+    )
     yield found
     process.terminate()
     process.wait(60)
@@ -298,7 +310,9 @@ def test_connection_reset_is_not_logged_as_error(tmp_path: Path) -> None:
     try:
         for at in range(60):
             connection = connect(own)
-            connection.sendall(POST + b"Content-Length: %d\r\n\r\n" % len(body) + body + GET * (at % 4))
+            connection.sendall(
+                POST + b"Content-Length: %d\r\n\r\n" % len(body) + body + GET * (at % 4)
+            )
             if at % 3 == 0:
                 connection.recv(1)
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -328,7 +342,9 @@ def test_no_write_to_lost_connection() -> None:
     for is_lost in (True, False):
         state = {"is_lost": lambda is_lost=is_lost: is_lost}
         scope = {"type": "http", "method": "GET", "path": "/healthz", "headers": [], "state": state}
-        guard = RequestMiddleware(app, Instruments(), max_body=1, max_stream=1, requests=1, timeout=60, idle_timeout=60)
+        guard = RequestMiddleware(
+            app, Instruments(), max_body=1, max_stream=1, requests=1, timeout=60, idle_timeout=60
+        )
         asyncio.run(guard(scope, receive, send))
         assert sent == ([] if is_lost else ["http.response.start"])
 
@@ -354,8 +370,14 @@ def test_rejected_request_is_not_kept_in_memory() -> None:
 
     gc.disable()
     try:
-        guard = RequestMiddleware(app, Instruments(), max_body=1, max_stream=1, requests=1, timeout=60, idle_timeout=60)
-        asyncio.run(guard({"type": "http", "method": "GET", "path": "/healthz", "headers": []}, receive, send))
+        guard = RequestMiddleware(
+            app, Instruments(), max_body=1, max_stream=1, requests=1, timeout=60, idle_timeout=60
+        )
+        asyncio.run(
+            guard(
+                {"type": "http", "method": "GET", "path": "/healthz", "headers": []}, receive, send
+            )
+        )
         assert kept[0]() is None
     finally:
         gc.enable()

@@ -29,15 +29,34 @@ from tests.server.conftest import Serve
 from tests.services import free_port, start_process, wait_for, wait_until
 
 PHONE, DESK = {"width": 400, "height": 800}, {"width": 1200, "height": 900}
-PAGES = ("live", "try", "clusters", "clusters?scope=news&id=first", "tuning", "buckets", "shadow", "audit")
+PAGES = (
+    "live",
+    "try",
+    "clusters",
+    "clusters?scope=news&id=first",
+    "tuning",
+    "buckets",
+    "shadow",
+    "audit",
+)
 SAME = {"Sec-Fetch-Site": "same-origin"}
 WORDS = [f"word{i}" for i in range(60)]
-HOSTILE = "</pre><script>window.pwned = 1</script><img src=x onerror='window.pwned = 2'> \u202eleft to right {{7*7}}"
+HOSTILE = (
+    "</pre><script>window.pwned = 1</script><img src=x onerror='window.pwned = 2'> "
+    "\u202eleft to right {{7*7}}"
+)
 AUDIT = {
     "precision": {"hits": 99, "total": 100, "low": 0.94, "high": 0.998},
     "recall": {"hits": 96, "total": 100, "low": 0.9, "high": 0.98},
     "asked": 0.95,
-    "bins": [{"low": 0.8, "high": 1.0, "recall": {"hits": 96, "total": 100, "low": 0.9, "high": 0.98}, "predicted": 0.97}],
+    "bins": [
+        {
+            "low": 0.8,
+            "high": 1.0,
+            "recall": {"hits": 96, "total": 100, "low": 0.9, "high": 0.98},
+            "predicted": 0.97,
+        }
+    ],
     "sampled": 500,
     "exact": 3,
     "seconds": 1.0,
@@ -71,13 +90,28 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     writer = tokens.create(Principal("writer", ("*",), ("write",)))
     (folder / "audit.json").write_text(json.dumps(AUDIT))
     port = free_port()
-    line = [sys.executable, "-m", "nearkin", "serve", "--port", str(port), "--audit", "audit.json", "--log-level", "warning"]
+    line = [
+        sys.executable,
+        "-m",
+        "nearkin",
+        "serve",
+        "--port",
+        str(port),
+        "--audit",
+        "audit.json",
+        "--log-level",
+        "warning",
+    ]
     server = start_process(line, folder / "log", cwd=folder)
     try:
         wait_for(port, server)
         url = f"http://127.0.0.1:{port}"
-        with httpx.Client(base_url=url, headers={"Authorization": f"Bearer {admin}"}, timeout=300) as client:
-            wait_until(lambda: client.get("/readyz").status_code == 200, "the server is ready", 120, server)
+        with httpx.Client(
+            base_url=url, headers={"Authorization": f"Bearer {admin}"}, timeout=300
+        ) as client:
+            wait_until(
+                lambda: client.get("/readyz").status_code == 200, "the server is ready", 120, server
+            )
             for scope, id, text in (
                 ("news", "first", variant()),
                 ("news", "second", variant(30)),
@@ -86,7 +120,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
                 ("news", "hostile two", f"{HOSTILE} {' '.join(WORDS[:40])} more"),
                 ("shop", "only", " ".join(reversed(WORDS))),
             ):
-                client.post(f"/v1/scopes/{scope}/documents", json={"id": id, "text": text}).raise_for_status()
+                client.post(
+                    f"/v1/scopes/{scope}/documents", json={"id": id, "text": text}
+                ).raise_for_status()
         yield Running(url, admin, shopper, writer)
     finally:
         server.terminate()
@@ -98,7 +134,10 @@ Open = Callable[..., Page]
 
 @pytest.fixture
 def visit(browser: Browser, running: Running) -> Iterator[Open]:
-    """Logs in with a token; a message on the browser's console, or a request to elsewhere, is a failure."""
+    """Logs in with a token.
+
+    A message on the browser's console, or a request to elsewhere, is a failure.
+    """
     contexts: list[BrowserContext] = []
     messages: list[str] = []
 
@@ -109,7 +148,12 @@ def visit(browser: Browser, running: Running) -> Iterator[Open]:
         page = context.new_page()
         page.on("console", lambda message: messages.append(message.text))
         page.on("pageerror", lambda error: messages.append(str(error)))
-        page.on("request", lambda asked: messages.append(asked.url) if not asked.url.startswith(running.url) else None)
+        page.on(
+            "request",
+            lambda asked: (
+                messages.append(asked.url) if not asked.url.startswith(running.url) else None
+            ),
+        )
         page.goto(f"{running.url}/console/")
         page.get_by_label("Token").fill(token or running.admin)
         page.keyboard.press("Enter")
@@ -121,7 +165,11 @@ def visit(browser: Browser, running: Running) -> Iterator[Open]:
 
     yield start
     # a test that types before the page's own focus was set is told so
-    assert [message for message in messages if not message.startswith("Autofocus processing was blocked")] == []
+    assert [
+        message
+        for message in messages
+        if not message.startswith("Autofocus processing was blocked")
+    ] == []
     for context in contexts:
         context.close()
 
@@ -135,7 +183,9 @@ def test_session_cookie_does_not_contain_the_token(visit: Open, running: Running
     (cookie,) = page.context.cookies()
     assert (cookie["name"], cookie["httpOnly"], cookie["sameSite"]) == (COOKIE, True, "Strict")
     secret = running.admin.split("_", 2)[2]
-    held = page.evaluate("[document.cookie, ...Object.values(localStorage), ...Object.values(sessionStorage)].join()")
+    held = page.evaluate(
+        "[document.cookie, ...Object.values(localStorage), ...Object.values(sessionStorage)].join()"
+    )
     for where in (cookie["value"], held, page.content(), page.url):
         assert secret not in where
     page.get_by_role("button", name="Log out").click()
@@ -164,7 +214,9 @@ def test_search_page_links_to_the_cluster(visit: Open) -> None:
     page.keyboard.press("Enter")
     found = page.locator("#try-found article")
     found.first.wait_for()
-    assert "1 representative is 0.800 similar or more" in (page.locator("#try-found").text_content() or "")
+    assert "1 representative is 0.800 similar or more" in (
+        page.locator("#try-found").text_content() or ""
+    )
     assert found.locator("del").all_text_contents() == ["word50"]
     assert found.locator("ins").all_text_contents() == ["other50"]
     found.get_by_role("link", name="first").click()
@@ -195,7 +247,12 @@ def test_clusters_are_listed_and_searched(visit: Open) -> None:
     page.locator("caption", has_text="Newest").wait_for()
     assert "hostile" in (rows.first.text_content() or "")
     box = page.get_by_label("Document id, or words of a text")
-    for asked, expected in (("third", "third"), ("OTHER30", "second"), (variant(), "first"), ("no such words", "")):
+    for asked, expected in (
+        ("third", "third"),
+        ("OTHER30", "second"),
+        (variant(), "first"),
+        ("no such words", ""),
+    ):
         box.fill(asked)
         page.get_by_role("button", name="Search").click()
         found = page.locator("#search-found")
@@ -220,7 +277,9 @@ def test_sliders_move_the_curve_and_the_numbers(visit: Open) -> None:
     numbers.get_by_text("Found at 0.60").wait_for()
     page.locator("#tune-threshold-value", has_text="0.6").wait_for()
     page.wait_for_function(
-        "d => document.querySelector('#tune-curve .scatterlayer path.js-line').getAttribute('d') !== d", arg=before[0]
+        "d => document.querySelector('#tune-curve .scatterlayer path.js-line').getAttribute('d') "
+        "!== d",
+        arg=before[0],
     )
     lower = numbers.text_content()
     assert lower != before[1]
@@ -238,9 +297,13 @@ def test_sliders_move_the_curve_and_the_numbers(visit: Open) -> None:
 def test_live_page_updates_itself(visit: Open, running: Running) -> None:
     page = visit(path="live")
     tile = page.locator("#live dl div", has_text="Upserts per second").locator("dd")
-    with httpx.Client(base_url=running.url, headers={"Authorization": f"Bearer {running.admin}"}) as client:
+    with httpx.Client(
+        base_url=running.url, headers={"Authorization": f"Bearer {running.admin}"}
+    ) as client:
         for _ in range(20):
-            client.post("/v1/scopes/news/documents", json={"id": "first", "text": variant()}).raise_for_status()
+            client.post(
+                "/v1/scopes/news/documents", json={"id": "first", "text": variant()}
+            ).raise_for_status()
     page.wait_for_function("() => Number(document.querySelector('#live dl dd').textContent) > 0")
     assert float(tile.text_content() or 0) > 0
     page.locator("#live-rates .main-svg").first.wait_for()
@@ -265,9 +328,14 @@ def test_light_and_dark(visit: Open, scheme: str) -> None:
     )
     assert page.evaluate("getComputedStyle(document.body).backgroundColor") == ground
     assert page.evaluate("getComputedStyle(document.querySelector('#scope')).color") == ink
-    assert page.evaluate("getComputedStyle(document.querySelector('#tune-curve .xtick text')).fill") == muted
     assert (
-        page.evaluate("getComputedStyle(document.querySelector('.js-plotly-plot .main-svg')).backgroundColor")
+        page.evaluate("getComputedStyle(document.querySelector('#tune-curve .xtick text')).fill")
+        == muted
+    )
+    assert (
+        page.evaluate(
+            "getComputedStyle(document.querySelector('.js-plotly-plot .main-svg')).backgroundColor"
+        )
         == "rgba(0, 0, 0, 0)"
     )
 
@@ -280,8 +348,15 @@ def test_console_fits_narrow_screens(visit: Open, running: Running) -> None:
         page.locator("main h1").wait_for()
         if path in ("live", "tuning", "audit"):
             page.locator(".js-plotly-plot .main-svg").first.wait_for()
-        assert page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth") <= 0, path
-        assert page.evaluate(f"{fields}.filter(e => !e.labels?.length && !e.textContent).length") == 0
+        assert (
+            page.evaluate(
+                "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+            )
+            <= 0
+        ), path
+        assert (
+            page.evaluate(f"{fields}.filter(e => !e.labels?.length && !e.textContent).length") == 0
+        )
         assert page.evaluate("document.querySelectorAll('[aria-current=page]').length") == 1
 
 
@@ -293,26 +368,51 @@ def test_console_is_usable_by_keyboard(visit: Open) -> None:
     for _ in range(14):
         page.keyboard.press("Tab")
         seen = page.evaluate(
-            "(() => { const e = document.activeElement, frame = e.closest('.dash-input-container') || e;"
-            " return [e.className === 'skip' ? 'skip' : e.id || e.textContent, getComputedStyle(frame).outlineStyle]; })()"
+            "(() => { const e = document.activeElement, frame = e.closest('.dash-input-container') "
+            "|| e;"
+            " return [e.className === 'skip' ? 'skip' : e.id || e.textContent, "
+            "getComputedStyle(frame).outlineStyle]; })()"
         )
         reached.append(seen)
     names = [name for name, _ in reached]
     assert names[0] == "skip"
-    assert {"Log out", "Live", "Search", "scope", "Show", "tune-threshold", "tune-recall", "tune-k"} <= set(names)
+    assert {
+        "Log out",
+        "Live",
+        "Search",
+        "scope",
+        "Show",
+        "tune-threshold",
+        "tune-recall",
+        "tune-k",
+    } <= set(names)
     assert all(style != "none" for _, style in reached)
 
 
 def test_token_is_limited_to_its_scopes_and_rights(visit: Open, running: Running) -> None:
     page = visit(running.shopper)
     assert page.title() == "Search · nearkin"
-    assert page.locator("nav[aria-label=Pages] a").all_text_contents() == ["Search", "Clusters", "Tuning"]
-    assert [option.get_attribute("value") for option in page.locator("datalist option").all()] == ["shop"]
+    assert page.locator("nav[aria-label=Pages] a").all_text_contents() == [
+        "Search",
+        "Clusters",
+        "Tuning",
+    ]
+    assert [option.get_attribute("value") for option in page.locator("datalist option").all()] == [
+        "shop"
+    ]
     page.get_by_label("Scope").fill("news")
     page.get_by_label("Text", exact=True).fill(variant())
     page.get_by_role("button", name="Search").click()
     page.get_by_role("alert").wait_for()
-    refused = ["clusters?scope=news", "clusters?scope=news&id=first", "tuning?scope=news", "live", "buckets", "shadow", "audit"]
+    refused = [
+        "clusters?scope=news",
+        "clusters?scope=news&id=first",
+        "tuning?scope=news",
+        "live",
+        "buckets",
+        "shadow",
+        "audit",
+    ]
     for path in refused:
         page.goto(f"{running.url}/console/{path}")
         page.get_by_role("alert").wait_for()
@@ -344,7 +444,9 @@ def test_hostile_documents_are_text(visit: Open, running: Running) -> None:
     page.get_by_label("Text", exact=True).fill(f"{HOSTILE} {' '.join(WORDS[:40])} again")
     page.get_by_role("button", name="Search").click()
     page.locator("#try-found article").wait_for()
-    page.goto(f"{running.url}/console/clusters?scope=news&id=%3Cimg%20src%3Dx%20onerror%3D%22window.pwned%3D3%22%3E")
+    page.goto(
+        f"{running.url}/console/clusters?scope=news&id=%3Cimg%20src%3Dx%20onerror%3D%22window.pwned%3D3%22%3E"
+    )
     page.get_by_role("alert").wait_for()
     assert page.evaluate("window.pwned") is None
     assert page.locator("main img, main script, main i").count() == 0
@@ -390,7 +492,9 @@ def test_cross_origin_requests_to_the_console_are_rejected(running: Running) -> 
         ):
             for path in ("login", "logout", "_dash-update-component"):
                 assert client.post(path, data=form, headers=headers).status_code == 403
-        assert client.post("login", data=form, headers={"Origin": f"http://{host}"}).status_code == 303
+        assert (
+            client.post("login", data=form, headers={"Origin": f"http://{host}"}).status_code == 303
+        )
         assert client.get("").status_code == 200
 
 
@@ -401,7 +505,10 @@ def test_console_sends_security_headers(running: Running) -> None:
         answer = client.post("login", data={"token": running.admin}, headers=SAME)
         assert re.search(r"HttpOnly.*Path=/console/.*SameSite=strict", answer.headers["set-cookie"])
         page = client.get("live")
-        policy = dict(part.strip().split(" ", 1) for part in page.headers["content-security-policy"].split(";"))
+        policy = dict(
+            part.strip().split(" ", 1)
+            for part in page.headers["content-security-policy"].split(";")
+        )
         assert policy["default-src"] == "'none'"
         assert "unsafe" not in policy["script-src"]
         assert not re.search(r"https?:|\*", page.headers["content-security-policy"])
@@ -417,7 +524,9 @@ def test_console_sends_security_headers(running: Running) -> None:
 def test_failed_authentications_are_limited(serve: Serve, tmp_path: Path) -> None:
     TokenFile(tmp_path / "tokens.json").create(Principal("one", ("*",), ("read",)))
     client = serve(failures="2/minute")
-    tries = [client.post("/console/login", data={"token": "nk_one_x"}, headers=SAME) for _ in range(4)]
+    tries = [
+        client.post("/console/login", data={"token": "nk_one_x"}, headers=SAME) for _ in range(4)
+    ]
     assert [one.status_code for one in tries] == [401, 401, 429, 429]
     assert "Wait" in tries[-1].text
 
@@ -438,7 +547,11 @@ def test_console_without_tokens_needs_no_sign_in(serve: Serve) -> None:
     client = serve()
     assert client.get("/console/", follow_redirects=False).status_code == 200
     assert client.get("/console/login", follow_redirects=False).headers["location"] == "/console/"
-    head = {"output": "head.children", "outputs": {"id": "head", "property": "children"}, "changedPropIds": ["url.pathname"]}
+    head = {
+        "output": "head.children",
+        "outputs": {"id": "head", "property": "children"},
+        "changedPropIds": ["url.pathname"],
+    }
     asked = {**head, "inputs": [{"id": "url", "property": "pathname", "value": "/console/"}]}
     answer = client.post("/console/_dash-update-component", json=asked, headers=SAME)
     assert "no tokens" in answer.text
@@ -457,8 +570,14 @@ def test_metrics_right_opens_only_the_live_page(serve: Serve, tmp_path: Path) ->
 
 def asked(client: TestClient, output: str, *inputs: object, **state: object) -> str:
     """What a page answers, as it goes to the browser: to inputs (`id.property`, value), with further fields."""
-    of = [{"id": name.split(".")[0], "property": name.split(".")[1], "value": value} for name, value in inputs]  # type: ignore
-    held = [{"id": name.replace("_", "-"), "property": "value", "value": value} for name, value in state.items()]
+    of = [
+        {"id": name.split(".")[0], "property": name.split(".")[1], "value": value}
+        for name, value in inputs
+    ]  # type: ignore
+    held = [
+        {"id": name.replace("_", "-"), "property": "value", "value": value}
+        for name, value in state.items()
+    ]
     body = {
         "output": output,
         "outputs": dict(zip(("id", "property"), output.split("."), strict=True)),
@@ -474,7 +593,9 @@ def asked(client: TestClient, output: str, *inputs: object, **state: object) -> 
 def shown(client: TestClient, page: str) -> str:
     """The content of a page."""
     path, _, search = page.partition("?")
-    return asked(client, "main.children", ("url.pathname", f"/console/{path}"), ("url.search", f"?{search}"))
+    return asked(
+        client, "main.children", ("url.pathname", f"/console/{path}"), ("url.search", f"?{search}")
+    )
 
 
 def test_hot_buckets_are_shown_with_their_oldest_document(serve: Serve) -> None:
@@ -490,10 +611,14 @@ def test_hot_buckets_are_shown_with_their_oldest_document(serve: Serve) -> None:
 
 def test_search_page_accepts_vectors_as_json(serve: Serve) -> None:
     client = serve(kind="vector", index={"dimensions": "3"})
-    client.post("/v1/scopes/a/documents", json={"id": "one", "vector": [1, 2, 3]}).raise_for_status()
+    client.post(
+        "/v1/scopes/a/documents", json={"id": "one", "vector": [1, 2, 3]}
+    ).raise_for_status()
     assert "A vector, as JSON" in shown(client, "try")
     clicked = "try-found.children", ("try-button.n_clicks", 1)
-    assert "1 representative is 0.800 similar or more" in asked(client, *clicked, try_text="[1, 2, 3]", try_scope="a")
+    assert "1 representative is 0.800 similar or more" in asked(
+        client, *clicked, try_text="[1, 2, 3]", try_scope="a"
+    )
     for wrong in ("words", "[1, 2]", "[1, null, 2]", "5"):
         assert "warnings" in asked(client, *clicked, try_text=wrong, try_scope="a")
     assert "The text is not stored" in shown(client, "clusters?scope=a&id=one")
@@ -503,21 +628,42 @@ def test_search_page_accepts_vectors_as_json(serve: Serve) -> None:
 def test_invalid_requests_are_reported(serve: Serve, capfd: pytest.CaptureFixture[str]) -> None:
     client = serve()
     client.post("/v1/scopes/a/documents", json={"id": "one", "text": variant()}).raise_for_status()
-    for page in ("clusters?scope=a&id=%00", "clusters?scope=%1fserver", "clusters?scope=a&id=none", "tuning?scope=%00"):
+    for page in (
+        "clusters?scope=a&id=%00",
+        "clusters?scope=%1fserver",
+        "clusters?scope=a&id=none",
+        "tuning?scope=%00",
+    ):
         assert "warnings" in shown(client, page), page
     for start in ("-1", "x", "99999999999999999999", "²"):
         assert "one" in shown(client, f"clusters?scope=a&order=none&start={start}")
-    for threshold, recall, k in ((2, 0.9, 128), (0.8, "x", 128), (0.8, 0.9, 10**9), (0.8, 0.9, 12.5), (None, 0.9, 128)):
-        moved = [("tune-threshold.value", threshold), ("tune-recall.value", recall), ("tune-k.value", k)]
+    for threshold, recall, k in (
+        (2, 0.9, 128),
+        (0.8, "x", 128),
+        (0.8, 0.9, 10**9),
+        (0.8, 0.9, 12.5),
+        (None, 0.9, 128),
+    ):
+        moved = [
+            ("tune-threshold.value", threshold),
+            ("tune-recall.value", recall),
+            ("tune-k.value", k),
+        ]
         body = {"id": "tune-scope", "property": "data", "value": "a"}
         request = {
             "output": "tune-result.children",
             "outputs": {"id": "tune-result", "property": "children"},
-            "inputs": [dict(zip(("id", "property", "value"), (*n.split("."), v), strict=True)) for n, v in moved],
+            "inputs": [
+                dict(zip(("id", "property", "value"), (*n.split("."), v), strict=True))
+                for n, v in moved
+            ],
             "state": [body],
             "changedPropIds": ["tune-k.value"],
         }
-        assert "Invalid request" in client.post("/console/_dash-update-component", json=request, headers=SAME).text, (
+        assert (
+            "Invalid request"
+            in client.post("/console/_dash-update-component", json=request, headers=SAME).text
+        ), (
             threshold,
             recall,
             k,
@@ -525,7 +671,9 @@ def test_invalid_requests_are_reported(serve: Serve, capfd: pytest.CaptureFixtur
     assert "internal error" not in capfd.readouterr().err
 
 
-def test_requests_of_pages_are_counted_and_bounded_as_those_of_the_api(serve: Serve, tmp_path: Path) -> None:
+def test_requests_of_pages_are_counted_and_bounded_as_those_of_the_api(
+    serve: Serve, tmp_path: Path
+) -> None:
     token = TokenFile(tmp_path / "tokens.json").create(Principal("reader", ("a",), ("read",)))
     client = serve()
     memory = client.app.state.service.memory  # type: ignore[attr-defined]
@@ -535,18 +683,26 @@ def test_requests_of_pages_are_counted_and_bounded_as_those_of_the_api(serve: Se
     path = "/console/_dash-update-component"
     beyond_the_share = client.post(path, content=b" " * 10_000_001, headers=headers)
     assert (beyond_the_share.status_code, beyond_the_share.json()["code"]) == (429, "rate-limited")
-    many_values = client.post(path, content=b'{"inputs": [' + b"[]," * 1_000_000 + b"[]]}", headers=headers)
+    many_values = client.post(
+        path, content=b'{"inputs": [' + b"[]," * 1_000_000 + b"[]]}", headers=headers
+    )
     assert (many_values.status_code, many_values.json()["code"]) == (422, "invalid-request")
     long_text = "word " * 1_000_000
-    found = asked(client, "try-found.children", ("try-button.n_clicks", 1), try_text=long_text, try_scope="a")
+    found = asked(
+        client, "try-found.children", ("try-button.n_clicks", 1), try_text=long_text, try_scope="a"
+    )
     assert "No match" in found
     assert memory.used == 0
 
 
-def test_hostile_vectors_are_refused_before_they_are_parsed(serve: Serve, capfd: pytest.CaptureFixture[str]) -> None:
+def test_hostile_vectors_are_refused_before_they_are_parsed(
+    serve: Serve, capfd: pytest.CaptureFixture[str]
+) -> None:
     client = serve(kind="vector", index={"dimensions": "3"})
     for text in ("[" * 100_000, "[0" + ",0" * 1_000_000 + "]"):
-        found = asked(client, "try-found.children", ("try-button.n_clicks", 1), try_text=text, try_scope="a")
+        found = asked(
+            client, "try-found.children", ("try-button.n_clicks", 1), try_text=text, try_scope="a"
+        )
         assert "Invalid request" in found
     assert "internal error" not in capfd.readouterr().err
 
@@ -554,7 +710,10 @@ def test_hostile_vectors_are_refused_before_they_are_parsed(serve: Serve, capfd:
 def test_server_without_console_does_not_import_it(serve: Serve) -> None:
     client = serve(console=False)
     assert client.get("/console/").status_code == 404
-    code = "import sys, nearkin.server.processes; sys.exit(any(name in sys.modules for name in ('dash', 'plotly', 'flask')))"
+    code = (
+        "import sys, nearkin.server.processes; sys.exit(any(name in sys.modules for name in "
+        "('dash', 'plotly', 'flask')))"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
@@ -587,7 +746,9 @@ def test_page_offers_limited_number_of_scopes() -> None:
         return scopes()
 
     names = tuple(f"scope-{number:06d}" for number in range(50_000))
-    service: Any = SimpleNamespace(run_overview=run_overview, cluster_listings=SimpleNamespace(scopes=lambda: names))
+    service: Any = SimpleNamespace(
+        run_overview=run_overview, cluster_listings=SimpleNamespace(scopes=lambda: names)
+    )
     who = Principal("everybody", ("scope-04*", "other"), ("read",))
     nothing: Any = None
     visit = Visit(service, nothing, nothing, who, "192.0.2.1", "clusters", "one")
@@ -611,13 +772,18 @@ def test_cluster_listings_have_scopes_and_similarities(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize(
-    "work", ["clusters.find", "clusters._beside", "clusters.explained", "search._matches", "tuning._tuned"]
+    "work",
+    ["clusters.find", "clusters._beside", "clusters.explained", "search._matches", "tuning._tuned"],
 )
-def test_slow_pages_use_overview_threads(serve: Serve, monkeypatch: pytest.MonkeyPatch, work: str) -> None:
+def test_slow_pages_use_overview_threads(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch, work: str
+) -> None:
     """Searches and differences never take the threads that answer everybody."""
     client = serve()
     for at in range(2):
-        client.post("/v1/scopes/a/documents", json={"id": f"d{at}", "text": f"{variant()} end{at}"}).raise_for_status()
+        client.post(
+            "/v1/scopes/a/documents", json={"id": f"d{at}", "text": f"{variant()} end{at}"}
+        ).raise_for_status()
     module, _, name = work.partition(".")
     path = f"nearkin.server.console.pages.{module}"
     original = getattr(importlib.import_module(path), name)
@@ -630,16 +796,27 @@ def test_slow_pages_use_overview_threads(serve: Serve, monkeypatch: pytest.Monke
     monkeypatch.setattr(f"{path}.{name}", noting)
     shown(client, "clusters?scope=a&id=d0")
     shown(client, "tuning?scope=a")
-    asked(client, "try-found.children", ("try-button.n_clicks", 1), try_text=f"{variant()} end5", try_scope="a")
+    asked(
+        client,
+        "try-found.children",
+        ("try-button.n_clicks", 1),
+        try_text=f"{variant()} end5",
+        try_scope="a",
+    )
     search = {"id": "search-found", "property": "children"}
     given = [("search-button.n_clicks", 1), ("search-text.n_submit", 1)]
-    inputs = [dict(zip(("id", "property", "value"), (*name.split("."), value), strict=True)) for name, value in given]
+    inputs = [
+        dict(zip(("id", "property", "value"), (*name.split("."), value), strict=True))
+        for name, value in given
+    ]
     state = [
         {"id": "search-text", "property": "value", "value": "word1"},
         {"id": "search-scope", "property": "data", "value": "a"},
     ]
     body = {"output": "search-found.children", "outputs": search, "inputs": inputs, "state": state}
     body["changedPropIds"] = ["search-button.n_clicks"]
-    assert client.post("/console/_dash-update-component", json=body, headers=SAME).status_code == 200
+    assert (
+        client.post("/console/_dash-update-component", json=body, headers=SAME).status_code == 200
+    )
     assert threads
     assert all(name.startswith("nearkin-overview") for name in threads)

@@ -29,7 +29,12 @@ def test_upsert_returns_outcome(client: TestClient) -> None:
     again = client.post(URL, json={"id": "two", "text": f"{CAT} today"}).json()
     assert (again["kind"], again["layer"]) == ("resolved", "memory")
     assert client.post(URL, json={"id": "one", "text": CAT}).json()["kind"] == "exact"
-    assert client.post(URL, json={"id": "two", "text": "something else entirely, with other words"}).json()["kind"] == "updated"
+    assert (
+        client.post(
+            URL, json={"id": "two", "text": "something else entirely, with other words"}
+        ).json()["kind"]
+        == "updated"
+    )
 
 
 def test_id_is_derived_from_content_by_default(client: TestClient) -> None:
@@ -51,7 +56,9 @@ def test_documents_are_read_and_deleted(client: TestClient) -> None:
 
 def test_queries_write_nothing(client: TestClient) -> None:
     client.post(URL, json={"id": "one", "text": CAT})
-    found = client.post("/v1/scopes/a/query", json={"text": f"{CAT} today", "top": 5}).json()["matches"]
+    found = client.post("/v1/scopes/a/query", json={"text": f"{CAT} today", "top": 5}).json()[
+        "matches"
+    ]
     assert [(match["id"], match["similarity"]) for match in found] == [("one", 0.8)]
     assert client.get("/v1/stats").json()["records"] == 1
 
@@ -66,14 +73,18 @@ def test_clusters_by_id_and_in_order(client: TestClient) -> None:
     assert [member["id"] for member in page["members"]] == ["cat1"]
     largest = client.get("/v1/scopes/a/clusters", params={"limit": 1}).json()
     assert [(head["id"], head["size"]) for head in largest["clusters"]] == [("cat0", 3)]
-    rest = client.get("/v1/scopes/a/clusters", params={"limit": 1, "cursor": largest["next"]}).json()
+    rest = client.get(
+        "/v1/scopes/a/clusters", params={"limit": 1, "cursor": largest["next"]}
+    ).json()
     assert ([head["id"] for head in rest["clusters"]], rest["next"]) == (["dog"], None)
     newest = client.get("/v1/scopes/a/clusters", params={"order": "newest"}).json()
     assert newest["clusters"][0]["id"] == "dog"
     assert client.get("/v1/scopes/a/clusters/nobody").status_code == 404
 
 
-def pages_of(client: TestClient, path: str, limit: int, between: Callable[[int], object], **params: str) -> list[str]:
+def pages_of(
+    client: TestClient, path: str, limit: int, between: Callable[[int], object], **params: str
+) -> list[str]:
     """Returns the ids that the pages of a listing show, with something done between each two."""
     ids: list[str] = []
     cursor: str | None = "0"
@@ -81,7 +92,10 @@ def pages_of(client: TestClient, path: str, limit: int, between: Callable[[int],
         if cursor is None:
             break
         page = client.get(path, params={"limit": limit, "cursor": cursor, **params}).json()
-        ids += [row["representative" if "clusters" in page else "id"] for row in page.get("clusters", page.get("members"))]
+        ids += [
+            row["representative" if "clusters" in page else "id"]
+            for row in page.get("clusters", page.get("members"))
+        ]
         cursor = page["next"]
         between(number)
     return ids
@@ -95,7 +109,10 @@ def texts_apart(count: int) -> list[str]:
 def test_cluster_pages_neither_skip_nor_repeat_clusters(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, order: str
 ) -> None:
-    """The list is counted again before each page, as another worker would; clusters come and go between the pages."""
+    """The list is counted again before each page, as another worker would.
+
+    Clusters come and go between the pages.
+    """
     monkeypatch.setattr("nearkin.server.cluster_listings._valid_until", lambda began, ended: began)
     texts = texts_apart(40)
     for number, text in enumerate(texts[:20]):
@@ -159,7 +176,9 @@ def test_explain_tune_and_spec(client: TestClient) -> None:
     client.post(URL, json={"id": "two", "text": f"{CAT} today"})
     why = client.post("/v1/explain", json={"scope": "a", "a": "one", "b": "two"}).json()
     assert why["similarity"] == 0.8
-    points = client.post("/v1/tune", json={"threshold": 0.7, "recall": 0.9, "points": 3}).json()["points"]
+    points = client.post("/v1/tune", json={"threshold": 0.7, "recall": 0.9, "points": 3}).json()[
+        "points"
+    ]
     assert len(points) == 3
     assert all(point["recall"] >= 0.9 for point in points)
     facts = client.get("/v1/spec").json()
@@ -170,7 +189,10 @@ def test_explain_tune_and_spec(client: TestClient) -> None:
 def test_vectors(serve: Serve) -> None:
     client = serve(kind="vector", index={"dimensions": "8", "threshold": "0.9"})
     assert client.post(URL, json={"id": "one", "vector": [1.0] * 8}).json()["kind"] == "new"
-    assert client.post(URL, json={"id": "two", "vector": [1.0] * 7 + [0.9]}).json()["representative"] == "one"
+    assert (
+        client.post(URL, json={"id": "two", "vector": [1.0] * 7 + [0.9]}).json()["representative"]
+        == "one"
+    )
     wrong = client.post(URL, json={"vector": [1.0] * 7})
     assert (wrong.status_code, wrong.json()["code"]) == (422, "invalid-request")
     assert "8 numbers" in wrong.json()["detail"]
@@ -198,9 +220,14 @@ def test_vector_index_can_be_unkeyed(serve: Serve) -> None:
         (b'{"text": "x", "id": "a\\u001fb"}', 422, "invalid-request", "/id"),
     ],
 )
-def test_invalid_member_is_named(client: TestClient, body: bytes, status: int, code: str, field: str | None) -> None:
+def test_invalid_member_is_named(
+    client: TestClient, body: bytes, status: int, code: str, field: str | None
+) -> None:
     answer = client.post(URL, content=body, headers={"content-type": "application/json"})
-    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+    assert (answer.status_code, answer.headers["content-type"]) == (
+        status,
+        "application/problem+json",
+    )
     told = answer.json()
     assert (told["code"], told.get("field"), told["status"]) == (code, field, status)
     assert told["type"].endswith(code)
@@ -211,7 +238,10 @@ def test_other_faults_are_problems_too(client: TestClient) -> None:
     for answer, code in (
         (client.get("/nowhere"), "no-such-path"),
         (client.put(URL), "method-not-allowed"),
-        (client.post(URL, content=b"x", headers={"content-type": "text/plain"}), "unsupported-media-type"),
+        (
+            client.post(URL, content=b"x", headers={"content-type": "text/plain"}),
+            "unsupported-media-type",
+        ),
         (client.get("/v1/scopes/a/clusters", params={"limit": 0}), "invalid-request"),
         (client.post("/v1/scopes/%1Fserver/query", json={"text": "x"}), "invalid-request"),
     ):
@@ -227,7 +257,12 @@ def test_sizes_are_bounded(serve: Serve) -> None:
         for _ in range(10):
             yield b" " * 1000
 
-    assert client.post(URL, content=chunks(), headers={"content-type": "application/json"}).json()["code"] == "too-large"
+    assert (
+        client.post(URL, content=chunks(), headers={"content-type": "application/json"}).json()[
+            "code"
+        ]
+        == "too-large"
+    )
     told = client.post(URL, json={"text": "x" * 1600}).json()
     assert (told["code"], "max_document" in told["detail"]) == ("invalid-request", True)
 
@@ -245,17 +280,30 @@ def test_headers_protect_and_ids_are_passed_on(client: TestClient) -> None:
 def test_document_arrives_in_parts(client: TestClient) -> None:
     whole = "the cat sat on the mat and looked at the dog on the rug"
     client.post(URL, json={"id": "whole", "text": whole})
-    first = client.patch(f"{URL}/parts", json={"text": "the cat sat on the mat and looked at"}).json()
+    first = client.patch(
+        f"{URL}/parts", json={"text": "the cat sat on the mat and looked at"}
+    ).json()
     assert first["id"] == "parts"
-    again = client.patch(f"{URL}/parts", json={"text": "the cat sat on the mat and looked at"}).json()
+    again = client.patch(
+        f"{URL}/parts", json={"text": "the cat sat on the mat and looked at"}
+    ).json()
     assert again == first
-    more = client.patch(f"{URL}/parts", json={"tokens": ["looked", "at", "the", "dog", "on", "the", "rug"]}).json()
+    more = client.patch(
+        f"{URL}/parts", json={"tokens": ["looked", "at", "the", "dog", "on", "the", "rug"]}
+    ).json()
     assert more["shingles"] > first["shingles"]
     assert client.get(f"{URL}/parts").status_code == 404
     closed = client.post(f"{URL}/parts:close").json()
-    assert (closed["kind"], closed["representative"], closed["similarity"]) == ("match", "whole", 1.0)
+    assert (closed["kind"], closed["representative"], closed["similarity"]) == (
+        "match",
+        "whole",
+        1.0,
+    )
     assert client.post(f"{URL}/parts:close").status_code == 404
-    assert client.patch(f"{URL}/parts", json={"text": "a", "tokens": ["a"]}).json()["code"] == "invalid-request"
+    assert (
+        client.patch(f"{URL}/parts", json={"text": "a", "tokens": ["a"]}).json()["code"]
+        == "invalid-request"
+    )
 
 
 def test_ids_with_slashes(client: TestClient) -> None:
@@ -263,7 +311,9 @@ def test_ids_with_slashes(client: TestClient) -> None:
     client.post(URL, json={"id": name, "text": CAT})
     path = f"{URL}/{quote(name, safe='')}"
     assert client.get(path).json()["id"] == name
-    assert client.get(f"/v1/scopes/a/clusters/{quote(name, safe='')}").json()["representative"] == name
+    assert (
+        client.get(f"/v1/scopes/a/clusters/{quote(name, safe='')}").json()["representative"] == name
+    )
     client.patch(f"{URL}/{quote('x/y', safe='')}", json={"text": CAT})
     assert client.post(f"{URL}/{quote('x/y', safe='')}:close").json()["representative"] == name
     assert client.delete(path).status_code == 204

@@ -28,16 +28,22 @@ def text(number: int) -> str:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_full_disk_keeps_acknowledged_documents(disk: Path, monkeypatch: pytest.MonkeyPatch, workers: int) -> None:
+def test_full_disk_keeps_acknowledged_documents(
+    disk: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
     monkeypatch.setenv("TMPDIR", str(disk))
     port = free_port()
-    process = start_serving(disk, port, "--source-rate", "1000000/second", "--workers", str(workers))
+    process = start_serving(
+        disk, port, "--source-rate", "1000000/second", "--workers", str(workers)
+    )
     try:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client:
             acknowledged = []
             refused: httpx.Response | None = None
             for number in range(MOST):
-                answer = client.post("/v1/scopes/a/documents", json={"id": str(number), "text": text(number)})
+                answer = client.post(
+                    "/v1/scopes/a/documents", json={"id": str(number), "text": text(number)}
+                )
                 if answer.status_code == 200:
                     acknowledged.append(number)
                 elif answer.json()["code"] != "not-ready":
@@ -48,7 +54,10 @@ def test_full_disk_keeps_acknowledged_documents(disk: Path, monkeypatch: pytest.
             assert acknowledged, refused.text
             assert (refused.status_code, refused.json()["code"]) == (503, "store-unavailable")
             filling = fill(disk)
-            lines = "".join(json.dumps({"id": f"line {number}", "text": text(MOST + number)}) + "\n" for number in range(300))
+            lines = "".join(
+                json.dumps({"id": f"line {number}", "text": text(MOST + number)}) + "\n"
+                for number in range(300)
+            )
             streamed = client.post("/v1/scopes/a/documents", content=lines, headers=NDJSON)
             answers = [json.loads(line) for line in streamed.text.splitlines()]
             acknowledged_lines = [answer["id"] for answer in answers if "problem" not in answer]
@@ -63,7 +72,9 @@ def test_full_disk_keeps_acknowledged_documents(disk: Path, monkeypatch: pytest.
             enlarge(disk, "40m")
 
             def is_served() -> bool:
-                answer = client.post("/v1/scopes/a/documents", json={"id": "later", "text": text(2 * MOST)})
+                answer = client.post(
+                    "/v1/scopes/a/documents", json={"id": "later", "text": text(2 * MOST)}
+                )
                 return answer.status_code == 200
 
             wait_until(is_served, "documents are taken again when there is room")
@@ -78,7 +89,9 @@ def test_full_disk_keeps_acknowledged_documents(disk: Path, monkeypatch: pytest.
     assert "internal error" not in log
 
 
-def test_answers_before_a_full_disk_can_be_read(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_answers_before_a_full_disk_can_be_read(
+    disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(disk))
     segment = Segment()
     written = b""

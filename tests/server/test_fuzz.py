@@ -28,11 +28,18 @@ def test_no_made_up_request_breaks_the_server(client: TestClient, full: bool) ->
     for operation in operations:
         cases = operation.as_strategy()
 
-        @settings(max_examples=each, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+        @settings(
+            max_examples=each,
+            deadline=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
         @given(case=cases, data=st.data())
         def ask(case: schemathesis.Case, data: st.DataObject) -> None:
             request = case.as_transport_kwargs(base_url="http://localhost")
-            answer = client.request(**{name: value for name, value in request.items() if name in KNOWN})
+            answer = client.request(
+                **{name: value for name, value in request.items() if name in KNOWN}
+            )
             statuses[answer.status_code] = statuses.get(answer.status_code, 0) + 1
             assert answer.status_code < 500, (request, answer.text)
             if answer.status_code >= 400:

@@ -12,12 +12,24 @@ import pytest
 
 from tests.services import free_port, start_serving, wait_until
 
-CERTIFICATE = "openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 -subj /CN=localhost"
+CERTIFICATE = (
+    "openssl req -x509 -newkey rsa:2048 -nodes -keyout key.pem -out cert.pem -days 2 "
+    "-subj /CN=localhost"
+)
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 CONNECTIONS = 6
 PATIENCE = 120.0
 """Seconds after which a test gives up waiting for the server. It decides nothing."""
-FLAGS = ("--tls-cert", "cert.pem", "--tls-key", "key.pem", "--trusted-proxies", "192.0.2.1", "--head-timeout", "2")
+FLAGS = (
+    "--tls-cert",
+    "cert.pem",
+    "--tls-key",
+    "key.pem",
+    "--trusted-proxies",
+    "192.0.2.1",
+    "--head-timeout",
+    "2",
+)
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +49,9 @@ def port(folder: Path, request: pytest.FixtureRequest) -> Iterator[int]:
     place.mkdir()
     for name in ("cert.pem", "key.pem"):
         (place / name).write_bytes((folder / name).read_bytes())
-    process = start_serving(place, found, *FLAGS, "--source-connections", str(CONNECTIONS), *workers, scheme="https")
+    process = start_serving(
+        place, found, *FLAGS, "--source-connections", str(CONNECTIONS), *workers, scheme="https"
+    )
     yield found
     process.terminate()
     process.wait(60)
@@ -61,7 +75,10 @@ def is_served(port: int) -> bool:
     """Returns whether another client of this address is answered."""
     context = ssl._create_unverified_context()
     try:
-        with connect(port) as plain, context.wrap_socket(plain, server_hostname="localhost") as secure:
+        with (
+            connect(port) as plain,
+            context.wrap_socket(plain, server_hostname="localhost") as secure,
+        ):
             # in one write, so that the request comes with the last message of the handshake
             secure.sendall(GET)
             return secure.recv(1 << 16).startswith(b"HTTP/1.1 200")
@@ -128,8 +145,21 @@ def test_handshakes_are_counted_by_address(folder: Path, name: str) -> None:
 def test_unreadable_certificate_is_reported_without_traceback(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "cert.pem").write_text("no certificate")
     (tmp_path / "key.pem").write_bytes((folder / "key.pem").read_bytes())
-    line = [sys.executable, "-m", "nearkin", "serve", "--port", "0", "--tls-cert", "cert.pem", "--tls-key", "key.pem"]
-    ended = subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False)
+    line = [
+        sys.executable,
+        "-m",
+        "nearkin",
+        "serve",
+        "--port",
+        "0",
+        "--tls-cert",
+        "cert.pem",
+        "--tls-key",
+        "key.pem",
+    ]
+    ended = subprocess.run(
+        line, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
     assert ended.returncode == 2
     assert "cert.pem" in ended.stderr
     assert "Traceback" not in ended.stderr

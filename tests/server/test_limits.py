@@ -37,14 +37,20 @@ def barrier(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 def depth(client: TestClient) -> float:
     """How many documents wait, by the server's own figures."""
     lines = client.get("/metrics").text.splitlines()
-    return float(next(line.rsplit(" ", 1)[1] for line in lines if line.startswith("nearkin_queue_depth")))
+    return float(
+        next(line.rsplit(" ", 1)[1] for line in lines if line.startswith("nearkin_queue_depth"))
+    )
 
 
 def test_timed_out_upsert_is_still_stored(serve: Serve, barrier: threading.Event) -> None:
     client = serve(timeout=0.3)
     barrier.clear()
     answer = client.post(URL, json={"id": "late", "text": TEXT})
-    assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (503, "timeout", "1")
+    assert (answer.status_code, answer.json()["code"], answer.headers["retry-after"]) == (
+        503,
+        "timeout",
+        "1",
+    )
     barrier.set()
     wait_until(lambda: client.get(f"{URL}/late").status_code == 200, "the late document is stored")
     assert client.post(URL, json={"id": "late", "text": TEXT}).json()["kind"] == "exact"
@@ -54,10 +60,17 @@ def test_full_queue_rejects_documents(serve: Serve, barrier: threading.Event) ->
     client = serve(queue=4)
     barrier.clear()
     with ThreadPoolExecutor(4) as pool:
-        waiting = [pool.submit(client.post, URL, json={"id": str(i), "text": TEXT.format(i)}) for i in range(4)]
+        waiting = [
+            pool.submit(client.post, URL, json={"id": str(i), "text": TEXT.format(i)})
+            for i in range(4)
+        ]
         wait_until(lambda: depth(client) >= 4, "four documents wait")
         told = client.post(URL, json={"id": "one too many", "text": TEXT})
-        assert (told.status_code, told.json()["code"], told.headers["retry-after"]) == (503, "busy", "1")
+        assert (told.status_code, told.json()["code"], told.headers["retry-after"]) == (
+            503,
+            "busy",
+            "1",
+        )
         barrier.set()
         assert [one.result().status_code for one in waiting] == [200] * 4
     assert depth(client) == 0
@@ -111,7 +124,9 @@ def test_only_documents_may_be_of_any_length(serve: Serve) -> None:
         for _ in range(1000):
             yield b"token=" + b"x" * 1000
 
-    answer = client.post("/console/login", content=slowly(), headers=[("sec-fetch-site", "same-origin")])
+    answer = client.post(
+        "/console/login", content=slowly(), headers=[("sec-fetch-site", "same-origin")]
+    )
     assert answer.status_code == 413
 
 
@@ -122,7 +137,11 @@ def test_client_disconnect_is_not_logged_as_error(tmp_path: Path) -> None:
         for path in (URL, "/v1/scopes/a/query", "/console/login"):
             with socket.create_connection(("127.0.0.1", port), 30) as connection:
                 head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nSec-Fetch-Site: same-origin\r\n"
-                connection.sendall(f"{head}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{".encode())
+                connection.sendall(
+                    (
+                        f"{head}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{"
+                    ).encode()
+                )
                 time.sleep(0.3)
         time.sleep(0.5)
     finally:

@@ -54,17 +54,29 @@ def lines() -> Iterator[Lines]:
     root.removeHandler(handler)
 
 
-def test_no_log_line_names_a_document_a_scope_or_a_token(client: TestClient, tokens: dict[str, str], lines: Lines) -> None:
+def test_no_log_line_names_a_document_a_scope_or_a_token(
+    client: TestClient, tokens: dict[str, str], lines: Lines
+) -> None:
     """Every route and every callback of the console, with right and wrong values, at the level debug."""
-    asked = [*every_route(client, tokens["boss"]), *every_callback(client, tokens["boss"]), *every_route(client, tokens["own"])]
+    asked = [
+        *every_route(client, tokens["boss"]),
+        *every_callback(client, tokens["boss"]),
+        *every_route(client, tokens["own"]),
+    ]
     wrong = f"nk_boss_{'z' * 43}"
-    client.get(f"/v1/scopes/{OTHER}/documents/{OTHER_ID}", headers={"authorization": f"Bearer {wrong}"})
+    client.get(
+        f"/v1/scopes/{OTHER}/documents/{OTHER_ID}", headers={"authorization": f"Bearer {wrong}"}
+    )
     client.post("/console/login", data={"token": wrong}, headers=SAME)
     client.get(f"/{OTHER}/{OTHER_ID}?q={OTHER_WORD}", headers={"x-request-id": OTHER_ID})
     assert len(lines.lines) > len(asked) / 2
     secrets = [token.split("_", 2)[2] for token in (*tokens.values(), wrong)]
     for line in lines.lines:
-        assert not [needle for needle in (OWN, OTHER, OWN_ID, OTHER_ID, OWN_WORD, OTHER_WORD, *secrets) if needle in line]
+        assert not [
+            needle
+            for needle in (OWN, OTHER, OWN_ID, OTHER_ID, OWN_WORD, OTHER_WORD, *secrets)
+            if needle in line
+        ]
         json.loads(line)
 
 
@@ -78,7 +90,11 @@ def test_no_log_line_names_a_document_a_scope_or_a_token(client: TestClient, tok
     ],
 )
 def test_failure_logs_contain_no_request_content(
-    client: TestClient, tokens: dict[str, str], lines: Lines, monkeypatch: pytest.MonkeyPatch, error: Exception
+    client: TestClient,
+    tokens: dict[str, str],
+    lines: Lines,
+    monkeypatch: pytest.MonkeyPatch,
+    error: Exception,
 ) -> None:
     index = client.app.state.service.index  # type: ignore[attr-defined]
 
@@ -90,4 +106,6 @@ def test_failure_logs_contain_no_request_content(
     answers = [answer for _, answer in every_route(client, tokens["boss"])]
     assert sum(answer.startswith("503") for answer in answers) > 5
     found = "\n".join(lines.lines)
-    assert not [needle for needle in (OWN, OTHER, OWN_ID, OTHER_ID, OWN_WORD, OTHER_WORD) if needle in found]
+    assert not [
+        needle for needle in (OWN, OTHER, OWN_ID, OTHER_ID, OWN_WORD, OTHER_WORD) if needle in found
+    ]

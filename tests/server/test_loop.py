@@ -52,13 +52,17 @@ def json_of(name: str) -> Callable[[App], Awaitable[None]]:
 
 async def long_text(app: App) -> None:
     """A text of escapes that is nearly as long as a body may be."""
-    await posted(app, "/v1/scopes/sender/query", b'{"text": "' + b"\\u00e9\\ud83d\\ude00" * 800_000 + b'"}')
+    await posted(
+        app, "/v1/scopes/sender/query", b'{"text": "' + b"\\u00e9\\ud83d\\ude00" * 800_000 + b'"}'
+    )
 
 
 async def large_tune(app: App) -> None:
     """The largest signature that may be asked about, at thresholds for which there are many operating points."""
     for threshold in (0.8, 0.95, 1.0):
-        await posted(app, "/v1/tune", json.dumps({"threshold": threshold, "recall": 0.5, "k": 1024}).encode())
+        await posted(
+            app, "/v1/tune", json.dumps({"threshold": threshold, "recall": 0.5, "k": 1024}).encode()
+        )
 
 
 async def empty_lines(app: App) -> None:
@@ -102,7 +106,8 @@ async def bad_lines(app: App) -> None:
 
 
 SENT = {f"JSON of {name}": json_of(name) for name in HOSTILE} | {
-    send.__name__: send for send in (long_text, large_tune, empty_lines, byte_by_byte, long_lines, bad_lines)
+    send.__name__: send
+    for send in (long_text, large_tune, empty_lines, byte_by_byte, long_lines, bad_lines)
 }
 
 
@@ -112,7 +117,9 @@ def test_large_requests_do_not_block_the_event_loop(tmp_path: Path, name: str) -
         async with running(tmp_path, "sender", byte_rate="100000000000/second") as app:
             with LoopWatch() as watch:
                 await SENT[name](app)
-            assert watch.longest < UNITS, f"a step of the event loop took {watch.longest:.1f} units of work"
+            assert watch.longest < UNITS, (
+                f"a step of the event loop took {watch.longest:.1f} units of work"
+            )
 
     run(test())
 

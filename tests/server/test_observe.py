@@ -52,16 +52,24 @@ NAMES = (
 
 def test_all_metrics_are_exposed(serve: Serve, tmp_path: Path) -> None:
     golden = tmp_path / "pairs.jsonl"
-    golden.write_text(json.dumps({"a": "one two three four five", "b": "one two three four five"}) + "\n")
+    golden.write_text(
+        json.dumps({"a": "one two three four five", "b": "one two three four five"}) + "\n"
+    )
     client = serve(golden=golden, golden_every=0.05, memory_budget=10**9)
-    for text in ("the cat sat on the mat", "the cat sat on the mat today", "the cat sat on the mat"):
+    for text in (
+        "the cat sat on the mat",
+        "the cat sat on the mat today",
+        "the cat sat on the mat",
+    ):
         client.post("/v1/scopes/a/documents", json={"text": text})
     client.get("/v1/scopes/a/documents/nobody")
     client.app.state.service.instruments.record_store_error("test")  # type: ignore[attr-defined]
     while client.app.state.service.golden_result is None:  # type: ignore[attr-defined]
         pass
     text = client.get("/metrics").text
-    there = {line.split("{")[0].split(" ")[0] for line in text.splitlines() if not line.startswith("#")}
+    there = {
+        line.split("{")[0].split(" ")[0] for line in text.splitlines() if not line.startswith("#")
+    }
     assert [name for name in NAMES if name not in there] == []
     assert 'nearkin_upserts_total{result="new",scope="a"} 1.0' in text
     assert 'nearkin_upserts_total{result="match",scope="a"} 1.0' in text
@@ -95,7 +103,9 @@ def test_metrics_of_workers_are_merged(tmp_path: Path) -> None:
     instruments = Instruments(provider)
     instruments.record_problem("busy")
     (tmp_path / "1.prom").write_text("# HELP n_total N.\n# TYPE n_total counter\nn_total 2.0\n")
-    (tmp_path / "999999999.prom").write_text("# HELP n_total N.\n# TYPE n_total counter\nn_total 123457.0\n")
+    (tmp_path / "999999999.prom").write_text(
+        "# HELP n_total N.\n# TYPE n_total counter\nn_total 123457.0\n"
+    )
     text = Exposition(registry, tmp_path).render().decode()
     assert 'n_total{worker="1"} 2.0' in text
     assert "123457" not in text, "of a worker that is gone"
@@ -118,7 +128,11 @@ def test_logs_are_json_and_hold_no_text_and_no_token(serve: Serve, tmp_path: Pat
             json={"id": "confidential-id", "text": "top secret words"},
             headers={"authorization": secret},
         )
-        client.post("/v1/scopes/a/documents", content=b'{"text": top secret', headers={"content-type": "application/json"})
+        client.post(
+            "/v1/scopes/a/documents",
+            content=b'{"text": top secret',
+            headers={"content-type": "application/json"},
+        )
         client.post("/v1/scopes/a/query", json={"text": 5, "top secret": 1})
     finally:
         root.removeHandler(handler)
@@ -150,8 +164,12 @@ def test_requests_and_batches_have_spans(tmp_path: Path) -> None:
     exporter = InMemorySpanExporter()
     tracing = TracerProvider()
     tracing.add_span_processor(SimpleSpanProcessor(exporter))
-    settings = ServerSettings.read(store="memory://", key_file=str(tmp_path / "key"), tokens=tmp_path / "tokens.json")
-    with TestClient(create_app(settings, instruments=Instruments(tracing=tracing)), "http://localhost") as client:
+    settings = ServerSettings.read(
+        store="memory://", key_file=str(tmp_path / "key"), tokens=tmp_path / "tokens.json"
+    )
+    with TestClient(
+        create_app(settings, instruments=Instruments(tracing=tracing)), "http://localhost"
+    ) as client:
         while client.get("/readyz").status_code != 200:
             pass
         client.post("/v1/scopes/a/documents", json={"text": "the cat sat"})

@@ -1,8 +1,10 @@
-"""The promises of docs/explanation/security.md that no other file of this folder tests, each by its name.
+"""The promises of docs/explanation/security.md that no other file of this folder tests, each by its
+name.
 
-Others: a stranger costs no more than a refusal (test_strangers); the console is confined to a token's scopes (test_scopes);
-once a token was made one is always needed (test_protection); logs name nobody (test_logs); one client stops no other
-(test_bounds).
+Others: a stranger costs no more than a refusal (test_strangers); the console is confined to a
+    token's scopes (test_scopes);
+once a token was made one is always needed (test_protection); logs name nobody (test_logs); one
+client stops no other (test_bounds).
 """
 
 import re
@@ -20,10 +22,14 @@ from tests.server.test_console import SAME, shown
 TEXT = " ".join(f"word{at}" for at in range(50))
 
 
-def counted(client: TestClient, name: str, label: str, header: dict[str, str] | None = None) -> dict[str, float]:
+def counted(
+    client: TestClient, name: str, label: str, header: dict[str, str] | None = None
+) -> dict[str, float]:
     """A counter by one of its labels, as Prometheus reads it."""
     text = client.get("/metrics", headers=header or {}).text
-    found = re.findall(rf'^{name}_total{{[^}}]*{label}="([^"]*)"[^}}]*}} (\S+)$', text, re.MULTILINE)
+    found = re.findall(
+        rf'^{name}_total{{[^}}]*{label}="([^"]*)"[^}}]*}} (\S+)$', text, re.MULTILINE
+    )
     return {value: float(count) for value, count in found}
 
 
@@ -32,7 +38,9 @@ def test_problems_are_counted(serve: Serve, tmp_path: Path) -> None:
     held = TokenFile(tmp_path / "tokens.json")
     boss = {"authorization": f"Bearer {held.create(Principal('boss', ('*',), ('admin',)))}"}
     reader = {"authorization": f"Bearer {held.create(Principal('reader', ('a',), ('read',)))}"}
-    slow = {"authorization": f"Bearer {held.create(Principal('slow', ('*',), ('read',), rate='1/hour'))}"}
+    slow = {
+        "authorization": f"Bearer {held.create(Principal('slow', ('*',), ('read',), rate='1/hour'))}"
+    }
     client = serve(max_body=2000)
     document = "/v1/scopes/a/documents"
     refused = [
@@ -57,7 +65,11 @@ def test_problems_are_counted(serve: Serve, tmp_path: Path) -> None:
     expected: dict[str, int] = {}
     for answer in refused:
         if answer.status_code >= 400:
-            code = answer.json()["code"] if "json" in answer.headers["content-type"] else "unauthenticated"
+            code = (
+                answer.json()["code"]
+                if "json" in answer.headers["content-type"]
+                else "unauthenticated"
+            )
             expected[code] = expected.get(code, 0) + 1
     assert sum(expected.values()) == len(refused) - 1, "all but the first request of the slow token"
     assert set(expected) <= set(PROBLEM_KINDS)
@@ -88,14 +100,18 @@ def test_store_failures_are_counted(serve: Serve, monkeypatch: pytest.MonkeyPatc
     found = counted(client, "nearkin_store_errors", "operation")
     assert {"GET", "POST", "console"} <= set(found)
     assert found["metrics"] >= 1
-    assert "nearkin_records " not in client.get("/metrics").text, "an old count is not told as the present one"
+    assert "nearkin_records " not in client.get("/metrics").text, (
+        "an old count is not told as the present one"
+    )
 
 
 def test_evictions_are_counted(serve: Serve) -> None:
     """Postings that leave a full bucket: documents that are found with less recall from then on."""
     client = serve(index={"bucket_capacity": "5", "postings": "all"})
     for at in range(12):
-        client.post("/v1/scopes/a/documents", json={"id": f"d{at}", "text": TEXT}).raise_for_status()
+        client.post(
+            "/v1/scopes/a/documents", json={"id": f"d{at}", "text": TEXT}
+        ).raise_for_status()
     evicted = client.get("/v1/stats").json()["evicted"]
     assert evicted > 0
     assert f"nearkin_evicted {float(evicted)}" in client.get("/metrics").text
@@ -108,7 +124,12 @@ def test_copies_add_no_postings(serve: Serve) -> None:
     before = client.get("/v1/stats").json()
     lines = "".join(f'{{"id": "copy{at}", "text": "{TEXT}"}}\n' for at in range(300))
     header = {"content-type": "application/x-ndjson"}
-    assert client.post("/v1/scopes/a/documents", content=lines, headers=header).text.count('"representative":"first"') == 300
+    assert (
+        client.post("/v1/scopes/a/documents", content=lines, headers=header).text.count(
+            '"representative":"first"'
+        )
+        == 300
+    )
     after = client.get("/v1/stats").json()
     assert (after["postings"], after["leaders"]) == (before["postings"], before["leaders"])
     lines = f'{{"text": "{TEXT}"}}\n' * 300
@@ -124,9 +145,13 @@ def test_copies_add_no_postings(serve: Serve) -> None:
         ({"index": {"max_document": "5000"}}, "application/json"),
     ],
 )
-def test_huge_documents_are_refused(serve: Serve, settings: dict[str, object], content_type: str) -> None:
+def test_huge_documents_are_refused(
+    serve: Serve, settings: dict[str, object], content_type: str
+) -> None:
     client = serve(**settings)
     body = f'{{"id": "huge", "text": "{"x" * 10_000}"}}\n'
-    answer = client.post("/v1/scopes/a/documents", content=body, headers={"content-type": content_type})
+    answer = client.post(
+        "/v1/scopes/a/documents", content=body, headers={"content-type": content_type}
+    )
     assert "too-large" in answer.text or "invalid-request" in answer.text
     assert client.get("/v1/scopes/a/documents/huge").status_code == 404

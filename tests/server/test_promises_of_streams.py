@@ -29,7 +29,11 @@ def problems(body: bytes, kind: str) -> list[str]:
     if kind == JSON:
         return [json.loads(body)["code"]]
     if kind == NDJSON:
-        return [line["problem"]["code"] for line in map(json.loads, body.splitlines()) if "problem" in line]
+        return [
+            line["problem"]["code"]
+            for line in map(json.loads, body.splitlines())
+            if "problem" in line
+        ]
     rows = pa.ipc.open_stream(body).read_all().to_pylist()
     return [json.loads(row["problem"])["code"] for row in rows if row["problem"] is not None]
 
@@ -39,9 +43,19 @@ def test_huge_documents_are_bounded(tmp_path: Path, kind: str) -> None:
     """By `max_body`, `max_line` and `max_message` before they are parsed, and by the index's `max_document`."""
 
     async def test() -> None:
-        bounds = {"max_body": 20_000, "max_line": 20_000, "max_message": 40_000, "index": {"max_document": "10000"}}
+        bounds = {
+            "max_body": 20_000,
+            "max_line": 20_000,
+            "max_message": 40_000,
+            "index": {"max_document": "10000"},
+        }
         async with running(tmp_path, "sender", **bounds) as app:
-            for words, expected in ((1000, []), (3000, ["invalid-request"]), (5000, ["too-large"]), (50_000, None)):
+            for words, expected in (
+                (1000, []),
+                (3000, ["invalid-request"]),
+                (5000, ["too-large"]),
+                (50_000, None),
+            ):
                 text = "word " * words
                 body = arrow(text) if kind == ARROW else json.dumps({"text": text}).encode()
                 answer = await app.post("sender", "/v1/scopes/sender/documents", body, kind=kind)
@@ -69,7 +83,12 @@ def test_endless_bodies_are_bounded(tmp_path: Path) -> None:
         return await exchange.finish(), most
 
     async def test() -> None:
-        bounds = {"max_body": 1_000_000, "max_line": 100_000, "max_message": 1_000_000, "max_stream": 5_000_000}
+        bounds = {
+            "max_body": 1_000_000,
+            "max_line": 100_000,
+            "max_message": 1_000_000,
+            "max_stream": 5_000_000,
+        }
         async with running(tmp_path, "sender", **bounds) as app:
             chunk = 50_000
             body, most = await endless(app, "/v1/scopes/sender/query", JSON, b" " * chunk)
@@ -78,7 +97,9 @@ def test_endless_bodies_are_bounded(tmp_path: Path) -> None:
             body, most = await endless(app, "/v1/scopes/sender/documents", NDJSON, b"x" * chunk)
             assert json.loads(body.splitlines()[-1])["problem"]["code"] == "too-large"
             assert most <= 100_000 + chunk
-            body, most = await endless(app, "/v1/scopes/sender/documents", NDJSON, (b"x" * 999 + b"\n") * 50)
+            body, most = await endless(
+                app, "/v1/scopes/sender/documents", NDJSON, (b"x" * 999 + b"\n") * 50
+            )
             assert json.loads(body.splitlines()[-1])["problem"]["code"] == "too-large"
             assert most <= (4 << 20) + 2 * chunk
             schema = arrow("")[: -len(arrow("")) // 2]
@@ -111,11 +132,16 @@ class Hold:
 
 
 def test_other_scopes_are_not_slowed_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One token holds all that it can get of the server, and none of its work ends; every route still answers another one."""
+    """One token holds all that it can get of the server, and none of its work ends.
+
+    Every route still answers another one.
+    """
     hold = Hold(monkeypatch)
 
     async def test() -> None:
-        async with running(tmp_path, "greedy", "other", scopes=("greedy*",), queue=400, requests=2000) as app:
+        async with running(
+            tmp_path, "greedy", "other", scopes=("greedy*",), queue=400, requests=2000
+        ) as app:
             held: list[Exchange] = []
             body = json.dumps({"text": TEXT}).encode()
             for at in range(100):
@@ -133,7 +159,11 @@ def test_other_scopes_are_not_slowed_down(tmp_path: Path, monkeypatch: pytest.Mo
 
             documents = "/v1/scopes/other/documents"
             for kind in (JSON, NDJSON, ARROW):
-                sent = arrow(TEXT) if kind == ARROW else json.dumps({"id": "one", "text": TEXT}).encode()
+                sent = (
+                    arrow(TEXT)
+                    if kind == ARROW
+                    else json.dumps({"id": "one", "text": TEXT}).encode()
+                )
                 answer = await app.post("other", documents, sent, kind=kind)
                 assert await answer.status() == 200
                 assert kind == JSON or problems(answer.body, kind) == []
@@ -146,7 +176,10 @@ def test_other_scopes_are_not_slowed_down(tmp_path: Path, monkeypatch: pytest.Mo
             ):
                 answer = await app.post("other", f"/v1/scopes/other/{path}", body, method=method)
                 assert await answer.status() == status, path
-            for path, sent in (("tune", b"{}"), ("explain", b'{"scope": "other", "a": "x", "b": "y"}')):
+            for path, sent in (
+                ("tune", b"{}"),
+                ("explain", b'{"scope": "other", "a": "x", "b": "y"}'),
+            ):
                 answer = await app.post("other", f"/v1/{path}", sent)
                 assert await answer.status() in (200, 404, 422), path
             hold.opened.set()
@@ -167,14 +200,22 @@ def test_body_of_unauthenticated_request_is_not_read(tmp_path: Path) -> None:
                     assert await exchange.status() == 401
                     await exchange.finish()
                     assert exchange.asked == 0
-            pools = (app.service.memory, app.service.requests, app.service.open_streams, app.service.places)
+            pools = (
+                app.service.memory,
+                app.service.requests,
+                app.service.open_streams,
+                app.service.places,
+            )
             assert [pool.used for pool in pools] == [0, 0, 0, 0]
 
     run(test())
 
 
 def test_many_copies_use_bounded_memory(tmp_path: Path, full: bool) -> None:
-    """The same text again and again is one record without ids; with ids, one of its documents stands in buckets."""
+    """The same text again and again is one record without ids.
+
+    With ids, one of its documents stands in buckets.
+    """
     count = 1_000_000 if full else 4000
 
     async def test() -> None:

@@ -20,9 +20,14 @@ def test_server_refuses_to_start_if_tokens_file_is_lost(serve: Serve, tmp_path: 
     TokenFile(tmp_path / "tokens.json").create(READER)
     assert serve(store=store, keyed=False).get("/v1/spec").status_code == 401
     (tmp_path / "tokens.json").unlink()
-    with pytest.raises(UsageError, match=r"served with tokens before.*tokens\.json does not exist.*--allow-anonymous"):
+    with pytest.raises(
+        UsageError,
+        match=r"served with tokens before.*tokens\.json does not exist.*--allow-anonymous",
+    ):
         serve(store=store, keyed=False)
-    assert serve(store=store, keyed=False, allow_anonymous=True).get("/v1/spec").status_code == 200, "if told so"
+    assert (
+        serve(store=store, keyed=False, allow_anonymous=True).get("/v1/spec").status_code == 200
+    ), "if told so"
     TokenFile(tmp_path / "tokens.json").create(READER)
     assert serve(store=store, keyed=False).get("/v1/spec").status_code == 401
 
@@ -46,7 +51,9 @@ def test_server_in_another_folder_requires_tokens(
     assert "all rights" not in written, "a server that does not start gives nobody rights"
 
 
-def test_first_token_marks_the_index_as_protected(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_first_token_marks_the_index_as_protected(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nearkin.server.app.TOKEN_REFRESH_SECONDS", 0.01)
     client = serve(store=f"sqlite:///{tmp_path}/kin.db", keyed=False)
     store = client.app.state.service.index._session.store  # type: ignore[attr-defined]

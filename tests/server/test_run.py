@@ -27,10 +27,21 @@ LINE = [sys.executable, "-m", "nearkin", "serve"]
 
 
 @contextmanager
-def server(folder: Path, *flags: str, scheme: str = "http") -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
+def server(
+    folder: Path, *flags: str, scheme: str = "http"
+) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
     """A server in a folder, ready, and its process."""
     port = free_port()
-    process = start_serving(folder, port, "--log-level", "info", "--source-rate", "1000000/second", *flags, scheme=scheme)
+    process = start_serving(
+        folder,
+        port,
+        "--log-level",
+        "info",
+        "--source-rate",
+        "1000000/second",
+        *flags,
+        scheme=scheme,
+    )
     try:
         yield f"{scheme}://127.0.0.1:{port}", process
     finally:
@@ -39,7 +50,9 @@ def server(folder: Path, *flags: str, scheme: str = "http") -> Iterator[tuple[st
 
 
 def text(i: int) -> str:
-    return f"document {i} has a text of its own with the number {i * 7919} in it and some words more"
+    return (
+        f"document {i} has a text of its own with the number {i * 7919} in it and some words more"
+    )
 
 
 def test_drain_waits_for_accepted_documents(tmp_path: Path) -> None:
@@ -51,7 +64,9 @@ def test_drain_waits_for_accepted_documents(tmp_path: Path) -> None:
             with httpx.Client(timeout=30) as client:
                 for i in range(part, 100_000, 8):
                     try:
-                        answer = client.post(f"{url}/v1/scopes/a/documents", json={"id": str(i), "text": text(i)})
+                        answer = client.post(
+                            f"{url}/v1/scopes/a/documents", json={"id": str(i), "text": text(i)}
+                        )
                     except httpx.TransportError:
                         return
                     if answer.status_code == 200:
@@ -69,7 +84,8 @@ def test_drain_waits_for_accepted_documents(tmp_path: Path) -> None:
             thread.join(60)
         assert process.wait(60) in (0, -signal.SIGTERM)
     with Index.open(
-        f"sqlite:///{tmp_path}/nearkin.db", resources=SpecResources(HashKey.read(str(tmp_path / "nearkin.key")))
+        f"sqlite:///{tmp_path}/nearkin.db",
+        resources=SpecResources(HashKey.read(str(tmp_path / "nearkin.key"))),
     ) as index:
         assert [name for name in done if index.get("a", name) is None] == []
         assert check_index(index).sound
@@ -80,7 +96,9 @@ def test_workers_share_a_store_and_their_metrics(tmp_path: Path) -> None:
         for i in range(60):
             # the other worker may not be ready yet
             while (
-                answer := httpx.post(f"{url}/v1/scopes/a/documents", json={"id": str(i), "text": text(i)})
+                answer := httpx.post(
+                    f"{url}/v1/scopes/a/documents", json={"id": str(i), "text": text(i)}
+                )
             ).status_code == 503:
                 time.sleep(0.1)
             assert answer.status_code == 200, answer.text
@@ -93,7 +111,9 @@ def test_workers_share_a_store_and_their_metrics(tmp_path: Path) -> None:
 
         wait_until(all_are_counted, "the metrics of both workers count 60 documents")
         assert all('worker="' in line for line in counted)
-        assert {httpx.get(f"{url}/v1/scopes/a/documents/{i}").status_code for i in range(60)} == {200}
+        assert {httpx.get(f"{url}/v1/scopes/a/documents/{i}").status_code for i in range(60)} == {
+            200
+        }
 
 
 def test_tls(tmp_path: Path) -> None:
@@ -113,8 +133,16 @@ def test_tls(tmp_path: Path) -> None:
         "-subj",
         "/CN=localhost",
     ]
-    subprocess.run([*made, "-addext", "subjectAltName=IP:127.0.0.1"], cwd=tmp_path, check=True, capture_output=True)
-    with server(tmp_path, "--tls-cert", "cert.pem", "--tls-key", "key.pem", scheme="https") as (url, _):
+    subprocess.run(
+        [*made, "-addext", "subjectAltName=IP:127.0.0.1"],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+    )
+    with server(tmp_path, "--tls-cert", "cert.pem", "--tls-key", "key.pem", scheme="https") as (
+        url,
+        _,
+    ):
         context = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
         assert httpx.get(f"{url}/healthz", verify=context).json()["status"] == "ok"
 
@@ -127,9 +155,11 @@ def test_the_key_is_private_and_needed(tmp_path: Path) -> None:
     assert key.read_text().strip() not in (tmp_path / "log").read_text()
     key.chmod(0o644)
     refused = subprocess.run(LINE, cwd=tmp_path, capture_output=True, text=True)
-    assert (refused.returncode, "chmod 600" in refused.stderr, "Traceback" in refused.stderr) == (2, True, False), (
-        refused.stderr
-    )
+    assert (refused.returncode, "chmod 600" in refused.stderr, "Traceback" in refused.stderr) == (
+        2,
+        True,
+        False,
+    ), refused.stderr
 
 
 @pytest.mark.parametrize(
@@ -147,7 +177,12 @@ def test_the_key_is_private_and_needed(tmp_path: Path) -> None:
     ],
 )
 def test_usage_errors_have_no_traceback(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flags: list[str], code: int, words: str
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    flags: list[str],
+    code: int,
+    words: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(["serve", *flags]) == code
@@ -156,12 +191,16 @@ def test_usage_errors_have_no_traceback(
     assert "Traceback" not in told
 
 
-def test_help_lists_every_setting(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_every_setting(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("TERMINAL_WIDTH", "200")
     assert run(["serve", "--help"]) == 0
     told = capsys.readouterr().out
-    assert [name for name in ServerSettings.model_fields if f"--{name.replace('_', '-')}" not in told] == []
+    assert [
+        name for name in ServerSettings.model_fields if f"--{name.replace('_', '-')}" not in told
+    ] == []
 
 
 def test_tokens_from_the_command_line(
@@ -174,7 +213,9 @@ def test_tokens_from_the_command_line(
         told = capsys.readouterr()
         return code, told.out, told.err
 
-    made = ask("create", "crawler", "--scopes", "web,team-*", "--rights", "write", "--rate", "10/second")[1]
+    made = ask(
+        "create", "crawler", "--scopes", "web,team-*", "--rights", "write", "--rate", "10/second"
+    )[1]
     assert made.startswith("nk_crawler_")
     assert ask("list")[1] == "crawler  web,team-*  write  10/second  does not expire\n"
     assert json.loads(ask("list", "--json")[1])["tokens"][0]["rights"] == ["write"]

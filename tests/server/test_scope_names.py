@@ -22,7 +22,9 @@ def test_routes_refuse_scopes_that_look_like_others(scope: str, serve: Serve) ->
         assert (answer.status_code, answer.json()["code"]) == (422, "invalid-request"), answer.text
         assert "is new" in answer.json()["detail"]
     headers = {"content-type": "application/x-ndjson"}
-    streamed = client.post(f"/v1/scopes/{scope}/documents", content=json.dumps(document) + "\n", headers=headers)
+    streamed = client.post(
+        f"/v1/scopes/{scope}/documents", content=json.dumps(document) + "\n", headers=headers
+    )
     assert "invalid-request" in streamed.text
     assert client.get(f"/v1/scopes/{scope}/documents/x").status_code == 404
     assert client.get("/v1/scopes/acme/documents/x").status_code == 200

@@ -22,11 +22,19 @@ COPIES = 40
 SCOPES, IDS = (OWN, OTHER), (OWN_ID, OTHER_ID)
 TEXTS = (f"{OWN_WORD} {SHARED}", SHARED)
 BODIES: dict[str, list[Any]] = {
-    "POST /v1/scopes/{scope}/documents": [{"id": "new", "text": TEXTS[0]}, {"text": SHARED}, {"id": "\x1f", "text": "x"}, {}],
-    "POST /v1/scopes/{scope}/query": [{"text": text, "top": 100} for text in TEXTS] + [{"text": ""}, {}],
+    "POST /v1/scopes/{scope}/documents": [
+        {"id": "new", "text": TEXTS[0]},
+        {"text": SHARED},
+        {"id": "\x1f", "text": "x"},
+        {},
+    ],
+    "POST /v1/scopes/{scope}/query": [{"text": text, "top": 100} for text in TEXTS]
+    + [{"text": ""}, {}],
     "PATCH /v1/scopes/{scope}/documents/{id}": [{"text": SHARED}],
     "POST /v1/scopes/{scope}/documents/{id}:close": [None],
-    "POST /v1/explain": [{"scope": scope, "a": a, "b": b} for scope in SCOPES for a in IDS for b in IDS],
+    "POST /v1/explain": [
+        {"scope": scope, "a": a, "b": b} for scope in SCOPES for a in IDS for b in IDS
+    ],
     "POST /v1/tune": [{}, {"threshold": 0.99, "recall": 0.999, "k": 8}],
     "POST /v1/shadow": [{"live": "shadow"}, {"live": "primary"}],
 }
@@ -34,11 +42,24 @@ BODIES: dict[str, list[Any]] = {
 QUERIES: dict[str, list[str]] = {
     "GET /v1/scopes/{scope}/documents/{id}": ["", "?include=signature"],
     "GET /v1/scopes/{scope}/clusters/{id}": ["", "?start=1&limit=1"],
-    "GET /v1/scopes/{scope}/clusters": ["", "?order=newest&limit=1", "?cursor=0", "?cursor=999999999", "?cursor=x"],
+    "GET /v1/scopes/{scope}/clusters": [
+        "",
+        "?order=newest&limit=1",
+        "?cursor=0",
+        "?cursor=999999999",
+        "?cursor=x",
+    ],
 }
 VALUES: dict[str, list[Any]] = {
-    "url.pathname": [f"/console/{page}" for page in ("", "live", "try", "clusters", "tuning", "buckets", "shadow", "audit")],
-    "url.search": ["", *(f"?scope={scope}" for scope in SCOPES), *(f"?scope={s}&id={i}" for s in SCOPES for i in IDS)],
+    "url.pathname": [
+        f"/console/{page}"
+        for page in ("", "live", "try", "clusters", "tuning", "buckets", "shadow", "audit")
+    ],
+    "url.search": [
+        "",
+        *(f"?scope={scope}" for scope in SCOPES),
+        *(f"?scope={s}&id={i}" for s in SCOPES for i in IDS),
+    ],
     "live-clock.n_intervals": [1],
     "try-button.n_clicks": [1],
     "try-text.value": TEXTS,
@@ -69,9 +90,15 @@ def tokens(tmp_path: Path) -> dict[str, str]:
 @pytest.fixture
 def client(serve: Serve, tokens: dict[str, str], tmp_path: Path) -> TestClient:
     """A server with everything that it can show: golden pairs, a shadow, an audit, full buckets in two scopes."""
-    (tmp_path / "golden.jsonl").write_text(json.dumps({"a": f"{OTHER_WORD} {SHARED}", "b": SHARED}) + "\n")
+    (tmp_path / "golden.jsonl").write_text(
+        json.dumps({"a": f"{OTHER_WORD} {SHARED}", "b": SHARED}) + "\n"
+    )
     (tmp_path / "audit.json").write_text(json.dumps(AUDIT))
-    second = {"shadow_store": f"sqlite:///{tmp_path}/shadow.db", "shadow_bands": 32, "shadow_rows": 4}
+    second = {
+        "shadow_store": f"sqlite:///{tmp_path}/shadow.db",
+        "shadow_bands": 32,
+        "shadow_rows": 4,
+    }
     client = serve(
         store=f"sqlite:///{tmp_path}/first.db",
         index={"postings": "all"},
@@ -82,7 +109,9 @@ def client(serve: Serve, tokens: dict[str, str], tmp_path: Path) -> TestClient:
     for scope, id, word in ((OWN, OWN_ID, OWN_WORD), (OTHER, OTHER_ID, OTHER_WORD)):
         for at in range(COPIES):
             new = {"id": f"{id}-{at}" if at else id, "text": f"{word} {SHARED} end{at}"}
-            client.post(f"/v1/scopes/{scope}/documents", json=new, headers=bearer(tokens["boss"])).raise_for_status()
+            client.post(
+                f"/v1/scopes/{scope}/documents", json=new, headers=bearer(tokens["boss"])
+            ).raise_for_status()
     return client
 
 
@@ -92,22 +121,32 @@ def foreign(request: str) -> list[str]:
 
 
 def every_route(client: TestClient, token: str) -> Iterator[tuple[str, str]]:
-    """Asks every operation of the description for both scopes; yields the request and the answer with its headers."""
+    """Asks every operation of the description for both scopes.
+
+    Yields the request and the answer with its headers.
+    """
     operations = [
-        (method.upper(), path) for path, found in client.get("/openapi.json").json()["paths"].items() for method in found
+        (method.upper(), path)
+        for path, found in client.get("/openapi.json").json()["paths"].items()
+        for method in found
     ]
     # what deletes comes last, so that there is something to learn until then
     for method, path in sorted(operations, key=lambda operation: operation[0] == "DELETE"):
         route = f"{method} {path}"
         bodies = BODIES[route] if method in ("POST", "PATCH", "PUT") else [None]
-        places = itertools.product(SCOPES if "{scope}" in path else [""], IDS if "{id}" in path else [""])
+        places = itertools.product(
+            SCOPES if "{scope}" in path else [""], IDS if "{id}" in path else [""]
+        )
         for (scope, id), query, body in itertools.product(places, QUERIES.get(route, [""]), bodies):
             if (scope, id) == (OWN, OTHER_ID) and (method == "PATCH" or path.endswith(":close")):
                 continue  # it would make a document of that id in its own scope, which later answers may name
             address = path.format(scope=scope, id=id) + query
             answer = client.request(method, address, json=body, headers=bearer(token))
             assert answer.status_code != 500, (route, answer.text)
-            yield f"{method} {address} {json.dumps(body)}", f"{answer.status_code} {answer.headers} {answer.text}"
+            yield (
+                f"{method} {address} {json.dumps(body)}",
+                f"{answer.status_code} {answer.headers} {answer.text}",
+            )
 
 
 def every_callback(client: TestClient, token: str) -> Iterator[tuple[str, str]]:
@@ -120,7 +159,10 @@ def every_callback(client: TestClient, token: str) -> Iterator[tuple[str, str]]:
         inputs, state = call["inputs"], call["state"]
         names = [f"{field['id']}.{field['property']}" for field in (*inputs, *state)]
         for values in itertools.product(*(VALUES[name] for name in names)):
-            fields = [{**field, "value": value} for field, value in zip((*inputs, *state), values, strict=True)]
+            fields = [
+                {**field, "value": value}
+                for field, value in zip((*inputs, *state), values, strict=True)
+            ]
             id, _, field = call["output"].partition(".")
             body = {
                 "output": call["output"],
@@ -135,11 +177,19 @@ def every_callback(client: TestClient, token: str) -> Iterator[tuple[str, str]]:
 
 def test_token_cannot_access_other_scopes(client: TestClient, tokens: dict[str, str]) -> None:
     answers = [*every_callback(client, tokens["own"]), *every_route(client, tokens["own"])]
-    leaks = [(request, answer) for request, answer in answers if any(needle in answer for needle in foreign(request))]
+    leaks = [
+        (request, answer)
+        for request, answer in answers
+        if any(needle in answer for needle in foreign(request))
+    ]
     assert not leaks, f"{len(leaks)} answers, first: {leaks[0]}"
     own = [answer for _, answer in answers if OWN_WORD in answer]
     assert len(own) > 10, "its own documents are shown"
-    buckets = [answer for request, answer in answers if "/console/buckets" in request and "Largest first" in answer]
+    buckets = [
+        answer
+        for request, answer in answers
+        if "/console/buckets" in request and "Largest first" in answer
+    ]
     assert buckets, "the hot buckets of its own scope are shown"
 
 
@@ -148,13 +198,17 @@ def test_the_walk_finds_leaks(client: TestClient, tokens: dict[str, str]) -> Non
     boss = tokens["boss"]
     answers = [*every_callback(client, boss), *every_route(client, boss)]
     for needle in (OTHER, OTHER_ID, OTHER_WORD):
-        assert sum(needle in answer for request, answer in answers if needle not in request) > 1, needle
+        assert sum(needle in answer for request, answer in answers if needle not in request) > 1, (
+            needle
+        )
     statuses = {answer[:3] for _, answer in answers}
     assert "200" in statuses
 
 
 @pytest.mark.parametrize("page", ["live", "shadow", "audit"])
-def test_pages_about_all_scopes_need_a_token_of_all_scopes(client: TestClient, tokens: dict[str, str], page: str) -> None:
+def test_pages_about_all_scopes_need_a_token_of_all_scopes(
+    client: TestClient, tokens: dict[str, str], page: str
+) -> None:
     for name, told in (("own", "needs a token with the scope *"), ("boss", "")):
         client.post("/console/login", data={"token": tokens[name]}, headers=SAME)
         asked = {"output": "main.children", "outputs": {"id": "main", "property": "children"}}
@@ -167,9 +221,14 @@ def test_pages_about_all_scopes_need_a_token_of_all_scopes(client: TestClient, t
 
 
 @pytest.mark.parametrize(
-    ("method", "path"), [("GET", "/v1/stats"), ("GET", "/metrics"), ("GET", "/v1/shadow"), ("POST", "/v1/shadow")]
+    ("method", "path"),
+    [("GET", "/v1/stats"), ("GET", "/metrics"), ("GET", "/v1/shadow"), ("POST", "/v1/shadow")],
 )
-def test_global_endpoints_require_all_scopes(client: TestClient, tokens: dict[str, str], method: str, path: str) -> None:
+def test_global_endpoints_require_all_scopes(
+    client: TestClient, tokens: dict[str, str], method: str, path: str
+) -> None:
     body = {"live": "primary"} if method == "POST" else None
     assert client.request(method, path, json=body, headers=bearer(tokens["own"])).status_code == 403
-    assert client.request(method, path, json=body, headers=bearer(tokens["boss"])).status_code == 200
+    assert (
+        client.request(method, path, json=body, headers=bearer(tokens["boss"])).status_code == 200
+    )

@@ -20,7 +20,9 @@ def test_flags_override_variables_and_file(tmp_path: Path, monkeypatch: pytest.M
     assert found.index_settings({}).threshold == 0.7
 
 
-def test_variables_of_the_index_come_before_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_the_index_come_before_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = tmp_path / "nearkin.toml"
     config.write_text('[index]\nthreshold = "0.7"\nmax_candidates = "50"\n')
     monkeypatch.setenv("NEARKIN_TEXT_THRESHOLD", "0.9")
@@ -73,13 +75,20 @@ def test_invalid_settings_files_are_reported(tmp_path: Path) -> None:
 def test_documents_of_a_server_expire_by_default() -> None:
     plain = ServerSettings.read().index_settings({})
     assert {name: getattr(plain, name) for name in SERVER_TIMES} == SERVER_TIMES
-    given = {"NEARKIN_TEXT_RECORD_TTL": "0", "NEARKIN_TEXT_BANDS": "20", "NEARKIN_TEXT_ROWS": "6", "NEARKIN_VECTOR_BANDS": "9"}
+    given = {
+        "NEARKIN_TEXT_RECORD_TTL": "0",
+        "NEARKIN_TEXT_BANDS": "20",
+        "NEARKIN_TEXT_ROWS": "6",
+        "NEARKIN_VECTOR_BANDS": "9",
+    }
     found = ServerSettings.read(index={"bands": "13", "rows": "7"}).index_settings(given)
     assert (found.record_ttl, found.bands, found.rows) == (None, 13, 7)
 
 
 def test_settings_round_trip_through_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = ServerSettings.read(port=1234, index={"threshold": "0.9"}, keyed=False, golden=Path("pairs.jsonl"))
+    found = ServerSettings.read(
+        port=1234, index={"threshold": "0.9"}, keyed=False, golden=Path("pairs.jsonl")
+    )
     for name, value in found.as_environment().items():
         monkeypatch.setenv(name, value)
     assert ServerSettings.read().model_dump() == found.model_dump()

@@ -34,15 +34,28 @@ def facts(client: TestClient, documents: int = 0) -> dict[str, object]:
 
     def has_caught_up() -> bool:
         found.update(client.get("/v1/shadow").json())
-        return bool(found["filled"] and not found["behind"] and found["sides"]["shadow"]["documents"] >= documents)
+        return bool(
+            found["filled"]
+            and not found["behind"]
+            and found["sides"]["shadow"]["documents"] >= documents
+        )
 
     wait_until(has_caught_up, f"the shadow index has {documents} documents")
     return found
 
 
 def both(tmp_path: Path, **more: object) -> dict[str, object]:
-    shadow = {"shadow_store": f"sqlite:///{tmp_path}/shadow.db", "shadow_bands": 32, "shadow_rows": 4}
-    return {"store": f"sqlite:///{tmp_path}/live.db", "index": {"bands": "13", "rows": "7"}, **shadow, **more}
+    shadow = {
+        "shadow_store": f"sqlite:///{tmp_path}/shadow.db",
+        "shadow_bands": 32,
+        "shadow_rows": 4,
+    }
+    return {
+        "store": f"sqlite:///{tmp_path}/live.db",
+        "index": {"bands": "13", "rows": "7"},
+        **shadow,
+        **more,
+    }
 
 
 def test_shadow_index_is_filled_updated_and_compared(serve: Serve, tmp_path: Path) -> None:
@@ -55,7 +68,10 @@ def test_shadow_index_is_filled_updated_and_compared(serve: Serve, tmp_path: Pat
     client.delete(f"{URL}/3")
     found = facts(client, 20)
     assert found["agreement"] == 1.0
-    assert found["banding"] == {"live": {"bands": 13, "rows": 7, "probes": 0}, "shadow": {"bands": 32, "rows": 4, "probes": 0}}
+    assert found["banding"] == {
+        "live": {"bands": 13, "rows": 7, "probes": 0},
+        "shadow": {"bands": 32, "rows": 4, "probes": 0},
+    }
     assert client.app.state.service.shadow.standby._session.store.counts()["records"] == 59  # type: ignore[attr-defined]
 
 
@@ -65,7 +81,10 @@ def test_switch_survives_restart(serve: Serve, tmp_path: Path) -> None:
     client.post(URL, json={"id": "one", "text": text(0)})
     facts(client, 1)
     assert client.post("/v1/shadow", json={"live": "shadow"}).json()["live"] == "shadow"
-    assert (client.get("/v1/spec").json()["bands"], client.get("/v1/spec").json()["rows"]) == (32, 4)
+    assert (client.get("/v1/spec").json()["bands"], client.get("/v1/spec").json()["rows"]) == (
+        32,
+        4,
+    )
     assert client.post(URL, json={"id": "two", "text": text(1)}).json()["representative"] == "one"
     again = serve(**both(tmp_path))
     assert again.get("/v1/spec").json()["bands"] == 32
@@ -75,7 +94,9 @@ def test_switch_survives_restart(serve: Serve, tmp_path: Path) -> None:
     assert client.get(f"{URL}/two").status_code == 200, "the other one was fed meanwhile"
 
 
-def test_incomplete_shadow_index_cannot_become_live(serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_incomplete_shadow_index_cannot_become_live(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from nearkin.errors import StoreError
 
     client = serve(**both(tmp_path))
@@ -101,7 +122,11 @@ def test_shadow_index_must_differ_only_in_banding(tmp_path: Path) -> None:
         ):
             url = f"sqlite:///{tmp_path}/{said}.db"
             with pytest.raises(UsageError, match=said):
-                ShadowIndex(live, ("other",), lambda _, url=url, fields=fields: Index.open(url, follow=False, **fields))  # type: ignore[misc]
+                ShadowIndex(
+                    live,
+                    ("other",),
+                    lambda _, url=url, fields=fields: Index.open(url, follow=False, **fields),
+                )  # type: ignore[misc]
 
 
 def test_shadow_store_with_another_index_is_rejected(serve: Serve, tmp_path: Path) -> None:
@@ -156,7 +181,9 @@ def beside(index: Index, tmp_path: Path) -> ShadowIndex:
 
 def settled(*shadows: ShadowIndex) -> None:
     def is_settled() -> bool:
-        return all(shadow.status()["filled"] and not shadow.status()["behind"] for shadow in shadows)
+        return all(
+            shadow.status()["filled"] and not shadow.status()["behind"] for shadow in shadows
+        )
 
     wait_until(is_settled, "the shadows are filled")
 
@@ -203,7 +230,9 @@ def test_wrong_shadow_store_does_not_lose_documents(tmp_path: Path, at_once: Non
         pass
     with first(tmp_path) as index:
         third = f"sqlite:///{tmp_path}/third.db"
-        other = ShadowIndex(index, (third,), lambda _: Index.open(third, bands=20, rows=5, follow=False))
+        other = ShadowIndex(
+            index, (third,), lambda _: Index.open(third, bands=20, rows=5, follow=False)
+        )
         settled(other)
         other.close()
         assert index.get("a", "one") is not None
@@ -236,7 +265,9 @@ def test_changes_during_fill_are_copied(tmp_path: Path, monkeypatch: pytest.Monk
         shadow.close()
 
 
-def test_late_copies_use_the_current_document(tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_late_copies_use_the_current_document(
+    tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """What one brings late is what the document is by then: changed, or erased, by the other worker."""
     with first(tmp_path) as mine, first(tmp_path) as other:
         workers = [beside(index, tmp_path) for index in (mine, other)]
@@ -262,7 +293,8 @@ def test_late_copies_use_the_current_document(tmp_path: Path, at_once: None, mon
             entry = worker.standby.get("a", "changed")
             assert entry is not None
             assert entry.text == text(160)
-        # one of them switches, the other follows; nobody writes to the first any more, and pieces come along
+        # one of them switches, the other follows; nobody writes to the first any more, and pieces
+        # come along
         mine.add_part("a", "open", text(240))
         workers[0].mark_changed(parts_scope("a"), "open")
         settled(*workers)
@@ -282,13 +314,20 @@ def test_late_copies_use_the_current_document(tmp_path: Path, at_once: None, mon
 
 
 def test_hits_extend_time_to_live_in_both_indexes(tmp_path: Path, at_once: None) -> None:
-    """A document that comes again lives on in the other one, too; and which one answers does not depend on time."""
+    """A document that comes again lives on in the other one, too.
+
+    And which one answers does not depend on time.
+    """
     now = [0.0]
-    with Index.open(f"sqlite:///{tmp_path}/primary.db", bands=13, rows=7, record_ttl=100.0, clock=lambda: now[0]) as index:
+    with Index.open(
+        f"sqlite:///{tmp_path}/primary.db", bands=13, rows=7, record_ttl=100.0, clock=lambda: now[0]
+    ) as index:
 
         def opened(side: LiveSide) -> Index:
             url = f"sqlite:///{tmp_path}/{side}.db"
-            banding = {"bands": 32, "rows": 4} if side == LiveSide.SHADOW else {"bands": 13, "rows": 7}
+            banding = (
+                {"bands": 32, "rows": 4} if side == LiveSide.SHADOW else {"bands": 13, "rows": 7}
+            )
             return Index.open(url, follow=False, record_ttl=100.0, clock=lambda: now[0], **banding)  # type: ignore[arg-type]
 
         shadow = ShadowIndex(index, (f"sqlite:///{tmp_path}/shadow.db",), opened)

@@ -20,7 +20,11 @@ def test_pool_limits_each_caller_to_its_share() -> None:
     pool.take(A, 25)
     with pytest.raises(ProblemError, match="one caller may hold") as refused:
         pool.take(A, 1)
-    assert (refused.value.code, refused.value.status, refused.value.retry_after) == ("rate-limited", 429, 1.0)
+    assert (refused.value.code, refused.value.status, refused.value.retry_after) == (
+        "rate-limited",
+        429,
+        1.0,
+    )
     pool.take(B, 25)
     pool.take(SERVER_CALLER, 50)
     with pytest.raises(ProblemError, match="in use") as refused:
@@ -69,7 +73,15 @@ def test_callers_take_turns_in_threads() -> None:
             jobs += [threads.submit(B, lambda: work("b")) for _ in range(2)]
             barrier.set()
             assert await asyncio.gather(*jobs) == ["a"] * 5 + ["b"] * 2
-        assert order == ["a", "b", "a", "b", "a", "a", "a"] or order == ["a", "a", "b", "a", "b", "a", "a"]
+        assert order == ["a", "b", "a", "b", "a", "a", "a"] or order == [
+            "a",
+            "a",
+            "b",
+            "a",
+            "b",
+            "a",
+            "a",
+        ]
 
     run(test())
 
@@ -128,6 +140,14 @@ def test_bytes_are_counted_by_caller() -> None:
 
 
 def test_addresses_of_one_network_are_one_caller() -> None:
-    assert client_network("2001:db8:1:2:3::4") == client_network("2001:db8:1:2:ffff::1") != client_network("2001:db8:1:3::1")
-    assert client_network("::ffff:192.0.2.7") == client_network("192.0.2.7") != client_network("192.0.2.8")
+    assert (
+        client_network("2001:db8:1:2:3::4")
+        == client_network("2001:db8:1:2:ffff::1")
+        != client_network("2001:db8:1:3::1")
+    )
+    assert (
+        client_network("::ffff:192.0.2.7")
+        == client_network("192.0.2.7")
+        != client_network("192.0.2.8")
+    )
     assert client_network("testclient") == "testclient"

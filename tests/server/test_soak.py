@@ -33,7 +33,10 @@ class Fleet:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.redis_port, self.port = folder, free_port(), free_port()
-        self.url, self.address = f"redis://127.0.0.1:{self.redis_port}/0", f"http://127.0.0.1:{self.port}"
+        self.url, self.address = (
+            f"redis://127.0.0.1:{self.redis_port}/0",
+            f"http://127.0.0.1:{self.port}",
+        )
         self.redis = self._start_redis()
         self.server = self._start_server()
 
@@ -81,7 +84,13 @@ class Soak:
         self.missing: list[str] = []
         self.failures: Counter[tuple[str, int | None]] = Counter()
         self.rng = np.random.default_rng(1)
-        kinds = [(self.upsert, 0.55), (self.query, 0.15), (self.get, 0.15), (self.remove, 0.05), (self.cluster, 0.05)]
+        kinds = [
+            (self.upsert, 0.55),
+            (self.query, 0.15),
+            (self.get, 0.15),
+            (self.remove, 0.05),
+            (self.cluster, 0.05),
+        ]
         self.kinds = [*kinds, (self.upsert_many, 0.05)]
 
     async def run(self, events: list[Callable[[], None]]) -> None:
@@ -123,7 +132,9 @@ class Soak:
     async def upsert_many(self) -> None:
         numbers = [self._new() for _ in range(10)]
         at = iter(numbers)
-        async for line in self.client.upsert_many(SCOPE, [nk.NewDocument(text_of(n), f"d{n}") for n in numbers]):
+        async for line in self.client.upsert_many(
+            SCOPE, [nk.NewDocument(text_of(n), f"d{n}") for n in numbers]
+        ):
             number = next(at)
             if isinstance(line, nk.ServiceError):
                 self.failures[line.code, line.status] += 1
@@ -165,7 +176,9 @@ def test_nothing_acknowledged_is_lost(tmp_path: Path, requests: int) -> None:
     finally:
         fleet.end()
     assert soak.missing == []
-    assert {name: number for name, number in soak.kept.items() if there.get(name) != text_of(number)} == {}
+    assert {
+        name: number for name, number in soak.kept.items() if there.get(name) != text_of(number)
+    } == {}
     assert soak.erased.isdisjoint(there)
     assert len(soak.kept) > requests // 3
     # no answer while there was no server; not ready, or no store, while there was no Redis

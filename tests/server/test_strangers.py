@@ -26,7 +26,9 @@ def client(serve: Serve, tmp_path: Path) -> TestClient:
 
 def scripts(client: TestClient) -> list[str]:
     """Addresses of all scripts of a page, which a stranger knows from another server."""
-    console = next(route.app for route in client.app.routes if getattr(route, "path", "") == "/console")  # type: ignore
+    console = next(
+        route.app for route in client.app.routes if getattr(route, "path", "") == "/console"
+    )  # type: ignore
     return re.findall(r'src="([^"]*)"', console._dash._generate_scripts_html())
 
 
@@ -39,17 +41,25 @@ def test_scripts_are_compressed_once(client: TestClient, monkeypatch: pytest.Mon
         return compress(content, *arguments, **fields)
 
     monkeypatch.setattr(assets.gzip, "compress", counting)
-    addresses = [*scripts(client), "/console/_dash-component-suites/plotly/package_data/plotly.min.js"]
+    addresses = [
+        *scripts(client),
+        "/console/_dash-component-suites/plotly/package_data/plotly.min.js",
+    ]
     for _ in range(3):
         for address in addresses:
             answer = client.get(address)
-            assert (answer.status_code, answer.headers["content-encoding"]) == (200, "gzip"), address
+            assert (answer.status_code, answer.headers["content-encoding"]) == (200, "gzip"), (
+                address
+            )
             assert len(answer.content) > 1000
     assert len(compressed) == len(addresses)
 
 
 def test_scripts_may_be_kept_by_browsers(client: TestClient) -> None:
-    script, plain = scripts(client)[0], "/console/_dash-component-suites/plotly/package_data/plotly.min.js"
+    script, plain = (
+        scripts(client)[0],
+        "/console/_dash-component-suites/plotly/package_data/plotly.min.js",
+    )
     first = client.get(script)
     assert first.headers["cache-control"] == "public, max-age=31536000, immutable"
     assert client.get(plain).headers["cache-control"] == "public, no-cache"
@@ -78,7 +88,9 @@ def test_no_other_files_are_sent(client: TestClient, path: str) -> None:
     assert answer.json()["code"] == "no-such-path"
 
 
-def test_the_sign_in_page_and_the_description_are_written_once(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sign_in_page_and_the_description_are_written_once(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for path in ("/console/login", "/openapi.json"):
         assert client.get(path).status_code == 200
     monkeypatch.setattr(mount, "Environment", None)
@@ -90,11 +102,21 @@ def test_the_sign_in_page_and_the_description_are_written_once(client: TestClien
 def test_unauthenticated_requests_have_a_rate(serve: Serve, tmp_path: Path) -> None:
     token = TokenFile(tmp_path / "tokens.json").create(READER)
     client = serve(anonymous_rate="3/hour")
-    paths = ("/console/login", "/console/static/console.css", "/openapi.json", scripts(client)[0], "/console/login")
+    paths = (
+        "/console/login",
+        "/console/static/console.css",
+        "/openapi.json",
+        scripts(client)[0],
+        "/console/login",
+    )
     assert [client.get(path).status_code for path in paths] == [200, 200, 200, 429, 429]
-    assert client.get("/healthz").status_code == client.get("/readyz").status_code == 200, "probes are not counted"
+    assert client.get("/healthz").status_code == client.get("/readyz").status_code == 200, (
+        "probes are not counted"
+    )
     header = {"authorization": f"Bearer {token}"}
-    assert client.get("/v1/spec", headers=header).status_code == 200, "nor are requests with a token"
+    assert client.get("/v1/spec", headers=header).status_code == 200, (
+        "nor are requests with a token"
+    )
 
 
 def test_readiness_checks_the_store_once_a_second(client: TestClient) -> None:
@@ -136,6 +158,11 @@ def test_unknown_methods_share_one_label(client: TestClient) -> None:
     for at in range(5):
         client.request(f"MADEUP{at}", "/v1/spec")
     registry = client.app.state.exposition.registry  # type: ignore[attr-defined]
-    methods = {sample.labels["method"] for found in registry.collect() for sample in found.samples if "method" in sample.labels}
+    methods = {
+        sample.labels["method"]
+        for found in registry.collect()
+        for sample in found.samples
+        if "method" in sample.labels
+    }
     assert methods <= {*METHODS, "(other)"}
     assert "(other)" in methods

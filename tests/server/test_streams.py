@@ -26,7 +26,9 @@ def client(serve: Serve) -> TestClient:
 
 
 def post(client: TestClient, *rows: object) -> list[dict[str, object]]:
-    body = b"".join((row if isinstance(row, bytes) else json.dumps(row).encode()) + b"\n" for row in rows)
+    body = b"".join(
+        (row if isinstance(row, bytes) else json.dumps(row).encode()) + b"\n" for row in rows
+    )
     answer = client.post(URL, content=body, headers={"content-type": NDJSON})
     assert answer.headers["content-type"] == NDJSON
     return [json.loads(line) for line in answer.text.splitlines()]
@@ -34,11 +36,21 @@ def post(client: TestClient, *rows: object) -> list[dict[str, object]]:
 
 def test_each_line_has_its_answer(client: TestClient) -> None:
     told = post(
-        client, {"id": "1", "text": "a b c d"}, b"no json", b"", {"x": 1}, {"id": "2", "text": "a b c d"}, {"text": "x" * 3000}
+        client,
+        {"id": "1", "text": "a b c d"},
+        b"no json",
+        b"",
+        {"x": 1},
+        {"id": "2", "text": "a b c d"},
+        {"text": "x" * 3000},
     )
     assert [line["line"] for line in told] == [1, 2, 4, 5, 6]
     assert [line.get("kind") for line in told] == ["new", None, None, "match", None]
-    assert [line["problem"]["code"] for line in told if "problem" in line] == ["not-json", "invalid-request", "too-large"]
+    assert [line["problem"]["code"] for line in told if "problem" in line] == [
+        "not-json",
+        "invalid-request",
+        "too-large",
+    ]
 
 
 def test_stream_equals_single_upserts(client: TestClient, serve: Serve) -> None:
@@ -48,7 +60,9 @@ def test_stream_equals_single_upserts(client: TestClient, serve: Serve) -> None:
     single = serve()
     expected = [single.post(URL, json=row).json() for row in rows]
     names = ("kind", "id", "cluster", "representative", "similarity")
-    assert [[line[name] for name in names] for line in told] == [[line[name] for name in names] for line in expected]
+    assert [[line[name] for name in names] for line in told] == [
+        [line[name] for name in names] for line in expected
+    ]
 
 
 def test_stream_is_answered_before_the_request_ends(client: TestClient) -> None:
@@ -68,7 +82,12 @@ def arrow(table: pa.Table) -> bytes:
 
 
 def test_arrow_in_and_out(client: TestClient) -> None:
-    table = pa.table({"id": [str(i) for i in range(20)], "text": [f"some words {i % 5} and more of them" for i in range(20)]})
+    table = pa.table(
+        {
+            "id": [str(i) for i in range(20)],
+            "text": [f"some words {i % 5} and more of them" for i in range(20)],
+        }
+    )
     table = table.set_column(1, "text", pa.array([*table["text"].to_pylist()[:-1], None]))
     answer = client.post(URL, content=arrow(table), headers={"content-type": ARROW})
     told = pa.ipc.open_stream(answer.content).read_all().to_pylist()
@@ -85,7 +104,11 @@ def test_invalid_arrow_is_reported(client: TestClient, body: bytes) -> None:
 
 
 def test_arrow_columns_must_be_documents(client: TestClient) -> None:
-    for table in (pa.table({"body": ["x"]}), pa.table({"text": [5]}), pa.table({"id": [5], "text": ["x"]})):
+    for table in (
+        pa.table({"body": ["x"]}),
+        pa.table({"text": [5]}),
+        pa.table({"id": [5], "text": ["x"]}),
+    ):
         answer = client.post(URL, content=arrow(table), headers={"content-type": ARROW})
         told = pa.ipc.open_stream(answer.content).read_all().to_pylist()
         assert "column" in json.loads(told[0]["problem"])["detail"]
@@ -106,7 +129,9 @@ def test_invalid_arrow_columns_are_rejected(client: TestClient, table: pa.Table,
 
 
 def test_arrow_columns_whose_names_are_not_utf8(client: TestClient) -> None:
-    body = arrow(pa.table({"text": ["a text of words"], "abcd": [1]})).replace(b"abcd", b"\xff\xfe\xfd\xfc")
+    body = arrow(pa.table({"text": ["a text of words"], "abcd": [1]})).replace(
+        b"abcd", b"\xff\xfe\xfd\xfc"
+    )
     answer = client.post(URL, content=body, headers={"content-type": ARROW})
     told = pa.ipc.open_stream(answer.content).read_all().to_pylist()
     assert "the name of a column is not valid UTF-8" in json.loads(told[0]["problem"])["detail"]
@@ -120,7 +145,9 @@ def test_an_error_does_not_repeat_a_megabyte_of_names(client: TestClient) -> Non
 @pytest.mark.parametrize("how", ["zstd", "lz4"])
 def test_compressed_arrow_is_refused_before_it_unfolds(client: TestClient, how: str) -> None:
     table, out = pa.table({"text": ["x" * 10_000_000]}), io.BytesIO()
-    with pa.ipc.new_stream(out, table.schema, options=pa.ipc.IpcWriteOptions(compression=how)) as writer:
+    with pa.ipc.new_stream(
+        out, table.schema, options=pa.ipc.IpcWriteOptions(compression=how)
+    ) as writer:
         writer.write_table(table)
     answer = client.post(URL, content=out.getvalue(), headers={"content-type": ARROW})
     told = pa.ipc.open_stream(answer.content).read_all().to_pylist()
@@ -140,7 +167,14 @@ def test_arrow_batch_size_is_limited(serve: Serve) -> None:
 
 
 def test_truncated_arrow_stream_keeps_received_documents(client: TestClient) -> None:
-    body = arrow(pa.table({"id": [str(i) for i in range(20)], "text": [f"text number {i} here" for i in range(20)]}))
+    body = arrow(
+        pa.table(
+            {
+                "id": [str(i) for i in range(20)],
+                "text": [f"text number {i} here" for i in range(20)],
+            }
+        )
+    )
     answer = client.post(URL, content=body[: len(body) * 2 // 3], headers={"content-type": ARROW})
     told = pa.ipc.open_stream(answer.content).read_all().to_pylist()
     done = [row for row in told if row["problem"] is None]
@@ -148,7 +182,9 @@ def test_truncated_arrow_stream_keeps_received_documents(client: TestClient) -> 
     assert client.get(f"{URL}/{done[-1]['id']}").status_code == 200
 
 
-def test_store_failure_is_reported_per_line(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_store_failure_is_reported_per_line(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def failing(*_: object) -> None:
         raise StoreError("connection to redis://secret lost")
 

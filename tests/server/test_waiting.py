@@ -22,7 +22,9 @@ class Recorder:
         self.batches: list[tuple[str, list[str]]] = []
         self.seconds, self.bad, self.broken = seconds, bad, broken
 
-    def __call__(self, scope: str, documents: Sequence[object], ids: Sequence[str | None]) -> list[Outcome]:
+    def __call__(
+        self, scope: str, documents: Sequence[object], ids: Sequence[str | None]
+    ) -> list[Outcome]:
         time.sleep(self.seconds)
         names = [str(name) for name in ids]
         self.batches.append((scope, names))
@@ -36,10 +38,14 @@ class Recorder:
 def room_of(recorder: Recorder, executor: ThreadPoolExecutor, most: int, room: int) -> MicroBatcher:
     """A waiting room in which one caller may hold everything."""
     memory = Pool("bytes", 1 << 30, share=1.0)
-    return MicroBatcher(recorder, FairExecutor(executor, 4, 4), most, Pool("documents", room, share=1.0), memory)
+    return MicroBatcher(
+        recorder, FairExecutor(executor, 4, 4), most, Pool("documents", room, share=1.0), memory
+    )
 
 
-def run(recorder: Recorder, names: list[tuple[str, str]], most: int = 8, room: int = 100) -> list[Outcome | BaseException]:
+def run(
+    recorder: Recorder, names: list[tuple[str, str]], most: int = 8, room: int = 100
+) -> list[Outcome | BaseException]:
     async def main() -> list[Outcome | BaseException]:
         with ThreadPoolExecutor(4) as executor:
             waiting = room_of(recorder, executor, most, room)
@@ -55,7 +61,9 @@ def run(recorder: Recorder, names: list[tuple[str, str]], most: int = 8, room: i
 def test_documents_that_arrive_during_a_batch_form_the_next() -> None:
     recorder = Recorder()
     done = run(recorder, [("a", str(i)) for i in range(20)])
-    assert [outcome.id for outcome in done if isinstance(outcome, Outcome)] == [str(i) for i in range(20)]
+    assert [outcome.id for outcome in done if isinstance(outcome, Outcome)] == [
+        str(i) for i in range(20)
+    ]
     assert [len(names) for _, names in recorder.batches] == [1, 8, 8, 3]
     assert [name for _, names in recorder.batches for name in names] == [str(i) for i in range(20)]
 

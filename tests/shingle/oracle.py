@@ -6,8 +6,11 @@ import unicodedata as u
 import xxhash
 
 UNSPACED = (
-    "CJK UNIFIED IDEOGRAPH", "CJK COMPATIBILITY IDEOGRAPH", "IDEOGRAPHIC ", "VERTICAL IDEOGRAPHIC", "HANGZHOU ",
-    "HIRAGANA ", "HENTAIGANA ", "KATAKANA ", "KATAKANA-HIRAGANA ", "COMBINING KATAKANA-HIRAGANA", "HALFWIDTH KATAKANA",
+    "CJK UNIFIED IDEOGRAPH", "CJK COMPATIBILITY IDEOGRAPH", "IDEOGRAPHIC ", "VERTICAL "
+                                                                            "IDEOGRAPHIC", "HANGZHOU ",
+    "HIRAGANA ", "HENTAIGANA ", "KATAKANA ", "KATAKANA-HIRAGANA ", "COMBINING "
+                                                                   "KATAKANA-HIRAGANA", "HALFWIDTH "
+                                                                                        "KATAKANA",
     "THAI ", "LAO ", "KHMER ", "MYANMAR ",
 )  # fmt: skip
 IGNORABLE = re.compile(
@@ -33,7 +36,9 @@ def normalised(text: str, steps: tuple[str, ...]) -> str:
     def form(value: str) -> str:
         if "marks" not in steps:
             return u.normalize("NFKC", value)
-        return u.normalize("NFC", "".join(c for c in u.normalize("NFKD", value) if u.category(c)[0] != "M"))
+        return u.normalize(
+            "NFC", "".join(c for c in u.normalize("NFKD", value) if u.category(c)[0] != "M")
+        )
 
     if "nfkc" in steps:
         text = form(text)
@@ -82,7 +87,9 @@ def windows(items: list, n: int) -> list[list]:
 
 
 def word_shingles(text: str, n: int, steps: tuple[str, ...]) -> list[int]:
-    return [combine(xxh3([t.encode() for t in window])) for window in windows(tokens(text, steps), n)]
+    return [
+        combine(xxh3([t.encode() for t in window])) for window in windows(tokens(text, steps), n)
+    ]
 
 
 def character_shingles(text: str, n: int, steps: tuple[str, ...]) -> list[int]:

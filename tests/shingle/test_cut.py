@@ -14,7 +14,10 @@ from nearkin.shingle import Cut, Shingler, kernels, text_buffers
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.sketch.sketcher import Sketcher
 
-BANNER = "we use cookies to give you the best experience on our site please accept all of them or leave now"
+BANNER = (
+    "we use cookies to give you the best experience on our site please accept all of them or "
+    "leave now"
+)
 
 
 def banner_corpus(documents: int = 60, seed: int = 1) -> list[str]:
@@ -31,11 +34,16 @@ def test_kernel_removes_listed_shingles() -> None:
     rng = np.random.Generator(np.random.PCG64(7))
     for size in (1, 2, 50, 1000):
         listed = np.unique(rng.integers(0, 2**64, size, np.uint64))
-        hashes = np.where(rng.random(500) < 0.5, rng.choice(listed, 500), rng.integers(0, 2**64, 500, np.uint64))
+        hashes = np.where(
+            rng.random(500) < 0.5, rng.choice(listed, 500), rng.integers(0, 2**64, 500, np.uint64)
+        )
         offsets = np.array([0, 0, 100, 350, 500], np.int64)
         rest, ends = Cut(listed).apply(hashes, offsets)
         known = set(listed.tolist())
-        wanted = [[h for h in hashes[a:b].tolist() if h not in known] for a, b in itertools.pairwise(offsets)]
+        wanted = [
+            [h for h in hashes[a:b].tolist() if h not in known]
+            for a, b in itertools.pairwise(offsets)
+        ]
         assert [rest[a:b].tolist() for a, b in itertools.pairwise(ends)] == wanted
         plain = np.empty(500, np.uint64), np.empty(5, np.int64)
         kernels.remove_listed.py_func(hashes, offsets, listed, *Cut(listed)._index, *plain)
@@ -79,7 +87,10 @@ def test_documents_of_banner_only_are_reported() -> None:
     assert kinds[0] == "kept"
     assert kinds[1] == "exact"
     assert kinds[3] == "empty"
-    assert any("the frequency cut removes all shingles" in warning for warning in result.report_data.all_warnings)
+    assert any(
+        "the frequency cut removes all shingles" in warning
+        for warning in result.report_data.all_warnings
+    )
     assert result.statistics["empty"] == 1
 
 
@@ -94,7 +105,11 @@ def test_other_lists_and_invalid_shares_are_rejected() -> None:
     with pytest.raises(IncompatibleError, match="pass them as SpecResources"):
         nk.sketch(["a b c"], spec)
     with pytest.raises(IncompatibleError, match="cut shingles"):
-        nk.sketch(["a b c"], spec, resources=SpecResources(cut=DocumentFrequencies(1, cut.hashes, cut.counts)))
+        nk.sketch(
+            ["a b c"],
+            spec,
+            resources=SpecResources(cut=DocumentFrequencies(1, cut.hashes, cut.counts)),
+        )
     with pytest.raises(UsageError, match=r"max_df=1\.5"):
         nk.dedup(["a"], max_df=1.5)
     with pytest.raises(UsageError, match="vectors have none"):
@@ -107,10 +122,16 @@ def test_cut_of_union_is_union_of_cuts() -> None:
     texts = banner_corpus(4)
     cut = DocumentFrequencies(
         4,
-        np.unique(Shingler(nk.Spec()).texts(*text_buffers(pa.array([BANNER]).cast(pa.large_string()))).hashes),
+        np.unique(
+            Shingler(nk.Spec())
+            .texts(*text_buffers(pa.array([BANNER]).cast(pa.large_string())))
+            .hashes
+        ),
         np.ones(20, np.uint32),
     )
     cut = dataclasses.replace(cut, counts=np.full(len(cut.hashes), 4, np.uint32))
     spec, resources = nk.Spec(cut=cut.fingerprint), SpecResources(cut=cut)
     builder = nk.MinHashBuilder(spec, resources).update(*texts, BANNER)
-    assert np.array_equal(builder.snapshot(), nk.sketch(texts, spec, resources=resources).min(axis=0))
+    assert np.array_equal(
+        builder.snapshot(), nk.sketch(texts, spec, resources=resources).min(axis=0)
+    )

@@ -18,7 +18,9 @@ from nearkin.spec import Spec
 
 
 def load_oracle() -> ModuleType:
-    found = importlib.util.spec_from_file_location("shingle_oracle", Path(__file__).with_name("oracle.py"))
+    found = importlib.util.spec_from_file_location(
+        "shingle_oracle", Path(__file__).with_name("oracle.py")
+    )
     assert found is not None
     assert found.loader is not None
     module = importlib.util.module_from_spec(found)
@@ -39,7 +41,9 @@ STEPS = [
 ]
 known = st.characters(exclude_categories=["Cs", "Cn", "Co"])
 awkward = st.sampled_from(
-    list("aZ_9 .\n-éÉßſẞİıΣσςÅ각ᄀ각\u0301\u0323\u0345\u1dfa\u20d0ﬁ㌀ﷺⅫ½²日本語ーｶﾞไทย\u200d\u00ad😀٣\u3099\u302a")
+    list(
+        "aZ_9 .\n-éÉßſẞİıΣσςÅ각ᄀ각\u0301\u0323\u0345\u1dfa\u20d0ﬁ㌀ﷺⅫ½²日本語ーｶﾞไทย\u200d\u00ad😀٣\u3099\u302a"
+    )
 )
 texts = st.text(st.one_of(awkward, known), max_size=40)
 
@@ -47,14 +51,18 @@ texts = st.text(st.one_of(awkward, known), max_size=40)
 def shingles(values: list[str], spec: Spec) -> list[list[int]]:
     data, offsets = text_buffers(pa.array(values, pa.large_string()))
     found = Shingler(spec).texts(data, offsets)
-    return [found.hashes[a:b].tolist() for a, b in zip(found.offsets, found.offsets[1:], strict=False)]
+    return [
+        found.hashes[a:b].tolist() for a, b in zip(found.offsets, found.offsets[1:], strict=False)
+    ]
 
 
 @pytest.mark.parametrize("steps", STEPS, ids="+".join)
 @given(st.lists(texts, max_size=4))
 @settings(max_examples=150)
 def test_word_shingles_match_oracle(steps: tuple[str, ...], values: list[str]) -> None:
-    assert shingles(values, Spec(n=2, normalise=steps)) == [oracle.word_shingles(v, 2, steps) for v in values]
+    assert shingles(values, Spec(n=2, normalise=steps)) == [
+        oracle.word_shingles(v, 2, steps) for v in values
+    ]
 
 
 @pytest.mark.parametrize("steps", STEPS, ids="+".join)
@@ -69,12 +77,18 @@ def test_character_shingles_match_oracle(steps: tuple[str, ...], values: list[st
 def test_every_shingle_size_matches_oracle(n: int) -> None:
     values = ["one two three four five six seven", "one", "", "a b", "x " * 100]
     for unit, slow in (("words", oracle.word_shingles), ("chars", oracle.character_shingles)):
-        assert shingles(values, Spec(unit=unit, n=n)) == [slow(v, n, ("nfkc", "lower")) for v in values]
+        assert shingles(values, Spec(unit=unit, n=n)) == [
+            slow(v, n, ("nfkc", "lower")) for v in values
+        ]
 
 
 def test_every_assigned_code_point_matches_oracle() -> None:
     """Uses unicodedata of Python as oracle: normal forms of assigned code points never change."""
-    points = [c for c in map(chr, range(0x80, 0x110000)) if unicodedata.category(c) not in ("Cn", "Cs", "Co")]
+    points = [
+        c
+        for c in map(chr, range(0x80, 0x110000))
+        if unicodedata.category(c) not in ("Cn", "Cs", "Co")
+    ]
     values = [f"x{c}\u0323\u0301b {c}" for c in points]
     spec = Spec(n=1)
     got = shingles(values, spec)
@@ -92,7 +106,10 @@ def test_segments_of_long_documents_do_not_change_result(filler: str, unit: str)
     long = (filler * int(SEGMENT))[: int(SEGMENT) * 2 + 77]
     spec = Spec(unit=unit, n=3)
     slow = oracle.word_shingles if unit == "words" else oracle.character_shingles
-    assert shingles([long, "short one"], spec) == [slow(long, 3, spec.normalise), slow("short one", 3, spec.normalise)]
+    assert shingles([long, "short one"], spec) == [
+        slow(long, 3, spec.normalise),
+        slow("short one", 3, spec.normalise),
+    ]
 
 
 def test_ascii_and_unicode_paths_agree() -> None:
@@ -106,7 +123,10 @@ def test_ascii_and_unicode_paths_agree() -> None:
 def test_tokens_are_hashed_without_normalization() -> None:
     lists = pa.array([["A", "b c", "", "é"], [], ["A"]], pa.large_list(pa.large_string()))
     for part in (lists, lists[1:], lists[2:]):
-        want = [[oracle.combine(oracle.xxh3([t.encode() for t in w])) for w in oracle.windows(v, 2)] for v in part.to_pylist()]
+        want = [
+            [oracle.combine(oracle.xxh3([t.encode() for t in w])) for w in oracle.windows(v, 2)]
+            for v in part.to_pylist()
+        ]
         got = [
             found.hashes[a:b].tolist()
             for _, found in iterate_shingles(Shingler(Spec(n=2)), part)
@@ -117,13 +137,21 @@ def test_tokens_are_hashed_without_normalization() -> None:
 
 def test_markup_is_removed() -> None:
     spec = Spec(n=1, normalise=("nfkc", "lower", "markup"))
-    values = ["<p class='a'>Fish &amp; chips</p><script>var x</script><!-- no -->", "a&#xD800;b 1 < 2", ""]
-    assert shingles(values, spec) == [oracle.word_shingles(v, 1, ("nfkc", "lower")) for v in ("fish chips", "a�b 1 2", "")]
+    values = [
+        "<p class='a'>Fish &amp; chips</p><script>var x</script><!-- no -->",
+        "a&#xD800;b 1 < 2",
+        "",
+    ]
+    assert shingles(values, spec) == [
+        oracle.word_shingles(v, 1, ("nfkc", "lower")) for v in ("fish chips", "a�b 1 2", "")
+    ]
 
 
 def test_stems_replace_tokens() -> None:
     spec = Spec(n=2, stem="english")
-    first, second, third = shingles(["Running dogs jumped", "run dog jump", "run dogs jumping é"], spec)
+    first, second, third = shingles(
+        ["Running dogs jumped", "run dog jump", "run dogs jumping é"], spec
+    )
     assert first == second
     assert third[:2] == first
 
@@ -140,13 +168,20 @@ def test_missing_stemmer_error_names_extra(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_slices_of_arrow_arrays_are_read() -> None:
-    array = pa.array(["first words here", "second words here", "third words here"], pa.large_string())[1:]
+    array = pa.array(
+        ["first words here", "second words here", "third words here"], pa.large_string()
+    )[1:]
     data, offsets = text_buffers(array)
     found = Shingler(Spec(n=1)).texts(data, offsets)
-    assert found.hashes.tolist() == [h for v in array.to_pylist() for h in oracle.word_shingles(v, 1, ("nfkc", "lower"))]
+    assert found.hashes.tolist() == [
+        h for v in array.to_pylist() for h in oracle.word_shingles(v, 1, ("nfkc", "lower"))
+    ]
 
 
 def test_hash_seed_changes_every_shingle() -> None:
-    a, b = shingles(["one two three"], Spec(n=1)), shingles(["one two three"], Spec(n=1, hash_seed=7))
+    a, b = (
+        shingles(["one two three"], Spec(n=1)),
+        shingles(["one two three"], Spec(n=1, hash_seed=7)),
+    )
     assert not set(a[0]) & set(b[0])
     assert b[0] == [oracle.combine(oracle.xxh3([t.encode()], 7)) for t in ("one", "two", "three")]

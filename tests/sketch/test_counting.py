@@ -23,7 +23,9 @@ def signature(held: Counter[int], spec: Spec) -> np.ndarray:
 
 @settings(max_examples=150)
 @given(steps, st.sampled_from(sorted(SCHEMES)), st.integers(1, 4))
-def test_signature_is_exact_or_rebuild_is_due(steps: list[tuple[bool, int]], scheme: str, depth: int) -> None:
+def test_signature_is_exact_or_rebuild_is_due(
+    steps: list[tuple[bool, int]], scheme: str, depth: int
+) -> None:
     """Adds and removes elements; compares the signature with that of the remaining elements."""
     spec = Spec(k=16, scheme=scheme)
     sketch, held = CountingMinHash(spec, depth), Counter[int]()
@@ -75,7 +77,9 @@ def test_removal_of_missing_element_is_rejected() -> None:
     assert len(sketch) == 3
 
 
-@pytest.mark.parametrize("spec", [Spec(slot_bits=8), Spec(measure="simhash"), Spec(measure="weighted-jaccard")])
+@pytest.mark.parametrize(
+    "spec", [Spec(slot_bits=8), Spec(measure="simhash"), Spec(measure="weighted-jaccard")]
+)
 def test_unsupported_specs_are_rejected(spec: Spec) -> None:
     with pytest.raises(UsageError, match="use measure='jaccard' and slot_bits=32"):
         CountingMinHash(spec)
@@ -89,9 +93,12 @@ def test_cardinality_is_within_its_error(size: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("small", "large", "shared"), [(500, 800, 300), (300, 30_000, 270), (2000, 2000, 1500), (50, 20_000, 25)]
+    ("small", "large", "shared"),
+    [(500, 800, 300), (300, 30_000, 270), (2000, 2000, 1500), (50, 20_000, 25)],
 )
-def test_containment_and_jaccard_are_within_their_errors(small: int, large: int, shared: int) -> None:
+def test_containment_and_jaccard_are_within_their_errors(
+    small: int, large: int, shared: int
+) -> None:
     k, trials = 512, 40
     found: dict[str, list[float]] = {"jaccard": [], "intersection": [], "containment": []}
     for seed in range(trials):
@@ -107,10 +114,16 @@ def test_containment_and_jaccard_are_within_their_errors(small: int, large: int,
     assert abs(np.mean(found["jaccard"]) - j) < 4 * np.sqrt(j * (1 - j) / k / trials) + 1e-9
     assert abs(np.mean(found["intersection"]) - shared) < 0.2 * shared + 5
     known = max(1.0, min(small, k) * min(1.0, k / large))
-    assert abs(np.mean(found["containment"]) - c) < 4 * np.sqrt(c * (1 - c) / known / len(found["containment"])) + 0.02
+    assert (
+        abs(np.mean(found["containment"]) - c)
+        < 4 * np.sqrt(c * (1 - c) / known / len(found["containment"])) + 0.02
+    )
 
 
-@given(st.lists(st.integers(0, 2**64 - 1), max_size=40), st.lists(st.integers(0, 2**64 - 1), max_size=40))
+@given(
+    st.lists(st.integers(0, 2**64 - 1), max_size=40),
+    st.lists(st.integers(0, 2**64 - 1), max_size=40),
+)
 def test_merged_sketch_is_sketch_of_union(a: list[int], b: list[int]) -> None:
     x, y = (BottomK.of(np.array(v, np.uint64), 8) for v in (a, b))
     assert x.merge(y) == BottomK.of(np.array(a + b, np.uint64), 8) == y.merge(x)

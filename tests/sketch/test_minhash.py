@@ -53,7 +53,12 @@ def binned_oracle(values: list[int], scheme: Binned, k: int) -> list[int]:
 def classic_oracle(values: list[int], scheme: Classic, k: int) -> list[int]:
     out = []
     for a, b in zip(scheme.a.tolist(), scheme.b.tolist(), strict=True):
-        out.append(min((min(((a * (h >> 32) + b) % WORD) >> 32, 2**32 - 2) for h in values), default=int(EMPTY_SLOT)))
+        out.append(
+            min(
+                (min(((a * (h >> 32) + b) % WORD) >> 32, 2**32 - 2) for h in values),
+                default=int(EMPTY_SLOT),
+            )
+        )
     return out
 
 
@@ -74,13 +79,17 @@ def test_classic_matches_oracle(values: list[int]) -> None:
 @given(hashes, hashes)
 def test_minimum_is_signature_of_union(scheme: str, a: list[int], b: list[int]) -> None:
     spec = Spec(k=16, scheme=scheme)
-    np.testing.assert_array_equal(np.minimum(signature(a, spec), signature(b, spec)), signature([*a, *b], spec))
+    np.testing.assert_array_equal(
+        np.minimum(signature(a, spec), signature(b, spec)), signature([*a, *b], spec)
+    )
 
 
 @pytest.mark.parametrize("scheme", sorted(SCHEMES))
 @pytest.mark.parametrize("size", [0, 1, 2, 20, 64, 164, 1000, 5000])
 @pytest.mark.parametrize("share", [0.0, 0.2, 0.5, 0.8, 1.0])
-def test_estimate_is_unbiased_and_within_error_bound(scheme: str, size: int, share: float, full: bool) -> None:
+def test_estimate_is_unbiased_and_within_error_bound(
+    scheme: str, size: int, share: float, full: bool
+) -> None:
     """Compares mean and mean square error with J and the k-hash bound, allowing for sampling noise."""
     trials, k = (600 if full else 120), 128
     both = round(2 * size * share / (1 + share))
@@ -90,7 +99,9 @@ def test_estimate_is_unbiased_and_within_error_bound(scheme: str, size: int, sha
     spec, errors = Spec(k=k, scheme=scheme), np.empty(trials)
     for t in range(trials):
         elements = rng.integers(0, WORD, union, dtype=np.uint64)
-        errors[t] = estimate(signature(elements[:size], spec), signature(elements[size - both :], spec)) - J
+        errors[t] = (
+            estimate(signature(elements[:size], spec), signature(elements[size - both :], spec)) - J
+        )
     bound = standard_error(J, k)
     assert abs(errors.mean()) <= 4 * bound / np.sqrt(trials)
     assert np.sqrt((errors**2).mean()) <= bound * (1 + 3 / np.sqrt(2 * trials))
@@ -112,7 +123,9 @@ def test_batch_gives_signature_of_each_document() -> None:
         out = np.empty((len(sizes), 32), np.uint32)
         scheme_of(spec).sketch(Shingles(values, offsets), out)
         for d in range(len(sizes)):
-            np.testing.assert_array_equal(out[d], signature(values[offsets[d] : offsets[d + 1]], spec))
+            np.testing.assert_array_equal(
+                out[d], signature(values[offsets[d] : offsets[d + 1]], spec)
+            )
 
 
 def test_different_streams_have_different_fingerprints() -> None:
@@ -128,10 +141,15 @@ def test_different_streams_have_different_fingerprints() -> None:
 def test_fill_shares_match_tags() -> None:
     spec = Spec(k=128)
     rng = np.random.default_rng(0)
-    short = np.stack([signature(rng.integers(0, WORD, 10, dtype=np.uint64), spec) for _ in range(50)])
-    large = np.stack([signature(rng.integers(0, WORD, 5000, dtype=np.uint64), spec) for _ in range(50)])
+    short = np.stack(
+        [signature(rng.integers(0, WORD, 10, dtype=np.uint64), spec) for _ in range(50)]
+    )
+    large = np.stack(
+        [signature(rng.integers(0, WORD, 5000, dtype=np.uint64), spec) for _ in range(50)]
+    )
     assert fill_shares(large).later_round < 0.001
-    # After a round an element leaves a slot empty with probability (1 − 1/k)^10; after R rounds, its R-th power.
+    # After a round an element leaves a slot empty with probability (1 − 1/k)^10; after R rounds,
+    # its R-th power.
     assert fill_shares(short).later_round == pytest.approx((1 - 1 / 128) ** 10, abs=0.02)
     assert fill_shares(short).completed == pytest.approx((1 - 1 / 128) ** (10 * ROUNDS), abs=0.03)
     assert fill_shares(np.empty((0, 128), np.uint32)) == (0.0, 0.0)
@@ -167,7 +185,9 @@ def test_merged_builder_is_builder_of_union(a: list[str], b: list[str]) -> None:
     spec = Spec(k=16)
     merged = MinHashBuilder(spec).update(*a).merge(MinHashBuilder(spec).update(*b))
     np.testing.assert_array_equal(merged.snapshot(), MinHashBuilder(spec).update(*a, *b).snapshot())
-    np.testing.assert_array_equal(MinHashBuilder(spec).merge(merged.snapshot()).snapshot(), merged.snapshot())
+    np.testing.assert_array_equal(
+        MinHashBuilder(spec).merge(merged.snapshot()).snapshot(), merged.snapshot()
+    )
 
 
 def test_builder_accepts_hashes_and_returns_copies() -> None:

@@ -13,7 +13,12 @@ from nearkin.sketch.signature_file import SignatureWriter, merge_signatures, rea
 from nearkin.spec import Spec
 
 TEXTS = [f"one two three {i} four five {i * i} six" for i in range(50)]
-SPECS = [Spec(k=16), Spec(measure="simhash"), Spec(slot_bits=2), Spec(measure="weighted-jaccard", k=8)]
+SPECS = [
+    Spec(k=16),
+    Spec(measure="simhash"),
+    Spec(slot_bits=2),
+    Spec(measure="weighted-jaccard", k=8),
+]
 
 
 def written(path: Path, spec: Spec, texts: list[str] = TEXTS) -> np.ndarray:

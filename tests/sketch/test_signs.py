@@ -40,7 +40,9 @@ def test_signs_weight_terms_by_count(values: list[int], bits: int, seed: int) ->
     scheme = Signs(bits, seed)
     out = np.empty((1, bits // 64), np.uint64)
     scheme.sketch(Shingles(np.array(values, np.uint64), np.array([0, len(values)])), out)
-    assert out[0].tolist() == [oracle(values, [1] * len(values), s) for s in splitmix64(seed, bits // 64).tolist()]
+    assert out[0].tolist() == [
+        oracle(values, [1] * len(values), s) for s in splitmix64(seed, bits // 64).tolist()
+    ]
 
 
 @given(st.lists(st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 10**9)), max_size=30))
@@ -221,14 +223,21 @@ def test_runs_and_indexes_of_vectors_use_given_key(command: str) -> None:
     vectors = np.random.default_rng(2).normal(size=(20, 16)).astype(np.float32)
     vectors[10:] = vectors[:10] * 2
     if command == "dedup":
-        result = nk.dedup({"v": vectors}, vector="v", key=KEYS[0], threshold=0.95, spec=PLAIN.keyed_with(KEYS[0]))
+        result = nk.dedup(
+            {"v": vectors}, vector="v", key=KEYS[0], threshold=0.95, spec=PLAIN.keyed_with(KEYS[0])
+        )
         assert result.statistics["kept"] == 10
         return
-    with nk.Index.open("memory://", PLAIN.keyed_with(KEYS[0]), 0.95, resources=nk.SpecResources(KEYS[0])) as index:
+    with nk.Index.open(
+        "memory://", PLAIN.keyed_with(KEYS[0]), 0.95, resources=nk.SpecResources(KEYS[0])
+    ) as index:
         for i, vector in enumerate(vectors):
             index.upsert("scope", vector, f"{i}")
         assert index.query("scope", vectors[12])[0].similarity > 0.999
-    with pytest.raises(KeyRequiredError), nk.Index.open("memory://", PLAIN.keyed_with(KEYS[0]), 0.95) as index:
+    with (
+        pytest.raises(KeyRequiredError),
+        nk.Index.open("memory://", PLAIN.keyed_with(KEYS[0]), 0.95) as index,
+    ):
         index.upsert("scope", vectors[0], "0")
 
 

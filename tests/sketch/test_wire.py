@@ -39,7 +39,9 @@ def sealed(body: bytes) -> bytes:
     return body + CHECKSUM.pack(checksum(body))
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.measure}-{spec.k}-{spec.slot_bits}")
+@pytest.mark.parametrize(
+    "spec", SPECS, ids=lambda spec: f"{spec.measure}-{spec.k}-{spec.slot_bits}"
+)
 def test_record_round_trip(spec: Spec) -> None:
     words = signature(spec)
     record = write_record(words, 7, spec)

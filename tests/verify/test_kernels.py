@@ -48,7 +48,9 @@ def test_overlaps_match_set_operations() -> None:
     pairs = list(combinations(range(40), 2))
     both, union = np.empty(len(pairs), np.int64), np.empty(len(pairs), np.int64)
     place = np.arange(40, dtype=np.uint32)
-    kernels.overlaps(np.array([a << 32 | b for a, b in pairs], np.uint64), place, starts, hashes, both, union)
+    kernels.overlaps(
+        np.array([a << 32 | b for a, b in pairs], np.uint64), place, starts, hashes, both, union
+    )
     assert both.tolist() == [len(sets[a] & sets[b]) for a, b in pairs]
     assert union.tolist() == [len(sets[a] | sets[b]) for a, b in pairs]
 
@@ -67,7 +69,11 @@ def test_distinct_sets_match_set_per_document() -> None:
 @pytest.mark.parametrize(("at_once", "memory"), [(700, 1 << 28), (1 << 21, 1 << 28), (1 << 21, 1)])
 @pytest.mark.parametrize("weights", [np.ones, lambda total: np.empty(0)])
 def test_compare_all_matches_brute_force(
-    threshold: float, at_once: int, memory: int, weights: Callable[[int], np.ndarray], monkeypatch: pytest.MonkeyPatch
+    threshold: float,
+    at_once: int,
+    memory: int,
+    weights: Callable[[int], np.ndarray],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("nearkin.verify.jaccard.PAIRS_PER_BATCH", at_once)
     monkeypatch.setattr("nearkin.verify.weighted.MIN_ROWS", 40)
@@ -80,14 +86,18 @@ def test_compare_all_matches_brute_force(
     want = {
         a << 32 | b
         for a, b in combinations(range(62), 2)
-        if a % 2 == b % 2 and sets[a] & sets[b] and len(sets[a] & sets[b]) >= threshold * len(sets[a] | sets[b])
+        if a % 2 == b % 2
+        and sets[a] & sets[b]
+        and len(sets[a] & sets[b]) >= threshold * len(sets[a] | sets[b])
     }
     assert found.pairs.tolist() == sorted(want)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 5, 1000])
 def test_find_sorted_finds_hashes_by_prefix(size: int) -> None:
-    keys = np.unique(np.random.default_rng(size).integers(0, 2**63, size, np.uint64) << np.uint64(1))
+    keys = np.unique(
+        np.random.default_rng(size).integers(0, 2**63, size, np.uint64) << np.uint64(1)
+    )
     prefixes = PrefixIndex.of(keys)
     wanted = [*keys.tolist(), 0, 1, 2**64 - 1, *(keys + np.uint64(1)).tolist()]
     for h in wanted:

@@ -51,14 +51,22 @@ def test_brute_force_finds_jaccard_pairs_at_threshold() -> None:
     texts = [text for percent in PERCENTS for text in at_jaccard(percent)]
     for percent in PERCENTS:
         found = nk.pairs(texts, threshold=percent / 100, spec=SPEC, recall=0.01).pairs.arrow
-        at_least = [(f"{2 * i:010}", f"{2 * i + 1:010}") for i, other in enumerate(PERCENTS) if other >= percent]
-        assert sorted(zip(found["id_a"].to_pylist(), found["id_b"].to_pylist(), strict=True)) == sorted(at_least)
+        at_least = [
+            (f"{2 * i:010}", f"{2 * i + 1:010}")
+            for i, other in enumerate(PERCENTS)
+            if other >= percent
+        ]
+        assert sorted(
+            zip(found["id_a"].to_pylist(), found["id_b"].to_pylist(), strict=True)
+        ) == sorted(at_least)
 
 
 @pytest.mark.parametrize("percent", [55, 56, 81, 29, 57, 58])
 def test_verification_accepts_jaccard_pairs_at_threshold(percent: int) -> None:
     texts = list(at_jaccard(percent))
-    found = nk.pairs(texts, threshold=percent / 100, spec=nk.Spec(unit="words", n=1, k=512), bands=512, rows=1)
+    found = nk.pairs(
+        texts, threshold=percent / 100, spec=nk.Spec(unit="words", n=1, k=512), bands=512, rows=1
+    )
     assert found.pairs.arrow["similarity"].to_pylist() == [percent / 100]
 
 
@@ -66,7 +74,10 @@ def test_weighted_jaccard_pairs_at_threshold_are_found() -> None:
     spec = nk.Spec(unit="words", n=1, measure="weighted-jaccard")
     for percent in PERCENTS:
         a, b = (f"{text} {text}" for text in at_jaccard(percent))
-        assert nk.pairs([a, b], threshold=percent / 100, spec=spec, recall=0.01).pairs.arrow.num_rows == 1, percent
+        assert (
+            nk.pairs([a, b], threshold=percent / 100, spec=spec, recall=0.01).pairs.arrow.num_rows
+            == 1
+        ), percent
 
 
 @pytest.mark.parametrize("measure", ["simhash", "cosine"])
@@ -75,9 +86,14 @@ def test_cosine_pairs_at_threshold_are_found(measure: str) -> None:
         vectors = at_cosine(percent)
         if measure == "cosine":
             table = pa.table({"v": pa.array(vectors, pa.list_(pa.float32()))})
-            found = nk.pairs(table, vector="v", measure="cosine", threshold=percent / 100, recall=0.01).pairs.arrow
+            found = nk.pairs(
+                table, vector="v", measure="cosine", threshold=percent / 100, recall=0.01
+            ).pairs.arrow
         else:
-            texts = [" ".join(f"w{i}" for i, count in enumerate(vector) for _ in range(count)) for vector in vectors]
+            texts = [
+                " ".join(f"w{i}" for i, count in enumerate(vector) for _ in range(count))
+                for vector in vectors
+            ]
             spec = nk.Spec(unit="words", n=1, measure="simhash")
             found = nk.pairs(texts, threshold=percent / 100, spec=spec, recall=0.01).pairs.arrow
         assert found["similarity"].to_pylist() == [percent / 100], percent
@@ -102,8 +118,13 @@ def test_documents_at_hamming_distance_are_found(bits: int) -> None:
     for distance in range(bits):
         settings = RunOptions(spec=spec, distance=distance)
         measure = measure_of(spec, distance=distance)
-        scored = measure.estimator.estimate(np.zeros(2, np.uint64), np.array([bits - distance, bits - distance - 1]))
-        assert scored.meets_threshold(settings.threshold).tolist() == [True, False], (bits, distance)
+        scored = measure.estimator.estimate(
+            np.zeros(2, np.uint64), np.array([bits - distance, bits - distance - 1])
+        )
+        assert scored.meets_threshold(settings.threshold).tolist() == [True, False], (
+            bits,
+            distance,
+        )
 
 
 @pytest.mark.parametrize("slot_bits", [32, 8, 4, 2, 1])
@@ -114,7 +135,10 @@ def test_estimates_at_threshold_reach_it(slot_bits: int) -> None:
     chance = Fraction(1, 2**slot_bits) if slot_bits < 32 else Fraction(0)
     agreeing = np.arange(601)
     for percent in PERCENTS:
-        wanted = [(Fraction(int(a), 600) - chance) / (1 - chance) >= Fraction(percent, 100) for a in agreeing]
+        wanted = [
+            (Fraction(int(a), 600) - chance) / (1 - chance) >= Fraction(percent, 100)
+            for a in agreeing
+        ]
         found = measure.estimator.estimate(np.zeros(601, np.uint64), agreeing)
         assert found.meets_threshold(percent / 100).tolist() == wanted
 
@@ -122,7 +146,11 @@ def test_estimates_at_threshold_reach_it(slot_bits: int) -> None:
 def test_estimate_of_signs_at_sixty_degrees_is_one_half() -> None:
     for k in (192, 384):
         measure = measure_of(nk.Spec(unit="vector", n=3, measure="cosine", k=k))
-        assert measure.estimator.estimate(np.zeros(1, np.uint64), np.array([2 * k // 3])).meets_threshold(0.5).all()
+        assert (
+            measure.estimator.estimate(np.zeros(1, np.uint64), np.array([2 * k // 3]))
+            .meets_threshold(0.5)
+            .all()
+        )
 
 
 def test_members_of_hot_bucket_join_leader_at_threshold() -> None:

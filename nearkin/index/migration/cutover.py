@@ -88,7 +88,10 @@ def rebuild(
                     "restart them with the new store and the new key"
                 )
             if source.spec.cut is not None or source.spec.frequencies is not None:
-                raise UsageError(f"the tables of {source.url} are hashed with its old key; build a new index from its inputs")
+                raise UsageError(
+                    f"the tables of {source.url} are hashed with its old key; build a new index "
+                    f"from its inputs"
+                )
             resources = replace(resources, secret=new_secret)
             spec = spec.keyed_with(new_secret)
         with Index.open(
@@ -161,7 +164,8 @@ def cut_over(source: Index, target: Index, wait: float | None = None) -> dict[st
         phases.write(CLOSING, target.public_urls)
         meanwhile = meanwhile.plus(follower.copy_touched(target))
         release_target(target)
-    # this is not undone if it fails: it may have been written, and other processes may have followed
+    # this is not undone if it fails: it may have been written, and other processes may have
+    # followed
     phases.write(MOVED, target.public_urls)
     seconds_closed = time.perf_counter() - closed_at
     source.refresh()
@@ -213,7 +217,9 @@ def cut_back(
         urls = with_passwords(move.urls, (url,) if isinstance(url, str) else url)
         with Index.open(urls, resources=resources, tables=tables) as source:
             if source.public_urls != move.urls:
-                raise UsageError(f"the index moved on from {' '.join(move.urls)}; cut back to that store first")
+                raise UsageError(
+                    f"the index moved on from {' '.join(move.urls)}; cut back to that store first"
+                )
             return cut_over(source, target, wait)
 
 
@@ -256,5 +262,6 @@ class PhaseWriter:
             self.write(OPEN)
         except StoreError as failed:
             raise StoreError(
-                f"{error}; the store may still be closed ({failed}): open it with nearkin index rebuild --cut-back"
+                f"{error}; the store may still be closed ({failed}): open it with nearkin index "
+                f"rebuild --cut-back"
             ) from error

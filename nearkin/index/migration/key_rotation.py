@@ -61,9 +61,15 @@ def rotate_key(
     source = Source(opened.store, tuple(map(recorded_url, opened.urls)))
     with closing(source.store):
         if spec.key_id == new_secret.id:
-            raise UsageError(f"{source.store.url} already has this key (key id {spec.key_id}); generate a new one")
+            raise UsageError(
+                f"{source.store.url} already has this key (key id {spec.key_id}); generate a new "
+                f"one"
+            )
         if spec.cut is not None or spec.frequencies is not None:
-            raise UsageError(f"the tables of {source.store.url} are hashed with its old key; build a new index from its inputs")
+            raise UsageError(
+                f"the tables of {source.store.url} are hashed with its old key; build a new index "
+                f"from its inputs"
+            )
         with Index.open(
             target_url,
             spec.keyed_with(new_secret),
@@ -105,7 +111,9 @@ def _copy_texts(source: Store, target: Index, *, skip_without_text: bool) -> set
         ids = [entry.id for entry in entries]
         wanted = dict(zip(ids, source.entries(scope, ids), strict=True))
         if skip_without_text and not target.holds_vectors:
-            missing = [id for id, entry in wanted.items() if entry is not None and entry.text is None]
+            missing = [
+                id for id, entry in wanted.items() if entry is not None and entry.text is None
+            ]
             left_out.update((scope, id) for id in missing)
             # an earlier version of one, whose text was stored, may have been copied
             wanted |= dict.fromkeys(missing)

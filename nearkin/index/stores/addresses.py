@@ -18,11 +18,17 @@ def without_password(url: str, **options: str) -> str:
     parts = urlsplit(url)
     userinfo, _, host = parts.netloc.rpartition("@")
     user = userinfo.partition(":")[0]
-    given = [(name, value) for name, value in parse_qsl(parts.query) if name not in SECRET and name not in options]
+    given = [
+        (name, value)
+        for name, value in parse_qsl(parts.query)
+        if name not in SECRET and name not in options
+    ]
     query = urlencode([*given, *options.items()])
     return joined(parts._replace(netloc=f"{user}@{host}" if user else host, query=query))
 
 
 def joined(parts: SplitResult) -> str:
     """Returns the URL of its parts. `urlunsplit` leaves out the slashes of an empty host."""
-    return f"{parts.scheme}://{parts.netloc}{parts.path}" + (f"?{parts.query}" if parts.query else "")
+    return f"{parts.scheme}://{parts.netloc}{parts.path}" + (
+        f"?{parts.query}" if parts.query else ""
+    )

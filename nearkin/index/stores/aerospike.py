@@ -111,23 +111,42 @@ class AerospikeStore:
     """
 
     def __init__(
-        self, records: Records, most: int, expected: int, record_ttl: float | None = None, bucket_ttl: float | None = None
+        self,
+        records: Records,
+        most: int,
+        expected: int,
+        record_ttl: float | None = None,
+        bucket_ttl: float | None = None,
     ) -> None:
         largest = records.namespace.record_size // POSTING_SHARE
         if most > largest:
-            raise UsageError(f"bucket_capacity={most:,} is larger than a record of {records.url}; the maximum is {largest:,}")
+            raise UsageError(
+                f"bucket_capacity={most:,} is larger than a record of {records.url}; the maximum "
+                f"is {largest:,}"
+            )
         if record_ttl is not None or bucket_ttl is not None:
             records.namespace.require_expiry()
         self._most_bytes = int(DOCUMENT_SHARE * records.namespace.record_size)
         self._records = records
         self._keeps_keys = record_ttl is not None or bucket_ttl is not None
-        lives = [None if record_ttl is None else times * record_ttl for times in (LEADER_LIVES, MEMBER_LIVES)]
+        lives = [
+            None if record_ttl is None else times * record_ttl
+            for times in (LEADER_LIVES, MEMBER_LIVES)
+        ]
         grouped = bucket_ttl or record_ttl
         self._never = records.life(None)
         bits = self._agreed("bits", bits_for(expected))
-        self._buckets = Buckets(records, bits, most, records.life(grouped and LEADER_LIVES * grouped))
+        self._buckets = Buckets(
+            records, bits, most, records.life(grouped and LEADER_LIVES * grouped)
+        )
         self._moves = Moves(records)
-        self._steps = Steps(records, self._buckets, self._moves, (records.life(lives[0]), records.life(lives[1])), _has_posting)
+        self._steps = Steps(
+            records,
+            self._buckets,
+            self._moves,
+            (records.life(lives[0]), records.life(lives[1])),
+            _has_posting,
+        )
         self._known_scopes: set[str] = set()
         for bin_ in ("l", "nl", "z"):
             records.index(DOCUMENTS, bin_)
@@ -140,14 +159,21 @@ class AerospikeStore:
 
     def _agreed(self, name: str, value: Any) -> Any:
         """Writes a value unless one is stored, and returns the stored value."""
-        self._records.run([self._records.creation(META, name, self._records.put({"v": value}), self._never)], (EXISTS,))
+        self._records.run(
+            [self._records.creation(META, name, self._records.put({"v": value}), self._never)],
+            (EXISTS,),
+        )
         found = self._records.read(META, [name])[0]
         if found is None:
-            raise StoreError(f"{self.url}: a record that was just written is missing; repeat the call")
+            raise StoreError(
+                f"{self.url}: a record that was just written is missing; repeat the call"
+            )
         return found.bins["v"]
 
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
-        held: dict[str, Any] = json.loads(self._agreed("header", json.dumps(header, sort_keys=True)))
+        held: dict[str, Any] = json.loads(
+            self._agreed("header", json.dumps(header, sort_keys=True))
+        )
         return held
 
     def protect(self) -> None:
@@ -172,7 +198,10 @@ class AerospikeStore:
         fields = ["" if found is None else found.bins["f"] for found in pointers]
         seen = {"": NO_DOCUMENT, **self._steps.visible([name for name in fields if name])}
         versions = [seen[name] for name in fields]
-        return [_entry(version) if version.ref == ref else None for ref, version in zip(refs, versions, strict=True)]
+        return [
+            _entry(version) if version.ref == ref else None
+            for ref, version in zip(refs, versions, strict=True)
+        ]
 
     def postings(self, keys: np.ndarray) -> Postings:
         return self._buckets.look_up(keys)
@@ -180,8 +209,12 @@ class AerospikeStore:
     def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
         return self._members(scope, leader, limit)[:limit]
 
-    def member_page(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[Entry]:
-        found = [without_content(entry) for entry in self._members(scope, leader) if entry.ref > after]
+    def member_page(
+        self, scope: str, leader: str, after: int, skip: int, limit: int
+    ) -> list[Entry]:
+        found = [
+            without_content(entry) for entry in self._members(scope, leader) if entry.ref > after
+        ]
         return found[skip : skip + limit]
 
     def member_count(self, scope: str, leader: str) -> int:
@@ -195,7 +228,10 @@ class AerospikeStore:
         fields = list(dict.fromkeys(self._joined(scope, leader)))
         found: list[Entry] = []
         for start in range(0, len(fields), AT_ONCE):
-            seen = (_entry(version) for version in self._steps.visible(fields[start : start + AT_ONCE]).values())
+            seen = (
+                _entry(version)
+                for version in self._steps.visible(fields[start : start + AT_ONCE]).values()
+            )
             there = (entry for entry in seen if entry is not None and not entry.is_leader)
             found += [entry for entry in there if (entry.scope, entry.leader) == (scope, leader)]
             if limit is not None and len(found) >= limit:
@@ -206,7 +242,11 @@ class AerospikeStore:
         """Returns the records of documents that are resolved to a representative, now or by a step."""
         number = _number(scope, leader)
         # new versions are read first, because they may become present versions between the reads
-        return [bins["f"] for bin_ in ("nl", "l") for bins in self._records.where(DOCUMENTS, bin_, number, "f")]
+        return [
+            bins["f"]
+            for bin_ in ("nl", "l")
+            for bins in self._records.where(DOCUMENTS, bin_, number, "f")
+        ]
 
     def scopes(self) -> Iterator[str]:
         for bins in self._records.scan(SCOPES, "n"):
@@ -217,7 +257,10 @@ class AerospikeStore:
         """Records scopes that this process has not seen yet, before their first document is written."""
         new = sorted(scopes - self._known_scopes)
         creations = (
-            self._records.creation(SCOPES, _field(scope, ""), self._records.put({"n": scope}), self._never) for scope in new
+            self._records.creation(
+                SCOPES, _field(scope, ""), self._records.put({"n": scope}), self._never
+            )
+            for scope in new
         )
         self._records.run(creations, (EXISTS,))
         if len(self._known_scopes) > MOST_KNOWN_SCOPES:
@@ -259,7 +302,9 @@ class AerospikeStore:
             write = self._records.exchange(META, name, operations, self._never, held.generation)
         else:
             older = self._records.older(seconds)
-            write = self._records.exchange(META, name, operations, self._never, held.generation, expressions=older)
+            write = self._records.exchange(
+                META, name, operations, self._never, held.generation, expressions=older
+            )
         (answer,) = self._records.run([write], (EXISTS, GENERATION, NOT_FOUND, FILTERED))
         return answer.code == 0
 
@@ -324,7 +369,9 @@ class AerospikeStore:
                 raise RacedError("a document with this id exists already")
         for entry in changes.expected:
             if held[_field(entry.scope, entry.id)].now.leader != _number(entry.scope, entry.leader):
-                raise RacedError("a document was resolved to another representative by another process")
+                raise RacedError(
+                    "a document was resolved to another representative by another process"
+                )
         for entry in changes.present:
             if held[_field(entry.scope, entry.id)].now.ref != entry.ref:
                 raise RacedError("a document was deleted by another process")
@@ -373,7 +420,8 @@ class AerospikeStore:
         packed, name = pack_entry(entry), _field(entry.scope, entry.id)
         if len(packed) > self._most_bytes:
             raise UsageError(
-                f"the document {entry.id[:60]!r} has {len(packed):,} bytes, and a record of {self.url} holds "
+                f"the document {entry.id[:60]!r} has {len(packed):,} bytes, and a record of "
+                f"{self.url} holds "
                 f"{self._most_bytes:,}; lower max_document, or store no texts (store_text=False)"
             )
         known = b""
@@ -396,7 +444,11 @@ class AerospikeStore:
             if now.ref != entry.ref or now.leader:
                 raise RacedError("a representative was deleted by another process")
             then = held[name].then
-            if name not in plan.documents and held[name].step and (then.ref != entry.ref or then.leader):
+            if (
+                name not in plan.documents
+                and held[name].step
+                and (then.ref != entry.ref or then.leader)
+            ):
                 self._steps.free([name])
                 raise BusyError("another step removes a representative; repeat the call")
         for standing in changes.leader_snapshots:
@@ -410,12 +462,18 @@ class AerospikeStore:
         seen = self._steps.visible(joined).values()
         now = _entry(plan.held[_field(entry.scope, entry.id)].now)
         standing.require_unchanged(
-            now and now.leader, (version.ref for version in seen if version.ref and version.leader == number)
+            now and now.leader,
+            (version.ref for version in seen if version.ref and version.leader == number),
         )
-        joining = [name for name, record in held.items() if record.step and record.then.leader == number]
+        joining = [
+            name for name, record in held.items() if record.step and record.then.leader == number
+        ]
         if joining:
             self._steps.free(joining)
-            raise BusyError("a document is being resolved to a representative that this step removes; repeat the call")
+            raise BusyError(
+                "a document is being resolved to a representative that this step removes; repeat "
+                "the call"
+            )
 
     @property
     def durability(self) -> str:

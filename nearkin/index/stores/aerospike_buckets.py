@@ -72,7 +72,9 @@ class Buckets:
         ordered = {"map_order": self._api.MAP_KEY_ORDERED}
         self._putting: dict[str, Any] = self._maps.map_put_items("m", {}, ordered)
         """An operation that writes postings, to which the postings are added."""
-        self._reading: dict[str, Any] = self._maps.map_get_by_key_range("m", b"", b"", self._api.MAP_RETURN_KEY)
+        self._reading: dict[str, Any] = self._maps.map_get_by_key_range(
+            "m", b"", b"", self._api.MAP_RETURN_KEY
+        )
         """An operation that reads a range of postings, to which the limits are added."""
         self._counting = [self._maps.map_size("m"), records.library.operations.read("g")]
 
@@ -83,7 +85,9 @@ class Buckets:
 
     def look_up(self, keys: np.ndarray) -> Postings:
         """Returns the buckets of band keys, as `PostingStore.postings` does."""
-        reads = self._records.readings(KIND, zip(self._groups(keys), self._ranges(keys), strict=True))
+        reads = self._records.readings(
+            KIND, zip(self._groups(keys), self._ranges(keys), strict=True)
+        )
         packed: list[bytes] = []
         ends = [0]
         for found in self._records.pick(reads):
@@ -113,7 +117,9 @@ class Buckets:
         if not given:
             return []
         keys = np.concatenate([keys for _, keys in given]).astype(np.uint64)
-        words = np.repeat(np.array([word for word, _ in given], np.uint64), [len(keys) for _, keys in given])
+        words = np.repeat(
+            np.array([word for word, _ in given], np.uint64), [len(keys) for _, keys in given]
+        )
         groups: dict[int, dict[bytes, int]] = {}
         for group, posting in zip(self._groups(keys), _packed(keys, words), strict=True):
             items = groups.get(group)
@@ -124,7 +130,9 @@ class Buckets:
         operations = ((group, [{**self._putting, "val": items}]) for group, items in groups.items())
         answers = self._records.each(self._records.changes(KIND, operations, self._ttl))
         limit = min(self._most, self._room)
-        return [group for group, answer in zip(groups, answers, strict=True) if answer.bins["m"] > limit]
+        return [
+            group for group, answer in zip(groups, answers, strict=True) if answer.bins["m"] > limit
+        ]
 
     def remove(self, spans: Iterable[Span]) -> None:
         """Deletes postings. Postings that do not exist are ignored."""
@@ -132,7 +140,9 @@ class Buckets:
         for keys, low, high in spans:
             for key in keys.tolist():
                 limits = _range(key, low, high)
-                operation = self._maps.map_remove_by_key_range("m", *limits, self._api.MAP_RETURN_NONE)
+                operation = self._maps.map_remove_by_key_range(
+                    "m", *limits, self._api.MAP_RETURN_NONE
+                )
                 groups[key >> (64 - self._bits)].append(operation)
         writes = self._records.changes(KIND, groups.items(), self._ttl, there=True)
         self._records.run(writes, (NOT_FOUND,))
@@ -145,13 +155,19 @@ class Buckets:
         found = self._records.read(KIND, groups)
         writes = []
         for group, held in zip(groups, found, strict=True):
-            over = self._excess([POSTING.unpack(posting) for posting in held.bins["m"]]) if held is not None else []
+            over = (
+                self._excess([POSTING.unpack(posting) for posting in held.bins["m"]])
+                if held is not None
+                else []
+            )
             if held is not None and over:
                 operations = [
                     self._maps.map_remove_by_key_list("m", over, self._api.MAP_RETURN_NONE),
                     self._records.library.operations.increment("g", len(over)),
                 ]
-                writes.append(self._records.exchange(KIND, group, operations, self._ttl, held.generation))
+                writes.append(
+                    self._records.exchange(KIND, group, operations, self._ttl, held.generation)
+                )
         self._records.run(writes, (NOT_FOUND, GENERATION))
 
     def _excess(self, postings: list[tuple[int, int]]) -> list[bytes]:
@@ -166,8 +182,16 @@ class Buckets:
         most = self._most
         while most > 1 and sum(min(len(words), most) for words in buckets.values()) > self._room:
             most //= 2
-        over = [(word, key) for key, words in buckets.items() for word in words[: max(len(words) - most, 0)]]
-        kept = [(word, key) for key, words in buckets.items() for word in words[max(len(words) - most, 0) :]]
+        over = [
+            (word, key)
+            for key, words in buckets.items()
+            for word in words[: max(len(words) - most, 0)]
+        ]
+        kept = [
+            (word, key)
+            for key, words in buckets.items()
+            for word in words[max(len(words) - most, 0) :]
+        ]
         # if there are too many buckets, the postings of the oldest documents are evicted
         over += sorted(kept)[: max(len(kept) - self._room, 0)]
         return [POSTING.pack(key, word) for word, key in over]

@@ -77,7 +77,9 @@ class Moves:
         move = _announced(held)
         assert move is not None
         refuse(move.epoch)
-        settled = self._records.replacement(META, MOVE, {"v": held.bins["n"]}, self._never, held.generation)
+        settled = self._records.replacement(
+            META, MOVE, {"v": held.bins["n"]}, self._never, held.generation
+        )
         self._records.run([settled], (GENERATION, NOT_FOUND))
 
     def look(self, epoch: int | None, step: int) -> None:
@@ -96,10 +98,14 @@ class Moves:
         if self._records.keeps_deletions:
             names.remove(FINISHED)
         found = dict(zip(names, self._records.read(META, names), strict=True)) if names else {}
-        if epoch is not None and (_announced(found[MOVE]) is not None or _move(found[MOVE]).epoch != epoch):
+        if epoch is not None and (
+            _announced(found[MOVE]) is not None or _move(found[MOVE]).epoch != epoch
+        ):
             raise MovedError(f"{self._records.url} is being moved")
         if (finished := found.get(FINISHED)) is not None and step < max(finished.bins.values()):
-            raise RacedError(f"{self._records.url}: the step took too long to begin; repeat the call")
+            raise RacedError(
+                f"{self._records.url}: the step took too long to begin; repeat the call"
+            )
 
     def count(self) -> Any:
         """Returns a write that raises the generation."""

@@ -17,8 +17,17 @@ SMALLEST_RECORD = 64 << 10
 """The smallest record size with which the store works, in bytes."""
 FLUSH_SECONDS = 1.0
 """The default of `flush-max-ms`, in seconds."""
-RECORD_SIZES = ("max-record-size", "storage-engine.max-record-size", "storage-engine.write-block-size")
-BACKED = ("storage-engine.file", "storage-engine.device", "storage-engine.file[0]", "storage-engine.device[0]")
+RECORD_SIZES = (
+    "max-record-size",
+    "storage-engine.max-record-size",
+    "storage-engine.write-block-size",
+)
+BACKED = (
+    "storage-engine.file",
+    "storage-engine.device",
+    "storage-engine.file[0]",
+    "storage-engine.device[0]",
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,9 @@ class Namespace:
         """
         described = ask(f"namespace/{name}")
         if "storage-engine" not in described and "objects" not in described:
-            raise StoreError(f"the server has no namespace {name!r}; use one of its configuration in the URL")
+            raise StoreError(
+                f"the server has no namespace {name!r}; use one of its configuration in the URL"
+            )
         # servers before 7.2 use `id`, later ones `namespace`; an unknown form returns no fields
         facts = {
             **ask(f"get-config:context=namespace;id={name}"),
@@ -71,7 +82,8 @@ class Namespace:
         record_size = min([RECORD_LIMIT, *sizes])
         if record_size < SMALLEST_RECORD:
             raise UsageError(
-                f"records of the namespace {name} have at most {record_size:,} bytes, and an index needs {SMALLEST_RECORD:,}: "
+                f"records of the namespace {name} have at most {record_size:,} bytes, and an index "
+                f"needs {SMALLEST_RECORD:,}: "
                 "raise write-block-size (before server 7.1) or max-record-size"
             )
         engine = facts.get("storage-engine", "")
@@ -82,7 +94,8 @@ class Namespace:
             strong=facts.get("strong-consistency") == "true",
             persistent=engine in ("device", "pmem") or any(facts.get(field) for field in BACKED),
             record_size=record_size,
-            expires=int(facts.get("nsup-period") or 0) > 0 or facts.get("allow-ttl-without-nsup") == "true",
+            expires=int(facts.get("nsup-period") or 0) > 0
+            or facts.get("allow-ttl-without-nsup") == "true",
             commits=facts.get("storage-engine.commit-to-device") == "true",
             flush_seconds=int(flush) / 1000 if flush else FLUSH_SECONDS,
         )
@@ -98,7 +111,8 @@ class Namespace:
         """
         if requested == "true" and self.community:
             raise UsageError(
-                f"durable_delete=true: the server of the namespace {self.name} is the Community Edition, which has no durable "
+                f"durable_delete=true: the server of the namespace {self.name} is the Community "
+                f"Edition, which has no durable "
                 "deletes; remove the option"
             )
         if requested == "auto":
@@ -113,7 +127,8 @@ class Namespace:
         """
         if not self.expires:
             raise UsageError(
-                f"record_ttl and bucket_ttl need a namespace that lets records expire: set nsup-period of {self.name} above 0"
+                f"record_ttl and bucket_ttl need a namespace that lets records expire: set "
+                f"nsup-period of {self.name} above 0"
             )
 
     @property
@@ -124,6 +139,7 @@ class Namespace:
         if self.commits:
             return "written to the device before it is acknowledged: survives a power cut"
         return (
-            f"written to the device within {self.flush_seconds:g} s: a killed server or a power cut loses later "
+            f"written to the device within {self.flush_seconds:g} s: a killed server or a power "
+            f"cut loses later "
             "acknowledged steps; a clean restart loses nothing"
         )

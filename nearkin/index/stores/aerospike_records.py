@@ -68,8 +68,12 @@ class Library(NamedTuple):
             from aerospike_helpers.batch import records
             from aerospike_helpers.operations import map_operations, operations
         except ImportError as error:
-            raise MissingExtraError("aerospike:// needs its client: pip install 'nearkin[aerospike]'") from error
-        return cls(aerospike, exception, predicates, records, operations, map_operations, expressions)
+            raise MissingExtraError(
+                "aerospike:// needs its client: pip install 'nearkin[aerospike]'"
+            ) from error
+        return cls(
+            aerospike, exception, predicates, records, operations, map_operations, expressions
+        )
 
 
 class Found(NamedTuple):
@@ -102,7 +106,15 @@ class Records:
         keeps_deletions: Whether a deleted record stays deleted when the server starts again.
     """
 
-    def __init__(self, client: Any, library: Library, namespace: Namespace, prefix: str, url: str, durable: bool) -> None:
+    def __init__(
+        self,
+        client: Any,
+        library: Library,
+        namespace: Namespace,
+        prefix: str,
+        url: str,
+        durable: bool,
+    ) -> None:
         self.library = library
         self.url = url
         self.namespace = namespace
@@ -146,13 +158,21 @@ class Records:
             raise UsageError(f"{place} has no namespace; write aerospike://host:port/namespace")
         options = parse_qs(parts.query)
         if unknown := sorted(set(options) - {"set", "durable_delete"}):
-            raise UsageError(f"unknown option {unknown[0]!r} of {place}; valid options are set and durable_delete")
+            raise UsageError(
+                f"unknown option {unknown[0]!r} of {place}; valid options are set and "
+                f"durable_delete"
+            )
         prefix = options.get("set", ["nearkin"])[0]
         durable = options.get("durable_delete", ["auto"])[0]
         if not prefix.isidentifier() or len(prefix) > 40:
-            raise UsageError(f"invalid set={prefix!r}; use at most 40 letters, digits and underscores, not a digit first")
+            raise UsageError(
+                f"invalid set={prefix!r}; use at most 40 letters, digits and underscores, not a "
+                f"digit first"
+            )
         if durable not in ("auto", "true", "false"):
-            raise UsageError(f"unknown durable_delete={durable!r}; valid values are auto, true and false")
+            raise UsageError(
+                f"unknown durable_delete={durable!r}; valid values are auto, true and false"
+            )
         shown = f"{place}?set={prefix}"
         known = {"user": parts.username, "password": parts.password}
         config = {
@@ -166,8 +186,12 @@ class Records:
                 edition = _answers(client, "edition")
                 if not edition:
                     raise StoreError(f"{shown}: no node of the cluster answers")
-                described = Namespace.read(namespace, lambda command: _fields(_answers(client, command)), edition[0])
-                return cls(client, library, described, prefix, shown, described.deletes_durably(durable))
+                described = Namespace.read(
+                    namespace, lambda command: _fields(_answers(client, command)), edition[0]
+                )
+                return cls(
+                    client, library, described, prefix, shown, described.deletes_durably(durable)
+                )
             except BaseException:
                 client.close()
                 raise
@@ -192,12 +216,21 @@ class Records:
         """Returns operations that write bins."""
         return [self.library.operations.write(name, value) for name, value in bins.items()]
 
-    def creation(self, kind: str, name: str | int, operations: list[dict[str, Any]], ttl: int) -> Any:
+    def creation(
+        self, kind: str, name: str | int, operations: list[dict[str, Any]], ttl: int
+    ) -> Any:
         """Returns a write that creates a record, and fails if it exists."""
         policy = {"exists": self.library.aerospike.POLICY_EXISTS_CREATE, "ttl": ttl}
         return self.library.batch.Write(self.key(kind, name), operations, policy=policy)
 
-    def change(self, kind: str, name: str | int, operations: list[dict[str, Any]], ttl: int, there: bool = False) -> Any:
+    def change(
+        self,
+        kind: str,
+        name: str | int,
+        operations: list[dict[str, Any]],
+        ttl: int,
+        there: bool = False,
+    ) -> Any:
         """Returns a write that changes a record.
 
         Args:
@@ -213,7 +246,11 @@ class Records:
         return self.library.batch.Write(self.key(kind, name), operations, policy=policy)
 
     def changes(
-        self, kind: str, operations: Iterable[tuple[str | int, list[dict[str, Any]]]], ttl: int, there: bool = False
+        self,
+        kind: str,
+        operations: Iterable[tuple[str | int, list[dict[str, Any]]]],
+        ttl: int,
+        there: bool = False,
     ) -> Iterator[Any]:
         """Yields the writes that `change` returns for pairs of a key and operations.
 
@@ -227,7 +264,9 @@ class Records:
         for name, made in operations:
             yield write((namespace, named, name), made, None, policy)
 
-    def readings(self, kind: str, operations: Iterable[tuple[str | int, list[dict[str, Any]]]]) -> Iterator[Any]:
+    def readings(
+        self, kind: str, operations: Iterable[tuple[str | int, list[dict[str, Any]]]]
+    ) -> Iterator[Any]:
         """Yields a read for each pair of a key and operations."""
         namespace, named, _ = self.key(kind, 0)
         read = self.library.batch.Read
@@ -240,14 +279,24 @@ class Records:
             yield self.library.batch.Read(key, operations)
 
     def exchange(
-        self, kind: str, name: str | int, operations: list[dict[str, Any]], ttl: int, generation: int, **more: Any
+        self,
+        kind: str,
+        name: str | int,
+        operations: list[dict[str, Any]],
+        ttl: int,
+        generation: int,
+        **more: Any,
     ) -> Any:
         """Returns a write that changes a record, and fails if its generation is another one."""
         api = self.library.aerospike
         policy = {"gen": api.POLICY_GEN_EQ, "exists": api.POLICY_EXISTS_UPDATE, "ttl": ttl, **more}
-        return self.library.batch.Write(self.key(kind, name), operations, meta={"gen": generation}, policy=policy)
+        return self.library.batch.Write(
+            self.key(kind, name), operations, meta={"gen": generation}, policy=policy
+        )
 
-    def replacement(self, kind: str, name: str | int, bins: dict[str, Any], ttl: int, generation: int) -> Any:
+    def replacement(
+        self, kind: str, name: str | int, bins: dict[str, Any], ttl: int, generation: int
+    ) -> Any:
         """Returns a write that replaces all bins, and fails if the generation is another one."""
         replaces = self.library.aerospike.POLICY_EXISTS_REPLACE
         return self.exchange(kind, name, self.put(bins), ttl, generation, exists=replaces)
@@ -319,7 +368,9 @@ class Records:
             self._check_batch(batch)
             for record in batch.batch_records:
                 self._check_record(record, (NOT_FOUND,))
-                found.append(Found(record.record[1]["gen"], record.record[2]) if record.result == 0 else None)
+                found.append(
+                    Found(record.record[1]["gen"], record.record[2]) if record.result == 0 else None
+                )
         return found
 
     def _check_batch(self, batch: Any) -> None:
@@ -331,8 +382,10 @@ class Records:
         if record.result != 0 and record.result not in expected:
             if record.result == TOO_BIG:
                 raise UsageError(
-                    f"{self.url}: a record of {record.key[1]} is larger than {self.namespace.record_size:,} bytes, the "
-                    "limit of the namespace; lower max_document or bucket_capacity, or store no texts "
+                    f"{self.url}: a record of {record.key[1]} is larger than "
+                    f"{self.namespace.record_size:,} bytes, the "
+                    "limit of the namespace; lower max_document or bucket_capacity, or store no "
+                    "texts "
                     "(store_text=False)"
                 )
             reason = record.message or f"a record of {record.key[1]} was refused"
@@ -361,7 +414,9 @@ class Records:
 
     def has(self, kind: str, bin_: str, value: int) -> bool:
         """Returns whether a record of a kind holds a number in an indexed bin."""
-        return bool(self._queried(kind, ("f",), self.library.predicates.equals(bin_, value), {}, most=1))
+        return bool(
+            self._queried(kind, ("f",), self.library.predicates.equals(bin_, value), {}, most=1)
+        )
 
     def _queried(
         self, kind: str, bins: Sequence[str], predicate: Any, policy: dict[str, Any], most: int = 0
@@ -369,7 +424,13 @@ class Records:
         return [record[2] for record in self._results(kind, bins, predicate, policy, {}, most)]
 
     def _results(
-        self, kind: str, bins: Sequence[str], predicate: Any, policy: dict[str, Any], options: dict[str, Any], most: int = 0
+        self,
+        kind: str,
+        bins: Sequence[str],
+        predicate: Any,
+        policy: dict[str, Any],
+        options: dict[str, Any],
+        most: int = 0,
     ) -> list[Any]:
         with self._converted_errors():
             for attempt in count():
@@ -395,7 +456,10 @@ class Records:
         name = f"{named}_{bin_}"
         with self._converted_errors():
             # the client polls for seconds if the index exists, so this is checked first
-            if all(f"indexname={name}:" in f"{text}:" for text in _answers(self._client, f"sindex-list:namespace={namespace}")):
+            if all(
+                f"indexname={name}:" in f"{text}:"
+                for text in _answers(self._client, f"sindex-list:namespace={namespace}")
+            ):
                 return
             try:
                 numbers = self.library.aerospike.INDEX_NUMERIC
@@ -404,7 +468,8 @@ class Records:
                 return
             except self.library.errors.IndexNameMaxCount as error:
                 raise UsageError(
-                    f"the namespace {namespace} has reached its limit of secondary indexes, and {self.url} needs three; "
+                    f"the namespace {namespace} has reached its limit of secondary indexes, and "
+                    f"{self.url} needs three; "
                     "delete unused ones (asadm: manage sindex delete), or use another namespace"
                 ) from error
 
@@ -417,7 +482,11 @@ class Records:
         for text in answers:
             fields = _fields([text.replace(":", ";")])
             # servers before 7 count memory and device separately
-            names = ("data_used_bytes",) if "data_used_bytes" in fields else ("memory_data_bytes", "device_data_bytes")
+            names = (
+                ("data_used_bytes",)
+                if "data_used_bytes" in fields
+                else ("memory_data_bytes", "device_data_bytes")
+            )
             total += sum(int(fields.get(name, 0)) for name in names)
         return total
 
@@ -425,7 +494,11 @@ class Records:
         """Returns the time of each node, in seconds since 1970."""
         with self._converted_errors():
             answers = _answers(self._client, f"namespace/{self.namespace.name}")
-        return [SERVER_EPOCH + float(fields["current_time"]) for fields in (_fields([text]) for text in answers) if fields]
+        return [
+            SERVER_EPOCH + float(fields["current_time"])
+            for fields in (_fields([text]) for text in answers)
+            if fields
+        ]
 
     def close(self) -> None:
         """Closes the connection."""
@@ -450,7 +523,9 @@ def _client_errors(library: Library, url: str) -> Iterator[None]:
     try:
         yield
     except library.errors.AerospikeError as error:
-        raise _failed(url, f"{error.msg or 'refused'}: {_code_name(library, error.code)}") from error
+        raise _failed(
+            url, f"{error.msg or 'refused'}: {_code_name(library, error.code)}"
+        ) from error
 
 
 def _code_name(library: Library, code: int) -> str:

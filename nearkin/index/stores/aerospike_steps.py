@@ -126,8 +126,13 @@ class Plan:
     def items(self) -> Iterable[list[Any]]:
         """Yields what another process needs to complete or to undo the step."""
         yield from (["document", name] for name in self.documents)
-        yield from (["enter", word, keys.astype("<u8").tobytes(), name] for word, keys, name in self.entering)
-        yield from (["leave", low, high, keys.astype("<u8").tobytes()] for keys, low, high in self.leaving)
+        yield from (
+            ["enter", word, keys.astype("<u8").tobytes(), name]
+            for word, keys, name in self.entering
+        )
+        yield from (
+            ["leave", low, high, keys.astype("<u8").tobytes()] for keys, low, high in self.leaving
+        )
         yield from (["fresh", ref] for ref in self.fresh)
         yield from (["gone", ref] for ref in self.gone)
         yield from (["event", text] for text in self.events)
@@ -181,7 +186,10 @@ class Steps:
     def held(self, fields: Sequence[str]) -> dict[str, LockedRecord]:
         """Returns the records of documents by their keys."""
         names = list(dict.fromkeys(fields))
-        return {name: _held(found) for name, found in zip(names, self._records.read(DOCUMENTS, names), strict=True)}
+        return {
+            name: _held(found)
+            for name, found in zip(names, self._records.read(DOCUMENTS, names), strict=True)
+        }
 
     def visible(self, fields: Sequence[str]) -> dict[str, Version]:
         """Returns the present versions of documents.
@@ -202,15 +210,24 @@ class Steps:
                     lost.add((name, record.step))
                     asked.append(name)
                 else:
-                    seen[name] = record.then if record.step and states[record.step] == COMMITTED else record.now
+                    seen[name] = (
+                        record.then
+                        if record.step and states[record.step] == COMMITTED
+                        else record.now
+                    )
             if not asked:
                 return seen
-        raise StoreError(f"{self._records.url}: a document changes faster than it can be read; repeat the call")
+        raise StoreError(
+            f"{self._records.url}: a document changes faster than it can be read; repeat the call"
+        )
 
     def _states(self, steps: Iterable[int]) -> dict[int, int | None]:
         names = sorted(steps)
         found = self._records.read(STEPS, names) if names else []
-        return {name: None if plan is None else _state(plan.bins) for name, plan in zip(names, found, strict=True)}
+        return {
+            name: None if plan is None else _state(plan.bins)
+            for name, plan in zip(names, found, strict=True)
+        }
 
     def free(self, fields: Sequence[str]) -> dict[str, LockedRecord]:
         """Returns the records of documents after interrupted steps that lock them were ended.
@@ -222,7 +239,10 @@ class Steps:
         for step in {record.step for record in held.values() if record.step}:
             state = self.end(step, step in self._left)
             if not state:
-                raise BusyError(f"{self._records.url}: a document is being changed by another step; repeat the call")
+                raise BusyError(
+                    f"{self._records.url}: a document is being changed by another step; repeat the "
+                    f"call"
+                )
             # a lock that was written after its step was undone, or whose release a server lost
             locked = [name for name, record in held.items() if record.step == step]
             self._settle(step, locked, committed=state == COMMITTED)
@@ -265,7 +285,8 @@ class Steps:
             state = self._try_to_end(step, parts)
             if may_be_committed and state in (0, VANISHED) and not isinstance(error, RacedError):
                 raise OutcomeUnknownError(
-                    f"{self._records.url}: the answer to the commit of a step was lost, so that the outcome is "
+                    f"{self._records.url}: the answer to the commit of a step was lost, so that "
+                    f"the outcome is "
                     f"unknown ({error}); the call may be repeated safely"
                 ) from error
             if state != COMMITTED:
@@ -280,17 +301,32 @@ class Steps:
             return
 
     def _begin(self, step: int, parts: Parts, epoch: int | None) -> None:
-        bins = {"q": step, "t": PENDING, "c": len(parts), "p": parts[0], **({} if epoch is None else {"m": epoch})}
-        self._records.run([self._records.creation(STEPS, step, self._records.put(bins), self._never)])
+        bins = {
+            "q": step,
+            "t": PENDING,
+            "c": len(parts),
+            "p": parts[0],
+            **({} if epoch is None else {"m": epoch}),
+        }
         self._records.run(
-            self._records.creation(STEPS, _part_name(step, at), self._records.put({"p": part, "w": step, "a": at}), self._never)
+            [self._records.creation(STEPS, step, self._records.put(bins), self._never)]
+        )
+        self._records.run(
+            self._records.creation(
+                STEPS,
+                _part_name(step, at),
+                self._records.put({"p": part, "w": step, "a": at}),
+                self._never,
+            )
             for at, part in enumerate(parts[1:], 1)
         )
 
     def _lock(self, step: int, plan: Plan) -> None:
         writes = []
         for name, version in plan.documents.items():
-            bins = self._records.put({"f": name, "z": plan.zones[name], "s": step, **version.bins("n")})
+            bins = self._records.put(
+                {"f": name, "z": plan.zones[name], "s": step, **version.bins("n")}
+            )
             held, ttl = plan.held[name], self._life(version)
             if held.generation:
                 writes.append(self._records.exchange(DOCUMENTS, name, bins, ttl, held.generation))
@@ -298,7 +334,9 @@ class Steps:
                 writes.append(self._records.creation(DOCUMENTS, name, bins, ttl))
         answers = self._records.run(writes, (EXISTS, GENERATION, NOT_FOUND))
         if any(answer.code for answer in answers):
-            raise BusyError(f"{self._records.url}: a document was changed by another step; repeat the call")
+            raise BusyError(
+                f"{self._records.url}: a document was changed by another step; repeat the call"
+            )
 
     def _life(self, version: Version) -> int:
         return self._lives[bool(version.leader)]
@@ -310,18 +348,24 @@ class Steps:
             The groups that may have too many postings.
         """
         life, put = self._lives[0], self._records.put
-        self._records.run(self._records.change(REFS, ref, put({"f": name}), life) for ref, name in plan.numbered)
+        self._records.run(
+            self._records.change(REFS, ref, put({"f": name}), life) for ref, name in plan.numbered
+        )
         # a group may have expired before its documents, so present postings are written again
-        return self._buckets.put([*plan.renewed, *((word, keys) for word, keys, _ in plan.entering)])
+        return self._buckets.put(
+            [*plan.renewed, *((word, keys) for word, keys, _ in plan.entering)]
+        )
 
     def _commit(self, step: int) -> None:
         operations = self._records.put({"t": COMMITTED})
         (answer,) = self._records.run(
-            [self._records.exchange(STEPS, step, operations, self._never, 1)], (GENERATION, NOT_FOUND)
+            [self._records.exchange(STEPS, step, operations, self._never, 1)],
+            (GENERATION, NOT_FOUND),
         )
         if answer.code:
             raise BusyError(
-                f"{self._records.url}: another process has undone the step, because it took longer than "
+                f"{self._records.url}: another process has undone the step, because it took longer "
+                f"than "
                 f"{LEASE:g} s or the index was migrated"
             )
 
@@ -359,7 +403,9 @@ class Steps:
             state = COMMITTED if found.bins["t"] == COMMITTED else ABORTED
             more: dict[str, Any] = {} if mine else {"expressions": self._records.older(LEASE)}
             operations = self._records.put({"t": state})
-            claim = self._records.exchange(STEPS, step, operations, self._never, found.generation, **more)
+            claim = self._records.exchange(
+                STEPS, step, operations, self._never, found.generation, **more
+            )
             (answer,) = self._records.run([claim], (GENERATION, NOT_FOUND, FILTERED))
             if answer.code == FILTERED:
                 return 0
@@ -407,15 +453,26 @@ class Steps:
             self._records.run([self._records.removal(STEPS, step)], (NOT_FOUND,))
         else:
             done = {"q": step, "t": DONE, "d": state}
-            self._records.run([self._records.overwriting(STEPS, step, done, self._never)], (NOT_FOUND,))
+            self._records.run(
+                [self._records.overwriting(STEPS, step, done, self._never)], (NOT_FOUND,)
+            )
 
     def _complete(self, step: int, items: dict[str, list[list[Any]]], again: bool) -> None:
         if again:
             self._buckets.put((word, _keys(packed)) for word, packed, _ in items.get("enter", []))
-        self._buckets.remove(Span(_keys(packed), low, high) for low, high, packed in items.get("leave", []))
-        self._records.run((self._records.removal(REFS, ref) for (ref,) in items.get("gone", [])), (NOT_FOUND,))
+        self._buckets.remove(
+            Span(_keys(packed), low, high) for low, high, packed in items.get("leave", [])
+        )
+        self._records.run(
+            (self._records.removal(REFS, ref) for (ref,) in items.get("gone", [])), (NOT_FOUND,)
+        )
         events = (
-            self._records.creation(EVENTS, f"{step}/{at}", self._records.put({"o": step, "i": at, "j": text}), self._never)
+            self._records.creation(
+                EVENTS,
+                f"{step}/{at}",
+                self._records.put({"o": step, "i": at, "j": text}),
+                self._never,
+            )
             for at, (text,) in enumerate(items.get("event", []))
         )
         self._records.run(events, (EXISTS,))
@@ -429,7 +486,9 @@ class Steps:
             if not name or not self._stands(held[name].now, word)
         ]
         self._buckets.remove(spans)
-        self._records.run((self._records.removal(REFS, ref) for (ref,) in items.get("fresh", [])), (NOT_FOUND,))
+        self._records.run(
+            (self._records.removal(REFS, ref) for (ref,) in items.get("fresh", [])), (NOT_FOUND,)
+        )
 
     def _settle(self, step: int, fields: Sequence[str], committed: bool) -> None:
         """Unlocks the documents of a step with their new or their old versions."""
@@ -441,12 +500,16 @@ class Steps:
             if version.ref:
                 life = self._life(version)
                 bins = {"f": name, "z": record.zone, **version.bins()}
-                writes.append(self._records.replacement(DOCUMENTS, name, bins, life, record.generation))
+                writes.append(
+                    self._records.replacement(DOCUMENTS, name, bins, life, record.generation)
+                )
             elif not self._records.keeps_deletions:
                 # the server would restore a deleted record with its document, so an empty one is
                 # written
                 bins = {"f": name, "r": 0}
-                writes.append(self._records.replacement(DOCUMENTS, name, bins, self._never, record.generation))
+                writes.append(
+                    self._records.replacement(DOCUMENTS, name, bins, self._never, record.generation)
+                )
             else:
                 writes.append(self._records.removal(DOCUMENTS, name, record.generation))
         self._records.run(writes, (GENERATION, NOT_FOUND))
@@ -467,14 +530,21 @@ class Steps:
         """
         if self._records.keeps_deletions:
             return
-        old = {bins["q"] for bins in self._records.scan_older(STEPS, self._flushed, "q", "t") if bins.get("t") == DONE}
+        old = {
+            bins["q"]
+            for bins in self._records.scan_older(STEPS, self._flushed, "q", "t")
+            if bins.get("t") == DONE
+        }
         if not old:
             return
         wanted = min([max(old) + 1, *(number for number in self._numbers() if number not in old)])
         self._raise_finished({"n": wanted})
         reached = min([wanted, *(number for number in self._numbers() if number not in old)])
         self._raise_finished({"v": reached})
-        self._records.run((self._records.removal(STEPS, step) for step in sorted(old) if step < reached), (NOT_FOUND,))
+        self._records.run(
+            (self._records.removal(STEPS, step) for step in sorted(old) if step < reached),
+            (NOT_FOUND,),
+        )
 
     def _numbers(self) -> list[int]:
         return [bins["q"] for bins in self._records.scan(STEPS, "q") if "q" in bins]
@@ -486,7 +556,9 @@ class Steps:
             if held is None:
                 write = self._records.creation(META, FINISHED, self._records.put(bins), self._never)
             elif any(held.bins.get(name, 0) < value for name, value in bins.items()):
-                write = self._records.exchange(META, FINISHED, self._records.put(bins), self._never, held.generation)
+                write = self._records.exchange(
+                    META, FINISHED, self._records.put(bins), self._never, held.generation
+                )
             else:
                 return
             (answer,) = self._records.run([write], (EXISTS, GENERATION, NOT_FOUND))
@@ -505,8 +577,12 @@ class Steps:
                 self._refuse(bins["q"])
 
     def _refuse(self, step: int) -> None:
-        while (found := self._records.read(STEPS, [step])[0]) is not None and found.bins["t"] == PENDING:
-            claim = self._records.exchange(STEPS, step, self._records.put({"t": ABORTED}), self._never, found.generation)
+        while (found := self._records.read(STEPS, [step])[0]) is not None and found.bins[
+            "t"
+        ] == PENDING:
+            claim = self._records.exchange(
+                STEPS, step, self._records.put({"t": ABORTED}), self._never, found.generation
+            )
             self._records.run([claim], (GENERATION, NOT_FOUND))
 
     def promised(self) -> list[dict[str, Any]]:
@@ -543,7 +619,13 @@ def _held(found: Any) -> LockedRecord:
     if found is None:
         return ABSENT
     step = found.bins.get("s", 0)
-    return LockedRecord(found.generation, step, Version.of(found.bins), Version.of(found.bins, "n"), found.bins.get("z", 0))
+    return LockedRecord(
+        found.generation,
+        step,
+        Version.of(found.bins),
+        Version.of(found.bins, "n"),
+        found.bins.get("z", 0),
+    )
 
 
 def _state(bins: dict[str, Any]) -> int:

@@ -136,7 +136,9 @@ class RecordStore(Protocol):
             limit: Maximum number of documents; None for all.
         """
 
-    def member_page(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[Entry]:
+    def member_page(
+        self, scope: str, leader: str, after: int, skip: int, limit: int
+    ) -> list[Entry]:
         """Returns some members of a cluster without their content, in the order of their numbers.
 
         Args:
@@ -185,8 +187,8 @@ class PostingStore(Protocol):
     def posting_portion(self, place: Any, most: int) -> PostingPortion:
         """Returns some of the postings that were stored without their documents.
 
-        These are the postings of documents on other shards (`Changes.postings_added`). Postings that
-        come or go during the scan may be missing.
+        These are the postings of documents on other shards (`Changes.postings_added`). Postings
+        that come or go during the scan may be missing.
 
         Args:
             place: End of the previous portion; None for the beginning.

@@ -89,7 +89,9 @@ class BucketTable:
             words: The posting of each document, int64 of shape (m,).
         """
         self._reserve(keys.size)
-        kernels.append_postings(keys, words, np.int64(self.most), self._slots, self._nodes, self._state)
+        kernels.append_postings(
+            keys, words, np.int64(self.most), self._slots, self._nodes, self._state
+        )
 
     def remove(self, keys: np.ndarray, ref: int) -> int:
         """Deletes the postings of a document.
@@ -101,7 +103,9 @@ class BucketTable:
         Returns:
             The number of deleted postings.
         """
-        return int(kernels.remove_postings(keys, np.int64(ref), self._slots, self._nodes, self._state))
+        return int(
+            kernels.remove_postings(keys, np.int64(ref), self._slots, self._nodes, self._state)
+        )
 
     def _reserve(self, more: int) -> None:
         """Makes room for `more` keys and postings."""
@@ -124,4 +128,6 @@ def enter(table: BucketTable, documents: Iterable[tuple[Entry, np.ndarray | None
     """Appends the postings of all documents that have band keys."""
     posted = [(entry.posting, keys) for entry, keys in documents if keys is not None]
     if posted:
-        table.append_all(np.stack([keys for _, keys in posted]), np.array([word for word, _ in posted], np.int64))
+        table.append_all(
+            np.stack([keys for _, keys in posted]), np.array([word for word, _ in posted], np.int64)
+        )

@@ -14,10 +14,11 @@ EVICTS_ANY_KEY = "allkeys-"
 def require_no_eviction(client: Any, where: str) -> None:
     """Verifies the eviction policy of a Redis server.
 
-    A server with another policy than `noeviction` deletes keys when `maxmemory` is reached, without an error. Policies
-    that begin with `allkeys-` delete any key, so documents that were acknowledged are lost. Policies that begin with
-    `volatile-` delete keys with a time to live only; nearkin sets one for its notes of which step a writer did last, but
-    other programs may have set more.
+    A server with another policy than `noeviction` deletes keys when `maxmemory` is reached, without
+    an error. Policies that begin with `allkeys-` delete any key, so documents that were
+    acknowledged are lost. Policies that begin with `volatile-` delete keys with a time to live
+    only; nearkin sets one for its notes of which step a writer did last, but other programs may
+    have set more.
 
     Args:
         client: The connection, of redis-py.
@@ -37,18 +38,21 @@ def require_no_eviction(client: Any, where: str) -> None:
     if policy is None:
         reason = f" ({facts['reason']})" if "reason" in facts else ""
         log.warning(
-            "%s: cannot read maxmemory-policy%s; with another policy than noeviction a full server loses documents silently",
+            "%s: cannot read maxmemory-policy%s; with another policy than noeviction a full server "
+            "loses documents silently",
             where,
             reason,
         )
     elif policy.startswith(EVICTS_ANY_KEY) and facts.get("maxmemory"):
         raise UsageError(
-            f"{where}: maxmemory-policy is {policy}, so a full server deletes acknowledged documents without an error; "
+            f"{where}: maxmemory-policy is {policy}, so a full server deletes acknowledged "
+            f"documents without an error; "
             "set it to noeviction (CONFIG SET maxmemory-policy noeviction)"
         )
     elif policy != KEEPS_EVERYTHING:
         log.warning(
-            "%s: maxmemory-policy is %s; when maxmemory is reached, keys may be deleted without an error; set it to noeviction",
+            "%s: maxmemory-policy is %s; when maxmemory is reached, keys may be deleted without an "
+            "error; set it to noeviction",
             where,
             policy,
         )

@@ -44,7 +44,9 @@ def slot_of(key: np.uint64, slots: np.ndarray) -> np.int64:
 
 
 @kernel
-def bucket_sizes(queries: np.ndarray, slots: np.ndarray, offsets: np.ndarray, places: np.ndarray) -> None:
+def bucket_sizes(
+    queries: np.ndarray, slots: np.ndarray, offsets: np.ndarray, places: np.ndarray
+) -> None:
     """Computes where the postings of each query begin, int64 of shape (m + 1,), and its slot."""
     offsets[0] = 0
     for q in range(queries.shape[0]):
@@ -54,7 +56,9 @@ def bucket_sizes(queries: np.ndarray, slots: np.ndarray, offsets: np.ndarray, pl
 
 
 @kernel
-def fill_postings(places: np.ndarray, slots: np.ndarray, nodes: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
+def fill_postings(
+    places: np.ndarray, slots: np.ndarray, nodes: np.ndarray, offsets: np.ndarray, out: np.ndarray
+) -> None:
     """Copies the postings of each slot of `places` to `out`."""
     for q in range(places.shape[0]):
         if offsets[q] == offsets[q + 1]:
@@ -112,7 +116,9 @@ def append_postings(
 
 
 @kernel
-def remove_postings(keys: np.ndarray, ref: np.int64, slots: np.ndarray, nodes: np.ndarray, state: np.ndarray) -> int:
+def remove_postings(
+    keys: np.ndarray, ref: np.int64, slots: np.ndarray, nodes: np.ndarray, state: np.ndarray
+) -> int:
     """Deletes the postings of a document from the buckets of keys, uint64 of shape (b,)."""
     gone = 0
     for q in range(keys.shape[0]):

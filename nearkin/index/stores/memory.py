@@ -150,11 +150,15 @@ class MemoryStore:
         for entry in changes.expected:
             held = self._get(entry.ref)
             if held is None or held.leader != entry.leader:
-                raise RacedError("a document was resolved to another representative by another process")
+                raise RacedError(
+                    "a document was resolved to another representative by another process"
+                )
         for standing in changes.leader_snapshots:
             gone = standing.entry
             held = self._get(gone.ref)
-            standing.require_unchanged(held and held.leader, self._members.get(_key(gone.scope, gone.id), ()))
+            standing.require_unchanged(
+                held and held.leader, self._members.get(_key(gone.scope, gone.id), ())
+            )
 
     def _put(self, entry: Entry) -> None:
         packed = pack_entry(entry)
@@ -187,9 +191,14 @@ class MemoryStore:
 
     def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
         with self._lock:
-            return [unpack_entry(ref, self._rows[ref]) for ref in self._members.get(_key(scope, leader), _NO_MEMBERS)[:limit]]
+            return [
+                unpack_entry(ref, self._rows[ref])
+                for ref in self._members.get(_key(scope, leader), _NO_MEMBERS)[:limit]
+            ]
 
-    def member_page(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[Entry]:
+    def member_page(
+        self, scope: str, leader: str, after: int, skip: int, limit: int
+    ) -> list[Entry]:
         with self._lock:
             refs = self._members.get(_key(scope, leader), _NO_MEMBERS)
             start = bisect_right(refs, after) + skip
@@ -202,7 +211,11 @@ class MemoryStore:
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
         unpack = unpack_entry if content else unpack_head
         with self._lock:
-            refs = array("q", sorted(self._rows)) if scope is None else self._scopes.get(scope, _NO_MEMBERS)[:]
+            refs = (
+                array("q", sorted(self._rows))
+                if scope is None
+                else self._scopes.get(scope, _NO_MEMBERS)[:]
+            )
         for ref in refs:
             row = self._rows.get(ref)
             if row is not None:

@@ -35,9 +35,15 @@ CONNECTIONS = 8
 """The maximum number of connections."""
 TIMEOUT = 30.0
 """The maximum time to wait for a connection, in seconds."""
-HEADS = "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, ''::bytea, NULL::text, ''::bytea"
+HEADS = (
+    "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, "
+    "''::bytea, NULL::text, ''::bytea"
+)
 """The columns of an entry without its content."""
-COLUMNS = "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, signature, text, payload"
+COLUMNS = (
+    "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, "
+    "signature, text, payload"
+)
 TYPES = (
     "int8",
     "text",
@@ -137,12 +143,17 @@ class PostgresStore:
             import psycopg
             import psycopg_pool
         except ImportError as error:
-            raise MissingExtraError("postgresql:// needs psycopg: pip install 'nearkin[postgres]'") from error
+            raise MissingExtraError(
+                "postgresql:// needs psycopg: pip install 'nearkin[postgres]'"
+            ) from error
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.query))
         self._s = options.pop("schema", "nearkin")
         if not self._s.isidentifier():
-            raise UsageError(f"invalid schema={self._s!r}; use letters, digits and underscores, not a digit first")
+            raise UsageError(
+                f"invalid schema={self._s!r}; use letters, digits and underscores, not a digit "
+                f"first"
+            )
         self._applied = 0
         self._most = most
         self._url = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
@@ -162,7 +173,9 @@ class PostgresStore:
         )
         with self._database_errors():
             # the first connection may take longer than later ones; the URL says how long
-            self._pool.open(wait=True, timeout=max(TIMEOUT, float(options.get("connect_timeout", 0))))
+            self._pool.open(
+                wait=True, timeout=max(TIMEOUT, float(options.get("connect_timeout", 0)))
+            )
             self._create_schema()
 
     @property
@@ -176,19 +189,33 @@ class PostgresStore:
         errors = self._psycopg.errors
         try:
             yield
-        except (errors.DeadlockDetected, errors.SerializationFailure, errors.UniqueViolation) as error:
+        except (
+            errors.DeadlockDetected,
+            errors.SerializationFailure,
+            errors.UniqueViolation,
+        ) as error:
             # only the primary message, because the detail of a violation contains the id
-            raise RacedError(f"{self._url}: {error.diag.message_primary or type(error).__name__}") from error
+            raise RacedError(
+                f"{self._url}: {error.diag.message_primary or type(error).__name__}"
+            ) from error
         except (self._psycopg.Error, *self._pool_errors) as error:
-            raise StoreError(f"{self._url}: {self._message(error)}; nothing was written; the call may be repeated") from error
+            raise StoreError(
+                f"{self._url}: {self._message(error)}; nothing was written; the call may be "
+                f"repeated"
+            ) from error
 
     def _message(self, error: BaseException) -> str:
         """Returns the message of an error without its details, which may contain ids."""
         if isinstance(error, self._pool_errors):
             reason = self._connection_errors.last_reason(self._pool.name)
             if reason is not None:
-                return f"cannot connect: {reason}; check the address, and that the server accepts connections"
-        diagnosed: str | None = error.diag.message_primary if isinstance(error, self._psycopg.Error) else None
+                return (
+                    f"cannot connect: {reason}; check the address, and that the server accepts "
+                    f"connections"
+                )
+        diagnosed: str | None = (
+            error.diag.message_primary if isinstance(error, self._psycopg.Error) else None
+        )
         return diagnosed or " ".join(str(error).split()) or type(error).__name__
 
     @contextmanager
@@ -222,7 +249,8 @@ class PostgresStore:
             except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as error:
                 if committing and (error.sqlstate is None or error.sqlstate[:2] in LOST):
                     raise OutcomeUnknownError(
-                        f"{self._url}: {self._message(error)}; the answer to the commit was lost, so that the "
+                        f"{self._url}: {self._message(error)}; the answer to the commit was lost, "
+                        f"so that the "
                         "outcome is unknown; the call may be repeated safely"
                     ) from error
                 raise
@@ -230,11 +258,16 @@ class PostgresStore:
     def _create_schema(self) -> None:
         with self._transaction() as run:
             run.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-            if run.execute("SELECT to_regclass(%s) IS NOT NULL", (f"{self._s}.meta",)).fetchone()[0]:
-                version = run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'schema'").fetchone()[0]
+            if run.execute("SELECT to_regclass(%s) IS NOT NULL", (f"{self._s}.meta",)).fetchone()[
+                0
+            ]:
+                version = run.execute(
+                    f"SELECT value FROM {self._s}.meta WHERE name = 'schema'"
+                ).fetchone()[0]
                 if version > SCHEMA:
                     raise IncompatibleError(
-                        f"{self._url} has schema {version}, and this version of nearkin supports {SCHEMA}; upgrade nearkin"
+                        f"{self._url} has schema {version}, and this version of nearkin supports "
+                        f"{SCHEMA}; upgrade nearkin"
                     )
             else:
                 version = 1
@@ -256,7 +289,8 @@ class PostgresStore:
         """
         stopped = Move(STOPPED, MOVED, (self._recorded_url,))
         query = (
-            f"INSERT INTO {self._s}.meta VALUES ('place', %s::jsonb), ('move', %s::jsonb), ('generation', '0') "
+            f"INSERT INTO {self._s}.meta VALUES ('place', %s::jsonb), ('move', %s::jsonb), "
+            f"('generation', '0') "
             "ON CONFLICT DO NOTHING"
         )
         run.execute(query, (json.dumps(Move()), json.dumps(stopped)))
@@ -264,26 +298,42 @@ class PostgresStore:
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
         with self._transaction() as run:
             text = json.dumps(header, sort_keys=True)
-            run.execute(f"INSERT INTO {self._s}.meta VALUES ('header', %s::jsonb) ON CONFLICT DO NOTHING", (text,))
-            found: dict[str, Any] = run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'header'").fetchone()[0]
+            run.execute(
+                f"INSERT INTO {self._s}.meta VALUES ('header', %s::jsonb) ON CONFLICT DO NOTHING",
+                (text,),
+            )
+            found: dict[str, Any] = run.execute(
+                f"SELECT value FROM {self._s}.meta WHERE name = 'header'"
+            ).fetchone()[0]
             return found
 
     def protect(self) -> None:
         with self._transaction() as run:
-            run.execute(f"INSERT INTO {self._s}.meta VALUES ('protected', 'true') ON CONFLICT DO NOTHING")
+            run.execute(
+                f"INSERT INTO {self._s}.meta VALUES ('protected', 'true') ON CONFLICT DO NOTHING"
+            )
 
     def is_protected(self) -> bool:
         with self._reading() as run:
-            return bool(run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'protected'").fetchall())
+            return bool(
+                run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'protected'").fetchall()
+            )
 
     def state(self) -> StoreState:
         with self._reading() as run:
-            found = dict(run.execute(f"SELECT name, value FROM {self._s}.meta WHERE name IN ('place', 'generation')"))
+            found = dict(
+                run.execute(
+                    f"SELECT name, value FROM {self._s}.meta WHERE name IN ('place', 'generation')"
+                )
+            )
         epoch, phase, urls = found["place"]
         return StoreState(Move(epoch, phase, tuple(urls)), found["generation"])
 
     def redirect(self, move: Move) -> None:
-        query = f"UPDATE {self._s}.meta SET value = %s::jsonb WHERE name = 'place' AND (value->>0)::bigint < %s"
+        query = (
+            f"UPDATE {self._s}.meta SET value = %s::jsonb WHERE name = 'place' AND "
+            f"(value->>0)::bigint < %s"
+        )
         with self._transaction() as run:
             if not run.execute(query, (json.dumps(move), move.epoch)).rowcount:
                 raise RacedError(f"{self._url} has reached epoch {move.epoch} already")
@@ -359,7 +409,9 @@ class PostgresStore:
 
     def _merge_tallies(self, run: Any) -> None:
         """Adds up the tallies. If two processes do so at once, the second finds no rows."""
-        rows = run.execute(f"DELETE FROM {self._s}.tallies RETURNING records, leaders, postings").fetchall()
+        rows = run.execute(
+            f"DELETE FROM {self._s}.tallies RETURNING records, leaders, postings"
+        ).fetchall()
         if rows:
             total = [sum(column) for column in zip(*rows, strict=True)]
             run.execute(f"INSERT INTO {self._s}.tallies VALUES (%s, %s, %s)", total)
@@ -396,12 +448,15 @@ class PostgresStore:
         while status in (None, "in progress"):
             try:
                 with self._reading() as run:
-                    status = run.execute("SELECT txid_status(%s::bigint)", (transaction,)).fetchone()[0]
+                    status = run.execute(
+                        "SELECT txid_status(%s::bigint)", (transaction,)
+                    ).fetchone()[0]
             except StoreError as error:
                 # other connections of the pool may be broken, too, and a server may be restarting
                 if time.monotonic() > until:
                     raise OutcomeUnknownError(
-                        f"{self._url}: the answer to a commit was lost, and the server cannot be asked for the outcome, "
+                        f"{self._url}: the answer to a commit was lost, and the server cannot be "
+                        f"asked for the outcome, "
                         "which is unknown; the call may be repeated safely"
                     ) from error
             if time.monotonic() > until:
@@ -409,7 +464,10 @@ class PostgresStore:
             if status in (None, "in progress"):
                 time.sleep(STATUS_PAUSE)
         if status == "aborted":
-            raise StoreError(f"{self._url}: the connection was lost; nothing was written; the call may be repeated")
+            raise StoreError(
+                f"{self._url}: the connection was lost; nothing was written; the call may be "
+                f"repeated"
+            )
         return bool(status == "committed")
 
     def _apply(self, run: Any, changes: Changes) -> list[int]:
@@ -418,17 +476,30 @@ class PostgresStore:
         removed = self._delete(run, changes)
         self._change(run, changes.changed)
         numbers = self._insert(run, changes)
-        entering = [(entry._replace(ref=number), keys) for (entry, keys), number in zip(changes.new, numbers, strict=True)]
-        pairs = [(entry.posting, keys) for entry, keys in (*entering, *changes.posted) if keys is not None]
+        entering = [
+            (entry._replace(ref=number), keys)
+            for (entry, keys), number in zip(changes.new, numbers, strict=True)
+        ]
+        pairs = [
+            (entry.posting, keys)
+            for entry, keys in (*entering, *changes.posted)
+            if keys is not None
+        ]
         added = self._insert_postings(run, [*pairs, *changes.postings_added], changes.may_overflow)
         self._tally(run, changes, leaders, added - removed)
         if changes.events:
-            query = f"INSERT INTO {self._s}.events (kind, scope, id, into_id, at) VALUES (%s, %s, %s, %s, %s)"
+            query = (
+                f"INSERT INTO {self._s}.events (kind, scope, id, into_id, at) VALUES (%s, %s, "
+                f"%s, %s, %s)"
+            )
             run.executemany(query, [tuple(event) for event in changes.events])
             self._trim_log(run)
         if changes.invalidates_caches:
             # the last statement, so that a step that waits for this row causes no deadlock
-            run.execute(f"UPDATE {self._s}.meta SET value = to_jsonb(value::bigint + 1) WHERE name = 'generation'")
+            run.execute(
+                f"UPDATE {self._s}.meta SET value = to_jsonb(value::bigint + 1) WHERE name = "
+                f"'generation'"
+            )
         return numbers
 
     def _fence(self, run: Any, changes: Changes) -> int:
@@ -444,7 +515,10 @@ class PostgresStore:
         if changes.epoch is None:
             (number,) = run.execute("SELECT txid_current()").fetchone()
             return number
-        query = f"SELECT (value->>0)::bigint, txid_current() FROM {self._s}.meta WHERE name = 'place' FOR SHARE"
+        query = (
+            f"SELECT (value->>0)::bigint, txid_current() FROM {self._s}.meta WHERE name = "
+            f"'place' FOR SHARE"
+        )
         epoch, number = run.execute(query).fetchone()
         if epoch != changes.epoch:
             raise MovedError(f"{self._url} is being moved")
@@ -459,7 +533,10 @@ class PostgresStore:
         there = {entry.ref: entry.id for entry in changes.present}
         leaders: dict[int, str] = {}
         if there:
-            query = f"SELECT ref, id, leader FROM {self._s}.documents WHERE ref = ANY(%s::bigint[]) ORDER BY ref FOR UPDATE"
+            query = (
+                f"SELECT ref, id, leader FROM {self._s}.documents WHERE ref = "
+                f"ANY(%s::bigint[]) ORDER BY ref FOR UPDATE"
+            )
             rows = run.execute(query, (_array(sorted(there)),)).fetchall()
             if {ref: name for ref, name, _ in rows} != there:
                 raise RacedError("a document was deleted by another process")
@@ -469,12 +546,21 @@ class PostgresStore:
         for standing in changes.leader_snapshots:
             # A statement of its own sees what was committed until the statement above locked the
             # row. A step that resolves a document to this one needs the row, and waits for it.
-            query = f"SELECT ref FROM {self._s}.documents WHERE scope = %s AND leader = %s AND leader <> id LIMIT %s"
-            found = run.execute(query, (standing.entry.scope, standing.entry.id, len(standing.members) + 1)).fetchall()
+            query = (
+                f"SELECT ref FROM {self._s}.documents WHERE scope = %s AND leader = %s AND "
+                f"leader <> id LIMIT %s"
+            )
+            found = run.execute(
+                query, (standing.entry.scope, standing.entry.id, len(standing.members) + 1)
+            ).fetchall()
             standing.require_unchanged(leaders.get(standing.entry.ref), (ref for (ref,) in found))
         needed = sorted({entry.ref for entry in changes.required_leaders})
         if needed:
-            query = f"SELECT ref FROM {self._s}.documents WHERE ref = ANY(%s::bigint[]) AND leader = id ORDER BY ref FOR SHARE"
+            query = (
+                f"SELECT ref FROM {self._s}.documents WHERE ref = ANY(%s::bigint[]) AND "
+                f"leader "
+                f"= id ORDER BY ref FOR SHARE"
+            )
             if len(run.execute(query, (_array(needed),)).fetchall()) < len(needed):
                 raise RacedError("a representative was deleted by another process")
         return leaders
@@ -483,22 +569,34 @@ class PostgresStore:
         """Deletes postings and documents, and returns the number of deleted postings."""
         removed = 0
         again = [(entry, keys) for entry, keys in changes.posted if keys is not None]
-        leaving = [(entry.ref, keys) for entry, keys in (*changes.dropped, *changes.unposted, *again) if keys is not None]
+        leaving = [
+            (entry.ref, keys)
+            for entry, keys in (*changes.dropped, *changes.unposted, *again)
+            if keys is not None
+        ]
         for ref, keys in (*leaving, *changes.postings_removed):
-            query = f"DELETE FROM {self._s}.buckets WHERE key = ANY(%s::bigint[]) AND word >> 24 = %s"
+            query = (
+                f"DELETE FROM {self._s}.buckets WHERE key = ANY(%s::bigint[]) AND word >> 24 = %s"
+            )
             removed += run.execute(query, (_array(keys.view(np.int64).tolist()), ref)).rowcount
         if changes.dropped:
             refs = [entry.ref for entry, _ in changes.dropped]
-            run.execute(f"DELETE FROM {self._s}.documents WHERE ref = ANY(%s::bigint[])", (_array(refs),))
+            run.execute(
+                f"DELETE FROM {self._s}.documents WHERE ref = ANY(%s::bigint[])", (_array(refs),)
+            )
         return removed
 
     def _change(self, run: Any, entries: list[Entry]) -> None:
         if not entries:
             return
         run.executemany(
-            f"UPDATE {self._s}.documents SET leader = %s, cluster = %s, similarity = %s, seen = %s, posted = %s, "
+            f"UPDATE {self._s}.documents SET leader = %s, cluster = %s, similarity = %s, seen = "
+            f"%s, posted = %s, "
             "signature = %s WHERE ref = %s",
-            [(e.leader, e.cluster, e.similarity, e.seen, e.posted, e.signature, e.ref) for e in entries],
+            [
+                (e.leader, e.cluster, e.similarity, e.seen, e.posted, e.signature, e.ref)
+                for e in entries
+            ],
         )
 
     def _insert(self, run: Any, changes: Changes) -> list[int]:
@@ -506,7 +604,10 @@ class PostgresStore:
             return []
         fresh = iter(self._numbers(run, sum(not entry.ref for entry, _ in changes.new)))
         numbers = [entry.ref or next(fresh) for entry, _ in changes.new]
-        stored = [_row(entry._replace(ref=number)) for (entry, _), number in zip(changes.new, numbers, strict=True)]
+        stored = [
+            _row(entry._replace(ref=number))
+            for (entry, _), number in zip(changes.new, numbers, strict=True)
+        ]
         rows = sorted(stored, key=_by_id)
         with run.copy(f"COPY {self._s}.documents ({COLUMNS}) FROM STDIN (FORMAT BINARY)") as copy:
             copy.set_types(TYPES)
@@ -514,7 +615,9 @@ class PostgresStore:
                 copy.write_row(row)
         return numbers
 
-    def _insert_postings(self, run: Any, pairs: list[tuple[int, np.ndarray]], may_overflow: bool) -> int:
+    def _insert_postings(
+        self, run: Any, pairs: list[tuple[int, np.ndarray]], may_overflow: bool
+    ) -> int:
         """Inserts postings.
 
         Returns:
@@ -523,7 +626,9 @@ class PostgresStore:
         if not pairs:
             return 0
         keys = np.concatenate([keys for _, keys in pairs]).view(np.int64)
-        words = np.repeat(np.array([word for word, _ in pairs], np.int64), [len(keys) for _, keys in pairs])
+        words = np.repeat(
+            np.array([word for word, _ in pairs], np.int64), [len(keys) for _, keys in pairs]
+        )
         order = np.lexsort((words, keys))
         with run.copy(f"COPY {self._s}.buckets FROM STDIN (FORMAT BINARY)") as copy:
             copy.write(_binary(keys[order], words[order]))
@@ -535,7 +640,9 @@ class PostgresStore:
                 WHERE p.key = over.key AND p.word = over.word"""
             run.execute(query, (_array(sorted(set(keys.tolist()))), self._most))
             if gone := run.rowcount:
-                run.execute(f"SELECT nextval('{self._s}.evicted') FROM generate_series(1, %s)", (gone,))
+                run.execute(
+                    f"SELECT nextval('{self._s}.evicted') FROM generate_series(1, %s)", (gone,)
+                )
             return len(keys) - gone
         return len(keys)
 
@@ -546,10 +653,19 @@ class PostgresStore:
             return rows
 
     def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
-        query = f"SELECT {COLUMNS} FROM {self._s}.documents WHERE {RESOLVED_TO} ORDER BY ref LIMIT %(limit)s"
-        return [_entry(row) for row in self._portion(query, {"scope": scope, "leader": leader, "limit": limit})]
+        query = (
+            f"SELECT {COLUMNS} FROM {self._s}.documents WHERE {RESOLVED_TO} ORDER BY ref "
+            f"LIMIT "
+            f"%(limit)s"
+        )
+        return [
+            _entry(row)
+            for row in self._portion(query, {"scope": scope, "leader": leader, "limit": limit})
+        ]
 
-    def member_page(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[Entry]:
+    def member_page(
+        self, scope: str, leader: str, after: int, skip: int, limit: int
+    ) -> list[Entry]:
         query = (
             f"SELECT {HEADS} FROM {self._s}.documents WHERE {RESOLVED_TO} AND ref > %(after)s "
             "ORDER BY ref LIMIT %(limit)s OFFSET %(skip)s"
@@ -565,9 +681,15 @@ class PostgresStore:
         last, inside = 0, "" if scope is None else "AND scope = %(scope)s"
         columns = COLUMNS if content else HEADS
         order = "ref" if scope is None else "scope, ref"
-        query = f"SELECT {columns} FROM {self._s}.documents WHERE ref > %(last)s {inside} ORDER BY {order} LIMIT %(limit)s"
+        query = (
+            f"SELECT {columns} FROM {self._s}.documents WHERE ref > %(last)s {inside} ORDER "
+            f"BY "
+            f"{order} LIMIT %(limit)s"
+        )
         portions = Portions(PORTION)
-        while rows := self._portion(query, {"last": last, "scope": scope, "limit": portions.size if content else PORTION}):
+        while rows := self._portion(
+            query, {"last": last, "scope": scope, "limit": portions.size if content else PORTION}
+        ):
             last = rows[-1][0]
             entries = [_entry(row) for row in rows]
             portions.read(len(entries), content_size(entries))
@@ -586,7 +708,8 @@ class PostgresStore:
 
     def posting_portion(self, place: Any, most: int) -> PostingPortion:
         query = (
-            f"SELECT key, word FROM {self._s}.buckets WHERE (key, word) > (%s::bigint, %s::bigint) ORDER BY key, word LIMIT %s"
+            f"SELECT key, word FROM {self._s}.buckets WHERE (key, word) > (%s::bigint, "
+            f"%s::bigint) ORDER BY key, word LIMIT %s"
         )
         with self._reading() as run:
             rows = run.execute(query, (*(place or (-(2**63), 0)), most)).fetchall()
@@ -596,7 +719,13 @@ class PostgresStore:
 
     def times(self) -> list[float]:
         with self._reading() as run:
-            return [float(run.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()[0])]
+            return [
+                float(
+                    run.execute("SELECT extract(epoch FROM clock_timestamp())::float8").fetchone()[
+                        0
+                    ]
+                )
+            ]
 
     def median_seen(self) -> float | None:
         return None
@@ -604,7 +733,8 @@ class PostgresStore:
     def due(self, before: float, posted: bool) -> Iterator[Entry]:
         only = "AND posted" if posted else ""
         query = (
-            f"SELECT {HEADS} FROM {self._s}.documents WHERE (seen, ref) > (%(seen)s, %(ref)s) AND seen < %(before)s {only} "
+            f"SELECT {HEADS} FROM {self._s}.documents WHERE (seen, ref) > (%(seen)s, %(ref)s) AND "
+            f"seen < %(before)s {only} "
             f"ORDER BY seen, ref LIMIT {PORTION}"
         )
         values: dict[str, float] = {"seen": -math.inf, "ref": 0, "before": float(before)}
@@ -627,13 +757,20 @@ class PostgresStore:
 
         Older ones have written all their lines.
         """
-        return int(self._portion("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})[0][0])
+        return int(
+            self._portion("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})[0][0]
+        )
 
     def events(self, after: int | None = None) -> Iterator[Event]:
         order = "number" if after is None else "step, number"
-        behind = "number > %(number)s" if after is None else "(step, number) > (%(step)s, %(number)s)"
+        behind = (
+            "number > %(number)s" if after is None else "(step, number) > (%(step)s, %(number)s)"
+        )
         columns = "kind, scope, id, into_id, at, step, number"
-        query = f"SELECT {columns} FROM {self._s}.events WHERE {behind} ORDER BY {order} LIMIT {LOG_PORTION}"
+        query = (
+            f"SELECT {columns} FROM {self._s}.events WHERE {behind} ORDER BY {order} LIMIT "
+            f"{LOG_PORTION}"
+        )
         values = {"step": after or 0, "number": -1}
         while rows := self._portion(query, values):
             values["step"], values["number"] = rows[-1][-2:]
@@ -643,25 +780,40 @@ class PostgresStore:
     def counts(self) -> dict[str, int]:
         s = self._s
         with self._transaction() as run:
-            sums = "coalesce(sum(records), 0)::bigint, coalesce(sum(leaders), 0)::bigint, coalesce(sum(postings), 0)::bigint"
+            sums = (
+                "coalesce(sum(records), 0)::bigint, coalesce(sum(leaders), 0)::bigint, "
+                "coalesce(sum(postings), 0)::bigint"
+            )
             kept = f"SELECT count(*), {sums} FROM {s}.tallies"
             rows, records, leaders, postings = run.execute(kept).fetchone()
             if rows > MERGED_AFTER:
                 self._merge_tallies(run)
             last, called = run.execute(f"SELECT last_value, is_called FROM {s}.evicted").fetchone()
-            size = f"SELECT pg_total_relation_size('{s}.documents') + pg_total_relation_size('{s}.buckets')"
+            size = (
+                f"SELECT pg_total_relation_size('{s}.documents') + "
+                f"pg_total_relation_size('{s}.buckets')"
+            )
             (used,) = run.execute(size).fetchone()
-        counted = {"records": records, "leaders": leaders, "postings": postings, "evicted": last + 1 if called else 0}
+        counted = {
+            "records": records,
+            "leaders": leaders,
+            "postings": postings,
+            "evicted": last + 1 if called else 0,
+        }
         return {**counted, "bytes": int(used)}
 
     @property
     def durability(self) -> str:
         with self._reading() as run:
             found = [
-                run.execute("SELECT current_setting(%s)", (name,)).fetchone()[0] for name in ("fsync", "synchronous_commit")
+                run.execute("SELECT current_setting(%s)", (name,)).fetchone()[0]
+                for name in ("fsync", "synchronous_commit")
             ]
         if found[0] == "off":
-            return "fsync is off: survives the end of the server process, but a power cut may damage the database"
+            return (
+                "fsync is off: survives the end of the server process, but a power cut may "
+                "damage the database"
+            )
         if found[1] == "off":
             return "synchronous_commit is off: a killed server loses the last acknowledged steps"
         return "synced before it is acknowledged: survives a power cut"
@@ -684,7 +836,9 @@ def _array(numbers: Sequence[int]) -> str:
 
 def _binary(keys: np.ndarray, words: np.ndarray) -> bytes:
     """Returns rows of two bigints in the binary form of COPY."""
-    rows = np.empty(len(keys), [("fields", ">i2"), ("a", ">i4"), ("key", ">i8"), ("b", ">i4"), ("word", ">i8")])
+    rows = np.empty(
+        len(keys), [("fields", ">i2"), ("a", ">i4"), ("key", ">i8"), ("b", ">i4"), ("word", ">i8")]
+    )
     rows["fields"] = 2
     rows["a"] = 8
     rows["b"] = 8

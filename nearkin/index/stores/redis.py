@@ -87,11 +87,15 @@ class RedisStore:
             import redis.backoff
             import redis.retry
         except ImportError as error:
-            raise MissingExtraError("redis:// needs redis-py: pip install 'nearkin[redis]'") from error
+            raise MissingExtraError(
+                "redis:// needs redis-py: pip install 'nearkin[redis]'"
+            ) from error
         parts = urlsplit(url)
         options = parse_qs(parts.query)
         if unknown := sorted(set(options) - {"prefix"}):
-            raise UsageError(f"unknown option {unknown[0]!r} of {_shown(url)}; the only valid option is prefix")
+            raise UsageError(
+                f"unknown option {unknown[0]!r} of {_shown(url)}; the only valid option is prefix"
+            )
         self._prefix = f"{options.get('prefix', ['nearkin'])[0]}:".encode()
         self._url = _shown(url)
         self._most = most
@@ -142,7 +146,9 @@ class RedisStore:
         try:
             yield
         except self._errors as error:
-            raise StoreError(f"{self._url}: {error}; nothing was written; the call may be repeated") from error
+            raise StoreError(
+                f"{self._url}: {error}; nothing was written; the call may be repeated"
+            ) from error
 
     def _convert(self) -> None:
         """Converts an index of an older layout, in portions. Other processes that open it wait."""
@@ -159,12 +165,20 @@ class RedisStore:
                 time.sleep(WAIT)
         if held > LAYOUT:
             raise IncompatibleError(
-                f"{self._url} has layout {held}, and this version of nearkin supports {LAYOUT}; upgrade nearkin"
+                f"{self._url} has layout {held}, and this version of nearkin supports {LAYOUT}; "
+                f"upgrade nearkin"
             )
 
     def _stop_first_version(self) -> None:
         stop = self._client.register_script(scripts.STOP_FIRST_VERSION)
-        stop(args=[self._prefix, json.dumps([self._stopped_url]), json.dumps({"format": f"of Redis layout {LAYOUT}"}), STOPPED])
+        stop(
+            args=[
+                self._prefix,
+                json.dumps([self._stopped_url]),
+                json.dumps({"format": f"of Redis layout {LAYOUT}"}),
+                STOPPED,
+            ]
+        )
 
     def _convert_all(self) -> None:
         convert = self._client.register_script(scripts.CONVERT_GROUP)
@@ -209,14 +223,20 @@ class RedisStore:
 
     def state(self) -> StoreState:
         with self._redis_errors():
-            epoch, phase, urls, generation = self._client.hmget(self._key("place"), "epoch", "phase", "urls", "generation")
-        move = Move() if epoch is None else Move(int(epoch), phase.decode(), tuple(json.loads(urls)))
+            epoch, phase, urls, generation = self._client.hmget(
+                self._key("place"), "epoch", "phase", "urls", "generation"
+            )
+        move = (
+            Move() if epoch is None else Move(int(epoch), phase.decode(), tuple(json.loads(urls)))
+        )
         return StoreState(move, int(generation or 0))
 
     def redirect(self, move: Move) -> None:
         writer = secrets.token_hex(8)
         with self._redis_errors(), self._lost_answers():
-            done = self._redirect(args=[self._prefix, move.epoch, move.phase, json.dumps(move.urls), writer])
+            done = self._redirect(
+                args=[self._prefix, move.epoch, move.phase, json.dumps(move.urls), writer]
+            )
         if not done:
             raise RacedError(f"{self._url} has reached epoch {move.epoch} already")
 
@@ -238,7 +258,10 @@ class RedisStore:
             for ref in refs:
                 pipe.hget(*self._place(ref))
             packed = pipe.execute()
-        return [None if held is None else unpack_entry(ref, held) for ref, held in zip(refs, packed, strict=True)]
+        return [
+            None if held is None else unpack_entry(ref, held)
+            for ref, held in zip(refs, packed, strict=True)
+        ]
 
     def _place(self, ref: int) -> tuple[bytes, bytes]:
         group, field = _place(ref)
@@ -246,7 +269,9 @@ class RedisStore:
 
     def postings(self, keys: np.ndarray) -> Postings:
         with self._redis_errors():
-            sizes, words = self._look_up(args=[self._prefix, self._mask, keys.astype("<u8").tobytes()])
+            sizes, words = self._look_up(
+                args=[self._prefix, self._mask, keys.astype("<u8").tobytes()]
+            )
         ends = np.cumsum(np.frombuffer(sizes, "<u4"), dtype=np.int64)
         return Postings(np.frombuffer(words, "<i8"), np.concatenate([[0], ends]))
 
@@ -262,7 +287,9 @@ class RedisStore:
             fresh = iter(self.reserve(sum(not entry.ref for entry, _ in changes.new)))
             numbers = [entry.ref or next(fresh) for entry, _ in changes.new]
             before = self.by_refs([entry.ref for entry in changes.changed])
-            refused = self._run_step([*self._conditions(changes), b"W", *self._steps(changes, numbers, before)])
+            refused = self._run_step(
+                [*self._conditions(changes), b"W", *self._steps(changes, numbers, before)]
+            )
         if refused == b"moved":
             raise MovedError(f"{self._url} is being moved")
         if refused:
@@ -286,7 +313,15 @@ class RedisStore:
         except IndexError:
             writer = secrets.token_bytes(8)
         with self._lost_answers():
-            args = [self._prefix, self._mask, self._most, writer, secrets.token_bytes(8), NOTE_SECONDS, *steps]
+            args = [
+                self._prefix,
+                self._mask,
+                self._most,
+                writer,
+                secrets.token_bytes(8),
+                NOTE_SECONDS,
+                *steps,
+            ]
             refused: bytes = self._apply(args=args)
         # A writer whose answer was lost is not used again, because a late copy of its step must be
         # recognized by its name.
@@ -300,7 +335,8 @@ class RedisStore:
             yield
         except self._lost as error:
             raise OutcomeUnknownError(
-                f"{self._url}: {error}; the answer was lost, so that the outcome is unknown; the call may be repeated safely"
+                f"{self._url}: {error}; the answer was lost, so that the outcome is unknown; the "
+                f"call may be repeated safely"
             ) from error
 
     def _conditions(self, changes: Changes) -> Iterator[bytes]:
@@ -320,14 +356,22 @@ class RedisStore:
                 yield from (b"L", id_key(entry.scope, entry.id), WORD.pack(entry.ref) + b"L")
             else:
                 yield from (b"B", id_key(entry.scope, entry.leader), b"%016d" % entry.ref)
-            yield from (b"S", id_key(entry.scope, entry.id), b" ".join(b"%016d" % ref for ref in members))
+            yield from (
+                b"S",
+                id_key(entry.scope, entry.id),
+                b" ".join(b"%016d" % ref for ref in members),
+            )
         for entry in changes.expected:
             yield from (b"B", id_key(entry.scope, entry.leader), b"%016d" % entry.ref)
 
-    def _steps(self, changes: Changes, numbers: list[int], before: list[Entry | None]) -> Iterator[bytes | int]:
+    def _steps(
+        self, changes: Changes, numbers: list[int], before: list[Entry | None]
+    ) -> Iterator[bytes | int]:
         """Yields the writes of a step, four arguments each."""
         counted = {"records": len(changes.new) - len(changes.dropped), "leaders": 0}
-        if not (changes.new or changes.postings_added) and (changes.dropped or changes.unposted or changes.postings_removed):
+        if not (changes.new or changes.postings_added) and (
+            changes.dropped or changes.unposted or changes.postings_removed
+        ):
             # Redis runs a script that begins with a deletion even if its memory is full
             yield from (b"D", b"", b"", b"")
         for entry, keys in (*changes.dropped, *changes.unposted):
@@ -367,7 +411,12 @@ class RedisStore:
     def _entry_writes(self, entry: Entry) -> Iterator[bytes]:
         """Yields the writes that store an entry."""
         yield from (b"E", *_place(entry.ref), pack_entry(entry))
-        yield from (b"I", id_key(entry.scope, entry.id), WORD.pack(entry.ref) + (b"L" if entry.is_leader else b"M"), b"")
+        yield from (
+            b"I",
+            id_key(entry.scope, entry.id),
+            WORD.pack(entry.ref) + (b"L" if entry.is_leader else b"M"),
+            b"",
+        )
         if not entry.is_leader:
             yield from (b"M", id_key(entry.scope, entry.leader), b"%016d" % entry.ref, b"")
 
@@ -375,7 +424,9 @@ class RedisStore:
         refs = self._member_refs(scope, leader, 0, 0, -1 if limit is None else limit)
         return [entry for entry in self.by_refs(refs) if entry is not None]
 
-    def member_page(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[Entry]:
+    def member_page(
+        self, scope: str, leader: str, after: int, skip: int, limit: int
+    ) -> list[Entry]:
         return self._heads(self._member_refs(scope, leader, after, skip, limit))
 
     def _member_refs(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[int]:
@@ -384,7 +435,11 @@ class RedisStore:
     def _refs_behind(self, key: bytes, after: int, skip: int, limit: int) -> list[int]:
         """Returns numbers of a sorted set in ascending order. A limit of -1 means no limit."""
         with self._redis_errors():
-            return list(map(int, self._client.zrangebyscore(key, f"({after}", "+inf", start=skip, num=limit)))
+            return list(
+                map(
+                    int, self._client.zrangebyscore(key, f"({after}", "+inf", start=skip, num=limit)
+                )
+            )
 
     def member_count(self, scope: str, leader: str) -> int:
         with self._redis_errors():
@@ -434,7 +489,11 @@ class RedisStore:
                 rows = self._due_script(args=[self._prefix, name, seen, member, PORTION])
             if not rows:
                 return
-            due = [(int(ref), float(at)) for ref, at in zip(rows[::2], rows[1::2], strict=True) if float(at) < before]
+            due = [
+                (int(ref), float(at))
+                for ref, at in zip(rows[::2], rows[1::2], strict=True)
+                if float(at) < before
+            ]
             member, seen = rows[-2:]
             yield from self._heads([ref for ref, _ in due])
             if 2 * len(due) < len(rows):
@@ -442,7 +501,9 @@ class RedisStore:
 
     def posting_portion(self, place: Any, most: int) -> PostingPortion:
         with self._redis_errors():
-            cursor, names = self._client.scan(place or 0, match=_literal(self._key("b:")) + b"*", count=max(1, most // GROUP))
+            cursor, names = self._client.scan(
+                place or 0, match=_literal(self._key("b:")) + b"*", count=max(1, most // GROUP)
+            )
             pipe = self._client.pipeline(transaction=False)
             for name in names:
                 pipe.hgetall(name)
@@ -487,7 +548,10 @@ class RedisStore:
 
     def counts(self) -> dict[str, int]:
         with self._redis_errors():
-            counted = {name.decode(): int(value) for name, value in self._client.hgetall(self._key("counts")).items()}
+            counted = {
+                name.decode(): int(value)
+                for name, value in self._client.hgetall(self._key("counts")).items()
+            }
             used = int(self._client.info("memory")["used_memory"])
         return {"records": 0, "leaders": 0, "postings": 0, "evicted": 0, **counted, "bytes": used}
 
@@ -502,7 +566,10 @@ class RedisStore:
             when = synced.get(facts.get("appendfsync", ""), "when the operating system decides")
             return f"appended to a file and synced {when}: a power cut loses what was not synced"
         if facts.get("save"):
-            return f"in snapshots (save {facts['save']}): a killed server loses what came after the last one"
+            return (
+                f"in snapshots (save {facts['save']}): a killed server loses what came after "
+                f"the last one"
+            )
         return "kept in the server's memory: a restart of the server loses the index"
 
     def close(self) -> None:

@@ -35,7 +35,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from nearkin.errors import IncompatibleError, MovedError, OutcomeUnknownError, RacedError, StoreError, UsageError
+from nearkin.errors import (
+    IncompatibleError,
+    MovedError,
+    OutcomeUnknownError,
+    RacedError,
+    StoreError,
+    UsageError,
+)
 from nearkin.index.changes import TOUCHED, Changes, Event, KeyedEntry, LeaderSnapshot
 from nearkin.index.entry import Entry, PostingPortion, Postings
 from nearkin.index.migration.state import CLOSING, Move, StoreState
@@ -58,7 +65,10 @@ class ShardedStore:
 
     def __init__(self, shards: Sequence[Store]) -> None:
         if len(shards) < 2:
-            raise UsageError(f"{len(shards)} stores cannot be shards; give at least two URLs, or one URL as a string")
+            raise UsageError(
+                f"{len(shards)} stores cannot be shards; give at least two URLs, or one URL as a "
+                f"string"
+            )
         self.shards = list(shards)
         self._sweeper = StraySweeper(self.shards, self.by_refs)
         self._pool = ThreadPoolExecutor(len(shards), thread_name_prefix="nearkin-shard")
@@ -73,7 +83,9 @@ class ShardedStore:
 
         The first error is raised when all shards have finished.
         """
-        futures = [self._pool.submit(work, number, shard) for number, shard in enumerate(self.shards)]
+        futures = [
+            self._pool.submit(work, number, shard) for number, shard in enumerate(self.shards)
+        ]
         wait(futures)
         try:
             return [future.result() for future in futures]
@@ -96,11 +108,14 @@ class ShardedStore:
         for number, held in enumerate(found):
             if header and held.get("shard") != [number, size]:
                 raise IncompatibleError(
-                    f"{self.shards[number].url} is shard {held.get('shard')} of an index, not {[number, size]}"
+                    f"{self.shards[number].url} is shard {held.get('shard')} of an index, not "
+                    f"{[number, size]}"
                 )
         plain = [{name: value for name, value in held.items() if name != "shard"} for held in found]
         if any(held != plain[0] for held in plain):
-            raise IncompatibleError(f"the shards {self.url} belong to indexes with different settings; check the URLs")
+            raise IncompatibleError(
+                f"the shards {self.url} belong to indexes with different settings; check the URLs"
+            )
         return plain[0]
 
     def protect(self) -> None:
@@ -130,13 +145,22 @@ class ShardedStore:
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         places = [self._shard_of_id(scope, name) for name in ids]
-        return self._read_entries(places, list(ids), lambda shard, names: shard.entries(scope, names))
+        return self._read_entries(
+            places, list(ids), lambda shard, names: shard.entries(scope, names)
+        )
 
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
-        return self._read_entries([ref % len(self.shards) for ref in refs], list(refs), lambda shard, some: shard.by_refs(some))
+        return self._read_entries(
+            [ref % len(self.shards) for ref in refs],
+            list(refs),
+            lambda shard, some: shard.by_refs(some),
+        )
 
     def _read_entries(
-        self, places: list[int], keys: list[T], look_up: Callable[[Store, list[T]], list[Entry | None]]
+        self,
+        places: list[int],
+        keys: list[T],
+        look_up: Callable[[Store, list[T]], list[Entry | None]],
     ) -> list[Entry | None]:
         """Reads entries from their shards.
 
@@ -148,7 +172,10 @@ class ShardedStore:
         Returns:
             The entry of each key, None if it is not stored.
         """
-        by_shard = [[at for at, place in enumerate(places) if place == number] for number in range(len(self.shards))]
+        by_shard = [
+            [at for at, place in enumerate(places) if place == number]
+            for number in range(len(self.shards))
+        ]
 
         def one(number: int, shard: Store) -> list[Entry | None]:
             return look_up(shard, [keys[at] for at in by_shard[number]]) if by_shard[number] else []
@@ -165,7 +192,11 @@ class ShardedStore:
         nothing = Postings(np.empty(0, np.int64), np.zeros(1, np.int64))
 
         def one(number: int, shard: Store) -> Postings:
-            return shard.postings(np.ascontiguousarray(keys[positions[number]])) if len(positions[number]) else nothing
+            return (
+                shard.postings(np.ascontiguousarray(keys[positions[number]]))
+                if len(positions[number])
+                else nothing
+            )
 
         found = self._on_all_shards(one)
         sizes = np.zeros(len(keys), np.int64)
@@ -182,32 +213,67 @@ class ShardedStore:
         before = self._check(changes)
         size = len(self.shards)
         homes = [self._shard_of_id(entry.scope, entry.id) for entry, _ in changes.new]
-        numbers = [number * size + home for number, home in zip(self.reserve(len(homes)), homes, strict=True)]
-        new = [KeyedEntry(entry._replace(ref=ref), keys) for (entry, keys), ref in zip(changes.new, numbers, strict=True)]
-        entering = [(entry.posting, keys) for entry, keys in (*new, *changes.posted) if keys is not None]
+        numbers = [
+            number * size + home
+            for number, home in zip(self.reserve(len(homes)), homes, strict=True)
+        ]
+        new = [
+            KeyedEntry(entry._replace(ref=ref), keys)
+            for (entry, keys), ref in zip(changes.new, numbers, strict=True)
+        ]
+        entering = [
+            (entry.posting, keys) for entry, keys in (*new, *changes.posted) if keys is not None
+        ]
         again = [(entry.ref, keys) for entry, keys in changes.posted if keys is not None]
-        leaving = [(entry.ref, keys) for entry, keys in (*changes.dropped, *changes.unposted) if keys is not None]
+        leaving = [
+            (entry.ref, keys)
+            for entry, keys in (*changes.dropped, *changes.unposted)
+            if keys is not None
+        ]
         going = {(entry.scope, entry.id) for entry, _ in changes.dropped}
-        ending = [entry for entry in changes.changed if before[entry.ref].is_leader and not entry.is_leader]
+        ending = [
+            entry
+            for entry in changes.changed
+            if before[entry.ref].is_leader and not entry.is_leader
+        ]
         part = Changes(invalidates_caches=changes.invalidates_caches, epoch=changes.epoch)
         try:
             self._buckets(entering, again, replace(part, may_overflow=changes.may_overflow))
             # A copy that follows the change log must see a document even if a failure leaves only
             # its record, so changed documents are logged here. It must not read a document before
             # it was changed, so they are logged again below.
-            self._records(replace(part, events=[event for event in changes.events if event.kind == TOUCHED]))
+            self._records(
+                replace(part, events=[event for event in changes.events if event.kind == TOUCHED])
+            )
             for leads in (True, False):
                 some = [written for written in new if written.entry.is_leader == leads]
-                later = [written for written in some if (written.entry.scope, written.entry.id) in going]
-                changed = [entry for entry in changes.changed if entry.is_leader == leads and entry not in ending]
+                later = [
+                    written for written in some if (written.entry.scope, written.entry.id) in going
+                ]
+                changed = [
+                    entry
+                    for entry in changes.changed
+                    if entry.is_leader == leads and entry not in ending
+                ]
                 stays = [written for written in some if written not in later]
-                self._records(replace(part, changed=changed, new=stays, **_conditions(changed, before)))
+                self._records(
+                    replace(part, changed=changed, new=stays, **_conditions(changed, before))
+                )
             self._require_leaders(changes, before, new)
-            replaced = [written for written in new if (written.entry.scope, written.entry.id) in going]
-            stood = _without_members([*(entry for entry, _ in changes.dropped), *(before[entry.ref] for entry in ending)])
+            replaced = [
+                written for written in new if (written.entry.scope, written.entry.id) in going
+            ]
+            stood = _without_members(
+                [*(entry for entry, _ in changes.dropped), *(before[entry.ref] for entry in ending)]
+            )
             self._records(
                 replace(
-                    part, dropped=changes.dropped, changed=ending, new=replaced, events=changes.events, leader_snapshots=stood
+                    part,
+                    dropped=changes.dropped,
+                    changed=ending,
+                    new=replaced,
+                    events=changes.events,
+                    leader_snapshots=stood,
                 )
             )
             self._restore_joined(changes, before, replaced)
@@ -217,13 +283,18 @@ class ShardedStore:
         except StoreError as error:
             self._withdraw([*new, *changes.posted])
             raise OutcomeUnknownError(
-                f"{error}; other shards may have done their part of the step; the call may be repeated safely"
+                f"{error}; other shards may have done their part of the step; the call may be "
+                f"repeated safely"
             ) from error
         try:
             self._buckets([], leaving, Changes())
         except StoreError:
             # the documents are correct; only stray postings are left
-            log.warning("%s: postings of a completed step could not be deleted; the next sweep deletes them", self.url)
+            log.warning(
+                "%s: postings of a completed step could not be deleted; the next sweep deletes "
+                "them",
+                self.url,
+            )
         return numbers
 
     def _check(self, changes: Changes) -> dict[int, Entry]:
@@ -242,11 +313,17 @@ class ShardedStore:
         if any(before[entry.ref].leader != entry.leader for entry in changes.expected):
             raise RacedError("a document was resolved to another representative by another process")
         for standing in changes.leader_snapshots:
-            members = self.members(standing.entry.scope, standing.entry.id, len(standing.members) + 1)
-            standing.require_unchanged(before[standing.entry.ref].leader, (member.ref for member in members))
+            members = self.members(
+                standing.entry.scope, standing.entry.id, len(standing.members) + 1
+            )
+            standing.require_unchanged(
+                before[standing.entry.ref].leader, (member.ref for member in members)
+            )
         return before
 
-    def _require_leaders(self, changes: Changes, before: dict[int, Entry], new: list[KeyedEntry]) -> None:
+    def _require_leaders(
+        self, changes: Changes, before: dict[int, Entry], new: list[KeyedEntry]
+    ) -> None:
         """Checks after the writes that the required representatives still exist.
 
         Documents that were resolved to a deleted representative are taken back.
@@ -258,17 +335,27 @@ class ShardedStore:
         if not gone:
             return
         # a member that did not change its leader is handled by the step that deletes the leader
-        moved = [e for e in changes.changed if (e.scope, e.leader) in gone and e.leader != before[e.ref].leader]
+        moved = [
+            e
+            for e in changes.changed
+            if (e.scope, e.leader) in gone and e.leader != before[e.ref].leader
+        ]
         moved = [entry for entry in moved if not before[entry.ref].is_leader]
         for entry in moved:
             self._undo(
-                Changes(changed=[before[entry.ref]], leader_snapshots=_without_members([entry]), invalidates_caches=True)
+                Changes(
+                    changed=[before[entry.ref]],
+                    leader_snapshots=_without_members([entry]),
+                    invalidates_caches=True,
+                )
             )
         for entry, _ in new:
             if (entry.scope, entry.leader) in gone:
                 self._undo(
                     Changes(
-                        dropped=[KeyedEntry(entry, None)], leader_snapshots=_without_members([entry]), invalidates_caches=True
+                        dropped=[KeyedEntry(entry, None)],
+                        leader_snapshots=_without_members([entry]),
+                        invalidates_caches=True,
                     )
                 )
         raise RacedError("a representative was deleted by another process")
@@ -277,7 +364,11 @@ class ShardedStore:
         """Returns (scope, id) of the documents that are not representatives any more."""
         wanted = {entry.ref: (entry.scope, entry.id) for entry in needs}
         found = self.by_refs(list(wanted)) if wanted else []
-        return {name for name, held in zip(wanted.values(), found, strict=True) if held is None or not held.is_leader}
+        return {
+            name
+            for name, held in zip(wanted.values(), found, strict=True)
+            if held is None or not held.is_leader
+        }
 
     def _undo(self, changes: Changes) -> None:
         """Undoes the change of a document, unless another process has changed it since."""
@@ -286,7 +377,9 @@ class ShardedStore:
         except RacedError:
             return
 
-    def _restore_joined(self, changes: Changes, before: dict[int, Entry], replaced: list[KeyedEntry]) -> None:
+    def _restore_joined(
+        self, changes: Changes, before: dict[int, Entry], replaced: list[KeyedEntry]
+    ) -> None:
         """Restores deleted representatives to which other documents were resolved meanwhile.
 
         Raises:
@@ -306,7 +399,9 @@ class ShardedStore:
             old, other = before[entry.ref], instead.get((entry.scope, entry.id))
             if entry.ref in dropped:
                 swapped = [] if other is None else [KeyedEntry(other, None)]
-                self._records(Changes(dropped=swapped, new=[KeyedEntry(old, None)], invalidates_caches=True))
+                self._records(
+                    Changes(dropped=swapped, new=[KeyedEntry(old, None)], invalidates_caches=True)
+                )
             else:
                 self._records(Changes(changed=[old], invalidates_caches=True))
         if late:
@@ -318,21 +413,46 @@ class ShardedStore:
         def one(number: int, shard: Store) -> None:
             mine = replace(
                 changes,
-                dropped=[KeyedEntry(entry, None) for entry, _ in changes.dropped if entry.ref % len(self.shards) == number],
-                changed=[entry for entry in changes.changed if entry.ref % len(self.shards) == number],
-                new=[KeyedEntry(entry, None) for entry, _ in changes.new if entry.ref % len(self.shards) == number],
-                required_leaders=[entry for entry in changes.required_leaders if entry.ref % len(self.shards) == number],
-                leader_snapshots=[
-                    standing for standing in changes.leader_snapshots if standing.entry.ref % len(self.shards) == number
+                dropped=[
+                    KeyedEntry(entry, None)
+                    for entry, _ in changes.dropped
+                    if entry.ref % len(self.shards) == number
                 ],
-                events=[event for event in changes.events if self._shard_of_id(event.scope, event.id) == number],
+                changed=[
+                    entry for entry in changes.changed if entry.ref % len(self.shards) == number
+                ],
+                new=[
+                    KeyedEntry(entry, None)
+                    for entry, _ in changes.new
+                    if entry.ref % len(self.shards) == number
+                ],
+                required_leaders=[
+                    entry
+                    for entry in changes.required_leaders
+                    if entry.ref % len(self.shards) == number
+                ],
+                leader_snapshots=[
+                    standing
+                    for standing in changes.leader_snapshots
+                    if standing.entry.ref % len(self.shards) == number
+                ],
+                events=[
+                    event
+                    for event in changes.events
+                    if self._shard_of_id(event.scope, event.id) == number
+                ],
             )
             if mine:
                 shard.apply(mine)
 
         self._on_all_shards(one)
 
-    def _buckets(self, entering: list[tuple[int, np.ndarray]], leaving: list[tuple[int, np.ndarray]], changes: Changes) -> None:
+    def _buckets(
+        self,
+        entering: list[tuple[int, np.ndarray]],
+        leaving: list[tuple[int, np.ndarray]],
+        changes: Changes,
+    ) -> None:
         """Writes postings by their band keys, each to its shard.
 
         Removed postings are deleted first.
@@ -351,8 +471,12 @@ class ShardedStore:
 
         self._on_all_shards(one)
 
-    def _postings_of_shard(self, postings: list[tuple[int, np.ndarray]], number: int) -> list[tuple[int, np.ndarray]]:
-        some = ((word, keys[keys % np.uint64(len(self.shards)) == number]) for word, keys in postings)
+    def _postings_of_shard(
+        self, postings: list[tuple[int, np.ndarray]], number: int
+    ) -> list[tuple[int, np.ndarray]]:
+        some = (
+            (word, keys[keys % np.uint64(len(self.shards)) == number]) for word, keys in postings
+        )
         return [(word, keys) for word, keys in some if len(keys)]
 
     def _withdraw(self, posted: list[KeyedEntry]) -> None:
@@ -365,7 +489,9 @@ class ShardedStore:
             and held is not UNREACHABLE
             and (held is None or not held.posted or held.posting != entry.posting)
         ]
-        right = [(held.posting, keys) for held, _, keys in wrong if held is not None and held.posted]
+        right = [
+            (held.posting, keys) for held, _, keys in wrong if held is not None and held.posted
+        ]
         try:
             self._buckets(right, [(ref, keys) for _, ref, keys in wrong], Changes())
         except StoreError:
@@ -382,15 +508,22 @@ class ShardedStore:
         found = self._on_all_shards(lambda _, shard: shard.members(scope, leader, limit))
         return _in_order(found)[:limit]
 
-    def member_page(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[Entry]:
-        found = self._on_all_shards(lambda _, shard: shard.member_page(scope, leader, after, 0, skip + limit))
+    def member_page(
+        self, scope: str, leader: str, after: int, skip: int, limit: int
+    ) -> list[Entry]:
+        found = self._on_all_shards(
+            lambda _, shard: shard.member_page(scope, leader, after, 0, skip + limit)
+        )
         return _in_order(found)[skip : skip + limit]
 
     def member_count(self, scope: str, leader: str) -> int:
         return sum(self._on_all_shards(lambda _, shard: shard.member_count(scope, leader)))
 
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
-        yield from heapq.merge(*(shard.scan(scope, content=content) for shard in self.shards), key=lambda entry: entry.ref)
+        yield from heapq.merge(
+            *(shard.scan(scope, content=content) for shard in self.shards),
+            key=lambda entry: entry.ref,
+        )
 
     def scopes(self) -> Iterator[str]:
         seen: set[str] = set()

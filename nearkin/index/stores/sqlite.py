@@ -20,9 +20,24 @@ from urllib.parse import parse_qs, quote, unquote, urlsplit
 
 import numpy as np
 
-from nearkin.errors import IncompatibleError, MovedError, OutcomeUnknownError, RacedError, StoreError, UsageError
+from nearkin.errors import (
+    IncompatibleError,
+    MovedError,
+    OutcomeUnknownError,
+    RacedError,
+    StoreError,
+    UsageError,
+)
 from nearkin.index.changes import Changes, Event, KeyedEntry
-from nearkin.index.entry import MAX_SIZE, MEMBER, REF_SHIFT, Entry, PostingPortion, Postings, content_size
+from nearkin.index.entry import (
+    MAX_SIZE,
+    MEMBER,
+    REF_SHIFT,
+    Entry,
+    PostingPortion,
+    Postings,
+    content_size,
+)
 from nearkin.index.migration.state import CLOSING, COPYING, MOVED, STOPPED, Move, StoreState
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
 from nearkin.index.stores.bucket_table import BucketTable, enter
@@ -53,9 +68,15 @@ LOG_PAGES = 16_000
 
 It is large so that a page that many batches change is copied once.
 """
-HEADS = "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, x'', NULL, x''"
+HEADS = (
+    "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, x'', "
+    "NULL, x''"
+)
 """The columns of an entry without its content, which is stored in other pages of the file."""
-COLUMNS = "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, signature, text, payload"
+COLUMNS = (
+    "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, "
+    "signature, text, payload"
+)
 CREATE = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE entries (
@@ -111,7 +132,9 @@ def file_of(url: str) -> Path:
     parts = urlsplit(url)
     path = unquote(parts.path.removeprefix("/"))
     if parts.netloc or not path:
-        raise UsageError(f"invalid store URL {url!r}; write sqlite:///file.db or sqlite:////absolute/file.db")
+        raise UsageError(
+            f"invalid store URL {url!r}; write sqlite:///file.db or sqlite:////absolute/file.db"
+        )
     return Path(path)
 
 
@@ -121,7 +144,9 @@ def sqlite_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
-        raise StoreError(f"{path}: {error}; nothing was written; the call may be repeated") from error
+        raise StoreError(
+            f"{path}: {error}; nothing was written; the call may be repeated"
+        ) from error
     except OSError as error:
         raise StoreError(f"{path}: {error.strerror or error}") from error
 
@@ -143,7 +168,9 @@ class SqliteStore:
 
     def __init__(self, path: Path, most: int, synchronous: str = "full") -> None:
         if synchronous not in ("full", "normal"):
-            raise UsageError(f"unknown synchronous={synchronous!r}; valid values are full and normal")
+            raise UsageError(
+                f"unknown synchronous={synchronous!r}; valid values are full and normal"
+            )
         self.path = path
         self.most = most
         self._lock = RLock()
@@ -160,7 +187,9 @@ class SqliteStore:
             if is_new:
                 require_outside_work_folders(path)
                 make_folders(path.parent)
-            self._db = sqlite3.connect(path, timeout=BUSY, isolation_level=None, check_same_thread=False)
+            self._db = sqlite3.connect(
+                path, timeout=BUSY, isolation_level=None, check_same_thread=False
+            )
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute(f"PRAGMA synchronous = {synchronous}")
             self._db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
@@ -181,7 +210,9 @@ class SqliteStore:
         """
         options = parse_qs(urlsplit(url).query)
         if unknown := sorted(set(options) - {"synchronous"}):
-            raise UsageError(f"unknown option {unknown[0]!r} of {url!r}; the only valid option is synchronous")
+            raise UsageError(
+                f"unknown option {unknown[0]!r} of {url!r}; the only valid option is synchronous"
+            )
         return cls(file_of(url), most, options.get("synchronous", ["full"])[0])
 
     @property
@@ -196,7 +227,8 @@ class SqliteStore:
         version = self._rows("PRAGMA user_version")[0][0]
         if version > SCHEMA:
             raise IncompatibleError(
-                f"{self.path} has schema {version}, and this version of nearkin supports {SCHEMA}; upgrade nearkin"
+                f"{self.path} has schema {version}, and this version of nearkin supports {SCHEMA}; "
+                f"upgrade nearkin"
             )
         if version < SCHEMA:
             with self._writing():
@@ -208,7 +240,9 @@ class SqliteStore:
                         self._db.execute(statement)
                 # processes of older versions follow this address, and cannot open the file there
                 moved = Move(STOPPED, MOVED, (f"sqlite:///{quote(str(self.path.resolve()))}",))
-                self._db.execute("INSERT OR REPLACE INTO meta VALUES ('move', ?)", (json.dumps(moved),))
+                self._db.execute(
+                    "INSERT OR REPLACE INTO meta VALUES ('move', ?)", (json.dumps(moved),)
+                )
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -239,7 +273,8 @@ class SqliteStore:
             if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_IOERR:
                 raise
             raise OutcomeUnknownError(
-                f"{self.path}: {error} during a commit, so that the outcome is unknown; the call may be repeated safely"
+                f"{self.path}: {error} during a commit, so that the outcome is unknown; the call "
+                f"may be repeated safely"
             ) from error
 
     def _rows(self, query: str, values: Any = ()) -> list[Any]:
@@ -273,7 +308,11 @@ class SqliteStore:
         version = self._data_version()
         with self._snapshot():
             step = self._number("last_step")
-            query = "SELECT ref, leader = id, size, keys FROM entries WHERE posted AND keys IS NOT NULL ORDER BY ref"
+            query = (
+                "SELECT ref, leader = id, size, keys FROM entries WHERE posted AND keys IS "
+                "NOT "
+                "NULL ORDER BY ref"
+            )
             with closing(self._blocks(query)) as blocks:
                 for rows in blocks:
                     words = [_word(ref, leads, size) for ref, leads, size, _ in rows]
@@ -318,7 +357,8 @@ class SqliteStore:
         for ref, keys in self._rows("SELECT ref, keys FROM gone WHERE step > ?", (self._step,)):
             self.table.remove(np.frombuffer(keys, np.uint64), ref)
         rows = self._rows(
-            "SELECT ref, leader = id, size, keys, posted, step FROM entries WHERE step > ? AND keys IS NOT NULL ORDER BY ref",
+            "SELECT ref, leader = id, size, keys, posted, step FROM entries WHERE step > ? AND "
+            "keys IS NOT NULL ORDER BY ref",
             (self._step,),
         )
         for ref, leads, size, blob, posted, _ in rows:
@@ -326,7 +366,9 @@ class SqliteStore:
             self.table.remove(keys, ref)
             if posted:
                 self.table.append(keys, _word(ref, leads, size))
-        for ref, word, blob in self._rows("SELECT ref, word, keys FROM loose WHERE step > ? ORDER BY ref", (self._step,)):
+        for ref, word, blob in self._rows(
+            "SELECT ref, word, keys FROM loose WHERE step > ? ORDER BY ref", (self._step,)
+        ):
             keys = np.frombuffer(blob, np.uint64)
             self.table.remove(keys, ref)
             self.table.append(keys, word)
@@ -334,8 +376,13 @@ class SqliteStore:
 
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
         with self._lock, self._failing():
-            self._db.execute("INSERT OR IGNORE INTO meta VALUES ('header', ?)", (json.dumps(header, sort_keys=True),))
-            found: dict[str, Any] = json.loads(self._rows("SELECT value FROM meta WHERE name = 'header'")[0][0])
+            self._db.execute(
+                "INSERT OR IGNORE INTO meta VALUES ('header', ?)",
+                (json.dumps(header, sort_keys=True),),
+            )
+            found: dict[str, Any] = json.loads(
+                self._rows("SELECT value FROM meta WHERE name = 'header'")[0][0]
+            )
             return found
 
     def protect(self) -> None:
@@ -344,7 +391,9 @@ class SqliteStore:
 
     def is_protected(self) -> bool:
         with self._lock, self._failing():
-            return bool(self._db.execute("SELECT value FROM meta WHERE name = 'protected'").fetchall())
+            return bool(
+                self._db.execute("SELECT value FROM meta WHERE name = 'protected'").fetchall()
+            )
 
     def state(self) -> StoreState:
         with self._lock, self._failing():
@@ -354,7 +403,9 @@ class SqliteStore:
             return self._remembered[1]
 
     def _news(self) -> StoreState:
-        found = dict(self._rows("SELECT name, value FROM meta WHERE name IN ('place', 'generation')"))
+        found = dict(
+            self._rows("SELECT name, value FROM meta WHERE name IN ('place', 'generation')")
+        )
         epoch, phase, urls = json.loads(found["place"]) if "place" in found else Move()
         return StoreState(Move(epoch, phase, tuple(urls)), int(found.get("generation", 0)))
 
@@ -428,8 +479,13 @@ class SqliteStore:
         for standing in changes.leader_snapshots:
             gone = standing.entry
             held = self._rows("SELECT leader FROM entries WHERE ref = ?", (gone.ref,))
-            query = "SELECT ref FROM entries WHERE scope = ? AND leader = ? AND leader <> id LIMIT ?"
-            members = [ref for (ref,) in self._rows(query, (gone.scope, gone.id, len(standing.members) + 1))]
+            query = (
+                "SELECT ref FROM entries WHERE scope = ? AND leader = ? AND leader <> id LIMIT ?"
+            )
+            members = [
+                ref
+                for (ref,) in self._rows(query, (gone.scope, gone.id, len(standing.members) + 1))
+            ]
             standing.require_unchanged(held[0][0] if held else None, members)
         return self._counted(changes, leaders)
 
@@ -442,7 +498,8 @@ class SqliteStore:
         """
         gained = sum(entry.is_leader for entry, _ in changes.new)
         gained += sum(
-            entry.is_leader - (leaders[entry.ref] == entry.id) for entry in {e.ref: e for e in changes.changed}.values()
+            entry.is_leader - (leaders[entry.ref] == entry.id)
+            for entry in {e.ref: e for e in changes.changed}.values()
         )
         gained -= sum(leaders[entry.ref] == entry.id for entry, _ in changes.dropped)
         counts = [(len(changes.new) - len(changes.dropped), "records"), (gained, "leaders")]
@@ -451,15 +508,28 @@ class SqliteStore:
     def _write(self, changes: Changes, step: int) -> list[int]:
         run = self._db
         leaving = [
-            (step, entry.ref, keys.tobytes()) for entry, keys in (*changes.dropped, *changes.unposted) if keys is not None
+            (step, entry.ref, keys.tobytes())
+            for entry, keys in (*changes.dropped, *changes.unposted)
+            if keys is not None
         ]
         leaving += [(step, ref, keys.tobytes()) for ref, keys in changes.postings_removed]
-        changed = [(e.leader, e.cluster, e.similarity, e.seen, e.posted, e.signature, step, e.ref) for e in changes.changed]
-        posted = [(keys.tobytes(), step, entry.ref) for entry, keys in changes.posted if keys is not None]
+        changed = [
+            (e.leader, e.cluster, e.similarity, e.seen, e.posted, e.signature, step, e.ref)
+            for e in changes.changed
+        ]
+        posted = [
+            (keys.tobytes(), step, entry.ref) for entry, keys in changes.posted if keys is not None
+        ]
         run.executemany("INSERT INTO gone VALUES (?, ?, ?)", leaving)
-        run.executemany("DELETE FROM entries WHERE ref = ?", [(entry.ref,) for entry, _ in changes.dropped])
-        run.executemany("DELETE FROM loose WHERE ref = ?", [(ref,) for ref, _ in changes.postings_removed])
-        loose = [(word >> REF_SHIFT, word, keys.tobytes(), step) for word, keys in changes.postings_added]
+        run.executemany(
+            "DELETE FROM entries WHERE ref = ?", [(entry.ref,) for entry, _ in changes.dropped]
+        )
+        run.executemany(
+            "DELETE FROM loose WHERE ref = ?", [(ref,) for ref, _ in changes.postings_removed]
+        )
+        loose = [
+            (word >> REF_SHIFT, word, keys.tobytes(), step) for word, keys in changes.postings_added
+        ]
         run.executemany("INSERT OR REPLACE INTO loose VALUES (?, ?, ?, ?)", loose)
         run.executemany(UPDATE, changed)
         run.executemany("UPDATE entries SET keys = ?, step = ? WHERE ref = ?", posted)
@@ -468,8 +538,12 @@ class SqliteStore:
         numbers = [entry.ref or first + at for at, (entry, _) in enumerate(changes.new)]
         try:
             run.executemany(
-                f"INSERT INTO entries ({COLUMNS}, keys, step) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                [_row(number, written, step) for number, written in zip(numbers, changes.new, strict=True)],
+                f"INSERT INTO entries ({COLUMNS}, keys, step) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, "
+                f"?, ?, ?, ?, ?, ?, ?)",
+                [
+                    _row(number, written, step)
+                    for number, written in zip(numbers, changes.new, strict=True)
+                ],
             )
         except sqlite3.IntegrityError as error:
             raise RacedError("a document with this id exists already") from error
@@ -478,7 +552,10 @@ class SqliteStore:
             self._trim_log()
         run.execute("UPDATE meta SET value = ? WHERE name = 'last_step'", (str(step),))
         if changes.invalidates_caches:
-            run.execute("INSERT INTO meta VALUES ('generation', '1') ON CONFLICT DO UPDATE SET value = CAST(value AS INT) + 1")
+            run.execute(
+                "INSERT INTO meta VALUES ('generation', '1') ON CONFLICT DO UPDATE SET value = "
+                "CAST(value AS INT) + 1"
+            )
         if step % GONE == 0:
             run.execute("DELETE FROM gone WHERE step <= ?", (step - GONE,))
             run.execute("UPDATE meta SET value = ? WHERE name = 'forgotten'", (str(step - GONE),))
@@ -489,7 +566,9 @@ class SqliteStore:
 
         Nothing is deleted while the index is copied.
         """
-        first, last = self._rows("SELECT (SELECT MIN(number) FROM events), (SELECT MAX(number) FROM events)")[0]
+        first, last = self._rows(
+            "SELECT (SELECT MIN(number) FROM events), (SELECT MAX(number) FROM events)"
+        )[0]
         if last - first < LOG_KEPT + LOG_PORTION or self._news().move.phase in (COPYING, CLOSING):
             return
         until = min(first + 2 * LOG_PORTION, last - LOG_KEPT)
@@ -504,7 +583,10 @@ class SqliteStore:
         for entry, keys in (*changes.dropped, *changes.unposted):
             if keys is not None:
                 self.table.remove(keys, entry.ref)
-        stored = (entry._replace(ref=number) for (entry, _), number in zip(changes.new, numbers, strict=True))
+        stored = (
+            entry._replace(ref=number)
+            for (entry, _), number in zip(changes.new, numbers, strict=True)
+        )
         enter(self.table, zip(stored, (keys for _, keys in changes.new), strict=True))
         for entry, keys in changes.posted:
             if keys is not None:
@@ -518,11 +600,18 @@ class SqliteStore:
 
     def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
         query = f"SELECT {COLUMNS} FROM entries WHERE {RESOLVED_TO} ORDER BY ref LIMIT :limit"
-        rows = self._portion(query, {"scope": scope, "leader": leader, "limit": -1 if limit is None else limit})
+        rows = self._portion(
+            query, {"scope": scope, "leader": leader, "limit": -1 if limit is None else limit}
+        )
         return [_entry(row) for row in rows]
 
-    def member_page(self, scope: str, leader: str, after: int, skip: int, limit: int) -> list[Entry]:
-        query = f"SELECT {HEADS} FROM entries WHERE {RESOLVED_TO} AND ref > :after ORDER BY ref LIMIT :limit OFFSET :skip"
+    def member_page(
+        self, scope: str, leader: str, after: int, skip: int, limit: int
+    ) -> list[Entry]:
+        query = (
+            f"SELECT {HEADS} FROM entries WHERE {RESOLVED_TO} AND ref > :after ORDER BY ref "
+            f"LIMIT :limit OFFSET :skip"
+        )
         values = {"scope": scope, "leader": leader, "after": after, "skip": skip, "limit": limit}
         return [_entry(row) for row in self._portion(query, values)]
 
@@ -533,9 +622,13 @@ class SqliteStore:
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
         last, inside = 0, "" if scope is None else "AND scope = :scope"
         columns = COLUMNS if content else HEADS
-        query = f"SELECT {columns} FROM entries WHERE ref > :last {inside} ORDER BY ref LIMIT :limit"
+        query = (
+            f"SELECT {columns} FROM entries WHERE ref > :last {inside} ORDER BY ref LIMIT :limit"
+        )
         portions = Portions(PORTION)
-        while rows := self._portion(query, {"last": last, "scope": scope, "limit": portions.size if content else PORTION}):
+        while rows := self._portion(
+            query, {"last": last, "scope": scope, "limit": portions.size if content else PORTION}
+        ):
             last = rows[-1][0]
             entries = [_entry(row) for row in rows]
             portions.read(len(entries), content_size(entries))
@@ -545,7 +638,9 @@ class SqliteStore:
         rows = self._portion("SELECT MIN(scope) FROM entries", {})
         while rows[0][0] is not None:
             yield rows[0][0]
-            rows = self._portion("SELECT MIN(scope) FROM entries WHERE scope > :last", {"last": rows[0][0]})
+            rows = self._portion(
+                "SELECT MIN(scope) FROM entries WHERE scope > :last", {"last": rows[0][0]}
+            )
 
     def posting_portion(self, place: Any, most: int) -> PostingPortion:
         query = "SELECT ref, word, keys FROM loose WHERE ref > ? ORDER BY ref LIMIT ?"
@@ -554,10 +649,15 @@ class SqliteStore:
         with self._lock, self._failing():
             rows = self._rows(query, (place or 0, rows_at_once))
         keys = [np.frombuffer(blob, np.uint64) for _, _, blob in rows]
-        words = [np.full(len(some), word, np.int64) for some, (_, word, _) in zip(keys, rows, strict=True)]
+        words = [
+            np.full(len(some), word, np.int64)
+            for some, (_, word, _) in zip(keys, rows, strict=True)
+        ]
         nothing = PostingPortion(np.empty(0, np.uint64), np.empty(0, np.int64), None)
         last = rows[-1][0] if len(rows) == rows_at_once else None
-        return PostingPortion(np.concatenate(keys), np.concatenate(words), last) if rows else nothing
+        return (
+            PostingPortion(np.concatenate(keys), np.concatenate(words), last) if rows else nothing
+        )
 
     def times(self) -> list[float]:
         return []
@@ -571,7 +671,8 @@ class SqliteStore:
     def due(self, before: float, posted: bool) -> Iterator[Entry]:
         only = "AND posted" if posted else ""
         query = (
-            f"SELECT {HEADS} FROM entries WHERE (seen, ref) > (:seen, :ref) AND seen < :before {only} "
+            f"SELECT {HEADS} FROM entries WHERE (seen, ref) > (:seen, :ref) AND seen < :before "
+            f"{only} "
             f"ORDER BY seen, ref LIMIT {PORTION}"
         )
         values = {"seen": -math.inf, "ref": 0, "before": before}
@@ -588,7 +689,10 @@ class SqliteStore:
             # a turn that ends too late was taken by a process with a wrong clock
             if last != holder and now < until <= now + MOST_TURN:
                 return False
-            self._db.execute("INSERT OR REPLACE INTO meta VALUES (?, ?)", (name, json.dumps([holder, now + seconds])))
+            self._db.execute(
+                "INSERT OR REPLACE INTO meta VALUES (?, ?)",
+                (name, json.dumps([holder, now + seconds])),
+            )
         return True
 
     def log_end(self) -> int:
@@ -597,7 +701,8 @@ class SqliteStore:
     def events(self, after: int | None = None) -> Iterator[Event]:
         last = after or 0
         query = (
-            f"SELECT kind, scope, id, into_id, at, number FROM events WHERE number > :last ORDER BY number LIMIT {LOG_PORTION}"
+            f"SELECT kind, scope, id, into_id, at, number FROM events WHERE number > :last "
+            f"ORDER BY number LIMIT {LOG_PORTION}"
         )
         while rows := self._portion(query, {"last": last}):
             last = rows[-1][-1]
@@ -608,7 +713,9 @@ class SqliteStore:
         with self._lock, self._failing():
             self._apply_foreign_steps()
             records, leaders = self._number("records"), self._number("leaders")
-            pages, size = (self._rows(f"PRAGMA {name}")[0][0] for name in ("page_count", "page_size"))
+            pages, size = (
+                self._rows(f"PRAGMA {name}")[0][0] for name in ("page_count", "page_size")
+            )
             return {
                 "records": records,
                 "leaders": leaders,

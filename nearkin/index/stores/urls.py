@@ -95,7 +95,10 @@ def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
         named = repr(scheme or url[:40]) if "@" not in url or scheme else "a URL without a scheme"
         raise UsageError(f"unknown kind of store {named}; valid kinds are {known}")
     if settings.max_memory is not None and scheme != "memory":
-        raise UsageError(f"max_memory={settings.max_memory} applies to memory:// only, not to {scheme}://; remove the setting")
+        raise UsageError(
+            f"max_memory={settings.max_memory} applies to memory:// only, not to {scheme}://; "
+            f"remove the setting"
+        )
     return SCHEMES[scheme](url, settings)
 
 
@@ -112,7 +115,8 @@ def scheme_of(url: str) -> str:
             _ = parts.port
     except ValueError:
         raise UsageError(
-            f"{url!r} is not a valid URL: the port is not a number, or brackets are missing; percent-encode the characters "
+            f"{url!r} is not a valid URL: the port is not a number, or brackets are missing; "
+            f"percent-encode the characters "
             "@ : / ? # [ ] % of a password"
         ) from None
     return parts.scheme
@@ -155,7 +159,9 @@ def with_passwords(urls: Sequence[str], known: Sequence[str]) -> tuple[str, ...]
         ('redis://:secret@db/1', 'redis://other/1')
     """
     by_server = {_server(parts): parts for parts in map(urlsplit, known)}
-    return tuple(_with_password(urlsplit(url), by_server.get(_server(urlsplit(url)))) for url in urls)
+    return tuple(
+        _with_password(urlsplit(url), by_server.get(_server(urlsplit(url)))) for url in urls
+    )
 
 
 def _server(parts: SplitResult) -> tuple[str, str, str]:
@@ -168,4 +174,6 @@ def _with_password(parts: SplitResult, known: SplitResult | None) -> str:
     if known is None:
         return joined(parts)
     secret = [(name, value) for name, value in parse_qsl(known.query) if name in SECRET]
-    return joined(parts._replace(netloc=known.netloc, query=urlencode([*parse_qsl(parts.query), *secret])))
+    return joined(
+        parts._replace(netloc=known.netloc, query=urlencode([*parse_qsl(parts.query), *secret]))
+    )

@@ -41,7 +41,8 @@ UPSERT_BODY: dict[str, Any] = {
             NDJSON: {
                 "schema": {
                     "type": "string",
-                    "description": "One NewDocument per line. Each line is answered with a line that has the members of "
+                    "description": "One NewDocument per line. Each line is answered with a line "
+                    "that has the members of "
                     "StreamLine and UpsertResult.",
                 }
             },
@@ -49,7 +50,8 @@ UPSERT_BODY: dict[str, Any] = {
                 "schema": {
                     "type": "string",
                     "format": "binary",
-                    "description": "Arrow IPC stream with a column text or vector, and optionally a column id.",
+                    "description": "Arrow IPC stream with a column text or vector, and optionally "
+                    "a column id.",
                 }
             },
         },

@@ -1,4 +1,7 @@
-"""Files through the readers of the local engine: ids, quarantine, outputs; and what goes wrong in a task."""
+"""Files through the readers of the local engine: ids, quarantine, outputs.
+
+And what goes wrong in a task.
+"""
 
 import gzip
 import json
@@ -248,7 +251,8 @@ def test_killed_tasks(
 
 def test_a_failed_task_names_its_document() -> None:
     told = from_task(
-        "Job aborted\n  File x\nnearkin.errors.RunError: document 'x7': ValueError: odd\n\n\tat org.apache.spark"
+        "Job aborted\n  File x\nnearkin.errors.RunError: document 'x7': ValueError: odd\n\n\tat "
+        "org.apache.spark"
     )
     assert isinstance(told, RunError)
     assert str(told) == "document 'x7': ValueError: odd"

@@ -1,4 +1,7 @@
-"""Yesterday's signatures and today's rows against one run over all; an index fed by a stream that is broken off."""
+"""Yesterday's signatures and today's rows against one run over all.
+
+An index fed by a stream that is broken off.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -87,7 +90,10 @@ def test_what_cannot_be_gone_on_from(
 def test_a_stream_that_is_broken_off(
     spark: SparkSession, code: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second micro-batch is done, but unknown to Spark; after the restart the index is as if nothing had been."""
+    """The second micro-batch is done, but unknown to Spark.
+
+    After the restart the index is as if nothing had been.
+    """
     url, some = f"sqlite:///{tmp_path / 'kin.db'}", code.slice(0, 90).select(["id", "text"])
     (tmp_path / "in").mkdir()
     for number in range(3):

@@ -53,7 +53,9 @@ def joined(index: nk.Index) -> None:
 
 
 def upserted(index: nk.Index) -> None:
-    index.upsert_many("a", [f"{TEXT} {word}" for word in ("p", "q")] + corpus(4, seed=7), list("pqrstu"))
+    index.upsert_many(
+        "a", [f"{TEXT} {word}" for word in ("p", "q")] + corpus(4, seed=7), list("pqrstu")
+    )
 
 
 def updated(index: nk.Index) -> None:
@@ -76,15 +78,25 @@ def two_clusters(index: nk.Index) -> None:
     index._session.store.apply(Changes(new=[KeyedEntry(*one) for one in new]))
 
 
-WORKS: dict[str, Work] = {"upsert": upserted, "update": updated, "remove": removed, "compact": compacted}
+WORKS: dict[str, Work] = {
+    "upsert": upserted,
+    "update": updated,
+    "remove": removed,
+    "compact": compacted,
+}
 
 
 def contents(index: nk.Index) -> set[tuple[Any, ...]]:
     """Returns the content of an index without numbers and times."""
-    return {(entry.id, entry.leader, entry.cluster, entry.text, entry.posted) for entry in index._session.store.scan()}
+    return {
+        (entry.id, entry.leader, entry.cluster, entry.text, entry.posted)
+        for entry in index._session.store.scan()
+    }
 
 
-def outcomes(cluster: Cluster, work: Work) -> tuple[set[tuple[Any, ...]], set[tuple[Any, ...]], int]:
+def outcomes(
+    cluster: Cluster, work: Work
+) -> tuple[set[tuple[Any, ...]], set[tuple[Any, ...]], int]:
     """Returns the content before and after some work, and the number of its calls."""
     with opened() as index:
         two_clusters(index)
@@ -101,7 +113,9 @@ def outcomes(cluster: Cluster, work: Work) -> tuple[set[tuple[Any, ...]], set[tu
 
 @pytest.mark.parametrize("where", ["before", "half", "after"])
 @pytest.mark.parametrize("name", WORKS)
-def test_index_is_sound_after_a_process_dies_at_any_call(cluster: Cluster, name: str, where: str) -> None:
+def test_index_is_sound_after_a_process_dies_at_any_call(
+    cluster: Cluster, name: str, where: str
+) -> None:
     """Whichever call is the last, all of the step is visible afterwards, or nothing of it."""
     before, after, calls = outcomes(cluster, WORKS[name])
     saved = copy.deepcopy(cluster.records)
@@ -181,7 +195,9 @@ def test_readers_see_all_of_a_step_or_nothing(cluster: Cluster, name: str) -> No
 
 
 @pytest.mark.parametrize("name", WORKS)
-def test_stalled_step_cannot_commit_after_another_process_ended_it(cluster: Cluster, name: str) -> None:
+def test_stalled_step_cannot_commit_after_another_process_ended_it(
+    cluster: Cluster, name: str
+) -> None:
     """Another process undoes the step at any call; the step is retried and not committed twice."""
     _, after, calls = outcomes(cluster, WORKS[name])
     saved = copy.deepcopy(cluster.records)
@@ -222,7 +238,11 @@ def test_running_step_is_not_ended_by_others(cluster: Cluster) -> None:
         cluster.during = come_by
         upserted(index)
         cluster.during = None
-        begun = [one for one in writes_of(cluster, "nearkin_steps") if isinstance(one, Write) and "q" in _bins(one)]
+        begun = [
+            one
+            for one in writes_of(cluster, "nearkin_steps")
+            if isinstance(one, Write) and "q" in _bins(one)
+        ]
         assert len(begun) == 1
         assert check_index(index).sound
 
@@ -259,7 +279,9 @@ def test_migration_between_any_two_calls_of_a_step_refuses_it(cluster: Cluster, 
 
 
 @pytest.mark.parametrize("where", ["before", "half", "after"])
-def test_next_process_completes_an_interrupted_migration_state(cluster: Cluster, where: str) -> None:
+def test_next_process_completes_an_interrupted_migration_state(
+    cluster: Cluster, where: str
+) -> None:
     """An announced state does not stop a running step; the next reader completes it."""
     opened().close()
     saved, move = copy.deepcopy(cluster.records), Move(1, COPYING, ("there",))
@@ -286,7 +308,9 @@ def test_log_contains_lines_of_committed_steps_that_were_not_completed(cluster: 
     """A process dies directly after the commit of its step."""
     for at in range(1, 40):
         with opened() as index:
-            index._session.store.redirect(Move(index._session.store.state().move.epoch + 1, COPYING, ("there",)))
+            index._session.store.redirect(
+                Move(index._session.store.state().move.epoch + 1, COPYING, ("there",))
+            )
             index.refresh()
             cluster.fault = Fault(at, "after", forever=True)
             with suppress(StoreError):
@@ -305,7 +329,9 @@ def _bins(request: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize("first", [upserted, updated, removed])
 @pytest.mark.parametrize("second", [removed, member_removed, joined])
-def test_at_least_one_of_two_conflicting_steps_fails(cluster: Cluster, first: Work, second: Work) -> None:
+def test_at_least_one_of_two_conflicting_steps_fails(
+    cluster: Cluster, first: Work, second: Work
+) -> None:
     """Another process changes the conditions of a step between any two of its calls."""
     _, _, calls = outcomes(cluster, first)
     saved = copy.deepcopy(cluster.records)
@@ -387,7 +413,13 @@ def test_four_processes_open_a_new_index_at_once(cluster: Cluster) -> None:
 
 def writes_of(cluster: Cluster, kind: str) -> list[Any]:
     """Returns the requests for records of a set, in their order."""
-    return [record for name, what, _ in cluster.log if name == "batch_write" for record in what if record.key[1] == kind]
+    return [
+        record
+        for name, what, _ in cluster.log
+        if name == "batch_write"
+        for record in what
+        if record.key[1] == kind
+    ]
 
 
 def test_calls_of_an_upsert(cluster: Cluster) -> None:
@@ -404,20 +436,28 @@ def test_calls_of_an_upsert(cluster: Cluster) -> None:
     assert all(policy["total_timeout"] == 30_000 for policy in policies)
     # what writes is sent once; what reads goes to the master
     assert {policy["max_retries"] for policy in policies if "replica" not in policy} == {0}
-    assert {policy["replica"] for policy in policies if "replica" in policy} == {aerospike.POLICY_REPLICA_MASTER}
+    assert {policy["replica"] for policy in policies if "replica" in policy} == {
+        aerospike.POLICY_REPLICA_MASTER
+    }
 
     groups = writes_of(cluster, "nearkin_buckets")
     reads = [one for one in groups if isinstance(one, Read)]
     puts = [one for one in groups if isinstance(one, Write)]
     assert len(reads) == 4
     assert [one.ops[0]["op"] for one in reads] == [aerospike.OP_MAP_GET_BY_KEY_RANGE] * 4
-    assert all(one.ops[0]["range"] == one.ops[0]["key"][:8] + bytes([0x80, *[0] * 7]) for one in reads)
+    assert all(
+        one.ops[0]["range"] == one.ops[0]["key"][:8] + bytes([0x80, *[0] * 7]) for one in reads
+    )
     entry = index.get("a", "x")
     assert entry is not None
     items = {key: value for one in puts for key, value in one.ops[0]["val"].items()}
     keys = index._session.preparer.keys_of("a", [entry])[0]
-    assert items == {int(key).to_bytes(8, "big") + entry.posting.to_bytes(8, "big"): 0 for key in keys}
-    assert all(one.key[2] == int.from_bytes(next(iter(one.ops[0]["val"]))[:8], "big") >> 48 for one in puts)
+    assert items == {
+        int(key).to_bytes(8, "big") + entry.posting.to_bytes(8, "big"): 0 for key in keys
+    }
+    assert all(
+        one.key[2] == int.from_bytes(next(iter(one.ops[0]["val"]))[:8], "big") >> 48 for one in puts
+    )
     assert all(one.policy == {"ttl": never} for one in puts)
 
     lock, settled = writes_of(cluster, "nearkin_documents")
@@ -425,7 +465,11 @@ def test_calls_of_an_upsert(cluster: Cluster) -> None:
     assert lock.policy == {"exists": aerospike.POLICY_EXISTS_CREATE, "ttl": never}
     assert (named["nr"], named["f"]) == (entry.ref, lock.key[2])
     assert set(named) == {"f", "z", "s", "nr", "ne"}
-    assert settled.policy == {"gen": aerospike.POLICY_GEN_EQ, "exists": aerospike.POLICY_EXISTS_REPLACE, "ttl": never}
+    assert settled.policy == {
+        "gen": aerospike.POLICY_GEN_EQ,
+        "exists": aerospike.POLICY_EXISTS_REPLACE,
+        "ttl": never,
+    }
     assert settled.meta == {"gen": 1}
     assert {operation["bin"] for operation in settled.ops} == {"f", "z", "r", "e"}
 
@@ -436,7 +480,9 @@ def test_calls_of_an_upsert(cluster: Cluster) -> None:
     assert gone.policy == {"durable_delete": False}
 
 
-def test_real_client_accepts_the_operations(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_real_client_accepts_the_operations(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The official client checks all operations before it finds that there is no server."""
     monkeypatch.setattr(aerospike_buckets, "ROOM", 200)
     with opened(record_ttl=100.0, bucket_ttl=50.0) as index:
@@ -449,7 +495,11 @@ def test_real_client_accepts_the_operations(cluster: Cluster, monkeypatch: pytes
     with suppress(StoreError):
         opened().upsert("b", TEXT)
     monkeypatch.undo()
-    config = {"hosts": [("127.0.0.1", free_port())], "fail_if_not_connected": False, "validate_keys": True}
+    config = {
+        "hosts": [("127.0.0.1", free_port())],
+        "fail_if_not_connected": False,
+        "validate_keys": True,
+    }
     client = aerospike.client({**config, "connect_timeout": 100})
     names = set()
     for name, what, policy in cluster.log:
@@ -468,7 +518,9 @@ def test_real_client_accepts_the_operations(cluster: Cluster, monkeypatch: pytes
         client.batch_write(BatchRecords([Remove(("test", "x", 1), policy={"unknown": 1})]))
 
 
-def test_number_of_calls_does_not_grow_with_the_batch(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_calls_does_not_grow_with_the_batch(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Batches of more than AT_ONCE records take one more call for each AT_ONCE records."""
     monkeypatch.setattr(aerospike_records, "AT_ONCE", 2000)
     with opened() as index:
@@ -482,7 +534,9 @@ def test_number_of_calls_does_not_grow_with_the_batch(cluster: Cluster, monkeypa
     assert taken[0] == taken[1]
 
 
-def test_plan_larger_than_a_record_is_divided(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plan_larger_than_a_record_is_divided(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("nearkin.index.stores.aerospike_steps.PART", 2000)
     before, after, calls = outcomes(cluster, upserted)
     saved = copy.deepcopy(cluster.records)
@@ -524,7 +578,9 @@ def test_records_carry_native_times_to_live(cluster: Cluster) -> None:
     assert not [record for kind in kinds for record in cluster.kind(kind)]
 
 
-def test_counts_equal_the_postings_of_all_groups(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_counts_equal_the_postings_of_all_groups(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The sizes of maps are not stored; the groups are counted in several batches."""
     monkeypatch.setattr(aerospike_records, "AT_ONCE", 30)
     with opened(documents=1000) as index:
@@ -535,14 +591,20 @@ def test_counts_equal_the_postings_of_all_groups(cluster: Cluster, monkeypatch: 
         groups = cluster.kind("buckets")
         assert len(groups) > 30
         assert {name for group in groups for name in group.bins} == {"m"}
-        assert index._session.store.counts()["postings"] == sum(len(group.bins["m"]) for group in groups) > 0
+        assert (
+            index._session.store.counts()["postings"]
+            == sum(len(group.bins["m"]) for group in groups)
+            > 0
+        )
 
 
 def test_batch_keeps_few_objects_at_a_time(cluster: Cluster) -> None:
     """The garbage collector visits all living objects repeatedly."""
     with opened() as index:
         index.upsert_many("a", corpus(100, seed=6))
-        sizes = [len(what) for name, what, _ in cluster.log if name in ("batch_write", "batch_read")]
+        sizes = [
+            len(what) for name, what, _ in cluster.log if name in ("batch_write", "batch_read")
+        ]
     assert max(sizes) == aerospike_records.AT_ONCE == 250
 
 
@@ -554,7 +616,9 @@ def test_records_never_expire_without_times_to_live(cluster: Cluster) -> None:
         assert check_index(index).sound
 
 
-def test_group_stays_below_the_record_size(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_group_stays_below_the_record_size(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The largest buckets lose their oldest postings, although no bucket is full."""
     monkeypatch.setattr(aerospike_buckets, "ROOM", 40)
     with opened(documents=1000) as index:
@@ -581,14 +645,22 @@ def test_bucket_and_document_larger_than_a_record_are_refused(cluster: Cluster) 
 
 
 def test_invalid_urls_are_refused(cluster: Cluster) -> None:
-    bad = ("aerospike://h:3000", "aerospike://h/a/b", "aerospike:///test", f"{URL}?x=1", f"{URL}?set=a-b")
+    bad = (
+        "aerospike://h:3000",
+        "aerospike://h/a/b",
+        "aerospike:///test",
+        f"{URL}?x=1",
+        f"{URL}?set=a-b",
+    )
     for url in (*bad, f"{URL}?durable_delete=yes"):
         with pytest.raises(UsageError):
             nk.Index.open(url)
     with pytest.raises(UsageError, match="Community Edition"):
         nk.Index.open(f"{URL}?durable_delete=true")
     cluster.edition = "Enterprise"
-    with nk.Index.open("aerospike://user:secret@h:3001/test?set=other&durable_delete=true", threshold=0.7) as index:
+    with nk.Index.open(
+        "aerospike://user:secret@h:3001/test?set=other&durable_delete=true", threshold=0.7
+    ) as index:
         assert index._session.store.url == "aerospike://h:3001/test?set=other"
         cluster.log.clear()
         index.upsert("a", TEXT, "x")
@@ -688,7 +760,9 @@ def test_process_dies_before_a_cold_start(device: Cluster, name: str) -> None:
             assert check_index(index).sound, (at, check_index(index))
 
 
-def test_finished_plans_are_deleted_and_ignored_if_restored(device: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_finished_plans_are_deleted_and_ignored_if_restored(
+    device: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(aerospike_steps, "PURGED", 10)
     with opened() as index:
         for number in range(35):
@@ -711,7 +785,9 @@ def test_step_with_a_finished_number_takes_a_new_one(device: Cluster) -> None:
     with opened() as index:
         index.upsert("a", TEXT, "x")
         (number,) = index._session.store.reserve(1)
-        device.records[("nearkin_meta", "finished")] = Record({"v": number + 3}, 1, float("inf"), 0.0)
+        device.records[("nearkin_meta", "finished")] = Record(
+            {"v": number + 3}, 1, float("inf"), 0.0
+        )
         assert index.upsert("a", corpus(1)[0], "y").kind == "new"
         assert check_index(index).sound
 
@@ -726,7 +802,9 @@ def test_index_is_sound_after_a_killed_server_lost_a_second(device: Cluster) -> 
     device.now += LEASE
     with opened() as index:
         index._session.store.counts()
-        assert {str(number) for number in range(16)} <= {entry.id for entry in index._session.store.scan()}
+        assert {str(number) for number in range(16)} <= {
+            entry.id for entry in index._session.store.scan()
+        }
         assert check_index(index).sound
 
 
@@ -767,21 +845,31 @@ def test_match_restores_postings_of_expired_groups(cluster: Cluster) -> None:
         assert check_index(index).sound
 
 
-def test_oldest_postings_leave_a_group_with_too_many_buckets(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oldest_postings_leave_a_group_with_too_many_buckets(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Every bucket of the group has one posting, and the group is too large."""
     monkeypatch.setattr(aerospike_buckets, "ROOM", 40)
     with opened(documents=1000) as index:
         for number in range(1, 61):
-            index._session.store.apply(Changes(postings_added=[(number << 24, np.array([(7 << 48) + number], np.uint64))]))
+            index._session.store.apply(
+                Changes(postings_added=[(number << 24, np.array([(7 << 48) + number], np.uint64))])
+            )
         index._session.store.apply(
-            Changes(postings_added=[(61 << 24, np.arange(100, 200).astype(np.uint64) + np.uint64(7 << 48))])
+            Changes(
+                postings_added=[
+                    (61 << 24, np.arange(100, 200).astype(np.uint64) + np.uint64(7 << 48))
+                ]
+            )
         )
         counts = index._session.store.counts()
         assert counts["postings"] <= 40
         assert counts["postings"] + counts["evicted"] == 160
 
 
-def test_existing_secondary_index_is_not_created_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_existing_secondary_index_is_not_created_again(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     opened().close()
 
     def refuse(*_: Any) -> None:
@@ -791,7 +879,9 @@ def test_existing_secondary_index_is_not_created_again(cluster: Cluster, monkeyp
     opened().close()
 
 
-def test_scans_retry_while_partitions_migrate(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_scans_retry_while_partitions_migrate(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(aerospike_records, "SCAN_PAUSE", 0.0)
     migrating = [3]
     really = Query.results

@@ -28,7 +28,9 @@ def test_table_equals_lists_after_random_changes(most: int) -> None:
                 lists[int(key)] = [other for other in lists[int(key)] if other != ref]
         else:
             keys = np.unique(
-                rng.integers(0, 2**63, 6, np.uint64) if rng.random() < 0.8 else rng.integers(0, 40, 6).astype(np.uint64)
+                rng.integers(0, 2**63, 6, np.uint64)
+                if rng.random() < 0.8
+                else rng.integers(0, 40, 6).astype(np.uint64)
             )
             table.append(keys, (step + 1) << 24 | 5)
             held[step + 1] = keys
@@ -45,11 +47,15 @@ def test_table_equals_lists_after_random_changes(most: int) -> None:
         assert (words >> 24).tolist() == lists[int(key)]
     assert table.postings == sum(map(len, lists.values()))
     assert table.evicted == evicted
-    assert sorted(table.sizes().tolist()) == sorted(len(bucket) for bucket in lists.values() if bucket)
+    assert sorted(table.sizes().tolist()) == sorted(
+        len(bucket) for bucket in lists.values() if bucket
+    )
 
 
 def test_kernels_with_bounds_checking() -> None:
     test = f"{__file__}::{test_table_equals_lists_after_random_changes.__name__}"
     line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
-    ended = subprocess.run(line, env={**os.environ, "NUMBA_BOUNDSCHECK": "1"}, capture_output=True, text=True)
+    ended = subprocess.run(
+        line, env={**os.environ, "NUMBA_BOUNDSCHECK": "1"}, capture_output=True, text=True
+    )
     assert ended.returncode == 0, ended.stdout[-2000:]

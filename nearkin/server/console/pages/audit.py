@@ -28,7 +28,10 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     )
     path = visit.service.settings.audit
     if path is None:
-        how = "There is no audit yet. Run nearkin audit RUN --json > audit.json, and start the server with --audit audit.json."
+        how = (
+            "There is no audit yet. Run nearkin audit RUN --json > audit.json, and start the "
+            "server with --audit audit.json."
+        )
         return [*page, ui.note(how)]
     found = await visit.service.run_in_thread(read_audit, path)
     return [
@@ -40,7 +43,8 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
             ("Documents sampled", f"{found.sampled:,}"),
         ),
         ui.note(
-            f"{describe_interval('Recall', found.recall)} {describe_interval('Precision', found.precision)} "
+            f"{describe_interval('Recall', found.recall)} "
+            f"{describe_interval('Precision', found.precision)} "
             f""
             f"{found.advice.capitalize()}."
         ),
@@ -94,7 +98,10 @@ def describe_interval(name: str, share: Proportion) -> str:
     """
     if not share.total:
         return f"{name} was not measured: the sample has no such pairs."
-    return f"{name} is {format_percent(share.low)} to {format_percent(share.high)} of {share.total:,}, at 95% confidence."
+    return (
+        f"{name} is {format_percent(share.low)} to {format_percent(share.high)} of "
+        f"{share.total:,}, at 95% confidence."
+    )
 
 
 def _chart(found: Audit) -> Component:

@@ -29,7 +29,10 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
         "Buckets of many documents. A search that reads a bucket reads all of its postings.",
     )
     most, compared = index.settings.bucket_capacity, index.settings.max_candidates
-    cap = f"A bucket keeps at most {most:,} postings, and a search compares at most {compared:,} candidates."
+    cap = (
+        f"A bucket keeps at most {most:,} postings, and a search compares at most {compared:,} "
+        f"candidates."
+    )
     if not found:
         return [
             *page,

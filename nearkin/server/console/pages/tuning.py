@@ -198,7 +198,10 @@ def _chart(
         charts.line_trace(now, x.tolist(), live.tolist(), charts.PURPLE, **percents)
         | {"line": dotted}
     )
-    label = f"{format_banding(best)}: {best.recall:.1%} of the pairs at {tuning.threshold:.2f} become candidates"
+    label = (
+        f"{format_banding(best)}: {best.recall:.1%} of the pairs at {tuning.threshold:.2f} "
+        f"become candidates"
+    )
     figure = charts.make_chart(
         "tune-curve",
         "Candidate probability and similarities of this scope",
