@@ -171,7 +171,8 @@ def leaders(full: bool) -> Table:
 
 
 def order(full: bool) -> Table:
-    """Counts the representatives that an index has more than a batch run, before and after compacting."""
+    """Counts the representatives that an index has more than a batch run, before and after
+    compacting."""
     documents = 50_000 if full else 6_000
     rows = []
     with texts(documents) as some:

@@ -325,9 +325,17 @@ def rates(full: bool) -> Table:
     )
     counting, hashes = CountingMinHash(Spec()), splitmix64(5, 2000)
     rows.append(
-        ("counting signature, add and discard", "thousand shingles/s",
-         rate(lambda: counting.add_hashes(hashes).discard_hashes(hashes), 2 * len(hashes) / 1e3, runs), "")
-    )  # fmt: skip
+        (
+            "counting signature, add and discard",
+            "thousand shingles/s",
+            rate(
+                lambda: counting.add_hashes(hashes).discard_hashes(hashes),
+                2 * len(hashes) / 1e3,
+                runs,
+            ),
+            "",
+        )
+    )
     rng = np.random.default_rng(1)
     n = 100_000
     pairs = (rng.integers(0, n, 4_000_000, np.uint64) << np.uint64(32)) | rng.integers(

@@ -25,10 +25,11 @@ TARGETS = {
 }
 HEADER = """# Benchmarks
 
-This page has measured times, memory and accuracy of nearkin, and a comparison with other tools. It is written by
-`python -m benchmarks.run --full --write` (`make bench` for quick sizes) and `make bench-peers`. Figures are medians of the runs
-beside them. They are those of whole processes with a warm JIT cache, unless the name says otherwise. Corpora come from
-`nearkin synth` with seed 1.
+This page has measured times, memory and accuracy of nearkin, and a comparison with other tools. It
+is written by `python -m benchmarks.run --full --write` (`make bench` for quick sizes) and
+`make bench-peers`. Figures are medians of the runs beside them. They are those of whole processes
+with a warm JIT cache, unless the name says otherwise. Corpora come from `nearkin synth` with
+seed 1.
 
 """
 

@@ -93,9 +93,15 @@ class ScoredPairs(NamedTuple):
     pairs: np.ndarray
     """uint64 (m,): The packed pairs."""
     intersection: np.ndarray
-    """int64 or float64 (m,): The size or weight of A ∩ B, or the number of agreeing slots if the similarity is estimated."""
+    """The size or weight of A ∩ B, int64 or float64 of shape (m,).
+
+    It is the number of agreeing slots if the similarity is estimated.
+    """
     union: np.ndarray
-    """int64 or float64 (m,): The size or weight of A ∪ B, or the number of slots if the similarity is estimated."""
+    """The size or weight of A ∪ B, int64 or float64 of shape (m,).
+
+    It is the number of slots if the similarity is estimated.
+    """
 
     @property
     def similarity(self) -> np.ndarray:
@@ -153,7 +159,9 @@ def meets_threshold(
     Examples:
         >>> meets_threshold(np.array([4, 3]), np.array([5, 5]), 0.8).tolist()
         [True, False]
-        >>> meets_threshold(np.array([11, 14, 81]), np.array([20, 25, 100]), np.array([0.55, 0.56, 0.81])).tolist()
+        >>> intersection = np.array([11, 14, 81])
+        >>> union = np.array([20, 25, 100])
+        >>> meets_threshold(intersection, union, np.array([0.55, 0.56, 0.81])).tolist()
         [True, True, True]
     """
     quotients = np.divide(intersection, union, out=np.full(np.shape(union), -1.0), where=union > 0)

@@ -294,7 +294,7 @@ class Spec:
 
     @property
     def signature_type(self) -> type[np.unsignedinteger[Any]]:
-        """The type of the words of a signature: uint32 (slots), uint64 (signs), uint8 (b-bit slots)."""
+        """The type of the words: uint32 for slots, uint64 for signs, uint8 for b-bit slots."""
         if self.measure in ("simhash", "cosine"):
             return np.uint64
         return np.uint32 if self.slot_bits == 32 else np.uint8

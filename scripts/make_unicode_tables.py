@@ -26,13 +26,22 @@ IGNORABLE = (
 )
 WHITE_SPACE = "9-D 20 85 A0 1680 2000-200A 2028 2029 202F 205F 3000"
 UNSPACED = (
-    "CJK UNIFIED IDEOGRAPH", "CJK COMPATIBILITY IDEOGRAPH", "IDEOGRAPHIC ", "VERTICAL "
-                                                                            "IDEOGRAPHIC", "HANGZHOU ",
-    "HIRAGANA ", "HENTAIGANA ", "KATAKANA ", "KATAKANA-HIRAGANA ", "COMBINING "
-                                                                   "KATAKANA-HIRAGANA", "HALFWIDTH "
-                                                                                        "KATAKANA",
-    "THAI ", "LAO ", "KHMER ", "MYANMAR ",
-)  # fmt: skip
+    "CJK UNIFIED IDEOGRAPH",
+    "CJK COMPATIBILITY IDEOGRAPH",
+    "IDEOGRAPHIC ",
+    "VERTICAL IDEOGRAPHIC",
+    "HANGZHOU ",
+    "HIRAGANA ",
+    "HENTAIGANA ",
+    "KATAKANA ",
+    "KATAKANA-HIRAGANA ",
+    "COMBINING KATAKANA-HIRAGANA",
+    "HALFWIDTH KATAKANA",
+    "THAI ",
+    "LAO ",
+    "KHMER ",
+    "MYANMAR ",
+)
 
 
 def code_points(text: str) -> set[int]:

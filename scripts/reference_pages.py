@@ -63,7 +63,8 @@ def command_pages() -> str:
 
 
 def leaf_commands(group: Any, context: Any) -> Iterator[tuple[Any, Any]]:
-    """Yields the commands below a group that are not groups themselves, with a context that knows their full name."""
+    """Yields the commands below a group that are not groups themselves, with a context that knows
+    their full name."""
     for name in group.list_commands(context):
         command = serve_command() if name == "serve" else group.get_command(context, name)
         inner = typer.Context(command, parent=context, info_name=name)
@@ -134,7 +135,8 @@ def plain_help(text: str) -> str:
 
 
 def http_pages() -> str:
-    """Returns a section for each path of the server's OpenAPI document, and one for each form of a body."""
+    """Returns a section for each path of the server's OpenAPI document, and one for each form of a
+    body."""
     with tempfile.TemporaryDirectory() as folder:
         settings = ServerSettings.read(
             store="memory://",
@@ -233,7 +235,8 @@ def schema_type(schema: dict[str, Any], name_description: bool = False) -> str:
 
 
 def error_classes() -> str:
-    """Returns a table of the exceptions that nearkin raises on purpose, with the exit code of each."""
+    """Returns a table of the exceptions that nearkin raises on purpose, with the exit code of
+    each."""
     rows = []
     for name, value in vars(errors).items():
         if inspect.isclass(value) and issubclass(value, errors.NearkinError):
@@ -317,7 +320,8 @@ PARTS: dict[str, Callable[[], str]] = {
     "errors": error_classes,
     "metrics": metrics_table,
 }
-"""The generated parts: the name of the file without its suffix, and the function that makes its text."""
+"""The generated parts: the name of the file without its suffix, and the function that makes its
+text."""
 
 
 if __name__ == "__main__":

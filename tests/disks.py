@@ -1,4 +1,5 @@
-"""Small disks for tests of what happens when there is no room left: a file system in memory, which only root can mount."""
+"""Small disks for tests of what happens when there is no room left: a file system in memory, which
+only root can mount."""
 
 import os
 import shutil

@@ -45,7 +45,8 @@ def program(*names: str, folders: str = "") -> str:
 
 
 def found(*names: str, folders: str = "") -> str | None:
-    """The path of the first of some programs that is installed, in the usual folders or some others (a glob)."""
+    """The path of the first of some programs that is installed, in the usual folders or some
+    others (a glob)."""
     others = [str(path) for path in sorted(Path("/").glob(folders))] if folders else []
     where = os.pathsep.join([os.environ["PATH"], *others])
     return next((path for name in names if (path := shutil.which(name, path=where))), None)
@@ -112,7 +113,8 @@ def wait_until(
 
 
 def log_tails() -> list[tuple[str, str]]:
-    """Returns (server, end of its log) for the servers started by this process whose logs still exist."""
+    """Returns (server, end of its log) for the servers started by this process whose logs still
+    exist."""
     tails = []
     for path, server in LOGS.items():
         if path.is_file():

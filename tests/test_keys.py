@@ -69,7 +69,8 @@ def test_spec_names_the_key() -> None:
 
 
 def crafted_copy(words: list[str], spec: Spec, edits: int) -> list[str]:
-    """A near-copy whose edits hit the shingles that own most slots, with words whose shingles displace further minima."""
+    """A near-copy whose edits hit the shingles that own most slots, with words whose shingles
+    displace further minima."""
 
     def agreeing(candidates: list[list[str]]) -> np.ndarray:
         signatures = nk.sketch([" ".join(c) for c in [words, *candidates]], spec)

@@ -1,4 +1,5 @@
-"""No password of a URL is repeated: in an error, a log line, the output of a command, or a record of a run."""
+"""No password of a URL is repeated: in an error, a log line, the output of a command, or a record
+of a run."""
 
 import asyncio
 import inspect
@@ -94,7 +95,8 @@ LINES = [
 
 
 def line_for(path: list[str], name: str, url: str, folder: Path) -> list[str]:
-    """A command line with a URL in one place, and something valid in every other place that must be filled."""
+    """A command line with a URL in one place, and something valid in every other place that must
+    be filled."""
     command = {tuple(found): one for found, one in commands()}[tuple(path)]
     (folder / "in.jsonl").write_text('{"id": "a", "text": "one two three four"}\n')
     line = list(path)

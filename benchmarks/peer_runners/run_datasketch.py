@@ -1,4 +1,5 @@
-"""Runs datasketch as in its guide: MinHashLSH with its own tuning, queries, estimated similarities."""
+"""Runs datasketch as in its guide: MinHashLSH with its own tuning, queries, estimated
+similarities."""
 
 import sys
 

@@ -1,4 +1,5 @@
-"""Runs gaoya: its text index on all cores, 16 bands of 8, queries with a threshold of the estimate."""
+"""Runs gaoya: its text index on all cores, 16 bands of 8, queries with a threshold of the
+estimate."""
 
 import sys
 

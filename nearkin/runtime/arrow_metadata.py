@@ -47,7 +47,8 @@ def read_facts(metadata: bytes) -> MessageFacts:
         >>> batch = pa.record_batch({"text": ["some", "text"]})
         >>> for how in (None, "zstd"):
         ...     out = pa.BufferOutputStream()
-        ...     with pa.ipc.new_stream(out, batch.schema, options=pa.ipc.IpcWriteOptions(compression=how)) as writer:
+        ...     options = pa.ipc.IpcWriteOptions(compression=how)
+        ...     with pa.ipc.new_stream(out, batch.schema, options=options) as writer:
         ...         writer.write_batch(batch)
         ...     messages = pa.ipc.MessageReader.open_stream(out.getvalue())
         ...     schema, message = messages.read_next_message(), messages.read_next_message()

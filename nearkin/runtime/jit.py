@@ -148,7 +148,7 @@ def _require_owner(path: Path, status: os.stat_result, user: int) -> None:
 
 
 def _require_unchangeable(folder: Path, status: os.stat_result, user: int) -> None:
-    """Verifies that other users cannot rename or replace what this user and root have in a folder."""
+    """Verifies that other users cannot replace the files of this user and of root in a folder."""
     _require_owner(folder, status, user)
     if status.st_mode & OTHERS_MAY_WRITE and not status.st_mode & stat.S_ISVTX:
         raise UntrustedFolderError(f"{folder} is writable by other users")

@@ -185,7 +185,10 @@ def _resolved(paths: list[Path]) -> list[Path]:
 
 
 def _require_other_inodes(out: Path, place: Path, inputs: list[Path]) -> None:
-    """Requires that no input is or is in a folder by another name: bind mounts and letter case give one folder two names."""
+    """Requires that no input is in a folder, also by another name of the folder.
+
+    Bind mounts and case-insensitive file systems give one folder two names.
+    """
     if (folder := _identity(place)) is None:
         return
     above = {parent for path in inputs for parent in path.absolute().parents}
@@ -251,7 +254,7 @@ def is_half_written(name: str) -> bool:
 
 
 def _written_for(name: str) -> str:
-    """Returns the file that a half-written file, as `write_durably` leaves it when it is killed, was to become."""
+    """Returns the final path of a temporary file that a killed `write_durably` has left."""
     return TEMPORARY.sub(r"\1\2", name)
 
 
@@ -318,7 +321,7 @@ def _is_page(path: Path) -> bool:
 
 
 def files_below(folder: Path) -> Iterator[str]:
-    """Yields the relative paths of the files and links in a folder, with slashes and without the marker."""
+    """Yields the relative paths of the files and links in a folder, without the marker."""
     for parent, folders, names in os.walk(folder):
         links = [name for name in folders if Path(parent, name).is_symlink()]
         for name in (*names, *links):
@@ -328,7 +331,7 @@ def files_below(folder: Path) -> Iterator[str]:
 
 
 def read_marker(folder: Path) -> dict[str, Any] | None:
-    """Returns the content of the marker of a result (`run`, `identity` and `files`), or None without a readable marker."""
+    """Returns the marker of a result (`run`, `identity` and `files`), or None without one."""
     try:
         marker: dict[str, Any] = json.loads((folder / MARKER).read_bytes())
     except (OSError, ValueError):
@@ -490,7 +493,7 @@ class Claim:
 
 @contextmanager
 def _path_errors(path: Path) -> Iterator[None]:
-    """Raises a path that can never be made as a UsageError: to resume or to free space does not help."""
+    """Raises UsageError for a path that can never be created."""
     try:
         yield
     except OSError as error:

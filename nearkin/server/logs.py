@@ -25,7 +25,8 @@ class JsonFormatter(logging.Formatter):
     """A formatter that writes the fields of a record, including `extra`, as JSON.
 
     Examples:
-        >>> fields = {"name": "nearkin", "levelname": "INFO", "msg": "request", "created": 0.0, "status": 200}
+        >>> fields = {"name": "nearkin", "levelname": "INFO", "msg": "request", "created": 0.0}
+        >>> fields["status"] = 200
         >>> JsonFormatter().format(logging.makeLogRecord(fields))
         '{"time":"1970-01-01T00:00:00+00:00","level":"info","logger":"nearkin","message":"request","status":200}'
     """

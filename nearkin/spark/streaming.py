@@ -62,7 +62,10 @@ class StreamUpserts:
         return ((row.id, row.text) for row in rows.orderBy("id").toLocalIterator())
 
     def _set_aside(self, rows: DataFrame, number: int) -> None:
-        """A batch's rejected rows under its number, so that they are there once however often it is handed over."""
+        """Writes the rejected rows of a batch to a file with its number.
+
+        A batch that Spark delivers twice overwrites its file.
+        """
         if self.rejected is not None:
             reason = f.when(f.col("id").isNull(), f"the id in {self.id} is null").otherwise(
                 f"{self.text} is null"

@@ -192,7 +192,8 @@ def test_wrong_usage_is_one_clear_message(
 
 
 def test_failure_while_running(tmp_path: Path) -> None:
-    """A run that fails before it has a result leaves nothing, so that the corrected command works as it is."""
+    """A run that fails before it has a result leaves nothing, so that the corrected command works
+    as it is."""
     (tmp_path / "a.jsonl").write_text('{"text": "fine"}\n{"text": \n')
     ended = nearkin(
         "dedup", tmp_path / "a.jsonl", "--out", tmp_path / "out", "--on-error", "fail", code=1

@@ -28,7 +28,8 @@ SECRET = "xylophone"
 
 @pytest.fixture
 def documents(tmp_path: Path) -> Path:
-    """Documents in near-duplicate pairs, each with a word that no fact of a run holds, and a broken row."""
+    """Documents in near-duplicate pairs, each with a word that no fact of a run holds, and a
+    broken row."""
     path = tmp_path / "in" / "documents.jsonl"
     path.parent.mkdir()
     words = [" ".join(f"{SECRET}{i // 2}x{j}" for j in range(60)) + f" {i}" for i in range(40)]

@@ -1,4 +1,5 @@
-"""Commands on a disk that is full: one sentence, nothing half done, and the same command succeeds when there is room."""
+"""Commands on a disk that is full: one sentence, nothing half done, and the same command succeeds
+when there is room."""
 
 import json
 import subprocess

@@ -16,7 +16,8 @@ NEAR = 40
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Documents with a text and a vector: copies of the first ones are near by text, by vector, or by both."""
+    """Documents with a text and a vector: copies of the first ones are near by text, by vector, or
+    by both."""
     rng = np.random.default_rng(8)
     texts = [" ".join(f"w{x}" for x in rng.integers(0, 3000, 90)) for _ in range(300)]
     vectors = rng.normal(size=(300, 16))

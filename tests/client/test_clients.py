@@ -287,7 +287,8 @@ def test_vectors_are_sent_as_numbers() -> None:
 
 
 class Answers:
-    """A transport that gives the answers it was made with, one after the other, and remembers what was asked."""
+    """A transport that gives the answers it was made with, one after the other, and remembers what
+    was asked."""
 
     def __init__(self, *answers: "httpx.Response | Exception") -> None:
         self.left, self.asked = list(answers), list[tuple[float, httpx.Request]]()
@@ -432,7 +433,8 @@ def test_the_token_is_sent_and_not_shown(make: Maker, monkeypatch: pytest.Monkey
         with pytest.raises(nk.ServiceError) as refused:
             client.spec()
         assert answers.asked[0][1].headers["authorization"] == f"Bearer {token}"
-        shown = f"{refused.value!r}{refused.value}{getattr(client, 'inner', client)!r}{vars(refused.value)}"
+        error = refused.value
+        shown = f"{error!r}{error}{getattr(client, 'inner', client)!r}{vars(error)}"
         assert "secret" not in shown
 
 

@@ -114,8 +114,11 @@ def test_node_gives_same_result_for_random_texts(full: bool) -> None:
         lines = "".join(json.dumps(asked | {"text": text}) + "\n" for text in texts)
         done = subprocess.run(
             [str(NODE), RUN, "--stdin", str(UNICODE)],
-            input=lines, capture_output=True, text=True, check=True,
-        )  # fmt: skip
+            input=lines,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
         for i, line in enumerate(done.stdout.splitlines()):
             got = json.loads(line)
             assert got["signature"] == sketches.signatures[i].tolist(), texts[i]

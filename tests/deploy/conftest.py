@@ -1,4 +1,5 @@
-"""A live server as deploy/ runs one, fed with all that makes a metric appear, and what it exposes."""
+"""A live server as deploy/ runs one, fed with all that makes a metric appear, and what it
+exposes."""
 
 import json
 import os
@@ -81,7 +82,8 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 
 @pytest.fixture(scope="module")
 def exposed(live: Live) -> Mapping[str, set[str]]:
-    """Names of samples that the server exposes once everything has happened to it, with their labels."""
+    """Names of samples that the server exposes once everything has happened to it, with their
+    labels."""
     with live.client() as client:
         for number in range(3):
             document = {"id": f"fed-{number}", "text": f"{WORDS} {number}"}

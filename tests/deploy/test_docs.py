@@ -1,4 +1,5 @@
-"""Pages of the documentation: every command, name, route and metric is described, and examples run against a server."""
+"""Pages of the documentation: every command, name, route and metric is described, and examples run
+against a server."""
 
 import inspect
 import os

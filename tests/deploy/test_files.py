@@ -1,4 +1,5 @@
-"""Image, compose file, unit and manifest: what they promise can be read off them, for there is no engine here to run them."""
+"""Image, compose file, unit and manifest: what they promise can be read off them, for there is no
+engine here to run them."""
 
 import importlib.metadata
 import json
@@ -115,7 +116,8 @@ def test_everything_that_the_image_installs_has_a_hash() -> None:
 
 
 def test_the_requirements_are_those_of_the_package() -> None:
-    """What the extras of the image need, directly and indirectly, in the versions that the tests run with."""
+    """What the extras of the image need, directly and indirectly, in the versions that the tests
+    run with."""
     versions = {
         canonical(name): version
         for name, _, version in (one.partition("==") for one in requirements())
@@ -149,7 +151,8 @@ def test_the_requirements_are_those_of_the_package() -> None:
 
 
 def test_applying_the_folder_makes_no_secret() -> None:
-    """Neither kubectl apply -f deploy/ nor -R reads a Secret: an empty key would replace the one that the index needs."""
+    """Neither kubectl apply -f deploy/ nor -R reads a Secret: an empty key would replace the one
+    that the index needs."""
     read = [path for path in DEPLOY.rglob("*") if path.suffix in (".yaml", ".yml", ".json")]
     assert DEPLOY / "kubernetes.yaml" in read
     for path in read:

@@ -1,4 +1,5 @@
-"""Prometheus and Grafana: what they ask for is what a server tells, and what should wake somebody does."""
+"""Prometheus and Grafana: what they ask for is what a server tells, and what should wake somebody
+does."""
 
 import json
 import re

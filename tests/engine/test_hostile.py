@@ -29,7 +29,8 @@ def test_empty_documents_never_match(full: bool) -> None:
 
 
 def test_one_shingle_in_every_document_is_bounded_by_the_fanout(full: bool) -> None:
-    """A bucket that holds everything yields as many candidates as its members have leaders, not all its pairs."""
+    """A bucket that holds everything yields as many candidates as its members have leaders, not
+    all its pairs."""
     count = 60_000 if full else 8_000
     texts = [f"common a{i} b{i} c{i}" for i in range(count)]
     result = nk.dedup(texts, threshold=0.1, recall=0.5, spec=WORDS, hot_bucket_size=100, fanout=20)

@@ -28,7 +28,8 @@ from nearkin.runtime.progress import Silent
 
 BOUND = 512 << 20
 OVERHEAD = 250 << 20
-"""Interpreter, libraries and compiled kernels: what docs/reference/files.md says comes on top of the bound."""
+"""Interpreter, libraries and compiled kernels: what docs/reference/files.md says comes on top of
+the bound."""
 WORDS = np.array([f"w{i:05d}" for i in range(50_000)])
 
 

@@ -1,4 +1,5 @@
-"""What a work folder promises: a stage that counts as done has all its files, also after a power cut."""
+"""What a work folder promises: a stage that counts as done has all its files, also after a power
+cut."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""Every family against a reference: the xxhash and mmh3 packages, RFC 9923's and the SipHash paper's vectors."""
+"""Every family against a reference: the xxhash and mmh3 packages, RFC 9923's and the SipHash
+paper's vectors."""
 
 import random
 
@@ -20,7 +21,8 @@ SIP_VECTORS = [
     0x85676696D7FB7E2D,
     0xCF2794E0277187B7,
 ]
-"""Of the inputs b'', 00, 00 01, … under the key 00 … 0f (reference implementation's vectors_sip64)."""
+"""Of the inputs b'', 00, 00 01, … under the key 00 … 0f (reference implementation's
+vectors_sip64)."""
 
 
 def values_of_every_length(seed: int) -> list[bytes]:

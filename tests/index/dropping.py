@@ -1,4 +1,5 @@
-"""A proxy that loses answers: the server does what it was asked, and the client never hears of it."""
+"""A proxy that loses answers: the server does what it was asked, and the client never hears of
+it."""
 
 import socket
 import threading

@@ -54,7 +54,8 @@ class Record:
 
 @dataclass
 class Fault:
-    """At the n-th call from now: before it is done, after it, or when half of its records are done; once, or from then on."""
+    """At the n-th call from now: before it is done, after it, or when half of its records are
+    done; once, or from then on."""
 
     call: int
     where: str = "before"
@@ -120,7 +121,8 @@ class Cluster:
         self.deleted.clear()
 
     def kill(self, flushed: float = 1.0) -> None:
-        """The server is killed and starts again: the writes of the last second were not on the device yet."""
+        """The server is killed and starts again: the writes of the last second were not on the
+        device yet."""
         while self.history and self.history[-1][0] > self.now - flushed:
             _, place, before = self.history.pop()
             self.records.pop(place, None)
@@ -197,7 +199,8 @@ class Client:
     def _batch(
         self, name: str, batch: BatchRecords, what: Any, policy: Any, work: Callable[[int], Any]
     ) -> BatchRecords:
-        """One that is lost raises nothing: it has a code, and its records look as if they had never been sent."""
+        """One that is lost raises nothing: it has a code, and its records look as if they had
+        never been sent."""
         try:
             self._call(name, what, policy, work, len(batch.batch_records))
         except exception.AerospikeError as error:
@@ -385,7 +388,8 @@ class Client:
             )
         if command.startswith("get-config:") and "namespace=" in command.rpartition(";")[2]:
             period = 120 if cluster.expires else 0
-            return f"nsup-period={period};max-record-size={cluster.record_size};strong-consistency={cluster.strong}".lower()
+            size = f"max-record-size={cluster.record_size}"
+            return f"nsup-period={period};{size};strong-consistency={cluster.strong}".lower()
         if command.startswith("get-config:"):
             return "ERROR:4:bad parameter"
         if command != f"namespace/{cluster.namespace}":

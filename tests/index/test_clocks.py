@@ -1,4 +1,5 @@
-"""Clocks that are wrong: nothing is deleted by them, and nothing that was stored under them is lost or stays for ever."""
+"""Clocks that are wrong: nothing is deleted by them, and nothing that was stored under them is
+lost or stays for ever."""
 
 import logging
 import time
@@ -136,7 +137,8 @@ def test_a_machine_that_slept_sweeps(machine: Machine) -> None:
 def test_an_index_that_nobody_used_is_swept_when_the_clock_is_confirmed(
     tmp_path: Path, machine: Machine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whether the machine was off for long, or its clock is wrong, cannot be told from a file: a person has to."""
+    """Whether the machine was off for long, or its clock is wrong, cannot be told from a file: a
+    person has to."""
     url = f"sqlite:///{tmp_path}/kin.db"
     machine.error = -(TTL + DAY)
     with open_index(url) as index:

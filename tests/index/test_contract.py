@@ -434,7 +434,8 @@ def test_threads_end_with_one_cluster(opened: Opener) -> None:
 
 
 def test_a_posting_of_a_document_that_left_its_buckets_is_passed_over(opened: Opener) -> None:
-    """As another process may leave it between the look at the buckets and the look at the documents."""
+    """As another process may leave it between the look at the buckets and the look at the
+    documents."""
     index = opened()
     index.upsert("a", TEXT, "x")
     entry = index.get("a", "x")
@@ -509,7 +510,8 @@ def test_what_is_asked_for_wrongly(opened: Opener) -> None:
 def test_protection_is_kept_and_carried(
     opened: Opener, url: "str | list[str]", tmp_path: Path
 ) -> None:
-    """The mark of an index that was served with tokens survives a reopening, and a copy of the index has it too."""
+    """The mark of an index that was served with tokens survives a reopening, and a copy of the
+    index has it too."""
     index = opened()
     assert not index._session.store.is_protected()
     index.upsert("a", TEXT, "x")

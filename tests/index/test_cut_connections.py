@@ -1,4 +1,5 @@
-"""Connections are cut at any byte: what was acknowledged is there, what was refused is not, and a repeated call is one call."""
+"""Connections are cut at any byte: what was acknowledged is there, what was refused is not, and a
+repeated call is one call."""
 
 import random
 from pathlib import Path
@@ -82,7 +83,8 @@ def test_connections_to_a_store_are_cut_at_any_byte(
 
 
 def test_connections_to_a_server_are_cut_at_any_byte(tmp_path: Path, full: bool) -> None:
-    """The client sends a request again whose answer was cut: no acknowledged document is lost, and none comes twice."""
+    """The client sends a request again whose answer was cut: no acknowledged document is lost, and
+    none comes twice."""
     drawn, texts = random.Random(8), corpus(100)
     documents: dict[str, str] = {}
     with nearkin_server(

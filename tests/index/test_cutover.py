@@ -1,4 +1,5 @@
-"""An index that moves to another store while it is used: nothing acknowledged is missing afterwards, and it can move back."""
+"""An index that moves to another store while it is used: nothing acknowledged is missing
+afterwards, and it can move back."""
 
 import json
 import subprocess
@@ -202,7 +203,8 @@ def test_threads_go_over_from_memory(
 def test_openings_go_over_from_aerospike(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """Threads stand for processes, for the cluster is in this one: each has the index open for itself."""
+    """Threads stand for processes, for the cluster is in this one: each has the index open for
+    itself."""
     url, target = (empty_store(one, request, tmp_path) for one in ("aerospike", kind))
     held: dict[str, str] = {}
     failed: list[Exception] = []

@@ -1,4 +1,5 @@
-"""Every file that an index writes is synced before it takes its name, and its name is synced, too."""
+"""Every file that an index writes is synced before it takes its name, and its name is synced,
+too."""
 
 import os
 import sqlite3

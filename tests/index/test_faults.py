@@ -1,4 +1,5 @@
-"""Stores that fail: an upsert that failed is reported, leaves nothing half-written, and succeeds when it is tried again."""
+"""Stores that fail: an upsert that failed is reported, leaves nothing half-written, and succeeds
+when it is tried again."""
 
 import json
 import os

@@ -1,4 +1,5 @@
-"""Steps that meet others again and again: they are tried again for a bounded time, so that callers see no race."""
+"""Steps that meet others again and again: they are tried again for a bounded time, so that callers
+see no race."""
 
 import pytest
 

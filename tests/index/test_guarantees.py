@@ -1,4 +1,5 @@
-"""What an index promises: verified matches, recall under full buckets, nothing lost by a kill, processes at once."""
+"""What an index promises: verified matches, recall under full buckets, nothing lost by a kill,
+processes at once."""
 
 import os
 import signal
@@ -74,7 +75,8 @@ def vectors_of_clusters(clusters: int, each: int, seed: int = 5) -> np.ndarray:
     ("clusters", "most", "least"), [(20, 100, 1.00), (100, 50, 0.97), (200, 20, 0.97)]
 )
 def test_ranking_keeps_recall_when_buckets_overflow(clusters: int, most: int, least: float) -> None:
-    """Of vectors at cosine 0.5, 40 × 5: 32 buckets a band, so that every one holds several representatives."""
+    """Of vectors at cosine 0.5, 40 × 5: 32 buckets a band, so that every one holds several
+    representatives."""
     made = vectors_of_clusters(clusters, 6)
     spec = nk.Spec(measure="cosine", unit="vector", n=64)
     settings = {"threshold": 0.5, "bands": 40, "rows": 5, "max_candidates": most}
@@ -137,7 +139,8 @@ def test_a_killed_process_loses_nothing_it_acknowledged(tmp_path: Path, full: bo
 def test_processes_at_once(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, full: bool
 ) -> None:
-    """Four processes, two of them with the same documents: each document once, every match verified, then merged."""
+    """Four processes, two of them with the same documents: each document once, every match
+    verified, then merged."""
     url, documents = empty_store(kind, request, tmp_path), 5000 if full else 500
     processes = [writer(url, seed, documents, 10, confirm=False) for seed in (1, 1, 2, 3)]
     assert [process.wait() for process in processes] == [0] * 4

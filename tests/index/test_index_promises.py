@@ -1,4 +1,5 @@
-"""Promises of docs/reference/stores.md and docs/explanation/security.md, each tried as its sentence says it."""
+"""Promises of docs/reference/stores.md and docs/explanation/security.md, each tried as its
+sentence says it."""
 
 import subprocess
 import sys
@@ -28,14 +29,16 @@ with nk.Index.open(urls if len(urls) > 1 else urls[0]) as index:
     print("ready", flush=True)
     for line in sys.stdin:
         what, name = line.split()
-        print(index.remove("a", name) if what == "remove" else index.get("a", name) is not None, flush=True)
+        found = index.remove("a", name) if what == "remove" else index.get("a", name) is not None
+        print(found, flush=True)
 """
 TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 
 
 @contextmanager
 def failing_in_the_middle(store: Any) -> Iterator[None]:
-    """The database itself refuses: a row, a script that needs memory, or a part of the step that one shard has."""
+    """The database itself refuses: a row, a script that needs memory, or a part of the step that
+    one shard has."""
     if isinstance(store, ShardedStore):
         with failing_in_the_middle(store.shards[0]):
             yield
@@ -96,7 +99,8 @@ def test_a_failed_upsert_leaves_nothing_behind(
 
 
 def test_five_seconds_of_staleness_are_harmless(tmp_path: Path, clock: Clock) -> None:
-    """A process that has not heard of a move: what it reads is of the old place, what it acknowledges is in the new one."""
+    """A process that has not heard of a move: what it reads is of the old place, what it
+    acknowledges is in the new one."""
     urls = [f"sqlite:///{tmp_path}/{name}.db" for name in ("old", "new")]
     with (
         nk.Index.open(urls[0], threshold=0.7, clock=clock) as late,

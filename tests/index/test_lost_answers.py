@@ -1,4 +1,5 @@
-"""The store does a step, and its answer is lost: nothing is done twice, and nothing is said that is not so."""
+"""The store does a step, and its answer is lost: nothing is done twice, and nothing is said that
+is not so."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -226,7 +227,8 @@ def test_postgres_is_asked_for_a_transaction_whose_answer_was_lost(
 
 
 def test_postgres_counts_generations_beyond_31_bits(postgres_port: int) -> None:
-    """In the state that an old version stopped at: every deletion, update and sweep failed from then on."""
+    """In the state that an old version stopped at: every deletion, update and sweep failed from
+    then on."""
     url = url_of("postgres", postgres_port, f"lost{next(NUMBERS)}")
     with nk.Index.open(url, threshold=0.7) as index:
         index.upsert_many("a", [TEXT, f"{TEXT} more"], ["x", "y"])

@@ -120,7 +120,8 @@ def test_an_index_without_texts_is_rebuilt_where_shingles_are_alike(tmp_path: Pa
 
 
 def test_pieces_stay_pieces_in_a_copy(tmp_path: Path) -> None:
-    """Two open documents that resemble each other are not resolved to each other before they are closed."""
+    """Two open documents that resemble each other are not resolved to each other before they are
+    closed."""
     with Index.open(f"sqlite:///{tmp_path}/a.db", threshold=0.8) as live:
         texts = [f"document {i} of its own with number {i * 7919}" for i in range(120)]
         live.upsert_many("a", texts, [str(i) for i in range(120)])

@@ -1,4 +1,5 @@
-"""What an index reads and writes at once stays bounded, however many documents it has: entries and bytes are counted."""
+"""What an index reads and writes at once stays bounded, however many documents it has: entries and
+bytes are counted."""
 
 import itertools
 import json
@@ -735,7 +736,8 @@ def test_an_index_of_the_older_layout_is_brought_over(old_url: Any, clock: Clock
 
 
 class FirstVersion:
-    """A process of the first version that has an index open: the statements with which it looks at the index and writes."""
+    """A process of the first version that has an index open: the statements with which it looks at
+    the index and writes."""
 
     def __init__(self, store: Any) -> None:
         self._store = store

@@ -1,4 +1,5 @@
-"""Answers without a write are only given if they are so in the store, whatever other processes changed meanwhile."""
+"""Answers without a write are only given if they are so in the store, whatever other processes
+changed meanwhile."""
 
 import gc
 import json
@@ -27,7 +28,8 @@ TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen 
 
 
 def test_an_acknowledged_upsert_is_stored_after_another_process_deleted_it(opened: Opener) -> None:
-    """The first process has all of it in memory, and no clock has passed that would make it look again."""
+    """The first process has all of it in memory, and no clock has passed that would make it look
+    again."""
     index = opened()
     other = beside(index)
     index.upsert("a", TEXT, "x")
@@ -144,7 +146,8 @@ def test_a_copy_in_the_making_does_not_answer_after_a_move_began(
 
 
 def test_steps_of_this_process_do_not_empty_the_cache(opened: Opener) -> None:
-    """Over shards a step raises the generation more than once, so that what is remembered is asked for again."""
+    """Over shards a step raises the generation more than once, so that what is remembered is asked
+    for again."""
     index = opened()
     if " " in index._session.store.url:
         pytest.skip("over shards what is remembered is confirmed by the documents themselves")
@@ -298,7 +301,8 @@ with nk.Index.open(sys.argv[1], threshold=0.7) as index:
 
 
 def test_several_processes_may_share_sqlite(tmp_path: Path, full: bool) -> None:
-    """Processes that change the same documents, without a garbage collector: none is locked out, and all is sound."""
+    """Processes that change the same documents, without a garbage collector: none is locked out,
+    and all is sound."""
     url = f"sqlite:///{tmp_path}/kin.db"
     nk.Index.open(url, threshold=0.7).close()
     line = [sys.executable, "-c", PROCESS, url, "400" if full else "60"]
@@ -327,7 +331,8 @@ def test_several_processes_may_share_sqlite(tmp_path: Path, full: bool) -> None:
 def test_a_sqlite_table_that_was_read_in_part_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error in the middle of reading the buckets again does not leave half of them as all there are."""
+    """An error in the middle of reading the buckets again does not leave half of them as all there
+    are."""
     url = f"sqlite:///{tmp_path}/kin.db"
     with nk.Index.open(url, threshold=0.7) as index:
         index.upsert("a", TEXT, "x")

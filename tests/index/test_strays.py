@@ -1,4 +1,5 @@
-"""Postings that an interrupted step over shards leaves behind are deleted in the background, and no others."""
+"""Postings that an interrupted step over shards leaves behind are deleted in the background, and
+no others."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,7 +79,8 @@ def test_strays_are_swept(index: Index, monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_a_failed_step_over_shards_is_swept(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second shard is gone when the documents are written, and when their postings are to be taken back."""
+    """The second shard is gone when the documents are written, and when their postings are to be
+    taken back."""
     assert isinstance(index._session.store, ShardedStore)
     store = index._session.store
     records, withdraw = store._records, store._withdraw

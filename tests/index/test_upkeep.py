@@ -1,4 +1,5 @@
-"""Indexes looked after: checked, compacted, copied, built in bulk, rebuilt, from the library and the command line."""
+"""Indexes looked after: checked, compacted, copied, built in bulk, rebuilt, from the library and
+the command line."""
 
 import asyncio
 import json
@@ -271,7 +272,8 @@ def test_a_saved_run_becomes_an_index(
 def test_what_was_broken_off_goes_on_where_it_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Loads of a run, of files, of another index: the third step fails, the same command then does the rest."""
+    """Loads of a run, of files, of another index: the third step fails, the same command then does
+    the rest."""
     monkeypatch.setattr("nearkin.corpus.corpus.BATCH_ROWS", 1000)
     texts = corpus(3000, share=0.2)
     for part in range(6):

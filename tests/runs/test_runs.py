@@ -34,7 +34,8 @@ COLUMNS = Columns(id="id", carried_columns=("source",))
 
 @pytest.fixture(scope="session")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """7,000 documents in three files: clusters, a hot one, boilerplate, hostile ones (two nulls)."""
+    """7,000 documents in three files: clusters, a hot one, boilerplate, hostile ones (two
+    nulls)."""
     folder = tmp_path_factory.mktemp("synth") / "corpus"
     settings = SynthSettings(
         documents=7000,
@@ -165,7 +166,8 @@ def test_workers_do_not_change_the_result(
 def test_partitions_do_not_change_the_result(
     corpus: Path, reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a small --memory would: keys in partitions, pairs spilled, groups and pairs in portions."""
+    """As a small --memory would: keys in partitions, pairs spilled, groups and pairs in
+    portions."""
     monkeypatch.setattr(candidates, "BYTES_PER_KEY", (512 << 20) // 4 // 1000)
     monkeypatch.setattr(run, "BYTES_PER_PAIR", (512 << 20) // 8 // 50)
     monkeypatch.setattr(collapse, "DOCUMENTS_AT_ONCE", 1000)
@@ -231,12 +233,22 @@ class Killer:
 
 inputs, out, stage, advances = sys.argv[1:]
 columns = Columns(id="id", carried_columns=("source",))
-run_dedup(Job((inputs,), Path(out), columns, RunOptions(source="source")), Killer(stage, int(advances)))
+job = Job((inputs,), Path(out), columns, RunOptions(source="source"))
+run_dedup(job, Killer(stage, int(advances)))
 """
 MOMENTS = [
-    ("sketch", 0), ("sketch", 2), ("sketch", 3), ("collapse", 0), ("bands", 0), ("bands", 5),
-    ("verify", 0), ("verify", 1), ("cluster", 0), ("write", 0), ("write", 2),
-]  # fmt: skip
+    ("sketch", 0),
+    ("sketch", 2),
+    ("sketch", 3),
+    ("collapse", 0),
+    ("bands", 0),
+    ("bands", 5),
+    ("verify", 0),
+    ("verify", 1),
+    ("cluster", 0),
+    ("write", 0),
+    ("write", 2),
+]
 
 
 @pytest.mark.parametrize(("stage", "advances"), MOMENTS)
@@ -310,13 +322,15 @@ def test_resume_with_nothing_there_starts(corpus: Path, reference: Path, tmp_pat
 
 
 def test_no_space_left(corpus: Path, tmp_path: Path) -> None:
-    """A file size limit stands in for a full disk: writing fails with the system's error in the middle of a stage."""
+    """A file size limit stands in for a full disk: writing fails with the system's error in the
+    middle of a stage."""
+    command = ["dedup", str(corpus / "documents"), "--out", str(tmp_path / "out")]
     code = f"""
 import resource, signal, sys
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, resource.RLIM_INFINITY))
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 from nearkin.cli.app import run
-sys.exit(run(["dedup", {str(corpus / "documents")!r}, "--out", {str(tmp_path / "out")!r}, "--id", "id", "--source", "source"]))
+sys.exit(run({[*command, "--id", "id", "--source", "source"]!r}))
 """
     assert resource.getrlimit(resource.RLIMIT_FSIZE)[1] == resource.RLIM_INFINITY
     failed = subprocess.run(
@@ -623,6 +637,12 @@ def test_nothing_is_left_beside_the_output(corpus: Path, tmp_path: Path) -> None
     finished(corpus / "documents", out)
     assert [path.name for path in out.parent.iterdir()] == ["out"]
     assert sorted(path.name for path in out.iterdir()) == [
-        ".nearkin-output.json", "clusters.parquet", "kept", "pairs.parquet", "rejected.jsonl", "report.html", "report.json",
+        ".nearkin-output.json",
+        "clusters.parquet",
+        "kept",
+        "pairs.parquet",
+        "rejected.jsonl",
+        "report.html",
+        "report.json",
         "run.json",
-    ]  # fmt: skip
+    ]

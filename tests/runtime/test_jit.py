@@ -59,7 +59,8 @@ def test_changed_callee_takes_effect_in_callers(installed: Path, tmp_path: Path)
 
 
 def test_read_only_installation_without_home_works(installed: Path, tmp_path: Path) -> None:
-    """As in a container: nothing can be written beside the code, and there is no user's cache folder."""
+    """As in a container: nothing can be written beside the code, and there is no user's cache
+    folder."""
     for path in [installed, *installed.rglob("*")]:
         path.chmod(0o555 if path.is_dir() else 0o444)
     temporary = tmp_path / "temporary"
@@ -86,7 +87,8 @@ def test_cache_folder_of_another_user_is_not_used(installed: Path, tmp_path: Pat
 def test_code_in_writable_cache_folder_is_not_run(
     installed: Path, tmp_path: Path, variable: str
 ) -> None:
-    """Numba's index files are pickles: whoever can write one runs code in the processes that load it."""
+    """Numba's index files are pickles: whoever can write one runs code in the processes that load
+    it."""
     shared, mark = tmp_path / "shared", tmp_path / "code-has-run"
     shared.mkdir()
     python(HASHES, installed, **{variable: str(shared)})
@@ -192,7 +194,8 @@ def test_circular_symbolic_link_is_rejected(tmp_path: Path) -> None:
 def test_folders_of_another_user_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root trusts nobody else's folders either: what is seen here by changing who asks holds for user 0 as well."""
+    """Root trusts nobody else's folders either: what is seen here by changing who asks holds for
+    user 0 as well."""
     folder = trusted_folder(tmp_path / "cache")
     if os.getuid() == 0:
         os.chown(folder, 12345, -1)
@@ -269,7 +272,8 @@ def test_kernels_pass_bounds_checking() -> None:
 
 
 def test_locator_names_file_and_line_of_function() -> None:
-    """Numba reads it for the warning about a function that it cannot cache, for example with NUMBA_OPT=0."""
+    """Numba reads it for the warning about a function that it cannot cache, for example with
+    NUMBA_OPT=0."""
 
     def function() -> None: ...
 

@@ -1,4 +1,5 @@
-"""What may be replaced, who may write, and what a failure leaves: the promises of docs/reference/files.md about outputs."""
+"""What may be replaced, who may write, and what a failure leaves: the promises of
+docs/reference/files.md about outputs."""
 
 import json
 import os
@@ -405,12 +406,23 @@ def saved(docs: Path, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "option",
     [
-        ["--text", "body"], ["--tokens", "words"], ["--vector", "embedding"], ["--id", "id"], ["--measure", "simhash"],
-        ["--shingle", "chars:5"], ["--k", "64"], ["--seed", "3"], ["--slot-bits", "8"], ["--scheme", "classic"],
-        ["--base-hash", "murmur3"], ["--stem", "english"], ["--normalise", "nfkc"], ["--key-file", "env:NEARKIN_TEST_KEY"],
+        ["--text", "body"],
+        ["--tokens", "words"],
+        ["--vector", "embedding"],
+        ["--id", "id"],
+        ["--measure", "simhash"],
+        ["--shingle", "chars:5"],
+        ["--k", "64"],
+        ["--seed", "3"],
+        ["--slot-bits", "8"],
+        ["--scheme", "classic"],
+        ["--base-hash", "murmur3"],
+        ["--stem", "english"],
+        ["--normalise", "nfkc"],
+        ["--key-file", "env:NEARKIN_TEST_KEY"],
     ],
     ids=lambda option: option[0],
-)  # fmt: skip
+)
 @pytest.mark.parametrize("command", ["dedup", "pairs"])
 def test_options_that_contradict_a_saved_run_are_refused(
     command: str,
@@ -547,7 +559,8 @@ class KilledError(BaseException):
 def test_a_replacement_that_was_killed_half_way_is_finished_by_resume(
     docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the two renames: the old result was moved aside and the new one has not taken its name."""
+    """Between the two renames: the old result was moved aside and the new one has not taken its
+    name."""
     out = tmp_path / "out"
     dedup(docs, out)
     old = everything_below(out)

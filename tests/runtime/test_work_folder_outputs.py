@@ -29,7 +29,8 @@ COMMANDS = {
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder with an input, an index, and the work folder of a run that is under way or was killed."""
+    """A folder with an input, an index, and the work folder of a run that is under way or was
+    killed."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "rows.csv").write_text("id,text\n1,one two three\n2,one two three\n")
     with Index.open("sqlite:///index.db") as index:

@@ -1,4 +1,5 @@
-"""Names that pages mention: paths of other pages, files of the package, and objects of its modules."""
+"""Names that pages mention: paths of other pages, files of the package, and objects of its
+modules."""
 
 import importlib
 import re

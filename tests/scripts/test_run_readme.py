@@ -1,4 +1,5 @@
-"""The script that runs the examples of the documentation: what it compares, and what it writes into pages."""
+"""The script that runs the examples of the documentation: what it compares, and what it writes
+into pages."""
 
 from pathlib import Path
 

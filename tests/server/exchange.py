@@ -1,4 +1,5 @@
-"""Requests to an application in this process, of which a test decides when bytes come and when answers are read."""
+"""Requests to an application in this process, of which a test decides when bytes come and when
+answers are read."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine

@@ -1,4 +1,5 @@
-"""Measures how long an event loop was kept from going on, in a unit that is the same on slow and on busy machines."""
+"""Measures how long an event loop was kept from going on, in a unit that is the same on slow and
+on busy machines."""
 
 import asyncio
 import time
@@ -7,7 +8,8 @@ from typing import Any, Self
 
 
 def unit_of_work() -> float:
-    """Returns the CPU seconds of this thread that a fixed computation takes: about 15 ms of Python on a current machine."""
+    """Returns the CPU seconds of this thread that a fixed computation takes: about 15 ms of Python
+    on a current machine."""
     seconds = []
     for _ in range(5):
         began = time.thread_time()

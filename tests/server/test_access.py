@@ -78,7 +78,8 @@ def test_valid_token_is_required(client: TestClient, tokens: dict[str, str]) -> 
 
 
 def test_no_endpoint_shows_another_scope(client: TestClient, tokens: dict[str, str]) -> None:
-    """Everything that names a scope, for one that has documents and one that has none: the answers are the same."""
+    """Everything that names a scope, for one that has documents and one that has none: the answers
+    are the same."""
     mine = bearer(tokens["mine"])
 
     def answers(scope: str) -> list[tuple[int, str]]:
@@ -313,7 +314,8 @@ def test_rejected_address_uses_no_rate_of_a_token(serve: Serve, tmp_path: Path) 
 
 
 def test_stream_is_slowed_to_the_rate(serve: Serve, tmp_path: Path) -> None:
-    """However many documents a batch has: after a minute's worth it waits, and is told so when it waits for too long."""
+    """However many documents a batch has: after a minute's worth it waits, and is told so when it
+    waits for too long."""
     made = TokenFile(tmp_path / "tokens.json").create(
         Principal("slow", ("*",), ("read", "write"), rate="20/minute")
     )

@@ -1,4 +1,5 @@
-"""Requests that are answered from large clusters and scopes read a page, not everything: what the store reads is counted."""
+"""Requests that are answered from large clusters and scopes read a page, not everything: what the
+store reads is counted."""
 
 import re
 from typing import Any

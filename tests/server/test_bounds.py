@@ -219,7 +219,8 @@ def test_server_stops_reading_from_client_that_does_not_read(tmp_path: Path) -> 
 
 
 def test_unread_answers_are_counted(tmp_path: Path) -> None:
-    """Documents and explanations hold texts: one token must not fill the memory with answers that it does not read."""
+    """Documents and explanations hold texts: one token must not fill the memory with answers that
+    it does not read."""
 
     async def test() -> None:
         async with running(tmp_path, "greedy", "other") as app:
@@ -413,7 +414,8 @@ def test_batches_without_rows_count_as_documents(tmp_path: Path) -> None:
 
 
 def test_large_bodies_are_rejected_before_reading(tmp_path: Path) -> None:
-    """Forty documents of 9.8 MB at once: a few may come, the others are told to wait, and another token's are taken."""
+    """Forty documents of 9.8 MB at once: a few may come, the others are told to wait, and another
+    token's are taken."""
 
     async def test() -> None:
         async with running(tmp_path, "greedy", "other", byte_rate="10000000000/second") as app:
@@ -502,7 +504,8 @@ def test_one_token_cannot_fill_the_queue(tmp_path: Path, barrier: Barrier) -> No
 
 
 def test_one_token_cannot_have_all_requests(tmp_path: Path) -> None:
-    """Requests whose bodies do not come are held open, but not all that the server answers at once."""
+    """Requests whose bodies do not come are held open, but not all that the server answers at
+    once."""
 
     async def test() -> None:
         async with running(tmp_path, "greedy", "other", requests=40) as app:
@@ -569,7 +572,8 @@ def test_bytes_have_a_rate(tmp_path: Path) -> None:
 def test_work_of_one_token_leaves_threads_to_others(
     tmp_path: Path, barrier: Barrier, path: str
 ) -> None:
-    """In as many scopes as it likes: batches of a scope go one after the other, those of scopes at the same time."""
+    """In as many scopes as it likes: batches of a scope go one after the other, those of scopes at
+    the same time."""
 
     async def test() -> None:
         async with running(tmp_path, "greedy", "other", scopes=("greedy*",)) as app:
@@ -641,7 +645,8 @@ HOSTILE = {
 def test_hostile_json_is_rejected_before_parsing(
     tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The parser, during which no other thread runs, is given a bounded number of values whatever the body is."""
+    """The parser, during which no other thread runs, is given a bounded number of values whatever
+    the body is."""
     parsed = list[int]()
     really = models.NewDocument.model_validate_json
 

@@ -1,4 +1,5 @@
-"""Connections of strangers: each test does over a socket what should not be possible for long, or often."""
+"""Connections of strangers: each test does over a socket what should not be possible for long, or
+often."""
 
 import asyncio
 import gc
@@ -254,7 +255,8 @@ def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 @pytest.mark.parametrize("head", [b"Content-Length: 90000", b"Transfer-Encoding: chunked"])
 def test_slow_rest_of_rejected_body_is_closed(short: int, head: bytes) -> None:
-    """The answer does not wait for the body, and the rest of the body does not hold the connection for ever."""
+    """The answer does not wait for the body, and the rest of the body does not hold the connection
+    for ever."""
     with connect(short) as connection:
         connection.settimeout(0.2)
         connection.sendall(UNREAD + head + b"\r\n\r\n")
@@ -303,7 +305,8 @@ def test_rejected_complete_body_keeps_connection_open(short: int) -> None:
 
 
 def test_connection_reset_is_not_logged_as_error(tmp_path: Path) -> None:
-    """At any moment: the event loop may know that a connection is closed before the request does."""
+    """At any moment: the event loop may know that a connection is closed before the request
+    does."""
     own = free_port()
     process = start_serving(tmp_path, own)
     body = b'{"text": "' + b"word " * 200_000 + b'"}'

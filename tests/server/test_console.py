@@ -569,7 +569,8 @@ def test_metrics_right_opens_only_the_live_page(serve: Serve, tmp_path: Path) ->
 
 
 def asked(client: TestClient, output: str, *inputs: object, **state: object) -> str:
-    """What a page answers, as it goes to the browser: to inputs (`id.property`, value), with further fields."""
+    """What a page answers, as it goes to the browser: to inputs (`id.property`, value), with
+    further fields."""
     of = [
         {"id": name.split(".")[0], "property": name.split(".")[1], "value": value}
         for name, value in inputs

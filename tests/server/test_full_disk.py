@@ -1,4 +1,5 @@
-"""A server whose disk is full: clear answers, nothing lost that was acknowledged, and service again when there is room."""
+"""A server whose disk is full: clear answers, nothing lost that was acknowledged, and service
+again when there is room."""
 
 import json
 import tempfile

@@ -1,4 +1,5 @@
-"""Handshakes of TLS that never complete: each test leaves one open, and looks for its end and for other clients."""
+"""Handshakes of TLS that never complete: each test leaves one open, and looks for its end and for
+other clients."""
 
 import socket
 import ssl

@@ -1,4 +1,5 @@
-"""What logs hold: no text, no id of a document, no scope, no token, no password, whatever is asked and whatever fails."""
+"""What logs hold: no text, no id of a document, no scope, no token, no password, whatever is asked
+and whatever fails."""
 
 import json
 import logging
@@ -57,7 +58,8 @@ def lines() -> Iterator[Lines]:
 def test_no_log_line_names_a_document_a_scope_or_a_token(
     client: TestClient, tokens: dict[str, str], lines: Lines
 ) -> None:
-    """Every route and every callback of the console, with right and wrong values, at the level debug."""
+    """Every route and every callback of the console, with right and wrong values, at the level
+    debug."""
     asked = [
         *every_route(client, tokens["boss"]),
         *every_callback(client, tokens["boss"]),

@@ -14,7 +14,8 @@ from tests.server.loop_watch import LoopWatch
 from tests.server.test_bounds import HOSTILE
 
 UNITS = 10
-"""Units of work that a step of the event loop may take: what 10,000,000 additions in Python take."""
+"""Units of work that a step of the event loop may take: what 10,000,000 additions in Python
+take."""
 
 
 def test_loop_watch_measures_long_steps() -> None:
@@ -58,7 +59,8 @@ async def long_text(app: App) -> None:
 
 
 async def large_tune(app: App) -> None:
-    """The largest signature that may be asked about, at thresholds for which there are many operating points."""
+    """The largest signature that may be asked about, at thresholds for which there are many
+    operating points."""
     for threshold in (0.8, 0.95, 1.0):
         await posted(
             app, "/v1/tune", json.dumps({"threshold": threshold, "recall": 0.5, "k": 1024}).encode()

@@ -1,4 +1,5 @@
-"""Promises of docs/explanation/security.md about documents and bodies: a test for each, named after it."""
+"""Promises of docs/explanation/security.md about documents and bodies: a test for each, named
+after it."""
 
 import asyncio
 import io
@@ -40,7 +41,8 @@ def problems(body: bytes, kind: str) -> list[str]:
 
 @pytest.mark.parametrize("kind", [JSON, NDJSON, ARROW])
 def test_huge_documents_are_bounded(tmp_path: Path, kind: str) -> None:
-    """By `max_body`, `max_line` and `max_message` before they are parsed, and by the index's `max_document`."""
+    """By `max_body`, `max_line` and `max_message` before they are parsed, and by the index's
+    `max_document`."""
 
     async def test() -> None:
         bounds = {
@@ -70,7 +72,8 @@ def test_huge_documents_are_bounded(tmp_path: Path, kind: str) -> None:
 
 
 def test_endless_bodies_are_bounded(tmp_path: Path) -> None:
-    """Whatever goes on and on ends with a reason, and takes no more memory than its bound meanwhile."""
+    """Whatever goes on and on ends with a reason, and takes no more memory than its bound
+    meanwhile."""
 
     async def endless(app: App, path: str, kind: str, chunk: bytes) -> tuple[bytes, int]:
         exchange = app.request("sender", path, kind=kind)

@@ -1,4 +1,5 @@
-"""An index that was served with tokens is not served to everybody because their file is not found."""
+"""An index that was served with tokens is not served to everybody because their file is not
+found."""
 
 from pathlib import Path
 
@@ -35,7 +36,8 @@ def test_server_refuses_to_start_if_tokens_file_is_lost(serve: Serve, tmp_path: 
 def test_server_in_another_folder_requires_tokens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """The default path of the tokens is relative: a server started elsewhere over the same store finds none."""
+    """The default path of the tokens is relative: a server started elsewhere over the same store
+    finds none."""
     home, elsewhere = tmp_path / "home", tmp_path / "elsewhere"
     for folder in (home, elsewhere):
         folder.mkdir()

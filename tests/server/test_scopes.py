@@ -1,4 +1,5 @@
-"""A token of some scopes learns nothing about the others: every route, page and callback is asked, and every answer read."""
+"""A token of some scopes learns nothing about the others: every route, page and callback is asked,
+and every answer read."""
 
 import itertools
 import json
@@ -89,7 +90,8 @@ def tokens(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def client(serve: Serve, tokens: dict[str, str], tmp_path: Path) -> TestClient:
-    """A server with everything that it can show: golden pairs, a shadow, an audit, full buckets in two scopes."""
+    """A server with everything that it can show: golden pairs, a shadow, an audit, full buckets in
+    two scopes."""
     (tmp_path / "golden.jsonl").write_text(
         json.dumps({"a": f"{OTHER_WORD} {SHARED}", "b": SHARED}) + "\n"
     )
@@ -116,7 +118,8 @@ def client(serve: Serve, tokens: dict[str, str], tmp_path: Path) -> TestClient:
 
 
 def foreign(request: str) -> list[str]:
-    """What must not be in an answer: the other scope's name, ids and words, except for what the request itself says."""
+    """What must not be in an answer: the other scope's name, ids and words, except for what the
+    request itself says."""
     return [needle for needle in (OTHER, OTHER_ID, OTHER_WORD) if needle not in request]
 
 
@@ -139,7 +142,8 @@ def every_route(client: TestClient, token: str) -> Iterator[tuple[str, str]]:
         )
         for (scope, id), query, body in itertools.product(places, QUERIES.get(route, [""]), bodies):
             if (scope, id) == (OWN, OTHER_ID) and (method == "PATCH" or path.endswith(":close")):
-                continue  # it would make a document of that id in its own scope, which later answers may name
+                # it would create a document of that id in its own scope, which later answers name
+                continue
             address = path.format(scope=scope, id=id) + query
             answer = client.request(method, address, json=body, headers=bearer(token))
             assert answer.status_code != 500, (route, answer.text)
@@ -194,7 +198,8 @@ def test_token_cannot_access_other_scopes(client: TestClient, tokens: dict[str, 
 
 
 def test_the_walk_finds_leaks(client: TestClient, tokens: dict[str, str]) -> None:
-    """The same walk with a token of all scopes meets the other scope's name, id and text in many answers."""
+    """The same walk with a token of all scopes meets the other scope's name, id and text in many
+    answers."""
     boss = tokens["boss"]
     answers = [*every_callback(client, boss), *every_route(client, boss)]
     for needle in (OTHER, OTHER_ID, OTHER_WORD):

@@ -211,7 +211,8 @@ def switched(tmp_path: Path) -> Iterator[Index]:
 
 
 def test_last_documents_survive_a_kill_during_switch(tmp_path: Path, at_once: None) -> None:
-    """The other one answers, and has a document that did not reach the first before the server ended."""
+    """The other one answers, and has a document that did not reach the first before the server
+    ended."""
     with switched(tmp_path) as index:
         index.upsert("a", text(8), "two")
     with first(tmp_path) as index:
@@ -268,7 +269,8 @@ def test_changes_during_fill_are_copied(tmp_path: Path, monkeypatch: pytest.Monk
 def test_late_copies_use_the_current_document(
     tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What one brings late is what the document is by then: changed, or erased, by the other worker."""
+    """What one brings late is what the document is by then: changed, or erased, by the other
+    worker."""
     with first(tmp_path) as mine, first(tmp_path) as other:
         workers = [beside(index, tmp_path) for index in (mine, other)]
         settled(*workers)

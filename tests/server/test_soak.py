@@ -1,4 +1,5 @@
-"""Mixed requests for as long as it takes, while the server and its Redis are killed: what was acknowledged is there."""
+"""Mixed requests for as long as it takes, while the server and its Redis are killed: what was
+acknowledged is there."""
 
 import asyncio
 import subprocess

@@ -1,4 +1,5 @@
-"""What a stranger, without a token, can make a server do: nothing that costs more than a refusal."""
+"""What a stranger, without a token, can make a server do: nothing that costs more than a
+refusal."""
 
 import gzip
 import re

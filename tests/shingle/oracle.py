@@ -1,4 +1,5 @@
-"""Tokens and shingles the slow, obvious way, from Python's own unicodedata (of code points that it knows)."""
+"""Tokens and shingles the slow, obvious way, from Python's own unicodedata (of code points that it
+knows)."""
 
 import re
 import unicodedata as u
@@ -6,13 +7,22 @@ import unicodedata as u
 import xxhash
 
 UNSPACED = (
-    "CJK UNIFIED IDEOGRAPH", "CJK COMPATIBILITY IDEOGRAPH", "IDEOGRAPHIC ", "VERTICAL "
-                                                                            "IDEOGRAPHIC", "HANGZHOU ",
-    "HIRAGANA ", "HENTAIGANA ", "KATAKANA ", "KATAKANA-HIRAGANA ", "COMBINING "
-                                                                   "KATAKANA-HIRAGANA", "HALFWIDTH "
-                                                                                        "KATAKANA",
-    "THAI ", "LAO ", "KHMER ", "MYANMAR ",
-)  # fmt: skip
+    "CJK UNIFIED IDEOGRAPH",
+    "CJK COMPATIBILITY IDEOGRAPH",
+    "IDEOGRAPHIC ",
+    "VERTICAL IDEOGRAPHIC",
+    "HANGZHOU ",
+    "HIRAGANA ",
+    "HENTAIGANA ",
+    "KATAKANA ",
+    "KATAKANA-HIRAGANA ",
+    "COMBINING KATAKANA-HIRAGANA",
+    "HALFWIDTH KATAKANA",
+    "THAI ",
+    "LAO ",
+    "KHMER ",
+    "MYANMAR ",
+)
 IGNORABLE = re.compile(
     "[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0"
     "\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"

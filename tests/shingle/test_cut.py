@@ -1,4 +1,5 @@
-"""The frequency cut: what is counted, what is left out, and what follows for signatures and clusters."""
+"""The frequency cut: what is counted, what is left out, and what follows for signatures and
+clusters."""
 
 import dataclasses
 import itertools

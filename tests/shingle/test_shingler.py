@@ -42,7 +42,8 @@ STEPS = [
 known = st.characters(exclude_categories=["Cs", "Cn", "Co"])
 awkward = st.sampled_from(
     list(
-        "aZ_9 .\n-éÉßſẞİıΣσςÅ각ᄀ각\u0301\u0323\u0345\u1dfa\u20d0ﬁ㌀ﷺⅫ½²日本語ーｶﾞไทย\u200d\u00ad😀٣\u3099\u302a"
+        "aZ_9 .\n"
+        "-éÉßſẞİıΣσςÅ각ᄀ각\u0301\u0323\u0345\u1dfa\u20d0ﬁ㌀ﷺⅫ½²日本語ーｶﾞไทย\u200d\u00ad😀٣\u3099\u302a"
     )
 )
 texts = st.text(st.one_of(awkward, known), max_size=40)

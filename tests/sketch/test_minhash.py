@@ -90,7 +90,8 @@ def test_minimum_is_signature_of_union(scheme: str, a: list[int], b: list[int]) 
 def test_estimate_is_unbiased_and_within_error_bound(
     scheme: str, size: int, share: float, full: bool
 ) -> None:
-    """Compares mean and mean square error with J and the k-hash bound, allowing for sampling noise."""
+    """Compares mean and mean square error with J and the k-hash bound, allowing for sampling
+    noise."""
     trials, k = (600 if full else 120), 128
     both = round(2 * size * share / (1 + share))
     union = 2 * size - both

@@ -129,7 +129,8 @@ def test_documents_at_hamming_distance_are_found(bits: int) -> None:
 
 @pytest.mark.parametrize("slot_bits", [32, 8, 4, 2, 1])
 def test_estimates_at_threshold_reach_it(slot_bits: int) -> None:
-    """Checks numbers a of agreeing slots for which Ĵ = (a/k − 2^−b) / (1 − 2^−b) has two decimals."""
+    """Checks numbers a of agreeing slots for which Ĵ = (a/k − 2^−b) / (1 − 2^−b) has two
+    decimals."""
     spec = nk.Spec(k=600, slot_bits=slot_bits)
     measure = measure_of(spec)
     chance = Fraction(1, 2**slot_bits) if slot_bits < 32 else Fraction(0)

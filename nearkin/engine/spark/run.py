@@ -832,7 +832,7 @@ def of_batches(
 
 
 def facts_of(frame: DataFrame) -> list[dict[str, Any]]:
-    """Returns the facts that tasks recorded: one for each task or part, never one for a document."""
+    """Returns the facts that tasks recorded, one for each task or part."""
     return [
         json.loads(row.facts)
         for row in frame.where(f.col("facts").isNotNull()).select("facts").collect()

@@ -239,7 +239,7 @@ class AerospikeStore:
         return sorted(found, key=lambda entry: entry.ref)
 
     def _joined(self, scope: str, leader: str) -> list[str]:
-        """Returns the records of documents that are resolved to a representative, now or by a step."""
+        """Returns the keys of documents that are resolved to a representative, now or by a step."""
         number = _number(scope, leader)
         # new versions are read first, because they may become present versions between the reads
         return [
@@ -254,7 +254,7 @@ class AerospikeStore:
                 yield bins["n"]
 
     def _note_scopes(self, scopes: set[str]) -> None:
-        """Records scopes that this process has not seen yet, before their first document is written."""
+        """Records scopes that are new to this process, before their first document is written."""
         new = sorted(scopes - self._known_scopes)
         creations = (
             self._records.creation(
@@ -510,7 +510,7 @@ def _has_posting(version: Version, word: int) -> bool:
 
 
 def _posting_range(ref: int) -> tuple[int, int]:
-    """Returns the range of the possible postings of a document: the first, and the one behind the last."""
+    """Returns the range of the possible postings of a document, without its end."""
     return ref << REF_SHIFT, (ref + 1) << REF_SHIFT
 
 

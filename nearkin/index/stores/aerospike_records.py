@@ -400,7 +400,7 @@ class Records:
         return [key for key, *_ in self._results(kind, (), None, {}, {"nobins": True})]
 
     def scan_older(self, kind: str, seconds: float, *bins: str) -> list[dict[str, Any]]:
-        """Returns bins of the records of a kind that were not written for some seconds of the server."""
+        """Returns bins of the records of a kind that were not written for some seconds."""
         return self._queried(kind, bins, None, {"expressions": self.older(seconds)})
 
     def older(self, seconds: float) -> Any:

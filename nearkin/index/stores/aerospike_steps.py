@@ -597,7 +597,7 @@ class Steps:
         return lines
 
     def repair(self) -> None:
-        """Ends interrupted steps, and deletes finished plans that a restart of the server restored."""
+        """Ends interrupted steps, and deletes finished plans that a server has restored."""
         finished = self._finished()
         ghosts: list[int | str] = []
         for bins in self._records.scan(STEPS, "t", "q", "w", "a"):

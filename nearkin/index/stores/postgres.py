@@ -64,14 +64,16 @@ CREATE = """
 CREATE SCHEMA IF NOT EXISTS {s};
 CREATE TABLE {s}.meta (name text PRIMARY KEY, value jsonb NOT NULL);
 CREATE TABLE {s}.entries (
-  ref bigint PRIMARY KEY, scope text NOT NULL, id text NOT NULL, digest bytea NOT NULL, leader text NOT NULL,
-  cluster text NOT NULL, similarity float8 NOT NULL, size integer NOT NULL, created float8 NOT NULL, seen float8 NOT NULL,
+  ref bigint PRIMARY KEY, scope text NOT NULL, id text NOT NULL, digest bytea NOT NULL,
+  leader text NOT NULL, cluster text NOT NULL, similarity float8 NOT NULL, size integer NOT NULL,
+  created float8 NOT NULL, seen float8 NOT NULL,
   posted boolean NOT NULL,  signature bytea NOT NULL, text text, payload bytea NOT NULL);
 CREATE UNIQUE INDEX entries_by_id ON {s}.entries (scope, id);
 CREATE INDEX entries_by_leader ON {s}.entries (scope, leader) WHERE leader <> id;
 CREATE INDEX entries_by_seen ON {s}.entries (seen);
 CREATE TABLE {s}.postings (key bigint NOT NULL, word bigint NOT NULL, PRIMARY KEY (key, word));
-CREATE TABLE {s}.events (number bigserial PRIMARY KEY, kind text NOT NULL, scope text NOT NULL, id text NOT NULL,
+CREATE TABLE {s}.events (
+  number bigserial PRIMARY KEY, kind text NOT NULL, scope text NOT NULL, id text NOT NULL,
   into_id text NOT NULL, at float8 NOT NULL);
 CREATE SEQUENCE {s}.refs;
 CREATE SEQUENCE {s}.evicted MINVALUE 0 START 0;
@@ -93,8 +95,10 @@ CREATE INDEX entries_posted ON {s}.entries (seen, ref) WHERE posted;
 ALTER TABLE {s}.events ADD COLUMN step bigint NOT NULL DEFAULT 0;
 ALTER TABLE {s}.events ALTER COLUMN step SET DEFAULT pg_current_xact_id()::text::bigint;
 CREATE INDEX events_by_step ON {s}.events (step, number);
-CREATE TABLE {s}.tallies (records bigint NOT NULL, leaders bigint NOT NULL, postings bigint NOT NULL);
-INSERT INTO {s}.tallies SELECT count(*), count(*) FILTER (WHERE leader = id), (SELECT count(*) FROM {s}.postings)
+CREATE TABLE {s}.tallies (
+  records bigint NOT NULL, leaders bigint NOT NULL, postings bigint NOT NULL);
+INSERT INTO {s}.tallies
+  SELECT count(*), count(*) FILTER (WHERE leader = id), (SELECT count(*) FROM {s}.postings)
   FROM {s}.entries;
 UPDATE {s}.meta SET value = '2' WHERE name = 'schema';
 """
@@ -635,8 +639,10 @@ class PostgresStore:
         if may_overflow:
             # the oldest postings are those with the lowest numbers
             query = f"""DELETE FROM {self._s}.buckets p USING (
-                SELECT key, word FROM (SELECT key, word, row_number() OVER (PARTITION BY key ORDER BY word DESC) AS place
-                  FROM {self._s}.buckets WHERE key = ANY(%s::bigint[])) AS ranked WHERE place > %s) AS over
+                SELECT key, word FROM (
+                  SELECT key, word, row_number() OVER (PARTITION BY key ORDER BY word DESC) AS place
+                  FROM {self._s}.buckets WHERE key = ANY(%s::bigint[])
+                ) AS ranked WHERE place > %s) AS over
                 WHERE p.key = over.key AND p.word = over.word"""
             run.execute(query, (_array(sorted(set(keys.tolist()))), self._most))
             if gone := run.rowcount:
@@ -698,8 +704,11 @@ class PostgresStore:
     def scopes(self) -> Iterator[str]:
         s, last = self._s, None
         query = f"""WITH RECURSIVE found AS (
-            (SELECT scope FROM {s}.documents WHERE %(last)s::text IS NULL OR scope > %(last)s ORDER BY scope LIMIT 1)
-            UNION ALL SELECT (SELECT e.scope FROM {s}.documents e WHERE e.scope > found.scope ORDER BY e.scope LIMIT 1)
+            (SELECT scope FROM {s}.documents WHERE %(last)s::text IS NULL OR scope > %(last)s
+              ORDER BY scope LIMIT 1)
+            UNION ALL SELECT (
+              SELECT e.scope FROM {s}.documents e WHERE e.scope > found.scope
+              ORDER BY e.scope LIMIT 1)
               FROM found WHERE found.scope IS NOT NULL)
             SELECT scope FROM found WHERE scope IS NOT NULL LIMIT {PORTION}"""
         while rows := self._portion(query, {"last": last}):
@@ -745,7 +754,8 @@ class PostgresStore:
 
     def take_turn(self, work: str, holder: str, seconds: float) -> bool:
         now = "extract(epoch FROM clock_timestamp())::float8"
-        query = f"""INSERT INTO {self._s}.meta AS m VALUES (%(name)s, jsonb_build_array(%(holder)s::text, {now} + %(seconds)s))
+        query = f"""INSERT INTO {self._s}.meta AS m
+            VALUES (%(name)s, jsonb_build_array(%(holder)s::text, {now} + %(seconds)s))
             ON CONFLICT (name) DO UPDATE SET value = excluded.value
             WHERE m.value->>0 = %(holder)s OR (m.value->>1)::float8 < {now}"""
         with self._transaction() as run:

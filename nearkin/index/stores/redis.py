@@ -330,7 +330,7 @@ class RedisStore:
 
     @contextmanager
     def _lost_answers(self) -> Iterator[None]:
-        """Turns a lost connection into OutcomeUnknownError, because the step may have been executed."""
+        """Turns a lost connection into OutcomeUnknownError."""
         try:
             yield
         except self._lost as error:

@@ -480,7 +480,7 @@ class ShardedStore:
         return [(word, keys) for word, keys in some if len(keys)]
 
     def _withdraw(self, posted: list[KeyedEntry]) -> None:
-        """Deletes the postings of documents that were not written, if their shards can be reached."""
+        """Deletes the postings of documents that were not written, if possible."""
         there = self.by_refs_or_none([entry.ref for entry, _ in posted])
         wrong = [
             (held, entry.ref, keys)
@@ -498,7 +498,7 @@ class ShardedStore:
             return
 
     def by_refs_or_none(self, refs: list[int]) -> list[Entry | None]:
-        """Returns the same as `by_refs`, or UNREACHABLE for all documents if a shard cannot be reached."""
+        """Returns documents by number, or UNREACHABLE for all of them if a shard is unreachable."""
         try:
             return self.by_refs(refs)
         except StoreError:

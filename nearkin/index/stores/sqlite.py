@@ -80,17 +80,20 @@ COLUMNS = (
 CREATE = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE entries (
-  ref INTEGER PRIMARY KEY AUTOINCREMENT, scope TEXT NOT NULL, id TEXT NOT NULL, digest BLOB NOT NULL, leader TEXT NOT NULL,
-  cluster TEXT NOT NULL, similarity REAL NOT NULL, size INTEGER NOT NULL, created REAL NOT NULL, seen REAL NOT NULL,
-  posted INTEGER NOT NULL, signature BLOB NOT NULL, text TEXT, payload BLOB NOT NULL, keys BLOB, step INTEGER NOT NULL);
+  ref INTEGER PRIMARY KEY AUTOINCREMENT, scope TEXT NOT NULL, id TEXT NOT NULL,
+  digest BLOB NOT NULL, leader TEXT NOT NULL, cluster TEXT NOT NULL, similarity REAL NOT NULL,
+  size INTEGER NOT NULL, created REAL NOT NULL, seen REAL NOT NULL, posted INTEGER NOT NULL,
+  signature BLOB NOT NULL, text TEXT, payload BLOB NOT NULL, keys BLOB, step INTEGER NOT NULL);
 CREATE UNIQUE INDEX entries_by_id ON entries (scope, id);
 CREATE INDEX entries_by_leader ON entries (scope, leader) WHERE leader <> id;
 CREATE INDEX entries_by_step ON entries (step);
 CREATE TABLE gone (step INTEGER NOT NULL, ref INTEGER NOT NULL, keys BLOB NOT NULL);
 CREATE INDEX gone_by_step ON gone (step);
-CREATE TABLE loose (ref INTEGER PRIMARY KEY, word INTEGER NOT NULL, keys BLOB NOT NULL, step INTEGER NOT NULL);
+CREATE TABLE loose (
+  ref INTEGER PRIMARY KEY, word INTEGER NOT NULL, keys BLOB NOT NULL, step INTEGER NOT NULL);
 CREATE INDEX loose_by_step ON loose (step);
-CREATE TABLE events (number INTEGER PRIMARY KEY, kind TEXT NOT NULL, scope TEXT NOT NULL, id TEXT NOT NULL,
+CREATE TABLE events (
+  number INTEGER PRIMARY KEY, kind TEXT NOT NULL, scope TEXT NOT NULL, id TEXT NOT NULL,
   into_id TEXT NOT NULL, at REAL NOT NULL);
 INSERT INTO meta VALUES ('step', '0'), ('forgotten', '0'), ('reserved', '0');
 """
@@ -107,7 +110,9 @@ TO_THIRD = """
 UPDATE meta SET name = 'place' WHERE name = 'move';
 INSERT INTO meta SELECT 'last_step', value FROM meta WHERE name = 'step';
 CREATE TRIGGER older_versions_are_stopped BEFORE UPDATE ON meta WHEN OLD.name = 'step' BEGIN
-  SELECT RAISE(ABORT, 'the file has schema 3, which this process does not know: stop it and upgrade nearkin'); END;
+  SELECT RAISE(
+    ABORT, 'the file has schema 3, which this process does not know: stop it and upgrade nearkin'
+  ); END;
 PRAGMA user_version = 3
 """
 """Statements that convert schema 2.
@@ -118,7 +123,8 @@ are kept under other names.
 """
 COUNT = "UPDATE meta SET value = CAST(CAST(value AS INT) + ? AS TEXT) WHERE name = ?"
 RESOLVED_TO = "scope = :scope AND leader = :leader AND leader <> id"
-UPDATE = """UPDATE entries SET leader = ?, cluster = ?, similarity = ?, seen = ?, posted = ?, signature = ?, step = ?
+UPDATE = """UPDATE entries
+  SET leader = ?, cluster = ?, similarity = ?, seen = ?, posted = ?, signature = ?, step = ?
   WHERE ref = ?"""
 LOG = "INSERT INTO events (kind, scope, id, into_id, at) VALUES (?, ?, ?, ?, ?)"
 

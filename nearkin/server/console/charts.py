@@ -130,17 +130,25 @@ def make_chart(
         **layout: Axes and further layout properties.
     """
     whole = {
-        "height": height, "margin": {"l": 8, "r": 20, "t": 28, "b": 8}, "paper_bgcolor": TRANSPARENT,
+        "height": height,
+        "margin": {"l": 8, "r": 20, "t": 28, "b": 8},
+        "paper_bgcolor": TRANSPARENT,
         "plot_bgcolor": TRANSPARENT,
-        "font": {"family": FONT, "size": 12, "color": GREY}, "hovermode": "x", "dragmode": False, "bargap": 0.08,
+        "font": {"family": FONT, "size": 12, "color": GREY},
+        "hovermode": "x",
+        "dragmode": False,
+        "bargap": 0.08,
         "legend": {"orientation": "h", "x": 0, "y": -0.2, "yanchor": "top", "traceorder": "normal"},
         # keeps the state of a chart that is redrawn with other data
-        "uirevision": id, **layout,
-    }  # fmt: skip
+        "uirevision": id,
+        **layout,
+    }
     drawn = dcc.Graph(
-        id=id, figure={"data": list(traces), "layout": whole}, config={"displayModeBar": False, "responsive": True},
+        id=id,
+        figure={"data": list(traces), "layout": whole},
+        config={"displayModeBar": False, "responsive": True},
         style={"height": f"{height}px"},
-    )  # fmt: skip
+    )
     # reserves the space until plotly is loaded, so that the content below does not move
     frame = html.Div(
         drawn,

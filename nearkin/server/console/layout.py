@@ -46,7 +46,9 @@ DOCUMENT = """<!doctype html>
 <body>
 <a class="skip" href="#main">Skip to the content</a>
 {app_entry}
-<noscript>The console needs JavaScript from this server. The HTTP API provides the same data.</noscript>
+<noscript>
+      The console needs JavaScript from this server. The HTTP API provides the same data.
+    </noscript>
 {config}
 {scripts}
 {renderer}

@@ -19,7 +19,8 @@ class Sessions:
 
     Examples:
         >>> own, other = Sessions(bytes(32)), Sessions(b"other")
-        >>> own.read(own.write("reader", "mark")), other.read(own.write("reader", "mark")), own.read("reader")
+        >>> cookie = own.write("reader", "mark")
+        >>> own.read(cookie), other.read(cookie), own.read("reader")
         (('reader', 'mark'), None, None)
     """
 

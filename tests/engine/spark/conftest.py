@@ -45,7 +45,8 @@ def spark() -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def code(tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
-    """Functions and classes of this Python, with copies, an empty one, and columns to sort, block and compare by."""
+    """Functions and classes of this Python, with copies, an empty one, and columns to sort, block
+    and compare by."""
     path = tmp_path_factory.mktemp("code") / "code.parquet"
     write_source_corpus(path, limit=1200)
     table = pq.read_table(path)

@@ -108,10 +108,12 @@ def _chart(found: Audit) -> Component:
     measured = [one for one in found.bins if one.recall.total]
     x = [(one.low + one.high) / 2 for one in measured]
     spread = {
-        "type": "data", "symmetric": False, "color": charts.BLUE,
+        "type": "data",
+        "symmetric": False,
+        "color": charts.BLUE,
         "array": [one.recall.high - one.recall.value for one in measured],
         "arrayminus": [one.recall.value - one.recall.low for one in measured],
-    }  # fmt: skip
+    }
     y = [one.recall.value for one in measured]
     points = charts.line_trace(
         "Measured, with its interval",
