@@ -1,3 +1,3 @@
-"""Which nearkin this is."""
+"""The version of nearkin."""
 
 VERSION = "0.1.0"

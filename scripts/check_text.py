@@ -28,7 +28,7 @@ ARCHAISMS = {
     r"lest": "so that ... not",
     r"whence|whereof|thereof|therein|herein|hitherto|whereupon|thereupon": "a modern word",
     r"in vain": "without success",
-    r"(?:is|are|was|were|be) (?-i:none)\b(?! of)": "is not a ...",
+    r"(?<!there )(?:is|are|was|were|be) (?-i:none)\b(?! of)": "is not a ...",
     r"(?<!there )(?:is|was) no (?!longer\b|more\b|less\b|other\b|way\b|one\b|\w+ "
     r"(?:yet|left)\b)": "is not a ...",
     r"(?:gives?|gave|giving) back": "close, return or release",

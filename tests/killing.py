@@ -49,7 +49,9 @@ class Struck:
     """
 
     def __init__(self, folder: Path, at: int, log: Path) -> None:
-        self.folder, self.at, self.log = os.fspath(folder), at, log
+        self.folder = os.fspath(folder)
+        self.at = at
+        self.log = log
         self.done = 0
         self.synced: dict[str, int] = {}
         self.active = True

@@ -1,4 +1,4 @@
-"""What commands print: summaries, warnings and JSON."""
+"""The output of commands: summaries, warnings and JSON."""
 
 import sys
 from collections.abc import Iterable

@@ -41,7 +41,7 @@ class InputFile:
 
     @property
     def remote(self) -> bool:
-        """Whether the path is a URL."""
+        """True if the path is a URL."""
         return "://" in self.path
 
     @property

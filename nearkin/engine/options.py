@@ -40,7 +40,7 @@ class ClusterMethod(StrEnum):
 
 
 class EmptyDocuments(StrEnum):
-    """What happens to documents without shingles."""
+    """The treatment of documents without shingles."""
 
     KEEP = "keep"
     DROP = "drop"

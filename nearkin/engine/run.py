@@ -126,7 +126,7 @@ class Run(ABC):
     @property
     @final
     def brute_force(self) -> bool:
-        """Whether the corpus is small enough to compare all pairs. Given bands are always used."""
+        """True if the corpus is small enough to compare all pairs. Given bands are always used."""
         sketched = self.sketch_stats
         is_small = sketched.documents < SMALL_CORPUS and sketched.shingles <= SMALL_SHINGLES
         return is_small and self.options.bands is None
@@ -134,7 +134,7 @@ class Run(ABC):
     @property
     @final
     def is_exact(self) -> bool:
-        """Whether the similarities of scored pairs are exact, not estimates."""
+        """True if the similarities of scored pairs are exact, not estimates."""
         return self.brute_force or self.options.verify == Verify.EXACT
 
     @property

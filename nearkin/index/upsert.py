@@ -37,7 +37,7 @@ REFRESH_SHARE = 0.01
 
 
 class _Known(NamedTuple):
-    """What is known of a document before a search."""
+    """The facts about a document before a search."""
 
     resolution: Resolution | None
     layer: Layer

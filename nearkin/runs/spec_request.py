@@ -1,4 +1,4 @@
-"""From a request to a Spec.
+"""The conversion of a request to a Spec.
 
 Two parts of a Spec depend on the corpus: the length of its vectors, and the document frequencies
 of its shingles.

@@ -88,8 +88,8 @@ class MicroBatcher:
             id: Id of the document, or None to derive it from the content.
 
         Raises:
-            ProblemError: `busy` if too many documents wait, `rate-limited` if too many of this
-                caller wait.
+            ProblemError: If too many documents wait (`busy`), or too many of this caller
+                (`rate-limited`).
         """
         caller = CURRENT_CALLER.get()
         size = document_memory(document)

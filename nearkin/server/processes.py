@@ -19,7 +19,7 @@ from nearkin.server.resources import ServerResources, require_protection
 from nearkin.server.settings import ServerSettings
 
 SHUTDOWN_GRACE = 30
-"""Seconds that accepted requests have to complete after the server is told to stop."""
+"""Seconds that accepted requests have to complete after the server received the signal to stop."""
 KEEP_ALIVE = 30
 """Seconds after which an idle connection is closed."""
 

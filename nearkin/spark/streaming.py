@@ -1,8 +1,8 @@
-"""Structured Streaming into an index: micro-batches upserted, with exactly-once effects.
+"""Structured Streaming into an index, with exactly-once effects.
 
-After a restart Spark hands over the micro-batch again that was being worked on. Its rows come in
-the order of their ids, and an upsert of a document that is there under its id with the same content
-changes nothing, so what was done is not done twice and what was not is done.
+After a restart, Spark delivers the interrupted micro-batch again. Its rows are ordered by id, and
+an upsert of a stored document with the same content changes nothing. Therefore rows that were
+upserted before have no second effect.
 """
 
 from collections.abc import Iterator
@@ -21,16 +21,16 @@ from nearkin.sketch.resources import SpecResources
 
 @dataclass(frozen=True)
 class StreamUpserts:
-    """What `writeStream.foreachBatch` calls.
+    """The function that `writeStream.foreachBatch` calls.
 
     Attributes:
-        url: Of the index's store, which exists.
-        id: Column of ids.
-        text: Column of texts (or of vectors, for an index of vectors).
-        scope: That documents belong to.
-        rejected: Folder for rows without an id or a text, path or URL; without one such a row is an
-            error.
-        key: That a keyed Spec names.
+        url: URL of the store of an existing index.
+        id: Name of the column of ids.
+        text: Name of the column of texts, or of vectors for an index of vectors.
+        scope: Scope of the documents.
+        rejected: Path or URL of a folder for rows without an id or a text. If it is None, such a
+            row is an error.
+        key: Hash key of the index, if it has one.
     """
 
     url: str
@@ -41,10 +41,14 @@ class StreamUpserts:
     key: HashKey | None = None
 
     def __call__(self, batch: DataFrame, number: int) -> None:
-        """Upserts one micro-batch; the driver holds a partition of it at a time.
+        """Upserts one micro-batch. The driver reads one partition at a time.
+
+        Args:
+            batch: Rows of the micro-batch.
+            number: Number of the micro-batch.
 
         Raises:
-            UsageError: A row has no id or no text, and there is no folder for such rows.
+            UsageError: If a row has no id or no text, and there is no folder for such rows.
         """
         rows = batch.select(
             f.col(self.id).cast("string").alias("id"), f.col(self.text).alias("text")

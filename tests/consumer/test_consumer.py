@@ -436,7 +436,9 @@ class Refusing:
         scopes: Mapping[str, nk.ServiceError],
         texts: Mapping[str, nk.ServiceError],
     ) -> None:
-        self.inner, self.scopes, self.texts = inner, scopes, texts
+        self.inner = inner
+        self.scopes = scopes
+        self.texts = texts
         self.calls = 0
 
     def upsert(self, scope: str, documents: Any, given: Any) -> Any:

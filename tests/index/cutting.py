@@ -23,7 +23,9 @@ class CuttingProxy:
     """
 
     def __init__(self, port: int, seed: int, most: int = 60_000, least: int = 1) -> None:
-        self._target, self._most, self._least = port, most, least
+        self._target = port
+        self._most = most
+        self._least = least
         self._random = random.Random(seed)
         self._lock = threading.Lock()
         self.cuts = 0

@@ -27,8 +27,15 @@ from aerospike_helpers.batch.records import BatchRecord, BatchRecords, Read, Rem
 
 LIMIT = 1 << 20
 NEVER = int(aerospike.TTL_NEVER_EXPIRE)
-OK, NOT_FOUND, GENERATION, INVALID, EXISTS, TOO_BIG = 0, 2, 3, 4, 5, 13
-FORBIDDEN, ENTERPRISE_ONLY, FILTERED = 22, 25, 27
+OK = 0
+NOT_FOUND = 2
+GENERATION = 3
+INVALID = 4
+EXISTS = 5
+TOO_BIG = 13
+FORBIDDEN = 22
+ENTERPRISE_ONLY = 25
+FILTERED = 27
 MOST_INDEXES = 256
 TIMES = {"total_timeout", "socket_timeout", "max_retries"}
 BATCH_POLICY = TIMES | {"replica", "read_mode_sc"}

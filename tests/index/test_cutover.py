@@ -166,7 +166,9 @@ def test_threads_go_over_from_memory(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     """One index, whose threads write and look through a cut-over into another kind of store."""
-    target, held, failed = empty_store(kind, request, tmp_path), {}, []
+    target = empty_store(kind, request, tmp_path)
+    held = {}
+    failed = []
     ended = threading.Event()
     with nk.Index.open("memory://", threshold=0.7) as live:
 

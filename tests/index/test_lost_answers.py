@@ -153,7 +153,9 @@ class FailingCommit:
     """A connection whose COMMIT fails, before it was done or after."""
 
     def __init__(self, db: Any, code: int, done: bool) -> None:
-        self._db, self._code, self._done = db, code, done
+        self._db = db
+        self._code = code
+        self._done = done
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._db, name)

@@ -26,7 +26,9 @@ class Countdown:
     """Something happens at the n-th step, once."""
 
     def __init__(self, steps: int, what: Callable[[], object]) -> None:
-        self.left, self._what, self._lock = steps, what, threading.Lock()
+        self.left = steps
+        self._what = what
+        self._lock = threading.Lock()
 
     def step(self) -> None:
         with self._lock:

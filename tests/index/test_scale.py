@@ -204,7 +204,9 @@ class Steps:
     """Looks at every step of a store: how large it is, and what it leaves."""
 
     def __init__(self, index: nk.Index, die_after: int | None = None) -> None:
-        self.index, self.sizes, self.checks = index, list[int](), True
+        self.index = index
+        self.sizes = list[int]()
+        self.checks = True
         self._die_after, self._apply = die_after, index._session.store.apply
 
     def __enter__(self) -> "Steps":

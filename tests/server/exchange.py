@@ -16,11 +16,9 @@ from nearkin.server.service import Service
 from nearkin.server.settings import ServerSettings
 from tests.services import KEY
 
-JSON, NDJSON, ARROW = (
-    "application/json",
-    "application/x-ndjson",
-    "application/vnd.apache.arrow.stream",
-)
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+ARROW = "application/vnd.apache.arrow.stream"
 HANG = 240.0
 """Seconds after which a test that waits for a condition is given up.
 

@@ -33,7 +33,9 @@ class Fleet:
     """A Redis and a server over it, on ports that stay the same."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.redis_port, self.port = folder, free_port(), free_port()
+        self.folder = folder
+        self.redis_port = free_port()
+        self.port = free_port()
         self.url, self.address = (
             f"redis://127.0.0.1:{self.redis_port}/0",
             f"http://127.0.0.1:{self.port}",

@@ -20,7 +20,9 @@ class Recorder:
 
     def __init__(self, seconds: float = 0.01, bad: str = "", broken: bool = False) -> None:
         self.batches: list[tuple[str, list[str]]] = []
-        self.seconds, self.bad, self.broken = seconds, bad, broken
+        self.seconds = seconds
+        self.bad = bad
+        self.broken = broken
 
     def __call__(
         self, scope: str, documents: Sequence[object], ids: Sequence[str | None]

@@ -16,7 +16,9 @@ MAGIC = b"ARROW1"
 MAGIC_BYTES = 8
 """The number of bytes of the magic word and its padding."""
 DICTIONARY_BATCH, RECORD_BATCH = 2, 3
-HEADER_TYPE, HEADER, BODY_LENGTH = 1, 2, 3
+HEADER_TYPE = 1
+HEADER = 2
+BODY_LENGTH = 3
 """The numbers of the fields of a message."""
 DATA = 1
 """The number of the field of a dictionary batch that holds its record batch."""

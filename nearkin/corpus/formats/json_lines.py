@@ -68,14 +68,19 @@ def read_lines(stream: Any, limit: int = LINE_SHARE * MAX_DOCUMENT) -> Iterator[
         limit: The maximum number of bytes of a line. A longer line has no bytes.
     """
     held: list[bytes] = []
-    row, size, dropped = 0, 0, False
+    row = 0
+    size = 0
+    dropped = False
     while block := stream.read(BLOCK):
         parts = bytes(block).split(b"\n")
         for part in parts[:-1]:
             yield JsonRow(
                 row, None if dropped or size + len(part) > limit else b"".join([*held, part])
             )
-            row, held, size, dropped = row + 1, [], 0, False
+            row = row + 1
+            held = []
+            size = 0
+            dropped = False
         size += len(parts[-1])
         if size > limit:
             held, dropped = [], True

@@ -50,7 +50,9 @@ class _RowGroupWriter:
             self._writer.write_table(
                 pa.Table.from_batches(self._held, self._schema), row_group_size=self._rows
             )
-        self._held, self._rows, self._bytes = [], 0, 0
+        self._held = []
+        self._rows = 0
+        self._bytes = 0
 
     def close(self) -> None:
         self._flush()
@@ -159,11 +161,9 @@ class Parquet:
     def writer(self, file: InputFile, target: str) -> TableWriter:
         """Returns a writer with the schema and the compression of the input."""
         with file.open() as source, pq.ParquetFile(source) as parquet:
-            schema, codec, texts = (
-                parquet.schema_arrow,
-                self._codec(parquet),
-                self._long_columns(parquet),
-            )
+            schema = parquet.schema_arrow
+            codec = self._codec(parquet)
+            texts = self._long_columns(parquet)
 
         def open_writer(schema: pa.Schema) -> _RowGroupWriter:
             # Looking for repeats among long texts costs more than writing them.

@@ -17,7 +17,11 @@ from nearkin.corpus.formats.kernels import decompress_snappy
 from nearkin.corpus.formats.parquet_pages import DICTIONARY_PAGE, PageHeader, iterate_pages
 from nearkin.corpus.formats.scratch_files import ScratchFiles
 
-PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY, DELTA_LENGTHS, DELTA_TEXTS = 0, 2, 8, 6, 7
+PLAIN = 0
+PLAIN_DICTIONARY = 2
+RLE_DICTIONARY = 8
+DELTA_LENGTHS = 6
+DELTA_TEXTS = 7
 """The numbers of the encodings of values."""
 DATA_PAGE, DATA_PAGE_V2 = 0, 3
 """The numbers of the types of pages."""

@@ -24,20 +24,26 @@ LONGEST_HEADER = 1 << 20
 """The maximum number of bytes of a header."""
 DICTIONARY_PAGE = 2
 """The type of a page that holds a dictionary."""
-KIND, UNCOMPRESSED, COMPRESSED, CHECKSUM, DATA_HEADER, DICTIONARY_HEADER, DATA_HEADER_V2 = (
-    1,
-    2,
-    3,
-    4,
-    5,
-    7,
-    8,
-)
+KIND = 1
+UNCOMPRESSED = 2
+COMPRESSED = 3
+CHECKSUM = 4
+DATA_HEADER = 5
+DICTIONARY_HEADER = 7
+DATA_HEADER_V2 = 8
 """The numbers of the fields of a header."""
 DEEPEST = 8
 """The maximum number of levels of structs in a header."""
 ThriftFields = dict[int, "int | ThriftFields"]
-TRUE, FALSE, BYTE, DOUBLE, BINARY, LIST, SET, MAP, STRUCT = 1, 2, 3, 7, 8, 9, 10, 11, 12
+TRUE = 1
+FALSE = 2
+BYTE = 3
+DOUBLE = 7
+BINARY = 8
+LIST = 9
+SET = 10
+MAP = 11
+STRUCT = 12
 
 
 class PageHeader(NamedTuple):

@@ -89,7 +89,7 @@ def find_contained(run: LocalRun) -> Contained:
             for name, column in zip(Contained._fields, found, strict=True):
                 column.astype(FIELDS[name]).tofile(folder / name)
             facts.update(counted)
-    return Contained(*(map_file(folder / name, dtype) for name, dtype in FIELDS.items()))
+    return Contained._make(map_file(folder / name, dtype) for name, dtype in FIELDS.items())
 
 
 @dataclass
@@ -223,4 +223,4 @@ class _Search:
         shared, union = overlaps.intersection.astype(np.int64), overlaps.union.astype(np.int64)
         enough = np.flatnonzero(meets_threshold(shared, size, run.options.threshold))
         order = enough[np.lexsort((b[enough], a[enough]))]
-        return Contained(*(column[order] for column in (a, b, shared, size, union)))
+        return Contained._make(column[order] for column in (a, b, shared, size, union))

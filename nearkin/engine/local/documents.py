@@ -96,7 +96,7 @@ class Documents:
 
     @property
     def empty(self) -> np.ndarray:
-        """Whether each document has no shingle at all, before the frequency cut, bool (n,)."""
+        """A mask of the documents without shingles before the frequency cut, bool of shape (n,)."""
         is_empty = self.matchless
         without_shingles = np.flatnonzero(is_empty)
         fingerprints = self.fingerprints[without_shingles]
@@ -105,7 +105,7 @@ class Documents:
 
     @property
     def matchless(self) -> np.ndarray:
-        """Whether each document has no shingle to compare, bool (n,).
+        """A mask of the documents without shingles to compare, bool of shape (n,).
 
         Such a document is empty, or the frequency cut removed all its shingles.
         """

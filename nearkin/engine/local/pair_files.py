@@ -147,4 +147,4 @@ def merge_scored(folder: Path, new: ScoredPairs) -> int:
 
 def read_scored(folder: Path) -> ScoredPairs:
     """Returns the scored pairs of a folder, mapped from disk."""
-    return ScoredPairs(*(map_file(folder / name, dtype) for name, dtype in SCORED_FILES.items()))
+    return ScoredPairs._make(map_file(folder / name, dtype) for name, dtype in SCORED_FILES.items())

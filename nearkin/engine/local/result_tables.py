@@ -32,7 +32,7 @@ def contained_batches(contained: Contained, ids: pa.ChunkedArray) -> Iterator[pa
         ids: Ids of all documents, large_string (n,).
     """
     for start in range(0, len(contained.a), ROWS):
-        part = Contained(*(np.asarray(column[start : start + ROWS]) for column in contained))
+        part = Contained._make(np.asarray(column[start : start + ROWS]) for column in contained)
         columns = [
             take(ids, part.a),
             take(ids, part.b),

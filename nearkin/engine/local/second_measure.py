@@ -150,7 +150,10 @@ def apply_second(run: LocalRun, first: Clustering) -> tuple[Clustering, dict[str
     removed = np.flatnonzero(~np.asarray(found.kept))
     losers, winners = second.ordinals[removed], second.ordinals[np.asarray(found.leader)[removed]]
     final = Clustering(
-        *(np.array(column) for column in (first.leader, first.similarity, first.kind, first.kept))
+        leader=np.array(first.leader),
+        similarity=np.array(first.similarity),
+        kind=np.array(first.kind),
+        kept=np.array(first.kept),
     )
     _remove(final, losers, winners, np.asarray(found.similarity)[removed])
     moved, orphans = _follow(

@@ -123,7 +123,7 @@ class WorkFolder:
 
     @property
     def has_results(self) -> bool:
-        """Whether resuming the run saves work, compared with starting again."""
+        """True if resuming the run saves work, compared with starting again."""
         return bool(self.manifest["stages"]) or (self.path / "sketch" / "checkpoint.json").exists()
 
     @contextmanager

@@ -83,7 +83,9 @@ class BandingTasks:
             docs: Documents of the keys, int64 (n,).
             first: Number of the first band.
         """
-        parts, key_rows, doc_rows = [], [], []
+        parts = []
+        key_rows = []
+        doc_rows = []
         for band, row in enumerate(keys, first):
             part = (row >> np.uint64(32)) * np.uint64(self.slices) >> np.uint64(32)
             order = np.argsort(part, kind="stable")
@@ -176,7 +178,9 @@ class _HotBuckets:
 
     def __init__(self, banded: BandingTasks) -> None:
         options, spec = banded.request.options, banded.request.options.spec
-        self._spec, self._fanout, self._limits = spec, options.fanout, banded.limits
+        self._spec = spec
+        self._fanout = options.fanout
+        self._limits = banded.limits
         kind = np.empty((0, banded.banding.bands), np.uint64)
         self._layout = band_layout_of(banded.request.measure.spec, banded.banding, kind).layout
         self._histogram = np.zeros(spec.k + 1, np.int64)

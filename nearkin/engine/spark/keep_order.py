@@ -18,7 +18,9 @@ from nearkin.cluster.keep import NUMBERS, KeepPolicy, holds, is_text
 
 VALUE, NOT_A_NUMBER, NULL = range(3)
 SIGN = np.uint64(1 << 63)
-ZERO, ESCAPED, END = b"\x00", b"\x00\xff", b"\x00\x00"
+ZERO = b"\x00"
+ESCAPED = b"\x00\xff"
+END = b"\x00\x00"
 
 
 @dataclass(frozen=True)

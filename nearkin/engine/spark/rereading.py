@@ -23,7 +23,7 @@ WRITTEN = "facts string"
 
 
 class Rows(Protocol):
-    """What is made of documents that are read again."""
+    """A conversion of documents that are read again."""
 
     @property
     def request(self) -> TaskRequest:
@@ -143,7 +143,9 @@ def by_file(
             if len(part) and paths[low]:
                 if file is not None:
                     yield file, found
-                file, found, part = part.slice(0, 1), [], part.slice(1)
+                file = part.slice(0, 1)
+                found = []
+                part = part.slice(1)
             if len(part):
                 found.append(part)
     if file is not None:

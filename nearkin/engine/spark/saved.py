@@ -25,7 +25,9 @@ from nearkin.lsh.slot_bands import Banding
 from nearkin.measures.base import band_layout_of
 from nearkin.spec import Spec
 
-ABOUT, DOCUMENTS, PAIRS = "about", "documents", "pairs"
+ABOUT = "about"
+DOCUMENTS = "documents"
+PAIRS = "pairs"
 ROWS = "band int,key long,doc long"
 """The schema of stored band keys: one row for each key of a document."""
 DECIDING = ("threshold", "distance", "verify", "keep", "block_by", "max_bucket", "fanout")
@@ -73,11 +75,9 @@ class DealtRows:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            bands, keys, docs = (
-                numbers(batch["band"]),
-                unsigned(batch["key"]),
-                numbers(batch["doc"]),
-            )
+            bands = numbers(batch["band"])
+            keys = unsigned(batch["key"])
+            docs = numbers(batch["doc"])
             for band in np.unique(bands).tolist():
                 yield self.banded.dealt(keys[bands == band][None, :], docs[bands == band], band)
 

@@ -6,13 +6,14 @@ import numpy as np
 
 from nearkin.runtime.jit import kernel
 
-QUOTE, BACKSLASH, COMMA, COLON = np.uint8(0x22), np.uint8(0x5C), np.uint8(0x2C), np.uint8(0x3A)
-OPEN_BRACKET, CLOSE_BRACKET, OPEN_BRACE, CLOSE_BRACE = (
-    np.uint8(0x5B),
-    np.uint8(0x5D),
-    np.uint8(0x7B),
-    np.uint8(0x7D),
-)
+QUOTE = np.uint8(0x22)
+BACKSLASH = np.uint8(0x5C)
+COMMA = np.uint8(0x2C)
+COLON = np.uint8(0x3A)
+OPEN_BRACKET = np.uint8(0x5B)
+CLOSE_BRACKET = np.uint8(0x5D)
+OPEN_BRACE = np.uint8(0x7B)
+CLOSE_BRACE = np.uint8(0x7D)
 
 
 class JsonShape(NamedTuple):

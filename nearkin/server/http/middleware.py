@@ -64,7 +64,7 @@ def problem_from_error(error: BaseException) -> ProblemError:
     """Returns the problem that answers an expected error.
 
     Raises:
-        BaseException: The error itself, if it is unexpected.
+        BaseException: If the error is unexpected; it is raised again.
     """
     if isinstance(error, ProblemError):
         return error

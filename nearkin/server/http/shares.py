@@ -55,8 +55,8 @@ class Pool:
         """Adds to the amount that a caller holds.
 
         Raises:
-            ProblemError: `rate-limited` if the caller's share would be exceeded, `busy` if the
-                total would be exceeded.
+            ProblemError: If the caller's share (`rate-limited`) or the total (`busy`) would be
+                exceeded.
         """
         if not self.has_room(caller, amount):
             if self.used + amount <= self.total:
@@ -94,7 +94,7 @@ class Pool:
             seconds: Maximum number of seconds to wait.
 
         Raises:
-            ProblemError: The error of `take`, if there was no room in time.
+            ProblemError: If there was no room in time; it is the error of `take`.
         """
         deadline = time.monotonic() + seconds
         while not self.has_room(caller, amount) and time.monotonic() < deadline:

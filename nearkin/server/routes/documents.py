@@ -283,7 +283,7 @@ async def cluster(
     position = None if cursor is None else decode_cursor(cursor, listing)
     id = validate_name(id, "id")
     if position is not None:
-        previous = MemberPosition(*position)
+        previous = MemberPosition._make(position)
         part = await service.run_in_thread(
             service.index.cluster_part_after, scope, id, previous, limit
         )

@@ -63,7 +63,7 @@ class StreamPacer:
         """Waits until the rates have room for a part of the stream.
 
         Raises:
-            ProblemError: `rate-limited` if there was no room for longer than the idle timeout.
+            ProblemError: If there was no room for longer than the idle timeout (`rate-limited`).
         """
         await self._wait_for_room(lambda: self._take_bytes(part.size))
         step = self._authenticator.admission_step(self._principal)

@@ -254,7 +254,9 @@ def test_migration_between_any_two_calls_of_a_step_refuses_it(cluster: Cluster, 
     saved = copy.deepcopy(cluster.records)
     for at in range(1, calls + 1):
         cluster.records = copy.deepcopy(saved)
-        index, mover, left = opened(), opened(follow=False), at
+        index = opened()
+        mover = opened(follow=False)
+        left = at
         copied: set[tuple[Any, ...]] = set()
 
         def move(mover: nk.Index = mover, copied: set[tuple[Any, ...]] = copied) -> None:
@@ -337,7 +339,9 @@ def test_at_least_one_of_two_conflicting_steps_fails(
     saved = copy.deepcopy(cluster.records)
     for at in range(1, calls + 1):
         cluster.records = copy.deepcopy(saved)
-        one, other, left = opened(), opened(), at
+        one = opened()
+        other = opened()
+        left = at
         # it may have to wait for the step that is under way
         working = threading.Thread(target=second, args=(other,))
 
