@@ -172,7 +172,8 @@ def leaders(full: bool) -> Table:
 
 def order(full: bool) -> Table:
     """Counts the representatives that an index has more than a batch run, before and after
-    compacting."""
+    compacting.
+    """
     documents = 50_000 if full else 6_000
     rows = []
     with texts(documents) as some:

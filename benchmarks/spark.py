@@ -189,7 +189,8 @@ def mllib(corpus: Path, out: Path) -> dict[str, Any]:
 
 def run_mllib(corpus: str, out: str) -> None:
     """Finds pairs with MLlib: 3-grams of lower-case words, sparse vectors, a join at distance
-    0.2."""
+    0.2.
+    """
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.ml import Pipeline
     from pyspark.ml.feature import HashingTF, MinHashLSH, NGram, RegexTokenizer

@@ -64,7 +64,8 @@ def command_pages() -> str:
 
 def leaf_commands(group: Any, context: Any) -> Iterator[tuple[Any, Any]]:
     """Yields the commands below a group that are not groups themselves, with a context that knows
-    their full name."""
+    their full name.
+    """
     for name in group.list_commands(context):
         command = serve_command() if name == "serve" else group.get_command(context, name)
         inner = typer.Context(command, parent=context, info_name=name)
@@ -136,7 +137,8 @@ def plain_help(text: str) -> str:
 
 def http_pages() -> str:
     """Returns a section for each path of the server's OpenAPI document, and one for each form of a
-    body."""
+    body.
+    """
     with tempfile.TemporaryDirectory() as folder:
         settings = ServerSettings.read(
             store="memory://",
@@ -236,7 +238,8 @@ def schema_type(schema: dict[str, Any], name_description: bool = False) -> str:
 
 def error_classes() -> str:
     """Returns a table of the exceptions that nearkin raises on purpose, with the exit code of
-    each."""
+    each.
+    """
     rows = []
     for name, value in vars(errors).items():
         if inspect.isclass(value) and issubclass(value, errors.NearkinError):

@@ -76,7 +76,8 @@ class PageRun:
 
     def _run_apart(self, line: list[str]) -> str:
         """Runs a command in a process group of its own, so that what it leaves running can be
-        ended."""
+        ended.
+        """
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         environment = {**os.environ, "PATH": path, "COLUMNS": str(WIDTH)}
         # a pipe would be waited for as long as a process that is left running has it open
@@ -124,7 +125,8 @@ def end_group(group: int) -> None:
 
 def comparable(text: str) -> list[str]:
     """Returns the lines of an output without numbers, bars and repeated blanks, and without empty
-    lines."""
+    lines.
+    """
     lines = (RULED.sub(" ", NUMBER.sub("0", line)).strip() for line in text.splitlines())
     return [line for line in lines if line]
 
@@ -221,7 +223,8 @@ def run_file(write: bool, path: str) -> str:
 
 def find_pages(paths: list[str]) -> Iterator[str]:
     """Yields the Markdown files that are named, and those below the folders that are named, in
-    order."""
+    order.
+    """
     for path in map(Path, paths):
         for page in sorted(path.rglob("*.md")) if path.is_dir() else [path]:
             if "_build" not in page.parts and "_generated" not in page.parts:
@@ -230,7 +233,8 @@ def find_pages(paths: list[str]) -> Iterator[str]:
 
 def main() -> None:
     """Runs files side by side, two at once, in a process each, because examples change the working
-    directory."""
+    directory.
+    """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,5 +1,6 @@
 """Runs datasketch as in its guide: MinHashLSH with its own tuning, queries, estimated
-similarities."""
+similarities.
+"""
 
 import sys
 

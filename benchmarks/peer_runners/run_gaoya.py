@@ -1,5 +1,6 @@
 """Runs gaoya: its text index on all cores, 16 bands of 8, queries with a threshold of the
-estimate."""
+estimate.
+"""
 
 import sys
 

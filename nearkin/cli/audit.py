@@ -61,7 +61,6 @@ def audit(
     written into run.json and the report.
 
     Examples:
-
         nearkin audit deduped/
 
         nearkin audit deduped/ --sample 5000 --budget 5m

@@ -27,7 +27,6 @@ def backup(
     The copy is checked before the command reports success.
 
     Examples:
-
         nearkin backup sqlite:///nearkin.db --out backups/monday.db
     """
     from nearkin.index.backup import backup as copy_index
@@ -48,7 +47,6 @@ def restore(
     """Restore a backup to the place of an index. No process may have the index open.
 
     Examples:
-
         nearkin restore backups/monday.db sqlite:///nearkin.db --overwrite
     """
     from nearkin.index.backup import restore as restore_index

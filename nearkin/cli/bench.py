@@ -23,7 +23,6 @@ def bench(
     """Measure this machine: sketching in MB/s with one thread, and whole runs of pairs and dedup.
 
     Examples:
-
         nearkin bench
 
         nearkin bench --documents 400000 --json

@@ -184,7 +184,6 @@ def dedup(
     """Remove exact and near-duplicates, each verified against the document that is kept.
 
     Examples:
-
         nearkin dedup "crawl/*.jsonl.zst" --out deduped/
 
         nearkin dedup docs.parquet --text body --threshold 0.7 --keep "source:gold>web, length desc" --out deduped/

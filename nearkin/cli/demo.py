@@ -32,7 +32,6 @@ def demo(
     Each function and each class is a document.
 
     Examples:
-
         nearkin demo
 
         nearkin demo --threshold 0.9 --top 3 --out demo/ --overwrite

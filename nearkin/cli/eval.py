@@ -59,7 +59,6 @@ def eval(
     The figures are precision, recall, F1, adjusted Rand index and B-cubed.
 
     Examples:
-
         nearkin eval deduped/ --golden labels.csv
 
         nearkin eval docs.parquet --id id --golden labels.csv --grid "threshold=0.6,0.7,0.8,0.9"

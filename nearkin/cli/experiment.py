@@ -36,7 +36,6 @@ def experiment(
     A second table shows how candidates and time grow with the corpus.
 
     Examples:
-
         nearkin experiment bands
 
         nearkin experiment bands --largest 10000 --json

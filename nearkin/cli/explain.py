@@ -63,7 +63,6 @@ def explain(
     The explanation shows their similarity, their shared bands and shingles, their differences, and the stage that decided.
 
     Examples:
-
         nearkin explain left.txt right.txt
 
         nearkin explain "the cat sat on the mat" "the cat sat on the mat today"

@@ -36,7 +36,6 @@ def hashlab(
     References are affine functions modulo 2^61 - 1 and SHA-256. A variance of 1 is that of fully random functions.
 
     Examples:
-
         nearkin hashlab
 
         nearkin hashlab --trials 1000 --json

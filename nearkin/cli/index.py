@@ -154,7 +154,6 @@ def build(
     Documents of a saved run are not sketched again.
 
     Examples:
-
         nearkin dedup crawl/ --save-signatures --out deduped/ && nearkin index build deduped/ --store sqlite:///kin.db
 
         nearkin index build "crawl/*.parquet" --id id --store sqlite:///kin.db
@@ -200,7 +199,6 @@ def add(
     Each document is new, or is resolved to a representative that it resembles.
 
     Examples:
-
         nearkin index add today.jsonl --id id --store sqlite:///kin.db
     """
     from nearkin.loading import add_files
@@ -231,7 +229,6 @@ def query(
     """List the stored documents that resemble a text, the most similar first. Nothing is written.
 
     Examples:
-
         nearkin index query page.txt --store sqlite:///kin.db
     """
     from dataclasses import asdict
@@ -352,7 +349,6 @@ def expire(
     """Delete entries that were not seen for longer than their time to live.
 
     Examples:
-
         nearkin index expire sqlite:///kin.db --record-ttl 90d --bucket-ttl 14d
     """
     times = {
@@ -397,7 +393,6 @@ def migrate(
     """Copy an index into another store, with its ids, clusters and times.
 
     Examples:
-
         nearkin index migrate sqlite:///kin.db postgresql://nearkin@db/kin
     """
     from nearkin.loading import migrate as copy_index
@@ -454,7 +449,6 @@ def rebuild(
     """Build an index with another Spec or threshold from the texts of an index in use, and compare the two.
 
     Examples:
-
         nearkin index rebuild sqlite:///kin.db sqlite:///next.db --shingle chars:5 --threshold 0.7
 
         nearkin index rebuild sqlite:///kin.db sqlite:///next.db --shingle chars:5 --cut-over
@@ -529,7 +523,6 @@ def rotate_key(
     Repeat the command to continue an interrupted copy.
 
     Examples:
-
         nearkin index rotate-key sqlite:///kin.db sqlite:///next.db --new-key-file new.key --unfinished
 
         nearkin index rotate-key sqlite:///kin.db sqlite:///next.db --new-key-file new.key

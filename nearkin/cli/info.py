@@ -30,7 +30,6 @@ def info(
     """Show the Spec, the fingerprint and the counts of a signature file or of a finished run.
 
     Examples:
-
         nearkin info docs.signatures.arrow
 
         nearkin info deduped/ --json

@@ -23,7 +23,6 @@ def merge(
     Documents with the same id become one, with the signature of the union of their shingles.
 
     Examples:
-
         nearkin merge monday.arrow tuesday.arrow --out week.arrow
     """
     from nearkin.runs.output import require_file_output

@@ -48,7 +48,6 @@ def pairs(
     represented by one of them unless --expand-exact is given.
 
     Examples:
-
         nearkin pairs docs.parquet --out pairs.parquet
 
         nearkin pairs docs.parquet --threshold 0.5 --bands 42 --rows 3 --out pairs.parquet

@@ -210,7 +210,6 @@ def plan(
     Each number is listed with its formula, and with whether the limits hold.
 
     Examples:
-
         nearkin plan --docs 300M --threshold 0.85 --recall 0.95 --ingest 5000/s --signature-ram 100GB
 
         nearkin plan --docs 10M --clusters 1M --engine index --measure cosine --bands 20 --rows 5

@@ -34,7 +34,6 @@ def start(config: Path | None, **options: Any) -> None:
     Every setting is an option, a variable NEARKIN_NAME, or a line of a TOML file.
 
     Examples:
-
         nearkin serve
 
         nearkin serve --store redis://localhost:6379/0 --workers 4

@@ -35,7 +35,6 @@ def shadow(
     The comparison shows candidates, recall, precision, seconds and disagreements. The run is not changed.
 
     Examples:
-
         nearkin shadow deduped/ --against "b=16,r=8"
 
         nearkin shadow deduped/ --against "threshold=0.7" --golden labels.csv

@@ -23,7 +23,6 @@ def sketch(
     Its columns are id, signature and shingles.
 
     Examples:
-
         nearkin sketch docs.parquet --out docs.signatures.arrow
 
         nearkin sketch "crawl/*.jsonl.zst" --shingle chars:5 --k 256 --out crawl.signatures.arrow

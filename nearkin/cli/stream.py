@@ -116,7 +116,6 @@ def stream(
     batch.
 
     Examples:
-
         nearkin stream "redis://localhost/0?stream=documents" --store sqlite:///kin.db
 
         nearkin stream "redis://localhost/0?stream=documents" --server https://kin.example --group crawl --consumer one

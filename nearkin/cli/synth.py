@@ -104,7 +104,6 @@ def synth(
     """Write a generated corpus, with the exact similarity of every planted pair.
 
     Examples:
-
         nearkin synth --documents 1000000 --out synth/
 
         nearkin synth --documents 50000 --similarity 0.75:0.95 --hot-clusters 2 --boilerplate 0.1 --hostile 50 --out hard/

@@ -80,7 +80,6 @@ def create(
     """Create a token and print it. It is shown once, and only its hash is stored.
 
     Examples:
-
         nearkin token create crawler --scopes web --rights write --rate 5000/second
     """
     import time

@@ -111,7 +111,6 @@ def tune(
     documents, or from a sample of a corpus.
 
     Examples:
-
         nearkin tune --threshold 0.8 --recall 0.95
 
         nearkin tune "crawl/*.parquet" --threshold 0.7 --plot curves.svg

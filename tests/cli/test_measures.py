@@ -161,7 +161,9 @@ def test_a_saved_run_of_cut_slots_keeps_its_bands(
         )
         == 2
     )
-    assert "its keys were made for bands, rows, probes = [20, 5, 0]" in capfd.readouterr().err
+    assert (
+        "their band keys were built for bands, rows, probes = [20, 5, 0]" in capfd.readouterr().err
+    )
 
 
 WRONG = [

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nearkin.corpus import Columns, FileCorpus, write_kept
@@ -301,6 +301,8 @@ def test_every_json_line_is_a_document_or_rejected(
     """Kept lines are the input's, byte for byte."""
     folder = tmp_path_factory.mktemp("case")
     data = b"\n".join(lines)
+    # a file that begins with a bracket is read as one JSON array
+    assume(not data.removeprefix(b"\xef\xbb\xbf").lstrip().startswith(b"["))
     (folder / "a.jsonl").write_bytes(data)
     texts, rejected = read(folder / "a.jsonl")
     filled = [line for line in data.removeprefix(b"\xef\xbb\xbf").split(b"\n") if line.strip()]

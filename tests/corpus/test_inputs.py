@@ -503,7 +503,7 @@ def test_a_connection_that_breaks_is_an_error_and_no_damage(
 
     monkeypatch.setattr(MemoryFile, "read", breaking)
     with pytest.raises(
-        RunError, match=r"cannot read memory://broken/.*: the connection was reset; .*--resume"
+        RunError, match=r"cannot read memory://broken/.*: the connection was reset; run again"
     ):
         list(corpus.batches(Columns()))
 

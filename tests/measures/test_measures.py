@@ -246,7 +246,7 @@ def test_contradictory_settings_are_rejected() -> None:
         nk.dedup({"v": pa.array([[]], pa.list_(pa.float32()))}, vector="v")
     with pytest.raises(UsageError, match="name their column"):
         nk.dedup(["a"], measure="cosine", spec=Spec(measure="cosine", unit="vector", n=3))
-    with pytest.raises(UsageError, match="2 numbers, the Spec says 3"):
+    with pytest.raises(UsageError, match="the vectors have 2 numbers, but the Spec requires 3"):
         nk.dedup(
             {"v": np.ones((3, 2))}, vector="v", spec=Spec(measure="cosine", unit="vector", n=3)
         )

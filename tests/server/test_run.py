@@ -222,6 +222,6 @@ def test_tokens_from_the_command_line(
     code, _, told = ask("create", "crawler")
     assert (code, "revoke" in told) == (2, True)
     assert ask("create", "short", "--days", "2")[0] == 0
-    assert re.search(r"short .* until \d{4}-\d\d-\d\d \d\d:\d\d UTC", ask("list")[1])
+    assert re.search(r"short .* expires \d{4}-\d\d-\d\d \d\d:\d\d UTC", ask("list")[1])
     assert ask("create", "never", "--days", "nan")[0] == 2
     assert [ask("revoke", "crawler")[0] for _ in range(2)] == [0, 2]

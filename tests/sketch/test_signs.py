@@ -250,5 +250,5 @@ def test_second_measure_uses_key() -> None:
     result = nk.dedup(data, spec=spec, key=KEYS[0], second_measure="cosine:v:0.99")
     assert result.statistics["kept"] == 20
     second = second_run(result._run)
-    assert second.settings.spec.scheme == "keyed-hyperplanes"
-    assert second.settings.spec.key_id == KEYS[0].id
+    assert second.options.spec.scheme == "keyed-hyperplanes"
+    assert second.options.spec.key_id == KEYS[0].id
