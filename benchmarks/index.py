@@ -171,9 +171,7 @@ def leaders(full: bool) -> Table:
 
 
 def order(full: bool) -> Table:
-    """Counts the representatives that an index has more than a batch run, before and after
-    compacting.
-    """
+    """Counts the excess representatives of an index, compared with a batch run."""
     documents = 50_000 if full else 6_000
     rows = []
     with texts(documents) as some:

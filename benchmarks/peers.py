@@ -127,9 +127,7 @@ def find_pairs(corpus: Path, out: Path) -> ProcessUsage:
 
 
 def recall_and_precision(corpus: Path, pairs_file: Path) -> tuple[float, float]:
-    """Returns the recall of the planted pairs, and the precision of a sample of the reported
-    pairs.
-    """
+    """Returns the recall of planted pairs, and the precision of a sample of reported pairs."""
     table = pq.read_table(corpus / "documents", columns=["id", "text"])
     texts = table["text"].combine_chunks()
     rows = {name: row for row, name in enumerate(table["id"].to_pylist())}

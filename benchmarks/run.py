@@ -48,9 +48,7 @@ def whole_runs(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
 
 
 def scaling(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
-    """Measures the time per document at two sizes, and the peak of anonymous memory under a
-    limit.
-    """
+    """Measures the time per document at two sizes, and the peak memory under a limit."""
     sizes = (1_000_000, 10_000_000) if full else (100_000, 400_000)
     for documents in sizes:
         corpus = folder / f"short-{documents}"
@@ -79,9 +77,7 @@ def scaling(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
 
 
 def truth(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
-    """Measures the recall of planted pairs, and the precision of reported pairs and removed
-    documents.
-    """
+    """Measures the recall of planted pairs, and the precision of pairs and removed documents."""
     documents = 100_000 if full else 20_000
     corpus, out = folder / "truth", folder / "truth-out"
     synth(

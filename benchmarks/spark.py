@@ -188,9 +188,7 @@ def mllib(corpus: Path, out: Path) -> dict[str, Any]:
 
 
 def run_mllib(corpus: str, out: str) -> None:
-    """Finds pairs with MLlib: 3-grams of lower-case words, sparse vectors, a join at distance
-    0.2.
-    """
+    """Finds pairs with MLlib: word 3-grams, sparse vectors and a join at distance 0.2."""
     os.environ["PYSPARK_PYTHON"] = sys.executable
     from pyspark.ml import Pipeline
     from pyspark.ml.feature import HashingTF, MinHashLSH, NGram, RegexTokenizer

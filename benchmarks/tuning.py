@@ -152,9 +152,7 @@ FORMS = {
 
 
 def banner(full: bool) -> Table:
-    """Measures candidates, time and recall of a growing corpus under one banner, with and without
-    a cut.
-    """
+    """Measures a growing corpus with a common banner, with and without a frequency cut."""
     sizes = (5_000, 10_000, 20_000, 40_000) if full else (5_000, 10_000)
     rows, growth = [], {name: list[int]() for name in FORMS}
     for n in sizes:
@@ -216,9 +214,7 @@ def banner(full: bool) -> Table:
 
 
 def _corpora(folder: Path, n: int) -> tuple[Path, Path, set[tuple[str, str]]]:
-    """Writes a corpus and the same corpus under a banner, and returns the true pairs of its
-    texts.
-    """
+    """Writes a corpus with and without a banner, and returns the true pairs of its texts."""
     synth(
         folder / "synth",
         SynthSettings(documents=n, length="fixed:250", similarity=(0.8, 1.0), seed=3),

@@ -76,9 +76,7 @@ NAME_WITH_UNDERSCORE = re.compile(r"(\w)_(?=[\s.,;:)]|$)")
 
 
 def escape_plain_text(line: str) -> str:
-    """Returns a line of a docstring with its code as literals, and without markup in its plain
-    text.
-    """
+    """Returns a line of a docstring with code as literals and no other markup."""
 
     def escape(part: re.Match[str]) -> str:
         code, letter, text = part.groups()
@@ -102,9 +100,7 @@ def escape_docstring(
 
 
 def setup(app: Sphinx) -> None:
-    """Connects what the build does beside Sphinx: generated parts of the reference, docstrings as
-    plain text.
-    """
+    """Connects the generated parts of the reference, and the conversion of docstrings."""
     app.connect("builder-inited", lambda app: write_reference(Path(app.srcdir) / "_generated"))
     # before napoleon, which turns sections into markup
     app.connect("autodoc-process-docstring", escape_docstring, priority=400)

@@ -54,8 +54,7 @@ class RebuildDueError(NearkinError, RuntimeError):
 
 
 class StoreError(RunError):
-    """An error: a store failed, because its connection was lost, it timed out, is read-only or
-    full.
+    """A failure of a store: a lost connection, a timeout, a full or read-only store.
 
     Nothing was written, unless the error is an OutcomeUnknownError.
     """

@@ -137,8 +137,9 @@ class ScoredPairs(NamedTuple):
 def meets_threshold(
     intersection: np.ndarray, union: np.ndarray, threshold: float | np.ndarray
 ) -> np.ndarray:
-    """Returns which similarities reach a threshold, with the result of exact arithmetic on the
-    decimal threshold.
+    """Returns which similarities reach a threshold.
+
+    The result is that of exact arithmetic with the decimal threshold.
 
     A product `threshold * union` would be rounded: 0.55 · 20 is 11.000000000000002. The quotient is
     rounded too, but in the same way as the threshold was when it was parsed. IEEE 754 division is

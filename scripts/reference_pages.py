@@ -1,5 +1,6 @@
-"""Generates the parts of the reference that follow from the code, as Markdown files that pages in
-docs/reference include.
+"""Generates the parts of the reference that follow from the code.
+
+They are Markdown files, which pages in docs/reference include.
 
 Run: python -m scripts.reference_pages FOLDER    (the documentation build calls it; FOLDER is
     docs/_generated)
@@ -63,9 +64,7 @@ def command_pages() -> str:
 
 
 def leaf_commands(group: Any, context: Any) -> Iterator[tuple[Any, Any]]:
-    """Yields the commands below a group that are not groups themselves, with a context that knows
-    their full name.
-    """
+    """Yields the commands below a group, with a context that knows their full name."""
     for name in group.list_commands(context):
         command = serve_command() if name == "serve" else group.get_command(context, name)
         inner = typer.Context(command, parent=context, info_name=name)
@@ -103,8 +102,7 @@ def panel_of(parameter: Any) -> str:
 
 
 def parameter_row(names: str, text: str) -> tuple[str, ...]:
-    """Returns the cells of a parameter: its names with the placeholder of its value, its meaning,
-    its default.
+    """Returns the cells of a parameter: its names and placeholder, its meaning, its default.
 
     Args:
         names: The names as the terminal shows them.
@@ -136,9 +134,7 @@ def plain_help(text: str) -> str:
 
 
 def http_pages() -> str:
-    """Returns a section for each path of the server's OpenAPI document, and one for each form of a
-    body.
-    """
+    """Returns a section for each path of the OpenAPI document, and for each form of a body."""
     with tempfile.TemporaryDirectory() as folder:
         settings = ServerSettings.read(
             store="memory://",
@@ -237,9 +233,7 @@ def schema_type(schema: dict[str, Any], name_description: bool = False) -> str:
 
 
 def error_classes() -> str:
-    """Returns a table of the exceptions that nearkin raises on purpose, with the exit code of
-    each.
-    """
+    """Returns a table of the exceptions that nearkin raises, with the exit code of each."""
     rows = []
     for name, value in vars(errors).items():
         if inspect.isclass(value) and issubclass(value, errors.NearkinError):

@@ -1,5 +1,6 @@
-"""Runs the examples of Markdown files: every ```bash and ```python block, in order, in one empty
-folder for each file.
+"""Runs the examples of Markdown files.
+
+The ```bash and ```python blocks of a file run in order, in one empty folder.
 
 A block after the comment `<!-- not run: why -->` is left out. A python block that shows results
 (>>>) is run as a doctest. A ```text block that directly follows a ```bash block shows what the
@@ -75,9 +76,7 @@ class PageRun:
         return self._run_apart([sys.executable, "-c", code])
 
     def _run_apart(self, line: list[str]) -> str:
-        """Runs a command in a process group of its own, so that what it leaves running can be
-        ended.
-        """
+        """Runs a command in a process group, so that processes it leaves can be ended."""
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         environment = {**os.environ, "PATH": path, "COLUMNS": str(WIDTH)}
         # a pipe would be waited for as long as a process that is left running has it open
@@ -124,9 +123,7 @@ def end_group(group: int) -> None:
 
 
 def comparable(text: str) -> list[str]:
-    """Returns the lines of an output without numbers, bars and repeated blanks, and without empty
-    lines.
-    """
+    """Returns the lines of an output without numbers, bars, repeated blanks and empty lines."""
     lines = (RULED.sub(" ", NUMBER.sub("0", line)).strip() for line in text.splitlines())
     return [line for line in lines if line]
 
@@ -222,9 +219,7 @@ def run_file(write: bool, path: str) -> str:
 
 
 def find_pages(paths: list[str]) -> Iterator[str]:
-    """Yields the Markdown files that are named, and those below the folders that are named, in
-    order.
-    """
+    """Yields the Markdown files among the paths and below them, in order."""
     for path in map(Path, paths):
         for page in sorted(path.rglob("*.md")) if path.is_dir() else [path]:
             if "_build" not in page.parts and "_generated" not in page.parts:
@@ -232,8 +227,9 @@ def find_pages(paths: list[str]) -> Iterator[str]:
 
 
 def main() -> None:
-    """Runs files side by side, two at once, in a process each, because examples change the working
-    directory.
+    """Runs two files at once, in a process each.
+
+    Examples change the working directory, so they cannot share a process.
     """
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -1,0 +1,1 @@
+"""The runners of other tools, one file each."""

@@ -1,6 +1,4 @@
-"""Runs datasketch as in its guide: MinHashLSH with its own tuning, queries, estimated
-similarities.
-"""
+"""Runs datasketch as its guide does: MinHashLSH with its own tuning and estimated similarities."""
 
 import sys
 

@@ -1,6 +1,4 @@
-"""Runs gaoya: its text index on all cores, 16 bands of 8, queries with a threshold of the
-estimate.
-"""
+"""Runs gaoya: its text index on all cores, with 16 bands of 8 and estimated similarities."""
 
 import sys
 
@@ -14,7 +12,15 @@ def main(corpus: str, out: str, _work: str) -> None:
     """Finds pairs in raw texts."""
     ids, texts = read(corpus)
     index = MinHashStringIndex(
-        32, THRESHOLD, BANDS, SLOTS // BANDS, None, "word", True, (WORDS, WORDS), "smallvec"
+        32,
+        THRESHOLD,
+        BANDS,
+        SLOTS // BANDS,
+        None,
+        "word",
+        True,  # noqa: FBT003  (its parameters have no names)
+        (WORDS, WORDS),
+        "smallvec",
     )
     index.par_bulk_insert_docs(list(range(len(ids))), texts)
     found = set()

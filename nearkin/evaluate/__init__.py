@@ -1,0 +1,1 @@
+"""Audits, golden sets, explanations and shadow comparisons of runs."""

@@ -74,7 +74,7 @@ class SourceCorpus(NamedTuple):
 
 
 def extract_documents(source: str, path: str) -> list[SourceDocument]:
-    """Returns the functions and classes of a file in the order of their lines.
+    r"""Returns the functions and classes of a file in the order of their lines.
 
     Args:
         source: Text of the file. Lines end in a line feed.
@@ -86,7 +86,7 @@ def extract_documents(source: str, path: str) -> list[SourceDocument]:
         RecursionError: If the file is nested too deeply to be parsed.
 
     Examples:
-        >>> source = "@cached\\ndef area(w, h):\\n    return w * h\\n\\n\\ndef short(): pass\\n"
+        >>> source = "@cached\ndef area(w, h):\n    return w * h\n\n\ndef short(): pass\n"
         >>> documents = extract_documents(source, "kit/shape.py")
         >>> [(document.id, document.text.splitlines()[0]) for document in documents]
         [('kit/shape.py:area:2', '@cached')]

@@ -1,0 +1,1 @@
+"""Reports of runs as HTML pages and on the terminal."""

@@ -8,7 +8,7 @@ _CONTROLS = re.compile(
 
 
 def make_visible(text: str) -> str:
-    """Replaces characters that are invisible or that act on a terminal or a page.
+    r"""Replaces characters that are invisible or that act on a terminal or a page.
 
     Control characters become control pictures. Bidirectional and other invisible characters become
     their code points. Tabs and line feeds stay. Escape sequences could rewrite a terminal,
@@ -19,8 +19,8 @@ def make_visible(text: str) -> str:
         text: Text from a document, a file name or another untrusted source.
 
     Examples:
-        >>> make_visible("a\\x1b[2Jb"), make_visible("x\\u202ey"), make_visible("one\\r\\ntwo")
-        ('a␛[2Jb', 'x‹U+202E›y', 'one\\ntwo')
+        >>> make_visible("a\x1b[2Jb"), make_visible("x\u202ey"), make_visible("one\r\ntwo")
+        ('a␛[2Jb', 'x‹U+202E›y', 'one\ntwo')
     """
     return _CONTROLS.sub(_symbol_for, text.replace("\r\n", "\n"))
 

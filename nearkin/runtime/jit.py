@@ -180,8 +180,7 @@ def _user_id() -> int | str:
 
 @cache
 def cache_folder() -> Path | None:
-    """Returns the folder in which this process keeps compiled kernels, or None if no folder can be
-    trusted.
+    """Returns the folder of compiled kernels, or None if no folder can be trusted.
 
     The user's folder comes first, then one of the user's in the system's temporary folder. Without
     either, kernels are compiled by each process.

@@ -95,8 +95,9 @@ def work_folder_of(out: Path) -> Path:
 
 
 def require_outside_work_folders(out: Path) -> None:
-    """Requires that a new file or folder is not inside the work folder of a run, which that run
-    deletes when it ends.
+    """Requires that a new file or folder is not inside the work folder of a run.
+
+    The run deletes its work folder when it ends.
 
     Args:
         out: The file or folder.
@@ -126,8 +127,7 @@ def _absolute(path: Path) -> Path:
 
 
 def require_apart(out: Path, inputs: Iterable[Path | str], *, marked: bool = True) -> None:
-    """Requires that writing an output cannot replace an input, and that the output is not read as
-    an input next time.
+    """Requires that an output replaces no input, and is not read as an input next time.
 
     Args:
         out: The output folder or file.
@@ -210,8 +210,7 @@ def _identity(path: Path) -> tuple[int, int] | None:
 
 
 def require_replaceable_folder(out: Path) -> None:
-    """Requires that an existing folder is the result of a run and holds nothing else. An empty
-    folder is replaceable too.
+    """Requires that an existing folder is empty, or the result of a run and nothing else.
 
     Raises:
         UsageError: If it is not. The message says why.
@@ -289,8 +288,7 @@ def begins_with(path: Path, beginnings: tuple[bytes, ...]) -> bool:
 
 
 def require_picture_output(path: Path, inputs: Iterable[Path | str]) -> None:
-    """Requires that a picture can be written: its path is free or holds a picture, and is not an
-    input.
+    """Requires that the path of a picture is free or a picture, and is not an input.
 
     Raises:
         UsageError: If it must not be written. The message says why.
@@ -303,8 +301,7 @@ def require_picture_output(path: Path, inputs: Iterable[Path | str]) -> None:
 
 
 def require_page_output(path: Path, inputs: Iterable[Path | str]) -> None:
-    """Requires that a page can be written: its path is free or holds a page of nearkin, and is not
-    an input.
+    """Requires that the path of a page is free or a page of nearkin, and is not an input.
 
     Raises:
         UsageError: If it must not be written. The message says why.
@@ -463,8 +460,9 @@ class Claim:
             replace_durably(staged, self.out)
 
     def publish_new_folder(self, staged: Path) -> None:
-        """Gives a complete folder its name, without a marker: it is a corpus, which other commands
-        read.
+        """Gives a complete folder its name, without a marker.
+
+        The folder is a corpus, which other commands read.
 
         Args:
             staged: The folder, inside the work folder.
@@ -504,8 +502,9 @@ def _path_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def claimed(out: Path, command: str, *, replaces: bool) -> Iterator[Claim]:
-    """Holds the work folder of an output that is not resumed; it is cleared first, and deleted
-    afterwards in any case.
+    """Holds the work folder of an output that is not resumed.
+
+    The folder is cleared first, and deleted afterwards in any case.
 
     Args:
         out: The output folder or file.

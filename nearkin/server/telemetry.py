@@ -366,13 +366,13 @@ def is_worker_alive(path: Path) -> bool:
 
 
 def merge_expositions(texts: dict[str, str]) -> bytes:
-    """Merges the metrics of several workers, and labels each sample with its worker.
+    r"""Merges the metrics of several workers, and labels each sample with its worker.
 
     Args:
         texts: Metrics in the text format, by worker.
 
     Examples:
-        >>> one = '# HELP n_total N.\\n# TYPE n_total counter\\nn_total 2.0\\n'
+        >>> one = '# HELP n_total N.\n# TYPE n_total counter\nn_total 2.0\n'
         >>> print(merge_expositions({"1": one, "2": one}).decode().strip())
         # HELP n_total N.
         # TYPE n_total counter

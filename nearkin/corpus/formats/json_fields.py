@@ -43,8 +43,8 @@ def sample_fields(file: InputFile, form: JsonLines) -> FieldSample:
                 names.update(dict.fromkeys(value))
                 objects += 1
             if objects >= SAMPLED_OBJECTS or size >= SAMPLED_BYTES:
-                return FieldSample(names, objects, False)
-    return FieldSample(names, objects, True)
+                return FieldSample(names, objects, complete=False)
+    return FieldSample(names, objects, complete=True)
 
 
 def _parse_object(raw: bytes | None) -> dict[str, Any] | None:

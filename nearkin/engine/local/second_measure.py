@@ -56,6 +56,7 @@ class Subset:
 
     @property
     def names(self) -> Sequence[str]:
+        """The names of the inputs."""
         return self._corpus.names
 
     def check(self, columns: Columns) -> None:
@@ -69,6 +70,7 @@ class Subset:
     def batches(
         self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0
     ) -> Iterator[Batch]:
+        """Yields the documents at the places, as `Corpus.batches` does."""
         for batch in self._corpus.batches(columns, start):
             kept = self._among(places_of(batch.files, batch.rows))
             rejected = [entry for entry in batch.rejected if self._has(entry.file, entry.row)]

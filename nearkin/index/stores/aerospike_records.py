@@ -91,8 +91,9 @@ class Answer(NamedTuple):
 
 
 class Records:
-    """The sets of one namespace. A record has a kind (its set) and a key, which is a string or a
-    number.
+    """The sets of one namespace.
+
+    A record has a kind (its set) and a key, which is a string or a number.
 
     Args:
         client: A connected client of the library.

@@ -127,8 +127,7 @@ class RecordStore(Protocol):
         """Returns documents by their numbers, with None for a number that is not stored."""
 
     def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
-        """Returns the documents that are resolved to a representative, in the order of their
-        numbers.
+        """Returns the members of a cluster, in the order of their numbers.
 
         Args:
             scope: Scope of the representative.

@@ -577,11 +577,11 @@ class RedisStore:
 
 
 def _literal(prefix: bytes) -> bytes:
-    """Returns a pattern that matches a prefix literally.
+    r"""Returns a pattern that matches a prefix literally.
 
     Examples:
         >>> print(_literal(b"kin[1]*:").decode())
-        kin\\[1\\]\\*:
+        kin\[1\]\*:
     """
     return re.sub(rb"([\\*?\[\]^-])", rb"\\\1", prefix)
 

@@ -581,7 +581,23 @@ class ShardedStore:
         self._pool.shutdown()
 
 
-UNREACHABLE = Entry("", "", 0, b"", "", "", 0.0, 0, 0.0, 0.0, False, b"", None, b"")
+UNREACHABLE = Entry(
+    scope="",
+    id="",
+    ref=0,
+    digest=b"",
+    leader="",
+    cluster="",
+    similarity=0.0,
+    size=0,
+    created=0.0,
+    seen=0.0,
+    posted=False,
+    signature=b"",
+    text=None,
+    payload=b"",
+)
+"""The result for a document whose shard cannot be reached."""
 
 
 def _in_order(parts: list[list[Entry]]) -> list[Entry]:

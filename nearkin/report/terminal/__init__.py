@@ -1,0 +1,1 @@
+"""The output of runs, evaluations and plans on the terminal."""

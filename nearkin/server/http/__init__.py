@@ -1,0 +1,1 @@
+"""Authentication, limits, errors and connections of the server."""

@@ -183,6 +183,7 @@ class RequireRight:
     async def __call__(
         self, request: Request, _: Annotated[object, Security(BEARER)] = None
     ) -> Principal:
+        """Returns the principal of a request, or refuses it."""
         authenticator: Authenticator = request.app.state.authenticator
         source = source_address(request)
         principal = await authenticator.authenticate(request.headers.get("authorization"), source)

@@ -67,7 +67,7 @@ class TlsHandshake(asyncio.Protocol):
             # the process has too many open files
             transport.close()
             return
-        connection.setblocking(False)
+        connection.settimeout(0.0)
         transport.abort()
         self._origin = origin
         self._limits.count(origin)

@@ -1,0 +1,1 @@
+"""Requests with streams of documents."""
