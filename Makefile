@@ -33,6 +33,7 @@ coverage: $(DEV)
 lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python scripts/check_text.py
 
 types: $(DEV)
 	$(BIN)/mypy

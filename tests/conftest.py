@@ -1,4 +1,4 @@
-"""What every suite shares: `--full` runs the full sizes; a browser."""
+"""Fixtures of all suites: the option `--full`, and a browser."""
 
 from collections.abc import Generator, Iterator
 
@@ -42,7 +42,7 @@ def pytest_runtest_makereport(
 
 @pytest.fixture(scope="session")
 def full(request: pytest.FixtureRequest) -> bool:
-    """Whether this run wants full sizes."""
+    """Returns whether the suites run at full size."""
     return bool(request.config.getoption("--full"))
 
 

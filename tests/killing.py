@@ -45,7 +45,7 @@ class Struck:
     Args:
         folder: The folder.
         at: The number of the operation before which the process ends, from 0.
-        log: Where the process leaves how many operations it did, and which files were synced.
+        log: File for the number of operations, and for the files that were synced.
     """
 
     def __init__(self, folder: Path, at: int, log: Path) -> None:

@@ -289,7 +289,7 @@ def postgres_server(folder: Path) -> Iterator[int]:
 
 
 def _accepts(port: int) -> bool:
-    """Whether PostgreSQL is through with starting; it listens before."""
+    """Returns whether PostgreSQL accepts queries; it listens earlier."""
     ready = [
         program("pg_isready", folders="usr/lib/postgresql/*/bin"),
         "-q",

@@ -1,4 +1,4 @@
-"""How commands end, what they let others read, and what their records hold."""
+"""Tests of the endings, outputs and records of commands."""
 
 import json
 import os

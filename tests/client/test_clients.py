@@ -478,7 +478,7 @@ def test_retries_that_make_no_sense() -> None:
 @pytest.mark.parametrize("documents", [pytest.param(200_000, marks=pytest.mark.full), 4_000])
 @pytest.mark.parametrize("form", ["lines", "columns"])
 def test_memory_stays_bounded(address: str, scope: str, documents: int, form: str) -> None:
-    """Of what the client holds: two requests' worth, however many documents there are."""
+    """The client holds two requests of documents at most, however many there are."""
     import tracemalloc
 
     def batches() -> Iterator[pa.RecordBatch]:

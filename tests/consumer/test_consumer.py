@@ -209,7 +209,7 @@ def test_events_that_were_trimmed(stream: Stream, index: nk.Index) -> None:
 
 
 def test_an_event_that_kills_its_consumer(stream: Stream) -> None:
-    """It goes to the dead letters, and those that came with it do not."""
+    """The event goes to the dead letters, and the other events do not."""
     stream.fill(corpus(6))
     poison = corpus(6)[3]
 
@@ -313,7 +313,7 @@ def test_the_source_is_an_interface(index: nk.Index) -> None:
 
 
 def test_events_cannot_name_reserved_scopes(stream: Stream, index: nk.Index) -> None:
-    """What is kept of other tenants' open documents is out of reach."""
+    """Open documents of other tenants cannot be reached."""
     index.add_part("victim", "open", "a piece of another tenant")
     reserved = parts_scope("victim")
     held = index.get(reserved, "open")
@@ -710,7 +710,7 @@ def test_to_a_server_that_is_killed(stream: Stream, start: Start, tmp_path: Path
 def test_a_server_refuses_one_document(stream: Stream, tmp_path: Path) -> None:
     with nearkin_server(tmp_path, "--store", "memory://") as address, nk.Client(address) as client:
         stream.fill(corpus(10))
-        stream.add(text="an id that is none", id="a\x01b")
+        stream.add(text="an invalid id", id="a\x01b")
         done = consume(stream, ServerSink(client))
     assert (done.kinds.total(), done.dead) == (10, 1)
     assert "control characters" in stream.letters[0]["nearkin:reason"]

@@ -54,7 +54,7 @@ class Drops:
 
 
 def decodable(codec: str, data: bytes) -> bytes:
-    """What is in front of a damage, by another way where Python has one."""
+    """Reads what precedes the damage, with a library of Python if it has one."""
     parts = []
     if codec == "gzip":
         tool = zlib.decompressobj(31)

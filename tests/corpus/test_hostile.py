@@ -189,7 +189,7 @@ def test_a_parquet_dictionary_is_not_repeated_in_memory(tmp_path: Path) -> None:
 
 
 def test_a_page_that_unfolds_too_far_is_rejected_unread(tmp_path: Path) -> None:
-    """With its row group if its codec cannot be decompressed in parts; the others are read."""
+    """The row group is lost if its codec cannot be decompressed in parts. Others are read."""
     table = pa.table({"text": ["first", "x" * (17 * LIMIT), "neighbour", "last"]})
     options: dict[str, Any] = {
         "use_dictionary": False,
@@ -480,7 +480,7 @@ def test_an_arrow_file_without_its_end_is_read_up_to_there(tmp_path: Path) -> No
 
 
 def test_a_run_keeps_the_limit_that_it_began_with(tmp_path: Path) -> None:
-    """With another limit, rejected rows would become documents."""
+    """Rejected rows would become documents under another limit."""
     table = pa.table({"text": ["a b c d", "x" * 200, "a b c d", "e f g h"]})
     pq.write_table(table, tmp_path / "a.parquet")
     job = Job(
@@ -504,7 +504,7 @@ def test_a_run_keeps_the_limit_that_it_began_with(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("finished", [False, True])
 def test_a_resumed_run_keeps_its_limit(finished: bool, tmp_path: Path) -> None:
-    """Whether it was interrupted while it read or behind that."""
+    """The run was interrupted while it read the row, or afterwards."""
     table = pa.table({"text": ["a b c d", "x" * 200]})
     work = WorkFolder.create(tmp_path / "work", {})
     first = LocalRun(TableCorpus(table), Columns(document_limit=100), RunOptions(), work, Silent())
@@ -532,7 +532,7 @@ ROWS = st.lists(
 def test_every_row_is_kept_removed_or_rejected(
     tmp_path_factory: pytest.TempPathFactory, texts: list[str | None], name: str
 ) -> None:
-    """Of every format; and kept rows are the input's."""
+    """All formats reject the row, and kept rows equal those of the input."""
     folder = tmp_path_factory.mktemp("case")
     table = pa.table({"text": pa.array(texts, pa.string()), "n": list(range(len(texts)))})
     rows = [json.dumps(row) for row in table.to_pylist()]

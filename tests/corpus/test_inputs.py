@@ -437,11 +437,11 @@ def test_what_is_counted_before_the_run_must_be_what_the_run_reads(tmp_path: Pat
 
 
 class NoCredentialsError(Exception):
-    """As botocore raises it: neither an OSError nor a ValueError."""
+    """An error like those of botocore, which is neither an OSError nor a ValueError."""
 
 
 class BucketError(Exception):
-    """As a driver's own errors are."""
+    """An error like those of other drivers."""
 
 
 @pytest.mark.parametrize(

@@ -329,7 +329,7 @@ def test_a_long_id_or_value_that_rides_along_is_rejected_in_every_format(
 
 
 def test_a_value_of_very_many_levels_is_rejected(tmp_path: Path) -> None:
-    """It can be parsed, and not be written as text."""
+    """The value can be parsed, but not written as text."""
     path = tmp_path / "a.jsonl"
     deep = [
         f'{{"text": "x", "d": {"[" * levels}1{"]" * levels}}}\n' for levels in (3, 250, 300, 1000)

@@ -29,7 +29,7 @@ UNITS = {"s": 1, "m": 60}
 
 
 def settings_of(variables: dict[str, str]) -> ServerSettings:
-    """What a server makes of variables; every one must be known to it."""
+    """Reads variables as a server does; each of them must be known."""
     known = {PREFIX + name.upper() for name in ServerSettings.model_fields} | OTHER
     assert set(variables) <= known
     given = {
@@ -50,7 +50,7 @@ def steps() -> list[tuple[str, str]]:
 
 
 def seconds(text: str) -> int:
-    """Of `45s` or `45`."""
+    """Returns the seconds of `45s` or `45`."""
     return int(text.rstrip("sm")) * UNITS.get(text[-1], 1)
 
 
@@ -116,8 +116,7 @@ def test_everything_that_the_image_installs_has_a_hash() -> None:
 
 
 def test_the_requirements_are_those_of_the_package() -> None:
-    """What the extras of the image need, directly and indirectly, in the versions that the tests
-    run with."""
+    """Returns the direct and indirect requirements of the image, with the versions of the tests."""
     versions = {
         canonical(name): version
         for name, _, version in (one.partition("==") for one in requirements())

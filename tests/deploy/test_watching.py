@@ -23,7 +23,7 @@ FOREIGN = {"instance", "job", "le", "alertname", "alertstate"}
 
 
 def rules() -> list[dict[str, Any]]:
-    """Of all groups."""
+    """Returns the alerts of all groups."""
     return [
         rule for group in yaml.safe_load(RULES.read_text())["groups"] for rule in group["rules"]
     ]

@@ -1,5 +1,4 @@
-"""What a work folder promises: a stage that counts as done has all its files, also after a power
-cut."""
+"""Tests of work folders: a recorded stage has all its files, also after a power cut."""
 
 import json
 import os

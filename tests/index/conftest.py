@@ -55,7 +55,7 @@ def postgres_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 @pytest.fixture
 def aerospike_cluster(monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """In this process, instead of a server."""
+    """Creates an Aerospike cluster in this process."""
     cluster = Cluster()
     monkeypatch.setattr("aerospike.client", cluster.client)
     return cluster
@@ -66,7 +66,7 @@ NUMBERS = itertools.count()
 
 @pytest.fixture(params=STORES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> "str | list[str]":
-    """Of an empty store of each kind."""
+    """Returns the URLs of an empty store of each kind."""
     return empty_store(request.param, request, tmp_path)
 
 

@@ -61,8 +61,7 @@ class Record:
 
 @dataclass
 class Fault:
-    """At the n-th call from now: before it is done, after it, or when half of its records are
-    done; once, or from then on."""
+    """A fault at the n-th call: before, after or in the middle of it; once or repeatedly."""
 
     call: int
     where: str = "before"
@@ -101,7 +100,7 @@ class Cluster:
     order: random.Random = field(default_factory=lambda: random.Random(5))
 
     def client(self, config: dict[str, Any]) -> "Client":
-        """As `aerospike.client`."""
+        """Returns a client, as `aerospike.client` does."""
         assert set(config) <= {"hosts", "connect_timeout", "user", "password"}
         assert ("user" in config) == ("password" in config)
         if self.restarts:
@@ -148,7 +147,7 @@ class Cluster:
         return error
 
     def fails(self) -> str | None:
-        """Whether this call fails, and where."""
+        """Returns whether this call fails, and where."""
         self.calls += 1
         if self.fault is None:
             return None
@@ -166,7 +165,7 @@ class Client:
         self.linearizes = False
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Does nothing, because there is nothing to release."""
 
     def _call(
         self, name: str, what: Any, policy: Any, work: Callable[[int], Any], size: int = 1
@@ -319,7 +318,7 @@ class Client:
         return out
 
     def _evaluate(self, compiled: list[tuple[int, Any, Any, int]], held: Record) -> Any:
-        """In prefix order: operator, type, constant, number of operands."""
+        """Evaluates an expression in prefix order: operator, type, constant, number of operands."""
         rest = iter(compiled)
 
         def value() -> Any:
@@ -384,7 +383,7 @@ class Client:
         }
 
     def _described(self, command: str) -> str:
-        """What a node says of itself, its namespace and its indexes."""
+        """Returns the answer of a node to an info command."""
         cluster = self.cluster
         if command == "edition":
             return f"Aerospike {cluster.edition} Edition"
@@ -407,7 +406,7 @@ class Client:
 
 
 class Query:
-    """Of a set: all of it, or where an indexed bin equals a number."""
+    """A query over a set, or over the records with a number in an indexed bin."""
 
     def __init__(self, client: Client, kind: str) -> None:
         self._client, self._kind = client, kind
@@ -508,7 +507,7 @@ def _operate_on_map(
 
 
 def _known(policy: dict[str, Any], names: set[str]) -> None:
-    """The client refuses what it does not know only if it is told to; the fake always does."""
+    """Refuses unknown values, which the real client does only with an option."""
     assert set(policy) <= names, sorted(set(policy) - names)
 
 
@@ -522,7 +521,7 @@ def _check(value: Any) -> None:
         for one in value:
             _check(one)
     else:
-        assert type(value) in (int, float, str, bytes), f"{type(value)} is no type of a bin"
+        assert type(value) in (int, float, str, bytes), f"{type(value)} is not a type of a bin"
         assert not isinstance(value, int) or -(1 << 63) <= value < 1 << 63
 
 

@@ -100,7 +100,7 @@ def test_nothing_is_restored_under_a_process(
 def test_a_killed_writer_and_back(
     writer: "subprocess.Popen[str]", url: str, tmp_path: Path
 ) -> None:
-    """What was written after the backup is gone, and so is the log that the killed one left."""
+    """Later writes and the log of the killed process are gone after a restoration."""
     before = backup(url, tmp_path / "copy.db").documents
     time.sleep(0.5)
     writer.kill()

@@ -126,7 +126,7 @@ def test_a_clock_that_jumps(store: str, jump: float, tmp_path: Path, machine: Ma
 
 
 def test_a_machine_that_slept_sweeps(machine: Machine) -> None:
-    """Asleep, its clock goes on, and so does the time that it has been running: that is no jump."""
+    """The clock of a suspended machine agrees with its uptime, so this is not a jump."""
     with open_index("memory://") as index:
         index.upsert_many("a", corpus(20))
         machine.slept = TTL + DAY
@@ -137,8 +137,7 @@ def test_a_machine_that_slept_sweeps(machine: Machine) -> None:
 def test_an_index_that_nobody_used_is_swept_when_the_clock_is_confirmed(
     tmp_path: Path, machine: Machine, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Whether the machine was off for long, or its clock is wrong, cannot be told from a file: a
-    person has to."""
+    """A file cannot tell a machine that was off from a wrong clock, so a person must decide."""
     url = f"sqlite:///{tmp_path}/kin.db"
     machine.error = -(TTL + DAY)
     with open_index(url) as index:

@@ -1,4 +1,4 @@
-"""What an index does, over every store."""
+"""The behaviour of an index, over every store."""
 
 import dataclasses
 import threading
@@ -434,8 +434,7 @@ def test_threads_end_with_one_cluster(opened: Opener) -> None:
 
 
 def test_a_posting_of_a_document_that_left_its_buckets_is_passed_over(opened: Opener) -> None:
-    """As another process may leave it between the look at the buckets and the look at the
-    documents."""
+    """Another process changes the index between the reads of the buckets and the documents."""
     index = opened()
     index.upsert("a", TEXT, "x")
     entry = index.get("a", "x")

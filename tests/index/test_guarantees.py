@@ -1,5 +1,4 @@
-"""What an index promises: verified matches, recall under full buckets, nothing lost by a kill,
-processes at once."""
+"""Guarantees of an index: verified matches, recall, durability, several processes."""
 
 import os
 import signal
@@ -75,8 +74,7 @@ def vectors_of_clusters(clusters: int, each: int, seed: int = 5) -> np.ndarray:
     ("clusters", "most", "least"), [(20, 100, 1.00), (100, 50, 0.97), (200, 20, 0.97)]
 )
 def test_ranking_keeps_recall_when_buckets_overflow(clusters: int, most: int, least: float) -> None:
-    """Of vectors at cosine 0.5, 40 × 5: 32 buckets a band, so that every one holds several
-    representatives."""
+    """Vectors at cosine 0.5, 40 bands of 5: each of 32 buckets holds several representatives."""
     made = vectors_of_clusters(clusters, 6)
     spec = nk.Spec(measure="cosine", unit="vector", n=64)
     settings = {"threshold": 0.5, "bands": 40, "rows": 5, "max_candidates": most}

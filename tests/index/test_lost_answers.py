@@ -229,8 +229,7 @@ def test_postgres_is_asked_for_a_transaction_whose_answer_was_lost(
 
 
 def test_postgres_counts_generations_beyond_31_bits(postgres_port: int) -> None:
-    """In the state that an old version stopped at: every deletion, update and sweep failed from
-    then on."""
+    """The generation of an old version is at its limit, so that every deletion failed."""
     url = url_of("postgres", postgres_port, f"lost{next(NUMBERS)}")
     with nk.Index.open(url, threshold=0.7) as index:
         index.upsert_many("a", [TEXT, f"{TEXT} more"], ["x", "y"])

@@ -54,7 +54,7 @@ class Between:
 
 
 def beside(index: Index, store: Any = None, record_ttl: float | None = None) -> Index:
-    """As another process has it: the same store, locks and a memory of its own."""
+    """Opens the index as another process has it, with locks and a cache of its own."""
     store = store or index._session.store
     # one that knows no times to live still finds what the other one takes out
     settings = replace(index.settings, record_ttl=record_ttl)

@@ -1,5 +1,4 @@
-"""What an index reads and writes at once stays bounded, however many documents it has: entries and
-bytes are counted."""
+"""Reads and writes of an index stay bounded, however many documents it has."""
 
 import itertools
 import json
@@ -73,7 +72,7 @@ def small_portions(monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def bounded(url: "str | list[str]") -> bool:
-    """Whether the store answers by index; Aerospike looks through its records."""
+    """Returns whether the store has indexes for this; Aerospike scans its records."""
     return not str(url).startswith("aerospike")
 
 
@@ -757,7 +756,7 @@ class FirstVersion:
         look at the move first.
 
         Raises:
-            Exception: The driver's, if the step is refused otherwise.
+            Exception: If the step is refused otherwise; it is the error of the driver.
         """
         raise NotImplementedError
 
@@ -892,7 +891,7 @@ def test_processes_of_the_first_version_are_stopped(
                 assert places == [f"{url}%3Astopped"]
                 assert FirstVersionOverRedis(redis.RedisStore(places[0], 10, 10)).format() != FORMAT
             else:
-                # where it is: they open it anew, and do not know the schema
+                # at its own address: they open it again, and do not know the schema
                 assert places == [url]
                 with pytest.raises(
                     (sqlite3.DatabaseError, psycopg.DatabaseError), match=r"schema 3|does not exist"

@@ -210,7 +210,7 @@ def test_a_setting_bounds_the_resolution_cache(tmp_path: Path) -> None:
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """As in a server, whose collector runs rarely."""
+    """The garbage collector is off, as it nearly is in a server."""
     gc.collect()
     gc.disable()
     try:

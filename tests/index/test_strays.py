@@ -54,7 +54,7 @@ def sweep_all(sweeper: StraySweeper, seconds: Seconds) -> int:
 
 
 def leave_strays(index: Index, refs: list[int]) -> np.ndarray:
-    """As a process that is killed after the postings and before the documents."""
+    """A process is killed between its postings and its documents."""
     assert isinstance(index._session.store, ShardedStore)
     rng = np.random.default_rng(1)
     keys = rng.integers(1, 2**63, (len(refs), 20), np.uint64)
@@ -119,7 +119,7 @@ def test_postings_of_a_step_that_is_under_way_stay(index: Index) -> None:
 
 
 def test_a_document_that_comes_while_it_is_swept_gets_its_postings_back(index: Index) -> None:
-    """It was away for long, and comes between the look at it and the deletion."""
+    """The document returns between the check of its posting and the deletion."""
     seconds = Seconds()
     sweeper = sweeper_of(index, seconds)
     look_up = sweeper._look_up

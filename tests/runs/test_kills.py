@@ -142,7 +142,7 @@ def test_a_run_that_is_killed_anywhere_can_be_resumed(
 def test_a_killed_command_can_be_started_again(
     name: str, corpus: dict[str, str], tmp_path: Path, full: bool
 ) -> None:
-    """What it left is not in the way. Where the output was complete, --overwrite is needed."""
+    """The leftovers of a killed run do not prevent the next one."""
     made = ["out", "out.cut.arrow"] if name == "sketch" else ["out"]
     found = tried(tmp_path, case_of(RESTARTED[name], corpus, [["--overwrite"]], full, made=made))
     assert found["failures"] == []

@@ -166,8 +166,7 @@ def test_workers_do_not_change_the_result(
 def test_partitions_do_not_change_the_result(
     corpus: Path, reference: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As a small --memory would: keys in partitions, pairs spilled, groups and pairs in
-    portions."""
+    """Keys are partitioned and pairs are spilled, as with little memory."""
     monkeypatch.setattr(candidates, "BYTES_PER_KEY", (512 << 20) // 4 // 1000)
     monkeypatch.setattr(run, "BYTES_PER_PAIR", (512 << 20) // 8 // 50)
     monkeypatch.setattr(collapse, "DOCUMENTS_AT_ONCE", 1000)

@@ -59,8 +59,7 @@ def test_changed_callee_takes_effect_in_callers(installed: Path, tmp_path: Path)
 
 
 def test_read_only_installation_without_home_works(installed: Path, tmp_path: Path) -> None:
-    """As in a container: nothing can be written beside the code, and there is no user's cache
-    folder."""
+    """The folder of the code is read-only, and there is no cache folder of a user."""
     for path in [installed, *installed.rglob("*")]:
         path.chmod(0o555 if path.is_dir() else 0o444)
     temporary = tmp_path / "temporary"
@@ -135,7 +134,7 @@ def test_cache_folder_writable_by_others_is_rejected(tmp_path: Path, mode: int) 
     ("mode", "trusted"), [(0o777, False), (0o775, False), (0o1777, True), (0o755, True)]
 )
 def test_every_parent_of_cache_folder_is_verified(tmp_path: Path, mode: int, trusted: bool) -> None:
-    """In a sticky folder others cannot rename what is not theirs, so /tmp is no danger."""
+    """Other users cannot rename foreign files in a sticky folder, so /tmp is safe."""
     above = tmp_path / "above"
     trusted_folder(above / "inner" / "cache")
     above.chmod(mode)
@@ -194,8 +193,7 @@ def test_circular_symbolic_link_is_rejected(tmp_path: Path) -> None:
 def test_folders_of_another_user_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Root trusts nobody else's folders either: what is seen here by changing who asks holds for
-    user 0 as well."""
+    """Root trusts no folders of other users either."""
     folder = trusted_folder(tmp_path / "cache")
     if os.getuid() == 0:
         os.chown(folder, 12345, -1)

@@ -1,4 +1,4 @@
-"""What a command loads, and how."""
+"""Tests of the modules that a command loads."""
 
 import gc
 import subprocess

@@ -1,5 +1,4 @@
-"""What may be replaced, who may write, and what a failure leaves: the promises of
-docs/reference/files.md about outputs."""
+"""Tests of the promises about outputs in docs/reference/files.md."""
 
 import json
 import os
@@ -386,7 +385,7 @@ def test_written_results_leave_foreign_folders_alone(tmp_path: Path) -> None:
 
 
 def test_an_old_result_that_was_moved_aside_comes_back(docs: Path, tmp_path: Path) -> None:
-    """As a kill between the two renames leaves it."""
+    """Leaves the state of a kill between the two renames."""
     out = tmp_path / "out"
     dedup(docs, out)
     before = everything_below(out)
@@ -725,7 +724,7 @@ def test_a_run_that_can_be_resumed_is_not_deleted_by_another_command(
 def test_a_url_is_not_an_output(
     run: Any, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is not taken for a folder named `s3:` either."""
+    """No local folder `s3:` is created."""
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match="this is a URL"):
         run(docs, Path("s3://bucket/out"))

@@ -110,7 +110,7 @@ class Exchange:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the server has taken all bytes and asks for more."""
+        """Returns whether the server has read all bytes and waits for more."""
         return self.asked > 0 and self._incoming.empty()
 
     def send(self, data: bytes, *, more: bool = True) -> None:

@@ -1,4 +1,4 @@
-"""Who may do what: tokens, scopes, rights, rates."""
+"""Tests of tokens, scopes, rights and rates."""
 
 import asyncio
 import json
@@ -314,8 +314,7 @@ def test_rejected_address_uses_no_rate_of_a_token(serve: Serve, tmp_path: Path) 
 
 
 def test_stream_is_slowed_to_the_rate(serve: Serve, tmp_path: Path) -> None:
-    """However many documents a batch has: after a minute's worth it waits, and is told so when it
-    waits for too long."""
+    """A batch beyond the rate of a minute waits, and is refused if it waits too long."""
     made = TokenFile(tmp_path / "tokens.json").create(
         Principal("slow", ("*",), ("read", "write"), rate="20/minute")
     )

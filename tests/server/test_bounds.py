@@ -1,4 +1,4 @@
-"""What one caller may hold of the server: each test lets one token try to stop another one."""
+"""Tests of the share of one caller: in each, one token tries to stop another one."""
 
 import asyncio
 import io
@@ -187,7 +187,7 @@ def test_revoked_token_ends_stream(tmp_path: Path) -> None:
 
 
 def test_server_stops_reading_from_client_that_does_not_read(tmp_path: Path) -> None:
-    """What waits for it is bounded, and complete once it reads."""
+    """Unread answers are bounded, and complete when the client reads again."""
 
     async def test() -> None:
         async with running(tmp_path, "greedy", "other", spill=1 << 20) as app:
@@ -280,7 +280,7 @@ def test_stream_ends_if_client_never_reads(tmp_path: Path) -> None:
 
 
 def test_line_arriving_in_bytes_is_not_copied(tmp_path: Path) -> None:
-    """What is held grows by a byte for each byte, and the line is answered."""
+    """The memory grows by one byte for each byte, and the line is answered."""
 
     async def test() -> None:
         async with running(tmp_path, "slow") as app:
@@ -414,8 +414,7 @@ def test_batches_without_rows_count_as_documents(tmp_path: Path) -> None:
 
 
 def test_large_bodies_are_rejected_before_reading(tmp_path: Path) -> None:
-    """Forty documents of 9.8 MB at once: a few may come, the others are told to wait, and another
-    token's are taken."""
+    """Some of forty documents of 9.8 MB are accepted, others wait, and another token is served."""
 
     async def test() -> None:
         async with running(tmp_path, "greedy", "other", byte_rate="10000000000/second") as app:
@@ -572,8 +571,7 @@ def test_bytes_have_a_rate(tmp_path: Path) -> None:
 def test_work_of_one_token_leaves_threads_to_others(
     tmp_path: Path, barrier: Barrier, path: str
 ) -> None:
-    """In as many scopes as it likes: batches of a scope go one after the other, those of scopes at
-    the same time."""
+    """Batches of one scope are sequential; batches of different scopes are not."""
 
     async def test() -> None:
         async with running(tmp_path, "greedy", "other", scopes=("greedy*",)) as app:

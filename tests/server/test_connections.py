@@ -54,7 +54,7 @@ def connect(port: int) -> socket.socket:
 
 
 def rest_of(connection: socket.socket) -> bytes:
-    """What the server sends until it closes the connection."""
+    """Returns what the server sends until it closes the connection."""
     came = b""
     try:
         while some := connection.recv(1 << 16):
@@ -65,7 +65,7 @@ def rest_of(connection: socket.socket) -> bytes:
 
 
 def is_served(port: int) -> bool:
-    """Whether another client of this address is answered."""
+    """Returns whether another client of this address is answered."""
     with connect(port) as connection:
         try:
             connection.sendall(GET)
@@ -188,7 +188,7 @@ def test_connections_of_one_address_are_limited(port: int) -> None:
 
 
 def test_number_of_connections_is_limited(tmp_path: Path) -> None:
-    """From all addresses together, those of proxies included."""
+    """The limit holds for all addresses together, those of proxies included."""
     own = free_port()
     process = start_serving(tmp_path, own, "--connections", str(CONNECTIONS))
     try:
@@ -305,8 +305,7 @@ def test_rejected_complete_body_keeps_connection_open(short: int) -> None:
 
 
 def test_connection_reset_is_not_logged_as_error(tmp_path: Path) -> None:
-    """At any moment: the event loop may know that a connection is closed before the request
-    does."""
+    """The event loop may see the end of a connection before the request does."""
     own = free_port()
     process = start_serving(tmp_path, own)
     body = b'{"text": "' + b"word " * 200_000 + b'"}'

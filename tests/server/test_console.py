@@ -164,7 +164,7 @@ def visit(browser: Browser, running: Running) -> Iterator[Open]:
         return page
 
     yield start
-    # a test that types before the page's own focus was set is told so
+    # the browser warns if a test types before the focus of the page was set
     assert [
         message
         for message in messages
@@ -569,8 +569,7 @@ def test_metrics_right_opens_only_the_live_page(serve: Serve, tmp_path: Path) ->
 
 
 def asked(client: TestClient, output: str, *inputs: object, **state: object) -> str:
-    """What a page answers, as it goes to the browser: to inputs (`id.property`, value), with
-    further fields."""
+    """Returns the answer of a page to inputs (`id.property`, value) and further fields."""
     of = [
         {"id": name.split(".")[0], "property": name.split(".")[1], "value": value}
         for name, value in inputs

@@ -1,4 +1,4 @@
-"""What takes too long, or is too much at once."""
+"""Tests of requests that take too long or are too many."""
 
 import json
 import socket
@@ -35,7 +35,7 @@ def barrier(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
 
 
 def depth(client: TestClient) -> float:
-    """How many documents wait, by the server's own figures."""
+    """Returns the number of waiting documents, by the metrics of the server."""
     lines = client.get("/metrics").text.splitlines()
     return float(
         next(line.rsplit(" ", 1)[1] for line in lines if line.startswith("nearkin_queue_depth"))
@@ -78,7 +78,7 @@ def test_full_queue_rejects_documents(serve: Serve, barrier: threading.Event) ->
 
 
 def until(connection: socket.socket, wanted: bytes) -> bytes:
-    """What a server sends, up to something wanted."""
+    """Reads from a connection until a pattern appears."""
     came = b""
     while wanted not in came:
         some = connection.recv(1 << 16)

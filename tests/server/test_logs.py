@@ -1,5 +1,4 @@
-"""What logs hold: no text, no id of a document, no scope, no token, no password, whatever is asked
-and whatever fails."""
+"""Logs contain no texts, ids, scopes, tokens or passwords."""
 
 import json
 import logging

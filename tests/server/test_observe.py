@@ -1,4 +1,4 @@
-"""What a server tells of itself."""
+"""Tests of metrics and traces."""
 
 import io
 import json

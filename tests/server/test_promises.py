@@ -85,7 +85,7 @@ def test_problems_of_the_console_are_counted(serve: Serve) -> None:
 
 
 def test_store_failures_are_counted(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of requests, of the console, and of what the server does from time to time."""
+    """The metrics of requests, of the console and of background tasks."""
     client = serve()
     service = client.app.state.service  # type: ignore[attr-defined]
 

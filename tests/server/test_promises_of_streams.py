@@ -41,8 +41,7 @@ def problems(body: bytes, kind: str) -> list[str]:
 
 @pytest.mark.parametrize("kind", [JSON, NDJSON, ARROW])
 def test_huge_documents_are_bounded(tmp_path: Path, kind: str) -> None:
-    """By `max_body`, `max_line` and `max_message` before they are parsed, and by the index's
-    `max_document`."""
+    """`max_body`, `max_line` and `max_message` bound it before parsing, then `max_document`."""
 
     async def test() -> None:
         bounds = {

@@ -56,7 +56,7 @@ def text(i: int) -> str:
 
 
 def test_drain_waits_for_accepted_documents(tmp_path: Path) -> None:
-    """Told to end under load: every answered document is there, and nothing is half there."""
+    """All answered documents are stored after SIGTERM under load."""
     done: list[str] = []
     with server(tmp_path) as (url, process):
 

@@ -118,8 +118,7 @@ def client(serve: Serve, tokens: dict[str, str], tmp_path: Path) -> TestClient:
 
 
 def foreign(request: str) -> list[str]:
-    """What must not be in an answer: the other scope's name, ids and words, except for what the
-    request itself says."""
+    """Returns what an answer must not contain: the other scope's name, ids and words."""
     return [needle for needle in (OTHER, OTHER_ID, OTHER_WORD) if needle not in request]
 
 

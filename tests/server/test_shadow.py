@@ -269,8 +269,7 @@ def test_changes_during_fill_are_copied(tmp_path: Path, monkeypatch: pytest.Monk
 def test_late_copies_use_the_current_document(
     tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What one brings late is what the document is by then: changed, or erased, by the other
-    worker."""
+    """A late copy has the present state of a document that another worker changed or deleted."""
     with first(tmp_path) as mine, first(tmp_path) as other:
         workers = [beside(index, tmp_path) for index in (mine, other)]
         settled(*workers)

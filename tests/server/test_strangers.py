@@ -1,5 +1,4 @@
-"""What a stranger, without a token, can make a server do: nothing that costs more than a
-refusal."""
+"""Requests without a token cost no more than a refusal."""
 
 import gzip
 import re

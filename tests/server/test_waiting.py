@@ -33,7 +33,7 @@ class Recorder:
         if self.broken:
             raise StoreError("gone")
         if self.bad in names:
-            raise UsageError(f"{self.bad} is no document")
+            raise UsageError(f"{self.bad} is not a document")
         return [Outcome("new", "search", name, name, name, 1.0) for name in names]
 
 

@@ -87,5 +87,5 @@ def frame(
 
 
 def rows_of(clusters: pa.Table) -> list[dict[str, Any]]:
-    """By id."""
+    """Returns the rows by id."""
     return sorted(clusters.to_pylist(), key=lambda row: str(row["id"]))

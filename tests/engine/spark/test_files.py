@@ -63,7 +63,7 @@ def mixed(code: pa.Table, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def same_outputs(a: Path, b: Path) -> dict[str, Any]:
-    """Of two runs, the second over Spark; returns its facts."""
+    """Runs two commands, the second over Spark, and returns its facts."""
     for name in ("clusters.parquet", "pairs.parquet"):
         assert pq.read_table(a / name).to_pylist() == pq.read_table(b / name).to_pylist(), name
     assert (a / "rejected.jsonl").read_bytes() == (b / "rejected.jsonl").read_bytes()

@@ -41,7 +41,7 @@ def halves(
 
 @pytest.fixture(scope="module")
 def saved(halves: tuple[DataFrame, DataFrame], tmp_path_factory: pytest.TempPathFactory) -> str:
-    """What a run over yesterday's rows left."""
+    """Returns the result of a run over the rows of the previous day."""
     folder = str(tmp_path_factory.mktemp("saved") / "tables")
     with nks.dedup(halves[0], id="id", **BANDED) as result:
         nks.save(result, folder)
