@@ -227,7 +227,7 @@ def test_tables_larger_than_a_chunk_of_a_request(client: Any, scope: str) -> Non
 
 
 def test_columns_that_are_none(client: Any, scope: str) -> None:
-    with pytest.raises(nk.ServiceError, match="column id is int64, not string"):
+    with pytest.raises(nk.ServiceError, match="column id has type int64; send string"):
         list(client.upsert_many(scope, pa.table({"id": [1], "text": ["a"]})))
 
 

@@ -287,7 +287,7 @@ def test_resume_refuses_changed_inputs_and_parameters(corpus: Path, tmp_path: Pa
     with pytest.raises(UsageError, match=r"the input .*part-00000\.parquet has changed"):
         finished(copy, out, resume=True)
     first.unlink()
-    with pytest.raises(UsageError, match=r"part-00000\.parquet is not among the inputs now"):
+    with pytest.raises(UsageError, match=r"part-00000\.parquet is missing now"):
         finished(copy, out, resume=True)
     assert finished(copy, out, overwrite=True)["counts"]["read"] < 7000
 

@@ -387,7 +387,7 @@ def test_rejected_request_is_not_kept_in_memory() -> None:
 
 def test_proxies_are_trusted_by_address_and_network() -> None:
     bounds = ConnectionLimits(trusted="192.0.2.1, 198.51.100.0/24")
-    assert bounds.trusts("192.0.2.1")
-    assert bounds.trusts("198.51.100.7")
-    assert not bounds.trusts("192.0.2.2")
-    assert ConnectionLimits(trusted="*").trusts("192.0.2.2")
+    assert bounds.is_trusted_proxy("192.0.2.1")
+    assert bounds.is_trusted_proxy("198.51.100.7")
+    assert not bounds.is_trusted_proxy("192.0.2.2")
+    assert ConnectionLimits(trusted="*").is_trusted_proxy("192.0.2.2")

@@ -179,7 +179,7 @@ def test_wrong_usage(
     )
     said = capfd.readouterr().err
     # Whichever file a task comes to first.
-    assert "set bad rows aside with --on-error quarantine" in said
+    assert "reject such rows with --on-error quarantine" in said
     assert "Traceback" not in said
 
 
