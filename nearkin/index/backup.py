@@ -205,10 +205,10 @@ def _verify_copy(source: Path, staging: Path, path: Path) -> BackupResult:
             f"{source} is damaged, so that its copy would be, too: {result}; restore an older one"
         )
     with closing(SqliteStore(staging, IndexSettings().bucket_capacity)) as store:
-        move = store.state().move
-        if move.phase == MOVED:
+        migration = store.state().migration
+        if migration.phase == MOVED:
             raise IncompatibleError(
-                f"{source} has moved to {', '.join(move.urls)}; back that store up instead"
+                f"{source} has moved to {', '.join(migration.urls)}; back that store up instead"
             )
         report = check_resolutions(store)
         if not report.sound:

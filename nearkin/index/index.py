@@ -176,7 +176,7 @@ class Index:
     @property
     def migration_phase(self) -> Phase:
         """The phase of the index's migration when the store's state was last read."""
-        return self._session.state.move.phase
+        return self._session.state.migration.phase
 
     @property
     def durability(self) -> str:

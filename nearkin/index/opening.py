@@ -62,7 +62,7 @@ def open_index(url: str | Sequence[str], requested: IndexSettings, *, follow: bo
         try:
             header = store.claim(new_header(requested))
             state = store.state()
-            if not follow or state.move.phase != MOVED:
+            if not follow or state.migration.phase != MOVED:
                 settings = settings_of(header, requested, store.url)
                 return Opened(store, settings, state, urls)
         except BaseException:
@@ -70,9 +70,9 @@ def open_index(url: str | Sequence[str], requested: IndexSettings, *, follow: bo
             raise
         store.close()
         visited.append(lasting_name(urls))
-        _require_progress(visited, lasting_name(state.move.urls))
+        _require_progress(visited, lasting_name(state.migration.urls))
         requested = _request_after_migration(header, requested, store.url)
-        urls = with_passwords(state.move.urls, urls)
+        urls = with_passwords(state.migration.urls, urls)
 
 
 def lasting_name(urls: Sequence[str]) -> str:

@@ -23,7 +23,14 @@ from nearkin.index.cache import ResolvedCache
 from nearkin.index.changes import TOUCHED, Changes, Event
 from nearkin.index.clock import ClockWatch, SystemClock
 from nearkin.index.entry import Entry, require_id, require_scope
-from nearkin.index.migration.state import CLOSING, COPYING, FILLING, MOVED, Move, StoreState
+from nearkin.index.migration.state import (
+    CLOSING,
+    COPYING,
+    FILLING,
+    MOVED,
+    MigrationState,
+    StoreState,
+)
 from nearkin.index.opening import Opened, open_index, without_fixed_settings
 from nearkin.index.preparation import Preparer
 from nearkin.index.scope_names import ScopeNames
@@ -152,8 +159,8 @@ class Session:
             self._refreshed_at = self.clock()
             stamp = self.cache.stamp()
             state = self.store.state()
-            if self.follow and state.move.phase == MOVED:
-                self._switch_store(state.move)
+            if self.follow and state.migration.phase == MOVED:
+                self._switch_store(state.migration)
                 return
             self.cache.sync_generation(state.generation, stamp)
             self.state = state
@@ -168,15 +175,15 @@ class Session:
         since = self.clock() - self._refreshed_at
         if 0 <= since < REFRESH_SECONDS or self.store.url == MemoryStore.url:
             return
-        move = self.state.move
+        migration = self.state.migration
         self.refresh()
         if not self.follow:
-            self.state = self.state._replace(move=move)
+            self.state = self.state._replace(migration=migration)
 
-    def _switch_store(self, move: Move) -> None:
+    def _switch_store(self, migration: MigrationState) -> None:
         """Switches to the store that the index has moved to, while no step is under way."""
         settings = replace(without_fixed_settings(self.settings), max_memory=None)
-        opened = open_index(with_passwords(move.urls, self.urls), settings, follow=True)
+        opened = open_index(with_passwords(migration.urls, self.urls), settings, follow=True)
         with ExitStack() as stack:
             for lock in self._locks:
                 stack.enter_context(lock)
@@ -197,9 +204,9 @@ class Session:
             StoreError: If the store is a copy in the making, or the pause is too long.
         """
         until = time.monotonic() + MAX_PAUSE_SECONDS
-        while self.follow and self.state.move.phase in (CLOSING, FILLING):
+        while self.follow and self.state.migration.phase in (CLOSING, FILLING):
             self.refresh()
-            _, phase, urls = self.state.move
+            _, phase, urls = self.state.migration
             timed_out = phase == CLOSING and time.monotonic() > until
             if phase == FILLING or timed_out:
                 reason = f"has been closed for {MAX_PAUSE_SECONDS:.0f} s, for a cutover to"
@@ -283,11 +290,11 @@ class Session:
             RacedError: If another step changed what this one relies on.
             StoreError: If the store fails.
         """
-        move = self.state.move
-        if self.follow and move.phase == CLOSING:
+        migration = self.state.migration
+        if self.follow and migration.phase == CLOSING:
             raise MovedError(f"{self.store.url} is being moved")
-        changes.epoch = move.epoch
-        if move.phase == COPYING:
+        changes.epoch = migration.epoch
+        if migration.phase == COPYING:
             now = self.clock()
             changes.events += [
                 Event(TOUCHED, keyed.entry.scope, keyed.entry.id, "", now)
@@ -318,7 +325,7 @@ class Session:
             MovedError: If the store's epoch differs from that of the last refresh.
         """
         state = self.store.state()
-        if state.move.epoch != self.state.move.epoch:
+        if state.migration.epoch != self.state.migration.epoch:
             raise MovedError(f"{self.store.url} is being moved")
         return state
 

@@ -15,7 +15,7 @@ import nearkin as nk
 from nearkin.cli import app
 from nearkin.index.backup import backup, restore
 from nearkin.index.maintenance import check_index
-from nearkin.index.migration.state import MOVED, Move
+from nearkin.index.migration.state import MOVED, MigrationState
 from tests.index.conftest import corpus
 
 WRITER = """
@@ -185,7 +185,7 @@ def test_other_stores(url: str, message: str, tmp_path: Path) -> None:
 def test_an_index_that_has_moved(url: str, tmp_path: Path) -> None:
     fill(url)
     with nk.Index.open(url) as index:
-        index._session.store.redirect(Move(1, MOVED, ("redis://elsewhere/0",)))
+        index._session.store.redirect(MigrationState(1, MOVED, ("redis://elsewhere/0",)))
     with pytest.raises(nk.UsageError, match="has moved to redis://elsewhere/0"):
         backup(url, tmp_path / "copy.db")
 

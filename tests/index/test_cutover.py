@@ -21,7 +21,7 @@ from nearkin.index.maintenance import check_index
 from nearkin.index.migration import key_rotation
 from nearkin.index.migration.cutover import cut_back, cut_over, fill_copy, rebuild
 from nearkin.index.migration.key_rotation import rotate_key
-from nearkin.index.migration.state import CLOSING, COPYING, FILLING, MOVED, OPEN, Move
+from nearkin.index.migration.state import CLOSING, COPYING, FILLING, MOVED, OPEN, MigrationState
 from nearkin.index.session import REFRESH_SECONDS
 from nearkin.index.stores.urls import recorded_url, with_passwords
 from nearkin.index.upsert import Upserts
@@ -247,14 +247,14 @@ def test_a_store_refuses_steps_of_another_epoch(opened: Opener) -> None:
     index.upsert("a", corpus(1)[0], "x")
     entry, store = index.get("a", "x"), index._session.store
     assert entry is not None
-    assert store.state().move == Move()
-    move = Move(3, COPYING, ("sqlite:////there.db",))
-    store.redirect(move)
-    assert store.state().move == move
-    for again in (Move(3, OPEN), Move(1, MOVED)):
+    assert store.state().migration == MigrationState()
+    migration = MigrationState(3, COPYING, ("sqlite:////there.db",))
+    store.redirect(migration)
+    assert store.state().migration == migration
+    for again in (MigrationState(3, OPEN), MigrationState(1, MOVED)):
         with pytest.raises(RacedError):
             store.redirect(again)
-    assert store.state().move == move
+    assert store.state().migration == migration
     before = store.counts()
     keys = index._session.preparer.keys_of("a", [entry])[0]
     for changes in (
@@ -285,7 +285,7 @@ def test_only_steps_that_make_something_untrue_raise_the_generation(opened: Open
 def test_steps_log_what_they_touch_while_an_index_is_copied(opened: Opener) -> None:
     index, texts = opened(), corpus(10, share=0.0)
     index.upsert("a", texts[0], "before")
-    index._session.store.redirect(Move(1, COPYING, ("x",)))
+    index._session.store.redirect(MigrationState(1, COPYING, ("x",)))
     index.upsert_many("a", texts[1:3], ["one", "two"])
     index.remove("a", "before")
     index.upsert("a", texts[4], "two")
@@ -365,12 +365,12 @@ def test_what_was_asked_for_before_a_move_leads_over_it(
 def test_moves_in_a_circle_are_said(request: pytest.FixtureRequest, tmp_path: Path) -> None:
     url, target = moved(request, tmp_path)
     with nk.Index.open(target, follow=False) as index:
-        index._session.store.redirect(Move(9, MOVED, (recorded_url(url),)))
+        index._session.store.redirect(MigrationState(9, MOVED, (recorded_url(url),)))
         with pytest.raises(
             StoreError, match=r"migration loop detected: .*index\d+.db.* -> .*--cut-back"
         ):
             nk.Index.open(url)
-        index._session.store.redirect(Move(10, MOVED, (recorded_url(target),)))
+        index._session.store.redirect(MigrationState(10, MOVED, (recorded_url(target),)))
         with pytest.raises(StoreError, match="migration loop detected"):
             nk.Index.open(target)
 
@@ -393,7 +393,7 @@ def test_places_that_an_index_cannot_go_to(request: pytest.FixtureRequest, tmp_p
             anew.upsert("a", corpus(1)[0], "other")
             with pytest.raises(UsageError, match="already has documents"):
                 cut_over(live, anew, wait=0)
-        assert live._session.store.state().move.phase == OPEN
+        assert live._session.store.state().migration.phase == OPEN
     with pytest.raises(UsageError, match="has not been moved"):
         cut_back(url)
 
@@ -411,7 +411,10 @@ def test_a_cut_over_that_fails_leaves_the_index_where_it_is(
             cut_over(live, anew, wait=0)
         anew._session.store = store
         assert 0 < store.counts()["records"] < 1200
-        assert (live._session.store.state().move.phase, store.state().move.phase) == (OPEN, FILLING)
+        assert (live._session.store.state().migration.phase, store.state().migration.phase) == (
+            OPEN,
+            FILLING,
+        )
     live.upsert("a", texts[0] + " changed", "d0")
     live.remove("a", "d1")
     with nk.Index.open(target) as early, pytest.raises(StoreError, match="is being filled from"):
@@ -437,11 +440,11 @@ def test_of_two_cut_overs_one_ends(
         live.upsert("a", corpus(1)[0], "x")
         monkeypatch.setattr(
             "nearkin.index.migration.cutover.follow_log",
-            lambda *_: live._session.store.redirect(Move(7, COPYING, ("other",))),
+            lambda *_: live._session.store.redirect(MigrationState(7, COPYING, ("other",))),
         )
         with pytest.raises(StoreError, match="in epoch 7 already"):
             cut_over(live, anew, wait=0)
-        assert live._session.store.state().move == Move(7, COPYING, ("other",))
+        assert live._session.store.state().migration == MigrationState(7, COPYING, ("other",))
 
 
 @pytest.mark.parametrize("phase", [COPYING, CLOSING, FILLING])
@@ -452,7 +455,7 @@ def test_a_move_that_was_broken_off_is_ended(
     monkeypatch.setattr("nearkin.index.session.MAX_PAUSE_SECONDS", 0.1)
     with nk.Index.open(url, threshold=0.7) as index:
         index.upsert("a", corpus(1)[0], "x")
-        index._session.store.redirect(Move(1, phase, ("sqlite:////there.db",)))
+        index._session.store.redirect(MigrationState(1, phase, ("sqlite:////there.db",)))
         if phase != COPYING:
             with pytest.raises(StoreError, match="--cut-back"):
                 index.upsert("a", corpus(2)[1], "y")

@@ -14,7 +14,7 @@ import pytest
 import nearkin as nk
 from nearkin.errors import OutcomeUnknownError, StoreError
 from nearkin.index.maintenance import check_index
-from nearkin.index.migration.state import MOVED, Move
+from nearkin.index.migration.state import MOVED, MigrationState
 from nearkin.index.stores.postgres import PostgresStore
 from nearkin.index.stores.redis import RedisStore
 from nearkin.index.stores.sharded import ShardedStore
@@ -110,7 +110,7 @@ def test_five_seconds_of_staleness_are_harmless(tmp_path: Path, clock: Clock) ->
             one.upsert("a", TEXT, "x")
             one.upsert("a", corpus(1)[0], "y")
         there.add_part("a", "parts", f"{TEXT} that comes in parts")
-        late._session.store.redirect(Move(1, MOVED, (urls[1],)))
+        late._session.store.redirect(MigrationState(1, MOVED, (urls[1],)))
         there.remove("a", "x")
         assert late.get("a", "x") is not None
         assert late._session.store.url.endswith("old.db")

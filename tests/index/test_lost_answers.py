@@ -12,7 +12,7 @@ import nearkin as nk
 from nearkin.errors import OutcomeUnknownError, RacedError, StoreError
 from nearkin.index.changes import Changes
 from nearkin.index.maintenance import check_index
-from nearkin.index.migration.state import COPYING, OPEN, Move
+from nearkin.index.migration.state import COPYING, OPEN, MigrationState
 from nearkin.server.http.middleware import problem_from_error
 from tests.index.conftest import NUMBERS, corpus
 from tests.index.dropping import DroppingProxy, dropping
@@ -142,11 +142,11 @@ def test_a_state_of_a_move_whose_answer_is_lost_is_written_once(
         nk.Index.open(url_of(kind, proxy.port, name)) as index,
     ):
         proxy.left = 1
-        index._session.store.redirect(Move(1, COPYING, ("memory://",)))
+        index._session.store.redirect(MigrationState(1, COPYING, ("memory://",)))
         assert proxy.lost == 1
         with pytest.raises(RacedError):
-            index._session.store.redirect(Move(1, OPEN))
-        assert index._session.store.state().move.phase == COPYING
+            index._session.store.redirect(MigrationState(1, OPEN))
+        assert index._session.store.state().migration.phase == COPYING
 
 
 class FailingCommit:
@@ -247,8 +247,8 @@ def test_postgres_counts_generations_beyond_31_bits(postgres_port: int) -> None:
         assert index.remove("a", "x")
         assert index.upsert("a", corpus(1)[0], "y").kind == "updated"
         assert index._session.store.state().generation == 2**31 + 1
-        index._session.store.redirect(Move(2**31, OPEN))
-        index._session.store.redirect(Move(2**31 + 1, OPEN))
+        index._session.store.redirect(MigrationState(2**31, OPEN))
+        index._session.store.redirect(MigrationState(2**31 + 1, OPEN))
         index.refresh()
         assert index.remove("a", "y")
         assert check_index(index).sound
@@ -257,12 +257,12 @@ def test_postgres_counts_generations_beyond_31_bits(postgres_port: int) -> None:
 def test_counters_of_every_store_pass_53_bits(opened: Any) -> None:
     """Generation, epoch and document numbers: none goes through a float or 32 bits."""
     index = opened()
-    index._session.store.redirect(Move(2**53 + 1, OPEN))
+    index._session.store.redirect(MigrationState(2**53 + 1, OPEN))
     with pytest.raises(RacedError):
-        index._session.store.redirect(Move(2**53 + 1, COPYING))
-    index._session.store.redirect(Move(2**53 + 2, OPEN))
+        index._session.store.redirect(MigrationState(2**53 + 1, COPYING))
+    index._session.store.redirect(MigrationState(2**53 + 2, OPEN))
     index.refresh()
     index.upsert("a", TEXT, "x")
     assert index.remove("a", "x")
-    assert index._session.store.state().move.epoch == 2**53 + 2
+    assert index._session.store.state().migration.epoch == 2**53 + 2
     assert index._session.store.apply(Changes()) == []

@@ -17,7 +17,7 @@ from nearkin.errors import StoreError
 from nearkin.index.changes import TOUCHED, Changes, KeyedEntry
 from nearkin.index.entry import Entry
 from nearkin.index.maintenance import check_index
-from nearkin.index.migration.state import COPYING, MOVED, OPEN, STOPPED, Move
+from nearkin.index.migration.state import COPYING, MOVED, OPEN, STOPPED, MigrationState
 from nearkin.index.opening import FORMAT
 from nearkin.index.stores import memory, postgres, redis, sqlite
 from nearkin.index.stores.sharded import ShardedStore
@@ -605,14 +605,16 @@ def test_the_log_of_erasures_is_bounded(
     assert set(names[40:50]) <= set(lines)
     # while an index is copied, nothing that the copy needs is dropped
     index._session.store.redirect(
-        Move(index._session.store.state().move.epoch + 1, COPYING, ("memory://",))
+        MigrationState(index._session.store.state().migration.epoch + 1, COPYING, ("memory://",))
     )
     index.refresh()
     for name in names[50:]:
         index.remove("a", name)
     touched = [event.id for event in index._session.store.events() if event.kind == TOUCHED]
     assert sorted(set(touched)) == names[50:]
-    index._session.store.redirect(Move(index._session.store.state().move.epoch + 1, OPEN))
+    index._session.store.redirect(
+        MigrationState(index._session.store.state().migration.epoch + 1, OPEN)
+    )
 
 
 def test_the_log_is_read_from_a_place(
@@ -748,7 +750,7 @@ class FirstVersion:
         """Returns the format or the schema that it reads when it opens the index."""
         raise NotImplementedError
 
-    def move(self) -> tuple[int, str, list[str]]:
+    def migration(self) -> tuple[int, str, list[str]]:
         raise NotImplementedError
 
     def write(self, epoch: int | None) -> bool:
@@ -770,7 +772,7 @@ class FirstVersionOverRedis(FirstVersion):
     def format(self) -> object:
         return json.loads(self._store._client.get(self._store._key("header")))["format"]
 
-    def move(self) -> tuple[int, str, list[str]]:
+    def migration(self) -> tuple[int, str, list[str]]:
         epoch, phase, urls = self._store._client.hmget(
             self._store._key("move"), "epoch", "phase", "urls"
         )
@@ -794,15 +796,15 @@ class FirstVersionOverSqlite(FirstVersion):
     def format(self) -> object:
         return self._db.execute("PRAGMA user_version").fetchone()[0]
 
-    def move(self) -> tuple[int, str, list[str]]:
+    def migration(self) -> tuple[int, str, list[str]]:
         found = self._db.execute("SELECT value FROM meta WHERE name = 'move'").fetchone()
-        epoch, phase, urls = json.loads(found[0]) if found else Move()
+        epoch, phase, urls = json.loads(found[0]) if found else MigrationState()
         return epoch, phase, list(urls)
 
     def write(self, epoch: int | None) -> bool:
         self._db.execute("BEGIN IMMEDIATE")
         try:
-            if epoch not in (None, self.move()[0]):
+            if epoch not in (None, self.migration()[0]):
                 return False
             step = 1 + int(
                 self._db.execute("SELECT value FROM meta WHERE name = 'step'").fetchone()[0]
@@ -830,7 +832,7 @@ class FirstVersionOverPostgres(FirstVersion):
                 f"SELECT value FROM {self._store._s}.meta WHERE name = 'schema'"
             ).fetchone()[0]
 
-    def move(self) -> tuple[int, str, list[str]]:
+    def migration(self) -> tuple[int, str, list[str]]:
         with self._store._pool.connection() as run:
             return tuple(
                 run.execute(
@@ -874,18 +876,18 @@ def test_processes_of_the_first_version_are_stopped(
     with nk.Index.open(url, threshold=0.7) as index:
         index.upsert_many("a", texts)
         if moved:
-            index._session.store.redirect(Move(3, COPYING, ("redis://elsewhere/0",)))
-            index._session.store.redirect(Move(4, OPEN))
+            index._session.store.redirect(MigrationState(3, COPYING, ("redis://elsewhere/0",)))
+            index._session.store.redirect(MigrationState(4, OPEN))
         downgrade(index._session.store)
         first = FIRST_VERSIONS[kind](index._session.store)
-        epoch = first.move()[0]
+        epoch = first.migration()[0]
         assert (first.format(), epoch) == (1, 4 if moved else 0)
         assert first.write(epoch)
         before = len(texts) + (kind != "redis")
         with nk.Index.open(url) as again:
             assert first.write(epoch) is False
             assert first.format() not in (1, FORMAT)
-            stopped, phase, places = first.move()
+            stopped, phase, places = first.migration()
             assert (stopped, phase) == (STOPPED, MOVED)
             if kind == "redis":
                 assert places == [f"{url}%3Astopped"]
@@ -898,7 +900,7 @@ def test_processes_of_the_first_version_are_stopped(
                 ):
                     # steps of bulk loads are under no epoch
                     first.write(None)
-            assert again._session.store.state().move.epoch == epoch
+            assert again._session.store.state().migration.epoch == epoch
             assert again.upsert_many("a", texts)[0].kind == "exact"
             assert again._session.store.counts()["records"] == before
             assert [
@@ -913,7 +915,7 @@ def test_a_new_index_is_not_opened_by_the_first_version(
     with nk.Index.open(str(empty_store(kind, request, tmp_path))) as index:
         first = FIRST_VERSIONS[kind](index._session.store)
         assert first.format() != FORMAT
-        assert first.move()[:2] == (STOPPED, MOVED)
+        assert first.migration()[:2] == (STOPPED, MOVED)
         assert index.upsert("a", "one two three four").kind == "new"
 
 

@@ -18,7 +18,7 @@ from nearkin.errors import MovedError, RacedError, StoreError
 from nearkin.index.cache import Resolution, ResolvedCache
 from nearkin.index.changes import Changes, Event
 from nearkin.index.maintenance import check_index
-from nearkin.index.migration.state import MOVED, OPEN, Move
+from nearkin.index.migration.state import MOVED, OPEN, MigrationState
 from nearkin.index.preparation import Preparer
 from nearkin.index.stores.sqlite import SqliteStore
 from tests.index.conftest import Clock, Opener, corpus
@@ -98,8 +98,8 @@ def moved(tmp_path: Path, clock: Clock) -> Iterator[tuple[nk.Index, nk.Index]]:
         there.upsert("a", TEXT, "x")
         there.upsert("a", corpus(1)[0], "z")
         there.add_part("a", "p", f"{TEXT} in parts")
-        epoch = late._session.store.state().move.epoch
-        late._session.store.redirect(Move(epoch + 1, MOVED, (urls[1],)))
+        epoch = late._session.store.state().migration.epoch
+        late._session.store.redirect(MigrationState(epoch + 1, MOVED, (urls[1],)))
         yield late, there
 
 
@@ -138,7 +138,7 @@ def test_a_copy_in_the_making_does_not_answer_after_a_move_began(
         f"sqlite:///{tmp_path}/kin.db", threshold=0.7, clock=clock, follow=False
     ) as index:
         index.upsert("a", TEXT, "x")
-        index._session.store.redirect(Move(7, OPEN))
+        index._session.store.redirect(MigrationState(7, OPEN))
         with pytest.raises(MovedError):
             index.upsert("a", TEXT, "x")
         with pytest.raises(MovedError):

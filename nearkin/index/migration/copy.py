@@ -11,7 +11,7 @@ from nearkin.errors import UsageError
 from nearkin.index.changes import Changes, KeyedEntry
 from nearkin.index.entry import Entry, batches_by_scope
 from nearkin.index.index import Index
-from nearkin.index.migration.state import FILLING, MOVED, OPEN, Move
+from nearkin.index.migration.state import FILLING, MOVED, OPEN, MigrationState
 from nearkin.index.parts import is_parts_scope
 from nearkin.index.preparation import CheckedDocument, ShingledDocument
 from nearkin.index.stores.base import PORTION, Store
@@ -63,20 +63,20 @@ def claim_target(source: Source, target: Index, *excluded_urls: str) -> None:
         UsageError: If the target holds something else, or cannot be a target.
     """
     store = target._session.store
-    move = store.state().move
+    migration = store.state().migration
     if source.public_urls == target.public_urls or store.url in excluded_urls:
         raise UsageError(
             f"an index at {source.store.url} cannot move to {store.url}; give the URL of "
             "another store"
         )
-    if (move.phase, move.urls) == (MOVED, source.public_urls):
+    if (migration.phase, migration.urls) == (MOVED, source.public_urls):
         # the store that the index came from: it refers to the source until it is released
         _copy_protection(source, store)
         return
-    is_unfinished_copy = (move.phase, move.urls) == (FILLING, source.public_urls)
+    is_unfinished_copy = (migration.phase, migration.urls) == (FILLING, source.public_urls)
     if store.counts()["records"] and not is_unfinished_copy:
         raise UsageError(f"{store.url} already has documents; rebuild into an empty store")
-    store.redirect(Move(move.epoch + 1, FILLING, source.public_urls))
+    store.redirect(MigrationState(migration.epoch + 1, FILLING, source.public_urls))
     _copy_protection(source, store)
     target.refresh()
 
@@ -90,15 +90,15 @@ def _copy_protection(source: Source, target: Store) -> None:
 def exclude_other_fillers(target: Index) -> None:
     """Raises the epoch of a copy, so that only this process can fill it."""
     store = target._session.store
-    move = store.state().move
-    store.redirect(move._replace(epoch=move.epoch + 1))
+    migration = store.state().migration
+    store.redirect(migration._replace(epoch=migration.epoch + 1))
     target.refresh()
 
 
 def release_target(target: Index) -> None:
     """Opens a filled copy, which is an index like any other from then on."""
     store = target._session.store
-    store.redirect(Move(store.state().move.epoch + 1, OPEN))
+    store.redirect(MigrationState(store.state().migration.epoch + 1, OPEN))
     target.refresh()
 
 

@@ -24,7 +24,7 @@ from nearkin.index.migration.copy import (
     release_target,
 )
 from nearkin.index.migration.follow import LogFollower, follow_log
-from nearkin.index.migration.state import CLOSING, COPYING, MOVED, OPEN, Move, Phase
+from nearkin.index.migration.state import CLOSING, COPYING, MOVED, OPEN, MigrationState, Phase
 from nearkin.index.session import REFRESH_SECONDS
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.base import Store
@@ -208,17 +208,18 @@ def cut_back(
         max_document=UNLIMITED_SIZE,
     ) as target:
         store = target._session.store
-        move = store.state().move
-        if move.phase == OPEN:
+        migration = store.state().migration
+        if migration.phase == OPEN:
             raise UsageError(f"{store.url} has not been moved: there is nothing to cut back")
-        if move.phase != MOVED:
-            store.redirect(Move(move.epoch + 1, OPEN))
-            return {"opened": " ".join(target.public_urls), "was": str(move.phase)}
-        urls = with_passwords(move.urls, (url,) if isinstance(url, str) else url)
+        if migration.phase != MOVED:
+            store.redirect(MigrationState(migration.epoch + 1, OPEN))
+            return {"opened": " ".join(target.public_urls), "was": str(migration.phase)}
+        urls = with_passwords(migration.urls, (url,) if isinstance(url, str) else url)
         with Index.open(urls, resources=resources, tables=tables) as source:
-            if source.public_urls != move.urls:
+            if source.public_urls != migration.urls:
                 raise UsageError(
-                    f"the index moved on from {' '.join(move.urls)}; cut back to that store first"
+                    f"the index moved on from {' '.join(migration.urls)}; cut back to that store "
+                    "first"
                 )
             return cut_over(source, target, wait)
 
@@ -235,7 +236,7 @@ class PhaseWriter:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._epoch = store.state().move.epoch
+        self._epoch = store.state().migration.epoch
 
     def write(self, phase: Phase, urls: tuple[str, ...] = ()) -> None:
         """Writes the next phase.
@@ -245,7 +246,7 @@ class PhaseWriter:
             urls: URLs of the other store.
         """
         self._epoch += 1
-        self._store.redirect(Move(self._epoch, phase, urls))
+        self._store.redirect(MigrationState(self._epoch, phase, urls))
 
     def __enter__(self) -> Self:
         return self

@@ -37,7 +37,7 @@ The first version reads a number of 32 bits from PostgreSQL.
 """
 
 
-class Move(NamedTuple):
+class MigrationState(NamedTuple):
     """The migration state of a store."""
 
     epoch: int = 0
@@ -51,6 +51,6 @@ class Move(NamedTuple):
 class StoreState(NamedTuple):
     """The state that a process with an open index reads at intervals."""
 
-    move: Move
+    migration: MigrationState
     generation: int
     """The number of steps that made cached resolutions of other processes wrong."""

@@ -59,7 +59,7 @@ import numpy as np
 from nearkin.errors import RacedError, StoreError, UsageError
 from nearkin.index.changes import Changes, Event, LeaderSnapshot
 from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings, without_content
-from nearkin.index.migration.state import Move, StoreState
+from nearkin.index.migration.state import MigrationState, StoreState
 from nearkin.index.stores.aerospike_buckets import KIND, Buckets, Span, bits_for
 from nearkin.index.stores.aerospike_moves import META, Moves
 from nearkin.index.stores.aerospike_records import EXISTS, FILTERED, GENERATION, NOT_FOUND, Records
@@ -185,8 +185,8 @@ class AerospikeStore:
     def state(self) -> StoreState:
         return self._moves.state(self._steps.refuse)
 
-    def redirect(self, move: Move) -> None:
-        self._moves.redirect(move, self._steps.refuse)
+    def redirect(self, migration: MigrationState) -> None:
+        self._moves.redirect(migration, self._steps.refuse)
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         fields = [_field(scope, name) for name in ids]

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nearkin.errors import MovedError, RacedError
-from nearkin.index.migration.state import Move, StoreState
+from nearkin.index.migration.state import MigrationState, StoreState
 from nearkin.index.stores.aerospike_records import EXISTS, GENERATION, NOT_FOUND, Found, Records
 
 META = "meta"
@@ -49,23 +49,23 @@ class Moves:
                 return StoreState(_move(held), 0 if counted is None else counted.bins["v"])
             self._enforce(held, refuse)
 
-    def redirect(self, move: Move, refuse: Refuse) -> None:
+    def redirect(self, migration: MigrationState, refuse: Refuse) -> None:
         """Writes the state of a migration, as `StateStore.redirect` does."""
         while True:
             (held,) = self._records.read(META, [MOVE])
             now = _announced(held) or _move(held)
-            if move.epoch <= now.epoch:
+            if migration.epoch <= now.epoch:
                 raise RacedError(f"{self._records.url} has reached epoch {now.epoch} already")
             if held is not None and "n" in held.bins:
                 self._enforce(held, refuse)
-            elif self._announce(held, move):
+            elif self._announce(held, migration):
                 # another process that saw the announcement may have completed it already
                 self.state(refuse)
                 return
 
-    def _announce(self, held: Found | None, move: Move) -> bool:
+    def _announce(self, held: Found | None, migration: MigrationState) -> bool:
         """Announces a state. Returns False if another process was faster."""
-        operations = self._records.put({"v": json.dumps(_move(held)), "n": json.dumps(move)})
+        operations = self._records.put({"v": json.dumps(_move(held)), "n": json.dumps(migration)})
         if held is None:
             write = self._records.creation(META, MOVE, operations, self._never)
         else:
@@ -74,9 +74,9 @@ class Moves:
         return answer.code == 0
 
     def _enforce(self, held: Found, refuse: Refuse) -> None:
-        move = _announced(held)
-        assert move is not None
-        refuse(move.epoch)
+        migration = _announced(held)
+        assert migration is not None
+        refuse(migration.epoch)
         settled = self._records.replacement(
             META, MOVE, {"v": held.bins["n"]}, self._never, held.generation
         )
@@ -113,14 +113,14 @@ class Moves:
         return self._records.change(META, GENERATIONS, adding, self._never)
 
 
-def _move(held: Found | None) -> Move:
-    return Move() if held is None else _read(held.bins["v"])
+def _move(held: Found | None) -> MigrationState:
+    return MigrationState() if held is None else _read(held.bins["v"])
 
 
-def _announced(held: Found | None) -> Move | None:
+def _announced(held: Found | None) -> MigrationState | None:
     return _read(held.bins["n"]) if held is not None and "n" in held.bins else None
 
 
-def _read(text: str) -> Move:
+def _read(text: str) -> MigrationState:
     epoch, phase, urls = json.loads(text)
-    return Move(epoch, phase, tuple(urls))
+    return MigrationState(epoch, phase, tuple(urls))

@@ -7,7 +7,7 @@ import numpy as np
 
 from nearkin.index.changes import Changes, Event
 from nearkin.index.entry import Entry, PostingPortion, Postings
-from nearkin.index.migration.state import Move, StoreState
+from nearkin.index.migration.state import MigrationState, StoreState
 
 LOG_KEPT = 100_000
 """The number of lines that a change log keeps at least."""
@@ -88,14 +88,14 @@ class StateStore(Protocol):
     def state(self) -> StoreState:
         """Returns the migration state and the generation of the index, with one small read."""
 
-    def redirect(self, move: Move) -> None:
+    def redirect(self, migration: MigrationState) -> None:
         """Writes the state of a migration. Steps of an older epoch are refused from then on.
 
         Args:
-            move: The new state.
+            migration: The new state.
 
         Raises:
-            RacedError: If the store has reached the epoch of `move` already.
+            RacedError: If the store has reached the epoch of `migration` already.
         """
 
     def take_turn(self, work: str, holder: str, seconds: float) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 from nearkin.errors import MovedError, RacedError
 from nearkin.index.changes import Changes, Event
 from nearkin.index.entry import Entry, PostingPortion, Postings
-from nearkin.index.migration.state import CLOSING, COPYING, Move, StoreState
+from nearkin.index.migration.state import CLOSING, COPYING, MigrationState, StoreState
 from nearkin.index.stores.base import LOG_KEPT, PORTION
 from nearkin.index.stores.bucket_table import BucketTable, enter
 from nearkin.index.stores.packing import pack_entry, unpack_entry, unpack_head, unpack_sighting
@@ -52,7 +52,7 @@ class MemoryStore:
         self._lock = RLock()
         self._bytes = 0
         self._leaders = 0
-        self._state = StoreState(Move(), 0)
+        self._state = StoreState(MigrationState(), 0)
         self._protected = False
 
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
@@ -70,11 +70,11 @@ class MemoryStore:
         with self._lock:
             return self._state
 
-    def redirect(self, move: Move) -> None:
+    def redirect(self, migration: MigrationState) -> None:
         with self._lock:
-            if move.epoch <= self._state.move.epoch:
-                raise RacedError(f"the index is in epoch {self._state.move.epoch} already")
-            self._state = self._state._replace(move=move)
+            if migration.epoch <= self._state.migration.epoch:
+                raise RacedError(f"the index is in epoch {self._state.migration.epoch} already")
+            self._state = self._state._replace(migration=migration)
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         # a step deletes an entry before it writes the changed one
@@ -119,7 +119,10 @@ class MemoryStore:
                     self.table.remove(keys, entry.ref)
                     self.table.append(keys, entry.posting)
             self._events += changes.events
-            while len(self._events) > LOG_KEPT and self._state.move.phase not in (COPYING, CLOSING):
+            while len(self._events) > LOG_KEPT and self._state.migration.phase not in (
+                COPYING,
+                CLOSING,
+            ):
                 self._events.popleft()
                 self._dropped_events += 1
             if changes.invalidates_caches:
@@ -133,7 +136,7 @@ class MemoryStore:
 
     def _check(self, changes: Changes) -> None:
         """Checks all conditions of a step before anything is changed."""
-        if changes.epoch not in (None, self._state.move.epoch):
+        if changes.epoch not in (None, self._state.migration.epoch):
             raise MovedError("the index is being moved")
         going = {(entry.scope, entry.id) for entry, _ in changes.dropped}
         for entry, _ in changes.new:

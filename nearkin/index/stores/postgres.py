@@ -24,7 +24,14 @@ from nearkin.errors import (
 )
 from nearkin.index.changes import Changes, Event
 from nearkin.index.entry import Entry, PostingPortion, Postings, content_size
-from nearkin.index.migration.state import CLOSING, COPYING, MOVED, STOPPED, Move, StoreState
+from nearkin.index.migration.state import (
+    CLOSING,
+    COPYING,
+    MOVED,
+    STOPPED,
+    MigrationState,
+    StoreState,
+)
 from nearkin.index.stores.addresses import without_password
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
 from nearkin.index.stores.pool_log import watch_pool_log
@@ -291,13 +298,13 @@ class PostgresStore:
         Processes of older versions read the row `move` instead. They follow its address, and cannot
         open the index there.
         """
-        stopped = Move(STOPPED, MOVED, (self._recorded_url,))
+        stopped = MigrationState(STOPPED, MOVED, (self._recorded_url,))
         query = (
             f"INSERT INTO {self._s}.meta VALUES ('place', %s::jsonb), ('move', %s::jsonb), "
             f"('generation', '0') "
             "ON CONFLICT DO NOTHING"
         )
-        run.execute(query, (json.dumps(Move()), json.dumps(stopped)))
+        run.execute(query, (json.dumps(MigrationState()), json.dumps(stopped)))
 
     def claim(self, header: dict[str, Any]) -> dict[str, Any]:
         with self._transaction() as run:
@@ -331,16 +338,16 @@ class PostgresStore:
                 )
             )
         epoch, phase, urls = found["place"]
-        return StoreState(Move(epoch, phase, tuple(urls)), found["generation"])
+        return StoreState(MigrationState(epoch, phase, tuple(urls)), found["generation"])
 
-    def redirect(self, move: Move) -> None:
+    def redirect(self, migration: MigrationState) -> None:
         query = (
             f"UPDATE {self._s}.meta SET value = %s::jsonb WHERE name = 'place' AND "
             f"(value->>0)::bigint < %s"
         )
         with self._transaction() as run:
-            if not run.execute(query, (json.dumps(move), move.epoch)).rowcount:
-                raise RacedError(f"{self._url} has reached epoch {move.epoch} already")
+            if not run.execute(query, (json.dumps(migration), migration.epoch)).rowcount:
+                raise RacedError(f"{self._url} has reached epoch {migration.epoch} already")
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         with self._reading() as run:
@@ -429,8 +436,10 @@ class PostgresStore:
         first, last = run.execute(bounds).fetchone()
         if last - first < LOG_KEPT + LOG_PORTION:
             return
-        move = run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'place'").fetchone()[0]
-        if move[1] not in (COPYING, CLOSING):
+        migration = run.execute(
+            f"SELECT value FROM {self._s}.meta WHERE name = 'place'"
+        ).fetchone()[0]
+        if migration[1] not in (COPYING, CLOSING):
             until = min(first + 2 * LOG_PORTION, last - LOG_KEPT)
             run.execute(f"DELETE FROM {self._s}.events WHERE number <= %s", (until,))
 

@@ -29,7 +29,7 @@ from nearkin.errors import (
 )
 from nearkin.index.changes import Changes, Event
 from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings, content_size
-from nearkin.index.migration.state import STOPPED, Move, StoreState
+from nearkin.index.migration.state import STOPPED, MigrationState, StoreState
 from nearkin.index.stores import redis_scripts as scripts
 from nearkin.index.stores.addresses import without_password
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
@@ -226,19 +226,27 @@ class RedisStore:
             epoch, phase, urls, generation = self._client.hmget(
                 self._key("place"), "epoch", "phase", "urls", "generation"
             )
-        move = (
-            Move() if epoch is None else Move(int(epoch), phase.decode(), tuple(json.loads(urls)))
+        migration = (
+            MigrationState()
+            if epoch is None
+            else MigrationState(int(epoch), phase.decode(), tuple(json.loads(urls)))
         )
-        return StoreState(move, int(generation or 0))
+        return StoreState(migration, int(generation or 0))
 
-    def redirect(self, move: Move) -> None:
+    def redirect(self, migration: MigrationState) -> None:
         writer = secrets.token_hex(8)
         with self._redis_errors(), self._lost_answers():
             done = self._redirect(
-                args=[self._prefix, move.epoch, move.phase, json.dumps(move.urls), writer]
+                args=[
+                    self._prefix,
+                    migration.epoch,
+                    migration.phase,
+                    json.dumps(migration.urls),
+                    writer,
+                ]
             )
         if not done:
-            raise RacedError(f"{self._url} has reached epoch {move.epoch} already")
+            raise RacedError(f"{self._url} has reached epoch {migration.epoch} already")
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         if not ids:

@@ -45,7 +45,7 @@ from nearkin.errors import (
 )
 from nearkin.index.changes import TOUCHED, Changes, Event, KeyedEntry, LeaderSnapshot
 from nearkin.index.entry import Entry, PostingPortion, Postings
-from nearkin.index.migration.state import CLOSING, Move, StoreState
+from nearkin.index.migration.state import CLOSING, MigrationState, StoreState
 from nearkin.index.stores.base import Store
 from nearkin.index.stray_postings import StraySweeper, sweep_quietly
 
@@ -126,19 +126,19 @@ class ShardedStore:
 
     def state(self) -> StoreState:
         found = self._on_all_shards(lambda _, shard: shard.state())
-        move = max((news.move for news in found), key=lambda move: move.epoch)
-        if any(news.move.epoch != move.epoch for news in found):
+        migration = max((news.migration for news in found), key=lambda migration: migration.epoch)
+        if any(news.migration.epoch != migration.epoch for news in found):
             # the migration has reached some shards only, and writers would see both states
-            move = move._replace(phase=CLOSING)
-        return StoreState(move, sum(news.generation for news in found))
+            migration = migration._replace(phase=CLOSING)
+        return StoreState(migration, sum(news.generation for news in found))
 
-    def redirect(self, move: Move) -> None:
+    def redirect(self, migration: MigrationState) -> None:
         """Writes the state of a migration to one shard after the other.
 
         If two processes do so at once, the first shard refuses one of them.
         """
         for shard in self.shards:
-            shard.redirect(move)
+            shard.redirect(migration)
 
     def reserve(self, count: int) -> list[int]:
         return self.shards[0].reserve(count)

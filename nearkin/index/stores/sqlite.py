@@ -38,7 +38,14 @@ from nearkin.index.entry import (
     Postings,
     content_size,
 )
-from nearkin.index.migration.state import CLOSING, COPYING, MOVED, STOPPED, Move, StoreState
+from nearkin.index.migration.state import (
+    CLOSING,
+    COPYING,
+    MOVED,
+    STOPPED,
+    MigrationState,
+    StoreState,
+)
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
 from nearkin.index.stores.bucket_table import BucketTable, enter
 from nearkin.runtime.files import make_folders, sync_folder
@@ -245,7 +252,9 @@ class SqliteStore:
                     for statement in script.split(";\n"):
                         self._db.execute(statement)
                 # processes of older versions follow this address, and cannot open the file there
-                moved = Move(STOPPED, MOVED, (f"sqlite:///{quote(str(self.path.resolve()))}",))
+                moved = MigrationState(
+                    STOPPED, MOVED, (f"sqlite:///{quote(str(self.path.resolve()))}",)
+                )
                 self._db.execute(
                     "INSERT OR REPLACE INTO meta VALUES ('move', ?)", (json.dumps(moved),)
                 )
@@ -412,14 +421,18 @@ class SqliteStore:
         found = dict(
             self._rows("SELECT name, value FROM meta WHERE name IN ('place', 'generation')")
         )
-        epoch, phase, urls = json.loads(found["place"]) if "place" in found else Move()
-        return StoreState(Move(epoch, phase, tuple(urls)), int(found.get("generation", 0)))
+        epoch, phase, urls = json.loads(found["place"]) if "place" in found else MigrationState()
+        return StoreState(
+            MigrationState(epoch, phase, tuple(urls)), int(found.get("generation", 0))
+        )
 
-    def redirect(self, move: Move) -> None:
+    def redirect(self, migration: MigrationState) -> None:
         with self._lock, self._failing(), self._writing():
-            if move.epoch <= (held := self._news().move.epoch):
+            if migration.epoch <= (held := self._news().migration.epoch):
                 raise RacedError(f"{self.path} is in epoch {held} already")
-            self._db.execute("INSERT OR REPLACE INTO meta VALUES ('place', ?)", (json.dumps(move),))
+            self._db.execute(
+                "INSERT OR REPLACE INTO meta VALUES ('place', ?)", (json.dumps(migration),)
+            )
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         found: dict[str, Entry] = {}
@@ -466,7 +479,7 @@ class SqliteStore:
         Returns:
             The changes of the counts, as (difference, name of the count).
         """
-        if changes.epoch not in (None, self._news().move.epoch):
+        if changes.epoch not in (None, self._news().migration.epoch):
             raise MovedError(f"{self.path} is being moved")
         there = [(entry.ref, entry.id) for entry in changes.present]
         leaders: dict[int, str] = {}
@@ -575,7 +588,10 @@ class SqliteStore:
         first, last = self._rows(
             "SELECT (SELECT MIN(number) FROM events), (SELECT MAX(number) FROM events)"
         )[0]
-        if last - first < LOG_KEPT + LOG_PORTION or self._news().move.phase in (COPYING, CLOSING):
+        if last - first < LOG_KEPT + LOG_PORTION or self._news().migration.phase in (
+            COPYING,
+            CLOSING,
+        ):
             return
         until = min(first + 2 * LOG_PORTION, last - LOG_KEPT)
         self._db.execute("DELETE FROM events WHERE number <= ?", (until,))

@@ -16,7 +16,7 @@ import nearkin as nk
 from nearkin.errors import MissingExtraError, RacedError, StoreError, UsageError
 from nearkin.index.changes import TOUCHED, Changes, KeyedEntry
 from nearkin.index.maintenance import check_index, merge_clusters
-from nearkin.index.migration.state import COPYING, Move
+from nearkin.index.migration.state import COPYING, MigrationState
 from nearkin.index.stores import aerospike_buckets, aerospike_records, aerospike_steps
 from nearkin.index.stores.aerospike_namespace import Namespace
 from nearkin.index.stores.aerospike_steps import LEASE
@@ -259,15 +259,15 @@ def test_migration_between_any_two_calls_of_a_step_refuses_it(cluster: Cluster, 
         left = at
         copied: set[tuple[Any, ...]] = set()
 
-        def move(mover: nk.Index = mover, copied: set[tuple[Any, ...]] = copied) -> None:
+        def begin_migration(mover: nk.Index = mover, copied: set[tuple[Any, ...]] = copied) -> None:
             nonlocal left
             left -= 1
             if left == 0:
                 cluster.during = None
-                mover._session.store.redirect(Move(1, COPYING, ("there",)))
+                mover._session.store.redirect(MigrationState(1, COPYING, ("there",)))
                 copied |= contents(mover)
 
-        cluster.during = move
+        cluster.during = begin_migration
         WORKS[name](index)
         cluster.during = None
         assert contents(index) == after, at
@@ -277,7 +277,7 @@ def test_migration_between_any_two_calls_of_a_step_refuses_it(cluster: Cluster, 
         assert {one for one, _ in texts[0] ^ texts[1]} <= touched, at
         assert not cluster.kind("steps")
         index.remove("a", "w")
-        assert index._session.store.state().move.epoch == 1
+        assert index._session.store.state().migration.epoch == 1
 
 
 @pytest.mark.parametrize("where", ["before", "half", "after"])
@@ -286,24 +286,24 @@ def test_next_process_completes_an_interrupted_migration_state(
 ) -> None:
     """An announced state does not stop a running step; the next reader completes it."""
     opened().close()
-    saved, move = copy.deepcopy(cluster.records), Move(1, COPYING, ("there",))
+    saved, migration = copy.deepcopy(cluster.records), MigrationState(1, COPYING, ("there",))
     for at in range(1, 8):
         cluster.records = copy.deepcopy(saved)
         dying, index = opened(), opened()
         cluster.fault = Fault(at, where, forever=True)
         with suppress(StoreError):
-            dying._session.store.redirect(move)
+            dying._session.store.redirect(migration)
         cluster.fault = None
         index.upsert("a", TEXT, "x")
-        known = opened()._session.store.state().move
-        assert known in (Move(), move)
+        known = opened()._session.store.state().migration
+        assert known in (MigrationState(), migration)
         assert [event.id for event in index._session.store.events()] == ["x"] * known.epoch
-        if known == move:
+        if known == migration:
             with pytest.raises(RacedError):
-                index._session.store.redirect(move)
+                index._session.store.redirect(migration)
         else:
-            index._session.store.redirect(move)
-        assert index._session.store.state().move == move
+            index._session.store.redirect(migration)
+        assert index._session.store.state().migration == migration
 
 
 def test_log_contains_lines_of_committed_steps_that_were_not_completed(cluster: Cluster) -> None:
@@ -311,7 +311,9 @@ def test_log_contains_lines_of_committed_steps_that_were_not_completed(cluster: 
     for at in range(1, 40):
         with opened() as index:
             index._session.store.redirect(
-                Move(index._session.store.state().move.epoch + 1, COPYING, ("there",))
+                MigrationState(
+                    index._session.store.state().migration.epoch + 1, COPYING, ("there",)
+                )
             )
             index.refresh()
             cluster.fault = Fault(at, "after", forever=True)
