@@ -146,7 +146,12 @@ def number_type(column: pa.ChunkedArray | pa.Array) -> pa.DataType | None:
 
 
 def holds(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> bool:
-    """Returns True if every value of a text column is a number of a type."""
+    """Returns True if every value of a text column is a number of a type.
+
+    Args:
+        column: Text column.
+        kind: Type of number.
+    """
     try:
         for part in _portions(column):
             _numbers_of(part, kind)
@@ -157,6 +162,13 @@ def holds(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> bool:
 
 def as_numbers(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> pa.ChunkedArray:
     """Converts a text column to numbers. Empty texts, which are missing values in CSV, become null.
+
+    Args:
+        column: Text column.
+        kind: Type of number.
+
+    Returns:
+        The numbers, in the chunks in which they were converted.
 
     Raises:
         pa.ArrowInvalid: If a value is not a number of that type.

@@ -32,6 +32,13 @@ def elect_leaders(
     leader[d] == d marks a kept document, so `leader` is initially np.arange. A document with kept
     documents among its earlier neighbours joins the most similar one; of equally similar ones, it
     joins the first. All pairs of earlier documents are processed before those of a later one.
+
+    Args:
+        later: Rank of the later document of each pair, uint32 (m,), in ascending order.
+        earlier: Rank of the earlier document of each pair, uint32 (m,).
+        similarity: Similarity of each pair, float (m,).
+        leader: Leader of each document, uint32 (n,). It is changed.
+        best: Similarity to the leader of each document, float64 (n,). It is changed.
     """
     for p in range(later.shape[0]):
         d, e = later[p], earlier[p]
@@ -45,7 +52,12 @@ def elect_leaders(
 
 @kernel
 def find_root(parent: np.ndarray, x: np.uint32) -> np.uint32:
-    """Returns the root of x, with path halving."""
+    """Returns the root of x, with path halving.
+
+    Args:
+        parent: Parent of each document, uint32 (n,). It is changed.
+        x: Document to start from.
+    """
     while parent[x] != x:
         parent[x] = parent[parent[x]]
         x = parent[x]
@@ -54,7 +66,13 @@ def find_root(parent: np.ndarray, x: np.uint32) -> np.uint32:
 
 @kernel
 def unite(a: np.ndarray, b: np.ndarray, parent: np.ndarray) -> None:
-    """Unites the components of pairs of ranks. The root of a component is its first member."""
+    """Unites the components of pairs of ranks. The root of a component is its first member.
+
+    Args:
+        a: One document of each pair, uint32 (m,).
+        b: The other document of each pair, uint32 (m,).
+        parent: Parent of each document, uint32 (n,). It is changed.
+    """
     for p in range(a.shape[0]):
         x, y = find_root(parent, a[p]), find_root(parent, b[p])
         if x < y:
@@ -96,7 +114,13 @@ class Search(NamedTuple):
 
 @kernel
 def find_search(parent: np.ndarray, s: np.int64) -> np.int64:
-    """Returns the search that a search was merged into, with path halving."""
+    """Returns the search that a search was merged into, with path halving.
+
+    Args:
+        parent: Search that each search was merged into, or the search itself, int64 (n,). It is
+            changed.
+        s: Number of a search.
+    """
     while parent[s] != s:
         parent[s] = parent[parent[s]]
         s = parent[s]
@@ -112,7 +136,16 @@ def append_list(
     head: np.int64,
     tail: np.int64,
 ) -> None:
-    """Appends the list from head to tail to the list of search s. An empty list has head −1."""
+    """Appends the list from head to tail to the list of search s. An empty list has head −1.
+
+    Args:
+        first: First document of the list of each search, or −1, int64 (n,). It is changed.
+        last: Last document of the list of each search, int64 (n,). It is changed.
+        following: Successor of each document in its list, or −1, int64 (n,). It is changed.
+        s: Number of the search.
+        head: First document of the list to append, or −1.
+        tail: Last document of the list to append.
+    """
     if head < 0:
         return
     if first[s] < 0:
@@ -124,7 +157,12 @@ def append_list(
 
 @kernel
 def begin_search(search: Search, d: np.int64) -> None:
-    """Starts a search that has found one document."""
+    """Starts a search that has found one document.
+
+    Args:
+        search: State of the searches. It is changed.
+        d: Document where the search starts.
+    """
     search.owner[d] = d
     search.parent[d] = d
     search.following[d] = -1
@@ -137,6 +175,14 @@ def visit_next(
     search: Search, s: np.int64, graph: Graph, component: np.ndarray, number: int, total: int
 ) -> tuple[int, int]:
     """Visits the next document of a search.
+
+    Args:
+        search: State of the searches. It is changed.
+        s: Number of the search.
+        graph: Graph of the pairs.
+        component: Number of the component of each document, int64 (n,).
+        number: Number of the component that is searched.
+        total: Number of documents that were found before.
 
     Returns:
         The number of documents that are found now, and the number of searches that were merged.
@@ -193,6 +239,14 @@ def split_component(
     Searches start at the neighbours of the removed documents and visit one document each in turn.
     Searches that meet are merged. When a single search is left, the part that it is in keeps the
     number of the component. So this part is never visited completely.
+
+    Args:
+        gone: Documents that were removed, int64 (m,).
+        graph: Graph of the pairs.
+        component: Number of the component of each document, int64 (n,).
+        number: Number of the component.
+        search: State of the searches. It is changed.
+        parts: Array for the members of the parts, int64 (n,). It is overwritten.
 
     Returns:
         The end of each other part in `parts`, which contains the members, int64.

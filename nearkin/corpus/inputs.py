@@ -70,6 +70,9 @@ def find_inputs(inputs: Sequence[str], selection: Selection | None = None) -> In
         inputs: Paths, patterns, folders and URLs.
         selection: The rules for files in folders.
 
+    Returns:
+        The files, and the paths that were skipped.
+
     Raises:
         UsageError: If an input names no file.
     """

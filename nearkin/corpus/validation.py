@@ -51,6 +51,9 @@ def check_rows(rows: pa.RecordBatch, columns: Columns) -> CheckedRows:
         rows: The rows, with at least the columns that are read.
         columns: The columns that are read.
 
+    Returns:
+        The documents, and the rejected rows with the reasons.
+
     Raises:
         UsageError: If a column has a type that cannot hold documents.
     """
@@ -85,6 +88,9 @@ def check_content(values: pa.Array, columns: Columns) -> CheckedColumn:
     Args:
         values: The column.
         columns: The columns that are read, which say what a document is.
+
+    Returns:
+        The values, and the reasons for the rejection of some of them.
 
     Raises:
         UsageError: If the column has a type that cannot hold documents.

@@ -84,7 +84,12 @@ load_u32 = _load(32, types.uint32)
 
 @intrinsic
 def trailing_zeros(typingctx: Any, word: Any) -> Any:
-    """Returns the index of the lowest set bit, or 64 for zero."""
+    """Returns the index of the lowest set bit, or 64 for zero.
+
+    Args:
+        typingctx: Typing context of Numba.
+        word: Word to examine, uint64.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.FunctionType(ir.IntType(64), [ir.IntType(64), ir.IntType(1)])
@@ -96,7 +101,12 @@ def trailing_zeros(typingctx: Any, word: Any) -> Any:
 
 @intrinsic
 def count_ones(typingctx: Any, word: Any) -> Any:
-    """Returns the number of set bits."""
+    """Returns the number of set bits.
+
+    Args:
+        typingctx: Typing context of Numba.
+        word: Word to examine, uint64.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         kind = ir.FunctionType(ir.IntType(64), [ir.IntType(64)])
@@ -109,7 +119,13 @@ def count_ones(typingctx: Any, word: Any) -> Any:
 
 @intrinsic
 def multiply_fold(typingctx: Any, a: Any, b: Any) -> Any:
-    """Returns low half ^ high half of the 128-bit product."""
+    """Returns low half ^ high half of the 128-bit product.
+
+    Args:
+        typingctx: Typing context of Numba.
+        a: First factor, uint64.
+        b: Second factor, uint64.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         wide = ir.IntType(128)
@@ -122,7 +138,12 @@ def multiply_fold(typingctx: Any, a: Any, b: Any) -> Any:
 
 @intrinsic
 def swap_bytes(typingctx: Any, word: Any) -> Any:
-    """Returns the word with its bytes in reverse order."""
+    """Returns the word with its bytes in reverse order.
+
+    Args:
+        typingctx: Typing context of Numba.
+        word: Word to reverse, uint64.
+    """
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.bswap(arguments[0])
@@ -140,7 +161,15 @@ def mix64(x: np.uint64) -> np.uint64:
 
 @kernel
 def rotate_left(x: np.uint64, bits: np.uint64) -> np.uint64:
-    """Rotates x to the left by 1 to 63 bits."""
+    """Rotates x to the left by 1 to 63 bits.
+
+    Args:
+        x: Word to rotate.
+        bits: Number of places, 1 to 63.
+
+    Returns:
+        The rotated word.
+    """
     return (x << bits) | (x >> (U64(64) - bits))
 
 
@@ -163,7 +192,15 @@ def xxh3_avalanche(h: np.uint64) -> np.uint64:
 def xxh3_1_to_3(
     data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarray
 ) -> np.uint64:
-    """Returns the XXH3-64 of 1 to 3 bytes."""
+    """Returns the XXH3-64 of 1 to 3 bytes.
+
+    Args:
+        data: Bytes that contain the input, uint8.
+        start: Position of the first byte of the input.
+        size: Number of bytes of the input, 1 to 3.
+        flips: Words that are combined with short inputs, uint64 (6,). See
+            `nearkin.hashing.xxh3.key`.
+    """
     first = U64(data[start])
     middle = U64(data[start + (size >> U64(1))])
     last = U64(data[start + size - U64(1)])
@@ -176,7 +213,15 @@ def xxh3_1_to_3(
 def xxh3_4_to_8(
     data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarray
 ) -> np.uint64:
-    """Returns the XXH3-64 of 4 to 8 bytes."""
+    """Returns the XXH3-64 of 4 to 8 bytes.
+
+    Args:
+        data: Bytes that contain the input, uint8.
+        start: Position of the first byte of the input.
+        size: Number of bytes of the input, 4 to 8.
+        flips: Words that are combined with short inputs, uint64 (6,). See
+            `nearkin.hashing.xxh3.key`.
+    """
     first, last = U64(load_u32(data, start)), U64(load_u32(data, start + size - U64(4)))
     h = (last + (first << U64(32))) ^ flips[1]
     h ^= rotate_left(h, U64(49)) ^ rotate_left(h, U64(24))
@@ -190,7 +235,15 @@ def xxh3_4_to_8(
 def xxh3_9_to_16(
     data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarray
 ) -> np.uint64:
-    """Returns the XXH3-64 of 9 to 16 bytes."""
+    """Returns the XXH3-64 of 9 to 16 bytes.
+
+    Args:
+        data: Bytes that contain the input, uint8.
+        start: Position of the first byte of the input.
+        size: Number of bytes of the input, 9 to 16.
+        flips: Words that are combined with short inputs, uint64 (6,). See
+            `nearkin.hashing.xxh3.key`.
+    """
     low = load_u64(data, start) ^ flips[2]
     high = load_u64(data, start + size - U64(8)) ^ flips[3]
     return xxh3_avalanche(size + swap_bytes(low) + high + multiply_fold(low, high))
@@ -204,6 +257,13 @@ def xxh3_up_to_16(
 
     Processors cannot predict the lengths of words. All three formulas are computed. 7 bytes before
     `start` and 8 bytes after it must be readable; their values do not matter.
+
+    Args:
+        data: Bytes that contain the input, uint8.
+        start: Position of the first byte of the input.
+        size: Number of bytes of the input, 1 to 16.
+        flips: Words that are combined with short inputs, uint64 (6,). See
+            `nearkin.hashing.xxh3.key`.
     """
     short = xxh3_1_to_3(data, start, size, flips)
     medium = xxh3_4_to_8(data, start, size, flips)
@@ -216,7 +276,15 @@ def xxh3_up_to_16(
 def mix_16(
     data: np.ndarray, at: np.uint64, secret: np.ndarray, key: np.uint64, seed: np.uint64
 ) -> np.uint64:
-    """Returns one 16-byte step of XXH3 for inputs of up to 240 bytes."""
+    """Returns one 16-byte step of XXH3 for inputs of up to 240 bytes.
+
+    Args:
+        data: Bytes that contain the input, uint8.
+        at: Position of the 16 bytes.
+        secret: Secret of XXH3, uint8 (192,).
+        key: Position of the 16 bytes of the secret.
+        seed: Seed of the hash.
+    """
     low = load_u64(data, at) ^ (load_u64(secret, key) + seed)
     high = load_u64(data, at + U64(8)) ^ (load_u64(secret, key + U64(8)) - seed)
     return multiply_fold(low, high)
@@ -226,7 +294,15 @@ def mix_16(
 def xxh3_17_to_128(
     data: np.ndarray, start: np.uint64, size: np.uint64, secret: np.ndarray, seed: np.uint64
 ) -> np.uint64:
-    """Returns the XXH3-64 of 17 to 128 bytes, in pairs of 16-byte steps from both ends inwards."""
+    """Returns the XXH3-64 of 17 to 128 bytes, in pairs of 16-byte steps from both ends inwards.
+
+    Args:
+        data: Bytes that contain the input, uint8.
+        start: Position of the first byte of the input.
+        size: Number of bytes of the input, 17 to 128.
+        secret: Secret of XXH3, uint8 (192,).
+        seed: Seed of the hash.
+    """
     h = size * PRIME64_1
     steps = (size - U64(1)) >> U64(5)
     i = steps + U64(1)
@@ -243,7 +319,15 @@ def xxh3_17_to_128(
 def xxh3_129_to_240(
     data: np.ndarray, start: np.uint64, size: np.uint64, secret: np.ndarray, seed: np.uint64
 ) -> np.uint64:
-    """Returns the XXH3-64 of 129 to 240 bytes."""
+    """Returns the XXH3-64 of 129 to 240 bytes.
+
+    Args:
+        data: Bytes that contain the input, uint8.
+        start: Position of the first byte of the input.
+        size: Number of bytes of the input, 129 to 240.
+        secret: Secret of XXH3, uint8 (192,).
+        seed: Seed of the hash.
+    """
     h = size * PRIME64_1
     for i in range(U64(8)):
         h += mix_16(data, start + U64(16) * i, secret, U64(16) * i, seed)
@@ -258,7 +342,15 @@ def xxh3_129_to_240(
 def accumulate(
     lanes: np.ndarray, data: np.ndarray, at: np.uint64, secret: np.ndarray, key: np.uint64
 ) -> None:
-    """Adds one 64-byte stripe of XXH3 to eight lanes."""
+    """Adds one 64-byte stripe of XXH3 to eight lanes.
+
+    Args:
+        lanes: Accumulators, uint64 (8,). They are changed.
+        data: Bytes that contain the input, uint8.
+        at: Position of the stripe.
+        secret: Secret of XXH3, uint8 (192,).
+        key: Position of the 64 bytes of the secret.
+    """
     for i in range(U64(8)):
         value = load_u64(data, at + U64(8) * i)
         mixed = value ^ load_u64(secret, key + U64(8) * i)
@@ -268,7 +360,13 @@ def accumulate(
 
 @kernel
 def scramble(lanes: np.ndarray, secret: np.ndarray, key: np.uint64) -> None:
-    """Finishes a 1,024-byte block of XXH3."""
+    """Finishes a 1,024-byte block of XXH3.
+
+    Args:
+        lanes: Accumulators, uint64 (8,). They are changed.
+        secret: Secret of XXH3, uint8 (192,).
+        key: Position of the 64 bytes of the secret.
+    """
     for i in range(U64(8)):
         h = lanes[i]
         lanes[i] = ((h ^ (h >> U64(47))) ^ load_u64(secret, key + U64(8) * i)) * PRIME32_1
@@ -276,7 +374,14 @@ def scramble(lanes: np.ndarray, secret: np.ndarray, key: np.uint64) -> None:
 
 @kernel
 def xxh3_long(data: np.ndarray, start: np.uint64, size: np.uint64, secret: np.ndarray) -> np.uint64:
-    """Returns the XXH3-64 of more than 240 bytes; `secret` is derived from the seed."""
+    """Returns the XXH3-64 of more than 240 bytes; `secret` is derived from the seed.
+
+    Args:
+        data: Bytes that contain the input, uint8.
+        start: Position of the first byte of the input.
+        size: Number of bytes of the input, more than 240.
+        secret: Secret of XXH3, uint8 (192,).
+    """
     lanes = np.array(
         [PRIME32_3, PRIME64_1, PRIME64_2, PRIME64_3, PRIME64_4, PRIME32_2, PRIME64_5, PRIME32_1],
         np.uint64,
@@ -299,7 +404,16 @@ def xxh3_long(data: np.ndarray, start: np.uint64, size: np.uint64, secret: np.nd
 def xxh3_over_16(
     data: np.ndarray, start: np.uint64, size: np.uint64, flips: np.ndarray, secrets: np.ndarray
 ) -> np.uint64:
-    """Returns the XXH3-64 of more than 16 bytes."""
+    """Returns the XXH3-64 of more than 16 bytes.
+
+    Args:
+        data: Bytes that contain the input, uint8.
+        start: Position of the first byte of the input.
+        size: Number of bytes of the input, more than 16.
+        flips: Words that are combined with short inputs, uint64 (6,). See
+            `nearkin.hashing.xxh3.key`.
+        secrets: Secrets for inputs of 17 to 240 and of more than 240 bytes, uint8 (2, 192).
+    """
     if size <= U64(128):
         return xxh3_17_to_128(data, start, size, secrets[0], flips[5])
     if size <= U64(240):
@@ -315,6 +429,14 @@ def xxh3_64(
 
     `flips` and `secrets` are those of `nearkin.hashing.xxh3.key`. No byte outside the range is
     read.
+
+    Args:
+        data: Bytes that contain the input, uint8.
+        start: Position of the first byte of the input.
+        size: Number of bytes of the input.
+        flips: Words that are combined with short inputs, uint64 (6,). See
+            `nearkin.hashing.xxh3.key`.
+        secrets: Secrets for inputs of 17 to 240 and of more than 240 bytes, uint8 (2, 192).
     """
     if size > U64(16):
         return xxh3_over_16(data, start, size, flips, secrets)
@@ -329,7 +451,13 @@ def xxh3_64(
 
 @kernel
 def tail_word(data: np.ndarray, at: np.uint64, size: np.uint64) -> np.uint64:
-    """Returns up to 8 bytes as a little-endian word, padded with zeros."""
+    """Returns up to 8 bytes as a little-endian word, padded with zeros.
+
+    Args:
+        data: Bytes that contain the input, uint8.
+        at: Position of the first byte.
+        size: Number of bytes, at most 8.
+    """
     word = U64(0)
     for i in range(size):
         word |= U64(data[at + i]) << (U64(8) * i)
@@ -340,7 +468,17 @@ def tail_word(data: np.ndarray, at: np.uint64, size: np.uint64) -> np.uint64:
 def murmur_scatter(
     word: np.uint64, first: np.uint64, second: np.uint64, bits: np.uint64
 ) -> np.uint64:
-    """Mixes a word before it is added to a half of MurmurHash3."""
+    """Mixes a word before it is added to a half of MurmurHash3.
+
+    Args:
+        word: Word to mix.
+        first: First multiplier, odd.
+        second: Second multiplier, odd.
+        bits: Number of places of the rotation between the two products, 1 to 63.
+
+    Returns:
+        The mixed word.
+    """
     return rotate_left(word * first, bits) * second
 
 
@@ -354,7 +492,14 @@ def murmur_avalanche(h: np.uint64) -> np.uint64:
 
 @kernel
 def murmur3_64(data: np.ndarray, start: np.uint64, size: np.uint64, seed: np.uint64) -> np.uint64:
-    """Returns the first 64 bits of MurmurHash3_x64_128 (Appleby, smhasher)."""
+    """Returns the first 64 bits of MurmurHash3_x64_128 (Appleby, smhasher).
+
+    Args:
+        data: Bytes that contain the input, uint8.
+        start: Position of the first byte of the input.
+        size: Number of bytes of the input.
+        seed: Seed of the hash.
+    """
     h, g = seed, seed
     at, end = start, start + (size & ~U64(15))
     while at < end:
@@ -378,7 +523,14 @@ def murmur3_64(data: np.ndarray, start: np.uint64, size: np.uint64, seed: np.uin
 
 @kernel
 def fnv1a_64(data: np.ndarray, start: np.uint64, size: np.uint64, basis: np.uint64) -> np.uint64:
-    """Returns the FNV-1a 64 (Fowler, Noll, Vo; RFC 9923): h <- (h ^ byte) * prime."""
+    """Returns the FNV-1a 64 (Fowler, Noll, Vo; RFC 9923): h <- (h ^ byte) * prime.
+
+    Args:
+        data: Bytes that contain the input, uint8.
+        start: Position of the first byte of the input.
+        size: Number of bytes of the input.
+        basis: Initial value of the hash (offset basis).
+    """
     h = basis
     for i in range(start, start + size):
         h = (h ^ U64(data[i])) * FNV_PRIME
@@ -389,7 +541,14 @@ def fnv1a_64(data: np.ndarray, start: np.uint64, size: np.uint64, basis: np.uint
 def sip_round(
     a: np.uint64, b: np.uint64, c: np.uint64, d: np.uint64
 ) -> tuple[np.uint64, np.uint64, np.uint64, np.uint64]:
-    """Returns four words after one SipRound."""
+    """Returns four words after one SipRound.
+
+    Args:
+        a: First word of the state (v0).
+        b: Second word of the state (v1).
+        c: Third word of the state (v2).
+        d: Fourth word of the state (v3).
+    """
     a += b
     c += d
     b = rotate_left(b, U64(13)) ^ a
@@ -406,7 +565,15 @@ def sip_round(
 def siphash_64(
     data: np.ndarray, start: np.uint64, size: np.uint64, low: np.uint64, high: np.uint64
 ) -> np.uint64:
-    """Returns the SipHash-2-4 with the key high << 64 | low (Aumasson, Bernstein, 2012)."""
+    """Returns the SipHash-2-4 with the key high << 64 | low (Aumasson, Bernstein, 2012).
+
+    Args:
+        data: Bytes that contain the input, uint8.
+        start: Position of the first byte of the input.
+        size: Number of bytes of the input.
+        low: Lower 64 bits of the key.
+        high: Upper 64 bits of the key.
+    """
     a = low ^ SIP_0
     b = high ^ SIP_1
     c = low ^ SIP_2
@@ -430,19 +597,49 @@ def siphash_64(
 
 @kernel
 def hash_murmur3(data: np.ndarray, start: np.uint64, size: np.uint64, key: Murmur3Key) -> np.uint64:
-    """Implements `hash_bytes` for the family."""
+    """Implements `hash_bytes` for the family.
+
+    Args:
+        data: Bytes that contain the input, uint8.
+        start: Position of the first byte of the input.
+        size: Number of bytes of the input.
+        key: Key that contains the seed.
+
+    Returns:
+        The hash.
+    """
     return murmur3_64(data, start, size, key.seed)
 
 
 @kernel
 def hash_fnv1a(data: np.ndarray, start: np.uint64, size: np.uint64, key: Fnv1aKey) -> np.uint64:
-    """Implements `hash_bytes` for the family."""
+    """Implements `hash_bytes` for the family.
+
+    Args:
+        data: Bytes that contain the input, uint8.
+        start: Position of the first byte of the input.
+        size: Number of bytes of the input.
+        key: Key that contains the basis.
+
+    Returns:
+        The hash.
+    """
     return fnv1a_64(data, start, size, key.basis)
 
 
 @kernel
 def hash_siphash(data: np.ndarray, start: np.uint64, size: np.uint64, key: SipKey) -> np.uint64:
-    """Implements `hash_bytes` for the family."""
+    """Implements `hash_bytes` for the family.
+
+    Args:
+        data: Bytes that contain the input, uint8.
+        start: Position of the first byte of the input.
+        size: Number of bytes of the input.
+        key: Key that contains the two words of the secret.
+
+    Returns:
+        The hash.
+    """
     return siphash_64(data, start, size, key.low, key.high)
 
 
@@ -462,6 +659,12 @@ def hash_bytes(data: np.ndarray, start: np.uint64, size: np.uint64, key: NamedTu
     """Returns the base hash of data[start : start + size], for families other than XXH3.
 
     No byte outside the range is read.
+
+    Args:
+        data: Bytes that contain the input, uint8.
+        start: Position of the first byte of the input.
+        size: Number of bytes of the input.
+        key: Key of the family. See `nearkin.hashing.families.key_of`.
     """
     return OTHERS[type(key)](data, start, size, key)
 
@@ -481,7 +684,16 @@ def xxh3_tokens(
     out: np.ndarray,
     at: np.uint64,
 ) -> None:
-    """Implements `hash_tokens` for XXH3. Short tokens are hashed after a predictable branch."""
+    """Implements `hash_tokens` for XXH3. Short tokens are hashed after a predictable branch.
+
+    Args:
+        text: Bytes of the tokens, uint8.
+        edges: First byte and end of each token, alternating, uint32 (2 · count or more,).
+        count: Number of tokens.
+        key: Key of the family. See `nearkin.hashing.families.key_of`.
+        out: Array for the hashes, uint64.
+        at: Position of the first hash in `out`.
+    """
     flips, secrets = key.flips, key.secrets
     for t in range(count):
         start = U64(edges[t + t])
@@ -501,7 +713,16 @@ def other_tokens(
     out: np.ndarray,
     at: np.uint64,
 ) -> None:
-    """Implements `hash_tokens` for the other families."""
+    """Implements `hash_tokens` for the other families.
+
+    Args:
+        text: Bytes of the tokens, uint8.
+        edges: First byte and end of each token, alternating, uint32 (2 · count or more,).
+        count: Number of tokens.
+        key: Key of the family. See `nearkin.hashing.families.key_of`.
+        out: Array for the hashes, uint64.
+        at: Position of the first hash in `out`.
+    """
     for t in range(count):
         start = U64(edges[t + t])
         out[at + t] = hash_bytes(text, start, U64(edges[t + t + U64(1)]) - start, key)
@@ -518,6 +739,14 @@ def hash_tokens(
     """Computes the base hash of each token text[edges[2t] : edges[2t + 1]] into out[at:].
 
     Tokens have one byte or more; 7 bytes of text before each and 8 after it must be readable.
+
+    Args:
+        text: Bytes of the tokens, uint8.
+        edges: First byte and end of each token, alternating, uint32 (2 · count or more,).
+        count: Number of tokens.
+        key: Key of the family. See `nearkin.hashing.families.key_of`.
+        out: Array for the hashes, uint64.
+        at: Position of the first hash in `out`.
     """
     if isinstance(key, Xxh3Key):
         xxh3_tokens(text, edges, count, key, out, at)
@@ -535,7 +764,14 @@ def _hash_tokens(
 
 @kernel
 def xxh3_each(data: np.ndarray, offsets: np.ndarray, key: Xxh3Key, out: np.ndarray) -> None:
-    """Implements `hash_each` for XXH3."""
+    """Implements `hash_each` for XXH3.
+
+    Args:
+        data: Bytes of the slices, uint8.
+        offsets: First byte of each slice, and the end, int64 (n + 1,).
+        key: Key of the family. See `nearkin.hashing.families.key_of`.
+        out: Array for the hashes, uint64 (n,).
+    """
     flips, secrets = key.flips, key.secrets
     for i in range(out.shape[0]):
         out[i] = xxh3_64(data, U64(offsets[i]), U64(offsets[i + 1] - offsets[i]), flips, secrets)
@@ -543,13 +779,27 @@ def xxh3_each(data: np.ndarray, offsets: np.ndarray, key: Xxh3Key, out: np.ndarr
 
 @kernel
 def other_each(data: np.ndarray, offsets: np.ndarray, key: NamedTuple, out: np.ndarray) -> None:
-    """Implements `hash_each` for the other families."""
+    """Implements `hash_each` for the other families.
+
+    Args:
+        data: Bytes of the slices, uint8.
+        offsets: First byte of each slice, and the end, int64 (n + 1,).
+        key: Key of the family. See `nearkin.hashing.families.key_of`.
+        out: Array for the hashes, uint64 (n,).
+    """
     for i in range(out.shape[0]):
         out[i] = hash_bytes(data, U64(offsets[i]), U64(offsets[i + 1] - offsets[i]), key)
 
 
 def hash_slices(data: np.ndarray, offsets: np.ndarray, key: NamedTuple, out: np.ndarray) -> None:
-    """Computes `hash_each` when it is called by a kernel."""
+    """Computes `hash_each` when it is called by a kernel.
+
+    Args:
+        data: Bytes of the slices, uint8.
+        offsets: First byte of each slice, and the end, int64 (n + 1,).
+        key: Key of the family. See `nearkin.hashing.families.key_of`.
+        out: Array for the hashes, uint64 (n,).
+    """
     if isinstance(key, Xxh3Key):
         xxh3_each(data, offsets, key, out)
     else:
@@ -567,6 +817,12 @@ def hash_each(data: np.ndarray, offsets: np.ndarray, key: NamedTuple, out: np.nd
     """Computes the base hash of each slice data[offsets[i] : offsets[i + 1]] into out.
 
     No byte outside the slices is read.
+
+    Args:
+        data: Bytes of the slices, uint8.
+        offsets: First byte of each slice, and the end, int64 (n + 1,).
+        key: Key of the family. See `nearkin.hashing.families.key_of`.
+        out: Array for the hashes, uint64 (n,).
     """
     hash_slices(data, offsets, key, out)
 
@@ -576,6 +832,12 @@ def find_sorted(h: np.uint64, keys: np.ndarray, index: np.ndarray, shift: np.uin
     """Returns the position of a hash among sorted hashes, or −1.
 
     index[p] is the position of the first hash with the top bits p = h >> shift.
+
+    Args:
+        h: Hash to find.
+        keys: Sorted distinct hashes, uint64 (m,).
+        index: Position of the first hash of each prefix, and the end, int64. See `PrefixIndex`.
+        shift: Number of bits by which a hash is shifted to give its prefix.
     """
     at, end = index[h >> shift], index[(h >> shift) + U64(1)]
     while at < end and keys[at] < h:

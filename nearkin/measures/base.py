@@ -113,6 +113,9 @@ class Estimator(Protocol):
         Args:
             pairs: Packed pairs, uint64 (m,).
             agreeing: Number of agreeing slots or bits of each pair, int64 (m,).
+
+        Returns:
+            The pairs with the estimated intersection and union, whose quotient is the similarity.
         """
 
     def standard_error(self, similarity: float) -> float:
@@ -153,6 +156,9 @@ class Measure(Protocol):
         Args:
             pairs: Packed pairs of document numbers, uint64 (m,).
             stored: Payloads of the documents.
+
+        Returns:
+            The pairs with intersection and union, whose quotient is the similarity.
         """
 
     def compare_all(

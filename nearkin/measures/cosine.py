@@ -57,6 +57,9 @@ class SignEstimator:
         Args:
             pairs: Packed pairs, uint64 (m,).
             agreeing: Number of agreeing bits of each pair, int64 (m,).
+
+        Returns:
+            The pairs with the estimated cosine.
         """
         cosine = np.cos(np.pi * (1 - agreeing / self.spec.k))
         cosine[3 * agreeing == 2 * self.spec.k] = 0.5
@@ -120,6 +123,15 @@ class SimHash(_SignMeasure):
         return WeightedPayloads(WeightedBuilder(self.resources.shingler(self.spec), weights_of))
 
     def compare(self, pairs: np.ndarray, stored: StoredPayloads) -> ScoredPairs:
+        """Computes the cosine of the shingle vectors of pairs, as described in `Measure`.
+
+        Args:
+            pairs: Packed pairs of document numbers, uint64 (m,).
+            stored: Payloads of the documents.
+
+        Returns:
+            The pairs with the dot product and √(|a|²·|b|²).
+        """
         sets = WeightedSets.of(stored.columns, np.diff(stored.starts))
         return weighted.compare_weighted(pairs, stored.place, stored.starts, sets, product=True)
 
@@ -131,6 +143,15 @@ class SimHash(_SignMeasure):
         workers: int,
         memory: int = DEFAULT_MEMORY,
     ) -> Iterator[ScoredPairs]:
+        """Yields every pair that reaches the threshold, as described in `Measure`.
+
+        Args:
+            payload: Payload of the documents. Pairs consist of positions in it.
+            blocks: Block of each document, uint64 (n,).
+            threshold: Minimum cosine of a pair.
+            workers: Number of threads.
+            memory: Maximum number of bytes of intermediate results.
+        """
         sets = WeightedSets.of(payload.columns, payload.sizes)
         return weighted.compare_all(
             sets, blocks, threshold, product=True, workers=workers, memory=memory
@@ -157,6 +178,15 @@ class Cosine(_SignMeasure):
         return _VectorPayloads()
 
     def compare(self, pairs: np.ndarray, stored: StoredPayloads) -> ScoredPairs:
+        """Computes the cosine of the vectors of pairs, as described in `Measure`.
+
+        Args:
+            pairs: Packed pairs of document numbers, uint64 (m,).
+            stored: Payloads of the documents.
+
+        Returns:
+            The pairs with the dot product and the product of the lengths.
+        """
         return vectors.compare_vectors(pairs, stored.place, stored.columns[0])
 
     def compare_all(
@@ -167,4 +197,13 @@ class Cosine(_SignMeasure):
         workers: int,
         memory: int = DEFAULT_MEMORY,
     ) -> Iterator[ScoredPairs]:
+        """Yields every pair that reaches the threshold, as described in `Measure`.
+
+        Args:
+            payload: Payload of the documents. Pairs consist of positions in it.
+            blocks: Block of each document, uint64 (n,).
+            threshold: Minimum cosine of a pair.
+            workers: Number of threads.
+            memory: Not used, because the matrix products have a fixed size.
+        """
         return vectors.compare_all(payload.columns[0], blocks, threshold, workers)

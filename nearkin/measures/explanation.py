@@ -146,6 +146,9 @@ def explain_pair(
         distance: Maximum Hamming distance of near-duplicates, for measures that use it.
         names: Names of the two texts.
 
+    Returns:
+        The explanation, with a verdict.
+
     Raises:
         UsageError: If the Spec is of vectors, which have no words.
     """
@@ -241,6 +244,9 @@ def overlap_of_shingles(a: str, b: str, spec: Spec, resources: SpecResources) ->
         b: Second text.
         spec: Spec of the shingles.
         resources: Key, document frequencies and cut shingles that the Spec refers to.
+
+    Returns:
+        The numbers of shingles, and examples.
     """
     builder = SetBuilder(resources.shingler(spec))
     sets = builder.build(pa.array([a, b], pa.large_string()))

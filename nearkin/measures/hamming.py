@@ -50,6 +50,9 @@ class HammingEstimator:
         Args:
             pairs: Packed pairs, uint64 (m,).
             agreeing: Number of agreeing bits of each pair, int64 (m,).
+
+        Returns:
+            The pairs with the number of agreeing bits and the number of bits.
         """
         bits = np.full(len(pairs), float(self.spec.k))
         return ScoredPairs(pairs, agreeing.astype(np.float64), bits)
@@ -103,6 +106,15 @@ class Hamming:
         return _SignaturePayloads(self.signs.sketcher())
 
     def compare(self, pairs: np.ndarray, stored: StoredPayloads) -> ScoredPairs:
+        """Computes the share of agreeing bits of pairs, as described in `Measure`.
+
+        Args:
+            pairs: Packed pairs of document numbers, uint64 (m,).
+            stored: Payloads of the documents.
+
+        Returns:
+            The pairs with the number of agreeing bits and the number of bits.
+        """
         a, b = unpack_pairs(pairs)
         signatures = stored.columns[0]
         differing = signatures[stored.place[a]] ^ signatures[stored.place[b]]
@@ -117,6 +129,15 @@ class Hamming:
         workers: int,
         memory: int = DEFAULT_MEMORY,
     ) -> Iterator[ScoredPairs]:
+        """Yields every pair that reaches the threshold, as described in `Measure`.
+
+        Args:
+            payload: Payload of the documents. Pairs consist of positions in it.
+            blocks: Block of each document, uint64 (n,).
+            threshold: Minimum share of agreeing bits of a pair.
+            workers: Not used, because one pass over the signatures finds the pairs.
+            memory: Not used, because the pairs of a small corpus fit into memory.
+        """
         words = payload.columns[0]
         n = len(words)
         # All documents are one bucket of one band without bits.

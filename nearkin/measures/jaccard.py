@@ -60,6 +60,9 @@ class SlotEstimator:
         Args:
             pairs: Packed pairs, uint64 (m,).
             agreeing: Number of agreeing slots of each pair, int64 (m,).
+
+        Returns:
+            The pairs with the numerator, at least 0, and the denominator of Ĵ, times k.
         """
         k = self.spec.k
         chance = self.chance_agreement
@@ -142,6 +145,15 @@ class Jaccard(_MinHashMeasure):
         return _SetPayloads(self.resources.shingler(self.spec))
 
     def compare(self, pairs: np.ndarray, stored: StoredPayloads) -> ScoredPairs:
+        """Computes |A ∩ B| and |A ∪ B| of pairs, as described in `Measure`.
+
+        Args:
+            pairs: Packed pairs of document numbers, uint64 (m,).
+            stored: Payloads of the documents.
+
+        Returns:
+            The pairs with |A ∩ B| and |A ∪ B|.
+        """
         return compare_sets(pairs, stored.place, stored.starts, stored.columns[0])
 
     def compare_all(
@@ -152,6 +164,15 @@ class Jaccard(_MinHashMeasure):
         workers: int,
         memory: int = DEFAULT_MEMORY,
     ) -> Iterator[ScoredPairs]:
+        """Yields every pair that reaches the threshold, as described in `Measure`.
+
+        Args:
+            payload: Payload of the documents. Pairs consist of positions in it.
+            blocks: Block of each document, uint64 (n,).
+            threshold: Minimum similarity of a pair.
+            workers: Number of threads.
+            memory: Maximum number of bytes of the postings of all threads.
+        """
         sets = WeightedSets(payload.columns[0], np.empty(0), payload.sizes)
         return weighted.compare_all(
             sets, blocks, threshold, product=False, workers=workers, memory=memory
@@ -174,6 +195,15 @@ class WeightedJaccard(_MinHashMeasure):
         return WeightedPayloads(WeightedBuilder(self.resources.shingler(self.spec)))
 
     def compare(self, pairs: np.ndarray, stored: StoredPayloads) -> ScoredPairs:
+        """Computes Σ min(aᵢ, bᵢ) and Σ max(aᵢ, bᵢ) of pairs, as described in `Measure`.
+
+        Args:
+            pairs: Packed pairs of document numbers, uint64 (m,).
+            stored: Payloads of the documents.
+
+        Returns:
+            The pairs with Σ min(aᵢ, bᵢ) and Σ max(aᵢ, bᵢ).
+        """
         sets = WeightedSets.of(stored.columns, np.diff(stored.starts))
         return weighted.compare_weighted(pairs, stored.place, stored.starts, sets, product=False)
 
@@ -185,6 +215,15 @@ class WeightedJaccard(_MinHashMeasure):
         workers: int,
         memory: int = DEFAULT_MEMORY,
     ) -> Iterator[ScoredPairs]:
+        """Yields every pair that reaches the threshold, as described in `Measure`.
+
+        Args:
+            payload: Payload of the documents. Pairs consist of positions in it.
+            blocks: Block of each document, uint64 (n,).
+            threshold: Minimum similarity of a pair.
+            workers: Number of threads.
+            memory: Maximum number of bytes of the postings of all threads.
+        """
         sets = WeightedSets.of(payload.columns, payload.sizes)
         return weighted.compare_all(
             sets, blocks, threshold, product=False, workers=workers, memory=memory

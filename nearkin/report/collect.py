@@ -172,6 +172,9 @@ def collect_report(view: RunView, title: str, peak_memory: int) -> ReportData:
         view: View of the finished run.
         title: Title of the page.
         peak_memory: Largest anonymous memory of the run in bytes, or 0 if it was not measured.
+
+    Returns:
+        The data of the report.
     """
     run = view.run
     clusters = view.quoted_clusters()

@@ -46,6 +46,9 @@ def draw_text(tuning: Tuning, points: Sequence[OperatingPoint]) -> str:
     Args:
         tuning: Operating points for a threshold and a recall.
         points: Operating points to draw, at most as many as there are marks.
+
+    Returns:
+        The lines of the drawing, with axes and a legend.
     """
     grid = [[" "] * (TEXT_WIDTH + 1) for _ in range(TEXT_HEIGHT + 1)]
     threshold_column = round(tuning.threshold * TEXT_WIDTH)

@@ -183,6 +183,9 @@ def focus_changes(spans: Sequence[Span], context: int = 200) -> list[Span]:
         context: Number of characters to keep next to a change, rounded down to whole lines if
             possible.
 
+    Returns:
+        The spans, some of them divided, with elided parts in between.
+
     Examples:
         >>> spans = diff_words("word " * 300 + "end", "word " * 300 + "stop")
         >>> [span.kind.value for span in focus_changes(spans)]

@@ -395,6 +395,9 @@ def restore_dataclass(kind: Any, values: Any) -> Any:
         kind: The dataclass.
         values: Values of its fields by name.
 
+    Returns:
+        The dataclass.
+
     Raises:
         UsageError: If the values are not an object, or a field is missing or unknown.
     """

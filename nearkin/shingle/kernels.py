@@ -75,7 +75,13 @@ class Scratch(NamedTuple):
 
 @kernel
 def is_ascii(data: np.ndarray, start: np.uint64, end: np.uint64) -> bool:
-    """Returns True if no byte has its high bit set."""
+    """Returns True if no byte has its high bit set.
+
+    Args:
+        data: UTF-8 bytes of the texts, uint8.
+        start: Position of the first byte.
+        end: Position after the last byte.
+    """
     words = (U64(end) - U64(start)) >> U64(3)
     high = U64(0)
     for w in range(words):
@@ -104,6 +110,12 @@ def segment_end(data: np.ndarray, start: np.uint64, end: np.uint64, limit: np.ui
     """Returns where a segment of a long document ends.
 
     It ends before the last separator within `limit` bytes, else before the first one after them.
+
+    Args:
+        data: UTF-8 bytes of the texts, uint8.
+        start: Position of the first byte.
+        end: Position after the last byte.
+        limit: Number of bytes that a segment should not exceed.
     """
     if end - start <= limit:
         return end
@@ -122,7 +134,15 @@ def segment_end(data: np.ndarray, start: np.uint64, end: np.uint64, limit: np.ui
 def classify_ascii(
     source: np.ndarray, start: np.uint64, size: np.uint64, lower: np.ndarray, inside: np.ndarray
 ) -> None:
-    """Writes lower-case bytes, and 1 for bytes that belong to a token, in one vectorized pass."""
+    """Writes lower-case bytes, and 1 for bytes that belong to a token, in one vectorized pass.
+
+    Args:
+        source: Bytes of the texts, uint8. The segment is ASCII.
+        start: Position of the first byte of the segment.
+        size: Number of bytes of the segment.
+        lower: Array for the lower-case bytes, uint8 (size or more,).
+        inside: Array for the flags, uint8 (size or more,).
+    """
     for i in range(size):
         c = source[start + i]
         low = U8(c + U8(U8(U8(c - U8(65)) < U8(26)) << U8(5)))
@@ -135,6 +155,11 @@ def pack_mask(inside: np.ndarray, size: np.uint64, mask: np.ndarray) -> np.uint6
     """Packs 64 flags (bytes 0 or 1) into each word; returns the number of words.
 
     `inside` is zero beyond its end.
+
+    Args:
+        inside: Flags, uint8.
+        size: Number of flags.
+        mask: Array for the words, uint64.
     """
     words = (size + U64(63)) >> U64(6)
     for w in range(words):
@@ -153,6 +178,11 @@ def token_edges(mask: np.ndarray, words: np.uint64, edges: np.ndarray) -> np.uin
     The last word ends outside a token. Eight positions are written at a time, because a loop over
     only the set bits would have an unpredictable end for each word. Superfluous positions are
     overwritten, and `edges` has room for eight more.
+
+    Args:
+        mask: Flags, 64 per word, uint64.
+        words: Number of words.
+        edges: Array for the positions, uint32.
     """
     count, carry = U64(0), U64(0)
     for w in range(words):
@@ -174,7 +204,14 @@ def token_edges(mask: np.ndarray, words: np.uint64, edges: np.ndarray) -> np.uin
 def ascii_tokens(
     data: np.ndarray, start: np.uint64, size: np.uint64, scratch: Scratch
 ) -> np.uint64:
-    """Writes lower-case bytes to text and token bounds to edges; returns the number of tokens."""
+    """Writes lower-case bytes to text and token bounds to edges; returns the number of tokens.
+
+    Args:
+        data: UTF-8 bytes of the texts, uint8.
+        start: Position of the first byte of the segment.
+        size: Number of bytes of the segment.
+        scratch: Buffers of one segment. They are overwritten.
+    """
     classify_ascii(data, start, size, scratch.text, scratch.inside)
     scratch.inside[size : size + U64(72)] = 0
     return token_edges(
@@ -184,7 +221,14 @@ def ascii_tokens(
 
 @kernel
 def decode(data: np.ndarray, start: np.uint64, end: np.uint64, out: np.ndarray) -> np.uint64:
-    """Decodes valid UTF-8 to code points; returns their number."""
+    """Decodes valid UTF-8 to code points; returns their number.
+
+    Args:
+        data: UTF-8 bytes of the texts, uint8.
+        start: Position of the first byte.
+        end: Position after the last byte.
+        out: Array for the code points, uint32.
+    """
     n, i = U64(0), start
     while i < end:
         c = U32(data[i])
@@ -215,7 +259,13 @@ def decode(data: np.ndarray, start: np.uint64, end: np.uint64, out: np.ndarray) 
 
 @kernel
 def encode(c: np.uint32, out: np.ndarray, at: np.uint64) -> np.uint64:
-    """Encodes one code point as UTF-8 into out[at:]; returns the position after it."""
+    """Encodes one code point as UTF-8 into out[at:]; returns the position after it.
+
+    Args:
+        c: Code point.
+        out: Array for the bytes, uint8.
+        at: Position of the first byte in `out`.
+    """
     if c < U32(0x80):
         out[at] = c
         return at + U64(1)
@@ -237,7 +287,12 @@ def encode(c: np.uint32, out: np.ndarray, at: np.uint64) -> np.uint64:
 
 @kernel
 def place(stage: np.ndarray, c: np.uint32) -> np.uint64:
-    """Returns the position of the properties of a code point in the two-stage tables."""
+    """Returns the position of the properties of a code point in the two-stage tables.
+
+    Args:
+        stage: Block of properties of each 128 code points, uint16. See `Tables.stage`.
+        c: Code point.
+    """
     return (U64(stage[c >> U32(7)]) << U64(7)) | U64(c & U32(127))
 
 
@@ -248,6 +303,12 @@ def needs_normalising(
     """Performs the quick check of UAX #15.
 
     Returns True if a code point may change or compose, or marks are not in canonical order.
+
+    Args:
+        points: Code points, uint32.
+        count: Number of code points.
+        stage: Block of properties of each 128 code points, uint16. See `Tables.stage`.
+        properties: Properties of the code points in each block, uint32. See `Tables.properties`.
     """
     last = U32(0)
     for i in range(count):
@@ -268,7 +329,19 @@ def decompose(
     data: np.ndarray,
     out: np.ndarray,
 ) -> np.uint64:
-    """Writes the full compatibility decomposition: NFKD before reordering."""
+    """Writes the full compatibility decomposition: NFKD before reordering.
+
+    Args:
+        points: Code points, uint32.
+        count: Number of code points.
+        stage: Block of properties of each 128 code points, uint16. See `Tables.stage`.
+        decomposed: Place of the decomposition in each block, uint32. See `Tables.decomposed`.
+        data: Decompositions, one after the other, uint32.
+        out: Array for the code points, uint32.
+
+    Returns:
+        The number of code points that were written.
+    """
     n = U64(0)
     for i in range(count):
         c = points[i]
@@ -296,7 +369,14 @@ def decompose(
 def reorder(
     points: np.ndarray, count: np.uint64, stage: np.ndarray, properties: np.ndarray
 ) -> None:
-    """Sorts each run of marks by combining class, stably (canonical ordering)."""
+    """Sorts each run of marks by combining class, stably (canonical ordering).
+
+    Args:
+        points: Code points, uint32. They are reordered.
+        count: Number of code points.
+        stage: Block of properties of each 128 code points, uint16. See `Tables.stage`.
+        properties: Properties of the code points in each block, uint32. See `Tables.properties`.
+    """
     for i in range(U64(1), count):
         c = points[i]
         order = (properties[place(stage, c)] >> CLASS_SHIFT) & CLASS_MASK
@@ -314,7 +394,14 @@ def reorder(
 def composite(
     first: np.uint32, second: np.uint32, keys: np.ndarray, values: np.ndarray
 ) -> np.uint32:
-    """Returns the composite of two code points, or 0."""
+    """Returns the composite of two code points, or 0.
+
+    Args:
+        first: First code point.
+        second: Second code point.
+        keys: Sorted pairs of canonical compositions, first << 32 | second, uint64 (m,).
+        values: Composite of each pair, uint32 (m,).
+    """
     if first - L_BASE < L_COUNT and second - V_BASE < V_COUNT:
         return S_BASE + ((first - L_BASE) * V_COUNT + (second - V_BASE)) * T_COUNT
     s = first - S_BASE
@@ -336,7 +423,16 @@ def compose(
     keys: np.ndarray,
     values: np.ndarray,
 ) -> np.uint64:
-    """Composes code points in place (UAX #15, D117); returns the new length."""
+    """Composes code points in place (UAX #15, D117); returns the new length.
+
+    Args:
+        points: Code points in canonical order, uint32. They are overwritten.
+        count: Number of code points.
+        stage: Block of properties of each 128 code points, uint16. See `Tables.stage`.
+        properties: Properties of the code points in each block, uint32. See `Tables.properties`.
+        keys: Sorted pairs of canonical compositions, first << 32 | second, uint64 (m,).
+        values: Composite of each pair, uint32 (m,).
+    """
     n = U64(0)
     starter = U64(0)
     last = U32(0)
@@ -362,7 +458,14 @@ def compose(
 def drop_marks(
     points: np.ndarray, count: np.uint64, stage: np.ndarray, properties: np.ndarray
 ) -> np.uint64:
-    """Removes marks (category M) in place; returns the new length."""
+    """Removes marks (category M) in place; returns the new length.
+
+    Args:
+        points: Code points, uint32. They are overwritten.
+        count: Number of code points.
+        stage: Block of properties of each 128 code points, uint16. See `Tables.stage`.
+        properties: Properties of the code points in each block, uint32. See `Tables.properties`.
+    """
     n = U64(0)
     for i in range(count):
         if not properties[place(stage, points[i])] & MARK:
@@ -373,7 +476,14 @@ def drop_marks(
 
 @kernel
 def map_lower(points: np.ndarray, count: np.uint64, stage: np.ndarray, lower: np.ndarray) -> None:
-    """Applies the simple case mapping of the table in place."""
+    """Applies the simple case mapping of the table in place.
+
+    Args:
+        points: Code points, uint32. They are overwritten.
+        count: Number of code points.
+        stage: Block of properties of each 128 code points, uint16. See `Tables.stage`.
+        lower: Number to add for the lower case in each block, uint32. See `Tables.lower`.
+    """
     for i in range(count):
         points[i] += lower[place(stage, points[i])]
 
@@ -383,6 +493,15 @@ def normal_form(points: np.ndarray, count: np.uint64, out: np.ndarray, tables: T
     """Writes the NFKC form (UAX #15) into out.
 
     Marks that the tables flag are removed between decomposition and composition.
+
+    Args:
+        points: Code points, uint32.
+        count: Number of code points.
+        out: Array for the code points of the normal form, uint32.
+        tables: Properties of all code points.
+
+    Returns:
+        The number of code points that were written.
     """
     n = decompose(points, count, tables.stage, tables.decomposed, tables.data, out)
     reorder(out, n, tables.stage, tables.properties)
@@ -397,6 +516,13 @@ def normalise(
     """Writes normalized code points into scratch.points; returns their number.
 
     The steps are NFKC, lower case, and NFKC again if lower case has undone it.
+
+    Args:
+        data: UTF-8 bytes of the texts, uint8.
+        start: Position of the first byte of the segment.
+        end: Position after the last byte of the segment.
+        tables: Properties of all code points.
+        scratch: Buffers of one segment. They are overwritten.
     """
     points, spare = scratch.points, scratch.spare
     count = decode(data, start, end, points)
@@ -420,6 +546,17 @@ def split_tokens(
     """Writes the UTF-8 bytes and the bounds of tokens.
 
     Skipped code points are removed, and single code points are separate tokens.
+
+    Args:
+        points: Normalized code points, uint32.
+        count: Number of code points.
+        stage: Block of properties of each 128 code points, uint16. See `Tables.stage`.
+        properties: Properties of the code points in each block, uint32. See `Tables.properties`.
+        text: Array for the bytes, uint8.
+        edges: Array for the first byte and the end of each token, alternating, uint32.
+
+    Returns:
+        The number of tokens.
     """
     tokens = U64(0)
     at = U64(0)
@@ -461,6 +598,17 @@ def fold_spaces(
     """Appends code points to text as UTF-8.
 
     A run of white space becomes one space, and white space at the start is removed.
+
+    Args:
+        points: Normalized code points, uint32.
+        count: Number of code points.
+        stage: Block of properties of each 128 code points, uint16. See `Tables.stage`.
+        properties: Properties of the code points in each block, uint32. See `Tables.properties`.
+        text: Array for the bytes, uint8.
+        at: Position of the first new byte in `text`.
+
+    Returns:
+        The position after the last byte.
     """
     for i in range(count):
         c = points[i]
@@ -476,7 +624,13 @@ def fold_spaces(
 
 @kernel
 def next_point(text: np.ndarray, at: np.uint64, size: np.uint64) -> np.uint64:
-    """Returns the start of the code point after the one at `at`."""
+    """Returns the start of the code point after the one at `at`.
+
+    Args:
+        text: UTF-8 bytes, uint8.
+        at: Position of the first byte of a code point.
+        size: Number of bytes of the text.
+    """
     at += U64(1)
     while at < size and (text[at] & U8(0xC0)) == U8(0x80):
         at += U64(1)
@@ -497,6 +651,15 @@ def character_windows(
 
     Some windows are hashed at a time. Their edges are relative to the first of them, so that 32
     bits suffice.
+
+    Args:
+        text: UTF-8 bytes of one normalized text, uint8.
+        size: Number of bytes of the text.
+        n: Number of code points of a window.
+        key: Key of the base hash. See `nearkin.hashing.families.key_of`.
+        edges: Buffer for the edges of the windows, uint32 (2 · WINDOWS,).
+        out: Array for the hashes of the shingles, uint64.
+        at: Position of the first hash in `out`.
     """
     if size == U64(0):
         return at
@@ -529,6 +692,14 @@ def combine_tokens(
 
     If there are fewer than n tokens, they are one shingle. `out` can be `hashes` if at ≤ first.
 
+    Args:
+        hashes: Token hashes, uint64.
+        first: Position of the first token of the document.
+        count: Number of tokens of the document.
+        n: Number of tokens of a shingle.
+        out: Array for the hashes of the shingles, uint64.
+        at: Position of the first shingle in `out`.
+
     Returns:
         The end of out.
     """
@@ -548,7 +719,18 @@ def combine_tokens(
 def combine_three(
     hashes: np.ndarray, first: np.uint64, count: np.uint64, out: np.ndarray, at: np.uint64
 ) -> np.uint64:
-    """Computes `combine_tokens` for n = 3, unrolled for vector registers."""
+    """Computes `combine_tokens` for n = 3, unrolled for vector registers.
+
+    Args:
+        hashes: Token hashes, uint64.
+        first: Position of the first token of the document.
+        count: Number of tokens of the document.
+        out: Array for the hashes of the shingles, uint64.
+        at: Position of the first shingle in `out`.
+
+    Returns:
+        The end of out.
+    """
     if count < U64(3):
         return combine_tokens(hashes, first, count, 3, out, at)
     for i in range(count - U64(2)):
@@ -563,7 +745,19 @@ def combine_three(
 def combine(
     hashes: np.ndarray, first: np.uint64, count: np.uint64, n: int, out: np.ndarray, at: np.uint64
 ) -> np.uint64:
-    """Computes `combine_tokens` by the fastest kernel for n."""
+    """Computes `combine_tokens` by the fastest kernel for n.
+
+    Args:
+        hashes: Token hashes, uint64.
+        first: Position of the first token of the document.
+        count: Number of tokens of the document.
+        n: Number of tokens of a shingle.
+        out: Array for the hashes of the shingles, uint64.
+        at: Position of the first shingle in `out`.
+
+    Returns:
+        The end of out.
+    """
     if n == 3:
         return combine_three(hashes, first, count, out, at)
     return combine_tokens(hashes, first, count, n, out, at)
@@ -573,7 +767,15 @@ def combine(
 def combine_all(
     hashes: np.ndarray, offsets: np.ndarray, n: int, out: np.ndarray, out_offsets: np.ndarray
 ) -> None:
-    """Computes the word shingles of the token hashes of each document; out can be `hashes`."""
+    """Computes the word shingles of the token hashes of each document; out can be `hashes`.
+
+    Args:
+        hashes: Token hashes, uint64.
+        offsets: First token of each document, and the end, int64 (documents + 1,).
+        n: Number of tokens of a shingle.
+        out: Array for the hashes of the shingles, uint64.
+        out_offsets: Array for the first hash of each document, and the end, int64 (documents + 1,).
+    """
     at = U64(0)
     out_offsets[0] = 0
     for d in range(offsets.shape[0] - 1):
@@ -583,7 +785,12 @@ def combine_all(
 
 @kernel
 def longest_segment(data: np.ndarray, offsets: np.ndarray) -> np.uint64:
-    """Returns the number of bytes of the longest segment of any document."""
+    """Returns the number of bytes of the longest segment of any document.
+
+    Args:
+        data: UTF-8 bytes of the texts, uint8.
+        offsets: First byte of each text, and the end, int64 (documents + 1,).
+    """
     longest = U64(0)
     for d in range(offsets.shape[0] - 1):
         i, end = U64(offsets[d]), U64(offsets[d + 1])
@@ -601,6 +808,17 @@ def segment_tokens(
     """Writes the tokens of one segment: bytes to scratch.text, bounds to edges.
 
     `fast` allows the ASCII path.
+
+    Args:
+        data: UTF-8 bytes of the texts, uint8.
+        start: Position of the first byte of the segment.
+        end: Position after the last byte of the segment.
+        fast: Whether a segment of ASCII can take the faster path.
+        tables: Properties of all code points.
+        scratch: Buffers of one segment. They are overwritten.
+
+    Returns:
+        The number of tokens.
     """
     if fast and is_ascii(data, start, end):
         return ascii_tokens(data, start, end - start, scratch)
@@ -622,7 +840,19 @@ def word_shingles(
     out: np.ndarray,
     out_offsets: np.ndarray,
 ) -> None:
-    """Computes the hashes of the word shingles of each text data[offsets[d] : offsets[d + 1]]."""
+    """Computes the hashes of the word shingles of each text data[offsets[d] : offsets[d + 1]].
+
+    Args:
+        data: UTF-8 bytes of the texts, uint8.
+        offsets: First byte of each text, and the end, int64 (documents + 1,).
+        n: Number of tokens of a shingle.
+        fast: Whether segments of ASCII can take the faster path.
+        tables: Properties of all code points.
+        scratch: Buffers of one segment. They are overwritten.
+        key: Key of the base hash. See `nearkin.hashing.families.key_of`.
+        out: Array for the hashes of the shingles, uint64.
+        out_offsets: Array for the first hash of each document, and the end, int64 (documents + 1,).
+    """
     at = U64(0)
     out_offsets[0] = 0
     for d in range(offsets.shape[0] - 1):
@@ -650,7 +880,19 @@ def collect_tokens(
     token_offsets: np.ndarray,
     out_offsets: np.ndarray,
 ) -> np.uint64:
-    """Writes the bytes of all tokens into text, one after the other; returns their number."""
+    """Writes the bytes of all tokens into text, one after the other; returns their number.
+
+    Args:
+        data: UTF-8 bytes of the texts, uint8.
+        offsets: First byte of each text, and the end, int64 (documents + 1,).
+        fast: Whether segments of ASCII can take the faster path.
+        tables: Properties of all code points.
+        scratch: Buffers of one segment. They are overwritten.
+        text: Array for the bytes of the tokens, uint8.
+        token_offsets: Array for the first byte of each token, and the end, int64.
+        out_offsets: Array for the first token of each document, and the end, int64 (documents +
+            1,).
+    """
     tokens, at = U64(0), U64(0)
     out_offsets[0], token_offsets[0] = 0, 0
     for d in range(offsets.shape[0] - 1):
@@ -683,6 +925,17 @@ def character_shingles(
     """Computes the hashes of windows of n code points of each normalized text.
 
     White space is folded and trimmed.
+
+    Args:
+        data: UTF-8 bytes of the texts, uint8.
+        offsets: First byte of each text, and the end, int64 (documents + 1,).
+        n: Number of code points of a window.
+        tables: Properties of all code points.
+        scratch: Buffers of one segment. They are overwritten.
+        key: Key of the base hash. See `nearkin.hashing.families.key_of`.
+        text: Buffer for the UTF-8 of one normalized text, uint8.
+        out: Array for the hashes of the shingles, uint64.
+        out_offsets: Array for the first hash of each document, and the end, int64 (documents + 1,).
     """
     at = U64(0)
     out_offsets[0] = 0
@@ -711,7 +964,17 @@ def remove_listed(
     out: np.ndarray,
     out_offsets: np.ndarray,
 ) -> None:
-    """Removes listed shingles from each document. For `index` and `shift`, see `find_sorted`."""
+    """Removes listed shingles from each document. For `index` and `shift`, see `find_sorted`.
+
+    Args:
+        hashes: Shingle hashes, uint64.
+        offsets: First shingle of each document, and the end, int64 (documents + 1,).
+        listed: Sorted distinct hashes to remove, uint64 (m,).
+        index: Position of the first listed hash of each prefix, and the end, int64.
+        shift: Number of bits by which a hash is shifted to give its prefix.
+        out: Array for the remaining hashes, uint64. It has room for one more than remain.
+        out_offsets: Array for the first hash of each document, and the end, int64 (documents + 1,).
+    """
     at = np.int64(0)
     out_offsets[0] = 0
     for d in range(offsets.shape[0] - 1):

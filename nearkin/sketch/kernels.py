@@ -23,6 +23,12 @@ def bin_round(hashes: np.ndarray, tag: np.uint32, multiplier: np.uint64, slots: 
     With x = h·multiplier, slot (x₆₃‥₃₂ · k) >> 32 takes the minimum with tag << 29 | x' >> 3,
 
     where x' = low half ^ high half of x.
+
+    Args:
+        hashes: Shingle hashes, uint64.
+        tag: Number of the round, which becomes the highest 3 bits of a slot.
+        multiplier: Odd multiplier of the round.
+        slots: Slots of one signature, uint32 (k,). They are changed.
     """
     k = U64(slots.shape[0])
     high_tag = tag << TAG_SHIFT
@@ -47,7 +53,14 @@ def highest_slot(slots: np.ndarray) -> np.uint32:
 def complete(
     hashes: np.ndarray, tag: np.uint32, multipliers: np.ndarray, slots: np.ndarray
 ) -> None:
-    """Fills the slots that no round has filled with the minimum of (h₃₂ · aⱼ) mod 2³² >> 3."""
+    """Fills the slots that no round has filled with the minimum of (h₃₂ · aⱼ) mod 2³² >> 3.
+
+    Args:
+        hashes: Shingle hashes, uint64.
+        tag: Number of the completion, which becomes the highest 3 bits of a slot.
+        multipliers: Odd multipliers of the completion, uint32 (k,).
+        slots: Slots of one signature, uint32 (k,). They are changed.
+    """
     first = tag << TAG_SHIFT
     for j in range(slots.shape[0]):
         if slots[j] >= first:
@@ -65,6 +78,12 @@ def binned_update(
 
     It stops as soon as no slot can become smaller, because a round never lowers a slot of an
     earlier round.
+
+    Args:
+        hashes: Shingle hashes, uint64.
+        rounds: Odd multipliers of the rounds, uint64 (R,).
+        completion: Odd multipliers of the completion, uint32 (k,).
+        slots: Slots of one signature, uint32 (k,). They are changed.
     """
     if hashes.shape[0] == 0:
         return
@@ -85,7 +104,15 @@ def binned_minhash(
     completion: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Computes the binned MinHash signature of each document into out, (n, k)."""
+    """Computes the binned MinHash signature of each document into out, (n, k).
+
+    Args:
+        hashes: Shingle hashes, uint64.
+        offsets: First hash of each document, and the end, int64 (n + 1,).
+        rounds: Odd multipliers of the rounds, uint64 (R,).
+        completion: Odd multipliers of the completion, uint32 (k,).
+        out: Array for the signatures, uint32 (n, k).
+    """
     for d in range(out.shape[0]):
         slots = out[d]
         slots[:] = EMPTY
@@ -97,6 +124,12 @@ def classic_update(hashes: np.ndarray, a: np.ndarray, b: np.ndarray, slots: np.n
     """Adds elements to slots: slot j is the minimum of (aⱼ·h₃₂ + bⱼ mod 2⁶⁴) >> 32.
 
     This multiply-shift hashing is strongly universal.
+
+    Args:
+        hashes: Shingle hashes, uint64.
+        a: Multipliers, uint64 (k,).
+        b: Summands, uint64 (k,).
+        slots: Slots of one signature, uint32 (k,). They are changed.
     """
     if hashes.shape[0] == 0:
         return
@@ -113,7 +146,15 @@ def classic_update(hashes: np.ndarray, a: np.ndarray, b: np.ndarray, slots: np.n
 def classic_minhash(
     hashes: np.ndarray, offsets: np.ndarray, a: np.ndarray, b: np.ndarray, out: np.ndarray
 ) -> None:
-    """Computes the classic MinHash signature of each document into out, (n, k)."""
+    """Computes the classic MinHash signature of each document into out, (n, k).
+
+    Args:
+        hashes: Shingle hashes, uint64.
+        offsets: First hash of each document, and the end, int64 (n + 1,).
+        a: Multipliers, uint64 (k,).
+        b: Summands, uint64 (k,).
+        out: Array for the signatures, uint32 (n, k).
+    """
     for d in range(out.shape[0]):
         slots = out[d]
         slots[:] = EMPTY
@@ -122,7 +163,13 @@ def classic_minhash(
 
 @kernel
 def stream_fingerprints(hashes: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
-    """Computes 128-bit hashes of shingle streams: sums of hashes mixed with their positions."""
+    """Computes 128-bit hashes of shingle streams: sums of hashes mixed with their positions.
+
+    Args:
+        hashes: Shingle hashes, uint64.
+        offsets: First hash of each document, and the end, int64 (n + 1,).
+        out: Array for the fingerprints, uint64 (n, 2).
+    """
     for d in range(out.shape[0]):
         start = offsets[d]
         size = offsets[d + 1] - start
@@ -139,7 +186,12 @@ def stream_fingerprints(hashes: np.ndarray, offsets: np.ndarray, out: np.ndarray
 
 @kernel
 def majority(sums: np.ndarray, total: np.int64) -> np.uint64:
-    """Returns the bits whose sum is more than half of the total; a tie gives 0."""
+    """Returns the bits whose sum is more than half of the total; a tie gives 0.
+
+    Args:
+        sums: Sum of the weights of the hashes whose bit j is 1, for each j, numbers (64,).
+        total: Sum of all weights.
+    """
     word = U64(0)
     for j in range(64):
         word |= U64(2 * sums[j] > total) << U64(j)
@@ -150,7 +202,14 @@ def majority(sums: np.ndarray, total: np.int64) -> np.uint64:
 def term_signs(
     hashes: np.ndarray, offsets: np.ndarray, streams: np.ndarray, out: np.ndarray
 ) -> None:
-    """Computes word w of each document as the majority of mix64(hash + streams[w])."""
+    """Computes word w of each document as the majority of mix64(hash + streams[w]).
+
+    Args:
+        hashes: Shingle hashes, uint64.
+        offsets: First hash of each document, and the end, int64 (n + 1,).
+        streams: Number that is added to the hashes for each word, uint64 (w,).
+        out: Array for the signatures, uint64 (n, w).
+    """
     counts = np.empty(64, np.int32)
     for d in range(out.shape[0]):
         start, end = offsets[d], offsets[d + 1]
@@ -172,7 +231,15 @@ def weighted_signs(
     streams: np.ndarray,
     out: np.ndarray,
 ) -> None:
-    """Computes signs like `term_signs`, with a weight for each hash (int64 or float64)."""
+    """Computes signs like `term_signs`, with a weight for each hash (int64 or float64).
+
+    Args:
+        hashes: Shingle hashes, uint64.
+        weights: Weight of each hash, int64 or float64.
+        offsets: First hash of each document, and the end, int64 (n + 1,).
+        streams: Number that is added to the hashes for each word, uint64 (w,).
+        out: Array for the signatures, uint64 (n, w).
+    """
     sums = np.empty(64, weights.dtype)
     for d in range(out.shape[0]):
         start, end = offsets[d], offsets[d + 1]
@@ -192,6 +259,10 @@ def table_place(key: np.uint64, keys: np.ndarray) -> np.uint64:
     """Returns the place of a key in a table with open addressing, or the free place for it.
 
     The key 0 marks a free place.
+
+    Args:
+        key: Hash to find, not 0.
+        keys: Hashes in the table, uint64. The length is a power of two, and one place is free.
     """
     mask = U64(keys.shape[0] - 1)
     at = mix64(key) & mask
@@ -204,7 +275,14 @@ def table_place(key: np.uint64, keys: np.ndarray) -> np.uint64:
 def fill_table(
     hashes: np.ndarray, weights: np.ndarray, keys: np.ndarray, values: np.ndarray
 ) -> None:
-    """Inserts hashes and their weights. The hash 0, which marks a free place, is skipped."""
+    """Inserts hashes and their weights. The hash 0, which marks a free place, is skipped.
+
+    Args:
+        hashes: Shingle hashes, uint64.
+        weights: Weight of each hash, int64.
+        keys: Hashes in the table, uint64. They are changed.
+        values: Weights in the table, int64. They are changed.
+    """
     for i in range(hashes.shape[0]):
         if hashes[i] != U64(0):
             at = table_place(hashes[i], keys)
@@ -215,7 +293,15 @@ def fill_table(
 def look_up(
     hashes: np.ndarray, keys: np.ndarray, values: np.ndarray, rare: np.int64, out: np.ndarray
 ) -> None:
-    """Looks up the weight of each hash. Hashes that are not in the table get the weight `rare`."""
+    """Looks up the weight of each hash. Hashes that are not in the table get the weight `rare`.
+
+    Args:
+        hashes: Shingle hashes, uint64.
+        keys: Hashes in the table, uint64.
+        values: Weights in the table, int64.
+        rare: Weight of a hash that is not in the table.
+        out: Array for the weights, int64 (m,).
+    """
     for i in range(hashes.shape[0]):
         at = table_place(hashes[i], keys)
         out[i] = values[at] if keys[at] == hashes[i] and hashes[i] != U64(0) else rare
@@ -223,7 +309,13 @@ def look_up(
 
 @kernel
 def exact_projection(vector: np.ndarray, planes: np.ndarray, j: np.uint64) -> float:
-    """Returns the sum of products in double precision, in the order of the components."""
+    """Returns the sum of products in double precision, in the order of the components.
+
+    Args:
+        vector: Vector, float32 (dimensions,).
+        planes: Hyperplanes, float32 (dimensions, bits).
+        j: Number of the hyperplane.
+    """
     total = np.float64(0)
     for i in range(vector.shape[0]):
         total += np.float64(vector[i]) * np.float64(planes[i, j])
@@ -240,7 +332,17 @@ def exact_signs(
     reach: np.ndarray,
     word: np.uint64,
 ) -> np.uint64:
-    """Returns the word after computing again the signs that rounding could have changed."""
+    """Returns the word after computing again the signs that rounding could have changed.
+
+    Args:
+        vector: Vector, float32 (dimensions,).
+        planes: Hyperplanes, float32 (dimensions, bits).
+        first: Number of the first hyperplane of the word.
+        projections: Projections of the vector, float32 (bits,).
+        length: Euclidean length of the vector.
+        reach: Largest error of a projection of a vector of length 1, for each hyperplane, (bits,).
+        word: Signs before the correction.
+    """
     for j in range(64):
         if not abs(projections[first + j]) > length * reach[first + j]:
             positive = exact_projection(vector, planes, U64(first + j)) > 0
@@ -260,6 +362,14 @@ def pack_signs(
     """Packs the signs of projections: bit j of document d is 1 if projection (d, j) is positive.
 
     It is computed exactly if |projection| ≤ |v| · reach[j].
+
+    Args:
+        projections: Projections of the vectors, float32 (n, bits).
+        vectors: Vectors, float32 (n, dimensions).
+        planes: Hyperplanes, float32 (dimensions, bits).
+        lengths: Euclidean length of each vector, (n,).
+        reach: Largest error of a projection of a vector of length 1, for each hyperplane, (bits,).
+        out: Array for the signatures, uint64 (n, bits / 64).
     """
     positive = np.empty(64, np.uint8)
     for d in range(out.shape[0]):
@@ -280,7 +390,13 @@ def pack_signs(
 
 @kernel
 def truncate(slots: np.ndarray, bits: int, out: np.ndarray) -> None:
-    """Packs the lowest `bits` bits (1, 2, 4, 8 or 16) of slots, the first in the lowest bits."""
+    """Packs the lowest `bits` bits (1, 2, 4, 8 or 16) of slots, the first in the lowest bits.
+
+    Args:
+        slots: Whole slots, uint32 (n, k).
+        bits: Number of bits that remain of a slot: 1, 2, 4, 8 or 16.
+        out: Array for the packed slots, uint8 (n, k · bits / 8).
+    """
     low = U32((1 << bits) - 1)
     for d in range(slots.shape[0]):
         out[d, :] = 0
@@ -293,7 +409,13 @@ def truncate(slots: np.ndarray, bits: int, out: np.ndarray) -> None:
 
 @kernel
 def number_occurrences(hashes: np.ndarray, offsets: np.ndarray, out: np.ndarray) -> None:
-    """Sorts the hashes of each document; repetition i of h becomes mix64(h + i · STREAM_A)."""
+    """Sorts the hashes of each document; repetition i of h becomes mix64(h + i · STREAM_A).
+
+    Args:
+        hashes: Shingle hashes, uint64.
+        offsets: First hash of each document, and the end, int64 (n + 1,).
+        out: Array for the hashes of the occurrences, uint64, as long as `hashes`.
+    """
     for d in range(offsets.shape[0] - 1):
         start, end = offsets[d], offsets[d + 1]
         ordered = np.sort(hashes[start:end])
@@ -312,6 +434,13 @@ def element_values(
     """Computes the value of one element in each slot.
 
     `binned` has rounds and the completion a, `classic` has no rounds but a and b.
+
+    Args:
+        h: Hash of the element.
+        rounds: Odd multipliers of the rounds, uint64 (R,). Empty for `classic`.
+        a: Multipliers: of the completion (`binned`) or of the slots (`classic`), uint64 (k,).
+        b: Summands of the slots (`classic` only), uint64 (k,).
+        out: Array for the values, uint32 (k,).
     """
     k = out.shape[0]
     high = h >> U64(32)
@@ -338,6 +467,14 @@ def count_up(
     bound: np.uint32,
 ) -> np.uint32:
     """Inserts an element into the list of one slot, ordered by (value, element).
+
+    Args:
+        value: Value of the element in the slot.
+        h: Hash of the element.
+        values: Values in the list of the slot, uint32 (depth,). They are changed.
+        owners: Element of each value, uint64 (depth,). They are changed.
+        counts: Number of occurrences of each element, int64 (depth,). They are changed.
+        bound: Value from which on elements are no longer in the list.
 
     Returns:
         The bound of the slot, which is lower if the list was full.
@@ -380,7 +517,16 @@ def count_down(
     counts: np.ndarray,
     bound: np.uint32,
 ) -> bool:
-    """Removes an element from the list of one slot; returns False if it is missing."""
+    """Removes an element from the list of one slot; returns False if it is missing.
+
+    Args:
+        value: Value of the element in the slot.
+        h: Hash of the element.
+        values: Values in the list of the slot, uint32 (depth,). They are changed.
+        owners: Element of each value, uint64 (depth,). They are changed.
+        counts: Number of occurrences of each element, int64 (depth,). They are changed.
+        bound: Value from which on elements are not in the list.
+    """
     if value >= bound:
         return True
     depth = values.shape[0]
@@ -411,6 +557,17 @@ def change_counts(
 ) -> int:
     """Adds (step 1) or removes (step -1) elements of a counting signature.
 
+    Args:
+        hashes: Hashes of the elements, uint64 (m,).
+        step: 1 to add, −1 to remove.
+        rounds: Multipliers of the rounds, as in `element_values`.
+        a: Multipliers, as in `element_values`.
+        b: Summands, as in `element_values`.
+        values: Values in the lists, uint32 (k, depth). They are changed.
+        owners: Element of each value, uint64 (k, depth). They are changed.
+        counts: Number of occurrences of each element, int64 (k, depth). They are changed.
+        bounds: Bound of each slot, uint32 (k,). They are changed.
+
     Returns:
         The number of elements that were processed before the first missing one.
     """
@@ -439,6 +596,15 @@ def two_smallest(
     """Computes the minimum and the runner-up of each slot, uint32 (n, k) each.
 
     `rounds`, `a`, `b` as in `element_values`; a slot with fewer elements is all ones.
+
+    Args:
+        hashes: Shingle hashes, uint64.
+        offsets: First hash of each document, and the end, int64 (n + 1,).
+        rounds: Multipliers of the rounds, as in `element_values`.
+        a: Multipliers, as in `element_values`.
+        b: Summands, as in `element_values`.
+        first: Array for the minimum of each slot, uint32 (n, k).
+        second: Array for the runner-up of each slot, uint32 (n, k).
     """
     k = first.shape[1]
     own, owners = np.empty(k, np.uint32), np.empty(k, np.uint64)

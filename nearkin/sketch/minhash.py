@@ -55,7 +55,12 @@ class Scheme(Protocol):
         """
 
     def sketch(self, shingles: Shingles, out: np.ndarray) -> None:
-        """Computes the signatures of a batch into out, uint32 (n, k)."""
+        """Computes the signatures of a batch into out, uint32 (n, k).
+
+        Args:
+            shingles: Shingles of the documents.
+            out: Array for the signatures, uint32 (n, k).
+        """
 
 
 class Binned:
@@ -67,9 +72,21 @@ class Binned:
         self.completion = (stream[ROUNDS:] & np.uint64(0xFFFFFFFF)).astype(np.uint32)
 
     def update(self, hashes: np.ndarray, slots: np.ndarray) -> None:
+        """Adds elements to one signature, as described in `Scheme`.
+
+        Args:
+            hashes: Shingle hashes, uint64 (m,).
+            slots: Signature that is changed, uint32 (k,).
+        """
         kernels.binned_update(hashes, self.rounds, self.completion, slots)
 
     def sketch(self, shingles: Shingles, out: np.ndarray) -> None:
+        """Computes the signatures of a batch, as described in `Scheme`.
+
+        Args:
+            shingles: Shingles of the documents.
+            out: Array for the signatures, uint32 (n, k).
+        """
         kernels.binned_minhash(shingles.hashes, shingles.offsets, self.rounds, self.completion, out)
 
 
@@ -82,9 +99,21 @@ class Classic:
         self.b = stream[k:].copy()
 
     def update(self, hashes: np.ndarray, slots: np.ndarray) -> None:
+        """Adds elements to one signature, as described in `Scheme`.
+
+        Args:
+            hashes: Shingle hashes, uint64 (m,).
+            slots: Signature that is changed, uint32 (k,).
+        """
         kernels.classic_update(hashes, self.a, self.b, slots)
 
     def sketch(self, shingles: Shingles, out: np.ndarray) -> None:
+        """Computes the signatures of a batch, as described in `Scheme`.
+
+        Args:
+            shingles: Shingles of the documents.
+            out: Array for the signatures, uint32 (n, k).
+        """
         kernels.classic_minhash(shingles.hashes, shingles.offsets, self.a, self.b, out)
 
 

@@ -119,6 +119,9 @@ class DocumentFrequencies:
             path: File that `write` wrote.
             spec: Spec of the shingles.
 
+        Returns:
+            The table.
+
         Raises:
             UsageError: If the file does not exist, is damaged or has another content.
             IncompatibleError: If the table is of the shingles of another Spec.
@@ -201,6 +204,9 @@ class SpecResources:
             folder: Folder of the files.
             spec: Spec that refers to the tables.
             secret: Hash key, which is in no file.
+
+        Returns:
+            The tables, with the key.
 
         Raises:
             UsageError: If a file does not exist or is damaged.

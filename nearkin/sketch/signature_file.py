@@ -139,6 +139,9 @@ def read_signatures(path: Path, spec: Spec | None = None) -> Signatures:
         path: File to read.
         spec: Spec that the file must have. By default, any Spec is accepted.
 
+    Returns:
+        The signatures, ids and Spec of the file.
+
     Raises:
         UsageError: If the file does not exist or is not a signature file.
         TruncatedError: If the file is truncated.

@@ -84,7 +84,12 @@ class Signs:
         self.table = None if frequencies is None else WeightTable.of(frequencies)
 
     def sketch(self, shingles: Shingles, out: np.ndarray) -> None:
-        """Computes the signatures of a batch into out, uint64 (n, bits / 64)."""
+        """Computes the signatures of a batch into out, uint64 (n, bits / 64).
+
+        Args:
+            shingles: Shingles of the documents.
+            out: Array for the signatures, uint64 (n, bits / 64).
+        """
         if self.table is None:
             kernels.term_signs(shingles.hashes, shingles.offsets, self.streams, out)
         else:

@@ -49,7 +49,12 @@ class Scheme(Protocol):
     """A scheme: how the shingles of documents become signatures."""
 
     def sketch(self, shingles: Shingles, out: np.ndarray) -> None:
-        """Computes the signatures of a batch into out, (n, w)."""
+        """Computes the signatures of a batch into out, (n, w).
+
+        Args:
+            shingles: Shingles of the documents.
+            out: Array for the signatures, in the type and the width of the Spec, (n, w).
+        """
 
 
 def scheme_for(spec: Spec, resources: SpecResources = NO_RESOURCES) -> Scheme:

@@ -77,6 +77,9 @@ def compare_sets(
         place: Position of the set of each document among the stored ones, integers (documents,).
         starts: First hash of each stored set, and the end, int64 (stored + 1,).
         hashes: Sorted distinct hashes of the stored sets, uint64 (starts[-1],).
+
+    Returns:
+        The pairs with |A ∩ B| and |A ∪ B|, int64 (m,).
     """
     scored = ScoredPairs(pairs, np.empty(len(pairs), np.int64), np.empty(len(pairs), np.int64))
     kernels.overlaps(pairs, place, starts, hashes, scored.intersection, scored.union)

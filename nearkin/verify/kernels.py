@@ -56,7 +56,14 @@ def insertion_sort(values: np.ndarray) -> None:
 
 @kernel
 def scatter_by_top_bits(values: np.ndarray, bits: int, ends: np.ndarray, out: np.ndarray) -> int:
-    """Places hashes by their top bits (bucket sort); returns the size of the fullest bucket."""
+    """Places hashes by their top bits (bucket sort); returns the size of the fullest bucket.
+
+    Args:
+        values: Hashes, uint64 (n,).
+        bits: Number of top bits that choose the bucket, from 1.
+        ends: Buffer for the ends of buckets, int64 (2^bits or more,).
+        out: Array for the hashes in the order of their buckets, uint64 (n or more,).
+    """
     shift = U64(64 - bits)
     ends[: (1 << bits)] = 0
     for i in range(values.shape[0]):
@@ -80,6 +87,11 @@ def distinct_sorted(values: np.ndarray, ends: np.ndarray, out: np.ndarray) -> in
 
     Hashes are uniform, so a bucket sort followed by insertion sort is linear. Repeated or crafted
     values are sorted with np.sort instead.
+
+    Args:
+        values: Hashes, uint64 (n,).
+        ends: Buffer for the ends of buckets, int64 (a power of two,).
+        out: Array for the sorted distinct hashes, uint64 (n or more,).
     """
     n = values.shape[0]
     if n == 0:
@@ -103,7 +115,15 @@ def distinct_sorted(values: np.ndarray, ends: np.ndarray, out: np.ndarray) -> in
 def distinct_sets(
     hashes: np.ndarray, offsets: np.ndarray, ends: np.ndarray, sizes: np.ndarray, out: np.ndarray
 ) -> int:
-    """Writes the sorted distinct hashes of each document into out; returns their total number."""
+    """Writes the sorted distinct hashes of each document into out; returns their total number.
+
+    Args:
+        hashes: Shingle hashes, uint64.
+        offsets: First hash of each document, and the end, int64 (n + 1,).
+        ends: Buffer for the ends of buckets, int64 (a power of two,).
+        sizes: Array for the number of hashes in each set, int64 (n,).
+        out: Array for the sets, one after the other, uint64, as long as `hashes`.
+    """
     total = 0
     for d in range(sizes.shape[0]):
         values = hashes[offsets[d] : offsets[d + 1]]
@@ -117,7 +137,15 @@ def distinct_sets(
 def overlap(
     hashes: np.ndarray, i: np.uint64, i_end: np.uint64, j: np.uint64, j_end: np.uint64
 ) -> np.uint64:
-    """Returns |A ∩ B| of two sorted runs of one array."""
+    """Returns |A ∩ B| of two sorted runs of one array.
+
+    Args:
+        hashes: Hashes of all sets, sorted and distinct in each set, uint64.
+        i: Position of the first hash of A.
+        i_end: Position after the last hash of A.
+        j: Position of the first hash of B.
+        j_end: Position after the last hash of B.
+    """
     both = U64(0)
     while i < i_end and j < j_end:
         x, y = hashes[i], hashes[j]
@@ -139,6 +167,14 @@ def overlaps(
     """Computes |A ∩ B| and |A ∪ B| of each packed pair.
 
     The set of document d is hashes[starts[place[d]] : starts[place[d] + 1]].
+
+    Args:
+        pairs: Packed pairs of document numbers, uint64 (m,).
+        place: Position of the set of each document among the stored ones, integers.
+        starts: First hash of each stored set, and the end, int64.
+        hashes: Hashes of all sets, sorted and distinct in each set, uint64.
+        both: Array for |A ∩ B| of each pair, int64 (m,).
+        union: Array for |A ∪ B| of each pair, int64 (m,).
     """
     for p in range(pairs.shape[0]):
         a, b = U64(place[pairs[p] >> U64(32)]), U64(place[pairs[p] & U64(0xFFFFFFFF)])
@@ -153,7 +189,15 @@ def overlaps(
 def count_each(
     hashes: np.ndarray, offsets: np.ndarray, sizes: np.ndarray, out: np.ndarray, counts: np.ndarray
 ) -> int:
-    """Writes the sorted distinct hashes of each document and their counts; returns their number."""
+    """Writes the sorted distinct hashes of each document and their counts; returns their number.
+
+    Args:
+        hashes: Shingle hashes, uint64.
+        offsets: First hash of each document, and the end, int64 (n + 1,).
+        sizes: Array for the number of hashes in each set, int64 (n,).
+        out: Array for the sets, one after the other, uint64, as long as `hashes`.
+        counts: Array for the number of occurrences of each hash in `out`, numbers.
+    """
     total = 0
     for d in range(sizes.shape[0]):
         ordered = np.sort(hashes[offsets[d] : offsets[d + 1]])
@@ -180,6 +224,15 @@ def shared_weight(
     """Returns the sum over the shared hashes of two sorted runs, in order.
 
     The summands are the products of the two weights, or the smaller weights.
+
+    Args:
+        hashes: Hashes of all sets, sorted and distinct in each set, uint64.
+        weights: Weight of each hash, float64.
+        i: Position of the first hash of A.
+        i_end: Position after the last hash of A.
+        j: Position of the first hash of B.
+        j_end: Position after the last hash of B.
+        product: True for cosine, False for weighted Jaccard.
     """
     total = np.float64(0)
     while i < i_end and j < j_end:
@@ -193,7 +246,14 @@ def shared_weight(
 
 @kernel
 def joint_weight(shared: float, a: float, b: float, product: bool) -> float:
-    """Returns the divisor of the similarity: √(|a|²·|b|²), or the sum of the larger weights."""
+    """Returns the divisor of the similarity: √(|a|²·|b|²), or the sum of the larger weights.
+
+    Args:
+        shared: Weight of the intersection.
+        a: Total weight of A, or its squared length.
+        b: Total weight of B, or its squared length.
+        product: True for cosine, False for weighted Jaccard.
+    """
     return np.sqrt(a * b) if product else a + b - shared
 
 
@@ -204,6 +264,13 @@ def total_weights_of(
     """Computes the sum of the weights, or of their squares, of some documents.
 
     The elements of out for other documents do not change.
+
+    Args:
+        documents: Numbers of the documents, int64 (m,).
+        starts: First hash of each stored set, and the end, int64.
+        weights: Weight of each hash, float64.
+        product: True for cosine, False for weighted Jaccard.
+        out: Array for the totals, float64 (stored,).
     """
     for p in range(documents.shape[0]):
         d = documents[p]
@@ -224,7 +291,19 @@ def weighted_overlaps(
     both: np.ndarray,
     union: np.ndarray,
 ) -> None:
-    """Computes the weights of the intersection and of the union of each packed pair."""
+    """Computes the weights of the intersection and of the union of each packed pair.
+
+    Args:
+        pairs: Packed pairs of document numbers, uint64 (m,).
+        place: Position of the set of each document among the stored ones, integers.
+        starts: First hash of each stored set, and the end, int64.
+        hashes: Hashes of all sets, sorted and distinct in each set, uint64.
+        weights: Weight of each hash, float64.
+        totals: Total weight of each stored set, float64. See `total_weights_of`.
+        product: True for cosine, False for weighted Jaccard.
+        both: Array for the weight of the intersection of each pair, float64 (m,).
+        union: Array for the weight of the union of each pair, float64 (m,).
+    """
     for p in range(pairs.shape[0]):
         a, b = U64(place[pairs[p] >> U64(32)]), U64(place[pairs[p] & U64(0xFFFFFFFF)])
         i, i_end = U64(starts[a]), U64(starts[a + U64(1)])
@@ -249,6 +328,17 @@ def pairs_of_range(
 
     `index` has the postings of the documents e. Sums run over the hashes of d in order, so they do
     not depend on the ranges. The output arrays have room for all pairs.
+
+    Args:
+        first: First document of the range.
+        last: End of the range.
+        index: Postings of the documents of the range.
+        compared: Payloads of all documents.
+        threshold: Minimum similarity of a pair.
+        product: True for cosine, False for weighted Jaccard.
+        out: Array for the packed pairs, uint64.
+        both: Array for the weight of the intersection of each pair, float64.
+        union: Array for the weight of the union of each pair, float64.
 
     Returns:
         The number of pairs.
@@ -296,6 +386,12 @@ def smallest_hashes(
     """Writes the smallest hashes of some documents of a batch into out, (rows, m).
 
     Sets are sorted. The elements of out beyond the end of a shorter set do not change.
+
+    Args:
+        hashes: Hashes of the batch, sorted and distinct in each set, uint64.
+        starts: First hash of each document of the batch, and the end, int64.
+        rows: Positions of the documents in the batch, int64 (rows,).
+        out: Array for the hashes, uint64 (rows, m).
     """
     for i in range(rows.shape[0]):
         start = starts[rows[i]]
@@ -326,6 +422,24 @@ def contained_pairs(
     shingles, or as many shingles and a larger document number. Sets and keys are sorted; `index`
     and `shift` are those of `find_sorted`. The postings of key q are
     posted[firsts[q] : firsts[q + 1]], which are positions among the searched documents.
+
+    Args:
+        first: Document number of the first document of the batch.
+        hashes: Hashes of the batch, sorted and distinct in each set, uint64.
+        starts: First hash of each document of the batch, and the end, int64.
+        inside: Whether each document can contain another one, bool (documents,).
+        keys: Sorted distinct hashes of the postings, uint64 (q,).
+        index: Position of the first key of each prefix, and the end, int64.
+        shift: Number of bits by which a hash is shifted to give its prefix.
+        firsts: First posting of each key, and the end, int64 (q + 1,).
+        posted: Postings, int64.
+        crowded: Whether a key has too many postings to be looked up, bool (q,).
+        searched: Document numbers of the searched documents, int64 (s,).
+        margins: Minimum number of smallest hashes that must be found, for each searched document,
+            (s,).
+        sizes: Number of shingles of each document, int64 (documents,).
+        blocks: Block of each document, uint64 (documents,). Only documents of one block are
+            compared.
 
     Returns:
         int64 (2, m): the searched and the containing document of each pair.

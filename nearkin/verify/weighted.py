@@ -114,6 +114,9 @@ def compare_weighted(
         starts: First hash of each stored set, and the end, int64 (stored + 1,).
         stored: The stored sets.
         product: True for cosine, False for weighted Jaccard.
+
+    Returns:
+        The pairs with the two weights, float64 (m,).
     """
     scored = ScoredPairs(pairs, np.empty(len(pairs)), np.empty(len(pairs)))
     totals = np.empty(len(starts) - 1)

@@ -41,7 +41,14 @@ class ArrowIpc:
     def read(
         self, file: InputFile, columns: Columns, start: int, *, whole: bool
     ) -> Iterator[FileSlice]:
-        """Yields the rows of a file in slices, as described in `Format`."""
+        """Yields the rows of a file in slices, as described in `Format`.
+
+        Args:
+            file: The file.
+            columns: The columns to read.
+            start: The row at which reading starts.
+            whole: Whether the slices hold the complete rows.
+        """
         names = None if whole else list(columns.all)
         if (sliced := self._large(file, names)) is not None:
             yield from check_batches(_skip_rows(sliced, start), columns, whole=whole)
@@ -128,7 +135,12 @@ class ArrowIpc:
             first += len(batch)
 
     def writer(self, file: InputFile, target: str) -> TableWriter:
-        """Returns a writer of a file or a stream, like the input."""
+        """Returns a writer of a file or a stream, like the input.
+
+        Args:
+            file: The input file.
+            target: The path of the file to write.
+        """
         with file.open_decompressed() as source:
             reader = self._open(source)
             schema, is_file = reader.schema, hasattr(reader, "num_record_batches")

@@ -71,7 +71,14 @@ class Delimited:
     def read(
         self, file: InputFile, columns: Columns, start: int, *, whole: bool
     ) -> Iterator[FileSlice]:
-        """Yields the rows of a file in slices, as described in `Format`."""
+        """Yields the rows of a file in slices, as described in `Format`.
+
+        Args:
+            file: The file.
+            columns: The columns to read.
+            start: The row at which reading starts.
+            whole: Whether the slices hold the complete rows.
+        """
         with file.open_decompressed() as stream:
             records = _DelimitedRowReader(stream, self._delimiter, columns.document_limit)
             builder = _DelimitedSliceBuilder(self._header(records).values, columns, whole=whole)
@@ -86,7 +93,12 @@ class Delimited:
             rows.raise_damage()
 
     def writer(self, file: InputFile, target: str) -> "DelimitedWriter":
-        """Returns a writer that begins with the header of the input."""
+        """Returns a writer that begins with the header of the input.
+
+        Args:
+            file: The input file.
+            target: The path of the file to write.
+        """
         with file.open_decompressed() as stream:
             header = self._header(
                 _DelimitedRowReader(stream, self._delimiter, Columns().document_limit)
@@ -299,7 +311,13 @@ class DelimitedWriter:
     def select(
         self, complete_rows: list[str], keep: np.ndarray, added: pa.RecordBatch | None
     ) -> list[str]:
-        """Returns the kept rows with added values."""
+        """Returns the kept rows with added values.
+
+        Args:
+            complete_rows: The lines of a slice, with their line ends.
+            keep: True for each row that is kept, bool (n,).
+            added: The columns to add to the kept rows, or None.
+        """
         self._begin([] if added is None else added.schema.names)
         rows = [complete_rows[at] for at in np.flatnonzero(keep).tolist()]
         extra = (

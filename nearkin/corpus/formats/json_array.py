@@ -49,14 +49,27 @@ class JsonArray(JsonLines):
     """
 
     def read_rows(self, stream: Any, limit: int) -> Iterator[JsonRow]:
-        """Yields the elements of a stream. An element of more than `limit` bytes has no bytes."""
+        """Yields the elements of a stream. An element of more than `limit` bytes has no bytes.
+
+        Args:
+            stream: The stream of bytes.
+            limit: The maximum number of bytes of an element.
+
+        Raises:
+            ValueError: If the stream is not one JSON array, or ends within it.
+        """
         elements = _ElementSplitter(limit)
         while block := stream.read(BLOCK):
             yield from elements.feed(bytes(block))
         elements.require_end()
 
     def writer(self, file: InputFile, target: str) -> "ArrayWriter":
-        """Returns a writer of an array."""
+        """Returns a writer of an array.
+
+        Args:
+            file: The input file.
+            target: The path of the file to write.
+        """
         return ArrayWriter(open_compressed_sink(file, target))
 
 
@@ -176,7 +189,13 @@ class ArrayWriter(LineWriter):
     def select(
         self, complete_rows: list[bytes], keep: np.ndarray, added: pa.RecordBatch | None
     ) -> bytes:
-        """Returns the kept elements with added fields."""
+        """Returns the kept elements with added fields.
+
+        Args:
+            complete_rows: The elements of a slice, each as it is in the file.
+            keep: True for each row that is kept, bool (n,).
+            added: The fields to add to the kept elements, or None.
+        """
         lines = [element.replace(b"\r", b" ").replace(b"\n", b" ") for element in complete_rows]
         return super().select(lines, keep, added)
 

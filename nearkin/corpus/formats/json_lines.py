@@ -98,13 +98,25 @@ class JsonLines:
         return None
 
     def read_rows(self, stream: Any, limit: int) -> Iterator[JsonRow]:
-        """Yields the lines of a stream. A line of more than `limit` bytes has no bytes."""
+        """Yields the lines of a stream. A line of more than `limit` bytes has no bytes.
+
+        Args:
+            stream: The stream of bytes.
+            limit: The maximum number of bytes of a line.
+        """
         return read_lines(stream, limit)
 
     def read(
         self, file: InputFile, columns: Columns, start: int, *, whole: bool
     ) -> Iterator[FileSlice]:
-        """Yields the rows of a file in slices, as described in `Format`."""
+        """Yields the rows of a file in slices, as described in `Format`.
+
+        Args:
+            file: The file.
+            columns: The fields to read.
+            start: The row at which reading starts.
+            whole: Whether the slices hold the complete rows.
+        """
         with file.open_decompressed() as stream:
             builder = _JsonSliceBuilder(columns, whole=whole)
             lines = ItemsBeforeDamage(self.read_rows(stream, LINE_SHARE * columns.document_limit))
@@ -120,7 +132,12 @@ class JsonLines:
             lines.raise_damage()
 
     def writer(self, file: InputFile, target: str) -> "LineWriter":
-        """Returns a writer of lines."""
+        """Returns a writer of lines.
+
+        Args:
+            file: The input file.
+            target: The path of the file to write.
+        """
         return LineWriter(open_compressed_sink(file, target))
 
 
@@ -348,7 +365,13 @@ class LineWriter:
     def select(
         self, complete_rows: list[bytes], keep: np.ndarray, added: pa.RecordBatch | None
     ) -> bytes:
-        """Returns the kept lines with added fields."""
+        """Returns the kept lines with added fields.
+
+        Args:
+            complete_rows: The lines of a slice, without their line ends.
+            keep: True for each row that is kept, bool (n,).
+            added: The fields to add to the kept lines, or None.
+        """
         lines = [complete_rows[at] for at in np.flatnonzero(keep).tolist()]
         if added is not None:
             lines = [

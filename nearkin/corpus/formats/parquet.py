@@ -105,7 +105,14 @@ class Parquet:
     def read(
         self, file: InputFile, columns: Columns, start: int, *, whole: bool
     ) -> Iterator[FileSlice]:
-        """Yields the rows of a file in slices, as described in `Format`."""
+        """Yields the rows of a file in slices, as described in `Format`.
+
+        Args:
+            file: The file.
+            columns: The columns to read.
+            start: The row at which reading starts.
+            whole: Whether the slices hold the complete rows.
+        """
         with file.open() as source, pq.ParquetFile(source) as parquet:
             groups = list(list_row_groups(parquet.metadata, start))
             reader = RowGroupReader(
@@ -159,7 +166,12 @@ class Parquet:
             )
 
     def writer(self, file: InputFile, target: str) -> TableWriter:
-        """Returns a writer with the schema and the compression of the input."""
+        """Returns a writer with the schema and the compression of the input.
+
+        Args:
+            file: The input file.
+            target: The path of the file to write.
+        """
         with file.open() as source, pq.ParquetFile(source) as parquet:
             schema = parquet.schema_arrow
             codec = self._codec(parquet)

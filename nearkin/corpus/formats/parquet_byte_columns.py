@@ -52,7 +52,12 @@ class PageValues(NamedTuple):
     """The number of bytes of each value, int64 (n,)."""
 
     def at(self, place: int, limit: int) -> bytes:
-        """Returns a value, or its first bytes if it is longer than `limit` bytes."""
+        """Returns a value, or its first bytes if it is longer than `limit` bytes.
+
+        Args:
+            place: The number of the value in the page.
+            limit: The maximum number of bytes to return.
+        """
         start, length = int(self.starts[place]), int(self.lengths[place])
         if length <= limit:
             return bytes(self.data[start : start + length])

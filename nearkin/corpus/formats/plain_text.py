@@ -25,7 +25,14 @@ class PlainText:
     def read(
         self, file: InputFile, columns: Columns, start: int, *, whole: bool
     ) -> Iterator[FileSlice]:
-        """Yields the text as one slice, as described in `Format`."""
+        """Yields the text as one slice, as described in `Format`.
+
+        Args:
+            file: The file.
+            columns: The columns to read, which give the maximum size of a document.
+            start: The row at which reading starts. There is only row 0.
+            whole: Whether the slice holds the bytes of the file.
+        """
         if start > 0:
             return
         with file.open_decompressed() as stream:
@@ -39,7 +46,12 @@ class PlainText:
         )
 
     def writer(self, file: InputFile, target: str) -> "FileWriter":
-        """Returns a writer of one text."""
+        """Returns a writer of one text.
+
+        Args:
+            file: The input file.
+            target: The path of the file to write.
+        """
         return FileWriter(file, target)
 
 
@@ -83,7 +95,13 @@ class FileWriter:
         self._file, self._target = file, Path(target)
 
     def select(self, complete_rows: bytes, keep: np.ndarray, added: Any) -> bytes | None:
-        """Returns the text if it is kept, or None."""
+        """Returns the text if it is kept, or None.
+
+        Args:
+            complete_rows: The bytes of the file.
+            keep: True if the text is kept, bool (1,).
+            added: Not used, because a text has no columns.
+        """
         return complete_rows if keep.any() else None
 
     def write(self, rows: bytes | None) -> None:

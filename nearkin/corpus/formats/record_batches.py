@@ -128,7 +128,13 @@ class TableWriter:
     def select(
         self, complete_rows: pa.RecordBatch, keep: np.ndarray, added: pa.RecordBatch | None
     ) -> pa.RecordBatch:
-        """Returns the kept rows in the types of the input, with added columns."""
+        """Returns the kept rows in the types of the input, with added columns.
+
+        Args:
+            complete_rows: The complete rows of a slice.
+            keep: True for each row that is kept, bool (n,).
+            added: The columns to add to the kept rows, or None.
+        """
         batch = _cast_to_schema(self._schema, select_rows(complete_rows, keep))
         if added is not None:
             taken = set(batch.schema.names)

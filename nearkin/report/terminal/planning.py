@@ -60,6 +60,9 @@ def format_quantity(amount: float, unit: str) -> str:
         amount: Number to format.
         unit: Unit of the number: `B`, `B/s`, `s`, `/s`, another name, or empty for counts.
 
+    Returns:
+        The number with its scaled unit.
+
     Examples:
         >>> format_quantity(307.2e9, "B"), format_quantity(192e6, "/s"), format_quantity(31.25, "")
         ('307.2 GB', '192 M/s', '31.25')
