@@ -10,17 +10,17 @@ at least one of any |A| − ⌈t·|A|⌉ + 1 of them (prefix filtering: Chaudhur
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nearkin.engine.options import RunOptions
+from nearkin.engine.banding import AgreementLimits
+from nearkin.engine.options import RunOptions, Verify
 from nearkin.errors import UsageError
 from nearkin.evaluate.scan import FinishedRun, SimilarPairs, concatenate_pairs, create_scan
-from nearkin.lsh.curve import pass_probability
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import measure_of
 from nearkin.packed_pairs import pack_pairs
@@ -269,8 +269,10 @@ def predict_recall(similarity: float, run: FinishedRun) -> float:
     if banding is None or run.settings.distance is not None:
         return 1.0
     slot_probability = float(run.measure.estimator.slot_collision_probability(np.array(similarity)))
-    candidate = banding.candidate_probability(slot_probability)
-    return candidate * pass_probability(banding.k, banding.margin, slot_probability)
+    limits = AgreementLimits.create(run.measure, banding, run.settings)
+    is_exact = run.settings.verify != Verify.ESTIMATE
+    margin = limits.margin if is_exact else limits.join
+    return replace(banding, margin=margin).recall_at(slot_probability)
 
 
 def sample_by_kind(clusters: pa.Table, size: int, seed: int) -> np.ndarray:

@@ -31,6 +31,23 @@ def candidate_probability(
     return 1 - (1 - collision**rows) ** bands
 
 
+def truncated_collision(collision: float, slot_bits: int) -> float:
+    """Returns J + (1 − J)/2^b, the probability that the kept b bits of a slot agree.
+
+    The kept bits of two different slots agree by chance with probability 2^−b (Li, König,
+    *b-Bit Minwise Hashing*, WWW 2010, theorem 1 for sets that are small parts of the universe).
+
+    Args:
+        collision: Probability J that the whole slots agree, in [0, 1].
+        slot_bits: Number of kept bits b of a slot, at least 1.
+
+    Examples:
+        >>> [truncated_collision(0.5, slot_bits) for slot_bits in (1, 2, 4)]
+        [0.75, 0.625, 0.53125]
+    """
+    return collision + (1 - collision) * 2.0**-slot_bits
+
+
 def band_probability(
     collision: np.ndarray | float, rows: int, probes: int = 0, *, one_sided: bool = False
 ) -> np.ndarray | float:

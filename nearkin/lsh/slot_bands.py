@@ -1,7 +1,7 @@
 """Banding of MinHash slots: the choice of bands, rows and margin for a threshold and a recall."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nearkin.errors import UsageError
 from nearkin.lsh.curve import (
@@ -9,6 +9,7 @@ from nearkin.lsh.curve import (
     candidate_probability,
     expected_candidates,
     pass_probability,
+    truncated_collision,
 )
 from nearkin.lsh.solve import MAX_PASS_RATE, prefilter_margin, smallest_integer
 
@@ -24,6 +25,8 @@ class Banding:
         margin: Number of agreeing slots that a candidate needs to be verified.
         collision: Probability that one slot agrees at the threshold.
         probes: Number of slots of a band that are probed, by both documents.
+        slot_bits: Number of bits b of a slot that the prefilter compares, if signatures are
+            truncated; None for whole slots. Band keys are always made of whole slots.
     """
 
     bands: int
@@ -32,6 +35,7 @@ class Banding:
     margin: int
     collision: float
     probes: int = 0
+    slot_bits: int | None = None
 
     def candidate_probability(self, collision: float) -> float:
         """Returns the probability that a pair becomes a candidate.
@@ -42,6 +46,29 @@ class Banding:
         band = band_probability(collision, self.rows, self.probes)
         return float(1 - (1 - band) ** self.bands)
 
+    def agreement_probability(self, collision: float) -> float:
+        """Returns the probability that one slot agrees in the prefilter.
+
+        Args:
+            collision: Probability that the whole slots of the pair agree, in [0, 1].
+        """
+        if self.slot_bits is None:
+            return collision
+        return truncated_collision(collision, self.slot_bits)
+
+    def recall_at(self, collision: float) -> float:
+        """Returns the probability that a pair is a candidate and passes the prefilter.
+
+        The two events are treated as independent. In fact a candidate passes more often than
+        another pair, so the result is a lower bound.
+
+        Args:
+            collision: Probability that one slot of the pair agrees, in [0, 1].
+        """
+        agreement = self.agreement_probability(collision)
+        passing = pass_probability(self.k, self.margin, agreement)
+        return self.candidate_probability(collision) * passing
+
     @property
     def candidate_recall(self) -> float:
         """The candidate probability at the threshold."""
@@ -50,11 +77,17 @@ class Banding:
     @property
     def recall(self) -> float:
         """The probability that a pair at the threshold is a candidate and passes the prefilter."""
-        return self.candidate_recall * pass_probability(self.k, self.margin, self.collision)
+        return self.recall_at(self.collision)
 
 
 def fixed_banding(
-    collision: float, recall: float, k: int, bands: int, rows: int, probes: int = 0
+    collision: float,
+    recall: float,
+    k: int,
+    bands: int,
+    rows: int,
+    probes: int = 0,
+    slot_bits: int | None = None,
 ) -> Banding:
     """Returns a banding with given bands and rows.
 
@@ -65,6 +98,7 @@ def fixed_banding(
         bands: Number of bands b.
         rows: Number of slots r in a band.
         probes: Number of probed slots in a band. Values above r count as r.
+        slot_bits: Number of bits of a slot that the prefilter compares; None for whole slots.
 
     Raises:
         UsageError: If a signature does not have b·r slots.
@@ -76,13 +110,19 @@ def fixed_banding(
             f"bands={bands} and rows={rows} need {bands * rows} slots, but a signature has k={k}; "
             f"use fewer bands or rows, or --k {enough}"
         )
-    candidate_recall = Banding(bands, rows, k, 0, collision, probes).candidate_recall
-    margin = prefilter_margin(k, collision, recall, candidate_recall)
-    return Banding(bands, rows, k, margin, collision, probes)
+    banding = Banding(bands, rows, k, 0, collision, probes, slot_bits)
+    agreement = banding.agreement_probability(collision)
+    margin = prefilter_margin(k, agreement, recall, banding.candidate_recall)
+    return replace(banding, margin=margin)
 
 
 def solve_banding(
-    collision: float, recall: float, k: int, tables: int = 1, probes: int = 0
+    collision: float,
+    recall: float,
+    k: int,
+    tables: int = 1,
+    probes: int = 0,
+    slot_bits: int | None = None,
 ) -> Banding:
     """Returns the banding with the fewest expected candidates that reaches a recall.
 
@@ -96,6 +136,7 @@ def solve_banding(
         tables: Number of independent tables of disjoint slots. The number of bands is a multiple
             of it.
         probes: Number of probed slots in each band. Values above r count as r.
+        slot_bits: Number of bits of a slot that the prefilter compares; None for whole slots.
 
     Raises:
         UsageError: If no banding reaches the recall. The message says which recall is possible.
@@ -130,7 +171,7 @@ def solve_banding(
             f"(at most {reachable:.4f}); raise --k or lower --recall"
         )
     _, bands, rows = best
-    return fixed_banding(collision, recall, k, bands, rows, probes)
+    return fixed_banding(collision, recall, k, bands, rows, probes, slot_bits)
 
 
 def _fewest_bands(collision: float, recall: float, rows: int, most: int, probes: int) -> int | None:

@@ -2,15 +2,15 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 
 from nearkin.errors import UsageError
+from nearkin.lsh.curve import truncated_collision
 from nearkin.lsh.slot_bands import Banding, fixed_banding, solve_banding
-from nearkin.lsh.solve import prefilter_margin
 from nearkin.measures.base import (
     BandingRequest,
     Payload,
@@ -49,8 +49,12 @@ class SlotEstimator:
 
     def expected_agreements(self, similarity: float) -> float:
         """Returns the expected number of agreeing slots."""
-        chance = self.chance_agreement
-        return self.spec.k * (similarity * (1 - chance) + chance)
+        return self.spec.k * self._agreement_probability(similarity)
+
+    def _agreement_probability(self, similarity: float) -> float:
+        if not self.spec.truncated:
+            return similarity
+        return truncated_collision(similarity, self.spec.slot_bits)
 
     def estimate(self, pairs: np.ndarray, agreeing: np.ndarray) -> ScoredPairs:
         """Estimates Ĵ = (Ê − 2^−b) / (1 − 2^−b), where Ê is the share of agreeing slots.
@@ -79,7 +83,7 @@ class SlotEstimator:
             [0.0354, 0.0368, 0.053]
         """
         chance = self.chance_agreement
-        agreement = similarity + (1 - similarity) * chance
+        agreement = self._agreement_probability(similarity)
         return math.sqrt(agreement * (1 - agreement) / self.spec.k) / (1 - chance)
 
     def hamming_distances(self, similarity: np.ndarray) -> None:
@@ -106,6 +110,7 @@ class _MinHashMeasure:
         threshold = request.threshold
         recall = request.recall
         probes = request.probes
+        slot_bits = self.spec.slot_bits if self.spec.truncated else None
         if probes and self.spec.truncated:
             raise UsageError(
                 f"b-bit signatures cannot be probed (slot_bits={self.spec.slot_bits}, "
@@ -113,15 +118,8 @@ class _MinHashMeasure:
             )
         if request.bands is not None and request.rows is not None:
             bands = request.bands * request.tables
-            banding = fixed_banding(threshold, recall, k, bands, request.rows, probes)
-        else:
-            banding = solve_banding(threshold, recall, k, request.tables, probes)
-        if not self.spec.truncated:
-            return banding
-        # Truncated slots agree with probability J + (1 − J)·2^−b.
-        agreement = self.estimator.expected_agreements(threshold) / k
-        margin = prefilter_margin(k, agreement, recall, banding.candidate_recall)
-        return replace(banding, margin=margin)
+            return fixed_banding(threshold, recall, k, bands, request.rows, probes, slot_bits)
+        return solve_banding(threshold, recall, k, request.tables, probes, slot_bits)
 
 
 class _SetPayloads:

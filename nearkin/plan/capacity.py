@@ -261,6 +261,51 @@ def binned_updates(shingles: float, k: int, rounds: int) -> float:
     return rounds * shingles + k * (1 - 1 / k) ** (rounds * shingles) * shingles
 
 
+def choose_signature(workload: Workload) -> Spec:
+    """Returns the Spec with the widest slots whose signatures fit into the memory for them.
+
+    Slots of fewer bits need more slots for the same standard error, so k and the slot bits are
+    chosen together. If no choice fits, the smallest signature is returned, and the plan says that
+    the limit is not met.
+
+    Args:
+        workload: Requirements of a deployment.
+
+    Examples:
+        >>> spec = choose_signature(Workload(300_000_000, 0.85, error=0.03, signature_ram=16e9))
+        >>> spec.k, spec.slot_bits
+        (200, 2)
+    """
+    default = Spec()
+    limits = default.signature_limits
+    choices = []
+    for width in limits.slot_bits:
+        spec = replace(default, slot_bits=width)
+        if workload.error is not None:
+            slots = _slots_for_error(spec, workload)
+            k = min(-(-slots // limits.k_step) * limits.k_step, limits.largest_k)
+            spec = replace(spec, k=k)
+        choices.append(spec)
+    limit = workload.signature_ram
+    for spec in choices:
+        if limit is None or workload.documents * spec.k * spec.slot_bits / 8 <= limit:
+            return spec
+    return min(choices, key=lambda spec: spec.k * spec.slot_bits)
+
+
+def _agreement(spec: Spec, similarity: float) -> float:
+    """Returns the probability that one kept slot agrees."""
+    return measure_of(spec).estimator.expected_agreements(similarity) / spec.k
+
+
+def _slots_for_error(spec: Spec, workload: Workload) -> int:
+    """Returns the number of slots with which an estimate has the requested standard error."""
+    assert workload.error is not None
+    single = measure_of(spec).estimator.standard_error(workload.threshold) * math.sqrt(spec.k)
+    # The quotient of two rounded numbers must not add a slot.
+    return math.ceil((single / workload.error) ** 2 * (1 - 1e-12))
+
+
 class _PlanBuilder:
     """Collects the lines and verdicts of a plan while they are computed.
 
@@ -287,36 +332,36 @@ class _PlanBuilder:
         gives = () if holds else tuple(text for text in alternatives if text)
         self.verdicts.append(Verdict(limit, asked, needed, unit, holds, gives))
 
-    def add_accuracy(self, spec: Spec, *, is_given: bool) -> Spec:
-        """Adds the standard error. Returns the Spec with the k of the requested error."""
+    def add_accuracy(self, spec: Spec, *, is_given: bool) -> None:
+        """Adds the number of slots and the standard error of an estimate."""
         work = self.workload
         j = work.threshold
-        variance = j * (1 - j)
-        if work.error is not None and not is_given:
-            limits = spec.signature_limits
-            needed = math.ceil(variance / work.error**2)
-            k = min(-(-needed // limits.k_step) * limits.k_step, limits.largest_k)
-            formula = (
-                f"J(1−J)/SE² = {j:g}·{1 - j:.3g}/{work.error:g}² = {needed}, a multiple of "
-                f"{limits.k_step}"
+        is_derived = work.error is not None and not is_given
+        origin = "given" if is_given else "the default"
+        if is_derived:
+            needed = _slots_for_error(spec, work)
+            step = spec.signature_limits.k_step
+            scaling = f"/(1−2^−{spec.slot_bits})²" if spec.truncated else ""
+            origin = (
+                f"E(1−E){scaling}/SE², E = {_agreement(spec, j):.4g}, SE = {work.error:g}: "
+                f"{needed}, a multiple of {step}"
             )
-            self.add_line("accuracy", "k", k, "slots", formula)
-            spec = replace(spec, k=k)
-        else:
-            self.add_line("accuracy", "k", spec.k, "slots", "given" if is_given else "the default")
+        self.add_line("accuracy", "k", spec.k, "slots", origin)
+        whole = replace(spec, slot_bits=spec.signature_limits.slot_bits[0])
+        error = measure_of(whole).estimator.standard_error(j)
         if _has_slots(spec):
-            error = math.sqrt(variance / spec.k)
             formula = f"√(J(1−J)/k) = √({j:g}·{1 - j:.3g}/{spec.k})"
         else:
-            error = measure_of(spec).estimator.standard_error(j)
             formula = f"of the similarity estimated from {spec.k} bits"
         self.add_line("accuracy", "standard error", error, "", formula)
-        larger_k = f"k ≥ {math.ceil(variance / work.error**2)}" if work.error else ""
-        self.add_limit("error", work.error, error, "", larger_k)
-        return spec
+        reached = measure_of(spec).estimator.standard_error(j)
+        larger_k = ""
+        if work.error and _has_slots(spec):
+            larger_k = f"k ≥ {_slots_for_error(spec, work)}"
+        self.add_limit("error", work.error, reached, "", larger_k)
 
-    def add_signature_memory(self, spec: Spec, *, is_given: bool) -> Spec:
-        """Adds the size of the signatures, and returns the Spec with slot bits that fit."""
+    def add_signature_memory(self, spec: Spec) -> None:
+        """Adds the size of the signatures, and the verdict on the memory for them."""
         work = self.workload
         n = work.documents
         limit = work.signature_ram
@@ -325,15 +370,11 @@ class _PlanBuilder:
             size = self.add_line("memory", "signatures", n * spec.k / 8, "B", formula)
             fewer = f"at most {limit * 8 / spec.k:,.0f} documents" if limit else ""
             self.add_limit("signature RAM", limit, size, "B", fewer)
-            return spec
-        widths = spec.signature_limits.slot_bits
-        for width in (64, *widths):
+            return
+        for width in (64, *spec.signature_limits.slot_bits):
             formula = f"documents · k · bits / 8 = {n:,} · {spec.k} · {width} / 8"
             name = f"signatures of {width}-bit slots"
             self.add_line("memory", name, n * spec.k * width / 8, "B", formula)
-        if limit is not None and not is_given:
-            fitting = [width for width in widths if n * spec.k * width / 8 <= limit]
-            spec = replace(spec, slot_bits=fitting[0] if fitting else widths[-1])
         size = n * spec.k * spec.slot_bits / 8
         if spec.slot_bits < 32:
             error = measure_of(spec).estimator.standard_error(work.threshold)
@@ -344,7 +385,6 @@ class _PlanBuilder:
             self.add_limit(
                 "signature RAM", limit, size, "B", *self._signature_alternatives(spec, size, limit)
             )
-        return spec
 
     def _signature_alternatives(self, spec: Spec, size: float, limit: float) -> tuple[str, ...]:
         work = self.workload
@@ -353,8 +393,9 @@ class _PlanBuilder:
         fewer_slots = int(limit * 8 / (work.documents * spec.slot_bits) // step * step)
         smaller_k = ""
         if fewer_slots:
-            error = math.sqrt(work.threshold * (1 - work.threshold) / fewer_slots)
-            smaller_k = f"k = {fewer_slots}, with a standard error of {error:.3f}"
+            smaller = replace(spec, k=min(fewer_slots, spec.signature_limits.largest_k))
+            error = measure_of(smaller).estimator.standard_error(work.threshold)
+            smaller_k = f"k = {smaller.k}, with a standard error of {error:.3f}"
         return (
             f"at most {documents:,.0f} documents at {spec.slot_bits}-bit slots",
             smaller_k,
@@ -658,8 +699,9 @@ def plan(
     rates = rates or known_rates()
     is_given = spec is not None
     builder = _PlanBuilder(workload, rates)
-    spec = builder.add_accuracy(spec or Spec(), is_given=is_given)
-    spec = builder.add_signature_memory(spec, is_given=is_given)
+    spec = spec or choose_signature(workload)
+    builder.add_accuracy(spec, is_given=is_given)
+    builder.add_signature_memory(spec)
     builder.add_throughput(spec)
     banding = builder.add_recall(measure_of(spec))
     builder.add_brute_force()

@@ -291,3 +291,30 @@ def test_run_with_two_measures_is_rejected(
     )
     assert run(["audit", str(tmp_path / "out")]) == 2
     assert "one measure" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("bits", [1, 2, 4])
+def test_truncated_slots_find_and_predict_what_whole_slots_do(corpus: Path, bits: int) -> None:
+    """A solved banding does not warn, and the prediction agrees with what the audit measures."""
+    out = finished(corpus, f"bits{bits}", "--slot-bits", str(bits))
+    warnings = json.loads((out / "run.json").read_bytes())["warnings"]
+    assert not [text for text in warnings if "recall" in text]
+    audit = audit_run(out, Silent(), sample=100_000).audit
+    assert audit.recall.high >= 0.95
+    for part in audit.bins:
+        # The prediction is a lower bound, because candidates agree in more slots than other pairs.
+        assert part.predicted >= 0.94
+        assert part.recall.high >= part.predicted - 0.005
+
+
+@pytest.mark.parametrize("verify", ["none", "estimate"])
+def test_prediction_uses_the_limits_of_the_verification(corpus: Path, verify: str) -> None:
+    """Without exact verification, the estimate decides, or nothing does.
+
+    The prediction for estimates is a lower bound: candidates have higher estimates than other
+    pairs of the same similarity.
+    """
+    slack = 0.02 if verify == "none" else 0.1
+    out = finished(corpus, verify, "--verify", verify, "--bands", "12", "--rows", "6")
+    for part in audit_run(out, Silent(), sample=100_000).audit.bins:
+        assert part.recall.low - slack <= part.predicted <= part.recall.high + 0.02

@@ -1,9 +1,13 @@
+import math
+
+import numpy as np
 import pytest
 
 from nearkin.errors import UsageError
 from nearkin.lsh.curve import (
     candidate_probability,
     expected_candidates,
+    pass_probability,
 )
 from nearkin.lsh.slot_bands import fixed_banding, solve_banding
 
@@ -48,3 +52,46 @@ def test_fixed_bands_are_kept_or_rejected() -> None:
     assert fixed_banding(0.8, 0.95, 128, 14, 8).bands == 14
     with pytest.raises(UsageError, match=r"bands=20 and rows=13 need 260 slots.*--k 264"):
         fixed_banding(0.8, 0.95, 128, 20, 13)
+
+
+@pytest.mark.parametrize("slot_bits", [1, 2, 4, 8, 16, 32])
+@pytest.mark.parametrize("similarity", [0.6, 0.7, 0.85])
+def test_recall_of_truncated_slots_agrees_with_simulation(
+    slot_bits: int, similarity: float
+) -> None:
+    """Bands compare whole slots, and the margin compares b bits of each slot.
+
+    Tolerances are four standard errors of 10,000 simulated pairs.
+    """
+    k = 128
+    pairs = 10_000
+    banding = solve_banding(0.7, 0.95, k, slot_bits=None if slot_bits == 32 else slot_bits)
+    rng = np.random.Generator(np.random.PCG64(slot_bits))
+    slots_a = rng.integers(0, 2**32, (pairs, k), np.uint32)
+    slots_b = rng.integers(0, 2**32, (pairs, k), np.uint32)
+    slots_b = np.where(rng.random((pairs, k)) < similarity, slots_a, slots_b)
+    banded = (slots_a == slots_b)[:, : banding.bands * banding.rows]
+    is_candidate = banded.reshape(pairs, banding.bands, banding.rows).all(axis=2).any(axis=1)
+    kept = np.uint32(2**slot_bits - 1)
+    agreeing = ((slots_a & kept) == (slots_b & kept)).sum(axis=1)
+    passes = agreeing >= banding.margin
+
+    def error(probability: float) -> float:
+        return 4 * math.sqrt(max(probability * (1 - probability), 1 / pairs) / pairs)
+
+    candidates = banding.candidate_probability(similarity)
+    passing = pass_probability(k, banding.margin, banding.agreement_probability(similarity))
+    recall = banding.recall_at(similarity)
+    assert is_candidate.mean() == pytest.approx(candidates, abs=error(candidates))
+    assert passes.mean() == pytest.approx(passing, abs=error(passing))
+    found = (is_candidate & passes).mean()
+    assert recall - error(recall) <= found <= min(candidates, passing) + error(recall)
+
+
+@pytest.mark.parametrize("slot_bits", [1, 2, 4, 8, 16])
+@pytest.mark.parametrize("threshold", [0.5, 0.7, 0.85, 0.95])
+def test_solved_banding_of_truncated_slots_reaches_recall(slot_bits: int, threshold: float) -> None:
+    banding = solve_banding(threshold, 0.95, 128, slot_bits=slot_bits)
+    whole = solve_banding(threshold, 0.95, 128)
+    assert banding.recall >= 0.95
+    assert (banding.bands, banding.rows) == (whole.bands, whole.rows)

@@ -76,6 +76,43 @@ def test_k_follows_from_the_requested_error() -> None:
     assert not beyond.fits
 
 
+@pytest.mark.parametrize(("bits", "recall"), [(1, 0.9506), (2, 0.9536), (4, 0.9521)])
+def test_recall_of_a_plan_with_truncated_slots(bits: int, recall: float) -> None:
+    found = plan(300_000_000, nk.Spec(slot_bits=bits), RATES, threshold=0.85)
+    assert found.value("recall, the margin included") == pytest.approx(recall, abs=5e-5)
+    verdict = next(verdict for verdict in found.verdicts if verdict.limit == "recall")
+    assert verdict.holds
+
+
+@pytest.mark.parametrize("gigabytes", [200, 100, 40, 20, 10, 5])
+@pytest.mark.parametrize("threshold", [0.5, 0.7, 0.85, 0.95])
+def test_slot_bits_that_a_plan_chooses_meet_its_recall(gigabytes: int, threshold: float) -> None:
+    found = plan(
+        300_000_000, threshold=threshold, signature_ram=gigabytes * 1e9, memory=1e12, rates=RATES
+    )
+    assert found.fits
+    assert found.spec.slot_bits == {200: 32, 100: 16, 40: 8, 20: 4, 10: 2, 5: 1}[gigabytes]
+
+
+@pytest.mark.parametrize("gigabytes", [200, 50, 20, 12])
+def test_slots_and_slot_bits_that_a_plan_chooses_meet_its_error(gigabytes: int) -> None:
+    """Fewer bits need more slots for the same standard error."""
+    found = plan(
+        300_000_000,
+        threshold=0.85,
+        error=0.03,
+        signature_ram=gigabytes * 1e9,
+        memory=1e12,
+        rates=RATES,
+    )
+    assert found.fits
+    chance = 0.0 if found.spec.slot_bits == 32 else 2.0**-found.spec.slot_bits
+    agreement = 0.85 + 0.15 * chance
+    error = math.sqrt(agreement * (1 - agreement) / found.spec.k) / (1 - chance)
+    assert 0.028 < error <= 0.03
+    assert found.spec.k * found.spec.slot_bits / 8 * 3e8 <= gigabytes * 1e9
+
+
 @pytest.mark.parametrize(("n", "k"), [(5, 16), (20, 128), (300, 128)])
 def test_updates_of_binned_sketches_agree_with_a_simulation(n: int, k: int) -> None:
     import numpy as np
