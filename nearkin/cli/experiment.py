@@ -22,23 +22,25 @@ def experiment(
     largest: Annotated[
         int,
         typer.Option(
-            help="Number of documents of the largest corpus of the growth table.",
+            help="Number of documents of the largest corpus of the growth table. More than 3,000 "
+            "documents are projected.",
             rich_help_panel=RUN,
         ),
-    ] = 100_000,
+    ] = 1_000_000,
     seed: Annotated[
         int, typer.Option(help="Random seed for the generated texts.", rich_help_panel=RUN)
     ] = 1,
     json: o.Json = False,
 ) -> None:
-    """Compare bands and rows with brute force on a generated corpus.
+    """Compare bands and rows with brute force on a generated corpus of common words.
 
-    A second table shows how candidates and time grow with the corpus.
+    The table lists the candidates of a published case study beside the measured ones, and the best
+    choice below. A second table shows how candidates and time grow with the corpus.
 
     Examples:
         nearkin experiment bands
 
-        nearkin experiment bands --largest 10000 --json
+        nearkin experiment bands --largest 1000 --json
     """
     from nearkin.errors import UsageError
     from nearkin.lab.experiment import SIZES, run_experiment
@@ -55,6 +57,7 @@ def experiment(
 
     console = Console()
     console.print(_bands_table(found))
+    console.print(_optimum_text(found))
     console.print(_growth_table(found))
 
 
@@ -65,17 +68,45 @@ def _bands_table(found: "Experiment") -> "Table":
         (
             f"{row.bands} × {row.rows}" if row.bands else "every pair",
             f"{row.threshold:.3f}",
+            f"{row.candidates:,}",
+            "" if row.published is None else f"{row.published:,}",
+            f"{row.reduction:.1%}",
+            f"{row.candidate_precision:.2f}",
             f"{row.precision:.2f}",
             f"{row.recall:.2f}",
             f"{row.f1:.2f}",
-            f"{row.candidates:,}",
-            f"{row.reduction:.1%}",
         )
         for row in found.rows
     ]
-    names = ("b × r", "(1/b)^1/r", "precision", "recall", "F1", "candidates", "reduction")
-    title = "100 documents of 80 words, 25 planted pairs, threshold 0.5"
+    names = (
+        "b × r",
+        "(1/b)^1/r",
+        "candidates",
+        "published",
+        "reduction",
+        "true cand.",
+        "precision",
+        "recall",
+        "F1",
+    )
+    title = "100 documents of 80 common words, 25 planted pairs, threshold 0.5"
     return text_table(title, names, rows)
+
+
+def _optimum_text(found: "Experiment") -> str:
+    best = found.optimum
+    pairs = found.rows[-1].candidates
+    text = (
+        f"Highest F1: {best.bands} bands of {best.rows} rows, with {best.candidates:,} instead of "
+        f"{pairs:,} comparisons (reduction {best.reduction:.1%})"
+    )
+    largest = found.growth[-1]
+    if largest.is_projected:
+        text += (
+            f"; 20 bands of 5 rows are projected to compare {largest.candidates:,} instead of "
+            f"{largest.pairs:,} pairs of {largest.documents:,} documents"
+        )
+    return text + "."
 
 
 def _growth_table(found: "Experiment") -> "Table":
@@ -86,10 +117,11 @@ def _growth_table(found: "Experiment") -> "Table":
             f"{row.documents:,}",
             f"{row.pairs:,}",
             f"{row.candidates:,}",
-            f"{row.seconds:.3f} s",
+            f"{1 - row.candidates / row.pairs:.1%}",
+            "projected" if row.seconds is None else f"{row.seconds:.3f} s",
             "" if row.brute is None else f"{row.brute:.3f} s",
         )
         for row in found.growth
     ]
-    names = ("documents", "pairs", "candidates of 20 × 5", "time", "every pair")
+    names = ("documents", "pairs", "candidates of 20 × 5", "reduction", "time", "every pair")
     return text_table("Growth, a quarter of the documents planted", names, rows)
