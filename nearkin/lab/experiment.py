@@ -33,16 +33,15 @@ SIZES = (100, 300, 1_000, 3_000, 10_000, 100_000, 1_000_000)
 GROWTH_BANDING = (20, 5)
 MAX_MEASURED = 3_000
 """The largest number of documents whose pairs are compared. Larger numbers are projected."""
-VOCABULARY = tuple(
-    """
-    the be to of and a in that have it for not on with he as you do at this but his by from they we
-    say her she or an will my one all would there their what so up out if about who get which go me
-    when make can like time no just him know take people into year your good some could them see
-    other than then now look only come its over think also back after use two how our work first
-    well way even new want because any these give day most us is are was were been has had more very
-    where here those should must many ever
-    """.split()
-)
+COMMON_WORDS = """
+the be to of and a in that have it for not on with he as you do at this but his by from they we
+say her she or an will my one all would there their what so up out if about who get which go me
+when make can like time no just him know take people into year your good some could them see
+other than then now look only come its over think also back after use two how our work first
+well way even new want because any these give day most us is are was were been has had more very
+where here those should must many ever
+"""
+VOCABULARY = COMMON_WORDS.split()
 """115 common English words, of which the texts consist."""
 
 

@@ -71,7 +71,7 @@ def test_planted_pairs_are_the_similar_pairs() -> None:
     first, second = unpack_pairs(find_true_pairs(texts, 0.5))
     planted = (second - first == 75).sum()
     assert planted >= 20
-    assert planted >= len(first) - 3
+    assert planted >= 0.8 * len(first)
 
 
 def test_growth_is_measured_and_then_projected() -> None:
