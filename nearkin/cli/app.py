@@ -162,7 +162,7 @@ def can_resume(out: Path | None) -> bool:
         return False
 
 
-def show_version(requested: bool) -> None:
+def show_version(*, requested: bool) -> None:
     """Prints the version and ends the command, if that was requested."""
     if requested:
         sys.stdout.write(f"nearkin {VERSION}\n")
@@ -171,6 +171,7 @@ def show_version(requested: bool) -> None:
 
 @app.callback()
 def nearkin(
+    *,
     version: Annotated[
         bool,
         typer.Option("--version", callback=show_version, is_eager=True, help="Print the version."),

@@ -17,6 +17,7 @@ Url = Annotated[str, typer.Argument(help="URL of the index: sqlite:///file.db.",
 
 @with_option_groups
 def backup(
+    *,
     url: Url,
     out: Annotated[Path, typer.Option(help="File of the copy.", rich_help_panel=OUTPUT)],
     overwrite: o.Overwrite = False,
@@ -25,6 +26,12 @@ def backup(
     """Copy an index while a server or another process writes to it.
 
     The copy is checked before the command reports success.
+
+    Args:
+        url: URL of the index.
+        out: File of the copy.
+        overwrite: Whether an existing output is replaced.
+        json: Whether the result is printed as JSON.
 
     Examples:
         nearkin backup sqlite:///nearkin.db --out backups/monday.db
@@ -39,12 +46,19 @@ def backup(
 
 @with_option_groups
 def restore(
+    *,
     file: Annotated[Path, typer.Argument(help="File that nearkin backup wrote.")],
     url: Url,
     overwrite: o.Overwrite = False,
     json: o.Json = False,
 ) -> None:
     """Restore a backup to the place of an index. No process may have the index open.
+
+    Args:
+        file: File that `nearkin backup` wrote.
+        url: URL of the index that is restored.
+        overwrite: Whether an existing output is replaced.
+        json: Whether the result is printed as JSON.
 
     Examples:
         nearkin restore backups/monday.db sqlite:///nearkin.db --overwrite

@@ -11,6 +11,7 @@ from nearkin.cli.printing import print_json
 
 @with_option_groups
 def bench(
+    *,
     documents: Annotated[
         int, typer.Option(help="Number of documents of the whole runs.", rich_help_panel=RUN)
     ] = 100_000,
@@ -21,6 +22,11 @@ def bench(
     json: o.Json = False,
 ) -> None:
     """Measure this machine: sketching in MB/s with one thread, and whole runs of pairs and dedup.
+
+    Args:
+        documents: Number of documents.
+        runs: Number of runs of each figure.
+        json: Whether the result is printed as JSON.
 
     Examples:
         nearkin bench

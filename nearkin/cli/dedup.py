@@ -9,15 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.option_groups import (
-    CLUSTERING,
-    OUTPUT,
-    RUN,
-    VERIFICATION,
-    GivenOptions,
-    with_option_groups,
-)
+from nearkin.cli.jobs import make_job
+from nearkin.cli.option_groups import OUTPUT, RUN, GivenOptions, with_option_groups
+from nearkin.cli.plan_file import apply_plan
 from nearkin.cli.printing import print_json, require_documents
+from nearkin.cli.saved_runs import require_as_saved
 from nearkin.runtime.loading import paused_collector
 
 if TYPE_CHECKING:
@@ -25,79 +21,6 @@ if TYPE_CHECKING:
     from nearkin.spec import Spec
 
 SPARK = "spark"
-
-
-@dataclass(frozen=True)
-class ClusterOptions:
-    """The options that decide how documents are clustered and which of them are kept."""
-
-    cluster: Annotated[
-        str,
-        typer.Option(
-            help="Clustering method: leaders (every removed document is verified against the kept "
-            "one) or components (connected pairs).",
-            rich_help_panel=CLUSTERING,
-        ),
-    ] = "leaders"
-    floor: Annotated[
-        float | None,
-        typer.Option(
-            help="Minimum similarity to the kept document (components only), from 0 to the "
-            "threshold.  [default: threshold - 0.2]",
-            rich_help_panel=CLUSTERING,
-        ),
-    ] = None
-    keep: Annotated[
-        str,
-        typer.Option(
-            help="Keep policy, for example 'source:gold>web, quality desc, length desc'.",
-            metavar="EXPR",
-            rich_help_panel=CLUSTERING,
-        ),
-    ] = "length desc"
-    empty: Annotated[
-        str,
-        typer.Option(
-            help="Treatment of documents without shingles, which never match: keep or drop.",
-            rich_help_panel=CLUSTERING,
-        ),
-    ] = "keep"
-    second_measure: Annotated[
-        str | None,
-        typer.Option(
-            help="Second measure over the kept documents, in the form cosine:COL:0.95.",
-            metavar="MEASURE",
-            rich_help_panel=VERIFICATION,
-        ),
-    ] = None
-    source: Annotated[
-        str | None,
-        typer.Option(
-            help="Column by which the report counts removals and overlaps.",
-            metavar="COL",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None
-    split: Annotated[
-        str | None,
-        typer.Option(
-            help="Column of splits (train, test). The report shows the duplicates between them.",
-            metavar="COL",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None
-
-    def to_settings(self) -> dict[str, Any]:
-        """Returns the fields of the run's settings that these options decide."""
-        return {
-            "cluster": self.cluster,
-            "floor": self.floor,
-            "keep": self.keep,
-            "empty": self.empty,
-            "second_measure": self.second_measure,
-            "source": self.source,
-            "split": self.split,
-        }
 
 
 @dataclass(frozen=True)
@@ -168,13 +91,14 @@ class ResultOptions:
 
 @with_option_groups
 def dedup(
+    *,
     given: GivenOptions,
     inputs: o.Inputs,
     columns: o.ColumnOptions,
     reading: o.ReadOptions,
     spec: o.SpecOptions,
     match: o.MatchOptions,
-    clustering: ClusterOptions,
+    clustering: o.ClusterOptions,
     output: o.OutputOptions,
     result: ResultOptions,
     execution: EngineOptions,
@@ -182,6 +106,20 @@ def dedup(
     resume: o.Resume = False,
 ) -> None:
     """Remove exact and near-duplicates, each verified against the document that is kept.
+
+    Args:
+        given: Names of the options that were given on the command line.
+        inputs: Files, globs, folders or URLs, or the folder of a saved run.
+        columns: Options for the columns that are read.
+        reading: Options for the selection of files and for rows that cannot be read.
+        spec: Options that make the Spec.
+        match: Options for candidates and verification.
+        clustering: Options for clusters and for the choice of kept documents.
+        output: Options of the output.
+        result: Options for the content of the output.
+        execution: Options of the engine.
+        plan: File of a plan whose settings are used, or None.
+        resume: Whether an interrupted run is resumed.
 
     Examples:
         nearkin dedup "crawl/*.jsonl.zst" --out deduped/
@@ -200,12 +138,10 @@ def dedup(
     """  # noqa: E501 (an example is one line, which can be copied)
     with paused_collector():
         from nearkin.cluster.keep import KeepPolicy
-        from nearkin.engine.options import RunOptions, carried_columns
-        from nearkin.runs.job import Job
+        from nearkin.engine.options import carried_columns
         from nearkin.runs.output import require_output_free
-        from nearkin.runtime.files import Readers
 
-    spec, match = o.apply_plan(plan, given, spec, match)
+    spec, match = apply_plan(plan, given, spec, match)
     request = spec.to_request()
     policy = KeepPolicy.parse(clustering.keep)
     carried = carried_columns(policy, match.block_by, clustering.source, clustering.split)
@@ -213,13 +149,13 @@ def dedup(
     out = output.out
     require_output_free(out, resume=resume, overwrite=output.overwrite)
     o.require_apart_from_files(out, spec, plan)
-    o.require_as_saved(given, inputs, columns, spec)
+    require_as_saved(given, inputs, columns, spec)
     run, resolve = functions_of_engine(execution)
     progress = o.open_progress()
     workers = o.workers_or_cores(match.workers)
 
-    def settings_with(resolved: "Spec") -> "RunOptions":
-        return RunOptions(spec=resolved, **match.to_settings(), **clustering.to_settings())
+    def settings_with(resolved_spec: "Spec") -> "RunOptions":
+        return match.to_run_options(resolved_spec, clustering)
 
     try:
         resolved = resolve(
@@ -233,20 +169,15 @@ def dedup(
             check=settings_with,
             selection=reading.selection,
         )
-        job = Job(
-            tuple(inputs),
-            out,
-            resolved.columns,
+        job = make_job(
+            inputs,
+            resolved,
             settings_with(resolved.spec),
+            reading,
+            output,
+            resume=resume,
             annotate=result.annotate,
             save_signatures=result.save_signatures,
-            resume=resume,
-            overwrite=output.overwrite,
-            on_error=reading.on_error,
-            resources=resolved.resources,
-            selection=reading.selection,
-            statuses=resolved.statuses,
-            readers=Readers(output.readable_by),
         )
         summary = run(job, progress)
         if result.audit:

@@ -15,6 +15,7 @@ QUOTED_CLUSTERS = 400
 
 @with_option_groups
 def demo(
+    *,
     out: Annotated[
         Path, typer.Option("--out", help="Output folder.", rich_help_panel=OUTPUT)
     ] = Path("demo"),
@@ -30,6 +31,15 @@ def demo(
     """Deduplicate the source code of this Python installation, and show what was copied.
 
     Each function and each class is a document.
+
+    Args:
+        out: Output folder or file.
+        threshold: Minimum similarity of two near-duplicates, in (0, 1].
+        top: Number of clusters that are shown.
+        workers: Number of threads, or None for the number of cores.
+        overwrite: Whether an existing output is replaced.
+        readable_by: Users who may read the output: `owner`, `group` or `everyone`.
+        json: Whether the result is printed as JSON.
 
     Examples:
         nearkin demo

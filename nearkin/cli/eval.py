@@ -7,7 +7,6 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.option_groups import (
-    OUTPUT,
     RUN,
     VERIFICATION,
     GivenOptions,
@@ -18,6 +17,7 @@ from nearkin.cli.printing import print_json
 
 @with_option_groups
 def eval(
+    *,
     given: GivenOptions,
     inputs: Annotated[
         list[str], typer.Argument(help="Output folder of a run; or files, with --grid.")
@@ -44,19 +44,26 @@ def eval(
     seed: Annotated[
         int, typer.Option(help="Random seed for the bootstrap.", rich_help_panel=VERIFICATION)
     ] = 1,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="Draw precision over recall into an .svg or .png file.",
-            metavar="FILE",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
+    plot: Annotated[Path | None, o.picture_option("precision over recall")] = None,
     json: o.Json = False,
 ) -> None:
     """Measure a run, or a grid of settings, against labelled documents.
 
     The figures are precision, recall, F1, adjusted Rand index and B-cubed.
+
+    Args:
+        given: Names of the options that were given on the command line.
+        inputs: Output folder of one run; or files of documents, with a grid.
+        golden: File of labelled documents.
+        columns: Options for the columns that are read.
+        grid: Settings to try, or None to measure a run.
+        measure: Measure of similarity, or None for the default.
+        seed: Random seed.
+        plot: Picture file into which curves are drawn, or None.
+        json: Whether the result is printed as JSON.
+
+    Raises:
+        UsageError: If an option has no effect, or an input cannot be evaluated.
 
     Examples:
         nearkin eval deduped/ --golden labels.csv

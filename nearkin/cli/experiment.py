@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 @with_option_groups
 def experiment(
+    *,
     name: Annotated[
         str, typer.Argument(help="Name of the experiment: bands, a table of bands and rows.")
     ] = "bands",
@@ -36,6 +37,15 @@ def experiment(
 
     The table lists the candidates of a published case study beside the measured ones, and the best
     choice below. A second table shows how candidates and time grow with the corpus.
+
+    Args:
+        name: Name of the experiment.
+        largest: Number of documents of the largest corpus of the growth table.
+        seed: Random seed.
+        json: Whether the result is printed as JSON.
+
+    Raises:
+        UsageError: If the experiment is unknown, or the corpus is too small.
 
     Examples:
         nearkin experiment bands

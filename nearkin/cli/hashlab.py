@@ -11,6 +11,7 @@ from nearkin.cli.printing import print_json
 
 @with_option_groups
 def hashlab(
+    *,
     trials: Annotated[
         int,
         typer.Option(
@@ -34,6 +35,15 @@ def hashlab(
     """Compare hash families and MinHash schemes: throughput, bias, variance and avalanche.
 
     References are affine functions modulo 2^61 - 1 and SHA-256. A variance of 1 is that of fully random functions.
+
+    Args:
+        trials: Number of pairs of sets for each estimate, at least 2.
+        samples: Number of random inputs whose bits are flipped, at least 2.
+        runs: Number of runs of each rate, at least 2.
+        json: Whether the result is printed as JSON.
+
+    Raises:
+        UsageError: If a number is below 2.
 
     Examples:
         nearkin hashlab

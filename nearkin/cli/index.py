@@ -18,6 +18,7 @@ from nearkin.cli.option_groups import (
     with_option_groups,
 )
 from nearkin.cli.printing import print_facts, print_json, print_warnings, require_documents
+from nearkin.cli.saved_runs import require_as_saved
 
 if TYPE_CHECKING:
     from nearkin.index.index import Index
@@ -133,6 +134,7 @@ def _print_added(counts: dict[str, Any], *, as_json: bool) -> None:
 @index.command()
 @with_option_groups
 def build(
+    *,
     given: GivenOptions,
     inputs: o.Inputs,
     store: Store,
@@ -153,6 +155,23 @@ def build(
 
     Documents of a saved run are not sketched again.
 
+    Args:
+        given: Names of the options that were given on the command line.
+        inputs: Files, globs, folders or URLs, or the folder of a saved run.
+        store: URL of the store of the index.
+        columns: Options for the columns that are read.
+        scope: Scope of the documents.
+        measure: Measure of similarity, or None for the default.
+        threshold: Minimum similarity at which a document is resolved to another, or None.
+        shingle: Unit and length of a shingle, for example `words:3`.
+        normalise: Normalization steps, separated by commas.
+        k: Number of slots or bits of a signature, or None for the default.
+        slot_bits: Number of bits that are kept of a slot, or None for the default.
+        postings: Documents that a search finds: `leaders` or `all`.
+        key_file: File or variable that holds the hash key, or None for no key.
+        memory: Memory for reading, for example `4GB`.
+        json: Whether the result is printed as JSON.
+
     Examples:
         nearkin dedup crawl/ --save-signatures --out deduped/ && nearkin index build deduped/ --store sqlite:///kin.db
 
@@ -171,7 +190,7 @@ def build(
     )
     saved = SavedRun.find(tuple(inputs))
     if saved is not None:
-        o.require_as_saved(given, inputs, columns, spec)
+        require_as_saved(given, inputs, columns, spec)
         counts = load_run(saved, store, scope, spec.to_request().secret, postings)
         print_facts(counts, as_json=json)
         return
@@ -184,6 +203,7 @@ def build(
 @index.command()
 @with_option_groups
 def add(
+    *,
     inputs: o.Inputs,
     store: Store,
     resources: o.IndexKeyOptions,
@@ -197,6 +217,17 @@ def add(
     """Upsert the documents of files into an index.
 
     Each document is new, or is resolved to a representative that it resembles.
+
+    Args:
+        inputs: Files, globs, folders or URLs, or the folder of a saved run.
+        store: URL of the store of the index.
+        resources: Options for the data that the Spec of the index refers to.
+        scope: Scope of the documents.
+        text: Column of texts, or None for the default.
+        vector: Column of vectors, or None.
+        id_column: Column of ids, or None for ids of the form PATH:ROW.
+        memory: Memory for reading, for example `4GB`.
+        json: Whether the result is printed as JSON.
 
     Examples:
         nearkin index add today.jsonl --id id --store sqlite:///kin.db
@@ -215,6 +246,7 @@ def add(
 @index.command()
 @with_option_groups
 def query(
+    *,
     file: Annotated[
         Path, typer.Argument(help="Text file, or - for standard input.", metavar="FILE")
     ],
@@ -227,6 +259,17 @@ def query(
     json: o.Json = False,
 ) -> None:
     """List the stored documents that resemble a text, the most similar first. Nothing is written.
+
+    Args:
+        file: Text file, or `-` for standard input.
+        store: URL of the store of the index.
+        resources: Options for the data that the Spec of the index refers to.
+        scope: Scope of the documents.
+        top: Maximum number of matches.
+        json: Whether the result is printed as JSON.
+
+    Raises:
+        UsageError: If the file cannot be read as text, or there is no such index.
 
     Examples:
         nearkin index query page.txt --store sqlite:///kin.db
@@ -256,13 +299,22 @@ def query(
 @index.command()
 @with_option_groups
 def remove(
+    *,
     ids: Annotated[list[str], typer.Argument(help="Ids of the documents.")],
     store: Store,
     resources: o.IndexKeyOptions,
     scope: Scope = "default",
     json: o.Json = False,
 ) -> None:
-    """Delete documents. The cluster of a removed representative elects another one."""
+    """Delete documents. The cluster of a removed representative elects another one.
+
+    Args:
+        ids: Ids of the documents.
+        store: URL of the store of the index.
+        resources: Options for the data that the Spec of the index refers to.
+        scope: Scope of the documents.
+        json: Whether the result is printed as JSON.
+    """
     with open_existing_index(store, resources) as opened:
         removed = [name for name in ids if opened.remove(scope, name)]
     facts = {"removed": len(removed), "not_there": len(ids) - len(removed)}
@@ -271,18 +323,29 @@ def remove(
 
 @index.command()
 @with_option_groups
-def info(url: Url, resources: o.IndexKeyOptions, json: o.Json = False) -> None:
-    """Show the settings of an index and the number of its documents."""
+def info(*, url: Url, resources: o.IndexKeyOptions, json: o.Json = False) -> None:
+    """Show the settings of an index and the number of its documents.
+
+    Args:
+        url: URL of the index.
+        resources: Options for the data that the Spec of the index refers to.
+        json: Whether the result is printed as JSON.
+    """
     with open_existing_index(url, resources) as opened:
         print_facts({**opened.stats(), "durability": opened.durability}, as_json=json)
 
 
 @index.command()
 @with_option_groups
-def check(url: Url, resources: o.IndexKeyOptions, json: o.Json = False) -> None:
+def check(*, url: Url, resources: o.IndexKeyOptions, json: o.Json = False) -> None:
     """Check that an index is consistent, and verify every match again.
 
     The exit code is 1 if it is not consistent.
+
+    Args:
+        url: URL of the index.
+        resources: Options for the data that the Spec of the index refers to.
+        json: Whether the result is printed as JSON.
     """
     from nearkin.index.maintenance import check_index
 
@@ -303,10 +366,15 @@ def check(url: Url, resources: o.IndexKeyOptions, json: o.Json = False) -> None:
 
 @index.command()
 @with_option_groups
-def compact(url: Url, resources: o.IndexKeyOptions, json: o.Json = False) -> None:
+def compact(*, url: Url, resources: o.IndexKeyOptions, json: o.Json = False) -> None:
     """Merge clusters whose representatives are near-duplicates of each other.
 
     Such clusters arise from the order of arrival, or from two processes that write at the same time.
+
+    Args:
+        url: URL of the index.
+        resources: Options for the data that the Spec of the index refers to.
+        json: Whether the result is printed as JSON.
     """  # noqa: E501
     from nearkin.index.maintenance import merge_clusters
 
@@ -317,6 +385,7 @@ def compact(url: Url, resources: o.IndexKeyOptions, json: o.Json = False) -> Non
 @index.command()
 @with_option_groups
 def expire(
+    *,
     url: Url,
     resources: o.IndexKeyOptions,
     record_ttl: Annotated[
@@ -348,6 +417,15 @@ def expire(
 ) -> None:
     """Delete entries that were not seen for longer than their time to live.
 
+    Args:
+        url: URL of the index.
+        resources: Options for the data that the Spec of the index refers to.
+        record_ttl: Time after which documents that were not seen are deleted, or None.
+        bucket_ttl: Time after which representatives that were not seen leave their buckets,
+            or None.
+        trust_clock: Whether the index is swept even if most documents are due at once.
+        json: Whether the result is printed as JSON.
+
     Examples:
         nearkin index expire sqlite:///kin.db --record-ttl 90d --bucket-ttl 14d
     """
@@ -362,13 +440,22 @@ def expire(
 @index.command()
 @with_option_groups
 def export(
+    *,
     url: Url,
     resources: o.IndexKeyOptions,
     out: Annotated[Path, typer.Option(help="Parquet file.", rich_help_panel=OUTPUT)],
     overwrite: o.Overwrite = False,
     json: o.Json = False,
 ) -> None:
-    """Write all documents of an index into a parquet file, which migrate can load elsewhere."""
+    """Write all documents of an index into a parquet file, which migrate can load elsewhere.
+
+    Args:
+        url: URL of the index.
+        resources: Options for the data that the Spec of the index refers to.
+        out: Parquet file.
+        overwrite: Whether an existing output is replaced.
+        json: Whether the result is printed as JSON.
+    """
     from nearkin.index.exports import is_export
     from nearkin.runs.output import require_file_output
     from nearkin.runtime.files import disk_errors, make_folders
@@ -383,6 +470,7 @@ def export(
 @index.command()
 @with_option_groups
 def migrate(
+    *,
     source: Annotated[
         str, typer.Argument(help="URL of an index, or the parquet file of an export.")
     ],
@@ -391,6 +479,12 @@ def migrate(
     json: o.Json = False,
 ) -> None:
     """Copy an index into another store, with its ids, clusters and times.
+
+    Args:
+        source: URL of an index, or the parquet file of an export.
+        target: URL of an empty store.
+        resources: Options for the data that the Spec of the index refers to.
+        json: Whether the result is printed as JSON.
 
     Examples:
         nearkin index migrate sqlite:///kin.db postgresql://nearkin@db/kin
@@ -405,6 +499,7 @@ def migrate(
 @index.command()
 @with_option_groups
 def rebuild(
+    *,
     source: Annotated[str, typer.Argument(help="URL of the index.")],
     resources: o.IndexKeyOptions,
     target: Annotated[
@@ -447,6 +542,22 @@ def rebuild(
     json: o.Json = False,
 ) -> None:
     """Build an index with another Spec or threshold from the texts of an index in use, and compare the two.
+
+    Args:
+        source: URL of the index.
+        resources: Options for the data that the Spec of the index refers to.
+        target: URL of an empty store for the new index, or None with `cut_back`.
+        cut_over: Whether the index is moved to the new store.
+        cut_back: Whether the index is moved back to the source.
+        threshold: Minimum similarity in the new index, or None for the current one.
+        shingle: Unit and length of a shingle in the new index, or None for the current ones.
+        k: Number of slots or bits of a signature of the new index, or None for the current one.
+        slot_bits: Number of bits that are kept of a slot, or None for the current one.
+        new_key_file: File or variable that holds another key for the new index, or None.
+        json: Whether the result is printed as JSON.
+
+    Raises:
+        UsageError: If the options contradict each other, or the target is missing.
 
     Examples:
         nearkin index rebuild sqlite:///kin.db sqlite:///next.db --shingle chars:5 --threshold 0.7
@@ -495,6 +606,7 @@ def rebuild(
 @index.command("rotate-key")
 @with_option_groups
 def rotate_key(
+    *,
     source: Annotated[str, typer.Argument(help="URL of the index.")],
     target: Annotated[
         str, typer.Argument(help="URL of an empty store, or of an unfinished copy of the index.")
@@ -521,6 +633,14 @@ def rotate_key(
     """Copy an index, with all its scopes, into one with another secret key. The old key is not needed.
 
     Repeat the command to continue an interrupted copy.
+
+    Args:
+        source: URL of the index.
+        target: URL of an empty store, or of an unfinished copy of the index.
+        new_key_file: File or variable that holds the key of the new index.
+        skip_without_text: Whether documents whose text was not stored are left out.
+        unfinished: Whether the new index is not opened yet.
+        json: Whether the result is printed as JSON.
 
     Examples:
         nearkin index rotate-key sqlite:///kin.db sqlite:///next.db --new-key-file new.key --unfinished

@@ -24,10 +24,15 @@ RUN_FACTS = (
 
 @with_option_groups
 def info(
+    *,
     path: Annotated[Path, typer.Argument(help="Signature file, or output folder of a run.")],
     json: o.Json = False,
 ) -> None:
     """Show the Spec, the fingerprint and the counts of a signature file or of a finished run.
+
+    Args:
+        path: Signature file, or output folder of a run.
+        json: Whether the result is printed as JSON.
 
     Examples:
         nearkin info docs.signatures.arrow

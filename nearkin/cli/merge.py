@@ -13,6 +13,7 @@ from nearkin.cli.printing import print_json
 
 @with_option_groups
 def merge(
+    *,
     files: Annotated[list[Path], typer.Argument(help="Signature files with the same Spec.")],
     out: o.Out,
     overwrite: o.Overwrite = False,
@@ -21,6 +22,12 @@ def merge(
     """Merge signature files.
 
     Documents with the same id become one, with the signature of the union of their shingles.
+
+    Args:
+        files: Signature files with the same Spec.
+        out: Output file.
+        overwrite: Whether an existing output is replaced.
+        json: Whether the result is printed as JSON.
 
     Examples:
         nearkin merge monday.arrow tuesday.arrow --out week.arrow

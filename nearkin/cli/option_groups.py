@@ -80,7 +80,8 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
     """Returns a command that typer can register, with one parameter for each field of its groups.
 
     A parameter of type `GivenOptions` receives the names of the options that were given.
-    Options are ordered by the panel of the help page in which they are shown.
+    Options are ordered by the panel of the help page in which they are shown. The help page begins
+    with the docstring of the command, without its sections for readers of the code.
     """
     hints = get_type_hints(command, include_extras=True)
     plain: list[inspect.Parameter] = []
@@ -107,9 +108,18 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
         command(**arguments, **options)
 
     parameters = [context, *sorted(plain, key=_panel_number)]
+    run_command.__doc__ = _help_text(command)
     run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run_command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run_command
+
+
+def _help_text(command: Callable[..., None]) -> str:
+    """Returns the docstring of a command without the sections Args and Raises."""
+    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
+    return "\n\n".join(
+        paragraph for paragraph in paragraphs if not paragraph.startswith(("Args:", "Raises:"))
+    )
 
 
 def _group_parameters(group: type) -> list[inspect.Parameter]:

@@ -3,8 +3,7 @@
 import os
 import re
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,25 +12,57 @@ import typer
 from nearkin.cli.option_groups import (
     ADVANCED,
     CANDIDATES,
+    CLUSTERING,
     INPUT,
     OUTPUT,
     RUN,
     SIMILARITY,
     VERIFICATION,
-    GivenOptions,
-    flag_of,
 )
 
 if TYPE_CHECKING:
     from nearkin.corpus import Columns
     from nearkin.corpus.inputs import Selection
+    from nearkin.engine.options import RunOptions
     from nearkin.keys import HashKey
-    from nearkin.runs.saved import SavedRun
     from nearkin.runs.spec_request import SpecRequest
     from nearkin.runtime.progress import Progress
+    from nearkin.spec import Spec
 
 READABLE_BY = "NEARKIN_READABLE_BY"
 """The environment variable that says who may read what commands write."""
+
+
+def column_option(flag: str, help: str, *, panel: str = INPUT) -> Any:
+    """Returns the declaration of an option that names a column of the inputs.
+
+    Args:
+        flag: The option, with its two hyphens.
+        help: Text of the help page.
+        panel: Panel of the help page.
+
+    Returns:
+        A value for `Annotated`.
+    """
+    return typer.Option(flag, help=help, metavar="COL", rich_help_panel=panel)
+
+
+def picture_option(subject: str) -> Any:
+    """Returns the declaration of the option for a file into which curves are drawn.
+
+    Args:
+        subject: What is drawn, for the help page.
+
+    Returns:
+        A value for `Annotated`.
+    """
+    return typer.Option(
+        "--plot",
+        help=f"Draw {subject} into an .svg or .png file.",
+        metavar="FILE",
+        rich_help_panel=OUTPUT,
+    )
+
 
 Inputs = Annotated[
     list[str],
@@ -39,42 +70,14 @@ Inputs = Annotated[
         help="Files, globs, folders, URLs (s3://, gs://, file://), or the folder of a saved run."
     ),
 ]
-Text = Annotated[
-    str | None,
-    typer.Option(
-        "--text",
-        help="Column of texts.  [default: text]",
-        metavar="COL",
-        rich_help_panel=INPUT,
-    ),
-]
+Text = Annotated[str | None, column_option("--text", "Column of texts.  [default: text]")]
 Tokens = Annotated[
-    str | None,
-    typer.Option(
-        "--tokens",
-        help="Column of token lists, instead of texts.",
-        metavar="COL",
-        rich_help_panel=INPUT,
-    ),
+    str | None, column_option("--tokens", "Column of token lists, instead of texts.")
 ]
 Id = Annotated[
-    str | None,
-    typer.Option(
-        "--id",
-        help="Column of ids.  [default: ids of the form PATH:ROW]",
-        metavar="COL",
-        rich_help_panel=INPUT,
-    ),
+    str | None, column_option("--id", "Column of ids.  [default: ids of the form PATH:ROW]")
 ]
-Vector = Annotated[
-    str | None,
-    typer.Option(
-        "--vector",
-        help="Column of vectors, instead of texts.",
-        metavar="COL",
-        rich_help_panel=INPUT,
-    ),
-]
+Vector = Annotated[str | None, column_option("--vector", "Column of vectors, instead of texts.")]
 OnError = Annotated[
     str,
     typer.Option(
@@ -276,11 +279,10 @@ Rows = Annotated[
 ]
 BlockBy = Annotated[
     str | None,
-    typer.Option(
+    column_option(
         "--block-by",
-        help="Column of blocks. Only documents with the same value are compared.",
-        metavar="COL",
-        rich_help_panel=CANDIDATES,
+        "Column of blocks. Only documents with the same value are compared.",
+        panel=CANDIDATES,
     ),
 ]
 Tables = Annotated[
@@ -417,6 +419,9 @@ class ColumnOptions:
             carried: Carried columns.
             memory: The memory of the run, which limits the size of a document.
 
+        Returns:
+            The columns, with the maximum size of a document.
+
         Raises:
             UsageError: If several kinds of content are named.
         """
@@ -424,8 +429,8 @@ class ColumnOptions:
         from nearkin.engine.options import parse_size
         from nearkin.errors import UsageError
 
-        named = {"--text": self.text, "--tokens": self.tokens, "--vector": self.vector}
-        given = [f"{option} {value}" for option, value in named.items() if value is not None]
+        options = {"--text": self.text, "--tokens": self.tokens, "--vector": self.vector}
+        given = [f"{option} {value}" for option, value in options.items() if value is not None]
         if len(given) > 1:
             raise UsageError(f"{' and '.join(given)} exclude each other")
         text = self.text
@@ -516,6 +521,65 @@ class SpecOptions:
 
 
 @dataclass(frozen=True)
+class ClusterOptions:
+    """The options that decide how documents are clustered and which of them are kept."""
+
+    cluster: Annotated[
+        str,
+        typer.Option(
+            help="Clustering method: leaders (every removed document is verified against the kept "
+            "one) or components (connected pairs).",
+            rich_help_panel=CLUSTERING,
+        ),
+    ] = "leaders"
+    floor: Annotated[
+        float | None,
+        typer.Option(
+            help="Minimum similarity to the kept document (components only), from 0 to the "
+            "threshold.  [default: threshold - 0.2]",
+            rich_help_panel=CLUSTERING,
+        ),
+    ] = None
+    keep: Annotated[
+        str,
+        typer.Option(
+            help="Keep policy, for example 'source:gold>web, quality desc, length desc'.",
+            metavar="EXPR",
+            rich_help_panel=CLUSTERING,
+        ),
+    ] = "length desc"
+    empty: Annotated[
+        str,
+        typer.Option(
+            help="Treatment of documents without shingles, which never match: keep or drop.",
+            rich_help_panel=CLUSTERING,
+        ),
+    ] = "keep"
+    second_measure: Annotated[
+        str | None,
+        typer.Option(
+            help="Second measure over the kept documents, in the form cosine:COL:0.95.",
+            metavar="MEASURE",
+            rich_help_panel=VERIFICATION,
+        ),
+    ] = None
+    source: Annotated[
+        str | None,
+        column_option(
+            "--source", "Column by which the report counts removals and overlaps.", panel=OUTPUT
+        ),
+    ] = None
+    split: Annotated[
+        str | None,
+        column_option(
+            "--split",
+            "Column of splits (train, test). The report shows the duplicates between them.",
+            panel=OUTPUT,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
 class MatchOptions:
     """The options that decide which documents are near-duplicates, and how they are found."""
 
@@ -533,29 +597,47 @@ class MatchOptions:
     memory: Memory = MEMORY
     workers: Workers = None
 
-    def to_settings(self) -> dict[str, Any]:
-        """Returns the fields of the run's settings that these options decide.
+    def to_run_options(
+        self, spec: "Spec", clustering: ClusterOptions | None = None
+    ) -> "RunOptions":
+        """Returns the options of a run.
+
+        Args:
+            spec: Spec of the signatures.
+            clustering: Options for clustering, or None for the defaults.
+
+        Returns:
+            The checked options.
 
         Raises:
-            UsageError: If the memory is not a size.
+            UsageError: If an option is not valid or contradicts another one.
         """
-        from nearkin.engine.options import parse_size
+        from nearkin.engine.options import RunOptions, parse_size
 
-        return {
-            "threshold": self.threshold,
-            "distance": self.distance,
-            "recall": self.recall,
-            "bands": self.bands,
-            "rows": self.rows,
-            "tables": self.tables,
-            "probes": self.probes,
-            "verify": self.verify,
-            "block_by": self.block_by,
-            "hot_bucket_size": self.hot_bucket_size,
-            "fanout": self.fanout,
-            "memory": parse_size(self.memory),
-            "workers": workers_or_cores(self.workers),
-        }
+        clustering = clustering or ClusterOptions()
+        return RunOptions(
+            spec=spec,
+            threshold=self.threshold,
+            distance=self.distance,
+            recall=self.recall,
+            bands=self.bands,
+            rows=self.rows,
+            tables=self.tables,
+            probes=self.probes,
+            verify=self.verify,
+            cluster=clustering.cluster,
+            floor=clustering.floor,
+            keep=clustering.keep,
+            empty=clustering.empty,
+            block_by=self.block_by,
+            source=clustering.source,
+            split=clustering.split,
+            second_measure=clustering.second_measure,
+            hot_bucket_size=self.hot_bucket_size,
+            fanout=self.fanout,
+            memory=parse_size(self.memory),
+            workers=workers_or_cores(self.workers),
+        )
 
 
 @dataclass(frozen=True)
@@ -579,12 +661,17 @@ class IndexKeyOptions:
 def read_key(key_file: str | None) -> "HashKey | None":
     """Reads the hash key that --key-file names, if it was given.
 
+    Returns:
+        The key, or None without the option.
+
     Raises:
         UsageError: If the file or the variable does not hold a key.
     """
     from nearkin.keys import HashKey
 
-    return None if key_file is None else HashKey.read(key_file)
+    if key_file is None:
+        return None
+    return HashKey.read(key_file)
 
 
 def parse_numbers(text: str, option: str) -> tuple[int, ...]:
@@ -593,6 +680,9 @@ def parse_numbers(text: str, option: str) -> tuple[int, ...]:
     Args:
         text: The numbers.
         option: The option, for the message.
+
+    Returns:
+        The numbers in the given order.
 
     Raises:
         UsageError: If a part is not a whole number.
@@ -622,10 +712,10 @@ def parse_seconds(text: str | None, option: str) -> float | None:
 
     if text is None:
         return None
-    found = DURATION.fullmatch(text.strip())
-    if found is None:
+    duration = DURATION.fullmatch(text.strip())
+    if duration is None:
         raise UsageError(f"{option} {text!r} is not a time like 60s or 5m")
-    return float(found["number"]) * SECONDS_OF_UNIT[found["unit"]]
+    return float(duration["number"]) * SECONDS_OF_UNIT[duration["unit"]]
 
 
 def require_apart_from_files(out: Path, spec: SpecOptions, plan: Path | None = None) -> None:
@@ -637,139 +727,21 @@ def require_apart_from_files(out: Path, spec: SpecOptions, plan: Path | None = N
         plan: The file of --plan.
 
     Raises:
-        UsageError: If it would.
+        UsageError: If the output is one of these files.
     """
+    from nearkin.keys import ENVIRONMENT
     from nearkin.runtime.outputs import require_apart
 
-    named = [plan, spec.key_file, spec.frequencies, spec.cut_list]
-    files = [str(path) for path in named if path is not None]
-    require_apart(out, [path for path in files if not path.startswith("env:")])
-
-
-def require_as_saved(
-    given: GivenOptions, inputs: list[str], columns: ColumnOptions, spec: SpecOptions
-) -> None:
-    """Requires that given options do not contradict the saved run that is the input, if it is one.
-
-    Args:
-        given: The options that were given.
-        inputs: The inputs.
-        columns: The options for columns.
-        spec: The options for the Spec.
-
-    Raises:
-        UsageError: If one does. The message names the option and the value of the saved run.
-    """
-    from nearkin.errors import UsageError
-    from nearkin.runs.saved import SavedRun
-
-    saved = SavedRun.find(tuple(inputs))
-    if saved is None:
-        return
-    values = {**vars(columns), **vars(spec)}
-    for name, kept in _options_of_saved_run(saved).items():
-        value = values[name]
-        if name not in given or _comparable(name, value) == _comparable(name, kept):
-            continue
-        option = flag_of(name)
-        made_with = f"no {option}" if kept is None else f"{option} {kept}"
-        raise UsageError(
-            f"{option} {value} contradicts the saved run {saved.folder}, which was made with "
-            f"{made_with}; leave it out, or run on the inputs of the saved run"
-        )
-
-
-def _options_of_saved_run(saved: "SavedRun") -> dict[str, Any]:
-    """Returns the values of the options from which a saved run was made, by parameter name."""
-    from nearkin.spec import KEYED
-
-    spec = saved.spec
-    columns: Mapping[str, Any] = saved.record["columns"]
-    return {
-        "text": columns["text"],
-        "tokens": columns["tokens"],
-        "vector": columns["vector"],
-        "id_column": columns["id"],
-        "measure": spec.measure,
-        "shingle": spec.shingle,
-        "normalise": ",".join(spec.normalise),
-        "stem": spec.stem,
-        "scheme": spec.scheme,
-        "k": spec.k,
-        "slot_bits": spec.slot_bits,
-        "seed": spec.seed,
-        "base_hash": None if spec.base_hash == KEYED else spec.base_hash,
-        "weights": spec.weights,
-        "frequencies": None,
-    }
-
-
-def _comparable(name: str, value: Any) -> str:
-    """Returns the value of an option as a text. Equal requests have equal texts.
-
-    The order of normalization steps does not matter.
-    """
-    if name == "normalise":
-        return ",".join(sorted(step.strip() for step in str(value).split(",") if step.strip()))
-    return str(value)
-
-
-def apply_plan(
-    path: Path | None, given: GivenOptions, spec: SpecOptions, match: MatchOptions
-) -> tuple[SpecOptions, MatchOptions]:
-    """Returns the options with the settings of a plan.
-
-    Args:
-        path: File written by `nearkin plan --out`, or None.
-        given: The options that were given. They must not contradict the plan.
-        spec: The options for the Spec.
-        match: The options for matching.
-
-    Raises:
-        UsageError: If the file is not a plan, or contradicts an option.
-    """
-    import json
-
-    from nearkin.errors import UsageError
-
-    if path is None:
-        return spec, match
-    try:
-        settings: dict[str, Any] = json.loads(path.read_bytes())["settings"]
-    except FileNotFoundError as error:
-        raise UsageError(f"no such file: {path}") from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UsageError(
-            f"{path} is not a plan; write one with nearkin plan --out {path.name}"
-        ) from error
-    planned = {name: value for name, value in settings.items() if value is not None}
-    for name, value in planned.items():
-        option_value = {**vars(spec), **vars(match)}.get(name)
-        if name in given and not _equals_planned(name, option_value, value):
-            raise UsageError(
-                f"{flag_of(name)} {option_value} contradicts {value} of {path}; leave it out, or "
-                "make another plan"
-            )
-    of_spec = {name: value for name, value in planned.items() if name in vars(spec)}
-    of_match = {name: value for name, value in planned.items() if name in vars(match)}
-    return replace(spec, **of_spec), replace(match, **of_match)
-
-
-def _equals_planned(name: str, value: Any, planned: Any) -> bool:
-    from nearkin.engine.options import parse_size
-
-    if name == "memory":
-        return parse_size(str(value)) == parse_size(planned)
-    return str(value) == str(planned)
+    named_files = [plan, spec.key_file, spec.frequencies, spec.cut_list]
+    paths = [str(path) for path in named_files if path is not None]
+    require_apart(out, [path for path in paths if not path.startswith(ENVIRONMENT)])
 
 
 def workers_or_cores(workers: int | None) -> int:
     """Returns the number of threads that was given, or the number of cores of this process."""
-    if workers:
-        return workers
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    from nearkin.runtime.threads import available_cores
+
+    return workers or available_cores()
 
 
 def open_progress() -> "Progress":

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import OUTPUT, VERIFICATION, GivenOptions, with_option_groups
 from nearkin.cli.printing import print_json, print_warnings, require_documents
+from nearkin.cli.saved_runs import require_as_saved
 from nearkin.runtime.loading import paused_collector
 
 if TYPE_CHECKING:
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
 
 @with_option_groups
 def pairs(
+    *,
     given: GivenOptions,
     inputs: o.Inputs,
     columns: o.ColumnOptions,
@@ -47,6 +50,18 @@ def pairs(
     Its columns are id_a, id_b, similarity and estimate, and distance for simhash and cosine. Exact duplicates are
     represented by one of them unless --expand-exact is given.
 
+    Args:
+        given: Names of the options that were given on the command line.
+        inputs: Files, globs, folders or URLs, or the folder of a saved run.
+        columns: Options for the columns that are read.
+        reading: Options for the selection of files and for rows that cannot be read.
+        spec: Options that make the Spec.
+        match: Options for candidates and verification.
+        output: Options of the output.
+        relation: Relation of the reported pairs: `similarity` or `containment`.
+        expand_exact: Whether every member of a group of exact duplicates is listed.
+        resume: Whether an interrupted run is resumed.
+
     Examples:
         nearkin pairs docs.parquet --out pairs.parquet
 
@@ -57,11 +72,8 @@ def pairs(
         nearkin pairs docs.parquet --vector embedding --threshold 0.95 --out pairs.parquet
     """  # noqa: E501
     with paused_collector():
-        from nearkin.engine.options import RunOptions
-        from nearkin.runs.job import Job
         from nearkin.runs.pairs import parse_relation, require_pairs_output, run_pairs
         from nearkin.runs.spec_request import resolve_inputs
-        from nearkin.runtime.files import Readers
 
     out = output.out
     request = spec.to_request()
@@ -69,11 +81,11 @@ def pairs(
     requested_columns = columns.to_columns(carried, match.memory)
     require_pairs_output(out, tuple(inputs), resume=resume, overwrite=output.overwrite)
     o.require_apart_from_files(out, spec)
-    o.require_as_saved(given, inputs, columns, spec)
+    require_as_saved(given, inputs, columns, spec)
     progress = o.open_progress()
 
-    def settings_with(resolved: "Spec") -> "RunOptions":
-        settings = RunOptions(spec=resolved, **match.to_settings())
+    def settings_with(resolved_spec: "Spec") -> "RunOptions":
+        settings = match.to_run_options(resolved_spec)
         parse_relation(relation, settings, expand_exact=expand_exact)
         return settings
 
@@ -89,19 +101,8 @@ def pairs(
             check=settings_with,
             selection=reading.selection,
         )
-        job = Job(
-            tuple(inputs),
-            out,
-            resolved.columns,
-            settings_with(resolved.spec),
-            resume=resume,
-            overwrite=output.overwrite,
-            on_error=reading.on_error,
-            resources=resolved.resources,
-            selection=reading.selection,
-            statuses=resolved.statuses,
-            readers=Readers(output.readable_by),
-        )
+        settings = settings_with(resolved.spec)
+        job = make_job(inputs, resolved, settings, reading, output, resume=resume)
         summary = run_pairs(job, progress, relation, expand_exact=expand_exact)
     finally:
         progress.close()
@@ -110,7 +111,7 @@ def pairs(
         print_json(summary)
     else:
         sys.stderr.write(f"{summary['pairs']:,} verified pairs in {out}\n")
-    sketched = summary["stages"].get("sketch")
-    if sketched:
+    sketch_stats = summary["stages"].get("sketch")
+    if sketch_stats:
         advice = "nearkin dedup lists the reasons"
-        require_documents(sketched["documents"], sketched["rejected"], advice)
+        require_documents(sketch_stats["documents"], sketch_stats["rejected"], advice)

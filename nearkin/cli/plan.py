@@ -1,6 +1,5 @@
 """`nearkin plan`."""
 
-import json as encoder
 import os
 import re
 import sys
@@ -12,10 +11,12 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.option_groups import INPUT, OUTPUT, RUN, SIMILARITY, with_option_groups
+from nearkin.cli.plan_file import is_plan
 from nearkin.cli.printing import print_json
 
 if TYPE_CHECKING:
     from nearkin.plan.capacity import Workload
+    from nearkin.plan.rates import Rates
     from nearkin.spec import Spec
 
 COUNT = re.compile(r"(?P<number>\d+(?:\.\d+)?(?:e\d+)?)\s*(?P<unit>[KMBG]?)", re.IGNORECASE)
@@ -126,7 +127,9 @@ class WorkloadOptions:
         ingest = None
         if self.ingest is not None:
             ingest = parse_count(self.ingest.removesuffix("/s"), "--ingest")
-        clusters = None if self.clusters is None else parse_count(self.clusters, "--clusters")
+        clusters = None
+        if self.clusters is not None:
+            clusters = parse_count(self.clusters, "--clusters")
 
         def size(text: str | None) -> int | None:
             return None if text is None else parse_size(text)
@@ -185,6 +188,7 @@ class PlannedSpecOptions:
 
 @with_option_groups
 def plan(
+    *,
     workload: WorkloadOptions,
     spec: PlannedSpecOptions,
     calibrate: Annotated[
@@ -209,6 +213,13 @@ def plan(
 
     Each number is listed with its formula, and with whether the limits hold.
 
+    Args:
+        workload: Options for the documents, the limits and the machine.
+        spec: Options of the Spec, as far as it is not derived.
+        calibrate: Whether this machine is measured first.
+        out: File into which the plan is written, or None.
+        json: Whether the result is printed as JSON.
+
     Examples:
         nearkin plan --docs 300M --threshold 0.85 --recall 0.95 --ingest 5000/s --signature-ram 100GB
 
@@ -228,29 +239,25 @@ def plan(
         rates = write_calibration()
         if workload.docs is None:
             if json:
-                print_json(rates)
+                print_json(asdict(rates))
             return
-    found = make_plan(workload.to_workload(), spec.to_spec())
+    capacity_plan = make_plan(workload.to_workload(), spec.to_spec())
     if out is not None:
+        from json import dumps
+
         from nearkin.runtime.files import disk_errors, write_durably
 
-        text = encoder.dumps(found.to_dict(), indent=1, ensure_ascii=False) + "\n"
+        text = dumps(capacity_plan.to_dict(), indent=1, ensure_ascii=False) + "\n"
         with disk_errors(out.parent):
             write_durably(out, text.encode())
     if json:
-        print_json(found.to_dict())
+        print_json(capacity_plan.to_dict())
         return
     from rich.console import Console
 
     from nearkin.report.terminal.planning import print_plan
 
-    print_plan(found, Console())
-
-
-def is_plan(path: Path) -> bool:
-    """Returns whether a file is a plan that nearkin wrote."""
-    found = encoder.loads(path.read_bytes())
-    return isinstance(found, dict) and isinstance(found.get("settings"), dict)
+    print_plan(capacity_plan, Console())
 
 
 def parse_count(text: str, option: str) -> int:
@@ -259,6 +266,9 @@ def parse_count(text: str, option: str) -> int:
     Args:
         text: The count.
         option: The option, for the message.
+
+    Returns:
+        The count, rounded to a whole number.
 
     Raises:
         UsageError: If the text is not a count.
@@ -269,13 +279,13 @@ def parse_count(text: str, option: str) -> int:
     """
     from nearkin.errors import UsageError
 
-    found = COUNT.fullmatch(text.strip().replace("_", "").replace(",", ""))
-    if found is None:
+    count = COUNT.fullmatch(text.strip().replace("_", "").replace(",", ""))
+    if count is None:
         raise UsageError(f"{option} {text!r} is not a count like 5000, 300M or 1B")
-    return round(float(found["number"]) * UNITS[found["unit"].upper()])
+    return round(float(count["number"]) * UNITS[count["unit"].upper()])
 
 
-def write_calibration() -> dict[str, Any]:
+def write_calibration() -> "Rates":
     """Measures this machine and stores the result for later plans.
 
     Returns:
@@ -293,4 +303,4 @@ def write_calibration() -> dict[str, Any]:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(rates.to_json(), "utf-8")
     sys.stderr.write(f"calibration stored in {path}\n")
-    return asdict(rates)
+    return rates

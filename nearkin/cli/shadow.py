@@ -12,6 +12,7 @@ from nearkin.cli.printing import print_json
 
 @with_option_groups
 def shadow(
+    *,
     run: Run,
     against: Annotated[
         str,
@@ -33,6 +34,15 @@ def shadow(
     """Compare the settings of a saved run with other settings over the same signatures.
 
     The comparison shows candidates, recall, precision, seconds and disagreements. The run is not changed.
+
+    Args:
+        run: Output folder of a finished run.
+        against: Settings to compare with, for example `b=16,r=8`.
+        golden: File of labelled documents, or None.
+        show: Maximum number of rows that are listed.
+        key_file: File or variable that holds the hash key, or None for no key.
+        workers: Number of threads, or None for the number of cores.
+        json: Whether the result is printed as JSON.
 
     Examples:
         nearkin shadow deduped/ --against "b=16,r=8"

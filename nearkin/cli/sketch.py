@@ -10,6 +10,7 @@ from nearkin.runtime.loading import paused_collector
 
 @with_option_groups
 def sketch(
+    *,
     inputs: o.Inputs,
     columns: o.ColumnOptions,
     reading: o.ReadOptions,
@@ -21,6 +22,15 @@ def sketch(
     """Write signatures of documents into an Arrow file that contains their Spec.
 
     Its columns are id, signature and shingles.
+
+    Args:
+        inputs: Files, globs, folders or URLs, or the folder of a saved run.
+        columns: Options for the columns that are read.
+        reading: Options for the selection of files and for rows that cannot be read.
+        spec: Options that make the Spec.
+        output: Options of the output.
+        memory: Memory for reading, for example `4GB`.
+        workers: Number of threads, or None for the number of cores.
 
     Examples:
         nearkin sketch docs.parquet --out docs.signatures.arrow

@@ -13,7 +13,7 @@ from nearkin.cli.option_groups import INPUT, OUTPUT, RUN, with_option_groups
 from nearkin.cli.printing import print_facts
 
 if TYPE_CHECKING:
-    from nearkin.consumer.events import Sink
+    from nearkin.consumer.events import DocumentSink
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,7 @@ class FieldOptions:
 
 @with_option_groups
 def stream(
+    *,
     source: Annotated[
         str,
         typer.Argument(
@@ -115,6 +116,19 @@ def stream(
     Each event is processed at least once, and repeating it has no second effect. SIGTERM ends the command after the current
     batch.
 
+    Args:
+        source: URL of the event stream.
+        fields: Options that say how an event becomes a document.
+        resources: Options for the data that the Spec of the index refers to.
+        store: URL of the index that receives the documents, or None.
+        server: URL of the server that receives the documents, or None.
+        group: Name of the group whose consumers share events.
+        consumer: Name of this consumer, or None for the name of the machine.
+        batch: Maximum number of events in a batch.
+        idle: Time after which the events of a dead consumer are taken over, for example `60s`.
+        until_empty: Whether the command ends when no event is left.
+        json: Whether the result is printed as JSON.
+
     Examples:
         nearkin stream "redis://localhost/0?stream=documents" --store sqlite:///kin.db
 
@@ -146,14 +160,14 @@ def stream(
         open_sink(store, server, resources) as sink,
         RedisSource(source, group, consumer, seconds) as events,
     ):
-        result = Consumer(events, sink, settings, stop).run(until_empty)
+        result = Consumer(events, sink, settings, stop).run(until_empty=until_empty)
     print_facts(result.to_dict(), as_json=json)
 
 
 @contextmanager
 def open_sink(
     store: str | None, server: str | None, resources: o.IndexKeyOptions
-) -> "Iterator[Sink]":
+) -> "Iterator[DocumentSink]":
     """Opens the index or the server that receives the documents.
 
     Args:

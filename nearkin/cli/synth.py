@@ -1,8 +1,9 @@
 """`nearkin synth`."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,13 +11,17 @@ from nearkin.cli import options as o
 from nearkin.cli.option_groups import ADVANCED, INPUT, OUTPUT, with_option_groups
 from nearkin.cli.printing import print_json
 
+if TYPE_CHECKING:
+    from nearkin.lab.synth import SynthSettings
 
-@with_option_groups
-def synth(
-    out: o.Out,
-    documents: Annotated[
-        int, typer.Option(help="Number of documents.", rich_help_panel=INPUT)
-    ] = 100_000,
+
+@dataclass(frozen=True)
+class CorpusOptions:
+    """The options that describe a generated corpus."""
+
+    documents: Annotated[int, typer.Option(help="Number of documents.", rich_help_panel=INPUT)] = (
+        100_000
+    )
     length: Annotated[
         str,
         typer.Option(
@@ -24,7 +29,7 @@ def synth(
             "lognormal:1500:0.5 (median, sigma).",
             rich_help_panel=INPUT,
         ),
-    ] = "lognormal:1500:0.5",
+    ] = "lognormal:1500:0.5"
     vocabulary: Annotated[
         Path | None,
         typer.Option(
@@ -32,25 +37,25 @@ def synth(
             metavar="FILE",
             rich_help_panel=INPUT,
         ),
-    ] = None,
+    ] = None
     clustered: Annotated[
         float,
         typer.Option(
             help="Share of documents in clusters of near-duplicates, in [0, 1].",
             rich_help_panel=INPUT,
         ),
-    ] = 0.25,
+    ] = 0.25
     copies: Annotated[
         float,
         typer.Option(help="Mean number of copies of an original.", rich_help_panel=INPUT),
-    ] = 1.5,
+    ] = 1.5
     similarity: Annotated[
         str,
         typer.Option(
             help="Range LOW:HIGH of the similarity of a copy to its original, in (0, 1].",
             rich_help_panel=INPUT,
         ),
-    ] = "0.6:1.0",
+    ] = "0.6:1.0"
     edits: Annotated[
         str,
         typer.Option(
@@ -58,83 +63,106 @@ def synth(
             metavar="NAME=WEIGHT,…",
             rich_help_panel=INPUT,
         ),
-    ] = "substitute=4,delete=1,insert=1,swap=0.25,typo=1",
+    ] = "substitute=4,delete=1,insert=1,swap=0.25,typo=1"
     exact: Annotated[
         float,
         typer.Option(help="Share of copies that are exact, in [0, 1].", rich_help_panel=INPUT),
-    ] = 0.1,
+    ] = 0.1
     boilerplate: Annotated[
         float,
         typer.Option(
             help="Share of documents that end in a standard paragraph, in [0, 1].",
             rich_help_panel=INPUT,
         ),
-    ] = 0.0,
+    ] = 0.0
     hot_clusters: Annotated[
         int,
         typer.Option(
             help="Number of large clusters, with --hot-size documents each.", rich_help_panel=INPUT
         ),
-    ] = 0,
+    ] = 0
     hot_size: Annotated[
         int,
         typer.Option(help="Number of documents of a large cluster.", rich_help_panel=INPUT),
-    ] = 1000,
+    ] = 1000
     hostile: Annotated[
         int,
         typer.Option(
             help="Number of documents with unusual contents that test robustness.",
             rich_help_panel=INPUT,
         ),
-    ] = 0,
+    ] = 0
     files: Annotated[
         int, typer.Option(help="Number of files of documents.", rich_help_panel=OUTPUT)
-    ] = 1,
-    format_: Annotated[
+    ] = 1
+    format: Annotated[
         str,
         typer.Option(
             "--format", help="Format of the files: parquet or jsonl.", rich_help_panel=OUTPUT
         ),
-    ] = "parquet",
-    seed: Annotated[int, typer.Option("--seed", help="Random seed.", rich_help_panel=ADVANCED)] = 1,
+    ] = "parquet"
+    seed: Annotated[int, typer.Option("--seed", help="Random seed.", rich_help_panel=ADVANCED)] = 1
+
+    def to_settings(self) -> "SynthSettings":
+        """Returns the settings of the corpus.
+
+        Raises:
+            UsageError: If an option cannot be parsed or is out of range.
+        """
+        from nearkin.lab.synth import SynthSettings
+
+        return SynthSettings(
+            documents=self.documents,
+            length=self.length,
+            clustered=self.clustered,
+            copies=self.copies,
+            similarity=_parse_range(self.similarity),
+            operations=_parse_weights(self.edits),
+            exact=self.exact,
+            boilerplate=self.boilerplate,
+            hot_clusters=self.hot_clusters,
+            hot_size=self.hot_size,
+            hostile=self.hostile,
+            files=self.files,
+            format=self.format,
+            seed=self.seed,
+        )
+
+
+@with_option_groups
+def synth(
+    *,
+    out: o.Out,
+    corpus: CorpusOptions,
     shingle: o.Shingle = "words:3",
     workers: o.Workers = None,
     json: o.Json = False,
 ) -> None:
     """Write a generated corpus, with the exact similarity of every planted pair.
 
+    Args:
+        out: Output folder.
+        corpus: Options that describe the corpus.
+        shingle: Unit and length of a shingle, for example `words:3`.
+        workers: Number of threads, or None for the number of cores.
+        json: Whether the result is printed as JSON.
+
     Examples:
         nearkin synth --documents 1000000 --out synth/
 
         nearkin synth --documents 50000 --similarity 0.75:0.95 --hot-clusters 2 --boilerplate 0.1 --hostile 50 --out hard/
     """  # noqa: E501
-    from nearkin.lab.synth import SynthSettings
     from nearkin.lab.synth import synth as write_corpus
     from nearkin.spec import Spec
 
-    settings = SynthSettings(
-        documents=documents,
-        length=length,
-        clustered=clustered,
-        copies=copies,
-        similarity=_parse_range(similarity),
-        operations=_parse_weights(edits),
-        exact=exact,
-        boilerplate=boilerplate,
-        hot_clusters=hot_clusters,
-        hot_size=hot_size,
-        hostile=hostile,
-        files=files,
-        format=format_,
-        seed=seed,
-    )
+    settings = corpus.to_settings()
     progress = o.open_progress()
-    progress.stage("synth", documents)
+    progress.stage("synth", settings.documents)
     try:
         facts = write_corpus(
             out,
             settings,
-            vocabulary=_read_vocabulary(vocabulary),
+            vocabulary=_read_vocabulary(corpus.vocabulary),
             spec=Spec.for_shingle(shingle),
             workers=o.workers_or_cores(workers),
             advance=progress.advance,
@@ -145,7 +173,7 @@ def synth(
         print_json(facts)
     else:
         sys.stderr.write(
-            f"{documents:,} documents ({facts['text_bytes']:,} bytes) and "
+            f"{settings.documents:,} documents ({facts['text_bytes']:,} bytes) and "
             f"{facts['planted_pairs']:,} pairs in {out}\n"
         )
 

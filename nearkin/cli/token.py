@@ -51,6 +51,7 @@ def _split(text: str) -> tuple[str, ...]:
 @token.command()
 @with_option_groups
 def create(
+    *,
     name: Annotated[
         str, typer.Argument(help="Name of the token, of the characters a-z, 0-9 and -.")
     ],
@@ -79,6 +80,15 @@ def create(
 ) -> None:
     """Create a token and print it. It is shown once, and only its hash is stored.
 
+    Args:
+        name: Name of the token, of the characters a-z, 0-9 and -.
+        scopes: Scopes that the token may use, separated by commas.
+        rights: Rights, separated by commas.
+        rate: Maximum rate of documents, for example `100/second`, or None.
+        days: Number of days after which the token expires, or None for never.
+        file: File of the hashes of tokens.
+        json: Whether the result is printed as JSON.
+
     Examples:
         nearkin token create crawler --scopes web --rights write --rate 5000/second
     """
@@ -97,8 +107,13 @@ def create(
 
 @token.command("list")
 @with_option_groups
-def list_(file: File = FILE, json: o.Json = False) -> None:
-    """List names, scopes and rights of tokens. The tokens themselves are not stored."""
+def list_(*, file: File = FILE, json: o.Json = False) -> None:
+    """List names, scopes and rights of tokens. The tokens themselves are not stored.
+
+    Args:
+        file: File of the hashes of tokens.
+        json: Whether the result is printed as JSON.
+    """
     from dataclasses import asdict
 
     principals = open_tokens(file).principals()
@@ -129,9 +144,17 @@ def _expiry(principal: "Principal") -> str:
 @token.command()
 @with_option_groups
 def revoke(
-    name: Annotated[str, typer.Argument(help="Name of the token.")], file: File = FILE
+    *, name: Annotated[str, typer.Argument(help="Name of the token.")], file: File = FILE
 ) -> None:
-    """Revoke a token. Running servers refuse it within seconds."""
+    """Revoke a token. Running servers refuse it within seconds.
+
+    Args:
+        name: Name of the token.
+        file: File of the hashes of tokens.
+
+    Raises:
+        UsageError: If the file has no such token.
+    """
     from nearkin.errors import UsageError
 
     if not open_tokens(file).revoke(name):

@@ -50,6 +50,7 @@ class SignatureOptions:
 
 @with_option_groups
 def tune(
+    *,
     sampling: SampleOptions,
     signature: SignatureOptions,
     inputs: Annotated[
@@ -95,20 +96,28 @@ def tune(
     show: Annotated[
         int, typer.Option(help="Number of operating points to show.", rich_help_panel=OUTPUT)
     ] = 10,
-    plot: Annotated[
-        Path | None,
-        typer.Option(
-            help="Draw the S-curves into an .svg or .png file.",
-            metavar="FILE",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = None,
+    plot: Annotated[Path | None, o.picture_option("the S-curves")] = None,
     json: o.Json = False,
 ) -> None:
     """List operating points for a threshold and a recall: bands, rows, tables and probes, with their cost.
 
     The expected candidates follow from the number of pairs at each similarity. That number is estimated for unrelated
     documents, or from a sample of a corpus.
+
+    Args:
+        sampling: Options for a corpus from which similarities are learned.
+        signature: Options that make the Spec.
+        inputs: Files of a corpus from which the similarities of pairs are learned, or None.
+        threshold: Minimum similarity of two near-duplicates, in (0, 1].
+        recall: Minimum share of the pairs at the threshold that become candidates, in (0, 1).
+        budget: Size of a signature in bytes, which replaces `k`, or None.
+        documents: Number of documents, for the expected candidates.
+        tables: Numbers of independent tables to try, separated by commas.
+        probes: Numbers of probes to try, separated by commas.
+        at_most: Limits of the form SIMILARITY:PROBABILITY on the candidate probability, or None.
+        show: Number of operating points that are shown.
+        plot: Picture file into which curves are drawn, or None.
+        json: Whether the result is printed as JSON.
 
     Examples:
         nearkin tune --threshold 0.8 --recall 0.95

@@ -12,14 +12,14 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from threading import Event as Flag
-from typing import Any, ParamSpec, TypeVar
+from typing import ParamSpec, TypeVar
 
 from nearkin.consumer.events import (
     SEPARATE_DELIVERIES,
-    Event,
+    DocumentSink,
     EventDocument,
-    Sink,
-    Source,
+    EventSource,
+    StreamEvent,
     StreamSettings,
     parse_event,
 )
@@ -59,7 +59,7 @@ class ConsumerCounts:
     dead: int = 0
     dropped: int = 0
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, int]:
         """Returns the counts as a mapping that can be written as JSON."""
         return {
             "documents": self.kinds.total(),
@@ -80,7 +80,11 @@ class Consumer:
     """
 
     def __init__(
-        self, source: Source, sink: Sink, settings: StreamSettings, stop: Flag | None = None
+        self,
+        source: EventSource,
+        sink: DocumentSink,
+        settings: StreamSettings,
+        stop: Flag | None = None,
     ) -> None:
         self.source = source
         self.sink = sink
@@ -88,7 +92,7 @@ class Consumer:
         self.stop = stop or Flag()
         self.counts = ConsumerCounts()
 
-    def run(self, until_empty: bool = False) -> ConsumerCounts:
+    def run(self, *, until_empty: bool = False) -> ConsumerCounts:
         """Processes events until the consumer is stopped.
 
         While a store or a server does not respond, the consumer waits and retries. Events that
@@ -104,12 +108,12 @@ class Consumer:
             NearkinError: If the sink refuses the consumer, for example because of another Spec or
                 a wrong token.
         """
-        due = time.monotonic()
+        next_reclaim = time.monotonic()
         try:
             while not self.stop.is_set():
-                if time.monotonic() >= due:
+                if time.monotonic() >= next_reclaim:
                     self._process_unacknowledged()
-                    due = time.monotonic() + self.settings.idle / 2
+                    next_reclaim = time.monotonic() + self.settings.idle / 2
                 events = self._retry(self.source.read, self.settings.batch, self.settings.wait)
                 self._process(events)
                 if until_empty and not events:
@@ -128,7 +132,7 @@ class Consumer:
                 return
             self._process(events)
 
-    def _process(self, events: list[Event]) -> None:
+    def _process(self, events: list[StreamEvent]) -> None:
         """Processes events in one batch, or one by one after several deliveries."""
         if not any(event.deliveries > SEPARATE_DELIVERIES for event in events):
             if events:
@@ -137,20 +141,19 @@ class Consumer:
         first = events[0]
         if first.deliveries > self.settings.deliveries:
             # The events behind it were delivered as often, because processing ended at this one.
-            times = first.deliveries - 1
-            reason = f"the event was delivered {times} times and never acknowledged"
+            reason = f"the event was delivered {first.deliveries - 1} times and never acknowledged"
             self._move_to_dead_letters([(first, reason)])
             events = events[1:]
         for event in events:
             self._process_batch([event])
 
-    def _process_batch(self, events: list[Event]) -> None:
+    def _process_batch(self, events: list[StreamEvent]) -> None:
         """Writes the documents of events, then acknowledges the events."""
-        new, refused = self._parse_events(events)
-        for scope in dict.fromkeys(document.scope for document in new):
-            of_scope = [document for document in new if document.scope == scope]
-            results = self._upsert_documents(scope, of_scope)
-            for document, result in zip(of_scope, results, strict=True):
+        documents, refused = self._parse_events(events)
+        for scope in dict.fromkeys(document.scope for document in documents):
+            scope_documents = [document for document in documents if document.scope == scope]
+            results = self._upsert_documents(scope, scope_documents)
+            for document, result in zip(scope_documents, results, strict=True):
                 if isinstance(result, Outcome):
                     self.counts.kinds[result.kind] += 1
                 else:
@@ -161,24 +164,26 @@ class Consumer:
         processed = [event for event in events if event.key not in refused]
         self._retry(self.source.acknowledge, processed)
 
-    def _move_to_dead_letters(self, reasons: list[tuple[Event, str]]) -> None:
+    def _move_to_dead_letters(self, reasons: list[tuple[StreamEvent, str]]) -> None:
         for event, reason in reasons:
             self._retry(self.source.move_to_dead_letters, event, reason)
             self.counts.dead += 1
 
-    def _parse_events(self, events: list[Event]) -> tuple[list[EventDocument], dict[str, str]]:
+    def _parse_events(
+        self, events: list[StreamEvent]
+    ) -> tuple[list[EventDocument], dict[str, str]]:
         """Returns the documents of events, and the reasons why other events have none, by key."""
-        new: list[EventDocument] = []
+        documents: list[EventDocument] = []
         refused: dict[str, str] = {}
         for event in events:
             if event.fields is None:
                 self.counts.dropped += 1
                 continue
             try:
-                new.append(parse_event(event, self.settings))
+                documents.append(parse_event(event, self.settings))
             except UsageError as error:
                 refused[event.key] = str(error)
-        return new, refused
+        return documents, refused
 
     def _upsert_documents(
         self, scope: str, documents: list[EventDocument]

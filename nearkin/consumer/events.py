@@ -1,5 +1,6 @@
 """Events, the documents that they contain, and the interfaces of sources and sinks."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ If it kills its consumer, no other event is blamed.
 """
 
 
-class Event(NamedTuple):
+class StreamEvent(NamedTuple):
     """An event of a stream.
 
     Attributes:
@@ -34,31 +35,45 @@ class Event(NamedTuple):
     deliveries: int = 1
 
 
-class Source(Protocol):
+class EventSource(Protocol):
     """A source of events. A method that raises StoreError can be called again."""
 
-    def read(self, most: int, seconds: float) -> list[Event]:
+    def read(self, most: int, seconds: float) -> list[StreamEvent]:
         """Returns events that no consumer has received.
 
         Args:
             most: Maximum number of events.
             seconds: Maximum time to wait for an event.
+
+        Returns:
+            The events, oldest first. The list is empty if none arrived in time.
+
+        Raises:
+            StoreError: If the stream cannot be read.
         """
 
-    def reclaim(self, most: int) -> list[Event]:
+    def reclaim(self, most: int) -> list[StreamEvent]:
         """Returns events that a consumer received and did not acknowledge.
 
         The consumer is dead, or is this one before its restart. The list is empty at the end.
         """
 
-    def acknowledge(self, events: Sequence[Event]) -> None:
+    def acknowledge(self, events: Sequence[StreamEvent]) -> None:
         """Acknowledges events, so that they are not delivered again."""
 
-    def move_to_dead_letters(self, event: Event, reason: str) -> None:
-        """Moves an event to the dead-letter stream and acknowledges it atomically."""
+    def move_to_dead_letters(self, event: StreamEvent, reason: str) -> None:
+        """Moves an event to the dead-letter stream and acknowledges it atomically.
+
+        Args:
+            event: The event.
+            reason: The reason why it could not be processed.
+
+        Raises:
+            StoreError: If the stream cannot be written.
+        """
 
 
-class Sink(Protocol):
+class DocumentSink(ABC):
     """A destination of documents."""
 
     def upsert(
@@ -78,7 +93,16 @@ class Sink(Protocol):
             StoreError: If the store failed. The documents can be sent again.
             ServiceError: If the server failed. If the error is transient, the documents can be
                 sent again.
+            IncompatibleError: If the index has another Spec.
+            KeyRequiredError: If the Spec of the index requires another key.
         """
+        return [*self._upsert_batch(scope, documents, ids)]
+
+    @abstractmethod
+    def _upsert_batch(
+        self, scope: str, documents: "Sequence[Document]", ids: Sequence[str | None]
+    ) -> "Sequence[Outcome | NearkinError]":
+        """Upserts documents in as few calls of the index or of the server as possible."""
 
 
 @dataclass(frozen=True)
@@ -114,17 +138,17 @@ class StreamSettings:
 
     def __post_init__(self) -> None:
         require_public_name(self.scope, "scope")
-        least = {
+        minimums = {
             "batch": 1,
             "wait": 0.001,
             "idle": 0.001,
             "deliveries": SEPARATE_DELIVERIES + 1,
             "max_event": 1,
         }
-        for name, low in least.items():
+        for name, minimum in minimums.items():
             value = getattr(self, name)
-            if value < low:
-                raise UsageError(f"{name}={value} is less than {low}")
+            if value < minimum:
+                raise UsageError(f"{name}={value} is less than {minimum}")
 
 
 class EventDocument(NamedTuple):
@@ -137,21 +161,25 @@ class EventDocument(NamedTuple):
         id: The id, or None for an id that is made from the content.
     """
 
-    event: Event
+    event: StreamEvent
     scope: str
     document: "Document"
     id: str | None
 
 
-def parse_event(event: Event, settings: StreamSettings) -> EventDocument:
+def parse_event(event: StreamEvent, settings: StreamSettings) -> EventDocument:
     """Returns the document of an event.
 
     Args:
         event: The event.
         settings: The names of its fields, and its maximum size.
 
+    Returns:
+        The document, with its scope and its id.
+
     Examples:
-        >>> parse_event(Event("1-0", {"text": b"the cat", "id": b"cat"}), StreamSettings())[1:]
+        >>> event = StreamEvent("1-0", {"text": b"the cat", "id": b"cat"})
+        >>> parse_event(event, StreamSettings())[1:]
         ('default', 'the cat', 'cat')
 
     Raises:
@@ -170,12 +198,13 @@ def parse_event(event: Event, settings: StreamSettings) -> EventDocument:
     scope = require_public_name(
         _decode(fields, settings.scope_field) or settings.scope, settings.scope_field
     )
-    name = _decode(fields, settings.id)
-    if name is not None:
-        require_public_name(name, settings.id)
-    text = _decode(fields, settings.text)
-    document = _parse_vector(fields, settings.vector) if text is None else text
-    return EventDocument(event, scope, document, name)
+    id = _decode(fields, settings.id)
+    if id is not None:
+        require_public_name(id, settings.id)
+    document: Document | None = _decode(fields, settings.text)
+    if document is None:
+        document = _parse_vector(fields, settings.vector)
+    return EventDocument(event, scope, document, id)
 
 
 def event_size(fields: Mapping[str, bytes]) -> int:

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Self, TypeAlias
 from urllib.parse import parse_qs, urlsplit, urlunsplit
 
-from nearkin.consumer.events import Event, event_size
+from nearkin.consumer.events import StreamEvent, event_size
 from nearkin.errors import MissingExtraError, StoreError, UsageError
 from nearkin.index.stores.eviction import require_no_eviction
 from nearkin.index.stores.urls import recorded_url, scheme_of
@@ -136,28 +136,35 @@ class RedisSource:
             if not str(error).startswith("BUSYGROUP"):
                 raise
 
-    def read(self, most: int, seconds: float) -> list[Event]:
+    def read(self, most: int, seconds: float) -> list[StreamEvent]:
         """Returns events that no consumer of the group has received.
 
         Args:
             most: Maximum number of events.
             seconds: Maximum time to wait for an event.
+
+        Returns:
+            The events, oldest first. The list is empty if none arrived in time.
+
+        Raises:
+            StoreError: If Redis does not respond or has lost the group.
         """
         milliseconds = max(1, round(seconds * 1000))
         rows = self._read(">", min(most, self._read_size), milliseconds)
-        return [Event(key, fields) for key, fields in rows]
+        return [StreamEvent(key, fields) for key, fields in rows]
 
-    def reclaim(self, most: int) -> list[Event]:
+    def reclaim(self, most: int) -> list[StreamEvent]:
         """Returns unacknowledged events of this consumer, then those of other consumers."""
         most = min(most, self._read_size)
         if self._own_position is not None:
-            found = self._read(self._own_position, most, None)
-            self._own_position = found[-1][0] if found else None
-            if found:
-                return self._with_deliveries(found)
+            own_rows = self._read(self._own_position, most, None)
+            if own_rows:
+                self._own_position = own_rows[-1][0]
+                return self._with_deliveries(own_rows)
+            self._own_position = None
         while True:
             with self._translate_errors():
-                cursor, claimed, *gone = self._redis.xautoclaim(
+                cursor, claimed, *deleted_keys = self._redis.xautoclaim(
                     self.stream,
                     self.group,
                     self.consumer,
@@ -166,48 +173,49 @@ class RedisSource:
                     most,
                 )
             self._claim_cursor = cursor.decode()
-            found = [
-                *self._adapt_read_size(map(_decode_event, claimed)),
-                *((key.decode(), None) for key in (gone[0] if gone else ())),
-            ]
-            if found or self._claim_cursor == "0-0":
-                return self._with_deliveries(found)
+            rows = self._adapt_read_size(map(_decode_event, claimed))
+            for keys in deleted_keys:  # Redis before version 7 does not send this list.
+                rows.extend((key.decode(), None) for key in keys)
+            if rows or self._claim_cursor == "0-0":
+                return self._with_deliveries(rows)
 
     def _read(self, after: str, most: int, block: int | None) -> list[Row]:
         with self._translate_errors():
-            found = self._redis.xreadgroup(
+            streams = self._redis.xreadgroup(
                 self.group, self.consumer, {self.stream: after}, count=most, block=block
             )
-        return self._adapt_read_size(_decode_event(row) for _, rows in found or () for row in rows)
+        rows = [row for _, stream_rows in streams or () for row in stream_rows]
+        return self._adapt_read_size(map(_decode_event, rows))
 
-    def _adapt_read_size(self, found: Iterable[Row]) -> list[Row]:
+    def _adapt_read_size(self, decoded_rows: Iterable[Row]) -> list[Row]:
         """Sets the number of events of the next read by the largest of these events."""
-        rows = list(found)
+        rows = list(decoded_rows)
         if rows:
             largest = max(event_size(fields or {}) for _, fields in rows)
             self._read_size = max(1, min(2 * self._read_size, READ_BYTES // max(1, largest)))
         return rows
 
-    def _with_deliveries(self, found: list[Row]) -> list[Event]:
+    def _with_deliveries(self, rows: list[Row]) -> list[StreamEvent]:
         """Returns events with the number of their deliveries."""
-        if not found:
+        if not rows:
             return []
         with self._translate_errors():
             pipe = self._redis.pipeline(transaction=False)
-            for key, _ in found:
+            for key, _ in rows:
                 pipe.xpending_range(self.stream, self.group, key, key, 1)
-            times = [rows[0]["times_delivered"] if rows else 1 for rows in pipe.execute()]
+            counts = [pending[0]["times_delivered"] if pending else 1 for pending in pipe.execute()]
         return [
-            Event(key, fields, count) for (key, fields), count in zip(found, times, strict=True)
+            StreamEvent(key, fields, count)
+            for (key, fields), count in zip(rows, counts, strict=True)
         ]
 
-    def acknowledge(self, events: Sequence[Event]) -> None:
+    def acknowledge(self, events: Sequence[StreamEvent]) -> None:
         """Acknowledges events, so that they are not delivered again."""
         if events:
             with self._translate_errors():
                 self._redis.xack(self.stream, self.group, *(event.key for event in events))
 
-    def move_to_dead_letters(self, event: Event, reason: str) -> None:
+    def move_to_dead_letters(self, event: StreamEvent, reason: str) -> None:
         """Moves an event to the dead-letter stream and acknowledges it atomically.
 
         An event with very many fields becomes several entries, each with the key, the reason and
@@ -218,19 +226,19 @@ class RedisSource:
             reason: The reason why it could not be processed.
         """
         fields = list((event.fields or {}).items())
-        about: dict[str, bytes | str] = {"nearkin:key": event.key, "nearkin:reason": reason}
+        explanation: dict[str, bytes | str] = {"nearkin:key": event.key, "nearkin:reason": reason}
         starts = range(0, max(1, len(fields)), LETTER_FIELDS)
-        flat: list[bytes | str | int] = []
+        script_arguments: list[bytes | str | int] = []
         for number, start in enumerate(starts, 1):
-            entry = [*fields[start : start + LETTER_FIELDS], *about.items()]
+            entry = [*fields[start : start + LETTER_FIELDS], *explanation.items()]
             if len(starts) > 1:
                 entry.append(("nearkin:part", f"{number} of {len(starts)}"))
-            flat.append(2 * len(entry))
+            script_arguments.append(2 * len(entry))
             for name, value in entry:
-                flat += [_encode_name(name), value]
+                script_arguments += [_encode_name(name), value]
         with self._translate_errors():
             self._write_dead_letter(
-                keys=[self.stream, self.dead], args=[self.group, event.key, *flat]
+                keys=[self.stream, self.dead], args=[self.group, event.key, *script_arguments]
             )
 
 

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from nearkin.errors import RunError
 from nearkin.lab.synth import SynthSettings, synth
+from nearkin.runtime.threads import available_cores
 from nearkin.sketch.sketcher import Sketcher
 from nearkin.spec import Spec
 
@@ -58,9 +59,7 @@ class BenchResult:
 def describe_machine() -> dict[str, Any]:
     """Returns the properties of this machine on which results depend."""
     return {
-        "cores": len(os.sched_getaffinity(0))
-        if hasattr(os, "sched_getaffinity")
-        else os.cpu_count(),
+        "cores": available_cores(),
         "processor": _processor(),
         "python": platform.python_version(),
         "numba": numba.__version__,

@@ -17,7 +17,7 @@ from nearkin.index.preparation import Document
 from nearkin.server.http.callers import CURRENT_CALLER, Caller
 from nearkin.server.http.fair_executor import FairExecutor
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.http.shares import Pool
+from nearkin.server.http.shares import ResourcePool
 
 BATCH_BYTES = 4 << 20
 """Maximum size of the documents of a batch, in bytes. A larger document is a batch of its own."""
@@ -60,8 +60,8 @@ class MicroBatcher:
         upsert_batch: UpsertBatch,
         threads: FairExecutor,
         max_batch: int,
-        places: Pool,
-        memory: Pool,
+        places: ResourcePool,
+        memory: ResourcePool,
     ) -> None:
         self._upsert_batch = upsert_batch
         self._threads = threads

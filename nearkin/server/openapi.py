@@ -8,7 +8,7 @@ from nearkin.server.http.problems import MEDIA_TYPE
 from nearkin.server.routes import models as m
 
 REQUEST_MODELS = (
-    m.NewDocument,
+    m.UpsertRequest,
     m.QueryRequest,
     m.ExplainRequest,
     m.TuneRequest,

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,12 +14,13 @@ from nearkin.errors import StoreError
 from nearkin.index.entry import RESERVED, Match, Outcome
 from nearkin.index.parts import parts_scope
 from nearkin.index.preparation import Document
+from nearkin.runtime.threads import available_cores
 from nearkin.server.cluster_listings import ClusterListings
 from nearkin.server.golden_probe import GoldenResult, query_golden_pairs
 from nearkin.server.http.callers import CURRENT_CALLER, SERVER_CALLER, Caller, client_network
 from nearkin.server.http.fair_executor import FairExecutor
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.http.shares import ByteRateLimiter, Pool
+from nearkin.server.http.shares import ByteRateLimiter, ResourcePool
 from nearkin.server.http.tokens import LOCAL_PRINCIPAL, Principal
 from nearkin.server.index_gauges import IndexGauges
 from nearkin.server.micro_batcher import MicroBatcher
@@ -58,18 +58,16 @@ class Service:
         self.shadow = resources.shadow
         self.golden_pairs = resources.golden_pairs
         share = settings.token_share
-        self.memory = Pool("bytes of documents in memory", settings.max_inflight, share)
-        self.places = Pool("waiting documents", settings.queue, share)
-        self.open_streams = Pool("open streams", settings.streams, share)
-        self.spill = Pool("bytes of unread answers", settings.spill, share)
-        self.requests = Pool("requests", settings.requests, share)
-        self.waiting_calls = Pool("requests that wait for a thread", settings.requests, share)
-        self.byte_rates = ByteRateLimiter(settings.byte_rate)
-        cores = (
-            len(os.sched_getaffinity(0))
-            if hasattr(os, "sched_getaffinity")
-            else os.cpu_count() or 1
+        self.memory = ResourcePool("bytes of documents in memory", settings.max_inflight, share)
+        self.places = ResourcePool("waiting documents", settings.queue, share)
+        self.open_streams = ResourcePool("open streams", settings.streams, share)
+        self.spill = ResourcePool("bytes of unread answers", settings.spill, share)
+        self.requests = ResourcePool("requests", settings.requests, share)
+        self.waiting_calls = ResourcePool(
+            "requests that wait for a thread", settings.requests, share
         )
+        self.byte_rates = ByteRateLimiter(settings.byte_rate)
+        cores = available_cores()
         threads = max(4, 2 * cores)
         # one thread per turn, and one more for streams than a single caller can use
         self._executor = ThreadPoolExecutor(threads + cores + 1, "nearkin")

@@ -18,7 +18,7 @@ import redis
 import nearkin as nk
 from nearkin.cli import app
 from nearkin.consumer.consumer import Consumer, ConsumerCounts
-from nearkin.consumer.events import Event, Source, StreamSettings, parse_event
+from nearkin.consumer.events import EventSource, StreamEvent, StreamSettings, parse_event
 from nearkin.consumer.redis_source import RedisSource
 from nearkin.consumer.sinks import IndexSink, ServerSink
 from nearkin.errors import StoreError
@@ -127,7 +127,7 @@ WRONG = [
 )
 def test_what_is_no_document(fields: dict[str, bytes], message: str) -> None:
     with pytest.raises(nk.UsageError, match=message):
-        parse_event(Event("1-0", fields), StreamSettings())
+        parse_event(StreamEvent("1-0", fields), StreamSettings())
 
 
 def test_dead_letters(stream: Stream, index: nk.Index) -> None:
@@ -187,7 +187,7 @@ def test_many_left_in_parts(stream: Stream) -> None:
     time.sleep(0.05)
     for name in ("dead", "other"):
         with RedisSource(stream.url, consumer=name, idle=0.02) as source:
-            taken: list[Event] = []
+            taken: list[StreamEvent] = []
             while events := source.reclaim(7):
                 assert len(events) <= 7
                 taken += events
@@ -286,25 +286,26 @@ def test_the_source_is_an_interface(index: nk.Index) -> None:
     class Listed:
         def __init__(self) -> None:
             self.left = [
-                Event(str(number), {"text": text.encode()}) for number, text in enumerate(corpus(5))
+                StreamEvent(str(number), {"text": text.encode()})
+                for number, text in enumerate(corpus(5))
             ]
             self.done: list[str] = []
 
-        def read(self, most: int, seconds: float) -> list[Event]:
+        def read(self, most: int, seconds: float) -> list[StreamEvent]:
             some, self.left = self.left[:most], self.left[most:]
             return some
 
-        def reclaim(self, most: int) -> list[Event]:
+        def reclaim(self, most: int) -> list[StreamEvent]:
             return []
 
-        def acknowledge(self, events: Sequence[Event]) -> None:
+        def acknowledge(self, events: Sequence[StreamEvent]) -> None:
             self.done += [event.key for event in events]
 
-        def move_to_dead_letters(self, event: Event, reason: str) -> None:
+        def move_to_dead_letters(self, event: StreamEvent, reason: str) -> None:
             raise AssertionError(reason)
 
     source = Listed()
-    checked: Source = source
+    checked: EventSource = source
     Consumer(checked, IndexSink(index), StreamSettings(batch=2)).run(until_empty=True)
     assert source.done == ["0", "1", "2", "3", "4"]
 

@@ -646,13 +646,13 @@ def test_hostile_json_is_rejected_before_parsing(
     """The parser, during which no other thread runs, is given a bounded number of values whatever
     the body is."""
     parsed = list[int]()
-    really = models.NewDocument.model_validate_json
+    really = models.UpsertRequest.model_validate_json
 
     def counts(body: bytes) -> Any:
         parsed.append(body.count(b",") + body.count(b"["))
         return really(body)
 
-    monkeypatch.setattr(models.NewDocument, "model_validate_json", counts)
+    monkeypatch.setattr(models.UpsertRequest, "model_validate_json", counts)
 
     async def test() -> None:
         async with running(tmp_path, "hostile", max_line=16_000_000) as app:
@@ -662,6 +662,6 @@ def test_hostile_json_is_rejected_before_parsing(
             stream.send(HOSTILE[name], more=False)
             told = json.loads(await stream.finish())
             assert told["problem"]["code"] in ("invalid-request", "not-json")
-            assert all(count <= models.NewDocument.max_json_values for count in parsed)
+            assert all(count <= models.UpsertRequest.max_json_values for count in parsed)
 
     run(test())

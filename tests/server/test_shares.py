@@ -9,14 +9,14 @@ import pytest
 from nearkin.server.http.callers import SERVER_CALLER, Caller, client_network
 from nearkin.server.http.fair_executor import FairExecutor
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.http.shares import ByteRateLimiter, Pool, Reservation
+from nearkin.server.http.shares import ByteRateLimiter, Reservation, ResourcePool
 from tests.server.exchange import run, until
 
 A, B = Caller("a"), Caller("b")
 
 
 def test_pool_limits_each_caller_to_its_share() -> None:
-    pool = Pool("bytes", 100, 0.25)
+    pool = ResourcePool("bytes", 100, 0.25)
     pool.take(A, 25)
     with pytest.raises(ProblemError, match="one caller may hold") as refused:
         pool.take(A, 1)
@@ -39,7 +39,7 @@ def test_pool_limits_each_caller_to_its_share() -> None:
 
 def test_reservation_waits_for_room_until_timeout() -> None:
     async def test() -> None:
-        pool = Pool("bytes", 100, 1.0)
+        pool = ResourcePool("bytes", 100, 1.0)
         patient, hasty = Reservation(pool, A, 200.0), Reservation(pool, B, 0.0)
         pool.take(B, 90)
         waiting = asyncio.create_task(patient.grow(50))

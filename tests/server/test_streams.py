@@ -11,7 +11,7 @@ from starlette.testclient import TestClient
 
 from nearkin.errors import StoreError
 from nearkin.server.http.callers import SERVER_CALLER
-from nearkin.server.http.shares import Pool, Reservation
+from nearkin.server.http.shares import Reservation, ResourcePool
 from nearkin.server.streams.ndjson import LineSplitter
 from nearkin.server.streams.spool import MAX_IN_MEMORY, Spool
 from tests.server.conftest import Serve
@@ -208,7 +208,10 @@ def test_long_lines_are_passed_over_without_being_kept() -> None:
 
 def test_spool_returns_written_bytes() -> None:
     async def both() -> bytes:
-        spool, out = Spool(Reservation(Pool("bytes", 1 << 30, 1.0), SERVER_CALLER)), bytearray()
+        spool, out = (
+            Spool(Reservation(ResourcePool("bytes", 1 << 30, 1.0), SERVER_CALLER)),
+            bytearray(),
+        )
 
         async def write() -> None:
             for i in range(200):

@@ -11,7 +11,7 @@ from nearkin.errors import StoreError, UsageError
 from nearkin.index.entry import Outcome
 from nearkin.server.http.fair_executor import FairExecutor
 from nearkin.server.http.problems import ProblemError
-from nearkin.server.http.shares import Pool
+from nearkin.server.http.shares import ResourcePool
 from nearkin.server.micro_batcher import MicroBatcher
 
 
@@ -39,9 +39,13 @@ class Recorder:
 
 def room_of(recorder: Recorder, executor: ThreadPoolExecutor, most: int, room: int) -> MicroBatcher:
     """A waiting room in which one caller may hold everything."""
-    memory = Pool("bytes", 1 << 30, share=1.0)
+    memory = ResourcePool("bytes", 1 << 30, share=1.0)
     return MicroBatcher(
-        recorder, FairExecutor(executor, 4, 4), most, Pool("documents", room, share=1.0), memory
+        recorder,
+        FairExecutor(executor, 4, 4),
+        most,
+        ResourcePool("documents", room, share=1.0),
+        memory,
     )
 
 

@@ -24,7 +24,7 @@ MAX_REMEMBERED_CALLERS = 10_000
 is forgotten first."""
 
 
-class Pool:
+class ResourcePool:
     """A limited amount of a resource, from which callers take and to which they return.
 
     Args:
@@ -114,7 +114,7 @@ class Reservation:
         patience: Maximum number of seconds that `grow` waits for room.
     """
 
-    def __init__(self, pool: Pool, caller: Caller, patience: float = 0.0) -> None:
+    def __init__(self, pool: ResourcePool, caller: Caller, patience: float = 0.0) -> None:
         self._pool = pool
         self._caller = caller
         self._patience = patience

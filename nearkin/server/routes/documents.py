@@ -37,11 +37,11 @@ UPSERT_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
         "content": {
-            JSON: {"schema": {"$ref": "#/components/schemas/NewDocument"}},
+            JSON: {"schema": {"$ref": "#/components/schemas/UpsertRequest"}},
             NDJSON: {
                 "schema": {
                     "type": "string",
-                    "description": "One NewDocument per line. Each line is answered with a line "
+                    "description": "One UpsertRequest per line. Each line is answered with a line "
                     "that has the members of "
                     "StreamLine and UpsertResult.",
                 }
@@ -110,7 +110,7 @@ async def upsert(request: Request, scope: ScopeName, who: StreamWriter) -> Respo
         return await answer_stream(request, service, scope, who, media_type)
     # counted before any byte of the body is read
     await request.app.state.authenticator.admit_documents(who, source_address(request), 1)
-    new = await parse_body(request, m.NewDocument)
+    new = await parse_body(request, m.UpsertRequest)
     id = None if new.id is None else validate_name(new.id, "id")
     outcome = await service.upsert(scope, new.document, id)
     return Response(outcome_json(outcome), media_type=JSON)
@@ -158,7 +158,7 @@ def counted_response(request: Request, service: Service, body: bytes) -> Respons
     return Response(body, media_type=JSON)
 
 
-@router.get("/documents/{id:path}", response_model=m.StoredDocument, summary="Get a document")
+@router.get("/documents/{id:path}", response_model=m.DocumentAnswer, summary="Get a document")
 async def get(
     request: Request,
     scope: ScopeName,
@@ -197,7 +197,7 @@ def _stored_document_json(
     if entry is None:
         return None
     return orjson.dumps(
-        m.StoredDocument.from_entry(entry, include_signature=include_signature).model_dump()
+        m.DocumentAnswer.from_entry(entry, include_signature=include_signature).model_dump()
     )
 
 
@@ -320,7 +320,7 @@ async def clusters(
             description="`next` of the previous page of this scope and order.",
         ),
     ] = FIRST_PAGE,
-) -> m.ClusterPage:
+) -> m.ClustersAnswer:
     """Returns a page of the first 10,000 clusters in either order.
 
     `nearkin index export` writes all clusters.
@@ -342,9 +342,9 @@ async def clusters(
     start = 0 if position is None else bisect_right(rows, (position[0], position[1]), key=sort_key)
     page = rows[start : start + limit]
     has_more = start + limit < len(rows)
-    return m.ClusterPage(
+    return m.ClustersAnswer(
         clusters=[
-            m.ClusterHead(
+            m.ListedCluster(
                 id=row.cluster,
                 representative=row.representative,
                 size=row.size,

@@ -51,7 +51,7 @@ class TextOrVector(Model):
         return self.text if self.text is not None else self.vector or []
 
 
-class NewDocument(TextOrVector):
+class UpsertRequest(TextOrVector):
     """A document to upsert."""
 
     id: Id | None = None
@@ -122,7 +122,7 @@ class StreamLine(Model):
     problem: dict[str, Any] | None = Field(None, description="Problem with the line.")
 
 
-class StoredDocument(Model):
+class DocumentAnswer(Model):
     """A stored document."""
 
     id: str = Field(description="Id of the document.")
@@ -228,7 +228,7 @@ class ClusterAnswer(Model):
         )
 
 
-class ClusterHead(Model):
+class ListedCluster(Model):
     """A cluster in a listing."""
 
     id: str = Field(description="Id of the cluster.")
@@ -239,10 +239,10 @@ class ClusterHead(Model):
     )
 
 
-class ClusterPage(Model):
+class ClustersAnswer(Model):
     """A page of the clusters of a scope."""
 
-    clusters: list[ClusterHead] = Field(description="Clusters in the requested order.")
+    clusters: list[ListedCluster] = Field(description="Clusters in the requested order.")
     next: str | None = Field(description="Cursor of the next page, or null on the last page.")
     as_of: float = Field(
         description="Time at which the clusters were counted, in seconds since 1970."

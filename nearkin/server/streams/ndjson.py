@@ -100,7 +100,7 @@ class NdjsonFormat:
             problem = ProblemError("too-large", f"the line has more than {self._max_line:,} bytes")
             return StreamItem(number, None, None, problem)
         try:
-            new = parse_json(line, m.NewDocument)
+            new = parse_json(line, m.UpsertRequest)
         except ProblemError as problem:
             return StreamItem(number, None, None, problem)
         return StreamItem(number, new.id, new.document, None)

@@ -1,0 +1,56 @@
+"""The job of a command that runs over files: `nearkin dedup` and `nearkin pairs`."""
+
+from typing import TYPE_CHECKING
+
+from nearkin.cli.options import OutputOptions, ReadOptions
+
+if TYPE_CHECKING:
+    from nearkin.engine.options import RunOptions
+    from nearkin.runs.job import Job
+    from nearkin.runs.spec_request import ResolvedInputs
+
+
+def make_job(
+    inputs: list[str],
+    resolved: "ResolvedInputs",
+    settings: "RunOptions",
+    reading: ReadOptions,
+    output: OutputOptions,
+    *,
+    resume: bool,
+    annotate: bool = False,
+    save_signatures: bool = False,
+) -> "Job":
+    """Returns the job that the options of a command describe.
+
+    Args:
+        inputs: Files, globs, folders or URLs, or the folder of a saved run.
+        resolved: The parts of the job that depend on the inputs.
+        settings: The parameters of the run.
+        reading: The options for the selection of files and for rows that cannot be read.
+        output: The options of the output.
+        resume: Whether an interrupted run is resumed.
+        annotate: Whether all rows are kept and get cluster columns.
+        save_signatures: Whether signatures and band keys are kept in the output.
+
+    Returns:
+        The job.
+    """
+    from nearkin.runs.job import Job
+    from nearkin.runtime.files import Readers
+
+    return Job(
+        tuple(inputs),
+        output.out,
+        resolved.columns,
+        settings,
+        annotate=annotate,
+        save_signatures=save_signatures,
+        resume=resume,
+        overwrite=output.overwrite,
+        on_error=reading.on_error,
+        resources=resolved.resources,
+        selection=reading.selection,
+        statuses=resolved.statuses,
+        readers=Readers(output.readable_by),
+    )

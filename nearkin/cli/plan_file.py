@@ -1,0 +1,94 @@
+"""Plans: files that `nearkin plan --out` writes and `nearkin dedup --plan` reads."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from nearkin.cli.option_groups import GivenOptions, flag_of
+from nearkin.cli.options import MatchOptions, SpecOptions
+
+
+def is_plan(path: Path) -> bool:
+    """Returns whether a file is a plan that nearkin wrote.
+
+    Raises:
+        OSError: If the file cannot be read.
+        ValueError: If the file is not JSON.
+    """
+    return _settings_of(path) is not None
+
+
+def _settings_of(path: Path) -> Mapping[str, object] | None:
+    """Returns the settings of a plan, or None if the file contains other JSON."""
+    content = json.loads(path.read_bytes())
+    if not isinstance(content, dict) or not isinstance(content.get("settings"), dict):
+        return None
+    settings: dict[str, object] = content["settings"]
+    return settings
+
+
+def apply_plan(
+    path: Path | None, given: GivenOptions, spec: SpecOptions, match: MatchOptions
+) -> tuple[SpecOptions, MatchOptions]:
+    """Returns the options with the settings of a plan.
+
+    Args:
+        path: File written by `nearkin plan --out`, or None.
+        given: The options that were given. They must not contradict the plan.
+        spec: The options for the Spec.
+        match: The options for matching.
+
+    Returns:
+        The options for the Spec and for matching, with the values of the plan.
+
+    Raises:
+        UsageError: If the file is not a plan, or contradicts an option.
+    """
+    if path is None:
+        return spec, match
+    planned = {name: value for name, value in read_plan_settings(path).items() if value is not None}
+    current = {**vars(spec), **vars(match)}
+    for name, value in planned.items():
+        if name in given:
+            _require_planned_value(path, name, current.get(name), value)
+    spec_values = {name: value for name, value in planned.items() if name in vars(spec)}
+    match_values = {name: value for name, value in planned.items() if name in vars(match)}
+    # The types of a plan's values are checked where the options are parsed.
+    return replace(spec, **spec_values), replace(match, **match_values)  # type: ignore[arg-type]
+
+
+def read_plan_settings(path: Path) -> Mapping[str, object]:
+    """Reads the settings of a plan, by the names of the options.
+
+    Raises:
+        UsageError: If there is no such file, or it is not a plan.
+    """
+    from nearkin.errors import UsageError
+
+    advice = f"{path} is not a plan; write one with nearkin plan --out {path.name}"
+    try:
+        settings = _settings_of(path)
+    except FileNotFoundError as error:
+        raise UsageError(f"no such file: {path}") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(advice) from error
+    if settings is None:
+        raise UsageError(advice)
+    return settings
+
+
+def _require_planned_value(path: Path, name: str, value: object, planned: object) -> None:
+    """Requires that a given option has the value of the plan."""
+    from nearkin.engine.options import parse_size
+    from nearkin.errors import UsageError
+
+    if name == "memory":
+        is_equal = parse_size(str(value)) == parse_size(str(planned))
+    else:
+        is_equal = str(value) == str(planned)
+    if not is_equal:
+        raise UsageError(
+            f"{flag_of(name)} {value} contradicts {planned} of {path}; leave it out, or make "
+            "another plan"
+        )

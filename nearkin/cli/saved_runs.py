@@ -1,0 +1,78 @@
+"""Commands whose input is a saved run: their options must be those that made it."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from nearkin.cli.option_groups import GivenOptions, flag_of
+from nearkin.cli.options import ColumnOptions, SpecOptions
+
+if TYPE_CHECKING:
+    from nearkin.runs.saved import SavedRun
+
+
+def require_as_saved(
+    given: GivenOptions, inputs: list[str], columns: ColumnOptions, spec: SpecOptions
+) -> None:
+    """Requires that given options do not contradict the saved run that is the input, if it is one.
+
+    Args:
+        given: The options that were given.
+        inputs: The inputs.
+        columns: The options for columns.
+        spec: The options for the Spec.
+
+    Raises:
+        UsageError: If one does. The message names the option and the value of the saved run.
+    """
+    from nearkin.errors import UsageError
+    from nearkin.runs.saved import SavedRun
+
+    saved = SavedRun.find(tuple(inputs))
+    if saved is None:
+        return
+    values = {**vars(columns), **vars(spec)}
+    for name, kept in _options_of_saved_run(saved).items():
+        value = values[name]
+        if name not in given or _comparable(name, value) == _comparable(name, kept):
+            continue
+        option = flag_of(name)
+        made_with = f"no {option}" if kept is None else f"{option} {kept}"
+        raise UsageError(
+            f"{option} {value} contradicts the saved run {saved.folder}, which was made with "
+            f"{made_with}; leave it out, or run on the inputs of the saved run"
+        )
+
+
+def _options_of_saved_run(saved: "SavedRun") -> dict[str, Any]:
+    """Returns the values of the options from which a saved run was made, by parameter name."""
+    from nearkin.spec import KEYED
+
+    spec = saved.spec
+    columns: Mapping[str, Any] = saved.record["columns"]
+    return {
+        "text": columns["text"],
+        "tokens": columns["tokens"],
+        "vector": columns["vector"],
+        "id_column": columns["id"],
+        "measure": spec.measure,
+        "shingle": spec.shingle,
+        "normalise": ",".join(spec.normalise),
+        "stem": spec.stem,
+        "scheme": spec.scheme,
+        "k": spec.k,
+        "slot_bits": spec.slot_bits,
+        "seed": spec.seed,
+        "base_hash": None if spec.base_hash == KEYED else spec.base_hash,
+        "weights": spec.weights,
+        "frequencies": None,
+    }
+
+
+def _comparable(name: str, value: Any) -> str:
+    """Returns the value of an option as a text. Equal requests have equal texts.
+
+    The order of normalization steps does not matter.
+    """
+    if name == "normalise":
+        return ",".join(sorted(step.strip() for step in str(value).split(",") if step.strip()))
+    return str(value)
