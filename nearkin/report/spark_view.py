@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -14,8 +14,9 @@ from nearkin.corpus import Corpus
 from nearkin.engine.result_schema import EXACT, KINDS
 from nearkin.engine.spark.arrow_columns import numbers
 from nearkin.engine.spark.rereading import ExcerptRows
-from nearkin.engine.spark.run import SparkRun, facts_of
+from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.sources import FileSource
+from nearkin.engine.spark.task_functions import collect_facts
 from nearkin.packed_pairs import ScoredPairs
 from nearkin.report.collect import (
     EXAMPLES_PER_CLUSTER,
@@ -25,6 +26,13 @@ from nearkin.report.collect import (
     RunView,
 )
 from nearkin.report.model import Histogram, SizeCount, SourceCount
+
+
+class SimilarityFacts(TypedDict):
+    """The facts that a task records that counts similarities."""
+
+    counts: list[int]
+    """The number of pairs in each column of a histogram."""
 
 
 class SparkRunView(RunView):
@@ -68,8 +76,9 @@ class SparkRunView(RunView):
     def verified_histogram(self) -> Histogram:
         """Returns the histogram of the similarities of all scored pairs."""
         scored = self._spark_run.scored.select("shared", "joint")
+        counted = scored.mapInArrow(_count_similarities, "facts string")
         total = Histogram()
-        for part in facts_of(scored.mapInArrow(_count_similarities, "facts string")):
+        for part in collect_facts(counted, SimilarityFacts):
             total += Histogram(tuple(part["counts"]))
         return total
 
@@ -88,7 +97,7 @@ class SparkRunView(RunView):
     def rejected_reasons(self) -> Mapping[str, int]:
         """Returns the number of rejected rows for each reason."""
         reason = f.substring_index("reason", ":", 1).alias("reason")
-        rows = self._spark_run.rejected.groupBy(reason).count().collect()
+        rows = self._spark_run.document_tables.rejected.groupBy(reason).count().collect()
         return {row[0]: row[1] for row in rows}
 
     def quoted_clusters(self) -> Sequence[QuotedCluster]:
@@ -130,7 +139,8 @@ class SparkRunView(RunView):
             return {}
         run = self._spark_run
         frame = run.spark.createDataFrame([(ordinal,) for ordinal in chosen], "doc long")
-        return {row.doc: row.text for row in run.again(frame, ExcerptRows(run.request)).collect()}
+        excerpts = run.document_tables.read_again(frame, ExcerptRows(run.request))
+        return {row.doc: row.text for row in excerpts.collect()}
 
 
 def _count_similarities(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

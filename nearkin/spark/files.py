@@ -243,7 +243,7 @@ def _write_output(job: Job, run: SparkRun, folder: Path) -> None:
     """Writes kept/, clusters.parquet, pairs.parquet and rejected.jsonl."""
     run.progress.stage(Stage.WRITE, None)
     with run.stage(Stage.WRITE):
-        write_kept_files(run, folder / "kept", job.annotate)
+        write_kept_files(run, folder / "kept", annotate=job.annotate)
         write_clusters(run, folder / "clusters.parquet")
         write_pairs(run, folder / "pairs.parquet")
         write_rejected(run, folder / "rejected.jsonl")

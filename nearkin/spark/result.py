@@ -47,7 +47,7 @@ class SparkResult:
 
         `id_a` is the smaller id by its bytes. Of exact duplicates only one is in pairs.
         """
-        pairs = self._run.pair_table.drop("a", "b")
+        pairs = self._run.scorer.pair_table.drop("a", "b")
         others = [name for name in pairs.columns if not name.startswith("id_")]
         first = f.least("id_a", "id_b").alias("id_a")
         second = f.greatest("id_a", "id_b").alias("id_b")
@@ -65,7 +65,7 @@ class SparkResult:
     def rejected(self) -> DataFrame:
         """The rejected rows: id, reason, and the beginning of the raw value."""
         place = f.get_json_object("place", "$.id").alias("id")
-        return self._run.rejected.select(place, "reason", "raw")
+        return self._run.document_tables.rejected.select(place, "reason", "raw")
 
     @property
     def stages(self) -> dict[str, Any]:

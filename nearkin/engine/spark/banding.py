@@ -10,7 +10,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,17 @@ BUCKETS = "a long,b long,band int,key long,doc long,facts string"
 """Rows of three kinds: pairs of ordinary buckets (a < b), members of hot buckets, and facts."""
 HOT = "a long,b long,agree int,facts string"
 """Pairs of hot buckets, with the number of agreeing slots; and facts."""
+
+
+class BucketFacts(TypedDict):
+    """The facts that the task of a part of a band records."""
+
+    sizes: list[tuple[int, int]]
+    """The bucket sizes, each with the number of buckets of this size."""
+    hot: int
+    """The number of hot buckets."""
+    members: int
+    """The number of documents in hot buckets."""
 
 
 @dataclass(frozen=True)
@@ -112,11 +123,11 @@ class BandingTasks:
         hot = sizes > self.request.options.hot_bucket_size
         cold = (sizes > 1) & ~hot
         values, times = np.unique(sizes, return_counts=True)
-        facts: dict[str, Any] = {
+        facts: BucketFacts = {
             "sizes": list(zip(values.tolist(), times.tolist(), strict=True)),
             "hot": int(hot.sum()),
+            "members": int(sizes[hot].sum()),
         }
-        facts |= {"members": int(sizes[hot].sum())}
         found = [
             *_cold_pairs(docs, starts[cold], sizes[cold]),
             *_members(band, keys, docs, starts[hot], sizes[hot]),

@@ -6,14 +6,15 @@ from pathlib import Path
 import orjson
 from pyspark.sql import functions as f
 
-from nearkin.engine.spark.rereading import WRITTEN, Writing
-from nearkin.engine.spark.run import SparkRun, facts_of
+from nearkin.engine.spark.rereading import WRITTEN, Writing, WrittenFacts
+from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.sources import FileSource
+from nearkin.engine.spark.task_functions import collect_facts
 from nearkin.errors import RunError
 from nearkin.runtime.files import disk_errors
 
 
-def write_kept_files(run: SparkRun, folder: Path, annotate: bool) -> None:
+def write_kept_files(run: SparkRun, folder: Path, *, annotate: bool) -> None:
     """Writes the input files again, without the removed rows.
 
     Args:
@@ -28,13 +29,10 @@ def write_kept_files(run: SparkRun, folder: Path, annotate: bool) -> None:
     with disk_errors(folder.parent):
         folder.mkdir(parents=True)
     rows = run.source.interleave_with_files(run.rows)
-    written = facts_of(
-        rows.mapInArrow(Writing(run.request, str(folder.absolute()), annotate).files, WRITTEN)
-    )
-    documents, now = (
-        run.sketch_stats.documents + run.further_parts,
-        sum(task["documents"] for task in written),
-    )
+    writing = Writing(run.request, str(folder.absolute()), annotate=annotate)
+    written = collect_facts(rows.mapInArrow(writing.files, WRITTEN), WrittenFacts)
+    documents = run.sketch_stats.documents + run.document_tables.further_parts
+    now = sum(task["documents"] for task in written)
     if now != documents:
         raise RunError(
             f"the inputs have {now} documents now and had {documents}; run again with --overwrite"
@@ -50,14 +48,14 @@ def write_clusters(run: SparkRun, folder: Path) -> None:
 
 def write_pairs(run: SparkRun, folder: Path) -> None:
     """Writes the pairs table, in the order of the documents."""
-    ordered = run.pair_table.orderBy("a", "b").drop("a", "b")
+    ordered = run.scorer.pair_table.orderBy("a", "b").drop("a", "b")
     ordered.write.option("compression", "zstd").parquet(str(folder.absolute()))
 
 
 def write_rejected(run: SparkRun, path: Path) -> None:
     """Writes rejected.jsonl as the local engine does. The driver reads a partition at a time."""
     with disk_errors(path.parent), path.open("wb") as file:
-        for row in run.rejected.orderBy(f.col("doc")).toLocalIterator():
+        for row in run.document_tables.rejected.orderBy(f.col("doc")).toLocalIterator():
             place = {
                 name: value for name, value in json.loads(row.place).items() if value is not None
             }

@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,12 @@ from nearkin.engine.spark.sketching import TaskRequest, corpus_of, docs_of, read
 
 EXCERPT = 4000
 WRITTEN = "facts string"
+
+
+class WrittenFacts(TypedDict):
+    """The facts that a task records that writes files again."""
+
+    documents: int
 
 
 class Rows(Protocol):

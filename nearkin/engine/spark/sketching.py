@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -95,6 +95,23 @@ class TaskRequest:
     def schema(self) -> str:
         """The schema of the table that sketching makes."""
         return ",".join([DOCUMENTS, *(f"riding{i} string" for i in range(len(self.carried)))])
+
+
+class SketchFacts(TypedDict):
+    """The facts that a task of the sketch stage records."""
+
+    seconds: float
+    rejected: int
+    """The number of rejected rows."""
+    warm: float
+    """The seconds until the kernels were loaded."""
+    latency: list[tuple[float, int]]
+    """The seconds and the number of documents of each batch."""
+    unfit: list[tuple[str, str]]
+    """The columns of the keep policy, each with a type that a value does not fit."""
+    shares: list[float]
+    """The sums of the shares of empty bins and of completed slots, and the number of sampled
+    documents."""
 
 
 class Read(NamedTuple):
@@ -201,7 +218,7 @@ class _Task:
             sample = sketches.signatures[::SAMPLE]
             self._shares += [*(share * len(sample) for share in fill_shares(sample)), len(sample)]
 
-    def facts(self) -> dict[str, Any]:
+    def facts(self) -> SketchFacts:
         return {
             "seconds": round(time.perf_counter() - self._began, 3),
             "rejected": self.rejected,

@@ -1,21 +1,12 @@
-"""Stage 4 inside tasks: from candidate pairs to scored pairs.
-
-Pairs are divided into bins. Each bin receives the documents that it needs, and a task scores it.
-Payloads are large and pairs are small, so the pairs of a cluster should be in one bin, to which
-each document is sent once. The smallest neighbour of its documents selects the bin of a pair; in a
-clique it is the same for all pairs. A bin with too many pairs is split, because a leader of a hot
-bucket may have a million neighbours.
-"""
+"""Stage 4 inside tasks: from candidate pairs to scored pairs."""
 
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 from nearkin.engine.spark.arrow_columns import numbers, payload_of, table, unpacked, unsigned
 from nearkin.engine.spark.document_parts import united
@@ -29,8 +20,15 @@ from nearkin.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs
 AGREED = "a long,b long,agree int,facts string"
 """Pairs that pass the prefilter, with the number of agreeing slots; and facts."""
 SCORED = "a long,b long,agree int,shared double,joint double"
-FEW_BINS = 16
-"""Number of bins up to which neighbours are not searched, because it would take more time."""
+
+
+class HistogramFacts(TypedDict):
+    """The facts that a task records that compares signatures."""
+
+    histogram: list[int]
+    """The number of compared pairs by the number of agreeing slots, from 0 to k."""
+    hottest: NotRequired[list[tuple[int, int, int]]]
+    """The largest hot buckets of the task, each as band, members and first member."""
 
 
 class Members:
@@ -200,55 +198,3 @@ def _scored(
     return pa.Table.from_batches(
         [table(SCORED, **{name: np.asarray(column)[keep] for name, column in columns.items()})]
     )
-
-
-def binned(pairs: DataFrame, count: int, most: int) -> DataFrame:
-    """Adds the column `bin` to pairs.
-
-    Args:
-        pairs: Pairs (a, b, ...).
-        count: Largest number of pairs.
-        most: Approximate number of pairs of a bin.
-    """
-    bins = max(1, -(-count // most))
-    if bins <= FEW_BINS:
-        return pairs.withColumn("bin", f.pmod(f.xxhash64("a"), f.lit(bins)).cast("int"))
-    ends = pairs.select(f.col("a").alias("doc"), f.col("b").alias("other"))
-    ends = ends.unionByName(ends.select(f.col("other").alias("doc"), f.col("doc").alias("other")))
-    heads = ends.groupBy("doc").agg(f.least(f.min("other"), f.first("doc")).alias("head"))
-    near = pairs.join(heads.withColumnRenamed("doc", "a").withColumnRenamed("head", "head_a"), "a")
-    near = near.join(heads.withColumnRenamed("doc", "b").withColumnRenamed("head", "head_b"), "b")
-    near = near.withColumn("head", f.least("head_a", "head_b")).drop("head_a", "head_b")
-    crowded = near.groupBy("head").count().where(f.col("count") > most)
-    split = near.join(f.broadcast(crowded), "head", "left")
-    share = f.pmod(f.xxhash64("a", "b"), f.coalesce(f.ceil(f.col("count") / most), f.lit(1)))
-    return split.withColumn("bin", f.pmod(f.xxhash64("head", share), f.lit(bins)).cast("int")).drop(
-        "head", "count"
-    )
-
-
-def needed(pairs: DataFrame) -> DataFrame:
-    """Returns the documents that each bin needs (doc, at), each once."""
-    ends = [pairs.select(f.col(end).alias("doc"), f.col("bin").alias("at")) for end in ("a", "b")]
-    return ends[0].unionByName(ends[1]).distinct()
-
-
-def scored_in_bins(
-    pairs: DataFrame,
-    documents: DataFrame,
-    work: Callable[[pa.Table, pa.Table], pa.Table],
-    schema: str,
-) -> DataFrame:
-    """Applies a function to the pairs and the documents of each bin.
-
-    Args:
-        pairs: Pairs with the column `bin`.
-        documents: Documents with the column `at`, the number of a bin.
-        work: Function of the pairs and the documents of a bin.
-        schema: Schema of its result.
-    """
-
-    def group(left: pa.Table, right: pa.Table) -> pa.Table:
-        return work(left, right)
-
-    return pairs.groupBy("bin").cogroup(documents.groupBy("at")).applyInArrow(group, schema)

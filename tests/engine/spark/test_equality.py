@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame
 
 import nearkin as nk
 from nearkin import spark as nks
-from nearkin.engine.spark import run as stages
+from nearkin.engine.spark import cluster_tables, pair_bins
 from nearkin.spec import Spec
 from tests.engine.spark.conftest import rows_of
 
@@ -111,8 +111,8 @@ def test_frequency_cut(code: pa.Table, frame: DataFrame) -> None:
 def test_components_across_tasks_and_crowded_bins(
     code: pa.Table, frame: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(stages, "PAIRS_IN_ONE_TASK", 0)
-    monkeypatch.setattr(stages, "BIN_BYTES", 20_000)
+    monkeypatch.setattr(cluster_tables, "PAIRS_IN_ONE_TASK", 0)
+    monkeypatch.setattr(pair_bins, "BIN_BYTES", 20_000)
     asked = {
         "text": "text",
         "threshold": 0.3,

@@ -57,7 +57,7 @@ def test_growth_is_a_run_over_all(
     with nks.dedup(halves[1], id="id", against=saved, before=halves[0], **BANDED) as result:
         assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
         # Only today's rows were sketched.
-        assert result._run.table.where("id is not null").count() == len(code) - 800
+        assert result._run.document_tables.table.where("id is not null").count() == len(code) - 800
         assert result.kept.count() == int(local.kept.sum())
 
 

@@ -1,0 +1,139 @@
+"""Stage 3: from signatures to the candidate pairs that pass the prefilter."""
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from nearkin.engine.spark.banding import BUCKETS, HOT, KEYS, BandingTasks, BucketFacts
+from nearkin.engine.spark.materialized import Tables
+from nearkin.engine.spark.pair_bins import apply_to_bins, assign_bins, list_documents_of_bins
+from nearkin.engine.spark.saved import DealtRows, Saved
+from nearkin.engine.spark.sketching import TaskRequest
+from nearkin.engine.spark.task_functions import apply_to_groups, collect_facts
+from nearkin.engine.spark.verification import AGREED, HistogramFacts, Scoring
+from nearkin.engine.stats import CandidateStats, HotBucket
+
+
+@dataclass(frozen=True)
+class CandidateTables:
+    """The candidate pairs of a banding."""
+
+    pairs: DataFrame
+    """(a, b, agree): documents that share a bucket and pass the prefilter."""
+    count: int
+    """The number of these pairs."""
+    hot: DataFrame | None
+    """(doc): documents of hot buckets, or None if there are none."""
+    stats: CandidateStats
+
+
+@dataclass(frozen=True)
+class CandidateSearch:
+    """The search for candidate pairs.
+
+    Attributes:
+        documents: Sketched documents.
+        scoring: Tasks that compare signatures.
+        banded: Tasks that band documents.
+        tables: Intermediate tables.
+        key_bytes: Size of the band keys of all documents, in bytes.
+        before: Saved run over earlier documents, whose band keys are read.
+    """
+
+    documents: DataFrame
+    scoring: Scoring
+    banded: BandingTasks
+    tables: Tables
+    key_bytes: int
+    before: Saved | None = None
+
+    @property
+    def request(self) -> TaskRequest:
+        """The request that tasks receive."""
+        return self.banded.request
+
+    def find_pairs(self, active: DataFrame) -> CandidateTables:
+        """Finds the candidate pairs of some documents.
+
+        Args:
+            active: Documents that are banded.
+        """
+        keys = self._band_keys(active)
+        grouped = keys.groupBy("part").applyInArrow(apply_to_groups(self.banded.buckets), BUCKETS)
+        buckets = self.tables.keep(grouped, "buckets")
+        parts = collect_facts(buckets, BucketFacts)
+        sizes: Counter[int] = Counter()
+        for part in parts:
+            sizes.update(dict(part["sizes"]))
+        largest = self.request.options.hot_bucket_size
+        most_pairs = sum(
+            count * size * (size - 1) // 2 for size, count in sizes.items() if size <= largest
+        )
+        cold = buckets.where(f.col("a").isNotNull()).select("a", "b").distinct()
+        agreed, counts = self.tables.counted(
+            self._prefiltered(cold, most_pairs), "agreed", pairs=f.count("a")
+        )
+        tasks = collect_facts(agreed, HistogramFacts)
+        count = counts["pairs"]
+        pairs = agreed.where(f.col("a").isNotNull()).select("a", "b", "agree")
+        hot = None
+        hot_buckets = sum(part["hot"] for part in parts)
+        if hot_buckets:
+            members = buckets.where(f.col("doc").isNotNull()).select("band", "key", "doc")
+            hot = members.select("doc").distinct()
+            clustered = self.tables.keep(self._cluster_hot_buckets(members), "hot-pairs")
+            tasks += collect_facts(clustered, HistogramFacts)
+            inside = clustered.where(f.col("a").isNotNull()).select("a", "b", "agree")
+            both = pairs.unionByName(inside).dropDuplicates(["a", "b"])
+            pairs, counts = self.tables.counted(both, "survivors")
+            count = counts["rows"]
+        no_pairs = [0] * (self.request.options.spec.k + 1)
+        stats = CandidateStats.summarize(
+            histogram=np.sum([task["histogram"] for task in tasks] or [no_pairs], axis=0),
+            bucket_sizes=sizes,
+            hot=[
+                HotBucket(band, members, first)
+                for task in tasks
+                for band, members, first in task.get("hottest", ())
+            ],
+            hot_buckets=hot_buckets,
+            hot_members=sum(part["members"] for part in parts),
+            survivors=count,
+            key_bytes=self.key_bytes,
+        )
+        return CandidateTables(pairs, count, hot, stats)
+
+    def _band_keys(self, active: DataFrame) -> DataFrame:
+        """KEYS. The keys of documents of the saved run are read, not computed."""
+        columns = ("doc", "block", "signature", "keys")
+        if self.before is None:
+            return active.select(*columns).mapInArrow(self.banded.keys, KEYS)
+        stored = self.before.keys(self.banded.banding)
+        fresh = active.join(self.before.documents.select("doc"), "doc", "left_anti")
+        computed = fresh.select(*columns).mapInArrow(self.banded.keys, KEYS)
+        return (
+            stored.join(active.select("doc"), "doc", "left_semi")
+            .select("band", "key", "doc")
+            .mapInArrow(DealtRows(self.banded), KEYS)
+            .unionByName(computed)
+        )
+
+    def _prefiltered(self, pairs: DataFrame, most_pairs: int) -> DataFrame:
+        """AGREED: the pairs whose signatures agree in enough slots."""
+        spec = self.request.options.spec
+        signature_bytes = spec.signature_width * np.dtype(spec.signature_type).itemsize
+        in_bins = assign_bins(pairs, most_pairs, signature_bytes)
+        documents = list_documents_of_bins(in_bins).join(
+            self.documents.select("doc", "signature"), "doc"
+        )
+        return apply_to_bins(in_bins, documents, self.scoring.estimated, AGREED)
+
+    def _cluster_hot_buckets(self, members: DataFrame) -> DataFrame:
+        """HOT. A task clusters one bucket after the other and holds the leaders of one bucket."""
+        documents = self.documents.select("doc", "sort", "signature")
+        grouped = members.join(documents, "doc").repartition("band", "key")
+        ordered = grouped.sortWithinPartitions("band", "key", "sort")
+        return ordered.mapInArrow(self.banded.hot, HOT)

@@ -1,0 +1,146 @@
+"""Stage 5: from scored pairs to the clusters of all documents."""
+
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from nearkin.engine.options import ClusterMethod, EmptyDocuments
+from nearkin.engine.result_schema import EMPTY, EXACT, KEPT, KINDS, NEAR, UNIQUE
+from nearkin.engine.spark.clustering import ELECTED, Election, connected
+from nearkin.engine.spark.document_tables import DocumentTables
+from nearkin.engine.spark.materialized import Tables
+from nearkin.engine.spark.pair_bins import apply_to_bins, list_documents_of_bins
+from nearkin.engine.spark.pair_scoring import PairScorer
+from nearkin.engine.stats import ClusterStats
+
+PAIRS_IN_ONE_TASK = 4_000_000
+"""Number of scored pairs up to which one task clusters all of them. If there are more, connected
+components are found first."""
+
+
+@dataclass(frozen=True)
+class ClusterTables:
+    """The clusters."""
+
+    removed: DataFrame
+    """(doc, leader, similarity, kind, cluster) of each removed document."""
+    clusters: DataFrame
+    """(doc, id, cluster, kept, similarity, kind) of each document."""
+    stats: ClusterStats
+
+
+@dataclass(frozen=True)
+class ClusterBuilder:
+    """Decides which documents are kept, from the scored pairs so far.
+
+    Attributes:
+        document_tables: Tables of documents.
+        scorer: Scored pairs, and what compares further ones.
+        is_exact: Whether the similarities of scored pairs are exact, not estimates.
+    """
+
+    document_tables: DocumentTables
+    scorer: PairScorer
+    is_exact: bool
+
+    @property
+    def tables(self) -> Tables:
+        """The intermediate tables."""
+        return self.document_tables.tables
+
+    def elect(self, *, components: bool) -> DataFrame:
+        """Returns ELECTED: the removed documents, exact duplicates apart.
+
+        Args:
+            components: Whether components are clustered, not leaders elected.
+        """
+        columns = self.scorer.scored.select("a", "b", "shared", "joint")
+        pairs = self._with_components(columns)
+        members = list_documents_of_bins(pairs)
+        needs_signatures = components and not self.is_exact
+        compared = ["signature"] if needs_signatures else []
+        sorted_documents = self.document_tables.documents.select("doc", "sort", *compared)
+        documents = members.join(sorted_documents, "doc")
+        if components and self.is_exact:
+            payloads = self.document_tables.payloads(members.select("doc").distinct())
+            documents = documents.join(payloads, "doc")
+        election = Election(self.scorer.scoring, exact=self.is_exact, components=components)
+        elected = apply_to_bins(pairs, documents, election.elect, ELECTED)
+        return self.tables.keep(elected, "elected")
+
+    def _with_components(self, pairs: DataFrame) -> DataFrame:
+        """Returns pairs with a bin each. No component is in two bins."""
+        count = self.scorer.scored_tables.count
+        if count <= PAIRS_IN_ONE_TASK:
+            return pairs.withColumn("bin", f.lit(0))
+        found = connected(pairs, lambda edges: self.tables.keep(edges, "edges"))
+        cores = self.tables.spark.sparkContext.defaultParallelism
+        bins = max(1, -(-count // max(PAIRS_IN_ONE_TASK, 1)), cores)
+        bin_number = f.pmod(f.xxhash64("component"), f.lit(bins)).cast("int")
+        shares = found.select(f.col("doc").alias("a"), bin_number.alias("bin"))
+        return pairs.join(shares, "a")
+
+    def build_clusters(self, exact_duplicates: DataFrame) -> ClusterTables:
+        """Computes the clusters of all documents.
+
+        Args:
+            exact_duplicates: (doc, head) of the exact duplicates.
+        """
+        by_components = self.document_tables.options.cluster == ClusterMethod.COMPONENTS
+        elected = self.elect(components=by_components)
+        removed = self._with_exact_duplicates(elected, exact_duplicates)
+        removed = self.tables.keep(removed, "removed")
+        by_kind = {kind: f.count(f.when(f.col("kind") == kind, 1)) for kind in KINDS}
+        clusters, counts = self.tables.counted(
+            self._list_clusters(removed),
+            "clusters",
+            documents_kept=f.count(f.when(f.col("kept"), 1)),
+            **by_kind,
+        )
+        documents = counts.pop("rows")
+        removed_count = documents - counts["documents_kept"]
+        stats = ClusterStats(documents=documents, documents_removed=removed_count, **counts)
+        return ClusterTables(removed, clusters, stats)
+
+    def _with_exact_duplicates(self, elected: DataFrame, copies: DataFrame) -> DataFrame:
+        """Adds exact duplicates, which follow the first document of their group."""
+        heads = elected.select(
+            f.col("doc").alias("head"), f.col("leader").alias("next"), "similarity"
+        )
+        is_exact = f.col("next").isNull()
+        copies = copies.join(heads, "head", "left").select(
+            "doc",
+            f.coalesce("next", "head").alias("leader"),
+            f.coalesce("similarity", f.lit(1.0)).alias("similarity"),
+            f.when(is_exact, KINDS[EXACT]).otherwise(KINDS[NEAR]).alias("kind"),
+        )
+        both = elected.withColumn("kind", f.lit(KINDS[NEAR])).unionByName(copies)
+        documents = self.document_tables.documents
+        names = documents.select(f.col("doc").alias("leader"), f.col("id").alias("cluster"))
+        joined = both.join(names, "leader")
+        return joined.select("doc", "leader", "similarity", "kind", "cluster")
+
+    def _list_clusters(self, removed: DataFrame) -> DataFrame:
+        is_empty = (f.col("fp0") == 0) & (f.col("fp1") == 0) & (f.col("shingles") == 0)
+        heads = removed.select(f.col("leader").alias("doc")).distinct()
+        heads = heads.withColumn("head", f.lit(True))
+        documents = self.document_tables.documents.select("doc", "id", is_empty.alias("empty"))
+        joined = documents.join(removed.drop("leader"), "doc", "left").join(heads, "doc", "left")
+        is_dropped = f.col("empty") & f.lit(
+            self.document_tables.options.empty == EmptyDocuments.DROP
+        )
+        similarity = f.coalesce("similarity", f.lit(1.0))
+        kind_if_not_removed = (
+            f.when(f.col("empty"), KINDS[EMPTY])
+            .when(f.col("head"), KINDS[KEPT])
+            .otherwise(KINDS[UNIQUE])
+        )
+        return joined.select(
+            "doc",
+            "id",
+            f.coalesce("cluster", "id").alias("cluster"),
+            (f.col("cluster").isNull() & ~is_dropped).alias("kept"),
+            f.when(is_dropped, f.lit(None)).otherwise(similarity).alias("similarity"),
+            f.coalesce("kind", kind_if_not_removed).alias("kind"),
+        )

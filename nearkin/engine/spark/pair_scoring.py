@@ -1,0 +1,118 @@
+"""Stage 4: the scored pairs, and what compares further pairs."""
+
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from nearkin.engine.options import Verify
+from nearkin.engine.spark.document_tables import DocumentTables
+from nearkin.engine.spark.pair_bins import apply_to_bins, assign_bins, list_documents_of_bins
+from nearkin.engine.spark.saved import split_known
+from nearkin.engine.spark.task_functions import apply_to_batches, apply_to_groups
+from nearkin.engine.spark.verification import SCORED, Scoring
+from nearkin.errors import RunError
+
+
+@dataclass(frozen=True)
+class ScoredTables:
+    """The pairs that were compared so far."""
+
+    compared: DataFrame | None
+    """(a, b, agree): the compared candidate pairs, or None if all pairs were compared."""
+    scored: DataFrame
+    """SCORED: the pairs that reach the threshold."""
+    count: int
+    """The number of scored pairs."""
+
+
+@dataclass
+class PairScorer:
+    """Compares pairs, and holds the scored pairs so far.
+
+    Attributes:
+        document_tables: Tables of documents.
+        scoring: Tasks that score pairs.
+        payload_bytes: Mean size of a document's payload, in bytes.
+    """
+
+    document_tables: DocumentTables
+    scoring: Scoring
+    payload_bytes: int
+    _scored: ScoredTables | None = field(init=False, default=None)
+
+    @property
+    def scored_tables(self) -> ScoredTables:
+        """The pairs that were compared so far.
+
+        Raises:
+            RunError: If the stage verify has not begun.
+        """
+        if self._scored is None:
+            raise RunError("no pairs are scored yet; run the stage verify first")
+        return self._scored
+
+    @property
+    def scored(self) -> DataFrame:
+        """SCORED: the pairs that reach the threshold."""
+        return self.scored_tables.scored
+
+    def store_scored(self, compared: DataFrame | None, scored: DataFrame) -> ScoredTables:
+        """Stores the scored pairs, in the place of previous ones.
+
+        Args:
+            compared: Candidate pairs that were compared (a, b, agree); None for all pairs.
+            scored: SCORED.
+        """
+        table, counts = self.document_tables.tables.counted(scored, "scored")
+        self._scored = ScoredTables(compared, table, counts["rows"])
+        return self._scored
+
+    def store_compared(self, compared: DataFrame) -> None:
+        """Stores the candidate pairs that were compared so far (a, b, agree)."""
+        self._scored = replace(self.scored_tables, compared=compared)
+
+    def score_pairs(self, pairs: DataFrame, count: int) -> DataFrame:
+        """Returns SCORED of pairs. Pairs of the saved run are not compared again.
+
+        Args:
+            pairs: Candidate pairs (a, b, agree).
+            count: Number of pairs.
+        """
+        if self.document_tables.before is None:
+            return self._compare(pairs, count)
+        known, rest = split_known(pairs, self.document_tables.before.pairs)
+        return known.unionByName(
+            self._compare(self.document_tables.tables.keep(rest, "new-pairs"), count)
+        )
+
+    def _compare(self, pairs: DataFrame, count: int) -> DataFrame:
+        if self.scoring.request.options.verify != Verify.EXACT:
+            return pairs.mapInArrow(apply_to_batches(self.scoring.by_estimate), SCORED)
+        in_bins = assign_bins(pairs, count, self.payload_bytes)
+        wanted = list_documents_of_bins(in_bins)
+        payloads = self.document_tables.payloads(wanted.select("doc").distinct())
+        return apply_to_bins(in_bins, wanted.join(payloads, "doc"), self.scoring.exactly, SCORED)
+
+    def compare_all(self, active: DataFrame) -> None:
+        """Compares all pairs of some documents in one task, and stores the scored pairs.
+
+        Args:
+            active: Documents that are compared.
+        """
+        documents = active.select("doc", "block", "signature")
+        payloads = self.document_tables.payloads(documents.select("doc"))
+        joined = documents.join(payloads, "doc").withColumn("bin", f.lit(0))
+        scored = joined.groupBy("bin").applyInArrow(
+            apply_to_groups(self.scoring.everything), SCORED
+        )
+        self.store_scored(None, scored)
+
+    @property
+    def pair_table(self) -> DataFrame:
+        """The pairs table of the local engine, with the documents a and b of each pair."""
+        names = self.document_tables.documents.select("doc", "id")
+        first = names.withColumnsRenamed({"doc": "a", "id": "id_a"})
+        second = names.withColumnsRenamed({"doc": "b", "id": "id_b"})
+        both = self.scored.join(first, "a").join(second, "b")
+        return both.mapInArrow(self.scoring.named, self.scoring.pairs_schema)
