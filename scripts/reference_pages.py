@@ -303,7 +303,11 @@ def document_object(name: str, value: object) -> str:
     directive = "autofunction"
     if inspect.isclass(value):
         directive = "autoexception" if issubclass(value, BaseException) else "autoclass"
-    return f"```{{eval-rst}}\n.. {directive}:: nearkin.{name}\n```"
+    options = ""
+    if directive == "autoclass" and value.__base__.__module__.startswith("nearkin."):
+        # methods that a public class has from a base class of the package
+        options = "\n   :inherited-members:"
+    return f"```{{eval-rst}}\n.. {directive}:: nearkin.{name}{options}\n```"
 
 
 PARTS: dict[str, Callable[[], str]] = {

@@ -38,7 +38,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     import ssl
 
-    from nearkin.index.preparation import Document
+    from nearkin.index.documents import Document
     from nearkin.measures.explanation import Explanation
 
 T = TypeVar("T")

@@ -27,7 +27,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from nearkin.index.preparation import Document
+    from nearkin.index.documents import Document
     from nearkin.measures.explanation import Explanation
     from nearkin.plan.tune import OperatingPoint
 

@@ -12,7 +12,7 @@ from nearkin.errors import NearkinError, UsageError
 from nearkin.index.entry import Outcome, require_public_name
 
 if TYPE_CHECKING:
-    from nearkin.index.preparation import Document
+    from nearkin.index.documents import Document
 
 SEPARATE_DELIVERIES = 2
 """The number of deliveries after which an event is processed separately.

@@ -9,8 +9,8 @@ from nearkin.index.entry import Outcome
 
 if TYPE_CHECKING:
     from nearkin.client.clients import Client
+    from nearkin.index.documents import Document
     from nearkin.index.index import Index
-    from nearkin.index.preparation import Document
 
 
 class IndexSink(DocumentSink):

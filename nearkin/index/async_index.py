@@ -5,12 +5,17 @@ The work is done in threads. The kernels and the stores release the interpreter 
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, Unpack
 
+from nearkin.index.documents import Document
 from nearkin.index.entry import Cluster, Entry, Match, Outcome
 from nearkin.index.index import Index
-from nearkin.index.preparation import Document
+from nearkin.index.settings import IndexSettings, SettingsFields
+from nearkin.index.stats import IndexStats
+from nearkin.sketch.resources import NO_RESOURCES, SpecResources
+from nearkin.spec import Spec
 
 if TYPE_CHECKING:
     from nearkin.measures.explanation import Explanation
@@ -38,9 +43,49 @@ class AsyncIndex:
         """The open index."""
 
     @classmethod
-    async def open(cls, url: str | Sequence[str], *arguments: Any, **fields: Any) -> Self:
-        """Opens an index, as `Index.open` does."""
-        return cls(await asyncio.to_thread(Index.open, url, *arguments, **fields))
+    async def open(
+        cls,
+        url: str | Sequence[str],
+        spec: Spec | None = None,
+        threshold: float | None = None,
+        *,
+        settings: IndexSettings | None = None,
+        resources: SpecResources = NO_RESOURCES,
+        tables: str | Path | None = None,
+        clock: Callable[[], float] | None = None,
+        **fields: Unpack[SettingsFields],
+    ) -> Self:
+        """Opens an index, or creates one if the store is empty. See `Index.open`.
+
+        Args:
+            url: URL of the store, or the URLs of the shards of one index.
+            spec: Spec of the signatures. By default that of the existing index, or `Spec()`.
+            threshold: Minimum similarity of a document to the representative it is resolved to, in
+                (0, 1]. By default that of the existing index, or 0.8.
+            settings: Further parameters.
+            resources: The key and the tables that the Spec names.
+            tables: Folder of a run to read the Spec's tables from.
+            clock: Returns the time in seconds. By default the machine's clock, or the store's if
+                they differ.
+            **fields: Fields of IndexSettings that replace those of `settings`.
+
+        Raises:
+            UsageError: If a field is unknown or not valid.
+            IncompatibleError: If the index was created with another Spec or threshold.
+            StoreError: If the store cannot be reached.
+        """
+        opened = partial(
+            Index.open,
+            url,
+            spec,
+            threshold,
+            settings=settings,
+            resources=resources,
+            tables=tables,
+            clock=clock,
+            **fields,
+        )
+        return cls(await asyncio.to_thread(opened))
 
     async def __aenter__(self) -> Self:
         return self
@@ -86,7 +131,7 @@ class AsyncIndex:
         """Writes all documents to a parquet file."""
         return await _run(self.index.export, path)
 
-    async def stats(self) -> dict[str, Any]:
+    async def stats(self) -> IndexStats:
         """Returns counts of the store and of the cache, and the parameters of the index."""
         return await _run(self.index.stats)
 

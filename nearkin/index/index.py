@@ -1,39 +1,29 @@
 """The online index, which resolves each new document to a representative that it resembles.
 
-`Index` is the interface of all of it. The steps are in the modules beside this one: `upsert`,
-`lookup`, `search`, `removal`, `expiry` and `parts`.
+`Index` is the interface of all of it. Its reads are in `reader`, its parameters and statistics in
+`description`. The steps that write are in `upsert`, `removal`, `expiry` and `parts`, and the search
+is in `search`.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Self, Unpack
 
-from nearkin.errors import UsageError
-from nearkin.index.entry import Cluster, ClusterPart, Entry, Match, MemberPosition, Outcome
+from nearkin.index.documents import Document
+from nearkin.index.entry import Outcome
 from nearkin.index.expiry import Expiry
-from nearkin.index.lookup import Lookups
-from nearkin.index.migration.state import Phase
-from nearkin.index.opening import Opened, open_index
+from nearkin.index.opening import open_index
 from nearkin.index.parts import DocumentParts
-from nearkin.index.preparation import Document
+from nearkin.index.reader import IndexReader
 from nearkin.index.removal import Removals
 from nearkin.index.session import Session
-from nearkin.index.settings import IndexSettings
-from nearkin.index.stats import SearchStats
+from nearkin.index.settings import IndexSettings, SettingsFields, merge_settings
 from nearkin.index.upsert import Upserts
-from nearkin.lsh.slot_bands import Banding
-from nearkin.measures import Measure
-from nearkin.measures.base import Payload
-from nearkin.runtime.metrics import QualityMetrics
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.spec import Spec
 
-if TYPE_CHECKING:
-    from nearkin.measures.explanation import Explanation
 
-
-class Index:
+class Index(IndexReader):
     """An index of documents in scopes. Documents of different scopes are never compared.
 
     Open one with `Index.open`. An index is a context manager. It is safe for threads, and for
@@ -50,20 +40,12 @@ class Index:
         new
     """
 
-    def __init__(
-        self,
-        opened: Opened,
-        resources: SpecResources,
-        clock: Callable[[], float] | None = None,
-        tables: Path | None = None,
-        follow: bool = True,
-    ) -> None:
-        self._session = Session(opened, resources, clock, tables, follow)
-        self._removals = Removals(self._session)
-        self._expiry = Expiry(self._session)
-        self._upserts = Upserts(self._session, self._removals, self._expiry)
-        self._lookups = Lookups(self._session)
-        self._parts = DocumentParts(self._session, self.upsert)
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self._removals = Removals(session)
+        self._expiry = Expiry(session)
+        self._upserts = Upserts(session, self._removals, self._expiry)
+        self._parts = DocumentParts(session, self.upsert)
 
     @classmethod
     def open(
@@ -77,7 +59,7 @@ class Index:
         tables: str | Path | None = None,
         clock: Callable[[], float] | None = None,
         follow: bool = True,
-        **fields: Any,
+        **fields: Unpack[SettingsFields],
     ) -> Self:
         """Opens an index, or creates one if the store is empty.
 
@@ -103,18 +85,10 @@ class Index:
             IncompatibleError: If the index was created with another Spec or threshold.
             StoreError: If the store cannot be reached.
         """
-        try:
-            chosen = replace(settings or IndexSettings(), **fields)
-        except TypeError as error:
-            known = ", ".join(IndexSettings.__dataclass_fields__)
-            raise UsageError(f"{error}; the settings of an index are {known}") from error
-        if spec is not None:
-            chosen = replace(chosen, spec=spec)
-        if threshold is not None:
-            chosen = replace(chosen, threshold=threshold)
-        opened = open_index(url, chosen, follow=follow)
+        requested = merge_settings(settings or IndexSettings(), spec, threshold, fields)
+        opened = open_index(url, requested, follow=follow)
         folder = None if tables is None else Path(tables)
-        return cls(opened, resources, clock, folder, follow)
+        return cls(Session(opened, resources, clock, folder, follow=follow))
 
     def __enter__(self) -> Self:
         return self
@@ -126,67 +100,6 @@ class Index:
         """Closes the store and releases its connections."""
         self._session.store.close()
 
-    # -- What the index is
-
-    @property
-    def spec(self) -> Spec:
-        """The Spec of the signatures."""
-        return self._session.spec
-
-    @property
-    def threshold(self) -> float:
-        """The minimum similarity of a document to the representative it is resolved to."""
-        return self._session.threshold
-
-    @property
-    def settings(self) -> IndexSettings:
-        """The settings, with the Spec and the threshold that the index was created with."""
-        return self._session.settings
-
-    @property
-    def resources(self) -> SpecResources:
-        """The key and the tables that the Spec names."""
-        return self._session.resources
-
-    @property
-    def measure(self) -> Measure:
-        """The measure by which documents are compared."""
-        return self._session.measure
-
-    @property
-    def banding(self) -> Banding:
-        """The numbers of bands, rows and probes."""
-        return self._session.banding
-
-    @property
-    def holds_vectors(self) -> bool:
-        """True if the documents are vectors, False if they are texts."""
-        return self._session.preparer.vectors
-
-    @property
-    def url(self) -> str:
-        """The URL of the store, without a password."""
-        return self._session.store.url
-
-    @property
-    def public_urls(self) -> tuple[str, ...]:
-        """The URLs of the store (several for shards) without passwords."""
-        return self._session.public_urls()
-
-    @property
-    def migration_phase(self) -> Phase:
-        """The phase of the index's migration when the store's state was last read."""
-        return self._session.state.migration.phase
-
-    @property
-    def durability(self) -> str:
-        """A description of what an acknowledged step survives, as far as the store reports it."""
-        return self._session.store.durability
-
-    def now(self) -> float:
-        """Returns the time of the index's clock, in seconds."""
-        return self._session.clock()
-
     def refresh(self) -> None:
         """Reads the state of the store. Switches to another store if the index has moved.
 
@@ -196,8 +109,6 @@ class Index:
             StoreError: If the store, or the one that the index has moved to, cannot be reached.
         """
         self._session.refresh()
-
-    # -- Writing
 
     def upsert(self, scope: str, document: Document, id: str | None = None) -> Outcome:
         """Inserts a document, or resolves it to a similar representative.
@@ -342,156 +253,6 @@ class Index:
     def protect(self) -> None:
         """Marks the index permanently as one that was served with tokens."""
         self._session.store.protect()
-
-    def is_protected(self) -> bool:
-        """Returns True if the index was marked by `protect`."""
-        return self._session.store.is_protected()
-
-    # -- Reading
-
-    def query(self, scope: str, document: Document, top: int = 10) -> list[Match]:
-        """Finds stored documents at or above the threshold. Nothing is written.
-
-        Args:
-            scope: Scope that is searched.
-            document: A text or a vector.
-            top: Maximum number of matches.
-
-        Returns:
-            The matches, most similar first: representatives, or any documents if all are posted.
-
-        Raises:
-            UsageError: If the document is not valid, or `top` is less than 1.
-        """
-        return self._lookups.query(scope, document, top)
-
-    def get(self, scope: str, id: str) -> Entry | None:
-        """Returns the entry of a document, or None if it does not exist."""
-        return self._lookups.get(scope, id)
-
-    def get_many(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
-        """Returns the entries of documents, in order, with None for each that does not exist."""
-        return self._session.store.entries(scope, ids)
-
-    def get_by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
-        """Returns the entries of documents by the numbers that the store gave them."""
-        return self._session.store.by_refs(refs)
-
-    def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
-        """Yields the entries of a scope, or of all, in the order of insertion.
-
-        Args:
-            scope: Scope that is read, or None for all.
-            content: False to leave signatures, texts and payloads out.
-        """
-        return self._session.store.scan(scope, content=content)
-
-    def scopes(self) -> list[str]:
-        """Returns the scopes that have documents, sorted."""
-        return sorted(self.iterate_scopes())
-
-    def iterate_scopes(self) -> Iterator[str]:
-        """Yields the scopes that have documents, in no particular order, as they are read."""
-        return self._session.store.scopes()
-
-    def cluster(self, scope: str, id: str) -> Cluster | None:
-        """Returns the cluster of a document, or None if the document does not exist."""
-        return self._lookups.cluster(scope, id)
-
-    def cluster_part(
-        self, scope: str, id: str, start: int = 0, limit: int = 100, after: str | None = None
-    ) -> ClusterPart | None:
-        """Returns a part of a cluster. No text is read.
-
-        Args:
-            scope: Scope of the document.
-            id: Id of any document of the cluster.
-            start: Position of the first document of the part. 0 is the representative.
-            limit: Maximum number of documents.
-            after: Id of the document after which the part begins. If it still is in the cluster,
-                it is looked up by key and `start` is ignored. `start` alone skips all members
-                before it.
-
-        Returns:
-            The part, or None if the document does not exist.
-        """
-        return self._lookups.cluster_part(scope, id, start, limit, after)
-
-    def cluster_part_after(
-        self, scope: str, id: str, position: MemberPosition, limit: int = 100
-    ) -> ClusterPart | None:
-        """Returns the part of a cluster after a position.
-
-        Documents that are in the cluster during all calls are listed once each, whatever is
-        inserted or deleted between two calls.
-
-        Args:
-            scope: Scope of the document.
-            id: Id of any document of the cluster.
-            position: `ClusterPart.end` of the previous part, from this index in this store.
-            limit: Maximum number of documents.
-
-        Returns:
-            The part, or None if the document does not exist.
-        """
-        return self._lookups.cluster_part_after(scope, id, position, limit)
-
-    def explain(self, scope: str, a: str, b: str) -> "Explanation":
-        """Explains why two stored documents match, or do not.
-
-        Args:
-            scope: Scope of both documents.
-            a: Id of the first document.
-            b: Id of the second document.
-
-        Raises:
-            UsageError: If a document does not exist, or its text is not stored.
-        """
-        return self._lookups.explain(scope, a, b)
-
-    def payload_of(self, entries: Sequence[Entry]) -> Payload:
-        """Returns the data of stored documents that exact comparison needs.
-
-        Args:
-            entries: Entries with their content.
-        """
-        return self._session.preparer.payload_of(entries)
-
-    def stats(self) -> dict[str, Any]:
-        """Returns counts of the store and of the cache, and the parameters of the index."""
-        return {**self._lookups.stats(), "evicted_cold": self._upserts.evicted_cold}
-
-    def header(self) -> dict[str, Any]:
-        """Returns the header of the store: the Spec and the settings that never change."""
-        return self._session.store.claim({})
-
-    def counts(self) -> dict[str, int]:
-        """Returns the counts that the store keeps: records, leaders, postings, bytes and others."""
-        return self._session.store.counts()
-
-    @property
-    def search_stats(self) -> SearchStats:
-        """The statistics of the searches of this process since it opened the index."""
-        return self._session.searcher.stats
-
-    def metrics(self, recall: float | None = None) -> QualityMetrics:
-        """Returns the quality metrics of this process since it opened the index.
-
-        Args:
-            recall: Recall on labelled documents, if it was measured.
-        """
-        return self.search_stats.metrics(recall, self.counts().get("bytes"))
-
-    def hot_buckets(self, limit: int = 20) -> list[tuple[int, Entry]]:
-        """Returns the largest buckets that searches read, largest first.
-
-        Args:
-            limit: Maximum number of buckets.
-
-        Returns:
-            The number of postings and the oldest document of each bucket.
-        """
-        return self._lookups.hot_buckets(limit)
 
     def export(self, path: str | Path) -> int:
         """Writes all documents to a parquet file, which `nearkin index migrate` can load.

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from nearkin.errors import UsageError
 from nearkin.index.changes import Changes, KeyedEntry
+from nearkin.index.documents import ShingledDocument
 from nearkin.index.entry import RESERVED, Entry, Outcome
-from nearkin.index.preparation import ShingledDocument
 from nearkin.index.session import Session
 from nearkin.packed_pairs import sorted_unique
 

@@ -1,16 +1,16 @@
 """The preparation of documents: ids, digests, signatures, band keys and payloads for an index."""
 
-import base64
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from nearkin.errors import UsageError
+from nearkin.index.documents import CheckedDocument, Document, ShingledDocument
 from nearkin.index.entry import Entry
 from nearkin.lsh import kernels
 from nearkin.lsh.band_keys import key_builder_for, write_band_keys
@@ -23,22 +23,6 @@ from nearkin.sketch.resources import SpecResources
 from nearkin.sketch.sketcher import BandKeyBuilder, Sketches
 from nearkin.verify.jaccard import ShingleSets, distinct_sets
 
-
-class ShingledDocument(NamedTuple):
-    """A document whose shingles are known, but not its text."""
-
-    hashes: np.ndarray
-    """The distinct shingle hashes in ascending order, uint64 (m,)."""
-    signature: np.ndarray | None = None
-    """The signature of whole MinHash slots, uint32 (k,), if it is known."""
-    digest: bytes | None = None
-    """The digest of the content that the shingles were made from, if it is known."""
-
-
-Document: TypeAlias = "str | Sequence[float] | np.ndarray | ShingledDocument"
-"""A document that a caller may pass to an index."""
-CheckedDocument: TypeAlias = "str | np.ndarray | ShingledDocument"
-"""A document that was verified; a vector is float32 (n,)."""
 DIGEST_BYTES = 16
 """The length of a digest, in bytes."""
 
@@ -57,16 +41,6 @@ class PreparedDocuments(NamedTuple):
     """The data that exact comparison needs."""
     empty: np.ndarray
     """True for documents without anything to compare, bool (n,). They match nothing."""
-
-
-def default_id(digest: bytes) -> str:
-    """Returns the id of a document that has none of its own: 22 characters of its content's digest.
-
-    Examples:
-        >>> default_id(bytes(16))
-        'AAAAAAAAAAAAAAAAAAAAAA'
-    """
-    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
 
 
 @dataclass(frozen=True)

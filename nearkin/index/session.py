@@ -97,6 +97,7 @@ class Session:
         resources: SpecResources,
         clock: Callable[[], float] | None,
         tables: Path | None,
+        *,
         follow: bool,
     ) -> None:
         self.clock = SystemClock() if clock is None else clock
@@ -106,6 +107,8 @@ class Session:
         self.cache = ResolvedCache(opened.settings.cache, opened.settings.cache_bytes)
         self.drain_cluster: Callable[[str, LargeClusterError], None] | None = None
         """Resolves members of a cluster that is too large for one step. Set by `Removals`."""
+        self.evicted_cold = 0
+        """The number of documents that left their buckets because memory is bounded."""
         self._tables = tables
         self._locks = [RLock() for _ in range(LOCK_STRIPES)]
         self._refresh_lock = RLock()

@@ -5,7 +5,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from types import UnionType
-from typing import Any, Self, get_args, get_origin, get_type_hints
+from typing import Any, Self, TypedDict, get_args, get_origin, get_type_hints
 
 from nearkin.errors import UsageError
 from nearkin.spec import Spec
@@ -146,6 +146,60 @@ class IndexSettings:
         }
         settings = cls(**values)
         return replace(settings, spec=_parse_spec(of_spec, prefix)) if of_spec else settings
+
+
+class SettingsFields(TypedDict, total=False):
+    """The fields of IndexSettings that callers may pass by name, without Spec and threshold."""
+
+    recall: float
+    bands: int | None
+    rows: int | None
+    probes: int
+    documents: int
+    postings: str
+    store_text: bool
+    max_candidates: int
+    cache: int
+    cache_bytes: int
+    record_ttl: float | None
+    bucket_ttl: float | None
+    window: float | None
+    bucket_capacity: int
+    max_document: int
+    max_batch: int
+    max_memory: int | None
+
+
+def merge_settings(
+    settings: IndexSettings,
+    spec: Spec | None,
+    threshold: float | None,
+    changed: SettingsFields,
+) -> IndexSettings:
+    """Returns settings some of which are replaced.
+
+    Args:
+        settings: The settings.
+        spec: Another Spec, or None to keep that of the settings.
+        threshold: Another threshold, or None to keep that of the settings.
+        changed: Other fields that are replaced, by name.
+
+    Returns:
+        The new settings.
+
+    Raises:
+        UsageError: If a field is unknown or not valid.
+    """
+    try:
+        merged = replace(settings, **changed)
+    except TypeError as error:
+        known = ", ".join(IndexSettings.__dataclass_fields__)
+        raise UsageError(f"{error}; the settings of an index are {known}") from error
+    if spec is not None:
+        merged = replace(merged, spec=spec)
+    if threshold is not None:
+        merged = replace(merged, threshold=threshold)
+    return merged
 
 
 def _parse_spec(given: Mapping[str, str], prefix: str) -> Spec:

@@ -16,6 +16,7 @@ from nearkin.errors import UsageError
 from nearkin.index.cache import Resolution
 from nearkin.index.changes import Changes
 from nearkin.index.clock import TOLERANCE
+from nearkin.index.documents import CheckedDocument, Document, default_id
 from nearkin.index.entry import (
     Entry,
     Layer,
@@ -27,7 +28,7 @@ from nearkin.index.entry import (
 )
 from nearkin.index.entry_builder import EntryBuilder
 from nearkin.index.expiry import UNPOSTED_AT_ONCE, Expiry
-from nearkin.index.preparation import CheckedDocument, Document, PreparedDocuments, default_id
+from nearkin.index.preparation import PreparedDocuments
 from nearkin.index.removal import Removals
 from nearkin.index.search import Decision
 from nearkin.index.session import Session
@@ -78,8 +79,6 @@ class Upserts:
         self._session = session
         self._removals = removals
         self._expiry = expiry
-        self.evicted_cold = 0
-        """The number of documents that left their buckets because memory is bounded."""
 
     def upsert_many(
         self, scope: str, documents: Sequence[Document], ids: Sequence[str | None] | None
@@ -312,16 +311,17 @@ class Upserts:
 
     def _evict_cold(self) -> None:
         """Takes the coldest documents out of their buckets if the memory limit is exceeded."""
-        max_memory = self._session.settings.max_memory
+        session = self._session
+        max_memory = session.settings.max_memory
         if max_memory is None:
             return
-        counts = self._session.store.counts()
+        counts = session.store.counts()
         if counts["bytes"] <= max_memory:
             return
-        due = self._session.store.due(np.inf, posted=True)
+        due = session.store.due(np.inf, posted=True)
         cold = islice(due, max(1, counts["leaders"] // 10))
         for scope, entries in batches_by_scope(cold, UNPOSTED_AT_ONCE):
-            self.evicted_cold += self._expiry.unpost(self._session.store, scope, entries)
+            session.evicted_cold += self._expiry.unpost(session.store, scope, entries)
 
 
 def _outcomes(

@@ -9,9 +9,9 @@ import orjson
 from pydantic import ConfigDict, ValidationError
 
 from nearkin.errors import UsageError
+from nearkin.index.documents import Document
 from nearkin.index.entry import RESERVED
 from nearkin.index.index import Index
-from nearkin.index.preparation import Document
 from nearkin.server.routes.models import Model
 
 GOLDEN_SCOPE = RESERVED + "golden"

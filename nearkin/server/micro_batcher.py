@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from nearkin.index.documents import Document
 from nearkin.index.entry import Outcome
-from nearkin.index.preparation import Document
 from nearkin.server.http.callers import CURRENT_CALLER, Caller
 from nearkin.server.http.fair_executor import FairExecutor
 from nearkin.server.http.problems import ProblemError

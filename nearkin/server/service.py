@@ -11,9 +11,9 @@ from functools import partial
 from typing import ParamSpec, TypeVar
 
 from nearkin.errors import StoreError
+from nearkin.index.documents import Document
 from nearkin.index.entry import RESERVED, Match, Outcome
 from nearkin.index.parts import parts_scope
-from nearkin.index.preparation import Document
 from nearkin.runtime.threads import available_cores
 from nearkin.server.cluster_listings import ClusterListings
 from nearkin.server.golden_probe import GoldenResult, query_golden_pairs

@@ -7,8 +7,8 @@ import sys
 import numpy as np
 
 from nearkin.errors import UsageError
+from nearkin.index.documents import Document
 from nearkin.index.index import Index
-from nearkin.index.preparation import Document
 from nearkin.server.http.kernels import json_shape
 
 COLLECTOR_THRESHOLDS = (50_000, 50, 1000)

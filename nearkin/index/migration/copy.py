@@ -9,11 +9,11 @@ import numpy as np
 
 from nearkin.errors import UsageError
 from nearkin.index.changes import Changes, KeyedEntry
+from nearkin.index.documents import CheckedDocument, ShingledDocument
 from nearkin.index.entry import Entry, batches_by_scope
 from nearkin.index.index import Index
 from nearkin.index.migration.state import FILLING, MOVED, OPEN, MigrationState
 from nearkin.index.parts import is_parts_scope
-from nearkin.index.preparation import CheckedDocument, ShingledDocument
 from nearkin.index.stores.base import PORTION, Store
 from nearkin.sketch.resources import shingle_facts
 

@@ -84,7 +84,7 @@ async def spec(request: Request, who: Reader) -> m.IndexInfo:
 async def stats(request: Request, who: Admin) -> dict[str, Any]:
     """Returns the numbers of documents, clusters, postings, bytes and evicted postings."""
     service = ready_service(request)
-    return await service.run_in_thread(service.index.stats)
+    return dict(await service.run_in_thread(service.index.stats))
 
 
 @router.get("/v1/shadow", tags=["admin"], summary="Compare the live index with the shadow index")

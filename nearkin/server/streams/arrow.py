@@ -11,7 +11,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.index.preparation import Document
+from nearkin.index.documents import Document
 from nearkin.server.http.middleware import ARROW_STREAM
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.http.shares import Reservation

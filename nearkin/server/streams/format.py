@@ -4,8 +4,8 @@ import time
 from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple, Protocol
 
+from nearkin.index.documents import Document
 from nearkin.index.entry import Outcome
-from nearkin.index.preparation import Document
 from nearkin.server.http.problems import ProblemError
 
 MIN_BYTES_PER_SECOND = 1000

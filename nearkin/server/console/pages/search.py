@@ -7,8 +7,8 @@ from dash import Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
 from nearkin.errors import UsageError
+from nearkin.index.documents import Document
 from nearkin.index.entry import Entry, Match
-from nearkin.index.preparation import Document
 from nearkin.report.formatting import format_similarity
 from nearkin.server.console import components as ui
 from nearkin.server.console.visitor import Page, Visit, current_visit

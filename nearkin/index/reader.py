@@ -1,11 +1,14 @@
-"""The reads of an index: queries, entries, clusters and statistics. Nothing is written."""
+"""The reads of an index: queries, entries, clusters and explanations. Nothing is written."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nearkin.errors import UsageError
+from nearkin.index.description import IndexDescription
+from nearkin.index.documents import Document
 from nearkin.index.entry import (
     REF_SHIFT,
     Cluster,
@@ -16,33 +19,38 @@ from nearkin.index.entry import (
     require_id,
     require_scope,
 )
-from nearkin.index.preparation import Document
-from nearkin.index.session import Session
 from nearkin.index.stores.base import PORTION, Store
 from nearkin.measures import BandingRequest
 
 if TYPE_CHECKING:
+    from nearkin.measures.base import Payload
     from nearkin.measures.explanation import Explanation
 
 EXPLAINED_DOCUMENTS = 1_000_000
 """The number of documents for which an explanation solves the bands of sign signatures."""
 
 
-class Lookups:
-    """The reads of an open index.
+class IndexReader(IndexDescription):
+    """The reads of an open index. Nothing is written.
 
     Each method uses one searcher, and its store, from begin to end. So a read that is under way
     while the index moves ends in the store in which it began.
-
-    Args:
-        session: The open index.
     """
 
-    def __init__(self, session: Session) -> None:
-        self._session = session
+    def query(self, scope: str, document: Document, top: int = 10) -> list[Match]:
+        """Finds stored documents at or above the threshold. Nothing is written.
 
-    def query(self, scope: str, document: Document, top: int) -> list[Match]:
-        """Finds similar documents, as `Index.query` does."""
+        Args:
+            scope: Scope that is searched.
+            document: A text or a vector.
+            top: Maximum number of matches.
+
+        Returns:
+            The matches, most similar first: representatives, or any documents if all are posted.
+
+        Raises:
+            UsageError: If the document is not valid, or `top` is less than 1.
+        """
         if top < 1:
             raise UsageError(f"top={top} is less than 1")
         self._session.refresh_if_due()
@@ -67,12 +75,45 @@ class Lookups:
         return sorted(matches, key=lambda match: (-match.similarity, match.id))[:top]
 
     def get(self, scope: str, id: str) -> Entry | None:
-        """Returns the entry of a document, as `Index.get` does."""
+        """Returns the entry of a document, or None if it does not exist."""
         self._session.refresh_if_due()
         return self._session.entry_of(scope, id)
 
+    def get_many(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
+        """Returns the entries of several documents.
+
+        Args:
+            scope: Scope of the documents.
+            ids: Ids of the documents.
+
+        Returns:
+            The entries in the order of the ids, with None for each document that does not exist.
+        """
+        return self._session.store.entries(scope, ids)
+
+    def get_by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
+        """Returns the entries of documents by the numbers that the store gave them."""
+        return self._session.store.by_refs(refs)
+
+    def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
+        """Yields the entries of a scope, or of all, in the order of insertion.
+
+        Args:
+            scope: Scope that is read, or None for all.
+            content: False to leave signatures, texts and payloads out.
+        """
+        return self._session.store.scan(scope, content=content)
+
+    def scopes(self) -> list[str]:
+        """Returns the scopes that have documents, sorted."""
+        return sorted(self.iterate_scopes())
+
+    def iterate_scopes(self) -> Iterator[str]:
+        """Yields the scopes that have documents, in no particular order, as they are read."""
+        return self._session.store.scopes()
+
     def cluster(self, scope: str, id: str) -> Cluster | None:
-        """Returns the cluster of a document, as `Index.cluster` does."""
+        """Returns the cluster of a document, or None if the document does not exist."""
         self._session.refresh_if_due()
         store = self._session.searcher.store
         entry = store.entries(require_scope(scope), [require_id(id)])[0]
@@ -86,9 +127,22 @@ class Lookups:
         return Cluster(entry.cluster, entry.leader, tuple(members))
 
     def cluster_part(
-        self, scope: str, id: str, start: int, limit: int, after: str | None
+        self, scope: str, id: str, start: int = 0, limit: int = 100, after: str | None = None
     ) -> ClusterPart | None:
-        """Returns a part of a cluster, as `Index.cluster_part` does."""
+        """Returns a part of a cluster. No text is read.
+
+        Args:
+            scope: Scope of the document.
+            id: Id of any document of the cluster.
+            start: Position of the first document of the part. 0 is the representative.
+            limit: Maximum number of documents.
+            after: Id of the document after which the part begins. If it still is in the cluster,
+                it is looked up by key and `start` is ignored. `start` alone skips all members
+                before it.
+
+        Returns:
+            The part, or None if the document does not exist.
+        """
         self._session.refresh_if_due()
         store = self._session.searcher.store
         ids = [require_id(id)]
@@ -109,9 +163,22 @@ class Lookups:
         return _cluster_part(store, leader, with_leader=False, after=after_ref, skip=0, limit=limit)
 
     def cluster_part_after(
-        self, scope: str, id: str, position: MemberPosition, limit: int
+        self, scope: str, id: str, position: MemberPosition, limit: int = 100
     ) -> ClusterPart | None:
-        """Returns a part of a cluster, as `Index.cluster_part_after` does."""
+        """Returns the part of a cluster after a position.
+
+        Documents that are in the cluster during all calls are listed once each, whatever is
+        inserted or deleted between two calls.
+
+        Args:
+            scope: Scope of the document.
+            id: Id of any document of the cluster.
+            position: `ClusterPart.end` of the previous part, from this index in this store.
+            limit: Maximum number of documents.
+
+        Returns:
+            The part, or None if the document does not exist.
+        """
         self._session.refresh_if_due()
         store = self._session.searcher.store
         entry = store.entries(require_scope(scope), [require_id(id)])[0]
@@ -129,7 +196,16 @@ class Lookups:
         return replace(part, members=tuple(members))
 
     def explain(self, scope: str, a: str, b: str) -> "Explanation":
-        """Explains a pair of stored documents, as `Index.explain` does."""
+        """Explains why two stored documents match, or do not.
+
+        Args:
+            scope: Scope of both documents.
+            a: Id of the first document.
+            b: Id of the second document.
+
+        Raises:
+            UsageError: If a document does not exist, or its text is not stored.
+        """
         from nearkin.measures.explanation import explain_pair
 
         session = self._session
@@ -162,31 +238,13 @@ class Lookups:
             names=(a, b),
         )
 
-    def stats(self) -> dict[str, Any]:
-        """Returns counts of the store and of the cache, and the parameters of the index."""
-        session = self._session
-        session.refresh_if_due()
-        return {
-            **session.store.counts(),
-            "cached": len(session.cache),
-            "cached_bytes": session.cache.nbytes,
-            "threshold": session.threshold,
-            "bands": session.banding.bands,
-            "rows": session.banding.rows,
-            "spec_fingerprint": session.spec.fingerprint,
-            "url": session.store.url,
-        }
+    def payload_of(self, entries: Sequence[Entry]) -> "Payload":
+        """Returns the data of stored documents that exact comparison needs.
 
-    def hot_buckets(self, limit: int) -> list[tuple[int, Entry]]:
-        """Returns the largest buckets, as `Index.hot_buckets` does."""
-        searcher = self._session.searcher
-        hot = searcher.stats.hot_buckets()[:limit]
-        entries = searcher.store.by_refs([bucket.oldest for bucket in hot])
-        return [
-            (bucket.size, entry)
-            for bucket, entry in zip(hot, entries, strict=True)
-            if entry is not None
-        ]
+        Args:
+            entries: Entries with their content.
+        """
+        return self._session.preparer.payload_of(entries)
 
 
 def _leader_of(store: Store, entry: Entry | None) -> Entry | None:

@@ -1,0 +1,153 @@
+"""What an open index is: its parameters, the place and state of its store, and its statistics."""
+
+from typing import TYPE_CHECKING, Any
+
+from nearkin.index.entry import Entry
+from nearkin.index.migration.state import Phase
+from nearkin.index.session import Session
+from nearkin.index.settings import IndexSettings
+from nearkin.index.stats import IndexStats, SearchStats
+from nearkin.runtime.metrics import QualityMetrics
+from nearkin.spec import Spec
+
+if TYPE_CHECKING:
+    from nearkin.lsh.slot_bands import Banding
+    from nearkin.measures.base import Measure
+    from nearkin.sketch.resources import SpecResources
+
+
+class IndexDescription:
+    """The parameters and statistics of an open index.
+
+    Args:
+        session: The open index.
+    """
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def spec(self) -> Spec:
+        """The Spec of the signatures."""
+        return self._session.spec
+
+    @property
+    def threshold(self) -> float:
+        """The minimum similarity of a document to the representative it is resolved to."""
+        return self._session.threshold
+
+    @property
+    def settings(self) -> IndexSettings:
+        """The settings, with the Spec and the threshold that the index was created with."""
+        return self._session.settings
+
+    @property
+    def resources(self) -> "SpecResources":
+        """The key and the tables that the Spec names."""
+        return self._session.resources
+
+    @property
+    def measure(self) -> "Measure":
+        """The measure by which documents are compared."""
+        return self._session.measure
+
+    @property
+    def banding(self) -> "Banding":
+        """The numbers of bands, rows and probes."""
+        return self._session.banding
+
+    @property
+    def holds_vectors(self) -> bool:
+        """True if the documents are vectors, False if they are texts."""
+        return self._session.preparer.vectors
+
+    @property
+    def url(self) -> str:
+        """The URL of the store, without a password."""
+        return self._session.store.url
+
+    @property
+    def public_urls(self) -> tuple[str, ...]:
+        """The URLs of the store (several for shards) without passwords."""
+        return self._session.public_urls()
+
+    @property
+    def migration_phase(self) -> Phase:
+        """The phase of the index's migration when the store's state was last read."""
+        return self._session.state.migration.phase
+
+    @property
+    def durability(self) -> str:
+        """A description of what an acknowledged step survives, as far as the store reports it."""
+        return self._session.store.durability
+
+    def now(self) -> float:
+        """Returns the time of the index's clock, in seconds."""
+        return self._session.clock()
+
+    def is_protected(self) -> bool:
+        """Returns True if the index was marked by `Index.protect`."""
+        return self._session.store.is_protected()
+
+    def header(self) -> dict[str, Any]:
+        """Returns the header of the store: the Spec and the settings that never change."""
+        return self._session.store.claim({})
+
+    def counts(self) -> dict[str, int]:
+        """Returns the counts that the store keeps: records, leaders, postings, bytes and others."""
+        return self._session.store.counts()
+
+    def stats(self) -> IndexStats:
+        """Returns counts of the store and of the cache, and the parameters of the index."""
+        session = self._session
+        session.refresh_if_due()
+        counts = session.store.counts()
+        stats = IndexStats(
+            records=counts["records"],
+            leaders=counts["leaders"],
+            postings=counts["postings"],
+            evicted=counts["evicted"],
+            bytes=counts["bytes"],
+            cached=len(session.cache),
+            cached_bytes=session.cache.nbytes,
+            threshold=session.threshold,
+            bands=session.banding.bands,
+            rows=session.banding.rows,
+            spec_fingerprint=session.spec.fingerprint,
+            url=session.store.url,
+            evicted_cold=session.evicted_cold,
+        )
+        if "bucket_bytes" in counts:
+            stats["bucket_bytes"] = counts["bucket_bytes"]
+        return stats
+
+    @property
+    def search_stats(self) -> SearchStats:
+        """The statistics of the searches of this process since it opened the index."""
+        return self._session.searcher.stats
+
+    def metrics(self, recall: float | None = None) -> QualityMetrics:
+        """Returns the quality metrics of this process since it opened the index.
+
+        Args:
+            recall: Recall on labelled documents, if it was measured.
+        """
+        return self.search_stats.metrics(recall, self.counts().get("bytes"))
+
+    def hot_buckets(self, limit: int = 20) -> list[tuple[int, Entry]]:
+        """Returns the largest buckets that searches read, largest first.
+
+        Args:
+            limit: Maximum number of buckets.
+
+        Returns:
+            The number of postings and the oldest document of each bucket.
+        """
+        searcher = self._session.searcher
+        hot = searcher.stats.hot_buckets()[:limit]
+        entries = searcher.store.by_refs([bucket.oldest for bucket in hot])
+        return [
+            (bucket.size, entry)
+            for bucket, entry in zip(hot, entries, strict=True)
+            if entry is not None
+        ]

@@ -1,0 +1,34 @@
+"""The forms in which an index accepts documents."""
+
+import base64
+from collections.abc import Sequence
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+
+class ShingledDocument(NamedTuple):
+    """A document whose shingles are known, but not its text."""
+
+    hashes: np.ndarray
+    """The distinct shingle hashes in ascending order, uint64 (m,)."""
+    signature: np.ndarray | None = None
+    """The signature of whole MinHash slots, uint32 (k,), if it is known."""
+    digest: bytes | None = None
+    """The digest of the content that the shingles were made from, if it is known."""
+
+
+Document: TypeAlias = "str | Sequence[float] | np.ndarray | ShingledDocument"
+"""A document that a caller may pass to an index."""
+CheckedDocument: TypeAlias = "str | np.ndarray | ShingledDocument"
+"""A document that was verified; a vector is float32 (n,)."""
+
+
+def default_id(digest: bytes) -> str:
+    """Returns the id of a document that has none of its own: 22 characters of its content's digest.
+
+    Examples:
+        >>> default_id(bytes(16))
+        'AAAAAAAAAAAAAAAAAAAAAA'
+    """
+    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
