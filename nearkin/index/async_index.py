@@ -9,16 +9,16 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, Unpack
 
+from nearkin.index.description import IndexStats
 from nearkin.index.documents import Document
 from nearkin.index.entry import Cluster, Entry, Match, Outcome
 from nearkin.index.index import Index
 from nearkin.index.settings import IndexSettings, SettingsFields
-from nearkin.index.stats import IndexStats
-from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.spec import Spec
 
 if TYPE_CHECKING:
     from nearkin.measures.explanation import Explanation
+    from nearkin.sketch.resources import SpecResources
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -50,7 +50,7 @@ class AsyncIndex:
         threshold: float | None = None,
         *,
         settings: IndexSettings | None = None,
-        resources: SpecResources = NO_RESOURCES,
+        resources: "SpecResources | None" = None,
         tables: str | Path | None = None,
         clock: Callable[[], float] | None = None,
         **fields: Unpack[SettingsFields],

@@ -1,19 +1,43 @@
 """What an open index is: its parameters, the place and state of its store, and its statistics."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from nearkin.index.entry import Entry
 from nearkin.index.migration.state import Phase
 from nearkin.index.session import Session
 from nearkin.index.settings import IndexSettings
-from nearkin.index.stats import IndexStats, SearchStats
-from nearkin.runtime.metrics import QualityMetrics
 from nearkin.spec import Spec
 
 if TYPE_CHECKING:
+    from nearkin.index.stats import SearchStats
     from nearkin.lsh.slot_bands import Banding
     from nearkin.measures.base import Measure
+    from nearkin.runtime.metrics import QualityMetrics
     from nearkin.sketch.resources import SpecResources
+
+
+class IndexStats(TypedDict):
+    """The counts of an index and its parameters, as `/v1/stats` returns them."""
+
+    records: int
+    leaders: int
+    postings: int
+    evicted: int
+    """The number of postings that left a full bucket."""
+    bytes: int
+    bucket_bytes: NotRequired[int]
+    """The memory of the buckets that this process maps. Only SQLite reports it."""
+    cached: int
+    """The number of resolutions in the cache of this process."""
+    cached_bytes: int
+    threshold: float
+    bands: int
+    rows: int
+    spec_fingerprint: str
+    url: str
+    """The URL of the store, without a password."""
+    evicted_cold: int
+    """The number of documents that left their buckets because memory is bounded."""
 
 
 class IndexDescription:
@@ -122,11 +146,11 @@ class IndexDescription:
         return stats
 
     @property
-    def search_stats(self) -> SearchStats:
+    def search_stats(self) -> "SearchStats":
         """The statistics of the searches of this process since it opened the index."""
         return self._session.searcher.stats
 
-    def metrics(self, recall: float | None = None) -> QualityMetrics:
+    def metrics(self, recall: float | None = None) -> "QualityMetrics":
         """Returns the quality metrics of this process since it opened the index.
 
         Args:

@@ -1,11 +1,13 @@
 """The construction of entries from prepared documents, for upserts and for loads of runs."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from nearkin.index.changes import KeyedEntry
 from nearkin.index.entry import Entry
-from nearkin.index.preparation import PreparedDocuments, Preparer
-from nearkin.measures.base import row_starts
+
+if TYPE_CHECKING:
+    from nearkin.index.preparation import PreparedDocuments, Preparer
 
 
 class EntryBuilder:
@@ -22,8 +24,8 @@ class EntryBuilder:
 
     def __init__(
         self,
-        preparer: Preparer,
-        prepared: PreparedDocuments,
+        preparer: "Preparer",
+        prepared: "PreparedDocuments",
         *,
         contents: Sequence[object] | None,
         posts_members: bool,
@@ -35,7 +37,7 @@ class EntryBuilder:
         self._posts_members = posts_members
         self._now = now
         packs = contents is None or not all(isinstance(content, str) for content in contents)
-        self._starts = row_starts(prepared.payload) if packs else None
+        self._starts = prepared.payload_starts() if packs else None
 
     def build(
         self, position: int, id: str, leader: str, cluster: str, similarity: float

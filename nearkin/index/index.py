@@ -7,7 +7,7 @@ is in `search`.
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 from nearkin.index.documents import Document
 from nearkin.index.entry import Outcome
@@ -19,8 +19,10 @@ from nearkin.index.removal import Removals
 from nearkin.index.session import Session
 from nearkin.index.settings import IndexSettings, SettingsFields, merge_settings
 from nearkin.index.upsert import Upserts
-from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.spec import Spec
+
+if TYPE_CHECKING:
+    from nearkin.sketch.resources import SpecResources
 
 
 class Index(IndexReader):
@@ -55,7 +57,7 @@ class Index(IndexReader):
         threshold: float | None = None,
         *,
         settings: IndexSettings | None = None,
-        resources: SpecResources = NO_RESOURCES,
+        resources: "SpecResources | None" = None,
         tables: str | Path | None = None,
         clock: Callable[[], float] | None = None,
         follow: bool = True,

@@ -9,7 +9,6 @@ import numpy as np
 from nearkin.index.entry import REF_SHIFT, Entry, batches_by_scope
 from nearkin.index.index import Index
 from nearkin.index.stores.base import Store
-from nearkin.measures.base import as_stored
 from nearkin.packed_pairs import pack_pairs
 
 NOT_IN_BUCKET = "not in a bucket"
@@ -151,7 +150,7 @@ def _cluster_problems(index: Index, scope: str, entries: list[Entry]) -> Iterato
     yield from problems
     if not sound:
         return
-    stored = as_stored(session.preparer.payload_of([entry for pair in sound for entry in pair]))
+    stored = session.preparer.comparable_payloads([entry for pair in sound for entry in pair])
     positions = np.arange(len(sound), dtype=np.uint64) * np.uint64(2)
     scored = index.measure.compare(pack_pairs(positions, positions + np.uint64(1)), stored)
     near = scored.meets_threshold(index.threshold).tolist()

@@ -16,7 +16,7 @@ from nearkin.lsh import kernels
 from nearkin.lsh.band_keys import key_builder_for, write_band_keys
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
-from nearkin.measures.base import Payload, band_layout_of
+from nearkin.measures.base import Payload, StoredPayloads, as_stored, band_layout_of, row_starts
 from nearkin.packed_pairs import sorted_unique
 from nearkin.runtime.threads import ObjectPool
 from nearkin.sketch.resources import SpecResources
@@ -41,6 +41,10 @@ class PreparedDocuments(NamedTuple):
     """The data that exact comparison needs."""
     empty: np.ndarray
     """True for documents without anything to compare, bool (n,). They match nothing."""
+
+    def payload_starts(self) -> np.ndarray:
+        """Returns the first row of each document in the payload, and the end, int64 (n + 1,)."""
+        return row_starts(self.payload)
 
 
 @dataclass(frozen=True)
@@ -287,6 +291,10 @@ class Preparer:
                 columns = payload.columns
             parts.append(columns)
         return Payload(sizes, tuple(np.concatenate(column) for column in zip(*parts, strict=True)))
+
+    def comparable_payloads(self, entries: Sequence[Entry]) -> StoredPayloads:
+        """Returns the payloads of stored documents, to compare them by their positions here."""
+        return as_stored(self.payload_of(entries))
 
     def _unpack_payload(self, packed: bytes) -> tuple[int, tuple[np.ndarray, ...]]:
         """Returns the number of rows of a stored payload, and its columns."""

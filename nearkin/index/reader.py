@@ -20,7 +20,6 @@ from nearkin.index.entry import (
     require_scope,
 )
 from nearkin.index.stores.base import PORTION, Store
-from nearkin.measures import BandingRequest
 
 if TYPE_CHECKING:
     from nearkin.measures.base import Payload
@@ -206,6 +205,7 @@ class IndexReader(IndexDescription):
         Raises:
             UsageError: If a document does not exist, or its text is not stored.
         """
+        from nearkin.measures.base import BandingRequest
         from nearkin.measures.explanation import explain_pair
 
         session = self._session

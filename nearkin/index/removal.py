@@ -12,7 +12,6 @@ from nearkin.errors import LargeClusterError
 from nearkin.index.changes import Changes, Event, KeyedEntry, LeaderSnapshot
 from nearkin.index.entry import Entry, require_id, require_scope
 from nearkin.index.session import Session
-from nearkin.measures.base import as_stored
 
 MAX_REASSIGNED = 256
 """The maximum number of members of a representative that one step resolves to other ones.
@@ -135,7 +134,7 @@ class Removals:
             The other members.
         """
         session = self._session
-        stored = as_stored(session.preparer.payload_of([older, *members]))
+        stored = session.preparer.comparable_payloads([older, *members])
         scored = session.measure.compare(np.arange(1, len(members) + 1, dtype=np.uint64), stored)
         near = scored.meets_threshold(session.threshold).tolist()
         changes.required_leaders.append(older)

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from random import random
 from threading import RLock
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 from weakref import finalize
 
 from nearkin.errors import LargeClusterError, MovedError, RacedError, StoreError
@@ -32,17 +32,19 @@ from nearkin.index.migration.state import (
     StoreState,
 )
 from nearkin.index.opening import Opened, open_index, without_fixed_settings
-from nearkin.index.preparation import Preparer
 from nearkin.index.scope_names import ScopeNames
-from nearkin.index.search import Searcher
 from nearkin.index.settings import IndexSettings
+from nearkin.index.stores.addresses import MEMORY_URL
 from nearkin.index.stores.base import Store
-from nearkin.index.stores.memory import MemoryStore
 from nearkin.index.stores.urls import recorded_url, with_passwords
-from nearkin.lsh.slot_bands import Banding
-from nearkin.measures import BandingRequest, Measure, measure_of
-from nearkin.sketch.resources import SpecResources
 from nearkin.spec import Spec
+
+if TYPE_CHECKING:
+    from nearkin.index.preparation import Preparer
+    from nearkin.index.search import Searcher
+    from nearkin.lsh.slot_bands import Banding
+    from nearkin.measures import Measure
+    from nearkin.sketch.resources import SpecResources
 
 R = TypeVar("R")
 LOCK_STRIPES = 64
@@ -85,16 +87,16 @@ class Session:
     """The URLs of the store, with passwords."""
     spec: Spec
     threshold: float
-    resources: SpecResources
-    measure: Measure
-    banding: Banding
-    preparer: Preparer
-    searcher: Searcher
+    resources: "SpecResources"
+    measure: "Measure"
+    banding: "Banding"
+    preparer: "Preparer"
+    searcher: "Searcher"
 
     def __init__(
         self,
         opened: Opened,
-        resources: SpecResources,
+        resources: "SpecResources | None",
         clock: Callable[[], float] | None,
         tables: Path | None,
         *,
@@ -114,14 +116,24 @@ class Session:
         self._refresh_lock = RLock()
         self._use_store(opened, resources)
 
-    def _use_store(self, opened: Opened, resources: SpecResources) -> None:
-        """Sets everything that follows from the store and the settings of the index."""
+    def _use_store(self, opened: Opened, resources: "SpecResources | None") -> None:
+        """Sets everything that follows from the store and the settings of the index.
+
+        The stages of sketching and comparison are imported here, so that `import nearkin.index`
+        and processes that open no index do without their kernels.
+        """
+        from nearkin.index.preparation import Preparer
+        from nearkin.index.search import Searcher
+        from nearkin.measures import BandingRequest, measure_of
+        from nearkin.sketch.resources import NO_RESOURCES, SpecResources
+
         settings = opened.settings
         assert settings.spec is not None
         assert settings.threshold is not None
+        resources = resources or NO_RESOURCES
         if self._tables is not None:
             resources = SpecResources.read(self._tables, settings.spec, resources.secret)
-        measure: Measure = measure_of(settings.spec, resources)
+        measure = measure_of(settings.spec, resources)
         request = BandingRequest(
             threshold=settings.threshold,
             recall=settings.recall,
@@ -176,7 +188,7 @@ class Session:
         migration begins. No other process can use a memory store, so that its state is known.
         """
         since = self.clock() - self._refreshed_at
-        if 0 <= since < REFRESH_SECONDS or self.store.url == MemoryStore.url:
+        if 0 <= since < REFRESH_SECONDS or self.store.url == MEMORY_URL:
             return
         migration = self.state.migration
         self.refresh()

@@ -2,7 +2,7 @@
 
 import math
 from threading import Lock
-from typing import NamedTuple, NotRequired, TypedDict
+from typing import NamedTuple
 
 import numpy as np
 
@@ -18,30 +18,6 @@ SLOT_SAMPLING = 16
 """One of this many single documents has its slots counted."""
 LATENCY_STEPS = 48
 """The number of latency classes, which are powers of 2^(1/2) microseconds, up to 12 s."""
-
-
-class IndexStats(TypedDict):
-    """The counts of an index and its parameters, as `/v1/stats` returns them."""
-
-    records: int
-    leaders: int
-    postings: int
-    evicted: int
-    """The number of postings that left a full bucket."""
-    bytes: int
-    bucket_bytes: NotRequired[int]
-    """The memory of the buckets that this process maps. Only SQLite reports it."""
-    cached: int
-    """The number of resolutions in the cache of this process."""
-    cached_bytes: int
-    threshold: float
-    bands: int
-    rows: int
-    spec_fingerprint: str
-    url: str
-    """The URL of the store, without a password."""
-    evicted_cold: int
-    """The number of documents that left their buckets because memory is bounded."""
 
 
 class HotBucket(NamedTuple):

@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -28,10 +28,12 @@ from nearkin.index.entry import (
 )
 from nearkin.index.entry_builder import EntryBuilder
 from nearkin.index.expiry import UNPOSTED_AT_ONCE, Expiry
-from nearkin.index.preparation import PreparedDocuments
 from nearkin.index.removal import Removals
-from nearkin.index.search import Decision
 from nearkin.index.session import Session
+
+if TYPE_CHECKING:
+    from nearkin.index.preparation import PreparedDocuments
+    from nearkin.index.search import Decision
 
 REFRESH_SHARE = 0.01
 """The share of a time to live within which a second hit does not write the time again."""
@@ -274,8 +276,8 @@ class Upserts:
     def _add_entries(
         self,
         batch: _Batch,
-        prepared: PreparedDocuments,
-        decisions: list[Decision],
+        prepared: "PreparedDocuments",
+        decisions: "list[Decision]",
         changes: Changes,
         now: float,
     ) -> None:
@@ -327,7 +329,7 @@ class Upserts:
 def _outcomes(
     batch: _Batch,
     known: list[_Known],
-    searches: dict[int, Decision],
+    searches: "dict[int, Decision]",
     changes: Changes,
     seconds: dict[str, float],
 ) -> list[Outcome]:

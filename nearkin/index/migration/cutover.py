@@ -27,8 +27,8 @@ from nearkin.index.migration.follow import LogFollower, follow_log
 from nearkin.index.migration.state import CLOSING, COPYING, MOVED, OPEN, MigrationState, Phase
 from nearkin.index.session import REFRESH_SECONDS
 from nearkin.index.settings import IndexSettings
+from nearkin.index.stores.addresses import MEMORY_URL
 from nearkin.index.stores.base import Store
-from nearkin.index.stores.memory import MemoryStore
 from nearkin.index.stores.urls import with_passwords
 from nearkin.keys import HashKey
 from nearkin.sketch.resources import SpecResources
@@ -150,7 +150,7 @@ def cut_over(source: Index, target: Index, wait: float | None = None) -> dict[st
         UsageError: If the index cannot move to the target.
         StoreError: If a store fails. The index stays where it was.
     """
-    claim_target(Source.of(source), target, MemoryStore.url)
+    claim_target(Source.of(source), target, MEMORY_URL)
     store = source._session.store
     with PhaseWriter(store) as phases:
         phases.write(COPYING, target.public_urls)

@@ -2,6 +2,8 @@
 
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
 
+MEMORY_URL = "memory://"
+"""The URL of each store that is in the memory of its process."""
 SECRET = ("password", "sslpassword")
 """Options of a URL that are never written down."""
 

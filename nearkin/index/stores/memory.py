@@ -19,6 +19,7 @@ from nearkin.errors import MovedError, RacedError
 from nearkin.index.changes import Changes, Event
 from nearkin.index.entry import Entry, PostingPortion, Postings
 from nearkin.index.migration.state import CLOSING, COPYING, MigrationState, StoreState
+from nearkin.index.stores.addresses import MEMORY_URL
 from nearkin.index.stores.base import LOG_KEPT, PORTION
 from nearkin.index.stores.bucket_table import BucketTable, enter
 from nearkin.index.stores.packing import pack_entry, unpack_entry, unpack_head, unpack_sighting
@@ -36,7 +37,7 @@ class MemoryStore:
         most: Maximum number of postings of a bucket.
     """
 
-    url = "memory://"
+    url = MEMORY_URL
 
     def __init__(self, most: int) -> None:
         self.table = BucketTable(most)

@@ -8,8 +8,6 @@ from nearkin.errors import UsageError
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.addresses import SECRET, joined, without_password
 from nearkin.index.stores.base import Store
-from nearkin.index.stores.memory import MemoryStore
-from nearkin.index.stores.sharded import ShardedStore
 
 USUAL_BANDS = 20
 """The number of bands that is assumed if the settings do not give it."""
@@ -21,6 +19,8 @@ ONE_PORT = ("redis", "rediss", "aerospike")
 
 
 def _memory(url: str, settings: IndexSettings) -> Store:
+    from nearkin.index.stores.memory import MemoryStore
+
     return MemoryStore(settings.bucket_capacity)
 
 
@@ -87,7 +87,11 @@ def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
     """
     if not isinstance(url, str):
         shards = [open_store(shard, settings) for shard in url]
-        return shards[0] if len(shards) == 1 else ShardedStore(shards)
+        if len(shards) == 1:
+            return shards[0]
+        from nearkin.index.stores.sharded import ShardedStore
+
+        return ShardedStore(shards)
     scheme = scheme_of(url)
     if scheme not in SCHEMES:
         known = ", ".join(f"{name}://" for name in SCHEMES)
