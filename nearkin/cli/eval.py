@@ -44,12 +44,22 @@ def eval(
     seed: Annotated[
         int, typer.Option(help="Random seed for the bootstrap.", rich_help_panel=VERIFICATION)
     ] = 1,
+    closure: Annotated[
+        bool,
+        typer.Option(
+            "--closure",
+            help="Take duplicates of duplicates to be duplicates and, in a file without labels, "
+            "all other pairs to be distinct.",
+            rich_help_panel=VERIFICATION,
+        ),
+    ] = False,
     plot: Annotated[Path | None, o.picture_option("precision over recall")] = None,
     json: o.Json = False,
 ) -> None:
     """Measure a run, or a grid of settings, against labelled documents.
 
-    The figures are precision, recall, F1, adjusted Rand index and B-cubed.
+    Labelled pairs are judged as pairs: precision, recall and F1. For labelled clusters, and with
+    --closure, the adjusted Rand index and B-cubed are listed too.
 
     Args:
         given: Names of the options that were given on the command line.
@@ -59,6 +69,7 @@ def eval(
         grid: Settings to try, or None to measure a run.
         measure: Measure of similarity, or None for the default.
         seed: Random seed.
+        closure: Whether duplicates of duplicates count as duplicates.
         plot: Picture file into which curves are drawn, or None.
         json: Whether the result is printed as JSON.
 
@@ -67,6 +78,8 @@ def eval(
 
     Examples:
         nearkin eval deduped/ --golden labels.csv
+
+        nearkin eval deduped/ --golden pairs.csv --closure
 
         nearkin eval docs.parquet --id id --golden labels.csv --grid "threshold=0.6,0.7,0.8,0.9"
     """
@@ -77,7 +90,12 @@ def eval(
         from nearkin.runtime.outputs import require_picture_output
 
         require_picture_output(plot, [*inputs, golden])
-    labels = read_golden_set(golden)
+    labels = read_golden_set(golden, closure=closure)
+    if plot is not None and not labels.measures_precision:
+        raise UsageError(
+            f"{golden} labels no pair as distinct, so there is no precision to draw; label some "
+            "pairs with 0, or pass --closure"
+        )
     results: list[tuple[dict[str, Any], Any]] = []
     if grid is None:
         if len(inputs) != 1:

@@ -1,17 +1,20 @@
 """Scores a result against golden pairs or golden clusters, whose labels are known.
 
-The scores are pairwise precision and recall, the adjusted Rand index (Hubert, Arabie, *Comparing
-partitions*, 1985) and B-cubed (Bagga, Baldwin, *Entity-based cross-document coreferencing using the
-vector space model*, 1998). Intervals of proportions are Wilson's (1927). The other intervals come
-from a percentile bootstrap over labelled clusters.
+The scores are pairwise precision and recall and, if the true clusters are known, the adjusted Rand
+index (Hubert, Arabie, *Comparing partitions*, 1985) and B-cubed (Bagga, Baldwin, *Entity-based
+cross-document coreferencing using the vector space model*, 1998). Intervals of proportions are
+Wilson's (1927). The other intervals come from a percentile bootstrap over labelled clusters.
+
+Labelled pairs are judged as pairs: a pair without a label counts neither for nor against a result.
+Only with the option `closure`, duplicates of duplicates count as duplicates.
 """
 
 import csv
 import itertools
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -43,14 +46,25 @@ class GoldenSet:
 
     Attributes:
         ids: Ids of the labelled documents in ascending order.
-        clusters: Number of the true cluster of each document, int64 (n,).
+        clusters: Number of the true cluster of each document, int64 (n,). None if only pairs are
+            known.
+        duplicates: Pairs of positions in `ids` that are labelled as duplicates, int64 (p, 2). None
+            if the clusters are known.
         distinct: Pairs of positions in `ids` that are labelled as distinct, int64 (m, 2). None if
             all documents of different clusters are known to be distinct.
+        is_closed: True if the clusters are the transitive closure of labelled pairs.
     """
 
     ids: tuple[str, ...]
-    clusters: np.ndarray
+    clusters: np.ndarray | None
+    duplicates: np.ndarray | None
     distinct: np.ndarray | None
+    is_closed: bool = False
+
+    @property
+    def measures_precision(self) -> bool:
+        """True if pairs of distinct documents are known, without which nothing is imprecise."""
+        return self.distinct is None or len(self.distinct) > 0
 
 
 @dataclass(frozen=True)
@@ -74,30 +88,40 @@ class Scores:
 
     Attributes:
         documents: Number of labelled documents.
-        precision: Share of the labelled pairs in one predicted cluster that are duplicates.
+        duplicates: Number of pairs that are labelled as duplicates.
+        distinct: Number of pairs that are labelled as distinct.
+        unlabelled: Number of pairs of labelled documents that are in one predicted cluster and have
+            no label. They count neither for nor against the result.
+        is_closed: True if duplicates of duplicates count as duplicates.
+        precision: Share of the labelled pairs in one predicted cluster that are duplicates. None if
+            no pair is labelled as distinct.
         recall: Share of the pairs of duplicates that are in one predicted cluster.
-        f1: Harmonic mean of precision and recall.
-        rand: Adjusted Rand index.
+        f1: Harmonic mean of precision and recall. None without precision.
+        rand: Adjusted Rand index. None if the true clusters are not known.
         bcubed_precision: Mean over documents of the share of their predicted cluster that belongs
-            to their true cluster.
+            to their true cluster. None if the true clusters are not known.
         bcubed_recall: Mean over documents of the share of their true cluster that is in their
-            predicted cluster.
+            predicted cluster. None if the true clusters are not known.
     """
 
     documents: int
-    precision: Proportion
+    duplicates: int
+    distinct: int
+    unlabelled: int
+    is_closed: bool
+    precision: Proportion | None
     recall: Proportion
-    f1: float
-    rand: IntervalEstimate
-    bcubed_precision: IntervalEstimate
-    bcubed_recall: IntervalEstimate
+    f1: float | None
+    rand: IntervalEstimate | None = None
+    bcubed_precision: IntervalEstimate | None = None
+    bcubed_recall: IntervalEstimate | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the scores as a JSON object."""
         return asdict(self)
 
 
-def read_golden_set(path: Path) -> GoldenSet:
+def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
     """Reads a golden set from a CSV or Parquet file.
 
     The file has the columns `id_a`, `id_b` and optionally `label`, or the columns `id` and
@@ -105,10 +129,11 @@ def read_golden_set(path: Path) -> GoldenSet:
 
     Args:
         path: File to read.
+        closure: If True, labelled pairs are closed transitively (see `golden_set_from_pairs`).
 
     Raises:
         UsageError: If the file does not exist, cannot be read, has other columns, or contains an
-            unknown label.
+            unknown label, contradictory labels or a pair of a document with itself.
     """
     try:
         if path.suffix in (".parquet", ".pq"):
@@ -129,7 +154,7 @@ def read_golden_set(path: Path) -> GoldenSet:
         labels = None
         if "label" in names:
             labels = [_parse_label(text, path) for text in _read_texts(table, "label")]
-        return golden_set_from_pairs(pairs, labels)
+        return golden_set_from_pairs(pairs, labels, closure=closure)
     raise UsageError(
         f"{path} has the columns {', '.join(table.column_names)}; a golden set has the columns "
         "id_a, id_b and optionally label, or id and cluster"
@@ -158,35 +183,79 @@ def golden_set_from_clusters(clusters: Mapping[str, str]) -> GoldenSet:
     """
     ids = tuple(sorted(clusters))
     numbers = {name: i for i, name in enumerate(sorted(set(clusters.values())))}
-    return GoldenSet(ids, np.array([numbers[clusters[i]] for i in ids], np.int64), None)
+    true = np.array([numbers[clusters[i]] for i in ids], np.int64)
+    return GoldenSet(ids, clusters=true, duplicates=None, distinct=None)
 
 
-def golden_set_from_pairs(pairs: list[tuple[str, str]], labels: list[bool] | None) -> GoldenSet:
-    """Returns a golden set of labelled pairs. Duplicates of duplicates are taken to be duplicates.
+def golden_set_from_pairs(
+    pairs: list[tuple[str, str]], labels: list[bool] | None, *, closure: bool = False
+) -> GoldenSet:
+    """Returns a golden set of labelled pairs. A pair that is listed again counts once.
 
     Args:
         pairs: Ids of the two documents of each pair.
         labels: True for each pair of duplicates, False for each pair of distinct documents. None if
-            all pairs are duplicates and all other documents are distinct.
+            all pairs are duplicates.
+        closure: If True, duplicates of duplicates are taken to be duplicates, and without labels,
+            all other pairs of the documents are taken to be distinct.
+
+    Raises:
+        UsageError: If a pair has both labels, is of one document, or is labelled as distinct but
+            becomes a pair of duplicates by the closure.
 
     Examples:
-        >>> pairs = [("a", "b"), ("b", "c"), ("a", "d")]
-        >>> golden_set_from_pairs(pairs, [True, True, False]).clusters.tolist()
+        >>> pairs = [("a", "b"), ("b", "c"), ("c", "d")]
+        >>> golden_set_from_pairs(pairs, [True, True, False]).duplicates.tolist()
+        [[0, 1], [1, 2]]
+        >>> golden_set_from_pairs(pairs, [True, True, False], closure=True).clusters.tolist()
         [0, 0, 0, 3]
     """
     ids = tuple(sorted({name for pair in pairs for name in pair}))
     positions = {name: i for i, name in enumerate(ids)}
-    pair_positions = np.array([[positions[a], positions[b]] for a, b in pairs], np.int64)
-    pair_positions = pair_positions.reshape(-1, 2)
-    is_duplicate = np.ones(len(pairs), bool)
-    if labels is not None:
-        is_duplicate = np.array(labels, bool)
-    parent = np.arange(len(ids), dtype=np.uint32)
-    a, b = pair_positions[is_duplicate].astype(np.uint32).T
+    label_of: dict[tuple[int, int], bool] = {}
+    given = labels if labels is not None else [True] * len(pairs)
+    for (a, b), label in zip(pairs, given, strict=True):
+        if a == b:
+            raise UsageError(
+                f"the golden pair {a!r}, {b!r} is a document with itself; delete this row"
+            )
+        pair = (min(positions[a], positions[b]), max(positions[a], positions[b]))
+        if label_of.setdefault(pair, label) != label:
+            raise UsageError(
+                f"the golden pair {a!r}, {b!r} is labelled as duplicates and as distinct; delete "
+                "one of the rows"
+            )
+    duplicates = _pair_array(pair for pair, label in label_of.items() if label)
+    distinct = _pair_array(pair for pair, label in label_of.items() if not label)
+    if not closure:
+        return GoldenSet(ids, clusters=None, duplicates=duplicates, distinct=distinct)
+    clusters = _close_transitively(duplicates, len(ids))
+    for first, second in distinct.tolist():
+        if clusters[first] == clusters[second]:
+            raise UsageError(
+                f"the golden pair {ids[first]!r}, {ids[second]!r} is labelled as distinct, but "
+                "other rows join the two documents by duplicates of duplicates; omit --closure"
+            )
+    return GoldenSet(
+        ids,
+        clusters=clusters,
+        duplicates=None,
+        distinct=None if labels is None else distinct,
+        is_closed=True,
+    )
+
+
+def _pair_array(pairs: Iterable[tuple[int, int]]) -> np.ndarray:
+    return np.array(list(pairs), np.int64).reshape(-1, 2)
+
+
+def _close_transitively(duplicates: np.ndarray, documents: int) -> np.ndarray:
+    """Returns the cluster of each document, which is its smallest connected one, int64 (n,)."""
+    parent = np.arange(documents, dtype=np.uint32)
+    a, b = duplicates.astype(np.uint32).T
     kernels.unite(np.maximum(a, b), np.minimum(a, b), parent)
     kernels.flatten(parent)
-    distinct = None if labels is None else pair_positions[~is_duplicate]
-    return GoldenSet(ids, parent.astype(np.int64), distinct)
+    return parent.astype(np.int64)
 
 
 def score_clusters(golden: GoldenSet, clusters: Mapping[str, str], seed: int = 1) -> Scores:
@@ -207,25 +276,79 @@ def score_clusters(golden: GoldenSet, clusters: Mapping[str, str], seed: int = 1
     """
     names = [clusters.get(name, f"\\0{name}") for name in golden.ids]
     _, predicted = np.unique(np.array(names, object).astype(str), return_inverse=True)
-    together = _count_pairs(_intersect(golden.clusters, predicted))
-    if golden.distinct is None:
-        reported = _count_pairs(predicted)
-    else:
-        first, second = golden.distinct.T
-        reported = together + int((predicted[first] == predicted[second]).sum())
-    precision = Proportion.from_counts(together, reported)
-    recall = Proportion.from_counts(together, _count_pairs(golden.clusters))
-    total = precision.value + recall.value
-    bootstrap = _Bootstrap(golden.clusters, predicted, seed)
-    return Scores(
+    counts = _count_labelled_pairs(golden, predicted)
+    precision = None
+    f1 = None
+    recall = Proportion.from_counts(counts.duplicates_together, counts.duplicates)
+    if golden.measures_precision:
+        together = counts.duplicates_together + counts.distinct_together
+        precision = Proportion.from_counts(counts.duplicates_together, together)
+        total = precision.value + recall.value
+        f1 = 2 * precision.value * recall.value / total if total else 0.0
+    labelled_together = counts.duplicates_together + counts.distinct_together
+    scores = Scores(
         documents=len(golden.ids),
+        duplicates=counts.duplicates,
+        distinct=counts.distinct,
+        unlabelled=_count_pairs(predicted) - labelled_together,
+        is_closed=golden.is_closed,
         precision=precision,
         recall=recall,
-        f1=2 * precision.value * recall.value / total if total else 0.0,
+        f1=f1,
+    )
+    if golden.clusters is None:
+        return scores
+    bootstrap = _Bootstrap(golden.clusters, predicted, seed)
+    return replace(
+        scores,
         rand=bootstrap.estimate(adjusted_rand),
         bcubed_precision=bootstrap.estimate(bcubed_precision),
         bcubed_recall=bootstrap.estimate(bcubed_recall),
     )
+
+
+class _LabelledPairs(NamedTuple):
+    """The numbers of labelled pairs, and of those in one predicted cluster."""
+
+    duplicates: int
+    duplicates_together: int
+    distinct: int
+    distinct_together: int
+
+
+def _count_labelled_pairs(golden: GoldenSet, predicted: np.ndarray) -> _LabelledPairs:
+    """Counts the labelled pairs of a golden set.
+
+    Args:
+        golden: Golden set.
+        predicted: Number of the predicted cluster of each document, int64 (n,).
+    """
+    if golden.clusters is not None:
+        duplicates = _count_pairs(golden.clusters)
+        duplicates_together = _count_pairs(_intersect(golden.clusters, predicted))
+    else:
+        assert golden.duplicates is not None
+        duplicates = len(golden.duplicates)
+        duplicates_together = _count_together(golden.duplicates, predicted)
+    if golden.distinct is not None:
+        distinct = len(golden.distinct)
+        distinct_together = _count_together(golden.distinct, predicted)
+    else:
+        documents = len(golden.ids)
+        distinct = documents * (documents - 1) // 2 - duplicates
+        distinct_together = _count_pairs(predicted) - duplicates_together
+    return _LabelledPairs(
+        duplicates=duplicates,
+        duplicates_together=duplicates_together,
+        distinct=distinct,
+        distinct_together=distinct_together,
+    )
+
+
+def _count_together(pairs: np.ndarray, predicted: np.ndarray) -> int:
+    """Returns the number of pairs whose documents are in one predicted cluster."""
+    first, second = pairs.T
+    return int((predicted[first] == predicted[second]).sum())
 
 
 def _intersect(true: np.ndarray, predicted: np.ndarray) -> np.ndarray:

@@ -97,7 +97,7 @@ def draw_scores(scored: Sequence[tuple[Mapping[str, Any], Scores]], path: Path) 
     """Draws precision over recall with intervals, one point for each combination of settings.
 
     Args:
-        scored: Settings and their scores.
+        scored: Settings and their scores. Scores without precision are left out.
         path: SVG or PNG file to write.
 
     Raises:
@@ -107,6 +107,8 @@ def draw_scores(scored: Sequence[tuple[Mapping[str, Any], Scores]], path: Path) 
     for settings, scores in scored:
         recall = scores.recall
         precision = scores.precision
+        if precision is None:
+            continue
         axes.errorbar(
             [recall.value],
             [precision.value],

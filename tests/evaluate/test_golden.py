@@ -73,6 +73,94 @@ def test_labelled_negatives_decide_precision() -> None:
     assert scores.f1 == 0.5
 
 
+def test_labelled_pairs_are_judged_as_pairs() -> None:
+    """200 labelled pairs, 95 of the 104 duplicates in one cluster: the recall is 95/104.
+
+    Chains of duplicates add pairs that nobody labelled. They do not change the recall.
+    """
+    chains = [(f"c{i}-{j}", f"c{i}-{j + 1}") for i in range(26) for j in range(4)]
+    negatives = [(f"n{i}", f"m{i}") for i in range(96)]
+    labels = [True] * len(chains) + [False] * len(negatives)
+    golden = golden_set_from_pairs(chains + negatives, labels)
+    found = {name: name.split("-")[0] for pair in chains for name in pair}
+    # Nine of the chains are cut in the middle of their last pair.
+    found.update({f"c{i}-4": f"alone {i}" for i in range(9)})
+    found.update({name: name[1:] for pair in negatives[:5] for name in pair})
+    scores = score_clusters(golden, found)
+    assert (scores.recall.hits, scores.recall.total) == (95, 104)
+    assert scores.precision is not None
+    assert (scores.precision.hits, scores.precision.total) == (95, 100)
+    assert (scores.duplicates, scores.distinct) == (104, 96)
+    assert scores.unlabelled == 17 * 6 + 9 * 3
+    assert scores.rand is None
+    assert scores.bcubed_recall is None
+    closed = score_clusters(golden_set_from_pairs(chains + negatives, labels, closure=True), found)
+    assert (closed.recall.hits, closed.recall.total) == (17 * 10 + 9 * 6, 26 * 10)
+    assert closed.is_closed
+    assert closed.unlabelled == 0
+    assert closed.rand is not None
+
+
+def test_pairs_without_labels_have_no_precision() -> None:
+    """All listed pairs are duplicates; what is not listed is not known to be distinct."""
+    pairs = [("a", "b"), ("c", "d")]
+    found = {"a": "1", "b": "1", "c": "1", "d": "2"}
+    scores = score_clusters(golden_set_from_pairs(pairs, None), found)
+    assert scores.precision is None
+    assert scores.f1 is None
+    assert scores.recall.value == 0.5
+    assert scores.unlabelled == 2
+    closed = score_clusters(golden_set_from_pairs(pairs, None, closure=True), found)
+    assert closed.precision is not None
+    assert (closed.precision.hits, closed.precision.total) == (1, 3)
+    assert (closed.distinct, closed.unlabelled) == (4, 0)
+
+
+def test_repeated_pairs_count_once_and_contradictions_are_rejected() -> None:
+    golden = golden_set_from_pairs([("a", "b"), ("b", "a"), ("c", "d")], [True, True, False])
+    assert golden.duplicates is not None
+    assert golden.duplicates.tolist() == [[0, 1]]
+    with pytest.raises(UsageError, match="labelled as duplicates and as distinct"):
+        golden_set_from_pairs([("a", "b"), ("b", "a")], [True, False])
+    with pytest.raises(UsageError, match="a document with itself"):
+        golden_set_from_pairs([("a", "a")], None)
+    chain = [("a", "b"), ("b", "c"), ("a", "c")]
+    assert golden_set_from_pairs(chain, [True, True, False]).clusters is None
+    with pytest.raises(UsageError, match=r"'a', 'c' is labelled as distinct.*omit --closure"):
+        golden_set_from_pairs(chain, [True, True, False], closure=True)
+
+
+@given(
+    st.dictionaries(
+        st.tuples(st.integers(0, 6), st.integers(0, 6)).filter(lambda pair: pair[0] < pair[1]),
+        st.booleans(),
+        min_size=1,
+    ),
+    st.lists(st.integers(0, 3), min_size=7, max_size=7),
+)
+def test_pair_scores_agree_with_counting(
+    labelled: dict[tuple[int, int], bool], clusters: list[int]
+) -> None:
+    pairs = [(str(a), str(b)) for a, b in labelled]
+    scores = score_clusters(
+        golden_set_from_pairs(pairs, list(labelled.values())),
+        {str(i): str(cluster) for i, cluster in enumerate(clusters)},
+    )
+    together = {pair for pair in labelled if clusters[pair[0]] == clusters[pair[1]]}
+    positives = {pair for pair, label in labelled.items() if label}
+    documents = sorted({document for pair in labelled for document in pair})
+    everything = {p for p in combinations(documents, 2) if clusters[p[0]] == clusters[p[1]]}
+    recall = (scores.recall.hits, scores.recall.total)
+    assert recall == (len(together & positives), len(positives))
+    assert scores.unlabelled == len(everything - set(labelled))
+    if len(positives) < len(labelled):
+        assert scores.precision is not None
+        precision = (scores.precision.hits, scores.precision.total)
+        assert precision == (len(together & positives), len(together))
+    else:
+        assert scores.precision is None
+
+
 def test_intervals_contain_the_scores() -> None:
     rng = np.random.default_rng(2)
     true = {f"d{i}": str(i // 2) for i in range(400)}
@@ -145,7 +233,17 @@ def test_eval_command_scores_runs_and_grids(
     assert run(["eval", str(tmp_path / "out"), *golden, "--json"]) == 0
     found = json.loads(capfd.readouterr().out)["results"][0]
     assert found["recall"]["hits"] / found["recall"]["total"] > 0.6
-    grid = ["--grid", "threshold=0.6,0.9", "--plot", str(tmp_path / "p.svg")]
+    assert found["recall"]["total"] == len(rows)
+    assert found["precision"] is None
+    plot = ["--plot", str(tmp_path / "p.svg")]
+    assert run(["eval", str(tmp_path / "out"), *golden, *plot]) == 2
+    assert "no precision to draw" in capfd.readouterr().err
+    assert run(["eval", str(tmp_path / "out"), *golden]) == 0
+    assert "precision needs distinct pairs" in " ".join(capfd.readouterr().out.split())
+    golden.append("--closure")
+    assert run(["eval", str(tmp_path / "out"), *golden]) == 0
+    assert "duplicates of duplicates included" in " ".join(capfd.readouterr().out.split())
+    grid = ["--grid", "threshold=0.6,0.9", *plot]
     assert run(["eval", documents, "--id", "id", *golden, *grid]) == 0
     assert "threshold=0.9" in capfd.readouterr().out
     assert "<svg" in (tmp_path / "p.svg").read_text()

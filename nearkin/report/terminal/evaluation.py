@@ -46,7 +46,7 @@ def print_audit(audit: Audit, console: Console) -> None:
 
 
 def scores_table(scored: Sequence[tuple[Mapping[str, Any], Scores]]) -> Table:
-    """Returns a table with six scores for each combination of settings.
+    """Returns a table with the scores that are known for each combination of settings.
 
     Args:
         scored: Settings and their scores.
@@ -63,14 +63,30 @@ def scores_table(scored: Sequence[tuple[Mapping[str, Any], Scores]]) -> Table:
             ("B-cubed recall", scores.bcubed_recall),
         )
         for name, score in estimates:
+            if score is None:
+                continue
             if isinstance(score, float):
                 rows.append((label, name, f"{score:.3f}", ""))
             else:
                 interval = f"{score.low:.3f} to {score.high:.3f}"
                 rows.append((label, name, f"{score.value:.3f}", interval))
             label = ""
-    title = f"{scored[0][1].documents:,} labelled documents"
+        if scores.unlabelled:
+            rows.append((label, "unlabelled pairs in a cluster", f"{scores.unlabelled:,}", ""))
+    title = _describe_labels(scored[0][1])
     return text_table(title, ("settings", "score", "value", "95 % interval"), rows)
+
+
+def _describe_labels(scores: Scores) -> str:
+    """Returns what the golden set says, in words."""
+    closed = ", duplicates of duplicates included" if scores.is_closed else ""
+    text = (
+        f"{scores.documents:,} labelled documents: {scores.duplicates:,} pairs of duplicates"
+        f"{closed}, {scores.distinct:,} distinct pairs"
+    )
+    if scores.precision is None:
+        text += "; precision needs distinct pairs (label 0, or --closure)"
+    return text
 
 
 def print_shadow(comparison: ShadowComparison, console: Console) -> None:
@@ -131,6 +147,7 @@ def _side_column(side: ShadowSide) -> dict[str, str]:
         "seconds": ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in side.seconds.items()),
     }
     if side.scores is not None:
-        column["precision, labelled"] = format_proportion(side.scores.precision)
+        if side.scores.precision is not None:
+            column["precision, labelled"] = format_proportion(side.scores.precision)
         column["recall, labelled"] = format_proportion(side.scores.recall)
     return column
