@@ -1,7 +1,7 @@
 """The output of commands: summaries, warnings and JSON."""
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import typer
@@ -40,7 +40,7 @@ def print_json(summary: dict[str, Any]) -> None:
     sys.stdout.write(text.encode("utf-8", "backslashreplace").decode())
 
 
-def print_facts(facts: dict[str, Any], *, as_json: bool) -> None:
+def print_facts(facts: Mapping[str, Any], *, as_json: bool) -> None:
     """Writes facts on standard output, as JSON or one in each line.
 
     Args:
@@ -48,7 +48,7 @@ def print_facts(facts: dict[str, Any], *, as_json: bool) -> None:
         as_json: Whether they are written as JSON.
     """
     if as_json:
-        print_json(facts)
+        print_json(dict(facts))
         return
     for name, value in facts.items():
         shown = f"{value:,}" if isinstance(value, int) else str(value)

@@ -5,7 +5,6 @@ is the same document. Therefore failed connections and temporary refusals (429, 
 after a random time that grows, and not before the Retry-After of the server.
 """
 
-import asyncio
 import os
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,6 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from nearkin.client import requests
 from nearkin.client.requests import (
-    BatchBuilder,
     Call,
     ClusterPage,
     ClusterReader,
@@ -38,6 +36,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     import ssl
 
+    from nearkin.index.description import IndexStats
     from nearkin.index.documents import Document
     from nearkin.measures.explanation import Explanation
 
@@ -249,16 +248,8 @@ class Client:
             An Outcome; or a ServiceError with its `line`, which is not raised, so that the
             following documents are still processed.
         """
-        if requests.is_table(documents):
-            for call in requests.table_requests(scope, documents):
-                yield from self._do(call)
-            return
-        batches = BatchBuilder(scope)
-        for document in documents:
-            if (full := batches.add(document)) is not None:
-                yield from self._do(full)
-        if (rest := batches.take_rest()) is not None:
-            yield from self._do(rest)
+        for call in requests.upsert_requests(scope, documents):
+            yield from self._do(call)
 
     def query(self, scope: str, document: "Document", top: int = 10) -> list[Match]:
         """Returns the stored documents that resemble a document, the most similar first.
@@ -271,13 +262,24 @@ class Client:
         return self._do(requests.query_request(scope, document, top))
 
     def get(self, scope: str, id: str) -> StoredDocument | None:
-        """Returns a stored document, or None if it does not exist."""
+        """Returns a stored document, or None if it does not exist.
+
+        Args:
+            scope: Scope of the document.
+            id: The id of the document.
+        """
         return self._do(requests.get_request(scope, id))
 
     def remove(self, scope: str, id: str) -> bool:
-        """Deletes a document. Returns False if it did not exist.
+        """Deletes a document.
 
-        After a retry it is False too if the first attempt deleted it.
+        Args:
+            scope: Scope of the document.
+            id: The id of the document.
+
+        Returns:
+            False if the document did not exist. After a retry it is False too if the first attempt
+            deleted it.
         """
         return self._do(requests.remove_request(scope, id))
 
@@ -297,6 +299,10 @@ class Client:
     def finish(self, scope: str, id: str) -> Outcome | None:
         """Finishes a document that was sent in parts. The outcome is that of an upsert.
 
+        Args:
+            scope: Scope of the document.
+            id: The id of the document.
+
         Returns:
             The outcome, or None if the document has no parts. After a retry it is None too if the
             first attempt finished it.
@@ -304,7 +310,12 @@ class Client:
         return self._do(requests.finish_request(scope, id))
 
     def cluster(self, scope: str, id: str) -> Cluster | None:
-        """Returns the cluster of a document with all members, or None if it does not exist."""
+        """Returns the cluster of a document with all members, or None if it does not exist.
+
+        Args:
+            scope: Scope of the document.
+            id: The id of any document of the cluster.
+        """
         reading = ClusterReader(scope, id)
         while reading.call is not None:
             reading.take(self._do(reading.call))
@@ -360,7 +371,7 @@ class Client:
         """Returns the Spec and the banding of the index."""
         return self._do(requests.spec_request())
 
-    def stats(self) -> dict[str, Any]:
+    def stats(self) -> "IndexStats":
         """Returns the counts of the index. It requires the right `admin`."""
         return self._do(requests.stats_request())
 
@@ -433,19 +444,8 @@ class AsyncClient:
         documents: "AsyncIterable[NewDocument | Document] | Iterable[NewDocument | Document] | Any",
     ) -> AsyncIterator[Line]:
         """Does the same as `Client.upsert_many`. Documents may be an asynchronous iterable."""
-        if requests.is_table(documents):
-            calls = requests.table_requests(scope, documents)
-            while (call := await asyncio.to_thread(next, calls, None)) is not None:
-                for line in await self._do(call):
-                    yield line
-            return
-        batches = BatchBuilder(scope)
-        async for document in _iterate(documents):
-            if (full := batches.add(document)) is not None:
-                for line in await self._do(full):
-                    yield line
-        if (rest := batches.take_rest()) is not None:
-            for line in await self._do(rest):
+        async for call in requests.async_upsert_requests(scope, documents):
+            for line in await self._do(call):
                 yield line
 
     async def query(self, scope: str, document: "Document", top: int = 10) -> list[Match]:
@@ -505,7 +505,7 @@ class AsyncClient:
         """Does the same as `Client.spec`."""
         return await self._do(requests.spec_request())
 
-    async def stats(self) -> dict[str, Any]:
+    async def stats(self) -> "IndexStats":
         """Does the same as `Client.stats`."""
         return await self._do(requests.stats_request())
 
@@ -523,12 +523,3 @@ class AsyncClient:
                 async for chunk in answer.aiter_bytes():
                     buffer.add(chunk)
         return call.parse(buffer.to_response())
-
-
-async def _iterate(values: AsyncIterable[R] | Iterable[R]) -> AsyncIterator[R]:
-    if isinstance(values, AsyncIterable):
-        async for value in values:
-            yield value
-    else:
-        for value in values:
-            yield value

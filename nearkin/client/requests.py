@@ -3,9 +3,18 @@
 Each request is a `Call`, which the synchronous and the asynchronous client both send.
 """
 
+import asyncio
 import json
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from dataclasses import dataclass, field, fields, replace
 from email.utils import parsedate_to_datetime
 from http import HTTPStatus
@@ -27,6 +36,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from nearkin.index.description import IndexStats
     from nearkin.index.documents import Document
     from nearkin.measures.explanation import Explanation
     from nearkin.plan.tune import OperatingPoint
@@ -376,7 +386,16 @@ def _to_json_line(new: "NewDocument | Document") -> bytes:
 
 
 def upsert_request(scope: str, document: "Document", id: str | None) -> Call[Outcome]:
-    """Returns the request that upserts a document."""
+    """Returns the request that upserts a document.
+
+    Args:
+        scope: Scope of the document.
+        document: A text, or a vector of numbers.
+        id: Id of the document, or None for an id that is made from the content.
+
+    Raises:
+        UsageError: If the document is neither a text nor a vector of numbers.
+    """
     return Call(
         "POST",
         _path_in_scope(scope, "documents"),
@@ -386,7 +405,16 @@ def upsert_request(scope: str, document: "Document", id: str | None) -> Call[Out
 
 
 def query_request(scope: str, document: "Document", top: int) -> Call[list[Match]]:
-    """Returns the request for the stored documents that resemble a document."""
+    """Returns the request for the stored documents that resemble a document.
+
+    Args:
+        scope: Scope of the search.
+        document: A text, or a vector of numbers.
+        top: Maximum number of matches.
+
+    Raises:
+        UsageError: If the document is neither a text nor a vector of numbers.
+    """
 
     def read(answer: httpx.Response) -> list[Match]:
         return [
@@ -399,7 +427,12 @@ def query_request(scope: str, document: "Document", top: int) -> Call[list[Match
 
 
 def get_request(scope: str, id: str) -> Call[StoredDocument | None]:
-    """Returns the request for a stored document."""
+    """Returns the request for a stored document. Its result is None if it does not exist.
+
+    Args:
+        scope: Scope of the document.
+        id: Id of the document.
+    """
     return Call(
         "GET",
         _path_in_scope(scope, "documents", id),
@@ -408,7 +441,12 @@ def get_request(scope: str, id: str) -> Call[StoredDocument | None]:
 
 
 def remove_request(scope: str, id: str) -> Call[bool]:
-    """Returns the request that deletes a document. Its result is False if it did not exist."""
+    """Returns the request that deletes a document. Its result is False if it did not exist.
+
+    Args:
+        scope: Scope of the document.
+        id: Id of the document.
+    """
 
     def read(answer: httpx.Response) -> bool:
         _require_success(answer)
@@ -422,7 +460,16 @@ def remove_request(scope: str, id: str) -> Call[bool]:
 
 
 def add_part_request(scope: str, id: str, part: "str | Sequence[str]") -> Call[int]:
-    """Returns the request that adds a part to a document."""
+    """Returns the request that adds a part to a document.
+
+    Args:
+        scope: Scope of the document.
+        id: Id of the document.
+        part: A text, or a list of tokens.
+
+    Raises:
+        UsageError: If the part is not valid Unicode, or neither a text nor a list of texts.
+    """
     try:
         body = orjson.dumps({"text": part} if isinstance(part, str) else {"tokens": list(part)})
     except TypeError as error:
@@ -438,13 +485,22 @@ def add_part_request(scope: str, id: str, part: "str | Sequence[str]") -> Call[i
 
 
 def finish_request(scope: str, id: str) -> Call[Outcome | None]:
-    """Returns the request that finishes a document which was sent in parts."""
+    """Returns the request that finishes a document which was sent in parts.
+
+    Args:
+        scope: Scope of the document.
+        id: Id of the document.
+    """
     path = _path_in_scope(scope, "documents", id) + ":close"
     return Call("POST", path, _or_none(lambda answer: _build(Outcome, _read_json(answer))))
 
 
 class ClusterReader:
     """A reader of a cluster, whose members are sent in parts.
+
+    Args:
+        scope: Scope of the cluster.
+        id: Id of any document of the cluster.
 
     Attributes:
         found: The cluster with the members that were received, or None if it does not exist.
@@ -454,9 +510,9 @@ class ClusterReader:
     def __init__(self, scope: str, id: str) -> None:
         self._path = _path_in_scope(scope, "clusters", id)
         self.found: Cluster | None = None
-        self.call: Call[ClusterPart | None] | None = self._part(0)
+        self.call: Call[ReceivedPart | None] | None = self._part(0)
 
-    def take(self, part: "ClusterPart | None") -> None:
+    def take(self, part: "ReceivedPart | None") -> None:
         """Adds a part. Reading ends if the representative has changed since the first part."""
         before = self.found
         self.call = None
@@ -473,12 +529,12 @@ class ClusterReader:
 
     def _part(
         self, start: int, after: str | None = None, cursor: str | None = None
-    ) -> "Call[ClusterPart | None]":
-        def read(answer: httpx.Response) -> ClusterPart:
+    ) -> "Call[ReceivedPart | None]":
+        def read(answer: httpx.Response) -> ReceivedPart:
             response = _read_json(answer)
             members = tuple((member["id"], member["similarity"]) for member in response["members"])
             cluster = Cluster(response["id"], response["representative"], members)
-            return ClusterPart(
+            return ReceivedPart(
                 cluster=cluster,
                 end=start + len(members),
                 size=response["size"],
@@ -501,7 +557,7 @@ class ClusterReader:
         )
 
 
-class ClusterPart(NamedTuple):
+class ReceivedPart(NamedTuple):
     """A part of a cluster.
 
     Attributes:
@@ -539,7 +595,13 @@ def clusters_request(scope: str, order: str, limit: int, cursor: str) -> Call[Cl
 
 
 def explain_request(scope: str, a: str, b: str) -> "Call[Explanation]":
-    """Returns the request that explains why two stored documents match or not."""
+    """Returns the request that explains why two stored documents match or not.
+
+    Args:
+        scope: Scope of both documents.
+        a: Id of the first document.
+        b: Id of the second document.
+    """
 
     def read(answer: httpx.Response) -> "Explanation":
         from nearkin.measures.explanation import Explanation, ShingleOverlap
@@ -601,7 +663,7 @@ def spec_request() -> Call[IndexFacts]:
     return Call("GET", "/v1/spec", lambda answer: _build(IndexFacts, _read_json(answer)))
 
 
-def stats_request() -> Call[dict[str, Any]]:
+def stats_request() -> "Call[IndexStats]":
     """Returns the request for the counts of the index."""
     return Call("GET", "/v1/stats", _read_json)
 
@@ -650,6 +712,53 @@ class BatchBuilder:
         self._lines = []
         self._size = 0
         return call
+
+
+def upsert_requests(
+    scope: str, documents: "Iterable[NewDocument | Document] | Any"
+) -> Iterator[Call[list[Line]]]:
+    """Returns the requests that upsert documents in batches. Documents are read as they are taken.
+
+    Args:
+        scope: Scope of the documents.
+        documents: Texts, vectors or NewDocuments, or a stream of Arrow batches.
+
+    Raises:
+        UsageError: If a document is neither a text nor a vector of numbers.
+    """
+    if is_table(documents):
+        yield from table_requests(scope, documents)
+        return
+    batches = BatchBuilder(scope)
+    for document in documents:
+        if (full := batches.add(document)) is not None:
+            yield full
+    if (rest := batches.take_rest()) is not None:
+        yield rest
+
+
+async def async_upsert_requests(
+    scope: str,
+    documents: "AsyncIterable[NewDocument | Document] | Iterable[NewDocument | Document] | Any",
+) -> AsyncIterator[Call[list[Line]]]:
+    """Does the same as `upsert_requests`. Documents may be an asynchronous iterable.
+
+    Tables are read in a thread.
+    """
+    if is_table(documents):
+        calls = table_requests(scope, documents)
+        while (call := await asyncio.to_thread(next, calls, None)) is not None:
+            yield call
+    elif isinstance(documents, AsyncIterable):
+        batches = BatchBuilder(scope)
+        async for document in documents:
+            if (full := batches.add(document)) is not None:
+                yield full
+        if (rest := batches.take_rest()) is not None:
+            yield rest
+    else:
+        for call in upsert_requests(scope, documents):
+            yield call
 
 
 def table_requests(scope: str, table: Any) -> Iterator[Call[list[Line]]]:

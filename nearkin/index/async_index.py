@@ -94,33 +94,33 @@ class AsyncIndex:
         await self.close()
 
     async def upsert(self, scope: str, document: Document, id: str | None = None) -> Outcome:
-        """Inserts a document, or resolves it to a similar representative."""
+        """Does the same as `Index.upsert`, in a thread."""
         return await _run(self.index.upsert, scope, document, id)
 
     async def upsert_many(
         self, scope: str, documents: Sequence[Document], ids: Sequence[str | None] | None = None
     ) -> list[Outcome]:
-        """Upserts documents in order, with a few round trips for all of them."""
+        """Does the same as `Index.upsert_many`, in a thread."""
         return await _run(self.index.upsert_many, scope, documents, ids)
 
     async def query(self, scope: str, document: Document, top: int = 10) -> list[Match]:
-        """Finds stored documents at or above the threshold. Nothing is written."""
+        """Does the same as `Index.query`, in a thread."""
         return await _run(self.index.query, scope, document, top)
 
     async def get(self, scope: str, id: str) -> Entry | None:
-        """Returns the entry of a document, or None if it does not exist."""
+        """Does the same as `Index.get`, in a thread."""
         return await _run(self.index.get, scope, id)
 
     async def cluster(self, scope: str, id: str) -> Cluster | None:
-        """Returns the cluster of a document, or None if the document does not exist."""
+        """Does the same as `Index.cluster`, in a thread."""
         return await _run(self.index.cluster, scope, id)
 
     async def explain(self, scope: str, a: str, b: str) -> "Explanation":
-        """Explains why two stored documents match, or do not."""
+        """Does the same as `Index.explain`, in a thread."""
         return await _run(self.index.explain, scope, a, b)
 
     async def remove(self, scope: str, id: str) -> bool:
-        """Deletes a document. Returns False if it did not exist."""
+        """Does the same as `Index.remove`, in a thread."""
         return await _run(self.index.remove, scope, id)
 
     async def expire(self) -> dict[str, int]:

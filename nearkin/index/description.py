@@ -1,4 +1,4 @@
-"""What an open index is: its parameters, the place and state of its store, and its statistics."""
+"""The parameters of an open index, the place and state of its store, and its statistics."""
 
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 

@@ -221,7 +221,7 @@ class Index(IndexReader):
         """
         return self._removals.merge_into_older(scope, id)
 
-    def expire(self, trust_clock: bool = False) -> dict[str, int]:
+    def expire(self, *, trust_clock: bool = False) -> dict[str, int]:
         """Deletes documents and postings whose time to live is over.
 
         Args:

@@ -74,7 +74,19 @@ class IndexReader(IndexDescription):
         return sorted(matches, key=lambda match: (-match.similarity, match.id))[:top]
 
     def get(self, scope: str, id: str) -> Entry | None:
-        """Returns the entry of a document, or None if it does not exist."""
+        """Returns the entry of a document.
+
+        Args:
+            scope: Scope of the document.
+            id: Id of the document.
+
+        Returns:
+            The entry with its content, or None if the document does not exist.
+
+        Raises:
+            UsageError: If a name is not valid.
+            StoreError: If the store fails.
+        """
         self._session.refresh_if_due()
         return self._session.entry_of(scope, id)
 
@@ -112,7 +124,20 @@ class IndexReader(IndexDescription):
         return self._session.store.scopes()
 
     def cluster(self, scope: str, id: str) -> Cluster | None:
-        """Returns the cluster of a document, or None if the document does not exist."""
+        """Returns the cluster of a document with all its members.
+
+        Args:
+            scope: Scope of the document.
+            id: Id of any document of the cluster.
+
+        Returns:
+            The cluster, or None if the document does not exist. `cluster_part` reads a large
+            cluster in parts.
+
+        Raises:
+            UsageError: If a name is not valid.
+            StoreError: If the store fails.
+        """
         self._session.refresh_if_due()
         store = self._session.searcher.store
         entry = store.entries(require_scope(scope), [require_id(id)])[0]

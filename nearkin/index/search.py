@@ -200,6 +200,10 @@ class Searcher:
 
         A posting is of the same scope because its key of 64 bits is derived from the scope. Keys of
         another scope may be equal by chance, so the scope of every fetched document is compared.
+
+        Args:
+            prepared: The batch.
+            ranked: The candidates of the batch.
         """
         refs = np.unique(ranked.words >> REF_SHIFT).tolist() if len(ranked.words) else []
         entries = self.store.by_refs(refs) if refs else []

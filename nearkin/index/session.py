@@ -345,11 +345,20 @@ class Session:
         return state
 
     def entry_of(self, scope: str, id: str) -> Entry | None:
-        """Returns the entry of a document, or None if it does not exist."""
+        """Returns the entry of a document, or None if it does not exist.
+
+        Args:
+            scope: Scope of the document.
+            id: Id of the document.
+        """
         return self.searcher.store.entries(require_scope(scope), [require_id(id)])[0]
 
     def entry_or_confirmed_absence(self, scope: str, id: str) -> Entry | None:
         """Returns the entry of a document for a step. Only the current store returns None.
+
+        Args:
+            scope: Scope of the document.
+            id: Id of the document.
 
         Raises:
             MovedError: If the document is missing and the index has moved since the last refresh.

@@ -20,7 +20,7 @@ LATENCY_STEPS = 48
 """The number of latency classes, which are powers of 2^(1/2) microseconds, up to 12 s."""
 
 
-class HotBucket(NamedTuple):
+class FullestBucket(NamedTuple):
     """A large bucket."""
 
     size: int
@@ -47,7 +47,7 @@ class SearchStats:
         self._lock = Lock()
         self._bucket_sizes = np.zeros(bucket_capacity + 2, np.int64)
         self._latencies = np.zeros(LATENCY_STEPS, np.int64)
-        self._hot: dict[int, HotBucket] = {}
+        self._hot: dict[int, FullestBucket] = {}
         self.documents = 0
         """The number of documents that were searched for."""
         self.candidates = 0
@@ -75,7 +75,7 @@ class SearchStats:
             self._bucket_sizes[: len(counts)] += counts
             for i in hot.tolist():
                 oldest = int(postings.words[postings.offsets[i]]) >> REF_SHIFT
-                self._hot[int(keys[i])] = HotBucket(int(sizes[i]), oldest)
+                self._hot[int(keys[i])] = FullestBucket(int(sizes[i]), oldest)
             if len(self._hot) > 4 * MAX_HOT_BUCKETS:
                 self._hot = dict(self._largest())
 
@@ -116,12 +116,12 @@ class SearchStats:
             self.compared += compared
             self.reached += reached
 
-    def hot_buckets(self) -> list[HotBucket]:
+    def hot_buckets(self) -> list[FullestBucket]:
         """Returns the largest buckets that searches read, largest first."""
         with self._lock:
             return [bucket for _, bucket in self._largest()]
 
-    def _largest(self) -> list[tuple[int, HotBucket]]:
+    def _largest(self) -> list[tuple[int, FullestBucket]]:
         by_size = sorted(self._hot.items(), key=lambda item: (-item[1].size, item[0]))
         return by_size[:MAX_HOT_BUCKETS]
 

@@ -25,7 +25,7 @@ from nearkin.errors import IncompatibleError, MovedError, NearkinError, StoreErr
 from nearkin.index.entry import Entry, Outcome
 from nearkin.index.index import Index
 from nearkin.index.migration.copy import (
-    Source,
+    CopySource,
     claim_target,
     copy_documents,
     copy_missing,
@@ -172,7 +172,7 @@ class ShadowIndex:
                     f"x {standby.banding.rows}; "
                     "set other shadow_bands or shadow_rows"
                 )
-            claim_target(Source.of(live), standby)
+            claim_target(CopySource.of(live), standby)
         except NearkinError:
             standby.close()
             raise

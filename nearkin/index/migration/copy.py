@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain, takewhile
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypedDict, TypeVar
 
 import numpy as np
 
@@ -38,7 +38,22 @@ class CopyCounts(NamedTuple):
 NOTHING_COPIED = CopyCounts(0, 0)
 
 
-class Source(NamedTuple):
+class CopyComparison(TypedDict):
+    """The comparison of a copy with its source, as commands print it."""
+
+    documents: int
+    """The number of documents of the copy."""
+    clusters_before: int
+    """The number of clusters of the source."""
+    clusters_after: int
+    """The number of clusters of the copy."""
+    same_standing: int
+    """The number of documents that are representatives in both, or members in both."""
+    same_cluster: int
+    """The number of documents whose cluster has the same id in both."""
+
+
+class CopySource(NamedTuple):
     """The store that documents are copied from. Its index need not be opened with its key."""
 
     store: Store
@@ -46,12 +61,12 @@ class Source(NamedTuple):
     """The URLs of the store, without passwords."""
 
     @classmethod
-    def of(cls, index: Index) -> "Source":
+    def of(cls, index: Index) -> "CopySource":
         """Returns the store of an open index as a source."""
         return cls(index._session.store, index.public_urls)
 
 
-def claim_target(source: Source, target: Index, *excluded_urls: str) -> None:
+def claim_target(source: CopySource, target: Index, *excluded_urls: str) -> None:
     """Marks a store as being filled, so that no other process writes to it as an index of its own.
 
     Args:
@@ -81,7 +96,7 @@ def claim_target(source: Source, target: Index, *excluded_urls: str) -> None:
     target.refresh()
 
 
-def _copy_protection(source: Source, target: Store) -> None:
+def _copy_protection(source: CopySource, target: Store) -> None:
     """Protects a copy from being served without tokens if its source is protected."""
     if source.store.is_protected():
         target.protect()
@@ -106,6 +121,10 @@ def shares_shingles(source: Index, target: Index) -> bool:
     """Returns True if two indexes make the same shingles of a text.
 
     The shingles of one can then be copied to the other if texts are not stored.
+
+    Args:
+        source: An index.
+        target: Another index.
     """
     facts = [
         (index._session.preparer.takes_shingles, shingle_facts(index.spec), index.spec.cut)
@@ -255,7 +274,7 @@ def _has_same_content(entry: Entry, other: Entry | None) -> bool:
     return other is not None and other.digest == entry.digest
 
 
-def keep_cluster_ids_and_compare(source: Store, target: Index) -> dict[str, Any]:
+def keep_cluster_ids_and_compare(source: Store, target: Index) -> CopyComparison:
     """Gives the clusters of a copy their previous ids, and counts what agrees with the source.
 
     Args:
@@ -263,9 +282,7 @@ def keep_cluster_ids_and_compare(source: Store, target: Index) -> dict[str, Any]
         target: The copy.
 
     Returns:
-        The numbers of `documents`, of clusters before and after, of documents that are
-        representatives in both or members in both (`same_standing`), and of documents with the
-        same cluster id.
+        The comparison.
     """
     previous = {
         (entry.scope, entry.id): (entry.cluster, entry.is_leader)
@@ -281,13 +298,13 @@ def keep_cluster_ids_and_compare(source: Store, target: Index) -> dict[str, Any]
         cluster, was_leader = previous.get((entry.scope, entry.id), (None, None))
         same_role += was_leader == entry.is_leader
         same_cluster += cluster == entry.cluster
-    return {
-        "documents": after["records"],
-        "clusters_before": before["leaders"],
-        "clusters_after": after["leaders"],
-        "same_standing": same_role,
-        "same_cluster": same_cluster,
-    }
+    return CopyComparison(
+        documents=after["records"],
+        clusters_before=before["leaders"],
+        clusters_after=after["leaders"],
+        same_standing=same_role,
+        same_cluster=same_cluster,
+    )
 
 
 def _keep_cluster_ids(previous: Mapping[tuple[str, str], tuple[str, bool]], store: Store) -> None:

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 from nearkin.errors import StoreError, UsageError
 from nearkin.index.index import Index
 from nearkin.index.migration.copy import (
     UNLIMITED_SIZE,
-    Source,
+    CopyComparison,
+    CopySource,
     claim_target,
     copy_missing,
     exclude_other_fillers,
@@ -34,7 +35,56 @@ from nearkin.keys import HashKey
 from nearkin.sketch.resources import SpecResources
 
 
-def kept_settings(settings: IndexSettings) -> dict[str, Any]:
+class CutoverResult(CopyComparison):
+    """The result of a cutover."""
+
+    written_meanwhile: int
+    """The number of documents that were written again because steps touched them."""
+    removed_meanwhile: int
+    """The number of documents that were removed while the index was copied."""
+    seconds_closed: float
+    """The time for which writers waited, in seconds."""
+    moved_to: str
+    """The URLs of the new store, separated by spaces."""
+
+
+class RebuildResult(CopyComparison):
+    """The result of a rebuild beside the source."""
+
+    spec_before: str
+    """The fingerprint of the Spec of the source."""
+    spec_after: str
+    """The fingerprint of the Spec of the new index."""
+
+
+class RebuildCutoverResult(CutoverResult):
+    """The result of a rebuild to which the index then moved."""
+
+    spec_before: str
+    """The fingerprint of the Spec of the previous index."""
+    spec_after: str
+    """The fingerprint of the Spec of the new index."""
+
+
+class ReopenedStore(TypedDict):
+    """The result of ending an interrupted migration."""
+
+    opened: str
+    """The URLs of the store, separated by spaces."""
+    was: str
+    """The phase in which the migration was interrupted."""
+
+
+class KeptSettings(TypedDict):
+    """The settings that a copy takes over from its source."""
+
+    recall: float
+    postings: str
+    store_text: bool
+    documents: int
+
+
+def kept_settings(settings: IndexSettings) -> KeptSettings:
     """Returns the settings that a copy takes over from its source, by name."""
     return {
         "recall": settings.recall,
@@ -54,7 +104,7 @@ def rebuild(
     *,
     cuts_over: bool = False,
     new_secret: HashKey | None = None,
-) -> dict[str, Any]:
+) -> RebuildResult | RebuildCutoverResult:
     """Builds an index of another Spec or threshold from the texts of a live one.
 
     A call that was interrupted continues when it is repeated.
@@ -105,15 +155,16 @@ def rebuild(
             **kept_settings(source.settings),
         ) as target:
             # read before the cutover, after which the source is open at the target's store
-            fingerprints = {
-                "spec_before": source.spec.fingerprint,
-                "spec_after": target.spec.fingerprint,
-            }
-            result = cut_over(source, target) if cuts_over else fill_copy(source, target)
-            return {**result, **fingerprints}
+            spec_before = source.spec.fingerprint
+            spec_after = target.spec.fingerprint
+            if cuts_over:
+                moved = cut_over(source, target)
+                return {**moved, "spec_before": spec_before, "spec_after": spec_after}
+            copied = fill_copy(source, target)
+            return {**copied, "spec_before": spec_before, "spec_after": spec_after}
 
 
-def fill_copy(source: Index, target: Index) -> dict[str, Any]:
+def fill_copy(source: Index, target: Index) -> CopyComparison:
     """Fills an index from another one, which stays where it is.
 
     Args:
@@ -121,16 +172,16 @@ def fill_copy(source: Index, target: Index) -> dict[str, Any]:
         target: The copy.
 
     Returns:
-        A comparison of the two, as of `keep_cluster_ids_and_compare`.
+        A comparison of the two.
     """
-    claim_target(Source.of(source), target)
+    claim_target(CopySource.of(source), target)
     copy_missing(source, target)
     comparison = keep_cluster_ids_and_compare(source._session.store, target)
     release_target(target)
     return comparison
 
 
-def cut_over(source: Index, target: Index, wait: float | None = None) -> dict[str, Any]:
+def cut_over(source: Index, target: Index, wait: float | None = None) -> CutoverResult:
     """Moves a live index to another store, for all processes that have it open.
 
     Ids are kept, and cluster ids as far as clusters agree.
@@ -150,7 +201,7 @@ def cut_over(source: Index, target: Index, wait: float | None = None) -> dict[st
         UsageError: If the index cannot move to the target.
         StoreError: If a store fails. The index stays where it was.
     """
-    claim_target(Source.of(source), target, MEMORY_URL)
+    claim_target(CopySource.of(source), target, MEMORY_URL)
     store = source._session.store
     with PhaseWriter(store) as phases:
         phases.write(COPYING, target.public_urls)
@@ -184,7 +235,7 @@ def cut_back(
     secret: HashKey | None = None,
     tables: Path | None = None,
     wait: float | None = None,
-) -> dict[str, Any]:
+) -> CutoverResult | ReopenedStore:
     """Moves an index back to the store that it came from, with all changes since.
 
     A store whose migration was interrupted is opened instead.

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from contextlib import closing
 from itertools import chain
-from typing import Any
 
 from nearkin.errors import StoreError, UsageError
 from nearkin.index.entry import batches_by_scope
 from nearkin.index.index import Index
 from nearkin.index.migration.copy import (
     UNLIMITED_SIZE,
-    Source,
+    CopyComparison,
+    CopySource,
     claim_target,
     copy_entries,
     keep_cluster_ids_and_compare,
@@ -25,6 +25,17 @@ from nearkin.keys import HashKey
 from nearkin.sketch.resources import SpecResources
 
 
+class KeyRotationResult(CopyComparison):
+    """The result of a copy with another key."""
+
+    left_out: int
+    """The number of documents without a stored text that were left out."""
+    key_id: str
+    """The id of the new key."""
+    finished: bool
+    """True if the new index was opened."""
+
+
 def rotate_key(
     source_url: str | Sequence[str],
     target_url: str,
@@ -32,7 +43,7 @@ def rotate_key(
     *,
     skip_without_text: bool = False,
     finish: bool = True,
-) -> dict[str, Any]:
+) -> KeyRotationResult:
     """Copies an index, with all its scopes, into one with another secret key, from its texts.
 
     The old key is not needed, so it may be lost. An interrupted copy continues with the next call.
@@ -58,7 +69,7 @@ def rotate_key(
     opened = open_index(source_url, IndexSettings(), follow=True)
     spec = opened.settings.spec
     assert spec is not None
-    source = Source(opened.store, tuple(map(recorded_url, opened.urls)))
+    source = CopySource(opened.store, tuple(map(recorded_url, opened.urls)))
     with closing(source.store):
         if spec.key_id == new_secret.id:
             raise UsageError(
