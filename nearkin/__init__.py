@@ -9,61 +9,215 @@ from nearkin.version import VERSION
 
 __version__ = VERSION
 
+if TYPE_CHECKING:
+    from nearkin import spark
+    from nearkin.api import (
+        DedupResult,
+        PairsResult,
+        ResultTable,
+        dedup,
+        frequencies,
+        pairs,
+        report,
+        sketch,
+    )
+    from nearkin.client.clients import AsyncClient, Client, Retries
+    from nearkin.client.requests import (
+        ClusterPage,
+        IndexFacts,
+        NewDocument,
+        StoredDocument,
+        TuningResult,
+    )
+    from nearkin.errors import (
+        ClockError,
+        IncompatibleError,
+        KeyRequiredError,
+        LargeClusterError,
+        MissingExtraError,
+        MovedError,
+        NearkinError,
+        OutcomeUnknownError,
+        RacedError,
+        RebuildDueError,
+        RunError,
+        ServiceError,
+        StoreError,
+        UsageError,
+        WireError,
+    )
+    from nearkin.evaluate.explain import explain
+    from nearkin.index.async_index import AsyncIndex
+    from nearkin.index.entry import Cluster, ClusterPart, Entry, Layer, Match, Outcome, OutcomeKind
+    from nearkin.index.index import Index
+    from nearkin.index.settings import IndexSettings
+    from nearkin.keys import HashKey
+    from nearkin.lab.synth import SynthSettings, synth
+    from nearkin.lsh.hamming import HammingIndex, Neighbour
+    from nearkin.measures.estimates import estimate
+    from nearkin.measures.explanation import Explanation
+    from nearkin.plan.capacity import Plan, Workload, plan
+    from nearkin.plan.tune import Tuning, tune
+    from nearkin.report.model import ReportData
+    from nearkin.runtime.progress import Progress
+    from nearkin.sketch.bottom_k import BottomK
+    from nearkin.sketch.builder import MinHashBuilder
+    from nearkin.sketch.counting import CountingMinHash
+    from nearkin.sketch.resources import DocumentFrequencies, SpecResources
+    from nearkin.sketch.simhash import simhash
+    from nearkin.spec import Spec
+
+# Type checkers read only a list of literals. A test compares it with _HOMES and the imports above.
+__all__ = [
+    "AsyncClient",
+    "AsyncIndex",
+    "BottomK",
+    "Client",
+    "ClockError",
+    "Cluster",
+    "ClusterPage",
+    "ClusterPart",
+    "CountingMinHash",
+    "DedupResult",
+    "DocumentFrequencies",
+    "Entry",
+    "Explanation",
+    "HammingIndex",
+    "HashKey",
+    "IncompatibleError",
+    "Index",
+    "IndexFacts",
+    "IndexSettings",
+    "KeyRequiredError",
+    "LargeClusterError",
+    "Layer",
+    "Match",
+    "MinHashBuilder",
+    "MissingExtraError",
+    "MovedError",
+    "NearkinError",
+    "Neighbour",
+    "NewDocument",
+    "Outcome",
+    "OutcomeKind",
+    "OutcomeUnknownError",
+    "PairsResult",
+    "Plan",
+    "Progress",
+    "RacedError",
+    "RebuildDueError",
+    "ReportData",
+    "ResultTable",
+    "Retries",
+    "RunError",
+    "ServiceError",
+    "Spec",
+    "SpecResources",
+    "StoreError",
+    "StoredDocument",
+    "SynthSettings",
+    "Tuning",
+    "TuningResult",
+    "UsageError",
+    "WireError",
+    "Workload",
+    "__version__",
+    "dedup",
+    "estimate",
+    "explain",
+    "frequencies",
+    "pairs",
+    "plan",
+    "report",
+    "simhash",
+    "sketch",
+    "spark",
+    "synth",
+    "tune",
+]
+
 _HOMES = {
     "dedup": "nearkin.api",
     "pairs": "nearkin.api",
     "sketch": "nearkin.api",
     "report": "nearkin.api",
+    "frequencies": "nearkin.api",
     "DedupResult": "nearkin.api",
     "PairsResult": "nearkin.api",
+    "ResultTable": "nearkin.api",
     "Spec": "nearkin.spec",
     "MinHashBuilder": "nearkin.sketch.builder",
     "CountingMinHash": "nearkin.sketch.counting",
     "BottomK": "nearkin.sketch.bottom_k",
     "HammingIndex": "nearkin.lsh.hamming",
+    "Neighbour": "nearkin.lsh.hamming",
     "simhash": "nearkin.sketch.simhash",
     "HashKey": "nearkin.keys",
     "DocumentFrequencies": "nearkin.sketch.resources",
     "SpecResources": "nearkin.sketch.resources",
     "estimate": "nearkin.measures.estimates",
-    "frequencies": "nearkin.api",
+    "Explanation": "nearkin.measures.explanation",
     "tune": "nearkin.plan.tune",
+    "Tuning": "nearkin.plan.tune",
     "plan": "nearkin.plan.capacity",
+    "Plan": "nearkin.plan.capacity",
+    "Workload": "nearkin.plan.capacity",
     "explain": "nearkin.evaluate.explain",
+    "ReportData": "nearkin.report.model",
+    "Progress": "nearkin.runtime.progress",
     "Index": "nearkin.index.index",
     "AsyncIndex": "nearkin.index.async_index",
     "IndexSettings": "nearkin.index.settings",
+    "Cluster": "nearkin.index.entry",
+    "ClusterPart": "nearkin.index.entry",
+    "Entry": "nearkin.index.entry",
+    "Layer": "nearkin.index.entry",
+    "Match": "nearkin.index.entry",
+    "Outcome": "nearkin.index.entry",
+    "OutcomeKind": "nearkin.index.entry",
     "Client": "nearkin.client.clients",
     "AsyncClient": "nearkin.client.clients",
-    "NewDocument": "nearkin.client.requests",
     "Retries": "nearkin.client.clients",
+    "ClusterPage": "nearkin.client.requests",
+    "IndexFacts": "nearkin.client.requests",
+    "NewDocument": "nearkin.client.requests",
+    "StoredDocument": "nearkin.client.requests",
+    "TuningResult": "nearkin.client.requests",
     "synth": "nearkin.lab.synth",
     "SynthSettings": "nearkin.lab.synth",
-    "NearkinError": "nearkin.errors",
-    "UsageError": "nearkin.errors",
-    "RunError": "nearkin.errors",
+    "ClockError": "nearkin.errors",
     "IncompatibleError": "nearkin.errors",
     "KeyRequiredError": "nearkin.errors",
+    "LargeClusterError": "nearkin.errors",
+    "MissingExtraError": "nearkin.errors",
+    "MovedError": "nearkin.errors",
+    "NearkinError": "nearkin.errors",
+    "OutcomeUnknownError": "nearkin.errors",
+    "RacedError": "nearkin.errors",
     "RebuildDueError": "nearkin.errors",
-    "WireError": "nearkin.errors",
+    "RunError": "nearkin.errors",
     "ServiceError": "nearkin.errors",
+    "StoreError": "nearkin.errors",
+    "UsageError": "nearkin.errors",
+    "WireError": "nearkin.errors",
 }
+"""The modules of the public names."""
 
 _MODULES = ("spark",)
 
-__all__ = [*_HOMES, *_MODULES, "__version__"]
 
-
-def __getattr__(name: str) -> Any:
-    """Imports a public name at its first use, so that `import nearkin` is fast."""
-    if name in _MODULES:
-        return import_module(f"nearkin.{name}")
-    if name not in _HOMES:
-        raise AttributeError(
-            f"module 'nearkin' has no attribute {name!r}; valid names are "
-            f"{', '.join(sorted(_HOMES))}"
-        )
-    return getattr(import_module(_HOMES[name]), name)
+if not TYPE_CHECKING:
+    # Type checkers would accept any name of a module that has this function.
+    def __getattr__(name: str) -> Any:
+        """Imports a public name at its first use, so that `import nearkin` is fast."""
+        if name in _MODULES:
+            return import_module(f"nearkin.{name}")
+        if name not in _HOMES:
+            raise AttributeError(
+                f"module 'nearkin' has no attribute {name!r}; valid names are "
+                f"{', '.join(sorted(_HOMES))}"
+            )
+        return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
@@ -82,35 +236,3 @@ class _Package(ModuleType):
 
 
 sys.modules[__name__].__class__ = _Package
-
-
-if TYPE_CHECKING:
-    from nearkin.api import DedupResult, PairsResult, dedup, frequencies, pairs, report, sketch
-    from nearkin.client.clients import AsyncClient, Client, Retries
-    from nearkin.client.requests import NewDocument
-    from nearkin.errors import (
-        IncompatibleError,
-        KeyRequiredError,
-        NearkinError,
-        RebuildDueError,
-        RunError,
-        ServiceError,
-        UsageError,
-        WireError,
-    )
-    from nearkin.evaluate.explain import explain
-    from nearkin.index.async_index import AsyncIndex
-    from nearkin.index.index import Index
-    from nearkin.index.settings import IndexSettings
-    from nearkin.keys import HashKey
-    from nearkin.lab.synth import SynthSettings, synth
-    from nearkin.lsh.hamming import HammingIndex
-    from nearkin.measures.estimates import estimate
-    from nearkin.plan.capacity import plan
-    from nearkin.plan.tune import tune
-    from nearkin.sketch.bottom_k import BottomK
-    from nearkin.sketch.builder import MinHashBuilder
-    from nearkin.sketch.counting import CountingMinHash
-    from nearkin.sketch.resources import DocumentFrequencies, SpecResources
-    from nearkin.sketch.simhash import simhash
-    from nearkin.spec import Spec

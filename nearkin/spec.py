@@ -4,7 +4,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypedDict, Unpack
 
 import numpy as np
 
@@ -69,6 +69,26 @@ MEASURES = {
     "cosine": SignatureLimits(("hyperplanes", KEYED_HYPERPLANES), (1,), 512, 64, 4096),
 }
 """The measures, and the schemes and sizes of their signatures."""
+
+
+class SpecKeywords(TypedDict, total=False):
+    """The fields of a Spec beside the shingle, as keyword arguments. `Spec` documents them."""
+
+    normalise: tuple[str, ...]
+    stem: str | None
+    base_hash: str
+    hash_seed: int
+    key_id: str | None
+    measure: str
+    weights: str | None
+    frequencies: str | None
+    cut: str | None
+    scheme: str
+    k: int
+    slot_bits: int
+    seed: int
+    unicode: str
+    version: int
 
 
 @dataclass(frozen=True)
@@ -240,7 +260,7 @@ class Spec:
             )
 
     @classmethod
-    def for_shingle(cls, text: str, **other: Any) -> Self:
+    def for_shingle(cls, text: str, **other: Unpack[SpecKeywords]) -> Self:
         """Returns a Spec for a shingle as on the command line.
 
         Args:

@@ -255,6 +255,8 @@ def metrics_table() -> str:
 
 GROUPS = {
     "nearkin.api": "Deduplication",
+    "nearkin.report": "Deduplication",
+    "nearkin.runtime": "Deduplication",
     "nearkin.spec": "Signatures and sketches",
     "nearkin.keys": "Signatures and sketches",
     "nearkin.sketch": "Signatures and sketches",

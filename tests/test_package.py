@@ -1,9 +1,12 @@
+import ast
+import inspect
 import subprocess
 import sys
 
 import pytest
 
 import nearkin as nk
+from nearkin import errors
 
 
 def python(code: str) -> str:
@@ -38,3 +41,27 @@ def test_import_is_light() -> None:
 def test_unknown_name() -> None:
     with pytest.raises(AttributeError, match=r"no attribute 'dedupe'; valid names are .*dedup"):
         nk.dedupe  # noqa: B018
+
+
+def test_the_lists_of_public_names_agree() -> None:
+    tree = ast.parse(inspect.getsource(nk))
+    block = next(node for node in tree.body if isinstance(node, ast.If))
+    imported = {
+        alias.name: node.module
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    homes = {**nk._HOMES, **dict.fromkeys(nk._MODULES, "nearkin")}
+    assert imported == homes
+    assert sorted(nk.__all__) == sorted([*homes, "__version__"])
+    assert len(nk.__all__) == len(set(nk.__all__))
+
+
+def test_every_error_is_public() -> None:
+    raised = {
+        name
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, nk.NearkinError)
+    }
+    assert raised <= set(nk.__all__)

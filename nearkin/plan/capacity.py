@@ -10,7 +10,7 @@ updates of binned sketches.
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -57,6 +57,28 @@ REFERENCE_BANDS = 13
 """The number of bands with which the rates were calibrated."""
 MAX_REPRESENTATIVES = 1000
 """The number of representatives of a bucket above which an index is slow."""
+
+
+class WorkloadKeywords(TypedDict, total=False):
+    """The requirements that `plan` takes by keyword. `Workload` documents them."""
+
+    threshold: float
+    recall: float
+    ingest: float | None
+    signature_ram: float | None
+    shingles: int
+    clusters: int | None
+    engine: str
+    text_bytes: float | None
+    input_bytes: float | None
+    duplicates: float
+    error: float | None
+    bands: int | None
+    rows: int | None
+    memory: float
+    disk: float | None
+    seconds: float | None
+    cores: int
 
 
 @dataclass(frozen=True)
@@ -671,7 +693,10 @@ class _PlanBuilder:
 
 
 def plan(
-    workload: Workload | int, spec: Spec | None = None, rates: Rates | None = None, **fields: Any
+    workload: Workload | int,
+    spec: Spec | None = None,
+    rates: Rates | None = None,
+    **fields: Unpack[WorkloadKeywords],
 ) -> Plan:
     """Plans the capacity for a workload.
 
