@@ -1,4 +1,4 @@
-"""What a type checker says about a program that uses nearkin."""
+"""Checks of programs that use nearkin, by type checkers."""
 
 import json
 import os
