@@ -11,16 +11,7 @@ __version__ = VERSION
 
 if TYPE_CHECKING:
     from nearkin import spark
-    from nearkin.api import (
-        DedupResult,
-        PairsResult,
-        ResultTable,
-        dedup,
-        frequencies,
-        pairs,
-        report,
-        sketch,
-    )
+    from nearkin.api import dedup, frequencies, pairs, report, sketch
     from nearkin.client.clients import AsyncClient, Client, Retries
     from nearkin.client.requests import (
         ClusterPage,
@@ -59,6 +50,7 @@ if TYPE_CHECKING:
     from nearkin.plan.capacity import Plan, Workload, plan
     from nearkin.plan.tune import Tuning, tune
     from nearkin.report.model import ReportData
+    from nearkin.results import DedupResult, PairsResult, ResultTable
     from nearkin.runtime.progress import Progress
     from nearkin.sketch.bottom_k import BottomK
     from nearkin.sketch.builder import MinHashBuilder
@@ -142,9 +134,9 @@ _HOMES = {
     "sketch": "nearkin.api",
     "report": "nearkin.api",
     "frequencies": "nearkin.api",
-    "DedupResult": "nearkin.api",
-    "PairsResult": "nearkin.api",
-    "ResultTable": "nearkin.api",
+    "DedupResult": "nearkin.results",
+    "PairsResult": "nearkin.results",
+    "ResultTable": "nearkin.results",
     "Spec": "nearkin.spec",
     "MinHashBuilder": "nearkin.sketch.builder",
     "CountingMinHash": "nearkin.sketch.counting",

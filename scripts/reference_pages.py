@@ -255,6 +255,7 @@ def metrics_table() -> str:
 
 GROUPS = {
     "nearkin.api": "Deduplication",
+    "nearkin.results": "Deduplication",
     "nearkin.report": "Deduplication",
     "nearkin.runtime": "Deduplication",
     "nearkin.spec": "Signatures and sketches",

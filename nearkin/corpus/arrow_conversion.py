@@ -1,33 +1,46 @@
 """Conversion of tables and columns of other libraries to Arrow.
 
-Lists, Arrow, pandas, polars, datasets and numpy are supported. Values that are in Arrow already
-do not become Python strings.
+Lists, iterators, Arrow, pandas, polars, datasets and numpy are supported. Values that are in Arrow
+already do not become Python strings.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set, Sized
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus.arrow_types import replace_views_in_type
-from nearkin.corpus.validation import CheckedColumn, check_texts, check_vectors
+from nearkin.corpus.arrow_types import is_list, replace_views_in_type
+from nearkin.corpus.validation import CheckedColumn, check_texts, check_tokens, check_vectors
 from nearkin.errors import UsageError
+
+TABLES = (
+    "an Arrow table, record batch or reader, a pandas or Polars frame, a datasets.Dataset, a "
+    "mapping of columns, a list or iterator of texts or of dictionaries, or a matrix of vectors"
+)
+"""The kinds of tables that `to_table` accepts, for messages."""
+COLUMNS = "a list, an Arrow array, a series or a dataset's column"
+"""The kinds of columns that `to_chunked` accepts, for messages."""
 
 
 def to_table(data: Any) -> pa.Table:
     """Returns an Arrow table.
 
     Args:
-        data: A table, a record batch, a data frame (pandas, polars), a `datasets.Dataset`, a
-            mapping of columns, a list of texts, or a matrix (n, d) of vectors.
+        data: A table, a record batch or a reader of them, a data frame (pandas, polars, also lazy),
+            a `datasets.Dataset`, a mapping of columns, a list or an iterator of texts or of
+            dictionaries, or a matrix (n, d) of vectors.
 
     Raises:
-        UsageError: If a column has a type that Arrow does not have, or is not a column.
+        UsageError: If the data is of another type, a column has a type that Arrow does not have, or
+            all texts are paths of existing files.
 
     Examples:
         >>> to_table(["one", "two"]).column_names
         ['text']
+        >>> to_table([{"id": 1, "text": "one"}, {"id": 2, "text": "two"}]).num_rows
+        2
     """
     return replace_views(_to_table(data))
 
@@ -42,14 +55,19 @@ def replace_views(table: pa.Table) -> pa.Table:
 
 
 def _to_table(data: Any) -> pa.Table:
+    refuse_distributed(data)
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    if hasattr(data, "with_format") and hasattr(data, "column_names"):
-        return pa.table(data.with_format("arrow")[:])
+    if isinstance(data, pa.RecordBatchReader):
+        return data.read_all()
+    if is_lazy_frame(data):
+        return _to_table(data.collect())
+    if hasattr(data, "with_format") and hasattr(data, "column_names") and isinstance(data, Sized):
+        return _dataset_to_table(data)
     if isinstance(data, Mapping):
-        return pa.table({name: to_chunked(values) for name, values in data.items()})
+        return _mapping_to_table(data)
     if hasattr(data, "__arrow_c_stream__") and not _is_array(data):
         try:
             return pa.table(data)
@@ -58,9 +76,102 @@ def _to_table(data: Any) -> pa.Table:
                 "the table has a column of a type that Arrow does not have "
                 f"({error}); cast or drop it"
             ) from error
-    if type(data).__module__.partition(".")[0] == "pandas" and hasattr(data, "columns"):
+    if is_pandas(data) and hasattr(data, "columns"):
         return pa.Table.from_pandas(data, preserve_index=False)
+    if isinstance(data, Iterable) and not isinstance(data, Sized):
+        data = list(data)
+    if isinstance(data, list | tuple):
+        refuse_paths(data)
+        if data and all(isinstance(row, Mapping) for row in data):
+            return pa.Table.from_struct_array(to_chunked(data))
+    if not _is_column(data):
+        raise UsageError(f"{type_name(data)} is not a table; give {TABLES}")
     return pa.table({"vector" if _is_matrix(data) else "text": to_chunked(data)})
+
+
+def type_name(data: object) -> str:
+    """Returns the name of the type of an object, with its module unless it is built in."""
+    kind = type(data)
+    if kind.__module__ == "builtins":
+        return kind.__qualname__
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def is_pandas(data: object) -> bool:
+    """Returns True for an object of pandas, without importing it."""
+    return type(data).__module__.partition(".")[0] == "pandas"
+
+
+def is_polars(data: object) -> bool:
+    """Returns True for an object of Polars, without importing it."""
+    return type(data).__module__.partition(".")[0] == "polars"
+
+
+def is_lazy_frame(data: object) -> bool:
+    """Returns True for a lazy frame of Polars."""
+    return is_polars(data) and type(data).__name__ == "LazyFrame"
+
+
+def is_stream(data: object) -> bool:
+    """Returns True for a table that is read as a stream of batches, such as a lazy frame."""
+    return hasattr(data, "__arrow_c_stream__") or is_lazy_frame(data)
+
+
+def refuse_distributed(data: object) -> None:
+    """Refuses a frame of Spark, which would be collected in the memory of the driver.
+
+    Raises:
+        UsageError: If the object is one. The message names the function for it.
+    """
+    if type(data).__module__.partition(".")[0] == "pyspark":
+        raise UsageError(
+            f"{type_name(data)} is distributed over machines, and this function collects its rows "
+            "on one; call nearkin.spark.dedup(frame, id=...), whose result has clusters and pairs, "
+            "or pass frame.toPandas() if the rows fit into memory"
+        )
+
+
+def refuse_paths(values: Sequence[object]) -> None:
+    """Refuses strings that all are paths of existing files, which would be taken as texts.
+
+    Args:
+        values: The values of a list.
+
+    Raises:
+        UsageError: If all values are such strings.
+    """
+    if values and all(isinstance(value, str) and os.path.lexists(value) for value in values):
+        raise UsageError(
+            f"the texts are paths of existing files, for example {values[0]!r}; to read the files, "
+            "pass [Path(path) for path in paths]; to compare the paths themselves as texts, pass a "
+            "mapping {'text': paths}"
+        )
+
+
+def _dataset_to_table(data: Any) -> pa.Table:
+    if isinstance(data, Mapping):
+        splits = ", ".join(map(repr, data))
+        raise UsageError(
+            f"{type_name(data)} holds several datasets ({splits}); pass one of them, for example "
+            f"data[{next(iter(data), 'train')!r}]"
+        )
+    return pa.table(data.with_format("arrow")[:])
+
+
+def _mapping_to_table(data: Mapping[Any, Any]) -> pa.Table:
+    columns = {str(name): to_chunked(values) for name, values in data.items()}
+    lengths = {name: len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        shown = ", ".join(f"{name!r}: {length}" for name, length in lengths.items())
+        raise UsageError(f"the columns have different numbers of rows ({shown})")
+    return pa.table(columns)
+
+
+def _is_column(values: Any) -> bool:
+    """Returns True for a column of any library. A set has no order, and a text is one value."""
+    if isinstance(values, str | bytes | bytearray | Mapping | Set):
+        return False
+    return isinstance(values, Sequence | np.ndarray) or hasattr(values, "__len__")
 
 
 def _is_matrix(data: Any) -> bool:
@@ -90,13 +201,15 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
         return pa.chunked_array([values])
     if hasattr(values, "source") and hasattr(values, "column_name"):
         return to_table(values.source)[values.column_name]
-    if isinstance(values, str | bytes) or (
-        not isinstance(values, Sequence | np.ndarray) and not hasattr(values, "__len__")
-    ):
+    refuse_distributed(values)
+    names = _column_names(values)
+    if names is not None:
         raise UsageError(
-            f"{type(values).__name__} is not a column of texts; give a list, an "
-            "Arrow array, a series or a dataset's column"
+            f"{type_name(values)} is a table, not a column (it has {', '.join(map(repr, names))}); "
+            f"pass one of its columns"
         )
+    if not _is_column(values):
+        raise UsageError(f"{type_name(values)} is not a column of texts; give {COLUMNS}")
     if hasattr(values, "__arrow_c_stream__"):
         return pa.chunked_array(values)
     if _is_matrix(values):
@@ -108,6 +221,39 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
     except (pa.ArrowException, TypeError) as error:
         raise UsageError(f"the values are not of one Arrow type: {error}") from error
     return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
+
+
+def _column_names(values: Any) -> list[str] | None:
+    """Returns the names of the columns of a table, or None for a column."""
+    if isinstance(values, Mapping):
+        return [str(name) for name in values]
+    if isinstance(values, pa.Table | pa.RecordBatch):
+        return list(values.schema.names)
+    names = getattr(values, "columns", None)
+    if names is None:
+        names = getattr(values, "column_names", None)
+    if names is None or callable(names):
+        return None
+    return [str(name) for name in names]
+
+
+def to_documents(values: Any) -> list[pa.Array]:
+    """Returns the texts or the token lists of a column, in chunks.
+
+    Args:
+        values: A column of texts, or of lists of tokens.
+
+    Returns:
+        Chunks of large_string, or of large_list of large_string.
+
+    Raises:
+        UsageError: If a value is null or not valid UTF-8, or the column holds something else. The
+            message names the row.
+    """
+    column = to_chunked(values)
+    if is_list(column.type):
+        return _checked(column, lambda chunk: check_tokens(chunk, "tokens"))
+    return _checked(column, lambda chunk: check_texts(chunk, "text"))
 
 
 def to_vectors(values: Any, dimensions: int) -> list[pa.Array]:
@@ -122,16 +268,6 @@ def to_vectors(values: Any, dimensions: int) -> list[pa.Array]:
             names the row.
     """
     return _checked(values, lambda chunk: check_vectors(chunk, "vector", dimensions))
-
-
-def to_texts(values: Any) -> list[pa.Array]:
-    """Returns the texts of a column, in chunks of type large_string.
-
-    Raises:
-        UsageError: If a text is null or not valid UTF-8, or the column is not text. The message
-            names the row.
-    """
-    return _checked(values, lambda chunk: check_texts(chunk, "text"))
 
 
 def _checked(values: Any, check: Callable[[pa.Array], CheckedColumn]) -> list[pa.Array]:

@@ -46,6 +46,7 @@ FORMATS: dict[str, Format] = {
 """The formats by suffix, without parquet, whose reader has settings of its own. Files with other
 suffixes are one text each."""
 ON_ERROR = ("quarantine", "fail")
+REJECT_ADVICE = "Correct the row, or reject such rows with --on-error quarantine"
 
 
 class FileCorpus:
@@ -73,8 +74,7 @@ class FileCorpus:
         ahead: int = AHEAD,
         skipped: Sequence[SkippedPath] = (),
     ) -> None:
-        if on_error not in ON_ERROR:
-            raise UsageError(f"on-error {on_error!r} is not one of {', '.join(ON_ERROR)}")
+        _require_known_policy(on_error)
         self.files = tuple(files)
         self.on_error = on_error
         self._parquet = Parquet(ahead)
@@ -273,10 +273,7 @@ class FileCorpus:
             row, reason, raw = rejected[0]
             place = file.path if row == WHOLE_FILE else f"{file.path}, row {row}"
             shown = f" ({raw[:60]!r})" if raw else ""
-            raise RunError(
-                f"{place}: {reason}{shown}. Correct the row, or reject such rows "
-                "with --on-error quarantine"
-            )
+            raise RunError(f"{place}: {reason}{shown}. {REJECT_ADVICE}")
 
     def require_unchanged(self, number: int) -> FileStatus:
         """Compares a file with its status at the first reading.
@@ -312,6 +309,11 @@ class FileCorpus:
         """
         for number in range(len(self.files)):
             self.require_unchanged(number)
+
+
+def _require_known_policy(on_error: str) -> None:
+    if on_error not in ON_ERROR:
+        raise UsageError(f"on-error {on_error!r} is not one of {', '.join(ON_ERROR)}")
 
 
 def _require(columns: Columns, names: Sequence[str], file: InputFile) -> None:
@@ -399,10 +401,21 @@ def _join_batches(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 class TableCorpus:
-    """A table in memory. Ids are row numbers if no column holds ids."""
+    """A table in memory. Ids are row numbers if no column holds ids.
 
-    def __init__(self, table: pa.Table) -> None:
+    Args:
+        table: The table.
+        on_error: What happens to rows that are not documents: `quarantine` rejects them, `fail`
+            raises an error.
+
+    Raises:
+        UsageError: If `on_error` is unknown.
+    """
+
+    def __init__(self, table: pa.Table, on_error: str = "quarantine") -> None:
+        _require_known_policy(on_error)
         self.table = table
+        self.on_error = on_error
 
     @property
     def names(self) -> list[str]:
@@ -432,8 +445,14 @@ class TableCorpus:
             columns: The columns to read.
             start: The file, which is 0, and the row at which reading starts.
             first: The ordinal of the first document that is read.
+
+        Raises:
+            RunError: If a row is rejected and `on_error` is `fail`.
         """
         for file_slice in check_batches(self._parts(columns, start[1]), columns, whole=False):
+            if file_slice.rejected and self.on_error == "fail":
+                row, reason, raw = file_slice.rejected[0]
+                raise RunError(f"row {row}: {reason} ({raw[:60]!r}). {REJECT_ADVICE}")
             yield Batch(
                 first=first,
                 files=np.zeros(len(file_slice.rows), np.int32),

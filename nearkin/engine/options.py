@@ -70,6 +70,15 @@ def parse_size(text: str) -> int:
     return int(float(match["number"]) * base**exponent)
 
 
+def parse_memory(memory: int | str) -> int:
+    """Returns a memory bound in bytes: a number of bytes, or a size such as `4GB`.
+
+    Raises:
+        UsageError: If the text is not a size.
+    """
+    return parse_size(memory) if isinstance(memory, str) else memory
+
+
 def carried_columns(policy: KeepPolicy, *others: str | None) -> tuple[str, ...]:
     """Returns the columns that are read beside documents and ids, each once.
 
@@ -135,7 +144,7 @@ class RunOptionKeywords(TypedDict, total=False):
     second_measure: str | None
     hot_bucket_size: int
     fanout: int
-    memory: int
+    memory: int | str
     workers: int
 
 

@@ -192,7 +192,7 @@ def collect_report(view: RunView, title: str, peak_memory: int) -> ReportData:
     return ReportData(
         title=title,
         parameters=collect_parameters(run),
-        counts=_collect_counts(run, view.cluster_counts()),
+        counts=collect_counts(run, view.cluster_counts()),
         seconds=tuple(
             StageSeconds(name, statistics["seconds"])
             for name, statistics in view.stage_statistics().items()
@@ -298,7 +298,13 @@ def compute_s_curve(measure: Measure, banding: Banding) -> tuple[float, ...]:
     )
 
 
-def _collect_counts(run: FinishedStages, clusters: Mapping[str, int]) -> Counts:
+def collect_counts(run: FinishedStages, clusters: Mapping[str, int]) -> Counts:
+    """Returns the numbers of documents by what became of them, from the records of the stages.
+
+    Args:
+        run: The finished run.
+        clusters: The numbers of documents by kind, and the number `documents_kept`.
+    """
     sketch = run.recorded("sketch")
     return Counts(
         read=sketch["documents"] + sketch["rejected"],
@@ -372,13 +378,12 @@ def shingles_of_slots(
     return tuple(dict.fromkeys(candidates[single[i]] for i in sources.tolist()))
 
 
-def summary_counts(data: ReportData) -> dict[str, Any]:
-    """Returns the counts of a report as run.json and `DedupResult.statistics` contain them.
+def summary_counts(counts: Counts) -> dict[str, int]:
+    """Returns counts as run.json and `DedupResult.statistics` contain them.
 
     Args:
-        data: Data of the report.
+        counts: Numbers of documents by what became of them.
     """
-    counts = data.counts
     return {
         "read": counts.read,
         "kept": counts.kept,

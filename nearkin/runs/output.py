@@ -199,7 +199,7 @@ def write_result(
         "nearkin": VERSION,
         "spec": json.loads(run.options.spec.to_json()),
         "parameters": run.options.parameters(),
-        "counts": summary_counts(data),
+        "counts": summary_counts(data.counts),
         "stages": stages,
         "metrics": QualityMetrics.from_stages(stages).to_dict(),
     }
@@ -256,7 +256,7 @@ def build_run_record(
             "count": len(corpus.skipped),
             "first": [entry._asdict() for entry in corpus.skipped[:SKIPPED_LISTED]],
         },
-        "counts": summary_counts(data),
+        "counts": summary_counts(data.counts),
         "stages": stages,
         "metrics": QualityMetrics.from_stages(stages).to_dict(),
         "seconds": round(data.total_seconds, 3),

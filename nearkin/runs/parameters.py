@@ -1,23 +1,71 @@
 """The parameters that `nearkin.dedup`, `nearkin.pairs` and `nearkin.spark.dedup` share."""
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
 
 from nearkin.corpus import Columns
-from nearkin.engine.options import RunOptionKeywords
+from nearkin.corpus.inputs import Selection
+from nearkin.engine.options import RunOptionKeywords, RunOptions, parse_memory
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
+from nearkin.runs.spec_request import resolve_spec
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources
-from nearkin.spec import Spec
+from nearkin.spec import KEYED, Spec, parse_shingle
 
 
-class RunParameters(RunOptionKeywords, total=False):
+class SpecOptionKeywords(TypedDict, total=False):
+    """The options that make a Spec, as the command line has them. A given Spec replaces them all.
+
+    Attributes:
+        shingle: Shingle: `words:N` or `chars:N`. The default is `words:3`.
+        normalise: Normalization steps: a sequence of names, or one text with commas between them.
+            The default is `nfkc,lower`.
+        stem: Snowball language whose stems replace the words.
+        scheme: Scheme of the signatures. The default is that of the measure.
+        k: Number of slots of a signature (bits for simhash and cosine).
+        slot_bits: Number of bits that are kept of a slot: 32, 16, 8, 4, 2 or 1.
+        seed: Seed of the hash functions.
+        base_hash: Family of the hash of a token: `xxh3`, `murmur3` or `fnv1a`. A key selects the
+            keyed hash.
+        weights: Weights of the shingles of simhash: `tf` or `tfidf`. The document frequencies of
+            `tfidf` are counted if they are not given.
+    """
+
+    shingle: str | None
+    normalise: str | Sequence[str] | None
+    stem: str | None
+    scheme: str | None
+    k: int | None
+    slot_bits: int | None
+    seed: int | None
+    base_hash: str | None
+    weights: str | None
+
+
+class ReadKeywords(TypedDict, total=False):
+    """The options that decide how inputs are read.
+
+    Attributes:
+        on_error: `quarantine` rejects rows that are not documents, and files that cannot be read;
+            `fail` raises an error. The default is `quarantine`.
+        hidden: Whether hidden files of folders are read. The default is False.
+        follow_links: Whether links to folders are followed. The default is False.
+    """
+
+    on_error: str
+    hidden: bool
+    follow_links: bool
+
+
+class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=False):
     """The keyword parameters of a run in the library.
 
     At most one of `text`, `tokens` and `vector` is given. `nearkin.engine.options.RunOptions`
     documents the further parameters: recall, bands, rows, tables, probes, verify, cluster, floor,
-    keep, empty, block_by, source, split, second_measure, hot_bucket_size, fanout, memory and
-    workers.
+    keep, empty, block_by, source, split, second_measure, hot_bucket_size, fanout, memory (a number
+    of bytes, or a size such as `4GB`) and workers. `SpecOptionKeywords` documents the options of
+    the Spec (shingle, normalise, stem, scheme, k, slot_bits, seed, base_hash, weights), and
+    `ReadKeywords` those of reading (on_error, hidden, follow_links).
 
     Attributes:
         text: Column of texts. The default is `text`.
@@ -28,9 +76,9 @@ class RunParameters(RunOptionKeywords, total=False):
         threshold: Minimum similarity of two near-duplicates, in (0, 1]. The default is 0.8.
         distance: Maximum Hamming distance of two near-duplicates in bits (simhash and cosine
             only). Replaces `threshold`.
-        spec: The Spec of the signatures. The default is that of the measure.
-        key: The hash key, if the Spec requires one.
-        frequencies: Document frequencies, if the Spec has tf-idf weights.
+        spec: The Spec of the signatures. By default, it is made of the options of the Spec.
+        key: The hash key. It is required if the Spec is keyed, and keys a Spec that is made.
+        frequencies: Document frequencies for tf-idf weights.
         cut: The shingles that are removed, if the Spec has a frequency cut.
         max_df: Share of the documents, in (0, 1), above which a shingle is removed.
     """
@@ -94,6 +142,104 @@ def resources_of(parameters: RunParameters) -> SpecResources:
     )
 
 
+def memory_of(parameters: RunParameters) -> int:
+    """Returns the memory bound of a run in bytes."""
+    return parse_memory(parameters.get("memory", RunOptions.memory))
+
+
 def options_of(parameters: RunParameters) -> dict[str, Any]:
     """Returns the parameters that are fields of `RunOptions`."""
-    return {name: value for name, value in parameters.items() if name in OPTIONS_OF_RUN}
+    given = {name: value for name, value in parameters.items() if name in OPTIONS_OF_RUN}
+    return {**given, "memory": memory_of(parameters)}
+
+
+def selection_of(reading: ReadKeywords) -> Selection:
+    """Returns the rules that decide which files of folders are read."""
+    return Selection(reading.get("hidden", False), reading.get("follow_links", False))
+
+
+def spec_of(parameters: RunParameters, columns: Columns) -> Spec:
+    """Returns the Spec of a run: the given one, or one that the options of the Spec make.
+
+    Weights `tfidf` are left out if the document frequencies are not given, because they are counted
+    later.
+
+    Args:
+        parameters: The parameters of a run.
+        columns: The columns, with the length of the vectors.
+
+    Raises:
+        UsageError: If options contradict each other or the columns.
+    """
+    measure = parameters.get("measure")
+    spec = parameters.get("spec")
+    given = [
+        name for name in SpecOptionKeywords.__annotations__ if parameters.get(name) is not None
+    ]
+    if spec is not None:
+        if given:
+            raise UsageError(
+                f"spec= and {given[0]}={parameters.get(given[0])!r} exclude each other; change the "
+                f"Spec, for example with dataclasses.replace"
+            )
+        return resolve_spec(columns, measure, spec)
+    if columns.vector is not None:
+        for name in TEXT_OPTIONS:
+            if name in given:
+                raise UsageError(
+                    f"{name}={parameters.get(name)!r} does not go with vector={columns.vector!r}, "
+                    "because vectors have no shingles; leave it out"
+                )
+    return resolve_spec(columns, measure, **_spec_fields(parameters))
+
+
+TEXT_OPTIONS = ("shingle", "normalise", "stem", "base_hash", "weights")
+"""The options of a Spec that vectors do not have."""
+
+
+def _spec_fields(parameters: RunParameters) -> dict[str, Any]:
+    """Returns the fields of the Spec that parameters decide."""
+    values: dict[str, Any] = {
+        name: parameters.get(name) for name in ("stem", "scheme", "k", "slot_bits", "seed")
+    }
+    shingle = parameters.get("shingle")
+    if shingle is not None:
+        values["unit"], values["n"] = parse_shingle(shingle)
+    normalise = parameters.get("normalise")
+    if normalise is not None:
+        steps = normalise.split(",") if isinstance(normalise, str) else normalise
+        values["normalise"] = tuple(step.strip() for step in steps if step.strip())
+    base_hash = parameters.get("base_hash")
+    key = parameters.get("key")
+    if key is not None and base_hash not in (None, KEYED):
+        raise UsageError(
+            f"base_hash={base_hash!r} and key= exclude each other: keyed hashing is {KEYED}"
+        )
+    values["base_hash"] = base_hash
+    if key is not None:
+        values["base_hash"] = KEYED
+        values["key_id"] = key.id
+    values.update(_frequency_fields(parameters))
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _frequency_fields(parameters: RunParameters) -> dict[str, str | None]:
+    """Returns the fields of the Spec that name data counted before."""
+    weights = parameters.get("weights")
+    frequencies = parameters.get("frequencies")
+    cut = parameters.get("cut")
+    if weights not in (None, "tf", "tfidf"):
+        raise UsageError(f"weights={weights!r} is not one of tf, tfidf")
+    measure = parameters.get("measure")
+    if weights is not None and measure != "simhash":
+        raise UsageError(
+            f"weights={weights!r} requires measure='simhash', and the measure is "
+            f"{measure or 'jaccard'}"
+        )
+    fields: dict[str, str | None] = {"cut": None if cut is None else cut.fingerprint}
+    if weights == "tf":
+        fields["weights"] = "tf"
+    if weights == "tfidf" and frequencies is not None:
+        fields["weights"] = "tfidf"
+        fields["frequencies"] = frequencies.fingerprint
+    return fields

@@ -3,14 +3,15 @@
 import tempfile
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Unpack
+from typing import Any, Unpack
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nearkin.corpus import Columns
-from nearkin.engine.options import RunOptionKeywords, RunOptions
+from nearkin.corpus.arrow_conversion import type_name
+from nearkin.engine.options import RunOptionKeywords, RunOptions, parse_memory
 from nearkin.engine.spark.document_parts import require_mergeable
 from nearkin.engine.spark.frequencies import count_over_spark
 from nearkin.engine.spark.materialized import Tables
@@ -92,9 +93,14 @@ def dedup(
         The result. Close it to delete its intermediate tables.
 
     Raises:
-        UsageError: If an argument is not valid, a column is missing, or ids are repeated.
+        UsageError: If the frame is not one of Spark, an argument is not valid, a column is missing,
+            or ids are repeated.
         RunError: If a task failed. The message names the document that caused it, if there is one.
     """
+    if not hasattr(frame, "sparkSession"):
+        raise UsageError(
+            f"{type_name(frame)} is not a Spark DataFrame; nearkin.dedup takes tables in memory"
+        )
     columns = _columns_of(id, text, tokens, vector)
     unknown = sorted(set(options) - set(RunOptionKeywords.__annotations__))
     if unknown:
@@ -102,6 +108,8 @@ def dedup(
             f"unknown option {unknown[0]!r}; valid options are "
             f"{', '.join(RunOptionKeywords.__annotations__)}"
         )
+    fields: dict[str, Any] = dict(options)
+    fields["memory"] = parse_memory(options.get("memory", RunOptions.memory))
     spark = frame.sparkSession
     with translate_spark_errors(), ExitStack() as on_failure:
         columns = _with_dimensions(frame, columns)
@@ -109,7 +117,7 @@ def dedup(
             spec=resolve_spec(columns, measure, spec),
             threshold=threshold,
             distance=distance,
-            **options,
+            **fields,
         )
         columns = replace(columns, carried_columns=run_options.carried_columns)
         columns = columns.with_memory(run_options.memory)

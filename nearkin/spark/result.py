@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import translate_spark_errors
 from nearkin.engine.spark.sources import quoted, unused_name
-from nearkin.report.collect import collect_report, summary_counts
+from nearkin.report.collect import collect_counts, collect_report, summary_counts
 from nearkin.report.model import ReportData
 from nearkin.report.spark_view import SparkRunView
 
@@ -79,6 +79,6 @@ class SparkResult:
             return collect_report(SparkRunView(self._run), "a DataFrame", peak_memory=0)
 
     @property
-    def statistics(self) -> dict[str, Any]:
+    def statistics(self) -> dict[str, int]:
         """The numbers of documents that were read, kept, removed and rejected."""
-        return summary_counts(self.report_data)
+        return summary_counts(collect_counts(self._run, self._run.recorded("cluster")))

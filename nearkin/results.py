@@ -1,0 +1,403 @@
+"""The results of the library: Arrow tables of a finished run, and its counts."""
+
+import shutil
+import tempfile
+import weakref
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from nearkin.corpus import TableCorpus, count_reasons
+from nearkin.corpus.row_selection import select_kept_rows
+from nearkin.engine.local import result_tables
+from nearkin.engine.local.clustering import Clustering
+from nearkin.engine.local.run import LocalRun
+from nearkin.engine.local.sketching import REJECTED
+from nearkin.engine.result_schema import CLUSTERS
+from nearkin.errors import MissingExtraError, UsageError
+from nearkin.report.collect import collect_counts, collect_report, summary_counts
+from nearkin.report.local_view import ExcerptCollector, LocalRunView
+from nearkin.report.model import ReportData
+from nearkin.runs.output import write_result
+from nearkin.runtime.files import Readers
+
+T = TypeVar("T")
+
+SHOWN_ROWS = 10
+"""The number of rows that the representation of a table shows."""
+SHOWN_CHARACTERS = 24
+"""The number of characters that the representation of a table shows of a value."""
+REJECTED_ROWS = pa.schema(
+    [
+        ("file", pa.large_string()),
+        ("row", pa.int64()),
+        ("reason", pa.large_string()),
+        ("raw", pa.large_string()),
+    ]
+)
+"""The schema of the rejected rows."""
+
+
+@dataclass(frozen=True, repr=False)
+class ResultTable:
+    """A result as an Arrow table.
+
+    Further attributes and methods are those of the Arrow table.
+
+    Attributes:
+        arrow: The Arrow table.
+    """
+
+    arrow: pa.Table
+
+    def to_pandas(self) -> Any:
+        """Returns the table as a pandas DataFrame.
+
+        Raises:
+            MissingExtraError: If pandas is not installed.
+        """
+        try:
+            return self.arrow.to_pandas()
+        except ImportError as error:
+            raise MissingExtraError(
+                "to_pandas requires pandas: pip install 'nearkin[pandas]'"
+            ) from error
+
+    def to_polars(self) -> Any:
+        """Returns the table as a polars DataFrame.
+
+        Raises:
+            MissingExtraError: If polars is not installed.
+        """
+        try:
+            import polars
+        except ImportError as error:
+            raise MissingExtraError(
+                "to_polars requires polars: pip install 'nearkin[polars]'"
+            ) from error
+        return polars.from_arrow(self.arrow)
+
+    def __getattr__(self, name: str) -> Any:
+        # Copying and unpickling look for special methods before the field `arrow` is set.
+        if name == "arrow" or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.arrow, name)
+
+    def __getitem__(self, name: str | int) -> Any:
+        return self.arrow[name]
+
+    def __len__(self) -> int:
+        return int(self.arrow.num_rows)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.arrow.__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        names = self.arrow.column_names
+        rows = [
+            [_shorten(value) for value in row.values()]
+            for row in self.arrow.slice(0, SHOWN_ROWS).to_pylist()
+        ]
+        widths = [max(map(len, column)) for column in zip(names, *rows, strict=True)]
+        lines = [
+            "  ".join(value.ljust(width) for value, width in zip(row, widths, strict=True)).rstrip()
+            for row in [names, *rows]
+        ]
+        left_out = len(self) - len(rows)
+        if left_out > 0:
+            lines.append(f"... and {left_out:,} more rows")
+        return "\n".join([f"<ResultTable: {len(self):,} rows>", *lines])
+
+
+def _shorten(value: object) -> str:
+    """Returns the beginning of a value on one line."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    text = " ".join(str(value).split())
+    if len(text) <= SHOWN_CHARACTERS:
+        return text
+    return f"{text[: SHOWN_CHARACTERS - 1]}…"
+
+
+class TemporaryFolder:
+    """A folder that is deleted with this object, or at the end of the process.
+
+    Unlike `tempfile.TemporaryDirectory`, it does not warn about a folder that is not closed.
+
+    Args:
+        parent: Folder in which the folder is created. The default is that of the system.
+
+    Attributes:
+        path: The folder.
+    """
+
+    def __init__(self, parent: str | Path | None = None) -> None:
+        self.path = Path(tempfile.mkdtemp(prefix="nearkin-", dir=parent))
+        self._finalizer = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Deletes the folder. It has no effect if the folder was deleted."""
+        self._finalizer()
+
+
+@dataclass(frozen=True)
+class FinishedRun:
+    """A finished run with its temporary work folder, which is deleted with the last result.
+
+    Attributes:
+        run: The run.
+        folder: The work folder, which several results may share.
+    """
+
+    run: LocalRun
+    folder: TemporaryFolder
+
+
+class DedupResult:
+    """The result of a deduplication: clusters, verified pairs and counts.
+
+    Its work folder is deleted with the last result that uses it, or by `close`, or by leaving
+    `with`. Pickled and copied results are equal to the result. A pickled result consists of the
+    tables and the content of the report. It has no work folder, so `rethreshold` and `write` fail.
+    `len` is the number of documents.
+
+    Args:
+        finished: The run.
+        clustering: Its clusters.
+    """
+
+    def __init__(self, finished: FinishedRun, clustering: Clustering) -> None:
+        self._finished: FinishedRun | None = finished
+        self._clustering: Clustering | None = clustering
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Releases the work folder. What was not read before cannot be read any more."""
+        self._finished = None
+        self._clustering = None
+
+    @property
+    def _open(self) -> tuple[FinishedRun, Clustering]:
+        """The run and its clusters."""
+        if self._finished is None or self._clustering is None:
+            raise UsageError(
+                "the result has no work folder, because it was closed or unpickled; deduplicate "
+                "again, or use the result before it is closed"
+            )
+        return self._finished, self._clustering
+
+    @cached_property
+    def clusters(self) -> ResultTable:
+        """The clusters, with one row for each document, in the order of the corpus.
+
+        The columns are id, cluster (the id of the kept document), kept, similarity (to the kept
+        document) and kind.
+        """
+        finished, clustering = self._open
+        batches = result_tables.cluster_batches(finished.run.documents().ids, clustering)
+        return ResultTable(pa.Table.from_batches(batches, CLUSTERS))
+
+    @cached_property
+    def pairs(self) -> ResultTable:
+        """The verified pairs. One document represents a group of exact duplicates.
+
+        The columns are id_a, id_b, similarity (exact) and estimate, and distance for simhash and
+        cosine.
+        """
+        run = self._open[0].run
+        return ResultTable(
+            pa.Table.from_batches(result_tables.pair_batches(run), result_tables.pairs_schema(run))
+        )
+
+    @cached_property
+    def kept(self) -> np.ndarray:
+        """The rows that are kept, as booleans of shape (n,).
+
+        It has one entry for each row of a table, False for rejected rows; or one for each document
+        of files.
+        """
+        finished, clustering = self._open
+        kept = np.array(clustering.kept)
+        if not isinstance(finished.run.corpus, TableCorpus):
+            return kept
+        rows = np.zeros(finished.run.corpus.table.num_rows, bool)
+        rows[np.asarray(finished.run.documents().rows)] = kept
+        return rows
+
+    @property
+    def removed(self) -> ResultTable:
+        """The removed documents: the rows of `clusters` that are not kept."""
+        clusters = self.clusters.arrow
+        return ResultTable(clusters.filter(pa.compute.invert(clusters["kept"])))
+
+    @cached_property
+    def rejected(self) -> ResultTable:
+        """The rejected rows, which are not documents.
+
+        The columns are file (empty for a table), row (from 0, null for a whole file), reason, and
+        raw (the beginning of the value).
+        """
+        path = self._open[0].run.work.path / "sketch" / REJECTED
+        rows = [orjson.loads(line) for line in path.read_bytes().splitlines()]
+        return ResultTable(pa.Table.from_pylist(rows, REJECTED_ROWS))
+
+    def filter(self, data: T) -> T:
+        """Returns the kept rows of a table, as a table of the same type.
+
+        Args:
+            data: The table that was deduplicated, or another one with the same rows in the same
+                order: an Arrow table, batch, array or reader, a pandas or Polars frame (also lazy)
+                or series, a `datasets.Dataset`, a numpy array, a list, a tuple, or a mapping of
+                columns. Any other table with the Arrow interface becomes an Arrow table.
+
+        Raises:
+            UsageError: If the number of rows differs, or the data is an iterator, which can be read
+                only once.
+        """
+        return select_kept_rows(data, self.kept)
+
+    @cached_property
+    def statistics(self) -> dict[str, int]:
+        """The counts of documents: read, kept, removed, rejected and others."""
+        finished, clustering = self._open
+        return summary_counts(collect_counts(finished.run, clustering.counts()))
+
+    @cached_property
+    def report_data(self) -> ReportData:
+        """The content of the report, for which the texts are read once more."""
+        finished, clustering = self._open
+        run = finished.run
+        excerpts = ExcerptCollector(run, clustering)
+        for batch in run.corpus.batches(run.columns):
+            excerpts.observe(batch.first, batch.documents[run.columns.content])
+        rejected = count_reasons(run.work.path / "sketch" / REJECTED)
+        title = ", ".join(run.corpus.names[:3]) or "documents"
+        view = LocalRunView(run, clustering, excerpts, rejected)
+        return collect_report(view, title, peak_memory=0)
+
+    def rethreshold(self, threshold: float) -> "DedupResult":
+        """Returns the result at a higher threshold.
+
+        Leaders are elected again from the stored pairs. The documents are not read again.
+
+        Args:
+            threshold: The new threshold, from that of the run to 1.
+
+        Raises:
+            UsageError: If the threshold is below that of the run, because pairs below it were not
+                verified, or the run has a second measure, or the result is closed or unpickled.
+        """
+        finished = self._open[0]
+        options = finished.run.options
+        if options.second_measure is not None:
+            raise UsageError(
+                f"second_measure={options.second_measure!r} cannot be combined with another "
+                f"threshold; run again"
+            )
+        if not options.threshold <= threshold <= 1:
+            raise UsageError(
+                f"threshold {threshold} is out of range; it must be {options.threshold} "
+                "(that of the run) to 1; run again for a lower one"
+            )
+        run = finished.run.at(threshold)
+        return DedupResult(FinishedRun(run, finished.folder), run.elect())
+
+    def write(self, folder: str | Path, readable_by: str = "owner") -> Path:
+        """Writes the files that `nearkin dedup` writes.
+
+        The kept rows of a table are written to kept/documents.parquet.
+
+        Args:
+            folder: A new folder.
+            readable_by: Users who may read it: `owner`, `group` or `everyone`.
+
+        Returns:
+            The folder.
+
+        Raises:
+            UsageError: If the folder exists, `readable_by` is unknown, or the result is closed or
+                unpickled.
+        """
+        finished, clustering = self._open
+        readers = Readers.parse(readable_by)
+        return write_result(finished.run, clustering, self.report_data, Path(folder), readers)
+
+    def __len__(self) -> int:
+        return len(self.clusters)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __copy__(self) -> "DedupResult":
+        copied = DedupResult.__new__(DedupResult)
+        copied.__dict__.update(self.__dict__)
+        return copied
+
+    def __deepcopy__(self, _: dict[int, Any]) -> "DedupResult":
+        copied = self.__copy__()
+        # The tables and the report cannot be changed. These two can.
+        copied.__dict__["kept"] = self.kept.copy()
+        copied.__dict__["statistics"] = dict(self.statistics)
+        return copied
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Returns what a pickled result consists of. Nothing of it is in the work folder."""
+        return {
+            "clusters": self.clusters,
+            "pairs": self.pairs,
+            "kept": self.kept,
+            "rejected": self.rejected,
+            "statistics": self.statistics,
+            "report_data": self.report_data,
+        }
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self._finished = None
+        self._clustering = None
+        self.__dict__.update(state)
+
+    def __repr__(self) -> str:
+        counts = self.statistics
+        documents = counts["read"] - counts["rejected"]
+        return f"<DedupResult: {documents:,} documents, {counts['kept']:,} kept>"
+
+
+@dataclass(frozen=True, repr=False)
+class PairsResult:
+    """The verified pairs of a corpus. `len` is their number.
+
+    Attributes:
+        pairs: A table with the columns id_a, id_b, similarity (exact) and estimate, and distance
+            for simhash and cosine; or id_a, id_b, containment and jaccard.
+        statistics: The record of each stage, by its name.
+    """
+
+    pairs: ResultTable
+    statistics: dict[str, Any]
+
+    def to_pandas(self) -> Any:
+        """Returns the pairs as a pandas DataFrame."""
+        return self.pairs.to_pandas()
+
+    def to_polars(self) -> Any:
+        """Returns the pairs as a polars DataFrame."""
+        return self.pairs.to_polars()
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __repr__(self) -> str:
+        return f"<PairsResult: {len(self):,} pairs>"

@@ -1,0 +1,131 @@
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from datasets import Dataset, DatasetDict
+
+import nearkin as nk
+from nearkin.corpus.arrow_conversion import to_table
+
+ROWS = [{"id": 1, "text": "one"}, {"id": 2, "text": "two", "more": 0.5}]
+TABLE = pa.Table.from_pylist([{**ROWS[0], "more": None}, ROWS[1]])
+FRAME_OF_SPARK = type("DataFrame", (), {"__module__": "pyspark.sql.classic.dataframe"})()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ROWS,
+        tuple(ROWS),
+        iter(ROWS),
+        (row for row in ROWS),
+        TABLE.to_reader(),
+        pl.from_arrow(TABLE).lazy(),
+        Dataset.from_dict(TABLE.to_pydict()).to_iterable_dataset(),
+    ],
+    ids=["list", "tuple", "iterator", "generator", "reader", "lazy frame", "iterable dataset"],
+)
+def test_rows_of_every_kind_become_a_table(data: Any) -> None:
+    table = to_table(data)
+    assert table.select(["id", "text", "more"]).to_pylist() == TABLE.to_pylist()
+
+
+def test_iterators_of_texts_become_a_table() -> None:
+    assert to_table(text for text in ("one", "two")).to_pydict() == {"text": ["one", "two"]}
+    assert nk.dedup(text for text in ("one two three", "one two three")).kept.sum() == 1
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (5, "int"),
+        (None, "NoneType"),
+        (b"one", "bytes"),
+        ({"one", "two"}, "set"),
+        (SimpleNamespace(), "types.SimpleNamespace"),
+    ],
+)
+def test_a_bad_type_is_named_with_what_is_accepted(data: Any, name: str) -> None:
+    for call in (nk.dedup, nk.pairs, nk.frequencies):
+        with pytest.raises(nk.UsageError, match=rf"^{name} is not a table; give an Arrow table"):
+            call(data)
+    with pytest.raises(nk.UsageError, match=rf"^{name} is not a column of texts; give a list"):
+        nk.sketch(data)
+
+
+def test_lists_of_existing_paths_are_not_taken_as_texts(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.txt", tmp_path / "b.txt"]
+    for path in paths:
+        path.write_text("one two three")
+    names = [str(path) for path in paths]
+    for call in (nk.dedup, nk.pairs, nk.frequencies, nk.sketch):
+        for data in (names, tuple(names)):
+            with pytest.raises(nk.UsageError, match=r"are paths of existing files.*\[Path\(path\)"):
+                call(data)
+    with pytest.raises(nk.UsageError, match="are paths of existing files"):
+        nk.dedup(name for name in names)
+    # what the message advises works
+    assert nk.dedup([Path(path) for path in names]).kept.tolist() == [True, False]
+    assert nk.dedup({"text": names}).kept.tolist() == [True, True]
+    # a list with any other text holds texts
+    assert nk.dedup([*names, "one two three"]).kept.sum() == 3
+    assert nk.dedup([names[0], paths[1]]).kept.sum() == 1
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        {"tokens": [["a"]], "id": [1]},
+        pa.table({"tokens": [["a"]], "id": [1]}),
+        pd.DataFrame({"tokens": [["a"]], "id": [1]}),
+        pl.DataFrame({"tokens": [["a"]], "id": [1]}),
+        Dataset.from_dict({"tokens": [["a"]], "id": [1]}),
+    ],
+    ids=["mapping", "arrow", "pandas", "polars", "datasets"],
+)
+def test_sketch_of_a_table_names_its_columns(table: Any) -> None:
+    with pytest.raises(
+        nk.UsageError, match=r"is a table, not a column \(it has 'tokens', 'id'\); pass one"
+    ):
+        nk.sketch(table)
+
+
+def test_sketch_of_token_lists_is_that_of_their_shingles() -> None:
+    spec = nk.Spec(n=1, k=64)
+    tokens = [["one", "two"], ["three"]]
+    np.testing.assert_array_equal(nk.sketch(tokens, spec), nk.sketch(["one two", "three"], spec))
+    with pytest.raises(nk.UsageError, match="row 1: tokens has a token that is null"):
+        nk.sketch([["one"], ["two", None]])
+
+
+def test_frames_of_spark_are_refused_with_the_right_function() -> None:
+    for call in (nk.dedup, nk.pairs, nk.frequencies, nk.sketch):
+        with pytest.raises(nk.UsageError, match=r"call nearkin\.spark\.dedup\(frame, id=\.\.\.\)"):
+            call(FRAME_OF_SPARK)
+
+
+def test_spark_refuses_tables_in_memory() -> None:
+    pytest.importorskip("pyspark")
+    with pytest.raises(nk.UsageError, match="is not a Spark DataFrame; nearkin"):
+        nk.spark.dedup(pd.DataFrame({"id": ["a"], "text": ["one"]}), id="id")  # type: ignore[arg-type]
+
+
+def test_several_datasets_are_refused_by_name() -> None:
+    data = DatasetDict(train=Dataset.from_list(ROWS), test=Dataset.from_list(ROWS))
+    with pytest.raises(nk.UsageError, match=r"\('train', 'test'\); pass one of them.*'train'"):
+        nk.dedup(data)
+
+
+def test_columns_of_different_lengths_are_refused() -> None:
+    with pytest.raises(nk.UsageError, match=r"different numbers of rows \('id': 1, 'text': 2\)"):
+        nk.dedup({"id": [1], "text": ["one", "two"]})
+
+
+def test_lists_of_paths_hold_nothing_else(tmp_path: Path) -> None:
+    with pytest.raises(nk.UsageError, match="int is not a path, and other entries"):
+        nk.dedup([tmp_path, 5])

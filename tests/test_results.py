@@ -1,0 +1,244 @@
+import copy
+import pickle
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+from datasets import Dataset
+
+import nearkin as nk
+from nearkin.corpus import TableCorpus
+
+BASE = "the text number one has some words of its own and then a few more words at the end"
+TEXTS = [BASE, BASE.upper(), f"{BASE} today", "something else altogether in words of its own", ""]
+KEPT = [False, False, True, True, True]
+LISTS = {"key": list("abcde"), "text": TEXTS}
+TABLE = pa.table(LISTS)
+FRAME = pd.DataFrame(LISTS, index=[10, 20, 30, 40, 50])
+KINDS: dict[str, Any] = {
+    "arrow": TABLE,
+    "batch": TABLE.to_batches()[0],
+    "pandas": FRAME,
+    "polars": pl.from_arrow(TABLE),
+    "lazy": pl.from_arrow(TABLE).lazy(),
+    "datasets": Dataset.from_dict(LISTS),
+    "mapping": LISTS,
+    "dictionaries": TABLE.to_pylist(),
+    "tuple of dictionaries": tuple(TABLE.to_pylist()),
+}
+COLUMNS: dict[str, Any] = {
+    "list": TEXTS,
+    "tuple": tuple(TEXTS),
+    "array": pa.array(TEXTS),
+    "chunked": pa.chunked_array([TEXTS]),
+    "numpy": np.array(TEXTS, object),
+    "series": pd.Series(TEXTS),
+    "polars": pl.Series(TEXTS),
+}
+
+
+def keys_of(table: Any) -> list[str]:
+    if isinstance(table, pl.LazyFrame):
+        table = table.collect()
+    if isinstance(table, list | tuple):
+        return [row["key"] for row in table]
+    column = table["key"]
+    return list(column.to_pylist() if hasattr(column, "to_pylist") else column)
+
+
+@pytest.fixture
+def result() -> nk.DedupResult:
+    return nk.dedup(TABLE, id="key")
+
+
+@pytest.mark.parametrize("table", KINDS.values(), ids=KINDS)
+def test_filter_returns_the_type_of_the_caller(table: Any) -> None:
+    result = nk.dedup(table, id="key")
+    assert result.kept.tolist() == KEPT
+    filtered = result.filter(table)
+    assert type(filtered) is type(table)
+    assert keys_of(filtered) == ["c", "d", "e"]
+
+
+@pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
+def test_filter_returns_columns_of_the_type_of_the_caller(column: Any) -> None:
+    result = nk.dedup(column)
+    filtered = result.filter(column)
+    assert type(filtered) is type(column)
+    assert (
+        list(
+            pa.array(filtered, from_pandas=True).to_pylist()
+            if not isinstance(filtered, pa.ChunkedArray)
+            else filtered.to_pylist()
+        )
+        == TEXTS[2:]
+    )
+
+
+def test_filter_of_a_reader_is_a_reader(result: nk.DedupResult) -> None:
+    reader = result.filter(TABLE.to_reader(max_chunksize=2))
+    assert isinstance(reader, pa.RecordBatchReader)
+    assert reader.read_all()["key"].to_pylist() == ["c", "d", "e"]
+
+
+def test_filter_keeps_the_index_of_pandas(result: nk.DedupResult) -> None:
+    assert result.filter(FRAME).index.tolist() == [30, 40, 50]
+
+
+@pytest.mark.parametrize("table", [TABLE[:3], FRAME[:3], TEXTS[:3], {"key": ["a", "b", "c"]}])
+def test_filter_refuses_another_number_of_rows(table: Any, result: nk.DedupResult) -> None:
+    with pytest.raises(nk.UsageError, match="the table has 3 rows, but the result has 5"):
+        result.filter(table)
+
+
+def test_filter_refuses_a_consumed_iterator(result: nk.DedupResult) -> None:
+    with pytest.raises(nk.UsageError, match="generator can be read only once; pass the rows as a"):
+        result.filter(text for text in TEXTS)
+
+
+def test_removed_and_rejected_rows_are_tables() -> None:
+    result = nk.dedup({"text": [BASE, None, f"{BASE} today"]})
+    assert len(result) == 2
+    assert result.removed.to_pandas()["id"].tolist() == ["0000000000"]
+    assert result.removed["kind"].to_pylist() == ["near"]
+    assert result.rejected.arrow.to_pylist() == [
+        {"file": "", "row": 1, "reason": "text is null", "raw": ""}
+    ]
+    assert result.statistics["rejected"] == 1
+
+
+def test_rejected_rows_of_files_name_the_file(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "one two three"}\n{"text": 5}\n')
+    rejected = nk.dedup(tmp_path / "a.jsonl").rejected
+    assert rejected["file"].to_pylist() == ["a.jsonl"]
+    assert len(nk.dedup(["one two three"]).rejected) == 0
+
+
+def test_on_error_fail_names_the_row_of_a_table() -> None:
+    with pytest.raises(nk.RunError, match="row 1: text is null"):
+        nk.dedup([BASE, None], on_error="fail")
+
+
+def equal(a: nk.DedupResult, b: nk.DedupResult) -> None:
+    assert a.clusters.arrow.equals(b.clusters.arrow)
+    assert a.pairs.arrow.equals(b.pairs.arrow)
+    assert a.rejected.arrow.equals(b.rejected.arrow)
+    assert a.kept.tolist() == b.kept.tolist()
+    assert a.statistics == b.statistics
+    assert a.report_data == b.report_data
+    assert repr(a) == repr(b)
+
+
+def test_results_pickle(result: nk.DedupResult, tmp_path: Path) -> None:
+    again = pickle.loads(pickle.dumps(result))
+    equal(again, result)
+    equal(pickle.loads(pickle.dumps(again)), result)
+    assert again.filter(TABLE).equals(result.filter(TABLE))
+    assert nk.report(again, tmp_path / "page.html").exists()
+    with pytest.raises(nk.UsageError, match="closed or unpickled"):
+        again.write(tmp_path / "out")
+    with pytest.raises(nk.UsageError, match="closed or unpickled"):
+        again.rethreshold(0.9)
+
+
+@pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
+def test_results_copy(copied: Any, result: nk.DedupResult, tmp_path: Path) -> None:
+    again = copied(result)
+    equal(again, result)
+    result.close()
+    # a copy is as complete as the result
+    assert again.rethreshold(1.0).kept.tolist() == [True, False, True, True, True]
+    assert again.write(tmp_path / "out").exists()
+
+
+def test_deep_copies_do_not_share_arrays(result: nk.DedupResult) -> None:
+    again = copy.deepcopy(result)
+    again.kept[:] = False
+    assert result.kept.tolist() == KEPT
+
+
+def test_tables_and_pairs_pickle_and_copy() -> None:
+    found = nk.pairs(TABLE, id="key")
+    for again in (pickle.loads(pickle.dumps(found)), copy.copy(found), copy.deepcopy(found)):
+        assert again.pairs.arrow.equals(found.pairs.arrow)
+        assert again.statistics == found.statistics
+        assert len(again) == len(found) == 1
+
+
+def test_close_deletes_the_work_folder(tmp_path: Path) -> None:
+    with nk.dedup(TEXTS, work=tmp_path) as result:
+        kept = result.kept
+        stricter = result.rethreshold(1.0)
+    assert len(list(tmp_path.iterdir())) == 1  # of the other result
+    assert result.kept is kept
+    with pytest.raises(nk.UsageError, match="closed or unpickled"):
+        _ = result.pairs
+    stricter.close()
+    assert list(tmp_path.iterdir()) == []
+    nk.pairs(TEXTS, work=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_failed_run_leaves_no_work_folder(tmp_path: Path) -> None:
+    with pytest.raises(nk.UsageError, match="has no column 'body'"):
+        nk.dedup(TABLE, text="body", work=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_warns_of_resources() -> None:
+    program = """
+import gc
+import nearkin as nk
+texts = ["one two three four", "one two three four", "five six seven"]
+result = nk.dedup(texts)
+result.clusters, result.pairs, result.report_data
+nk.pairs(texts)
+nk.sketch(texts)
+nk.frequencies(texts)
+del result
+gc.collect()
+held = nk.dedup(texts)
+index = nk.Index.open("memory://")
+index.upsert("a", "one two three four")
+"""
+    command = [sys.executable, "-X", "dev", "-W", "error::ResourceWarning", "-c", program]
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
+    assert "ResourceWarning" not in completed.stderr
+
+
+def test_statistics_read_nothing_again(
+    result: nk.DedupResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> Iterator[None]:
+        raise AssertionError("the texts are read again")
+
+    monkeypatch.setattr(TableCorpus, "batches", fail)
+    assert result.statistics["removed_near"] == 2
+    assert repr(result) == "<DedupResult: 5 documents, 3 kept>"
+    stricter = result.rethreshold(1.0)
+    assert stricter.statistics["removed_near"] == 0
+
+
+def test_statistics_are_those_of_the_report(result: nk.DedupResult) -> None:
+    counts = result.report_data.counts
+    assert result.statistics["read"] == counts.read == 5
+    assert result.statistics["removed"] == counts.removed == 2
+
+
+def test_representations_fit_a_screen() -> None:
+    texts = [f"{'long ' * 100} text number {i} of its own {i * 7} {i * 11}" for i in range(500)]
+    result = nk.dedup({"id": [f"{'i' * 100}{i}" for i in range(500)], "text": texts}, id="id")
+    found = nk.pairs(texts, threshold=0.5)
+    for shown in (result, result.clusters, result.pairs, result.rejected, found, found.pairs):
+        lines = repr(shown).splitlines()
+        assert len(lines) <= 24
+        assert max(map(len, lines)) <= 120
+    assert "... and 490 more rows" in repr(result.clusters)
