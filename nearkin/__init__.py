@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     )
     from nearkin.evaluate.explain import explain
     from nearkin.index.async_index import AsyncIndex
+    from nearkin.index.description import IndexStats
     from nearkin.index.entry import Cluster, ClusterPart, Entry, Layer, Match, Outcome, OutcomeKind
     from nearkin.index.index import Index
     from nearkin.index.settings import IndexSettings
@@ -48,7 +49,7 @@ if TYPE_CHECKING:
     from nearkin.measures.estimates import estimate
     from nearkin.measures.explanation import Explanation
     from nearkin.plan.capacity import Plan, Workload, plan
-    from nearkin.plan.tune import Tuning, tune
+    from nearkin.plan.tune import OperatingPoint, Tuning, tune
     from nearkin.report.model import ReportData
     from nearkin.results import DedupResult, PairsResult, ResultTable
     from nearkin.runtime.progress import Progress
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from nearkin.sketch.counting import CountingMinHash
     from nearkin.sketch.resources import DocumentFrequencies, SpecResources
     from nearkin.sketch.simhash import simhash
-    from nearkin.spec import Spec
+    from nearkin.spec import SignatureLimits, Spec
 
 # Type checkers read only a list of literals. A test compares it with _HOMES and the imports above.
 __all__ = [
@@ -80,6 +81,7 @@ __all__ = [
     "Index",
     "IndexFacts",
     "IndexSettings",
+    "IndexStats",
     "KeyRequiredError",
     "LargeClusterError",
     "Layer",
@@ -90,6 +92,7 @@ __all__ = [
     "NearkinError",
     "Neighbour",
     "NewDocument",
+    "OperatingPoint",
     "Outcome",
     "OutcomeKind",
     "OutcomeUnknownError",
@@ -103,6 +106,7 @@ __all__ = [
     "Retries",
     "RunError",
     "ServiceError",
+    "SignatureLimits",
     "Spec",
     "SpecResources",
     "StoreError",
@@ -138,6 +142,7 @@ _HOMES = {
     "PairsResult": "nearkin.results",
     "ResultTable": "nearkin.results",
     "Spec": "nearkin.spec",
+    "SignatureLimits": "nearkin.spec",
     "MinHashBuilder": "nearkin.sketch.builder",
     "CountingMinHash": "nearkin.sketch.counting",
     "BottomK": "nearkin.sketch.bottom_k",
@@ -151,6 +156,7 @@ _HOMES = {
     "Explanation": "nearkin.measures.explanation",
     "tune": "nearkin.plan.tune",
     "Tuning": "nearkin.plan.tune",
+    "OperatingPoint": "nearkin.plan.tune",
     "plan": "nearkin.plan.capacity",
     "Plan": "nearkin.plan.capacity",
     "Workload": "nearkin.plan.capacity",
@@ -160,6 +166,7 @@ _HOMES = {
     "Index": "nearkin.index.index",
     "AsyncIndex": "nearkin.index.async_index",
     "IndexSettings": "nearkin.index.settings",
+    "IndexStats": "nearkin.index.description",
     "Cluster": "nearkin.index.entry",
     "ClusterPart": "nearkin.index.entry",
     "Entry": "nearkin.index.entry",

@@ -1,7 +1,10 @@
 import ast
 import inspect
+import re
 import subprocess
 import sys
+import textwrap
+from typing import Any
 
 import pytest
 
@@ -65,3 +68,46 @@ def test_every_error_is_public() -> None:
         if inspect.isclass(value) and issubclass(value, nk.NearkinError)
     }
     assert raised <= set(nk.__all__)
+
+
+INTERNAL = {
+    "Banding",
+    "Measure",
+    "Payload",
+    "Phase",
+    "QualityMetrics",
+    "SearchStats",
+    "Shingler",
+}
+"""Types that are returned for other parts of nearkin and for stores."""
+
+
+def returned_classes(scope: Any) -> set[str]:
+    """The names of nearkin's classes that public functions of a class or function return."""
+    tree = ast.parse(textwrap.dedent(inspect.getsource(scope)))
+    returns = [
+        function.returns
+        for function in ast.walk(tree)
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not function.name.startswith("_")
+        and function.returns is not None
+    ]
+    names = set(re.findall(r"\w+", " ".join(map(ast.unparse, returns))))
+    module = vars(sys.modules[scope.__module__])
+    classes = [module.get(name) for name in names]
+    return {
+        value.__name__
+        for value in classes
+        if inspect.isclass(value) and value.__module__.startswith("nearkin")
+    }
+
+
+def test_every_type_that_is_returned_is_public() -> None:
+    returned = set()
+    for name in nk.__all__:
+        value = getattr(nk, name)
+        scopes = inspect.getmro(value) if inspect.isclass(value) else (value,)
+        for scope in scopes:
+            if getattr(scope, "__module__", "").startswith("nearkin"):
+                returned |= returned_classes(scope)
+    assert returned - set(nk.__all__) - INTERNAL == set()
