@@ -6,8 +6,13 @@ import pyarrow as pa
 import pytest
 
 import nearkin as nk
-from nearkin.cli.dedup import ClusterOptions
-from nearkin.cli.options import ColumnOptions, MatchOptions, ReadOptions, SpecOptions
+from nearkin.cli.options import (
+    ClusterOptions,
+    ColumnOptions,
+    MatchOptions,
+    ReadOptions,
+    SpecOptions,
+)
 from nearkin.runs.parameters import RunParameters
 
 TEXTS = ["the cats sat on the mats", "the cat sat on the mat", "a dog lay on a rug", ""]
