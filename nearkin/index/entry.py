@@ -1,5 +1,7 @@
 """The records that an index keeps of its documents, and the answers that it gives about them."""
 
+import base64
+import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +31,17 @@ MAX_SIZE = (1 << 23) - 1
 A posting is `ref << 24 | member << 23 | size`. The size decides before anything is fetched if the
 document can be similar at all.
 """
+
+
+def reserved_scope(prefix: str, scope: str) -> str:
+    """Returns the reserved scope that belongs to a scope.
+
+    Args:
+        prefix: Kind of the reserved scope, which begins with `RESERVED`.
+        scope: Scope, of any valid length.
+    """
+    digest = hashlib.sha256(scope.encode()).digest()
+    return f"{prefix}{base64.urlsafe_b64encode(digest).decode()}"
 
 
 def require_public_name(name: str, what: str) -> str:

@@ -6,6 +6,7 @@ from functools import partial
 from nearkin.errors import RacedError
 from nearkin.index.changes import Changes, KeyedEntry
 from nearkin.index.entry import Entry, batches_by_scope
+from nearkin.index.handovers import Handover, is_handovers_scope, standing_heir
 from nearkin.index.removal import leader_snapshot
 from nearkin.index.session import Session
 from nearkin.index.stores.base import Store
@@ -75,6 +76,8 @@ class Expiry:
         if entry is None or entry.seen >= before:
             return False
         if entry.is_leader and session.store.member_page(entry.scope, entry.id, 0, 0, 1):
+            return False
+        if is_handovers_scope(entry.scope) and standing_heir(session.store, Handover.of(entry)):
             return False
         keys = session.preparer.keys_of(entry.scope, [entry])[0] if entry.posted else None
         session.apply(

@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nearkin.index.cluster_ids import SharedClusterIds, is_being_removed
 from nearkin.index.entry import REF_SHIFT, Entry, batches_by_scope
 from nearkin.index.index import Index
 from nearkin.index.stores.base import Store
 from nearkin.packed_pairs import pack_pairs
 
 NOT_IN_BUCKET = "not in a bucket"
+SHARED_CLUSTER_ID = "another representative has the same cluster id; run compact"
 
 
 class IntegrityProblem(NamedTuple):
@@ -31,6 +33,9 @@ class IntegrityReport:
         records: Number of documents that were checked.
         postings: Number of postings that belong to them.
         stray: Number of postings of the store beyond those.
+        unfinished_removals: Number of clusters whose id another cluster has, too, because the
+            removal of a representative is under way or was interrupted. Remove it again, or run
+            `compact`.
         problems: The first problems.
         found: Number of all problems.
     """
@@ -40,6 +45,7 @@ class IntegrityReport:
     stray: int
     problems: tuple[IntegrityProblem, ...]
     found: int
+    unfinished_removals: int = 0
 
     @property
     def sound(self) -> bool:
@@ -56,7 +62,8 @@ def check_index(index: Index, limit: int = 100) -> IntegrityReport:
     """Verifies every document, every bucket and every count of an index.
 
     Each document must be resolved to an existing representative, at or above the threshold. Buckets
-    must hold exactly the postings of their documents.
+    must hold exactly the postings of their documents. Two clusters of a scope must not have the
+    same id, except while a representative is removed, or if an id that was deleted came again.
 
     Args:
         index: The index.
@@ -68,9 +75,11 @@ def check_index(index: Index, limit: int = 100) -> IntegrityReport:
     leaders = 0
     postings = 0
     problems: list[IntegrityProblem] = []
+    shared_ids = SharedClusterIds()
     before = store.counts()
     for scope, entries in batches_by_scope(store.scan()):
         records += len(entries)
+        shared_ids.add(entries)
         leaders += sum(entry.is_leader for entry in entries)
         problems += _cluster_problems(index, scope, entries)
         posted = [entry for entry in entries if entry.posted]
@@ -85,7 +94,7 @@ def check_index(index: Index, limit: int = 100) -> IntegrityReport:
         problems += _count_problems("representatives", leaders, counts["leaders"])
     absent = sum(problem.what == NOT_IN_BUCKET for problem in problems)
     stray = max(0, counts["postings"] - postings + absent)
-    return IntegrityReport(records, postings, stray, tuple(problems[:limit]), len(problems))
+    return _report(store, records, postings, stray, problems, shared_ids, limit)
 
 
 def check_resolutions(store: Store, limit: int = 100) -> IntegrityReport:
@@ -100,12 +109,42 @@ def check_resolutions(store: Store, limit: int = 100) -> IntegrityReport:
     """
     records = 0
     problems: list[IntegrityProblem] = []
+    shared_ids = SharedClusterIds()
     for scope, entries in batches_by_scope(store.scan(content=False)):
         records += len(entries)
+        shared_ids.add(entries)
         problems += _resolution_problems(store, scope, entries)[0]
     counts = store.counts()
     problems += _count_problems("documents", records, counts["records"])
-    return IntegrityReport(records, counts["postings"], 0, tuple(problems[:limit]), len(problems))
+    return _report(store, records, counts["postings"], 0, problems, shared_ids, limit)
+
+
+def _report(
+    store: Store,
+    records: int,
+    postings: int,
+    stray: int,
+    problems: list[IntegrityProblem],
+    shared_ids: SharedClusterIds,
+    limit: int,
+) -> IntegrityReport:
+    """Returns the report of a check, with the problems of shared cluster ids."""
+    unfinished = 0
+    for group in shared_ids.groups(store):
+        if is_being_removed(store, group):
+            unfinished += 1
+            continue
+        problems += [
+            IntegrityProblem(SHARED_CLUSTER_ID, entry.scope, entry.id) for entry in group[1:]
+        ]
+    return IntegrityReport(
+        records=records,
+        postings=postings,
+        stray=stray,
+        problems=tuple(problems[:limit]),
+        found=len(problems),
+        unfinished_removals=unfinished,
+    )
 
 
 def _count_problems(what: str, existing: int, counted: int) -> list[IntegrityProblem]:
@@ -184,6 +223,9 @@ def merge_clusters(index: Index) -> dict[str, int]:
     The younger representative and its members are resolved to the older one. A member that is not
     similar to the older one is searched for again. Each merge is in the change log.
 
+    Clusters that have the same id are merged, too, whatever their buckets. If they are not similar,
+    the younger one gets the id of its representative.
+
     Args:
         index: The index.
 
@@ -192,10 +234,18 @@ def merge_clusters(index: Index) -> dict[str, int]:
     """
     merged = 0
     moved = 0
+    shared_ids = SharedClusterIds()
     # documents come in the order of their numbers, so the older representative is met first
     for entry in index.scan(content=False):
+        shared_ids.add([entry])
         if entry.is_leader and entry.posted:
             documents = index.merge_into_older(entry.scope, entry.id)
             merged += documents > 0
             moved += documents
+    for oldest, *others in list(shared_ids.groups(index._session.store)):
+        for entry in others:
+            documents = index._removals.separate_cluster_ids(entry.scope, entry.id, oldest.id)
+            merged += documents > 0
+            moved += documents
+    index._removals.delete_finished_handovers()
     return {"merged": merged, "moved": moved}

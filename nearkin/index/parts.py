@@ -5,8 +5,6 @@ of signatures can be merged: the order of parts does not matter, and a part that
 changes nothing. Parts outlive the process, and any process can add the next one.
 """
 
-import base64
-import hashlib
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -15,7 +13,7 @@ import pyarrow as pa
 from nearkin.errors import UsageError
 from nearkin.index.changes import Changes, KeyedEntry
 from nearkin.index.documents import ShingledDocument
-from nearkin.index.entry import RESERVED, Entry, Outcome
+from nearkin.index.entry import RESERVED, Entry, Outcome, reserved_scope
 from nearkin.index.session import Session
 from nearkin.packed_pairs import sorted_unique
 
@@ -35,8 +33,7 @@ def parts_scope(scope: str) -> str:
         >>> parts_scope("a") == parts_scope("a"), parts_scope("a") == parts_scope("b")
         (True, False)
     """
-    digest = hashlib.sha256(scope.encode()).digest()
-    return f"{PARTS_PREFIX}{base64.urlsafe_b64encode(digest).decode()}"
+    return reserved_scope(PARTS_PREFIX, scope)
 
 
 class DocumentParts:

@@ -4,14 +4,23 @@ When a representative is removed, its members are searched for again. The first 
 no other representative becomes one itself: it is the heir, and inherits the id of the cluster.
 """
 
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from nearkin.errors import LargeClusterError
+from nearkin.errors import LargeClusterError, StoreError
 from nearkin.index.changes import Changes, Event, KeyedEntry, LeaderSnapshot
 from nearkin.index.entry import Entry, require_id, require_scope
+from nearkin.index.handovers import (
+    Handover,
+    is_handovers_scope,
+    read_handover,
+    standing_heir,
+)
 from nearkin.index.session import Session
+from nearkin.index.stores.sharded import ShardedStore
 
 MAX_REASSIGNED = 256
 """The maximum number of members of a representative that one step resolves to other ones.
@@ -35,9 +44,6 @@ class Removals:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._inherited: set[tuple[str, str, str]] = set()
-        """The scope, representative and cluster of clusters whose id went to an heir while the
-        representative still exists."""
         session.drain_cluster = self._drain_cluster
 
     def remove(self, scope: str, id: str) -> bool:
@@ -53,7 +59,8 @@ class Removals:
         self.stage_removal(entry, changes, inherits_cluster=True)
         changes.events.append(Event("erased", scope, id, "", now))
         self._session.apply(changes)
-        self._inherited.discard((scope, id, entry.cluster))
+        if isinstance(self._session.store, ShardedStore):
+            self._complete_handover(entry)
         return True
 
     def stage_removal(self, entry: Entry, changes: Changes, *, inherits_cluster: bool) -> None:
@@ -78,7 +85,10 @@ class Removals:
             members = self._members_for_step(entry, None, inherits_cluster=inherits_cluster)
         changes.leader_snapshots.append(leader_snapshot(entry, members))
         if members:
-            self._reassign_members(entry, members, changes, inherits_cluster=inherits_cluster)
+            handover = self._handover_of(entry) if inherits_cluster else None
+            self._reassign_members(entry, members, changes, handover)
+            if handover is not None:
+                self._stage_handover(entry, handover, changes, completes=True)
 
     def _members_for_step(
         self, entry: Entry, into: str | None, *, inherits_cluster: bool
@@ -121,10 +131,11 @@ class Removals:
                 return False
             members = self._move_similar(members, older, changes)
         if members:
-            self._reassign_members(entry, members, changes, inherits_cluster=cluster.inherits)
+            handover = self._handover_of(entry) if cluster.inherits else None
+            self._reassign_members(entry, members, changes, handover)
+            if handover is not None:
+                self._stage_handover(entry, handover, changes, completes=False)
         session.apply(changes)
-        if any(moved.is_leader and moved.cluster == entry.cluster for moved in changes.changed):
-            self._inherited.add((scope, cluster.leader, entry.cluster))
         return True
 
     def _move_similar(self, members: list[Entry], older: Entry, changes: Changes) -> list[Entry]:
@@ -151,24 +162,23 @@ class Removals:
         return others
 
     def _reassign_members(
-        self, removed: Entry, members: list[Entry], changes: Changes, *, inherits_cluster: bool
+        self, removed: Entry, members: list[Entry], changes: Changes, handover: Handover | None
     ) -> None:
-        """Searches a representative for each member of a removed one, in order of their numbers."""
+        """Searches a representative for each member of a removed one, in order of their numbers.
+
+        Args:
+            removed: The representative that is removed.
+            members: Members of it.
+            changes: Changes of the step, which are extended.
+            handover: Handover of the cluster's id; None if no document inherits it.
+        """
         session = self._session
         scope = removed.scope
         posts_members = session.settings.postings == "all"
         prepared = session.preparer.prepare_stored(scope, members)
         excluded = frozenset((removed.ref, *(member.ref for member in members)))
         decisions = session.searcher.decide(prepared, excluded, changes)
-        needs_heir = inherits_cluster and any(
-            decision.entry is None and decision.position is None for decision in decisions
-        )
-        # an earlier portion may have chosen the heir, in this process or in one that was killed
-        found_heir = any(
-            decision.entry is not None and decision.entry.cluster == removed.cluster
-            for decision in decisions
-        )
-        needs_heir = needs_heir and not found_heir and not self._has_heir(removed)
+        needs_heir = handover is not None and not self._has_heir(removed, handover, changes)
         clusters: dict[int, str] = {}
         for i, (member, decision) in enumerate(zip(members, decisions, strict=True)):
             if decision.entry is not None:
@@ -198,19 +208,63 @@ class Removals:
             if posted:
                 changes.posted.append(KeyedEntry(moved, prepared.keys[i]))
 
-    def _has_heir(self, removed: Entry) -> bool:
-        """Returns True if an earlier portion of members already has an heir of the cluster.
+    def _handover_of(self, removed: Entry) -> Handover:
+        """Returns the handover of a cluster's id. The removed one is its heir if none is stored."""
+        stored = read_handover(self._session.store, removed.scope, removed.cluster)
+        return stored or Handover(removed.scope, removed.cluster, removed.id)
 
-        If another process resolved that portion, the heir is found in the buckets that it shares
-        with the removed representative, to which it was resolved.
+    def _has_heir(self, removed: Entry, handover: Handover, changes: Changes) -> bool:
+        """Returns True if an earlier step has chosen the heir of a cluster, in any process.
+
+        The changes of the step then depend on the heir.
         """
-        if (removed.scope, removed.id, removed.cluster) in self._inherited:
-            return True
-        searcher = self._session.searcher
-        prepared = self._session.preparer.prepare_stored(removed.scope, [removed])
-        ranked = searcher.rank(prepared, leaders_only=True, excluded=frozenset((removed.ref,)))
-        pool = searcher.fetch(prepared, ranked)
-        return any(entry.cluster == removed.cluster for entry in pool.entries)
+        if handover.heir == removed.id:
+            return False
+        heir = standing_heir(self._session.store, handover)
+        if heir is None:
+            return False
+        changes.required_leaders.append(heir)
+        return True
+
+    def _stage_handover(
+        self, removed: Entry, handover: Handover, changes: Changes, *, completes: bool
+    ) -> None:
+        """Adds the handover of a cluster's id to the step that chooses the heir.
+
+        A step that chooses the heir and removes the representative needs none. Shards may do a part
+        of such a step, so it is stored over shards, and `_complete_handover` deletes it.
+
+        Args:
+            removed: The representative that is removed.
+            handover: Handover before the step.
+            changes: Changes of the step, which are extended.
+            completes: True if the step removes the representative.
+        """
+        session = self._session
+        heirs = [
+            entry.id
+            for entry in changes.changed
+            if entry.is_leader and entry.cluster == removed.cluster
+        ]
+        if heirs:
+            handover = replace(handover, heir=heirs[0])
+        if completes and not (heirs and isinstance(session.store, ShardedStore)):
+            handover = handover.completed(removed.id)
+        elif heirs:
+            handover = handover.began(removed.id)
+        handover.stage(changes, session.clock())
+
+    def _complete_handover(self, removed: Entry) -> None:
+        """Deletes the handover of a removal that is complete, on shards."""
+        session = self._session
+        handover = read_handover(session.store, removed.scope, removed.cluster)
+        if handover is None or removed.id not in handover.removed:
+            return
+        changes = Changes()
+        handover.completed(removed.id).stage(changes, session.clock())
+        # the document is removed; a handover that stays is harmless, and `compact` deletes it
+        with suppress(StoreError):
+            session.apply(changes)
 
     def merge_into_older(self, scope: str, id: str) -> int:
         """Resolves a representative to a similar older one, as `Index.merge_into_older` does."""
@@ -253,9 +307,10 @@ class Removals:
         """Returns the changes by which a representative becomes a member of an older one."""
         session = self._session
         changes = Changes(required_leaders=[older])
-        changes.events.append(
-            Event("merged", entry.scope, entry.cluster, older.cluster, session.clock())
-        )
+        if entry.cluster != older.cluster:
+            changes.events.append(
+                Event("merged", entry.scope, entry.cluster, older.cluster, session.clock())
+            )
         keys = session.preparer.keys_of(entry.scope, [entry])[0]
         posts_members = session.settings.postings == "all"
         moved = entry._replace(
@@ -268,12 +323,121 @@ class Removals:
         changes.changed.append(moved)
         if posts_members:
             changes.posted.append(KeyedEntry(moved, keys))
-        else:
+        elif entry.posted:
             changes.unposted.append(KeyedEntry(entry, keys))
         members = self._members_for_step(entry, older.id, inherits_cluster=False)
         changes.leader_snapshots.append(leader_snapshot(entry, members))
         if members:
             others = self._move_similar(members, older, changes)
             if others:
-                self._reassign_members(entry, others, changes, inherits_cluster=False)
+                self._reassign_members(entry, others, changes, None)
         return changes
+
+    def separate_cluster_ids(self, scope: str, id: str, older_id: str) -> int:
+        """Ends that two representatives have the same cluster id.
+
+        If they are similar, the younger one and its members are resolved to the older one.
+        Otherwise the younger cluster gets the id of its representative.
+
+        Args:
+            scope: Scope of the representatives.
+            id: Id of the younger representative.
+            older_id: Id of the older one.
+
+        Returns:
+            The number of documents that were resolved to another representative.
+
+        Raises:
+            StoreError: If the store fails.
+        """
+        members = self._session.store.member_count(scope, id)
+        moved = self._session.run_step(scope, partial(self._merge_pair, scope, id, older_id))
+        if moved is None:
+            self._rename_cluster(scope, id)
+            return 0
+        # the count includes members that moved in portions before the last step
+        return max(moved, 1 + members) if moved else 0
+
+    def _merge_pair(self, scope: str, id: str, older_id: str) -> int | None:
+        """Merges a representative into an older one that has the same cluster id.
+
+        Returns:
+            The number of documents that moved in this step, 0 if one of the two is not a
+            representative of the cluster any more; None if they are not similar.
+        """
+        session = self._session
+        entry, older = session.store.entries(scope, [id, older_id])
+        if entry is None or older is None or not (entry.is_leader and older.is_leader):
+            return 0
+        if entry.cluster != older.cluster:
+            return 0
+        stored = session.preparer.comparable_payloads([older, entry])
+        scored = session.measure.compare(np.array([1], np.uint64), stored)
+        if not scored.meets_threshold(session.threshold)[0]:
+            return None
+        changes = self._stage_merge(entry, older, float(scored.similarity[0]))
+        session.apply(changes)
+        return len(changes.changed)
+
+    def _rename_cluster(self, scope: str, id: str) -> None:
+        """Gives a cluster the id of its representative, in portions.
+
+        The representative comes last, so that an interrupted renaming is found again. Documents
+        that were resolved to it meanwhile have the previous id, so the members are read twice.
+        """
+        self._rename_members(scope, id)
+        self._session.run_step(scope, partial(self._rename_representative, scope, id))
+        self._rename_members(scope, id)
+
+    def _rename_members(self, scope: str, id: str) -> None:
+        after: int | None = 0
+        while after is not None:
+            after = self._session.run_step(scope, partial(self._rename_portion, scope, id, after))
+
+    def _rename_representative(self, scope: str, id: str) -> None:
+        session = self._session
+        entry = session.entry_of(scope, id)
+        if entry is not None and entry.is_leader and entry.cluster != id:
+            session.apply(Changes(changed=[entry._replace(cluster=id)], expected=[entry]))
+
+    def _rename_portion(self, scope: str, id: str, after: int) -> int | None:
+        """Renames the cluster of some members. Returns the last number; None after the last one."""
+        session = self._session
+        leader = session.entry_of(scope, id)
+        page = session.store.member_page(scope, id, after, 0, MAX_REASSIGNED)
+        if leader is None or not page:
+            return None
+        # members of a page come without content, so they are read again
+        refs = [member.ref for member in page if member.cluster != id]
+        members = [entry for entry in session.store.by_refs(refs) if entry is not None]
+        if members:
+            changed = [member._replace(cluster=id) for member in members]
+            session.apply(Changes(changed=changed, expected=members, required_leaders=[leader]))
+        return page[-1].ref
+
+    def delete_finished_handovers(self) -> None:
+        """Deletes the handovers that no removal needs any more.
+
+        Raises:
+            StoreError: If the store fails.
+        """
+        session = self._session
+        scopes = [scope for scope in session.store.scopes() if is_handovers_scope(scope)]
+        for scope in scopes:
+            for entry in session.store.scan(scope):
+                session.run_step(scope, partial(self._delete_if_finished, Handover.of(entry)))
+
+    def _delete_if_finished(self, handover: Handover) -> None:
+        session = self._session
+        current = read_handover(session.store, handover.scope, handover.cluster)
+        if current is None:
+            return
+        removed = session.store.entries(current.scope, sorted(current.removed - {current.heir}))
+        is_needed = standing_heir(session.store, current) is not None and any(
+            entry is not None and entry.is_leader and entry.cluster == current.cluster
+            for entry in removed
+        )
+        if not is_needed:
+            changes = Changes()
+            replace(current, removed=frozenset()).stage(changes, session.clock())
+            session.apply(changes)

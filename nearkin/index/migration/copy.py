@@ -11,6 +11,7 @@ from nearkin.errors import UsageError
 from nearkin.index.changes import Changes, KeyedEntry
 from nearkin.index.documents import CheckedDocument, ShingledDocument
 from nearkin.index.entry import Entry, batches_by_scope
+from nearkin.index.handovers import is_handovers_scope
 from nearkin.index.index import Index
 from nearkin.index.migration.state import FILLING, MOVED, OPEN, MigrationState
 from nearkin.index.parts import is_parts_scope
@@ -223,7 +224,9 @@ def copy_entries(
     """
     existing = dict(zip(wanted, target.get_many(scope, list(wanted)), strict=True))
     if is_parts_scope(scope):
-        return _copy_parts(target, scope, wanted, existing, same_shingles=same_shingles)
+        return _copy_unchanged(target, scope, wanted, existing, same_shingles=same_shingles)
+    if is_handovers_scope(scope):
+        return _copy_unchanged(target, scope, wanted, existing, same_shingles=True)
     differing = [
         entry
         for entry in wanted.values()
@@ -236,7 +239,7 @@ def copy_entries(
     return CopyCounts(len(differing), sum(target.remove(scope, id) for id in surplus))
 
 
-def _copy_parts(
+def _copy_unchanged(
     target: Index,
     scope: str,
     wanted: Mapping[str, Entry | None],
@@ -244,7 +247,7 @@ def _copy_parts(
     *,
     same_shingles: bool,
 ) -> CopyCounts:
-    """Copies the parts of documents that are not finished. They are compared with nothing."""
+    """Copies entries that are compared with nothing: parts of documents, and handovers."""
     total = NOTHING_COPIED
     session = target._session
     for id, entry in wanted.items():

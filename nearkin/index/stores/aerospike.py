@@ -368,7 +368,7 @@ class AerospikeStore:
             if held[_field(entry.scope, entry.id)].now.ref and (entry.scope, entry.id) not in going:
                 raise RacedError("a document with this id exists already")
         for entry in changes.expected:
-            if held[_field(entry.scope, entry.id)].now.leader != _number(entry.scope, entry.leader):
+            if held[_field(entry.scope, entry.id)].now.leader != _leader_number(entry):
                 raise RacedError(
                     "a document was resolved to another representative by another process"
                 )
@@ -431,8 +431,7 @@ class AerospikeStore:
                 plan.renewed.append((entry.posting, np.frombuffer(known, "<u8")))
         if self._keeps_keys or not plan.held[name].now.ref or plan.held[name].now.ref != entry.ref:
             plan.numbered.append((entry.ref, name))
-        leader = 0 if entry.is_leader else _number(entry.scope, entry.leader)
-        plan.documents[name] = Version(entry.ref, packed, leader, known)
+        plan.documents[name] = Version(entry.ref, packed, _leader_number(entry), known)
 
     def _check_conditions(self, changes: Changes, plan: Plan) -> None:
         """Checks the conditions of a step while it holds its locks."""
@@ -491,6 +490,11 @@ def _field(scope: str, name: str) -> str:
 def _number(scope: str, leader: str) -> int:
     """Returns a number that stands for a representative in a secondary index; never 0."""
     return int.from_bytes(id_key(scope, leader)[:8], "little") >> 1 | 1
+
+
+def _leader_number(entry: Entry) -> int:
+    """Returns the number that stands for a document's representative; 0 for a representative."""
+    return 0 if entry.is_leader else _number(entry.scope, entry.leader)
 
 
 def _zone(scope: str) -> int:

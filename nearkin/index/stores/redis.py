@@ -360,17 +360,14 @@ class RedisStore:
         for entry in changes.required_leaders:
             yield from (b"L", id_key(entry.scope, entry.id), WORD.pack(entry.ref) + b"L")
         for entry, members in changes.leader_snapshots:
-            if entry.is_leader:
-                yield from (b"L", id_key(entry.scope, entry.id), WORD.pack(entry.ref) + b"L")
-            else:
-                yield from (b"B", id_key(entry.scope, entry.leader), b"%016d" % entry.ref)
+            yield from _unchanged_leader(entry)
             yield from (
                 b"S",
                 id_key(entry.scope, entry.id),
                 b" ".join(b"%016d" % ref for ref in members),
             )
         for entry in changes.expected:
-            yield from (b"B", id_key(entry.scope, entry.leader), b"%016d" % entry.ref)
+            yield from _unchanged_leader(entry)
 
     def _steps(
         self, changes: Changes, numbers: list[int], before: list[Entry | None]
@@ -582,6 +579,13 @@ class RedisStore:
 
     def close(self) -> None:
         self._client.close()
+
+
+def _unchanged_leader(entry: Entry) -> tuple[bytes, bytes, bytes]:
+    """Returns the condition that a document is resolved to the representative that was read."""
+    if entry.is_leader:
+        return b"L", id_key(entry.scope, entry.id), WORD.pack(entry.ref) + b"L"
+    return b"B", id_key(entry.scope, entry.leader), b"%016d" % entry.ref
 
 
 def _literal(prefix: bytes) -> bytes:

@@ -4,10 +4,11 @@ Records are divided by id, and postings by band key. Reads go to all shards at o
 cannot be reached is an error, never a missing result.
 
 No transaction spans shards, so the order of the writes makes a step safe. Postings are written
-before their document, and deleted after it. Representatives are written before the documents that
-are resolved to them, and deleted after them. A failure leaves at most a stray posting, which
-searches ignore, `check` counts and `expire` deletes (`nearkin.index.stray_postings`). Each document
-of a failed batch is either stored completely or not at all.
+before their document, and deleted after it. Entries of reserved scopes (handovers of cluster ids)
+are written first. Representatives are written before the documents that are resolved to them, and
+deleted after them. A failure leaves at most a stray posting, which searches ignore, `check` counts
+and `expire` deletes (`nearkin.index.stray_postings`), or a handover without an heir, which is
+ignored. Each document of a failed batch is either stored completely or not at all.
 
 If one step resolves a document to a representative and another step deletes the representative,
 each step writes first and reads afterwards, so that at least one of them sees the other. The first
@@ -44,7 +45,7 @@ from nearkin.errors import (
     UsageError,
 )
 from nearkin.index.changes import TOUCHED, Changes, Event, KeyedEntry, LeaderSnapshot
-from nearkin.index.entry import Entry, PostingPortion, Postings
+from nearkin.index.entry import RESERVED, Entry, PostingPortion, Postings
 from nearkin.index.migration.state import CLOSING, MigrationState, StoreState
 from nearkin.index.stores.base import Store
 from nearkin.index.stray_postings import StraySweeper, sweep_quietly
@@ -245,15 +246,13 @@ class ShardedStore:
             self._records(
                 replace(part, events=[event for event in changes.events if event.kind == TOUCHED])
             )
-            for leads in (True, False):
-                some = [written for written in new if written.entry.is_leader == leads]
+            for phase in (_is_reserved, _is_representative, _is_member):
+                some = [written for written in new if phase(written.entry)]
                 later = [
                     written for written in some if (written.entry.scope, written.entry.id) in going
                 ]
                 changed = [
-                    entry
-                    for entry in changes.changed
-                    if entry.is_leader == leads and entry not in ending
+                    entry for entry in changes.changed if phase(entry) and entry not in ending
                 ]
                 stays = [written for written in some if written not in later]
                 self._records(
@@ -598,6 +597,19 @@ UNREACHABLE = Entry(
     payload=b"",
 )
 """The result for a document whose shard cannot be reached."""
+
+
+def _is_reserved(entry: Entry) -> bool:
+    """Returns whether an entry belongs to the system itself, for example a handover."""
+    return entry.scope.startswith(RESERVED)
+
+
+def _is_representative(entry: Entry) -> bool:
+    return entry.is_leader and not _is_reserved(entry)
+
+
+def _is_member(entry: Entry) -> bool:
+    return not entry.is_leader and not _is_reserved(entry)
 
 
 def _in_order(parts: list[list[Entry]]) -> list[Entry]:
