@@ -30,8 +30,9 @@ from nearkin.keys import HashKey
 from nearkin.measures import measure_of
 from nearkin.report.files import read_report
 from nearkin.report.page import render_page
+from nearkin.report.run_warnings import log_warnings, warn_of_pairs, warn_of_skipped_inputs
 from nearkin.results import DedupResult, FinishedRun, PairsResult, ResultTable, TemporaryFolder
-from nearkin.runs.pairs import find_pairs, parse_relation
+from nearkin.runs.pairs import Relation, find_pairs, parse_relation
 from nearkin.runs.parameters import (
     ReadKeywords,
     RunParameters,
@@ -87,7 +88,9 @@ def dedup(
         ['exact', 'kept', 'unique']
     """
     finished = _prepare_run(data, id, work, progress, parameters)
-    return DedupResult(finished, to_final_clusters(finished.run))
+    result = DedupResult(finished, to_final_clusters(finished.run))
+    log_warnings(result.warnings)
+    return result
 
 
 def pairs(
@@ -133,8 +136,12 @@ def pairs(
     schema, batches = find_pairs(run, parsed, expand_exact=expand_exact)
     table = pa.Table.from_batches(batches, schema)
     statistics = dict(run.work.manifest["stages"])
+    warnings = warn_of_skipped_inputs(run.corpus)
+    if parsed == Relation.SIMILARITY:
+        warnings += warn_of_pairs(run)
+    log_warnings(warnings)
     finished.folder.remove()
-    return PairsResult(ResultTable(table), statistics)
+    return PairsResult(ResultTable(table), statistics, tuple(warnings))
 
 
 class _Request(NamedTuple):

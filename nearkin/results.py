@@ -23,6 +23,7 @@ from nearkin.errors import MissingExtraError, UsageError
 from nearkin.report.collect import collect_counts, collect_report, summary_counts
 from nearkin.report.local_view import ExcerptCollector, LocalRunView
 from nearkin.report.model import ReportData
+from nearkin.report.run_warnings import warn_of_run, warn_of_skipped_inputs
 from nearkin.runs.output import write_result
 from nearkin.runtime.files import Readers
 
@@ -267,6 +268,12 @@ class DedupResult:
         return select_kept_rows(data, self.kept)
 
     @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences about the result, for example that most texts are short."""
+        run = self._open[0].run
+        return (*warn_of_run(run), *warn_of_skipped_inputs(run.corpus))
+
+    @cached_property
     def statistics(self) -> dict[str, int]:
         """The counts of documents: read, kept, removed, rejected and others."""
         finished, clustering = self._open
@@ -380,10 +387,12 @@ class PairsResult:
         pairs: A table with the columns id_a, id_b, similarity (exact) and estimate, and distance
             for simhash and cosine; or id_a, id_b, containment and jaccard.
         statistics: The record of each stage, by its name.
+        warnings: Sentences about the result, for example that most texts are short.
     """
 
     pairs: ResultTable
     statistics: dict[str, Any]
+    warnings: tuple[str, ...] = ()
 
     def to_pandas(self) -> Any:
         """Returns the pairs as a pandas DataFrame."""

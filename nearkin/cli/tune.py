@@ -159,6 +159,14 @@ def tune(
     console = Console()
     console.print(tuning_table(found, show))
     console.print(draw_text(found, found.points[:3]), highlight=False, markup=False)
+    proposal = found.short_text_settings
+    if proposal is not None:
+        console.print(
+            f"Most sampled texts are too short for shingles {found.spec.shingle} and the threshold "
+            f"{threshold:g}. To find copies with a changed word, use --shingle {proposal.shingle} "
+            f"--threshold {proposal.threshold:g}.",
+            highlight=False,
+        )
 
 
 def _parse_limits(texts: list[str]) -> dict[float, float]:

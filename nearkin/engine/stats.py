@@ -72,6 +72,9 @@ class SketchStats(StageStats):
         parts: Number of rows that are parts of a document (Spark only).
         matchless: Number of documents without a shingle to compare (Spark only).
         empty: Number of documents without any shingle (Spark only).
+        single: Number of documents with one shingle (Spark only).
+        fragile: Number of documents of which a copy with one changed word is below the threshold
+            (Spark only).
         kernels_loaded: Largest and total seconds until a task had its kernels (Spark only).
     """
 
@@ -90,6 +93,8 @@ class SketchStats(StageStats):
     parts: int | None = _optional()
     matchless: int | None = _optional()
     empty: int | None = _optional()
+    single: int | None = _optional()
+    fragile: int | None = _optional()
     kernels_loaded: Sequence[float] | None = _optional()
 
 
@@ -101,11 +106,15 @@ class CollapseStats(StageStats):
         exact: Number of exact duplicates of another document.
         empty: Number of documents without any shingle.
         all_cut: Number of documents whose shingles were all removed by the frequency cut.
+        single: Number of documents with one shingle, whose edited copies are never similar.
+        fragile: Number of documents of which a copy with one changed word is below the threshold.
     """
 
     exact: int
     empty: int
     all_cut: int = 0
+    single: int = 0
+    fragile: int = 0
 
 
 class HotBucket(NamedTuple):

@@ -1,7 +1,10 @@
 """Measures how similar the documents of a corpus are, by comparing all pairs of a sample."""
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nearkin.corpus import Columns, Corpus
 from nearkin.errors import UsageError
@@ -46,7 +49,11 @@ def observe_corpus(
             "or tune without a corpus"
         )
     payload = measure.payload_builder().build(chosen)
-    return observe_sample(payload, measure, count, workers)
+    distribution = observe_sample(payload, measure, count, workers)
+    characters = None
+    if pa.types.is_large_string(chosen.type):
+        characters = float(np.median(pc.utf8_length(chosen).to_numpy(zero_copy_only=False)))
+    return replace(distribution, shingles=payload.sizes, characters=characters)
 
 
 def observe_sample(

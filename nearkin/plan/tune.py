@@ -11,6 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from nearkin.engine.short_documents import (
+    ShortTextSettings,
+    count_short_documents,
+    propose_short_text_settings,
+)
 from nearkin.errors import UsageError
 from nearkin.lsh.curve import UNRELATED_BETA, classic_threshold, steepest_point
 from nearkin.lsh.sign_bands import SignBanding
@@ -40,12 +45,17 @@ class Distribution:
         similarities: Similarities in ascending order, float64 (m,).
         pairs: Number of pairs of a document at each similarity, float64 (m,).
         source: Origin of the distribution, in words.
+        shingles: Number of distinct shingles of each sampled document, int64 (s,), or None without
+            a sample.
+        characters: Median length of the sampled texts in characters, or None without texts.
     """
 
     documents: int
     similarities: np.ndarray
     pairs: np.ndarray
     source: str
+    shingles: np.ndarray | None = None
+    characters: float | None = None
 
     @classmethod
     def assumed(cls, documents: int) -> "Distribution":
@@ -133,6 +143,18 @@ class Tuning:
         """The cheapest operating point."""
         return self.points[0]
 
+    @property
+    def short_text_settings(self) -> ShortTextSettings | None:
+        """The settings that find copies of short texts, if the sampled texts are short."""
+        shingles = self.distribution.shingles
+        characters = self.distribution.characters
+        if shingles is None or not characters:
+            return None
+        counts = count_short_documents(shingles, self.spec, self.threshold)
+        if not counts.is_notable(int(np.count_nonzero(shingles))):
+            return None
+        return propose_short_text_settings(characters)
+
     def curve(self, point: OperatingPoint, similarities: np.ndarray) -> np.ndarray:
         """Returns the candidate probabilities of an operating point.
 
@@ -151,7 +173,9 @@ class Tuning:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the tuning as a JSON object."""
+        proposal = self.short_text_settings
         return {
+            "short_texts": None if proposal is None else proposal._asdict(),
             "measure": self.spec.measure,
             "k": self.spec.k,
             "threshold": self.threshold,

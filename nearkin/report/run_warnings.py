@@ -1,14 +1,18 @@
 """Warnings about a finished run, as sentences for its report."""
 
+import logging
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from nearkin.corpus import Corpus, FileCorpus
 from nearkin.corpus.inputs import describe_skipped
 from nearkin.engine.options import RunOptions
+from nearkin.engine.short_documents import CHARACTERS, USUAL_THRESHOLD, ShortDocumentCounts
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
 from nearkin.sketch.resources import SpecResources
 
+log = logging.getLogger("nearkin")
 NOTABLE_HOT_SHARE = 0.01
 """The share of pairs in hot buckets, among all pairs with a common bucket, from which a run warns
 that its recall is lower than requested."""
@@ -69,6 +73,7 @@ def warn_of_run(run: FinishedStages) -> list[str]:
             f"{repeated:,} rows share an id with another row; #<path>:<row> was appended to each "
             "of these ids"
         )
+    warnings += warn_of_short_documents(run)
     if not run.brute_force and options.verify != "exact":
         warnings.append(
             f"similarities are estimates (verify={options.verify}); use --verify exact to verify "
@@ -97,6 +102,36 @@ def warn_of_run(run: FinishedStages) -> list[str]:
     return warnings
 
 
+def warn_of_short_documents(run: FinishedStages) -> list[str]:
+    """Returns a warning if many documents are too short for the shingles of the run.
+
+    Args:
+        run: The finished run.
+    """
+    options = run.options
+    grouping = run.recorded("collapse")
+    compared = run.recorded("sketch").get("documents", 0) - grouping.get("empty", 0)
+    counts = ShortDocumentCounts(grouping.get("single", 0), grouping.get("fragile", 0))
+    if options.distance is not None or not counts.is_notable(compared):
+        return []
+    unit = "word" if options.spec.unit == "words" else "character"
+    threshold = min(options.threshold, USUAL_THRESHOLD)
+    text = (
+        f"{counts.fragile:,} of {compared:,} documents ({counts.fragile / compared:.0%}) have so "
+        f"few shingles {options.spec.shingle} that a copy with one changed {unit} has a "
+        f"similarity below {threshold:g}"
+    )
+    if counts.single:
+        text += (
+            f"; {counts.single:,} of them ({counts.single / compared:.0%}) are not longer than one "
+            "shingle and match only the same text"
+        )
+    proposal = "a lower --threshold"
+    if options.spec.shingle != f"chars:{CHARACTERS}":
+        proposal = f"--shingle chars:{CHARACTERS} and a lower --threshold"
+    return [f"{text}. To compare short texts, use {proposal}; nearkin tune FILES proposes both"]
+
+
 def warn_of_recall(run: FinishedStages) -> list[str]:
     """Returns a warning for each reason why the recall of a run is lower than requested.
 
@@ -106,7 +141,7 @@ def warn_of_recall(run: FinishedStages) -> list[str]:
     options = run.options
     if options.distance is not None or run.brute_force:
         return []
-    warnings = []
+    warnings: list[str] = []
     share = share_of_hot_pairs(run)
     if share >= NOTABLE_HOT_SHARE:
         hot_buckets = run.recorded("candidates")["hot_buckets"]
@@ -126,20 +161,63 @@ def warn_of_recall(run: FinishedStages) -> list[str]:
     return warnings
 
 
+def warn_of_pairs(run: FinishedStages) -> list[str]:
+    """Returns the warnings of a run that lists all verified pairs.
+
+    In addition to those of a deduplication, every hot bucket is mentioned: its documents are
+    compared with leaders, which suffices for clusters but not for all pairs.
+
+    Args:
+        run: The finished run.
+    """
+    warnings = warn_of_run(run)
+    options = run.options
+    hot_pairs = count_hot_pairs(run)
+    if hot_pairs and not run.brute_force and options.distance is None:
+        hot_buckets = run.recorded("candidates").get("hot_buckets", 0)
+        warnings.append(
+            f"{hot_buckets:,} buckets have more than {options.hot_bucket_size} documents, with up "
+            f"to {hot_pairs:,} pairs. Of these, only pairs with one of at most {options.fanout} "
+            "leaders were compared, so verified pairs may be missing; raise --hot-bucket-size to "
+            "list all of them"
+        )
+    return warnings
+
+
+def count_hot_pairs(run: FinishedStages) -> int:
+    """Returns the number of pairs in hot buckets. A pair counts once for each bucket.
+
+    Args:
+        run: The finished run.
+    """
+    return sum(
+        size * (size - 1) // 2 * buckets
+        for size, buckets in run.recorded("candidates").get("bucket_sizes", ())
+        if size > run.options.hot_bucket_size
+    )
+
+
 def share_of_hot_pairs(run: FinishedStages) -> float:
     """Returns the share of hot buckets in the pairs with a common bucket, in [0, 1].
 
     Args:
         run: The finished run.
     """
-    hot = 0
-    total = 0
-    for size, buckets in run.recorded("candidates").get("bucket_sizes", ()):
-        pairs = size * (size - 1) // 2 * buckets
-        total += pairs
-        if size > run.options.hot_bucket_size:
-            hot += pairs
-    return hot / max(total, 1)
+    total = sum(
+        size * (size - 1) // 2 * buckets
+        for size, buckets in run.recorded("candidates").get("bucket_sizes", ())
+    )
+    return count_hot_pairs(run) / max(total, 1)
+
+
+def log_warnings(warnings: Iterable[str]) -> None:
+    """Logs the warnings of a run of the library, which has no terminal to print them on.
+
+    Args:
+        warnings: The warnings.
+    """
+    for warning in warnings:
+        log.warning("%s", warning)
 
 
 def warn_of_skipped_inputs(corpus: Corpus) -> list[str]:

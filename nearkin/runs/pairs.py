@@ -18,7 +18,7 @@ from nearkin.engine.local.work_folder import first_difference
 from nearkin.engine.options import RunOptions
 from nearkin.engine.result_schema import CONTAINED
 from nearkin.errors import UsageError
-from nearkin.report.run_warnings import warn_of_skipped_inputs
+from nearkin.report.run_warnings import warn_of_pairs, warn_of_skipped_inputs
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.job import Job, check_job
 from nearkin.runs.output import require_file_output
@@ -139,11 +139,14 @@ def run_pairs(
         set_readers(staged, job.readers)
         claim.publish_file(staged)
         stages = work.manifest["stages"]
+        warnings = warn_of_skipped_inputs(corpus)
+        if parsed == Relation.SIMILARITY:
+            warnings += warn_of_pairs(run)
     return {
         "pairs": rows,
         "stages": stages,
         "peak_memory": memory.peak,
-        "warnings": warn_of_skipped_inputs(corpus),
+        "warnings": warnings,
         **request,
     }
 

@@ -21,6 +21,7 @@ from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.sources import FrameSource, quoted
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
+from nearkin.report.run_warnings import log_warnings, warn_of_run
 from nearkin.runs.spec_request import require_valid_cut, resolve_spec, select_frequency_cut
 from nearkin.runtime.progress import Progress, Silent
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources
@@ -140,6 +141,7 @@ def dedup(
         source = FrameSource(frame, request, before)
         run = SparkRun(spark, source, request, progress or Silent(), tables, saved)
         run.to_clusters()
+        log_warnings(warn_of_run(run))
         on_failure.pop_all()
     if before is None:
         return SparkResult(run, frame)

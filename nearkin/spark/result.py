@@ -12,6 +12,7 @@ from nearkin.engine.spark.session import translate_spark_errors
 from nearkin.engine.spark.sources import quoted, unused_name
 from nearkin.report.collect import collect_counts, collect_report, summary_counts
 from nearkin.report.model import ReportData
+from nearkin.report.run_warnings import warn_of_run
 from nearkin.report.spark_view import SparkRunView
 
 
@@ -71,6 +72,12 @@ class SparkResult:
     def stages(self) -> dict[str, Any]:
         """The statistics of each stage, by its name, as in run.json."""
         return self._run.stages
+
+    @cached_property
+    def warnings(self) -> tuple[str, ...]:
+        """Sentences about the result, for example that most texts are short."""
+        with translate_spark_errors():
+            return tuple(warn_of_run(self._run))
 
     @cached_property
     def report_data(self) -> ReportData:

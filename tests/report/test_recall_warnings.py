@@ -73,3 +73,18 @@ def test_recall_warning_is_on_the_terminal_and_in_run_json(tmp_path: Path) -> No
     said = json.loads((out / "run.json").read_bytes())["warnings"]
     assert any("% of the pairs that share a bucket" in warning for warning in said)
     assert "of the pairs that share a bucket" in (out / "report.html").read_text()
+
+
+def test_pairs_say_how_many_pairs_hot_buckets_have() -> None:
+    """A list of all pairs must say that some were not compared, however few they are."""
+    spec = nk.Spec(unit="words", n=1)
+    banded = {"threshold": 0.3, "bands": 64, "rows": 1, "spec": spec}
+    found = nk.pairs(TEXTS, hot_bucket_size=10, **banded)  # type: ignore[arg-type]
+    sizes = found.statistics["candidates"]["bucket_sizes"]
+    hot = sum(size * (size - 1) // 2 * count for size, count in sizes if size > 10)
+    warning = [text for text in found.warnings if "verified pairs may be missing" in text]
+    assert len(warning) == 1
+    assert f"up to {hot:,} pairs" in warning[0]
+    everything = nk.pairs(TEXTS, hot_bucket_size=100, **banded)  # type: ignore[arg-type]
+    assert len(everything.pairs) > len(found.pairs)
+    assert not [text for text in everything.warnings if "may be missing" in text]

@@ -5,6 +5,7 @@ import numpy as np
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
+from nearkin.engine.short_documents import count_short_documents
 from nearkin.engine.stats import CollapseStats
 
 DOCUMENTS_AT_ONCE = 1 << 24
@@ -35,10 +36,13 @@ def save_exact_groups(
     work.save("representative", representative)
     own = np.arange(len(order), dtype=np.uint32)
     empty = int(np.count_nonzero(documents.empty))
+    short = count_short_documents(documents.shingles, options.spec, options.threshold)
     return CollapseStats(
         exact=int(np.count_nonzero(representative != own)),
         empty=empty,
         all_cut=int(np.count_nonzero(documents.matchless)) - empty,
+        single=short.single,
+        fragile=short.fragile,
     )
 
 

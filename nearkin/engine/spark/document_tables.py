@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from nearkin.engine.options import RunOptions
+from nearkin.engine.short_documents import fewest_robust_shingles
 from nearkin.engine.spark.arrow_columns import numbers
 from nearkin.engine.spark.document_parts import Merging
 from nearkin.engine.spark.keep_order import Resolved, keep_order
@@ -234,6 +235,11 @@ class DocumentTables:
         unique = self.unique_documents
         is_matchless = f.col("shingles") == 0
         is_empty = is_matchless & (f.col("fp0") == 0) & (f.col("fp1") == 0)
+        options = self.request.options
+        is_robust = f.lit(True)
+        if options.spec.unit != "vector":
+            fewest = fewest_robust_shingles(options.spec, options.threshold)
+            is_robust = f.col("shingles") >= fewest
         totals = unique.documents.agg(
             f.count("*").alias("documents"),
             f.sum("shingles").alias("shingles"),
@@ -241,6 +247,8 @@ class DocumentTables:
             f.sum(f.length("signature")).alias("signature_bytes"),
             f.count(f.when(is_matchless, 1)).alias("matchless"),
             f.count(f.when(is_empty, 1)).alias("empty"),
+            f.count(f.when(~is_robust & (f.col("shingles") == 1), 1)).alias("single"),
+            f.count(f.when(~is_robust & ~is_matchless, 1)).alias("fragile"),
         ).first()
         loading = [task["warm"] for task in tasks]
         shares = np.sum([task["shares"] for task in tasks], axis=0) if tasks else np.zeros(3)
@@ -260,6 +268,8 @@ class DocumentTables:
             parts=self.part_tables.count if self.request.merge_parts else None,
             matchless=int(totals.matchless or 0),
             empty=int(totals.empty or 0),
+            single=int(totals.single or 0),
+            fragile=int(totals.fragile or 0),
             kernels_loaded=[round(max(loading, default=0.0), 3), round(sum(loading), 3)],
         )
 

@@ -96,7 +96,13 @@ class SparkRun(Run):
         empty = sketched.empty or 0
         matchless = sketched.matchless or 0
         exact = self.exact_duplicates.count
-        return CollapseStats(exact=exact, empty=empty, all_cut=matchless - empty)
+        return CollapseStats(
+            exact=exact,
+            empty=empty,
+            all_cut=matchless - empty,
+            single=sketched.single or 0,
+            fragile=sketched.fragile or 0,
+        )
 
     @cached_property
     def exact_duplicates(self) -> ExactDuplicateTables:

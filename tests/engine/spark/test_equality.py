@@ -4,7 +4,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 import nearkin as nk
 from nearkin import spark as nks
@@ -98,6 +98,17 @@ def test_same_clusters_in_all_combinations(
     measure: str, cluster: str, keep: str, partitions: int, code: pa.Table, frame: DataFrame
 ) -> None:
     check(code, frame, measure, cluster, keep, partitions)
+
+
+def test_short_texts_cause_the_same_warning(spark: SparkSession) -> None:
+    titles = ["one two three", "one two four", "five six seven eight", "nine", ""]
+    rows = [(f"d{number}", text) for number, text in enumerate(titles)]
+    frame = spark.createDataFrame(rows, "id string, text string")
+    table = pa.table({"id": [name for name, _ in rows], "text": titles})
+    with nks.dedup(frame, id="id", text="text") as result:
+        assert result.warnings == nk.dedup(table, id="id").warnings
+        assert "4 of 4 documents (100%)" in result.warnings[0]
+        assert result.stages["collapse"]["single"] == 3
 
 
 @pytest.mark.full

@@ -1,0 +1,110 @@
+"""Documents that are too short for the shingles of a run, so that edited copies are not found."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from nearkin.spec import Spec
+
+NOTABLE_SINGLE_SHARE = 0.1
+"""The share of documents with one shingle from which a run warns."""
+NOTABLE_FRAGILE_SHARE = 0.5
+"""The share of fragile documents from which a run warns."""
+USUAL_THRESHOLD = 0.8
+"""The largest threshold for which documents count as short. A higher threshold is chosen to ignore
+small edits, so that it does not make documents short."""
+WORD_CHARACTERS = 6
+"""The length of a word of English with the space after it, in characters."""
+CHARACTERS = 3
+"""The number of characters of a shingle that is proposed for short texts."""
+
+
+class ShortDocumentCounts(NamedTuple):
+    """The numbers of documents that are too short for their shingles."""
+
+    single: int
+    """The number of documents with one shingle, which are not longer than it."""
+    fragile: int
+    """The number of documents of which a copy with one changed word is below the threshold. The
+    documents with one shingle are included."""
+
+    def is_notable(self, documents: int) -> bool:
+        """Returns True if so many documents are short that it must be said.
+
+        Args:
+            documents: Number of documents with shingles.
+        """
+        is_notable_single = self.single >= NOTABLE_SINGLE_SHARE * documents
+        is_notable_fragile = self.fragile >= NOTABLE_FRAGILE_SHARE * documents
+        return documents > 0 and (is_notable_single or is_notable_fragile)
+
+
+class ShortTextSettings(NamedTuple):
+    """The settings with which short texts can be compared."""
+
+    shingle: str
+    threshold: float
+
+
+def fewest_robust_shingles(spec: Spec, threshold: float) -> int:
+    """Returns the number of shingles from which a copy with one changed unit reaches a threshold.
+
+    A word in the middle of a document is in n shingles. If it is replaced, m − n of m shingles
+    remain, so that the Jaccard similarity is (m − n)/(m + n) and the cosine is (m − n)/m.
+
+    Args:
+        spec: Spec of the shingles.
+        threshold: Smallest similarity of near-duplicates, in (0, 1].
+
+    Examples:
+        >>> fewest_robust_shingles(Spec(), 0.8), fewest_robust_shingles(Spec(n=1), 0.5)
+        (27, 3)
+        >>> fewest_robust_shingles(Spec(measure="simhash"), 0.8)
+        15
+    """
+    limit = min(threshold, USUAL_THRESHOLD)
+    lost = spec.n * (1 + limit) if spec.measure != "simhash" else spec.n
+    return math.ceil(lost / (1 - limit) - 1e-9)
+
+
+def count_short_documents(
+    shingles: np.ndarray, spec: Spec, threshold: float
+) -> ShortDocumentCounts:
+    """Counts the documents that are too short for their shingles. Documents without any are not.
+
+    Args:
+        shingles: Number of shingles of each document, integers (n,).
+        spec: Spec of the shingles. Vectors are never short.
+        threshold: Smallest similarity of near-duplicates, in (0, 1].
+
+    Examples:
+        >>> count_short_documents(np.array([0, 1, 5, 27]), Spec(), 0.8)
+        ShortDocumentCounts(single=1, fragile=2)
+    """
+    if spec.unit == "vector":
+        return ShortDocumentCounts(0, 0)
+    has_shingles = shingles > 0
+    single = int(np.count_nonzero(shingles == 1))
+    robust = fewest_robust_shingles(spec, threshold)
+    return ShortDocumentCounts(single, int(np.count_nonzero(has_shingles & (shingles < robust))))
+
+
+def propose_short_text_settings(characters: float) -> ShortTextSettings:
+    """Returns the shingle and the threshold that find copies of short texts with one changed word.
+
+    A changed word is in as many shingles of 3 characters as it has characters, and 2 more.
+
+    Args:
+        characters: Number of characters of a typical text, at least 1.
+
+    Examples:
+        >>> propose_short_text_settings(60), propose_short_text_settings(30).threshold
+        (ShortTextSettings(shingle='chars:3', threshold=0.75), 0.6)
+    """
+    shingles = max(characters - CHARACTERS + 1, 1.0)
+    changed = min(WORD_CHARACTERS - 1 + CHARACTERS - 1, shingles)
+    similarity = (shingles - changed) / (shingles + changed)
+    # Rounded down to a multiple of 0.05, so that the proposal is easy to read.
+    threshold = max(math.floor(similarity * 20 + 1e-9) / 20, 0.3)
+    return ShortTextSettings(f"chars:{CHARACTERS}", threshold)

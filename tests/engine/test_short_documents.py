@@ -1,0 +1,114 @@
+"""Tests of documents that are too short for their shingles, against edited texts."""
+
+import json
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nearkin as nk
+from nearkin.cli.app import run
+from nearkin.engine.short_documents import (
+    count_short_documents,
+    fewest_robust_shingles,
+    propose_short_text_settings,
+)
+
+TITLES = [
+    "Senior Data Engineer in Berlin",
+    "Senior Data Engineer Berlin",
+    "Junior Accountant Hamburg",
+    "Junior Accountant in Hamburg",
+    "Truck driver wanted",
+    "Truck drivers wanted",
+    "Night nurse at city hospital",
+    "Night nurse, city hospital",
+    "Barista",
+    "Barista wanted",
+]
+"""Ten titles, in pairs of obvious copies."""
+
+
+def similarity(first: list[str], second: list[str], spec: nk.Spec) -> float:
+    """Returns the similarity of two lists of words that do not repeat a shingle."""
+    n = spec.n
+    a, b = (
+        {tuple(words[i : i + n]) for i in range(len(words) - n + 1)} for words in (first, second)
+    )
+    if spec.measure == "simhash":
+        return len(a & b) / (len(a) * len(b)) ** 0.5
+    return len(a & b) / len(a | b)
+
+
+@pytest.mark.parametrize("measure", ["jaccard", "weighted-jaccard", "simhash"])
+@pytest.mark.parametrize("n", [1, 3, 5])
+@pytest.mark.parametrize("threshold", [0.5, 0.7, 0.8])
+def test_copies_with_one_changed_word_reach_the_threshold_from_this_length(
+    measure: str, n: int, threshold: float
+) -> None:
+    spec = nk.Spec(n=n, measure=measure)
+    robust = fewest_robust_shingles(spec, threshold)
+    for shingles, is_robust in ((robust, True), (robust - 1, False)):
+        words = [f"w{i}" for i in range(shingles + n - 1)]
+        changed = words.copy()
+        changed[len(words) // 2] = "other"
+        assert (similarity(words, changed, spec) >= threshold - 1e-9) == is_robust
+
+
+def test_vectors_and_empty_documents_are_not_short() -> None:
+    spec = nk.Spec(measure="cosine", unit="vector", n=4)
+    assert count_short_documents(np.ones(5), spec, 0.8) == (0, 0)
+    assert count_short_documents(np.zeros(5), nk.Spec(), 0.8) == (0, 0)
+
+
+def test_short_texts_cause_a_warning_that_names_the_setting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Ten titles with obvious copies: nothing is found, and the warning says why."""
+    with caplog.at_level(logging.WARNING, "nearkin"):
+        result = nk.dedup(TITLES)
+    assert result.statistics["removed"] == 0
+    warning = next(text for text in result.warnings if "shingles words:3" in text)
+    assert warning.startswith("10 of 10 documents (100%)")
+    assert "5 of them (50%) are not longer than one shingle" in warning
+    assert "--shingle chars:3 and a lower --threshold" in warning
+    assert warning in result.report_data.all_warnings
+    assert warning in caplog.messages
+    assert warning in nk.pairs(TITLES).warnings
+    assert caplog.messages.count(warning) == 2
+    proposed = nk.Spec(unit="chars", n=3)
+    better = nk.dedup(TITLES, threshold=0.5, spec=proposed)
+    assert better.statistics["removed"] >= 3
+    assert not better.warnings
+
+
+def test_long_texts_cause_no_warning_of_short_texts() -> None:
+    texts = [" ".join(f"word{i}x{j}" for j in range(40)) for i in range(20)]
+    assert not nk.dedup([*texts, *TITLES[:1]]).warnings
+
+
+def test_commands_warn_of_short_texts(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The warning is on the terminal and in the run record, and tune proposes settings."""
+    (tmp_path / "titles.csv").write_text("text\n" + "\n".join(f'"{t}"' for t in TITLES) + "\n")
+    source = str(tmp_path / "titles.csv")
+    assert run(["dedup", source, "--out", str(tmp_path / "out")]) == 0
+    warned = "10 of 10 documents (100%) have so few shingles words:3"
+    assert warned in " ".join(capfd.readouterr().err.split())
+    record = json.loads((tmp_path / "out" / "run.json").read_bytes())
+    assert any(warned in text for text in record["warnings"])
+    assert record["stages"]["collapse"]["single"] == 5
+    assert run(["pairs", source, "--out", str(tmp_path / "p.parquet")]) == 0
+    assert warned in capfd.readouterr().err
+    assert run(["tune", source]) == 0
+    proposal = propose_short_text_settings(float(np.median([len(text) for text in TITLES])))
+    printed = " ".join(capfd.readouterr().out.split())
+    assert f"use --shingle chars:3 --threshold {proposal.threshold:g}." in printed
+    assert run(["tune", source, "--json"]) == 0
+    written = json.loads(capfd.readouterr().out)
+    assert written["short_texts"] == {"shingle": "chars:3", "threshold": proposal.threshold}
+    proposed = ["--shingle", proposal.shingle, "--threshold", f"{proposal.threshold:g}"]
+    assert run(["pairs", source, *proposed, "--out", str(tmp_path / "q.parquet"), "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["pairs"] >= 3
+    assert run(["tune", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["short_texts"] is None
