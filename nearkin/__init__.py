@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from nearkin import spark
     from nearkin.api import dedup, frequencies, pairs, report, sketch
     from nearkin.client.clients import AsyncClient, Client, Retries
-    from nearkin.client.requests import (
+    from nearkin.client.models import (
         ClusterPage,
         IndexFacts,
         NewDocument,
@@ -177,11 +177,11 @@ _HOMES = {
     "Client": "nearkin.client.clients",
     "AsyncClient": "nearkin.client.clients",
     "Retries": "nearkin.client.clients",
-    "ClusterPage": "nearkin.client.requests",
-    "IndexFacts": "nearkin.client.requests",
-    "NewDocument": "nearkin.client.requests",
-    "StoredDocument": "nearkin.client.requests",
-    "TuningResult": "nearkin.client.requests",
+    "ClusterPage": "nearkin.client.models",
+    "IndexFacts": "nearkin.client.models",
+    "NewDocument": "nearkin.client.clients",
+    "StoredDocument": "nearkin.client.models",
+    "TuningResult": "nearkin.client.models",
     "synth": "nearkin.lab.synth",
     "SynthSettings": "nearkin.lab.synth",
     "ClockError": "nearkin.errors",

@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from nearkin.client import requests
-from nearkin.client.requests import (
-    Call,
+from nearkin.client.batches import Line, async_upsert_requests, upsert_requests
+from nearkin.client.call import Call, ResponseBuffer
+from nearkin.client.models import (
     ClusterPage,
-    ClusterReader,
     IndexFacts,
-    Line,
     NewDocument,
     StoredDocument,
     TuningResult,
 )
+from nearkin.client.requests import ClusterReader
 from nearkin.errors import MissingExtraError, ServiceError, UsageError
 from nearkin.index.entry import Cluster, Match, Outcome
 
@@ -248,7 +248,7 @@ class Client:
             An Outcome; or a ServiceError with its `line`, which is not raised, so that the
             following documents are still processed.
         """
-        for call in requests.upsert_requests(scope, documents):
+        for call in upsert_requests(scope, documents):
             yield from self._do(call)
 
     def query(self, scope: str, document: "Document", top: int = 10) -> list[Match]:
@@ -387,7 +387,7 @@ class Client:
             _translate_http_errors(self._http.base_url),
             self._http.stream(**call.options) as answer,
         ):
-            buffer = requests.ResponseBuffer(answer)
+            buffer = ResponseBuffer(answer)
             for chunk in answer.iter_bytes():
                 buffer.add(chunk)
         return call.parse(buffer.to_response())
@@ -444,7 +444,7 @@ class AsyncClient:
         documents: "AsyncIterable[NewDocument | Document] | Iterable[NewDocument | Document] | Any",
     ) -> AsyncIterator[Line]:
         """Does the same as `Client.upsert_many`. Documents may be an asynchronous iterable."""
-        async for call in requests.async_upsert_requests(scope, documents):
+        async for call in async_upsert_requests(scope, documents):
             for line in await self._do(call):
                 yield line
 
@@ -519,7 +519,7 @@ class AsyncClient:
     async def _send(self, call: Call[T]) -> T:
         with _translate_http_errors(self._http.base_url):
             async with self._http.stream(**call.options) as answer:
-                buffer = requests.ResponseBuffer(answer)
+                buffer = ResponseBuffer(answer)
                 async for chunk in answer.aiter_bytes():
                     buffer.add(chunk)
         return call.parse(buffer.to_response())

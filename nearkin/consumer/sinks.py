@@ -47,6 +47,6 @@ class ServerSink(DocumentSink):
     def _upsert_batch(
         self, scope: str, documents: "Sequence[Document]", ids: Sequence[str | None]
     ) -> "Sequence[Outcome | NearkinError]":
-        from nearkin.client.requests import NewDocument
+        from nearkin.client.models import NewDocument
 
         return [*self.client.upsert_many(scope, map(NewDocument, documents, ids))]

@@ -1,4 +1,4 @@
-"""The client in front of a server that means it ill: an error each time, in bounded memory."""
+"""Tests of hostile responses: each is a ServiceError, in bounded memory."""
 
 import asyncio
 import gzip
@@ -10,7 +10,7 @@ import httpx
 import pyarrow as pa
 import pytest
 
-from nearkin.client import requests
+from nearkin.client import call
 from nearkin.client.clients import AsyncClient, Client, Retries
 from nearkin.errors import ServiceError
 
@@ -19,15 +19,15 @@ TABLE = pa.table({"id": ["a", "b"], "text": ["one text", "another text"]})
 COLUMNS = {"line": [1, 2], "kind": ["new", "new"], "problem": [None, None]}
 
 
-class Endless(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """A body without end; says how much of it was taken."""
+class EndlessBody(httpx.SyncByteStream, httpx.AsyncByteStream):
+    """An endless body that counts the bytes that were read."""
 
     def __init__(self) -> None:
-        self.taken = 0
+        self.bytes_read = 0
 
     def __iter__(self) -> Iterator[bytes]:
         while True:
-            self.taken += 1 << 20
+            self.bytes_read += 1 << 20
             yield b" " * (1 << 20)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
@@ -36,12 +36,14 @@ class Endless(httpx.SyncByteStream, httpx.AsyncByteStream):
 
 
 def client_of(answer: httpx.Response) -> Client:
+    """Returns a client that gets one response to every request, and does not retry."""
     return Client(
         "http://hostile", retries=ONCE, transport=httpx.MockTransport(lambda request: answer)
     )
 
 
 def stream_of(batch: pa.RecordBatch, compression: str | None = None, times: int = 1) -> bytes:
+    """Returns an Arrow stream in which a batch is repeated."""
     out = io.BytesIO()
     with pa.ipc.new_stream(
         out, batch.schema, options=pa.ipc.IpcWriteOptions(compression=compression)
@@ -51,15 +53,17 @@ def stream_of(batch: pa.RecordBatch, compression: str | None = None, times: int 
     return out.getvalue()
 
 
-def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(requests, "RESPONSE_BYTES", 10 << 20)
-    body = Endless()
+def test_an_endless_response_is_refused_at_the_maximum_size(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(call, "RESPONSE_BYTES", 10 << 20)
+    body = EndlessBody()
     with pytest.raises(ServiceError, match="larger than"):
         client_of(httpx.Response(200, stream=body)).spec()
-    assert body.taken <= 12 << 20
+    assert body.bytes_read <= 12 << 20
 
     async def ask() -> None:
-        transport = httpx.MockTransport(lambda request: httpx.Response(200, stream=Endless()))
+        transport = httpx.MockTransport(lambda request: httpx.Response(200, stream=EndlessBody()))
         async with AsyncClient("http://hostile", retries=ONCE, transport=transport) as client:
             await client.spec()
 
@@ -67,7 +71,7 @@ def test_an_answer_without_end_is_not_read_to_its_end(monkeypatch: pytest.Monkey
         asyncio.run(ask())
 
 
-def test_a_compressed_answer_is_not_unfolded() -> None:
+def test_a_compressed_response_is_refused_without_expanding_it() -> None:
     packed = gzip.compress(b" " * 10_000_000)
     answer = httpx.Response(
         200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(packed)
@@ -112,7 +116,7 @@ def test_a_compressed_answer_is_not_unfolded() -> None:
         "no arrow",
     ],
 )
-def test_an_arrow_answer_is_not_believed(body: bytes) -> None:
+def test_an_arrow_response_of_another_form_is_a_service_error(body: bytes) -> None:
     with pytest.raises(ServiceError):
         list(client_of(httpx.Response(200, content=body)).upsert_many("a", TABLE))
 
@@ -128,7 +132,7 @@ def test_an_arrow_answer_is_not_believed(body: bytes) -> None:
         b"{}\n" * 5000,
     ],
 )
-def test_lines_of_another_form_are_an_error(body: bytes) -> None:
+def test_json_lines_of_another_form_are_a_service_error(body: bytes) -> None:
     with pytest.raises(ServiceError):
         list(
             client_of(httpx.Response(200, content=body)).upsert_many(
@@ -150,7 +154,7 @@ def test_lines_of_another_form_are_an_error(body: bytes) -> None:
         b'"text"',
     ],
 )
-def test_json_of_another_form_is_an_error(body: bytes) -> None:
+def test_json_of_another_form_is_a_service_error(body: bytes) -> None:
     client = client_of(httpx.Response(200, content=body))
     for ask in (
         lambda: client.upsert("a", "text"),
@@ -162,6 +166,6 @@ def test_json_of_another_form_is_an_error(body: bytes) -> None:
         lambda: client.tune(),
         lambda: client.spec(),
     ):
-        # what has the right form is believed; everything else is this error and no other
+        # a response of the expected form gives a result, and any other one this error only
         with suppress(ServiceError):
             ask()

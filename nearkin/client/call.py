@@ -1,0 +1,267 @@
+"""A request to `nearkin serve`, and what reads its response. Both clients send it."""
+
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from urllib.parse import quote
+
+import numpy as np
+import orjson
+
+from nearkin.client.models import NewDocument
+from nearkin.errors import MissingExtraError, NearkinError, ServiceError, UsageError
+
+try:
+    import httpx
+except ImportError as error:
+    raise MissingExtraError("the client needs httpx: pip install 'nearkin[client]'") from error
+
+if TYPE_CHECKING:
+    from nearkin.index.documents import Document
+
+T = TypeVar("T")
+
+JSON = "application/json"
+RESPONSE_BYTES = 128 << 20
+"""The maximum size of a response in bytes. It is more than the longest document has in JSON."""
+
+
+def build_result(form: Callable[..., T], members: Mapping[str, Any], **changed: Any) -> T:
+    """Returns a dataclass from the members of a response. Members of newer servers are ignored.
+
+    Args:
+        form: The dataclass.
+        members: The members of the response.
+        **changed: Fields that are given in place of those of the response.
+    """
+    known = {item.name for item in fields(form)}  # type: ignore[arg-type]
+    return form(**{name: value for name, value in members.items() if name in known}, **changed)
+
+
+@dataclass(frozen=True)
+class Call(Generic[T]):
+    """A request, with the function that reads its response.
+
+    Attributes:
+        method: The HTTP method.
+        path: The path, percent-encoded.
+        read: Returns the result of a response.
+        body: The body, or None.
+        media_type: The media type of the body.
+        params: The parameters of the query.
+    """
+
+    method: str
+    path: str
+    read: Callable[[httpx.Response], T]
+    body: bytes | None = None
+    media_type: str = JSON
+    params: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The arguments of `httpx.Client.request`."""
+        headers = {"Accept-Encoding": "identity"}
+        if self.body is not None:
+            headers["Content-Type"] = self.media_type
+        return {
+            "method": self.method,
+            "url": self.path,
+            "content": self.body,
+            "params": self.params,
+            "headers": headers,
+        }
+
+    def parse(self, response: httpx.Response) -> T:
+        """Returns the result of a response of any status and form.
+
+        Raises:
+            ServiceError: If the server refused the request, or the response has an unexpected form.
+        """
+        try:
+            return self.read(response)
+        except NearkinError:
+            raise
+        except (KeyError, TypeError, AttributeError, IndexError, ValueError) as error:
+            name = type(error).__name__
+            raise ServiceError(
+                "unexpected-answer",
+                f"unexpected form of the response ({name}: {error})",
+                status=response.status_code,
+            ) from error
+
+
+class ResponseBuffer:
+    """A buffer for the body of a response, of at most RESPONSE_BYTES.
+
+    Args:
+        response: A response whose headers were received.
+
+    Raises:
+        ServiceError: If the body is compressed although no compression was accepted. A few bytes
+            could expand to more than the available memory.
+    """
+
+    def __init__(self, response: httpx.Response) -> None:
+        encoding = response.headers.get("content-encoding", "identity")
+        if encoding != "identity":
+            raise ServiceError(
+                "unexpected-answer",
+                f"unexpected encoding of the response: {encoding[:40]}",
+                status=response.status_code,
+            )
+        self._response = response
+        self._body = bytearray()
+
+    def add(self, chunk: bytes) -> None:
+        """Adds bytes of the body.
+
+        Raises:
+            ServiceError: If the body is too large.
+        """
+        self._body += chunk
+        if len(self._body) > RESPONSE_BYTES:
+            raise ServiceError(
+                "unexpected-answer", f"response larger than {RESPONSE_BYTES:,} bytes"
+            )
+
+    def to_response(self) -> httpx.Response:
+        """Returns the response with its body."""
+        head = self._response
+        return httpx.Response(
+            head.status_code, headers=head.headers, content=bytes(self._body), request=head.request
+        )
+
+
+def path_in_scope(scope: str, *parts: str) -> str:
+    """Returns a path below a scope, percent-encoded.
+
+    Args:
+        scope: The scope.
+        *parts: Further segments of the path.
+    """
+    return "/".join(("/v1/scopes", *map(_encode_segment, (scope, *parts))))
+
+
+def _encode_segment(part: str) -> str:
+    """Returns a percent-encoded segment of a path. `.` and `..` would change the path."""
+    if part in (".", ".."):
+        return part.replace(".", "%2E")
+    return quote(part, safe="")
+
+
+def read_json(response: httpx.Response) -> Any:
+    """Returns the JSON of a successful response.
+
+    Raises:
+        ServiceError: If the server refused the request, or the body is not valid JSON.
+    """
+    require_success(response)
+    try:
+        return orjson.loads(response.content)
+    except orjson.JSONDecodeError as error:
+        raise ServiceError(
+            "unexpected-answer", f"invalid JSON: {error}", status=response.status_code
+        ) from error
+
+
+def or_none(read: Callable[[httpx.Response], T]) -> Callable[[httpx.Response], T | None]:
+    """Returns a reader that returns None for the problem `not-found`. Another 404 is an error."""
+
+    def read_or_none(response: httpx.Response) -> T | None:
+        try:
+            return read(response)
+        except ServiceError as problem:
+            if problem.code == "not-found":
+                return None
+            raise
+
+    return read_or_none
+
+
+def require_success(response: httpx.Response) -> None:
+    """Requires that a request succeeded.
+
+    Args:
+        response: The response, with its body.
+
+    Raises:
+        ServiceError: If the server refused the request, or if something else than a nearkin server
+            responded.
+    """
+    if response.is_success:
+        return
+    try:
+        members = orjson.loads(response.content)
+        problem = to_service_error(members, None, response.headers.get("x-request-id"))
+    except (orjson.JSONDecodeError, TypeError, KeyError):
+        target = f" to {response.headers['location']}" if response.has_redirect_location else ""
+        detail = (
+            f"unexpected response {response.status_code} {response.reason_phrase}{target}; is this "
+            "the address of a nearkin server?"
+        )
+        problem = ServiceError("unexpected-answer", detail, status=response.status_code)
+    problem.retry_after = _parse_retry_after(response.headers.get("retry-after"))
+    raise problem
+
+
+def to_service_error(
+    problem: Mapping[str, Any], line: int | None, request_id: str | None
+) -> ServiceError:
+    """Returns the error of a problem (RFC 9457) that a server reported.
+
+    Args:
+        problem: The members of the problem.
+        line: Number of the refused document among those of the caller, or None for the request.
+        request_id: Id of the request, if the server sent one.
+    """
+    return ServiceError(
+        problem["code"],
+        problem["detail"],
+        status=problem.get("status"),
+        field=problem.get("field"),
+        request_id=request_id,
+        line=line,
+    )
+
+
+def _parse_retry_after(header: str | None) -> float | None:
+    """Returns the seconds of a Retry-After header: a number, or a date (RFC 9110, 10.2.3)."""
+    if header is None:
+        return None
+    try:
+        if header.isdigit():
+            return float(header)
+        return max(0.0, parsedate_to_datetime(header).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
+def to_json_line(new: "NewDocument | Document") -> bytes:
+    """Returns a document as JSON.
+
+    Raises:
+        UsageError: If it is neither a text nor a vector of numbers.
+    """
+    given = new if isinstance(new, NewDocument) else NewDocument(new)
+    document = given.document
+    if not isinstance(document, (str, np.ndarray, list, tuple)):
+        raise UsageError(
+            f"a document must be a text or a vector, not {type(document).__name__}; use "
+            "NewDocument for a document with an id"
+        )
+    if isinstance(document, np.ndarray):
+        document = np.ascontiguousarray(document)
+    members = {"text" if isinstance(document, str) else "vector": document}
+    if given.id is not None:
+        members["id"] = given.id
+    try:
+        return orjson.dumps(members, option=orjson.OPT_SERIALIZE_NUMPY)
+    except TypeError as error:
+        if not isinstance(document, str):
+            raise UsageError(f"a vector has an element that is not a number: {error}") from error
+        # The text has half of a surrogate pair. The server refuses this line only.
+        return json.dumps(members).encode()
