@@ -179,7 +179,7 @@ _HOMES = {
     "Retries": "nearkin.client.clients",
     "ClusterPage": "nearkin.client.models",
     "IndexFacts": "nearkin.client.models",
-    "NewDocument": "nearkin.client.clients",
+    "NewDocument": "nearkin.client.models",
     "StoredDocument": "nearkin.client.models",
     "TuningResult": "nearkin.client.models",
     "synth": "nearkin.lab.synth",

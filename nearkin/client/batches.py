@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import orjson
 
 from nearkin.client.call import (
@@ -15,14 +16,9 @@ from nearkin.client.call import (
     to_service_error,
 )
 from nearkin.client.models import NewDocument
-from nearkin.errors import MissingExtraError, ServiceError
+from nearkin.errors import ServiceError
 from nearkin.index.entry import Outcome
 from nearkin.runtime.arrow_metadata import RECORD_BATCH, read_facts
-
-try:
-    import httpx
-except ImportError as error:
-    raise MissingExtraError("the client needs httpx: pip install 'nearkin[client]'") from error
 
 if TYPE_CHECKING:
     import pyarrow as pa

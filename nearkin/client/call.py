@@ -8,16 +8,12 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote
 
+import httpx
 import numpy as np
 import orjson
 
 from nearkin.client.models import NewDocument
-from nearkin.errors import MissingExtraError, NearkinError, ServiceError, UsageError
-
-try:
-    import httpx
-except ImportError as error:
-    raise MissingExtraError("the client needs httpx: pip install 'nearkin[client]'") from error
+from nearkin.errors import NearkinError, ServiceError, UsageError
 
 if TYPE_CHECKING:
     from nearkin.index.documents import Document

@@ -11,6 +11,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+import httpx
+import tenacity
+
 from nearkin.client import requests
 from nearkin.client.batches import Line, async_upsert_requests, upsert_requests
 from nearkin.client.call import Call, ResponseBuffer
@@ -22,16 +25,8 @@ from nearkin.client.models import (
     TuningResult,
 )
 from nearkin.client.requests import ClusterReader
-from nearkin.errors import MissingExtraError, ServiceError, UsageError
+from nearkin.errors import ServiceError, UsageError
 from nearkin.index.entry import Cluster, Match, Outcome
-
-try:
-    import httpx
-    import tenacity
-except ImportError as error:
-    raise MissingExtraError(
-        f"the client requires httpx and tenacity: pip install 'nearkin[client]' ({error.name})"
-    ) from error
 
 if TYPE_CHECKING:
     import ssl

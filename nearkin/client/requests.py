@@ -5,6 +5,7 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import httpx
 import orjson
 
 from nearkin.client.call import (
@@ -24,13 +25,8 @@ from nearkin.client.models import (
     StoredDocument,
     TuningResult,
 )
-from nearkin.errors import MissingExtraError, UsageError
+from nearkin.errors import UsageError
 from nearkin.index.entry import Cluster, Match, Outcome
-
-try:
-    import httpx
-except ImportError as error:
-    raise MissingExtraError("the client needs httpx: pip install 'nearkin[client]'") from error
 
 if TYPE_CHECKING:
     from nearkin.index.description import IndexStats
