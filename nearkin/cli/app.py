@@ -112,6 +112,11 @@ def show_warning(message: Warning | str, *_: object, **__: object) -> None:
     """Writes the first line of a warning.
 
     Warnings of Numba about environment variables have a traceback in their further lines.
+
+    Args:
+        message: The warning.
+        *_: Further arguments of `warnings.showwarning`, which are not shown.
+        **__: Its keyword arguments, which are not shown either.
     """
     first_line = str(message).partition("\n")[0]
     print_message(f"warning: {first_line}", DONE)
@@ -128,6 +133,12 @@ def with_clean_ending(
         command: The command.
         ends_by_signal: Whether SIGTERM and SIGHUP interrupt it. Commands that handle signals
             themselves set it to False.
+
+    Returns:
+        The command.
+
+    Raises:
+        RunError: If the returned command fails. The message says how to resume the run.
     """
     has_resume = "resume" in signature(command).parameters
 

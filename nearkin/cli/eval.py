@@ -1,7 +1,8 @@
 """`nearkin eval`."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -84,7 +85,13 @@ def eval(
         nearkin eval docs.parquet --id id --golden labels.csv --grid "threshold=0.6,0.7,0.8,0.9"
     """
     from nearkin.errors import UsageError
-    from nearkin.evaluate.golden import parse_grid, read_clusters, read_golden_set, score_clusters
+    from nearkin.evaluate.golden import (
+        Scores,
+        parse_grid,
+        read_clusters,
+        read_golden_set,
+        score_clusters,
+    )
 
     if plot is not None:
         from nearkin.runtime.outputs import require_picture_output
@@ -96,7 +103,7 @@ def eval(
             f"{golden} labels no pair as distinct, so there is no precision to draw; label some "
             "pairs with 0, or pass --closure"
         )
-    results: list[tuple[dict[str, Any], Any]] = []
+    results: list[tuple[Mapping[str, object], Scores]] = []
     if grid is None:
         if len(inputs) != 1:
             raise UsageError(f"{len(inputs)} inputs without --grid: give the folder of one run")

@@ -59,19 +59,19 @@ def experiment(
         raise UsageError(f"experiment {name!r} is not one of bands")
     if largest < SIZES[0]:
         raise UsageError(f"largest={largest} is below {SIZES[0]}")
-    found = run_experiment(tuple(size for size in SIZES if size <= largest), seed)
+    result = run_experiment(tuple(size for size in SIZES if size <= largest), seed)
     if json:
-        print_json(found.to_dict())
+        print_json(result.to_dict())
         return
     from rich.console import Console
 
     console = Console()
-    console.print(_bands_table(found))
-    console.print(_optimum_text(found))
-    console.print(_growth_table(found))
+    console.print(_bands_table(result))
+    console.print(_optimum_text(result))
+    console.print(_growth_table(result))
 
 
-def _bands_table(found: "Experiment") -> "Table":
+def _bands_table(result: "Experiment") -> "Table":
     from nearkin.report.terminal.tables import text_table
 
     rows = [
@@ -86,7 +86,7 @@ def _bands_table(found: "Experiment") -> "Table":
             f"{row.recall:.2f}",
             f"{row.f1:.2f}",
         )
-        for row in found.rows
+        for row in result.rows
     ]
     names = (
         "b × r",
@@ -103,14 +103,14 @@ def _bands_table(found: "Experiment") -> "Table":
     return text_table(title, names, rows)
 
 
-def _optimum_text(found: "Experiment") -> str:
-    best = found.optimum
-    pairs = found.rows[-1].candidates
+def _optimum_text(result: "Experiment") -> str:
+    best = result.optimum
+    pairs = result.rows[-1].candidates
     text = (
         f"Highest F1: {best.bands} bands of {best.rows} rows, with {best.candidates:,} instead of "
         f"{pairs:,} comparisons (reduction {best.reduction:.1%})"
     )
-    largest = found.growth[-1]
+    largest = result.growth[-1]
     if largest.is_projected:
         text += (
             f"; 20 bands of 5 rows are projected to compare {largest.candidates:,} instead of "
@@ -119,7 +119,7 @@ def _optimum_text(found: "Experiment") -> str:
     return text + "."
 
 
-def _growth_table(found: "Experiment") -> "Table":
+def _growth_table(result: "Experiment") -> "Table":
     from nearkin.report.terminal.tables import text_table
 
     rows = [
@@ -131,7 +131,7 @@ def _growth_table(found: "Experiment") -> "Table":
             "projected" if row.seconds is None else f"{row.seconds:.3f} s",
             "" if row.brute is None else f"{row.brute:.3f} s",
         )
-        for row in found.growth
+        for row in result.growth
     ]
     names = ("documents", "pairs", "candidates of 20 × 5", "reduction", "time", "every pair")
     return text_table("Growth, a quarter of the documents planted", names, rows)

@@ -1,7 +1,7 @@
 """`nearkin explain`."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -122,7 +122,7 @@ def explain(
         from nearkin.evaluate.explain import explain as explain_texts
 
         unit, n = parse_shingle(shingle)
-        fields: dict[str, Any] = {"unit": unit, "n": n}
+        fields: dict[str, int | str] = {"unit": unit, "n": n}
         if k is not None:
             fields["k"] = k
         spec = SpecRequest(measure, fields, secret=secret).to_spec(Columns())
@@ -193,4 +193,6 @@ def _is_file(argument: str) -> bool:
 def _shorten(argument: str) -> str:
     """Returns an argument as a name of at most 60 characters on one line."""
     line = " ".join(argument.split())
-    return line if len(line) <= 60 else line[:57] + "…"
+    if len(line) <= 60:
+        return line
+    return line[:57] + "…"

@@ -89,6 +89,9 @@ def open_index(url: str, resources: o.IndexKeyOptions, **fields: Any) -> Iterato
         resources: The data that the Spec of the index refers to.
         **fields: Further arguments of `Index.open`.
 
+    Yields:
+        The open index.
+
     Raises:
         UsageError: If an argument is not valid.
         RunError: If the store cannot be opened.
@@ -110,6 +113,9 @@ def open_existing_index(url: str, resources: o.IndexKeyOptions, **fields: Any) -
         url: URL of the store.
         resources: The data that the Spec of the index refers to.
         **fields: Further arguments of `Index.open`.
+
+    Yields:
+        The open index.
 
     Raises:
         UsageError: If the index does not exist or an argument is not valid.
@@ -570,7 +576,7 @@ def rebuild(
     from nearkin.index.migration import cutover
     from nearkin.spec import parse_shingle
 
-    changes: dict[str, Any] = {}
+    changes: dict[str, int | str] = {}
     if shingle is not None:
         changes["unit"], changes["n"] = parse_shingle(shingle)
     if k is not None:

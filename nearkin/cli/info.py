@@ -1,7 +1,8 @@
 """`nearkin info`."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -53,28 +54,29 @@ def info(
     Console().print(table)
 
 
-def _signature_file_facts(path: Path) -> dict[str, Any]:
+def _signature_file_facts(path: Path) -> dict[str, object]:
     import json
 
     from nearkin.sketch.minhash import fill_shares
     from nearkin.sketch.signature_file import read_signatures
 
-    found = read_signatures(path)
+    signatures = read_signatures(path)
+    spec = signatures.spec
     facts = {
         "kind": "signatures",
-        "documents": len(found.ids),
-        "empty_documents": int((found.shingles == 0).sum()),
-        "spec": json.loads(found.spec.to_json()),
-        "spec_fingerprint": found.spec.fingerprint,
+        "documents": len(signatures.ids),
+        "empty_documents": int((signatures.shingles == 0).sum()),
+        "spec": json.loads(spec.to_json()),
+        "spec_fingerprint": spec.fingerprint,
     }
-    if found.spec.scheme == "binned" and not found.spec.truncated:
-        shares = fill_shares(found.signatures)
+    if spec.scheme == "binned" and not spec.truncated:
+        shares = fill_shares(signatures.signatures)
         facts["empty_bin_rate"] = round(shares.later_round, 6)
         facts["completed_slot_rate"] = round(shares.completed, 6)
     return facts
 
 
-def _run_facts(path: Path) -> dict[str, Any]:
+def _run_facts(path: Path) -> dict[str, object]:
     from nearkin.runs.saved import RUN, SIGNATURES, read_run_record
 
     record = read_run_record(path / RUN)
@@ -85,9 +87,9 @@ def _run_facts(path: Path) -> dict[str, Any]:
     }
 
 
-def _flatten(facts: dict[str, Any], prefix: str = "") -> list[tuple[str, Any]]:
+def _flatten(facts: Mapping[str, object], prefix: str = "") -> list[tuple[str, object]]:
     """Returns nested facts as a list, with names such as `counts.kept`."""
-    flat: list[tuple[str, Any]] = []
+    flat: list[tuple[str, object]] = []
     for name, value in facts.items():
         if isinstance(value, dict):
             flat += _flatten(value, f"{prefix}{name}.")

@@ -12,6 +12,8 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
+from nearkin.runtime.docstrings import remove_sections
+
 INPUT = "Input"
 SIMILARITY = "Similarity"
 CANDIDATES = "Candidates"
@@ -101,25 +103,17 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(command)
     def run_command(context: typer.Context, **options: Any) -> None:
-        arguments: dict[str, Any] = {name: GivenOptions.read(context) for name in given}
+        arguments: dict[str, object] = {name: GivenOptions.read(context) for name in given}
         for name, group in groups.items():
             values = {field.name: options.pop(field.name) for field in fields(group)}
             arguments[name] = group(**values)
         command(**arguments, **options)
 
     parameters = [context, *sorted(plain, key=_panel_number)]
-    run_command.__doc__ = _help_text(command)
+    run_command.__doc__ = remove_sections(inspect.getdoc(command) or "")
     run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run_command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run_command
-
-
-def _help_text(command: Callable[..., None]) -> str:
-    """Returns the docstring of a command without the sections Args and Raises."""
-    paragraphs = (inspect.getdoc(command) or "").split("\n\n")
-    return "\n\n".join(
-        paragraph for paragraph in paragraphs if not paragraph.startswith(("Args:", "Raises:"))
-    )
 
 
 def _group_parameters(group: type) -> list[inspect.Parameter]:

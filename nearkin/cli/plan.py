@@ -180,10 +180,12 @@ class PlannedSpecOptions:
             "scheme": self.scheme,
         }
         given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+        if not given:
+            return None
         if self.measure == "cosine":
             given["unit"] = "vector"
             given["n"] = self.dimensions
-        return Spec(**given) if given else None
+        return Spec(**given)
 
 
 @with_option_groups

@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 import typer
 
@@ -31,7 +30,7 @@ def print_warnings(warnings: Iterable[str]) -> None:
         sys.stderr.write(f"nearkin: warning: {warning}\n")
 
 
-def print_json(summary: dict[str, Any]) -> None:
+def print_json(summary: Mapping[str, object]) -> None:
     """Writes a summary as JSON on standard output."""
     import json
 
@@ -40,7 +39,7 @@ def print_json(summary: dict[str, Any]) -> None:
     sys.stdout.write(text.encode("utf-8", "backslashreplace").decode())
 
 
-def print_facts(facts: Mapping[str, Any], *, as_json: bool) -> None:
+def print_facts(facts: Mapping[str, object], *, as_json: bool) -> None:
     """Writes facts on standard output, as JSON or one in each line.
 
     Args:
@@ -48,8 +47,8 @@ def print_facts(facts: Mapping[str, Any], *, as_json: bool) -> None:
         as_json: Whether they are written as JSON.
     """
     if as_json:
-        print_json(dict(facts))
+        print_json(facts)
         return
     for name, value in facts.items():
-        shown = f"{value:,}" if isinstance(value, int) else str(value)
-        typer.echo(f"{name.replace('_', ' ')}: {shown}")
+        text = f"{value:,}" if isinstance(value, int) else str(value)
+        typer.echo(f"{name.replace('_', ' ')}: {text}")

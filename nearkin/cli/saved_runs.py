@@ -1,7 +1,7 @@
 """Commands whose input is a saved run: their options must be those that made it."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nearkin.cli.option_groups import GivenOptions, flag_of
 from nearkin.cli.options import ColumnOptions, SpecOptions
@@ -22,7 +22,8 @@ def require_as_saved(
         spec: The options for the Spec.
 
     Raises:
-        UsageError: If one does. The message names the option and the value of the saved run.
+        UsageError: If an option contradicts the saved run. The message names the option and the
+            value of the saved run.
     """
     from nearkin.errors import UsageError
     from nearkin.runs.saved import SavedRun
@@ -31,24 +32,27 @@ def require_as_saved(
     if saved is None:
         return
     values = {**vars(columns), **vars(spec)}
-    for name, kept in _options_of_saved_run(saved).items():
+    for name, saved_value in _options_of_saved_run(saved).items():
         value = values[name]
-        if name not in given or _comparable(name, value) == _comparable(name, kept):
+        if name not in given or _comparable(name, value) == _comparable(name, saved_value):
             continue
         option = flag_of(name)
-        made_with = f"no {option}" if kept is None else f"{option} {kept}"
+        made_with = f"no {option}"
+        if saved_value is not None:
+            made_with = f"{option} {saved_value}"
         raise UsageError(
             f"{option} {value} contradicts the saved run {saved.folder}, which was made with "
             f"{made_with}; leave it out, or run on the inputs of the saved run"
         )
 
 
-def _options_of_saved_run(saved: "SavedRun") -> dict[str, Any]:
+def _options_of_saved_run(saved: "SavedRun") -> dict[str, object]:
     """Returns the values of the options from which a saved run was made, by parameter name."""
     from nearkin.spec import KEYED
 
     spec = saved.spec
-    columns: Mapping[str, Any] = saved.record["columns"]
+    columns: Mapping[str, str | None] = saved.record["columns"]
+    base_hash = None if spec.base_hash == KEYED else spec.base_hash
     return {
         "text": columns["text"],
         "tokens": columns["tokens"],
@@ -62,13 +66,13 @@ def _options_of_saved_run(saved: "SavedRun") -> dict[str, Any]:
         "k": spec.k,
         "slot_bits": spec.slot_bits,
         "seed": spec.seed,
-        "base_hash": None if spec.base_hash == KEYED else spec.base_hash,
+        "base_hash": base_hash,
         "weights": spec.weights,
         "frequencies": None,
     }
 
 
-def _comparable(name: str, value: Any) -> str:
+def _comparable(name: str, value: object) -> str:
     """Returns the value of an option as a text. Equal requests have equal texts.
 
     The order of normalization steps does not matter.

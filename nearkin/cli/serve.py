@@ -33,6 +33,13 @@ def start(config: Path | None, **options: Any) -> None:
 
     Every setting is an option, a variable NEARKIN_NAME, or a line of a TOML file.
 
+    Args:
+        config: TOML file with settings, or None.
+        **options: Values of options by the names of the settings; None if an option was not given.
+
+    Raises:
+        UsageError: If a setting is unknown or not valid.
+
     Examples:
         nearkin serve
 

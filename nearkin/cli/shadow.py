@@ -57,16 +57,16 @@ def shadow(
     threads = o.workers_or_cores(workers)
     progress = o.open_progress()
     try:
-        found = shadow_run(
+        comparison = shadow_run(
             run, settings, progress, secret, golden=golden, listed=show, workers=threads
         )
     finally:
         progress.close()
     if json:
-        print_json(found.to_dict())
+        print_json(comparison.to_dict())
         return
     from rich.console import Console
 
     from nearkin.report.terminal.evaluation import print_shadow
 
-    print_shadow(found, Console())
+    print_shadow(comparison, Console())

@@ -175,6 +175,9 @@ def open_sink(
         server: URL of a server.
         resources: The data that the Spec of the index refers to.
 
+    Yields:
+        The open destination.
+
     Raises:
         UsageError: If both or neither of the URLs are given.
     """

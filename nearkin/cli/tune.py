@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +11,8 @@ from nearkin.cli.option_groups import CANDIDATES, INPUT, OUTPUT, SIMILARITY, wit
 from nearkin.cli.printing import print_json, print_warnings
 
 if TYPE_CHECKING:
+    from nearkin.plan.tune import Distribution
+    from nearkin.runs.spec_request import SpecRequest
     from nearkin.spec import Spec
 
 
@@ -39,13 +41,19 @@ class SignatureOptions:
     k: o.K = None
     slot_bits: o.SlotBits = None
 
-    def to_fields(self) -> dict[str, Any]:
-        """Returns the fields of the Spec that were given, apart from the measure."""
+    def to_request(self) -> "SpecRequest":
+        """Returns the request from which the Spec is made.
+
+        Raises:
+            UsageError: If the shingle is not valid.
+        """
+        from nearkin.runs.spec_request import SpecRequest
         from nearkin.spec import parse_shingle
 
         unit, n = parse_shingle(self.shingle)
         fields = {"unit": unit, "n": n, "k": self.k, "slot_bits": self.slot_bits}
-        return {name: value for name, value in fields.items() if value is not None}
+        given = {name: value for name, value in fields.items() if value is not None}
+        return SpecRequest(self.measure, given)
 
 
 @with_option_groups
@@ -133,7 +141,7 @@ def tune(
 
         require_picture_output(plot, inputs or [])
     distribution, spec = _observe(inputs, sampling, signature)
-    found = find_operating_points(
+    tuning = find_operating_points(
         threshold,
         recall,
         spec=spec,
@@ -147,9 +155,9 @@ def tune(
     if plot is not None:
         from nearkin.report.curves import draw_file
 
-        draw_file(found, found.points[:6], plot)
+        draw_file(tuning, tuning.points[:6], plot)
     if json:
-        print_json(found.to_dict())
+        print_json(tuning.to_dict())
         return
     from rich.console import Console
 
@@ -157,12 +165,12 @@ def tune(
     from nearkin.report.terminal.planning import tuning_table
 
     console = Console()
-    console.print(tuning_table(found, show))
-    console.print(draw_text(found, found.points[:3]), highlight=False, markup=False)
-    proposal = found.short_text_settings
+    console.print(tuning_table(tuning, show))
+    console.print(draw_text(tuning, tuning.points[:3]), highlight=False, markup=False)
+    proposal = tuning.short_text_settings
     if proposal is not None:
         console.print(
-            f"Most sampled texts are too short for shingles {found.spec.shingle} and the threshold "
+            f"Most sampled texts are too short for shingles {tuning.spec.shingle} and the threshold "
             f"{threshold:g}. To find copies with a changed word, use --shingle {proposal.shingle} "
             f"--threshold {proposal.threshold:g}.",
             highlight=False,
@@ -185,24 +193,25 @@ def _parse_limits(texts: list[str]) -> dict[float, float]:
 
 def _observe(
     inputs: list[str] | None, sampling: SampleOptions, signature: SignatureOptions
-) -> "tuple[Any, Spec]":
+) -> "tuple[Distribution | None, Spec]":
     """Returns the distribution of similarities in a corpus, or None without one, and the Spec."""
     from nearkin.corpus import FileCorpus, detect_dimensions
     from nearkin.corpus.inputs import describe_skipped
     from nearkin.measures import measure_of
     from nearkin.plan.observe import observe_corpus
-    from nearkin.runs.spec_request import resolve_spec
 
     options = o.ColumnOptions(sampling.text, sampling.tokens, sampling.vector)
     columns = options.to_columns()
-    fields = signature.to_fields()
+    request = signature.to_request()
     if not inputs:
         if signature.measure == "cosine":
             columns = replace(columns, vector="vector", text=None, dimensions=1)
-        return None, resolve_spec(columns, signature.measure, **fields)
+        return None, request.to_spec(columns)
     corpus = FileCorpus.open(inputs)
     print_warnings(describe_skipped(corpus.skipped))
     columns = detect_dimensions(corpus, columns)
-    spec = resolve_spec(columns, signature.measure, **fields)
-    threads = o.workers_or_cores(None)
-    return observe_corpus(corpus, columns, measure_of(spec), sampling.sample, workers=threads), spec
+    spec = request.to_spec(columns)
+    distribution = observe_corpus(
+        corpus, columns, measure_of(spec), sampling.sample, workers=o.workers_or_cores(None)
+    )
+    return distribution, spec

@@ -59,6 +59,9 @@ def create_app(
         instruments: Receives metrics and spans. By default, the application creates its own if it
             serves metrics.
 
+    Returns:
+        The application. It opens what it needs when it is started.
+
     Raises:
         UsageError: If other machines could reach the server without a token.
     """
@@ -135,6 +138,9 @@ def create_app(
 def read_tokens(settings: ServerSettings) -> tuple[TokenFile, bool]:
     """Returns the tokens, and whether requests need no token as long as none was created.
 
+    Returns:
+        The tokens, and True if requests need no token as long as none was created.
+
     Raises:
         UsageError: If other machines could reach the server without a token.
     """
@@ -169,6 +175,9 @@ def mount_console(app: FastAPI, shared_folder: Path | None) -> "Console":
     Args:
         app: The application.
         shared_folder: Folder through which workers exchange metrics; None for a single process.
+
+    Returns:
+        The console.
     """
     # importing the console's libraries takes most of a second, which servers without a console
     # should not spend

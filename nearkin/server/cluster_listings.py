@@ -199,8 +199,8 @@ class ClusterListings:
         entries: list[Entry] = []
         for start in range(0, len(listing.sample), SAMPLE_BATCH):
             # after a cutover, the numbers may belong to other documents
-            found = index.get_by_refs(list(listing.sample[start : start + SAMPLE_BATCH]))
-            entries += [entry for entry in found if entry is not None and entry.scope == scope]
+            sampled = index.get_by_refs(list(listing.sample[start : start + SAMPLE_BATCH]))
+            entries += [entry for entry in sampled if entry is not None and entry.scope == scope]
             if sum(entry.size for entry in entries) > MAX_SAMPLE_SHINGLES:
                 break
         if len(entries) < 2:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 import orjson
 from pydantic import ConfigDict, ValidationError
@@ -56,9 +55,11 @@ class GoldenResult:
     @property
     def recall(self) -> float | None:
         """The share of the similar pairs that were found, or None without such pairs."""
-        return self.found / self.similar if self.similar else None
+        if not self.similar:
+            return None
+        return self.found / self.similar
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, float | None]:
         """Returns the result as JSON-serializable values."""
         return {**asdict(self), "recall": self.recall}
 
@@ -94,6 +95,9 @@ def query_golden_pairs(index: Index, pairs: Sequence[GoldenPair]) -> GoldenResul
     Args:
         index: The index that is measured.
         pairs: The golden pairs.
+
+    Returns:
+        The numbers of pairs that were found, and of those that should have been.
     """
     ids = [f"pair-{number}" for number in range(len(pairs))]
     batch_size = index.settings.max_batch

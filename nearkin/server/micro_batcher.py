@@ -87,6 +87,9 @@ class MicroBatcher:
             document: Text or vector.
             id: Id of the document, or None to derive it from the content.
 
+        Returns:
+            The outcome of the document.
+
         Raises:
             ProblemError: If too many documents wait (`busy`), or too many of this caller
                 (`rate-limited`).

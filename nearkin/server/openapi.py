@@ -4,6 +4,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from nearkin.runtime.docstrings import remove_sections
 from nearkin.server.http.problems import MEDIA_TYPE
 from nearkin.server.routes import models as m
 
@@ -59,6 +60,7 @@ def describe_api(app: FastAPI) -> dict[str, Any]:
         }
         for path in document["paths"].values():
             for operation in path.values():
+                operation["description"] = remove_sections(operation["description"])
                 operation["responses"].pop("422", None)
                 operation["responses"].update({"4XX": problem_response, "5XX": problem_response})
         app.openapi_schema = document

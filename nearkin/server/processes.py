@@ -5,7 +5,7 @@ import ssl
 import sys
 import tempfile
 from contextlib import suppress
-from typing import Any
+from functools import partial
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
@@ -44,30 +44,32 @@ def serve(settings: ServerSettings) -> None:
     except NearkinError:
         resources.close()
         raise
-    options: dict[str, Any] = {
-        "host": settings.host,
-        "port": settings.port,
-        "log_config": None,
-        "access_log": False,
-        "server_header": False,
-        "proxy_headers": True,
-        "forwarded_allow_ips": settings.trusted_proxies,
-        "timeout_keep_alive": KEEP_ALIVE,
-        "timeout_graceful_shutdown": SHUTDOWN_GRACE,
-        "http": LimitedConnection if settings.tls_cert is None else TlsHandshake,
-        "ws": "none",
-        "ssl_certfile": settings.tls_cert,
-        "ssl_keyfile": settings.tls_key,
-    }
+    protocol = LimitedConnection if settings.tls_cert is None else TlsHandshake
+    make_config = partial(
+        TlsConfig,
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=True,
+        forwarded_allow_ips=settings.trusted_proxies,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=SHUTDOWN_GRACE,
+        http=protocol,
+        ws="none",
+        ssl_certfile=settings.tls_cert,
+        ssl_keyfile=settings.tls_key,
+    )
     if settings.workers == 1:
-        run_server(TlsConfig(create_app(settings, resources), **options))
+        run_server(make_config(create_app(settings, resources)))
         return
     resources.close()
     with tempfile.TemporaryDirectory(prefix="nearkin-") as shared_folder:
         os.environ.update(settings.as_environment())
         os.environ[SHARED_FOLDER] = shared_folder
         app = "nearkin.server.app:create_worker_app"
-        run_server(TlsConfig(app, factory=True, workers=settings.workers, **options))
+        run_server(make_config(app, factory=True, workers=settings.workers))
 
 
 def require_certificate(settings: ServerSettings) -> None:

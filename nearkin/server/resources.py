@@ -190,12 +190,22 @@ def open_shadow(settings: ServerSettings, index: Index) -> ShadowIndex | None:
     Args:
         settings: Settings of the server.
         index: The live index.
+
+    Returns:
+        The shadow index, or None.
+
+    Raises:
+        NearkinError: If the shadow store cannot be opened or contains another index.
     """
     if settings.shadow_store is None:
         return None
     shadow_store = settings.shadow_store
     # documents that are stored already must not be rejected
-    unlimited: dict[str, Any] = {"max_memory": None, "max_document": UNLIMITED_SIZE, "cache": 1}
+    unlimited: dict[str, Any] = {
+        "max_memory": None,
+        "max_document": UNLIMITED_SIZE,
+        "cache": 1,
+    }
 
     def open_side(side: LiveSide) -> Index:
         if side == LiveSide.PRIMARY:

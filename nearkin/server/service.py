@@ -158,6 +158,10 @@ class Service:
     def admit_bytes(self, caller: Caller, size: int) -> None:
         """Counts the bytes of a request that is not a stream.
 
+        Args:
+            caller: The caller that sent the bytes.
+            size: Number of bytes.
+
         Raises:
             ProblemError: If the caller exceeds its byte rate.
         """
@@ -178,6 +182,9 @@ class Service:
             *arguments: Positional arguments of the function.
             **fields: Keyword arguments of the function.
 
+        Returns:
+            The result of the function.
+
         Raises:
             ProblemError: If too many calls wait already.
         """
@@ -190,6 +197,9 @@ class Service:
             work: The function.
             *arguments: Positional arguments of the function.
             **fields: Keyword arguments of the function.
+
+        Returns:
+            The result of the function.
 
         Raises:
             ProblemError: If too many calls wait already.
@@ -234,6 +244,9 @@ class Service:
             document: Text or vector.
             id: Id of the document, or None to derive it from the content.
 
+        Returns:
+            The outcome of the document.
+
         Raises:
             UsageError: If the document is not valid.
             ProblemError: If too many documents wait.
@@ -253,6 +266,9 @@ class Service:
             scope: Scope of the documents.
             documents: Texts or vectors.
             ids: Ids of the documents; None to derive one from the content.
+
+        Returns:
+            The outcome of each document.
         """
         began = time.perf_counter()
         with self.instruments.tracer.start_as_current_span("upsert") as span:
@@ -279,7 +295,15 @@ class Service:
         return matches
 
     async def remove(self, scope: str, id: str) -> bool:
-        """Deletes a document. Returns False if it did not exist."""
+        """Deletes a document. Returns False if it did not exist.
+
+        Args:
+            scope: Scope of the document.
+            id: Id of the document.
+
+        Returns:
+            True if the document existed.
+        """
         existed = await self.run_in_thread(self.index.remove, scope, id)
         if existed:
             await self._mark_changed_for_shadow(scope, id)
@@ -292,6 +316,9 @@ class Service:
             scope: Scope of the document.
             id: Id of the document.
             part: Text or tokens.
+
+        Returns:
+            The number of distinct shingles so far.
         """
         shingles = await self.run_in_thread(self.index.add_part, scope, id, part)
         await self._mark_changed_for_shadow(parts_scope(scope), id)

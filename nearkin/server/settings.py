@@ -266,7 +266,15 @@ class ServerSettings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Returns the sources in order of priority: flags, environment, file."""
+        """Returns the sources in order of priority: flags, environment, file.
+
+        Args:
+            settings_cls: The class of the settings.
+            init_settings: Values of options of the command line.
+            env_settings: Values of environment variables.
+            dotenv_settings: Values of a file of variables, which is not used.
+            file_secret_settings: Values of files of secrets, which are not used.
+        """
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls, cls.file)
 
     @classmethod
@@ -276,6 +284,9 @@ class ServerSettings(BaseSettings):
         Args:
             config: TOML file, or None without one.
             **flags: Settings by name. None stands for a flag that was not given.
+
+        Returns:
+            The validated settings.
 
         Raises:
             UsageError: If a setting is unknown or out of range, or if the file is missing or not

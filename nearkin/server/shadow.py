@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import islice
 from threading import Condition, Thread
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from nearkin.errors import IncompatibleError, MovedError, NearkinError, StoreError, UsageError
 from nearkin.index.entry import Entry, Outcome
@@ -103,7 +103,7 @@ class SideStats:
         self.candidates += sum(outcome.candidates for outcome in outcomes)
         self.seconds += seconds
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, float | None]:
         """Returns the statistics as JSON-serializable values.
 
         Means are None before the first document.
@@ -116,6 +116,37 @@ class SideStats:
             "seconds_per_document": self.seconds / count if count else None,
             "golden_recall": None if self.golden is None else self.golden.recall,
         }
+
+
+class ShadowStatus(TypedDict):
+    """The comparison of the live index with the shadow index, as JSON.
+
+    Attributes:
+        live: The index that answers requests, a value of LiveSide.
+        filled: Whether the standby index has all documents.
+        switching: Whether a switch is under way.
+        failed: Number of failures of the standby index.
+        behind: Number of documents that wait to be copied.
+        agreement: Share of the compared documents on which both indexes agree, or None without
+            such documents.
+        both_duplicates: Number of documents that are duplicates in both indexes.
+        only_live_duplicates: Number of documents that are duplicates in the live index only.
+        only_shadow_duplicates: Number of documents that are duplicates in the standby index only.
+        banding: Bands, rows and probes of the live index and of the standby index.
+        sides: Statistics of the live index and of the standby index.
+    """
+
+    live: str
+    filled: bool
+    switching: bool
+    failed: int
+    behind: int
+    agreement: float | None
+    both_duplicates: int
+    only_live_duplicates: int
+    only_shadow_duplicates: int
+    banding: dict[str, dict[str, int]]
+    sides: dict[str, dict[str, float | None]]
 
 
 class ShadowIndex:
@@ -199,7 +230,12 @@ class ShadowIndex:
             self._sides["live"].add(outcomes, seconds)
 
     def mark_changed(self, scope: str, id: str) -> None:
-        """Queues a document that was deleted or otherwise changed in the live index."""
+        """Queues a document that was deleted or otherwise changed in the live index.
+
+        Args:
+            scope: Scope of the document.
+            id: Id of the document.
+        """
         self._queue({(scope, id): _Change(None)})
 
     def compare_golden_pairs(self, query_pairs: Callable[[Index], GoldenResult]) -> GoldenResult:
@@ -247,7 +283,7 @@ class ShadowIndex:
         """Notices when another process has switched."""
         self.index.refresh()
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> ShadowStatus:
         """Returns statistics of both indexes since the start or the last switch."""
         with self._condition:
             compared = self._sides["shadow"].documents

@@ -11,7 +11,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypedDict
 
 from opentelemetry import metrics, trace
 from opentelemetry.metrics import CallbackOptions, Observation
@@ -33,6 +33,22 @@ RECENT_SECONDS = 300
 """Number of seconds that the console shows."""
 MAX_LATENCIES = 5000
 """Maximum number of latencies that are kept of one second."""
+
+
+class SecondOfActivity(TypedDict):
+    """The upserts of one second.
+
+    Attributes:
+        second: The second, since 1970.
+        counts: The number of upserts by result.
+        p50: The median of the latencies in seconds, or None without latencies.
+        p99: Their 99th percentile, or None.
+    """
+
+    second: int
+    counts: dict[str, int]
+    p50: float | None
+    p99: float | None
 
 
 def result_label(outcome: Outcome) -> str:
@@ -230,8 +246,8 @@ class RecentActivity:
             self._seconds.append((second, {}, []))
         return self._seconds[-1]
 
-    def series(self) -> list[dict[str, Any]]:
-        """Returns `second`, `counts`, `p50` and `p99` for each second with upserts."""
+    def series(self) -> list[SecondOfActivity]:
+        """Returns the activity of each second with upserts, in ascending order."""
         with self._lock:
             seconds = [
                 (second, dict(counts), sorted(latencies))
@@ -250,7 +266,9 @@ class RecentActivity:
 
 def _quantile(ordered: list[float], share: float) -> float | None:
     """Returns a quantile of ordered values, or None without values."""
-    return ordered[int(share * (len(ordered) - 1))] if ordered else None
+    if not ordered:
+        return None
+    return ordered[int(share * (len(ordered) - 1))]
 
 
 def create_meter_provider() -> tuple[metrics.MeterProvider, "CollectorRegistry"]:
@@ -372,8 +390,8 @@ def merge_expositions(texts: dict[str, str]) -> bytes:
         texts: Metrics in the text format, by worker.
 
     Examples:
-        >>> one = '# HELP n_total N.\n# TYPE n_total counter\nn_total 2.0\n'
-        >>> print(merge_expositions({"1": one, "2": one}).decode().strip())
+        >>> metrics = '# HELP n_total N.\n# TYPE n_total counter\nn_total 2.0\n'
+        >>> print(merge_expositions({"1": metrics, "2": metrics}).decode().strip())
         # HELP n_total N.
         # TYPE n_total counter
         n_total{worker="1"} 2.0

@@ -776,7 +776,13 @@ def test_cluster_listings_have_scopes_and_similarities(serve: Serve) -> None:
 
 @pytest.mark.parametrize(
     "work",
-    ["clusters.find", "clusters._beside", "clusters.explained", "search._matches", "tuning._tuned"],
+    [
+        "clusters.find_documents",
+        "clusters._comparison_section",
+        "clusters.explain_match",
+        "search._match_articles",
+        "tuning.tune",
+    ],
 )
 def test_slow_pages_use_overview_threads(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, work: str

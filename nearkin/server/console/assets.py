@@ -45,6 +45,9 @@ class Asset:
         Args:
             package: Python package that contains the file.
             name: Path of the file in the package.
+
+        Returns:
+            The file, with a fingerprint of its content.
         """
         content = pkgutil.get_data(package, name) or b""
         media_type = mimetypes.guess_type(name)[0] or "application/octet-stream"

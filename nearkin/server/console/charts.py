@@ -18,10 +18,11 @@ GREY = "#8591a0"
 GRID_COLOUR = "rgba(128, 138, 150, 0.25)"
 FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 TRANSPARENT = "rgba(0, 0, 0, 0)"
-Trace = dict[str, Any]
+PlotlyProperties = dict[str, Any]
+"""Properties of a trace, an axis or a layout, as JSON for plotly."""
 
 
-def make_axis(title: str, **more: Any) -> dict[str, Any]:
+def make_axis(title: str, **more: Any) -> PlotlyProperties:
     """Returns an axis.
 
     Args:
@@ -41,7 +42,7 @@ def make_axis(title: str, **more: Any) -> dict[str, Any]:
 
 def line_trace(
     name: str, x: Sequence[float], y: Sequence[float | None], colour: str, **more: Any
-) -> Trace:
+) -> PlotlyProperties:
     """Returns a curve.
 
     Args:
@@ -62,7 +63,7 @@ def line_trace(
     }
 
 
-def area_trace(name: str, x: Sequence[float], y: Sequence[float], colour: str) -> Trace:
+def area_trace(name: str, x: Sequence[float], y: Sequence[float], colour: str) -> PlotlyProperties:
     """Returns an area that is stacked on the previous ones.
 
     Args:
@@ -76,7 +77,7 @@ def area_trace(name: str, x: Sequence[float], y: Sequence[float], colour: str) -
 
 def bar_trace(
     name: str, x: Sequence[float], y: Sequence[float | None], colour: str, **more: Any
-) -> Trace:
+) -> PlotlyProperties:
     """Returns bars.
 
     Args:
@@ -89,7 +90,7 @@ def bar_trace(
     return {"type": "bar", "name": name, "x": x, "y": y, "marker": {"color": colour}, **more}
 
 
-def vertical_line(x: float, label: str) -> dict[str, Any]:
+def vertical_line(x: float, label: str) -> PlotlyProperties:
     """Returns layout properties for a dashed vertical line with a label.
 
     Args:
@@ -98,7 +99,7 @@ def vertical_line(x: float, label: str) -> dict[str, Any]:
     """
     stroke = {"color": GREY, "width": 1.5, "dash": "dash"}
     shape = {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": stroke}
-    side = "right" if x > 0.5 else "left"
+    anchor = "right" if x > 0.5 else "left"
     annotation = {
         "x": x,
         "y": 1,
@@ -106,7 +107,7 @@ def vertical_line(x: float, label: str) -> dict[str, Any]:
         "yanchor": "bottom",
         "text": label,
         "showarrow": False,
-        "xanchor": side,
+        "xanchor": anchor,
     }
     return {"shapes": [shape], "annotations": [annotation]}
 
@@ -115,7 +116,7 @@ def make_chart(
     id: str,
     caption: str,
     description: str,
-    traces: Sequence[Trace],
+    traces: Sequence[PlotlyProperties],
     height: int = 300,
     **layout: Any,
 ) -> Component:
@@ -129,7 +130,7 @@ def make_chart(
         height: Height in pixels.
         **layout: Axes and further layout properties.
     """
-    whole = {
+    layout_properties = {
         "height": height,
         "margin": {"l": 8, "r": 20, "t": 28, "b": 8},
         "paper_bgcolor": TRANSPARENT,
@@ -143,15 +144,15 @@ def make_chart(
         "uirevision": id,
         **layout,
     }
-    drawn = dcc.Graph(
+    graph = dcc.Graph(
         id=id,
-        figure={"data": list(traces), "layout": whole},
+        figure={"data": list(traces), "layout": layout_properties},
         config={"displayModeBar": False, "responsive": True},
         style={"height": f"{height}px"},
     )
     # reserves the space until plotly is loaded, so that the content below does not move
     frame = html.Div(
-        drawn,
+        graph,
         role="img",
         style={"minHeight": f"{height}px"},
         **ui.aria_attributes(label=description),

@@ -1,7 +1,7 @@
 """Components of pages. Texts of documents become text nodes, never markup."""
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from dash import dcc, html
@@ -35,7 +35,9 @@ def page_heading(name: str, note: str = "") -> list[Component]:
         name: Name of the page.
         note: Sentence below the heading.
     """
-    return [html.H1(name), *([html.P(note, className="headline")] if note else [])]
+    if not note:
+        return [html.H1(name)]
+    return [html.H1(name), html.P(note, className="headline")]
 
 
 def section(name: str, *content: Component, id: str) -> Component:
@@ -59,7 +61,15 @@ def note(*content: "str | Component") -> Component:
 
 
 def alert(title: str, detail: str) -> Component:
-    """Returns a message about an error."""
+    """Returns a message about an error.
+
+    Args:
+        title: Heading of the message.
+        detail: Text of the message.
+
+    Returns:
+        An element that assistive technology announces.
+    """
     return html.Div(
         [html.H2(title), html.P(make_visible(detail))], className="warnings", role="alert"
     )
@@ -74,18 +84,18 @@ def excerpt(text: str | None) -> str:
     """Returns the beginning of a text on one line."""
     if text is None:
         return "(text not stored)"
-    shown = make_visible(" ".join(text[: 4 * EXCERPT_LENGTH].split()))
-    return shown if len(shown) <= EXCERPT_LENGTH else shown[:EXCERPT_LENGTH] + "…"
+    line = make_visible(" ".join(text[: 4 * EXCERPT_LENGTH].split()))
+    if len(line) <= EXCERPT_LENGTH:
+        return line
+    return line[:EXCERPT_LENGTH] + "…"
 
 
 def truncate_text(text: str) -> str:
     """Returns the first MAX_CHARACTERS characters of a text, and the number of the others."""
-    more = len(text) - MAX_CHARACTERS
-    return (
-        make_visible(text)
-        if more <= 0
-        else f"{make_visible(text[:MAX_CHARACTERS])}… ({more:,} characters more)"
-    )
+    hidden = len(text) - MAX_CHARACTERS
+    if hidden <= 0:
+        return make_visible(text)
+    return f"{make_visible(text[:MAX_CHARACTERS])}… ({hidden:,} characters more)"
 
 
 def fact_tiles(*facts: tuple[str, str]) -> Component:
@@ -103,34 +113,44 @@ def table(
 ) -> Component:
     """Returns a table. The first cell of each row is its heading.
 
+    On narrow screens the table scrolls; rows with an excerpt are stacked instead.
+
     Args:
         caption: Description of the rows.
         columns: Names of the columns.
         rows: Cells of each row.
         numbers: Positions of the columns that contain numbers.
 
-    On narrow screens the table scrolls; rows with an excerpt are stacked instead.
+    Returns:
+        The table, in an element that scrolls.
     """
 
     def cell_class(column: int) -> str | None:
         return "n" if column in numbers else None
 
     head = html.Tr(
-        [html.Th(name, scope="col", className=cell_class(at)) for at, name in enumerate(columns)]
+        [
+            html.Th(name, scope="col", className=cell_class(column))
+            for column, name in enumerate(columns)
+        ]
     )
     body = []
     for row in rows:
         first, *rest = row
         cells = [
-            html.Td(cell, className=cell_class(at), dir="auto") for at, cell in enumerate(rest, 1)
+            html.Td(cell, className=cell_class(column), dir="auto")
+            for column, cell in enumerate(rest, 1)
         ]
         body.append(html.Tr([html.Th(first, scope="row", dir="auto"), *cells]))
-    whole = html.Table([html.Caption(caption), html.Thead(head), html.Tbody(body)])
-    many = (
-        "wide cards" if EXCERPT_COLUMN in columns else "wide many" if len(columns) > 3 else "wide"
-    )
+    content = html.Table([html.Caption(caption), html.Thead(head), html.Tbody(body)])
+    if EXCERPT_COLUMN in columns:
+        style = "wide cards"
+    elif len(columns) > 3:
+        style = "wide many"
+    else:
+        style = "wide"
     return html.Div(
-        whole, className=many, role="region", tabIndex="0", **aria_attributes(label=caption)
+        content, className=style, role="region", tabIndex="0", **aria_attributes(label=caption)
     )
 
 
@@ -142,27 +162,42 @@ def side_by_side(left: tuple[str, str], right: tuple[str, str], same: str) -> Co
         right: Label and text on the right.
         same: Remark that is shown if the texts do not differ.
     """
-    a, b = diff_sides(left[1], right[1])
-    if not b:
-        return html.Div([_side(left[0], _marked(a, html.Del)), note(same)])
-    both = [_side(left[0], _marked(a, html.Del)), _side(right[0], _marked(b, html.Ins))]
-    return html.Div(both, className="sides")
+    left_label, left_text = left
+    right_label, right_text = right
+    left_pieces, right_pieces = diff_sides(left_text, right_text)
+    left_side = _labelled_text(left_label, _mark_changes(left_pieces, html.Del))
+    if not right_pieces:
+        return html.Div([left_side, note(same)])
+    right_side = _labelled_text(right_label, _mark_changes(right_pieces, html.Ins))
+    return html.Div([left_side, right_side], className="sides")
 
 
-def _side(name: str, content: "list[str | Component]") -> Component:
+def equality_remark(similarity: float) -> str:
+    """Returns the remark beside two texts whose excerpts do not differ."""
+    if similarity == 1:
+        return "Both texts have the same words."
+    return "The excerpts do not differ."
+
+
+def _labelled_text(name: str, content: "list[str | Component]") -> Component:
     return html.Section(
         [html.H4(name), html.Pre(content, tabIndex="0", dir="auto")], **aria_attributes(label=name)
     )
 
 
-def _marked(side: Sequence[Piece], changed: Callable[[str], Component]) -> "list[str | Component]":
-    out: list[str | Component] = []
-    for kind, text in side:
+def _mark_changes(
+    pieces: Sequence[Piece], changed_element: Callable[[str], Component]
+) -> "list[str | Component]":
+    """Returns the pieces of a text. Changed ones become elements of the given kind."""
+    content: list[str | Component] = []
+    for kind, text in pieces:
         if kind is SpanKind.ELIDED:
-            out.append(html.Span(f"{len(text):,} characters", className="elided"))
+            content.append(html.Span(f"{len(text):,} characters", className="elided"))
+        elif kind is SpanKind.EQUAL:
+            content.append(text)
         else:
-            out.append(text if kind is SpanKind.EQUAL else changed(text))
-    return out
+            content.append(changed_element(text))
+    return content
 
 
 def cluster_link(scope: str, id: str, *more: "str | Component") -> Component:
@@ -174,6 +209,27 @@ def cluster_link(scope: str, id: str, *more: "str | Component") -> Component:
         *more: Further content of the link.
     """
     return html.A([id_label(id), *more], href=page_url("clusters", scope=scope, id=id))
+
+
+def page_steps(page: str, start: int, page_size: int, total: int, **query: str) -> Component:
+    """Returns links to the previous and the next part of a list, as far as there are such parts.
+
+    Args:
+        page: Path of the page.
+        start: Position of the first row that is shown.
+        page_size: Number of rows of a part.
+        total: Number of rows of the list.
+        **query: Further query parameters of the links.
+
+    Returns:
+        A paragraph.
+    """
+    links = [
+        html.A(label, href=page_url(page, **query, start=str(position)))
+        for label, position in (("Previous", start - page_size), ("Next", start + page_size))
+        if 0 <= position < total
+    ]
+    return html.P(links, className="steps")
 
 
 def similarity_label(similarity: float) -> Component:
@@ -211,6 +267,24 @@ def scope_field(scopes: Sequence[str], scope: str, id: str = "scope") -> Compone
         spellCheck=False,
     )
     return html.Div([html.Label("Scope", htmlFor=id), field, known], className="field")
+
+
+def choose_scope(scopes: Sequence[str], query: Mapping[str, str]) -> str:
+    """Returns the scope of the URL, or else the first one.
+
+    Args:
+        scopes: Scopes to choose from.
+        query: Query parameters of the URL.
+
+    Returns:
+        The scope, or an empty text if there is none.
+    """
+    return query.get("scope") or next(iter(scopes), "")
+
+
+def no_scope_note() -> Component:
+    """Returns a remark for pages of a scope if the token may read none."""
+    return note("No scope with documents was found. Enter the name of a scope.")
 
 
 def scope_form(page: str, scopes: Sequence[str], scope: str) -> Component:

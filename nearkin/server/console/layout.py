@@ -87,19 +87,30 @@ class ConsoleApp(Dash):
         """Returns the files of libraries that pages may load, by package."""
         self._generate_css_dist_html()  # type: ignore[no-untyped-call]
         self._generate_scripts_html()
-        found: Mapping[str, Collection[str]] = self.registered_paths
-        return found
+        paths: Mapping[str, Collection[str]] = self.registered_paths
+        return paths
 
     def interpolate_index(self, *_: Any, **parts: Any) -> str:
-        """Returns the HTML document of the current page."""
+        """Returns the HTML document of the current page.
+
+        Args:
+            *_: Positional arguments of Dash, which are not used.
+            **parts: Parts of the document that Dash has rendered, by name.
+        """
         page = select_page(current_visit())
-        title = f"{page.name} · nearkin" if page is not None else "nearkin"
-        css, icon = self._static, self._static["icon.svg"]
-        named = {
-            name: parts[name] for name in ("css", "app_entry", "config", "scripts", "renderer")
-        }
+        title = "nearkin"
+        if page is not None:
+            title = f"{page.name} · {title}"
         return DOCUMENT.format(
-            title=escape(title), icon=icon, page=css["page.css"], own=css["console.css"], **named
+            title=escape(title),
+            icon=self._static["icon.svg"],
+            page=self._static["page.css"],
+            own=self._static["console.css"],
+            css=parts["css"],
+            app_entry=parts["app_entry"],
+            config=parts["config"],
+            scripts=parts["scripts"],
+            renderer=parts["renderer"],
         )
 
 
@@ -132,9 +143,15 @@ def select_page(visit: Visit, path: str | None = None) -> Page | None:
     Args:
         visit: The current visit.
         path: URL path; that of the visit by default.
+
+    Returns:
+        The page. If the path stands for no page, it is the first one that the token may open.
     """
-    named = PAGES.get(visit.path if path is None else path.removeprefix(ROOT))
-    return named or next((page for page in NAVIGATION if visit.may_open(page)), None)
+    page_path = visit.path
+    if path is not None:
+        page_path = path.removeprefix(ROOT)
+    named_page = PAGES.get(page_path)
+    return named_page or next((page for page in NAVIGATION if visit.may_open(page)), None)
 
 
 async def _head(pathname: str) -> list[Component]:
@@ -143,8 +160,8 @@ async def _head(pathname: str) -> list[Component]:
     links = []
     for page in NAVIGATION:
         if visit.may_open(page):
-            here = ui.aria_attributes(current="page") if page is current_page else {}
-            links.append(html.Li(html.A(page.name, href=page_url(page.path), **here)))
+            attributes = ui.aria_attributes(current="page") if page is current_page else {}
+            links.append(html.Li(html.A(page.name, href=page_url(page.path), **attributes)))
     brand = html.P(["nearkin", html.Span("console")], className="brand")
     return [
         html.Div([brand, _account(visit)], className="top"),

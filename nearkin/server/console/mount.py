@@ -4,7 +4,7 @@ import hashlib
 import logging
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from urllib.parse import parse_qs
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
@@ -113,24 +113,24 @@ class Console:
             # Dash parses the body on the event loop
             check_json_shape(body, MAX_PAGE_VALUES)
         visit = Visit(
-            self._service(),
-            self._authenticator,
-            self.recent_metrics,
-            who,
-            source_address(request),
-            path,
-            request_id(request),
+            service=self._service(),
+            authenticator=self._authenticator,
+            recent_metrics=self.recent_metrics,
+            who=who,
+            source=source_address(request),
+            path=path,
+            request_id=request_id(request),
         )
-        held = CURRENT.set(visit)
+        previous_visit = CURRENT.set(visit)
         try:
             # all pages are the same document, which shows the content for its URL
             await self._dash.server(
                 dash_scope(scope, "" if path in PAGES else path),
                 replay_body(body, receive),
-                self._headed(send),
+                self._add_headers(send),
             )
         finally:
-            CURRENT.reset(held)
+            CURRENT.reset(previous_visit)
 
     async def _answer_directly(self, request: Request, path: str) -> Response | None:
         """Answers requests that are not for pages, or returns None."""
@@ -155,18 +155,19 @@ class Console:
         return None
 
     async def _asset(self, request: Request, path: str) -> Response:
-        found = await self._assets.answer(request, path)
-        if found is None:
+        response = await self._assets.answer(request, path)
+        if response is None:
             return self._problem(request, "no-such-path")
-        found.headers["Content-Security-Policy"] = NO_SCRIPTS_POLICY
-        return found
+        response.headers["Content-Security-Policy"] = NO_SCRIPTS_POLICY
+        return response
 
     # -- logging in
 
     async def _log_in(self, request: Request) -> Response:
         if request.method in SAFE:
-            known = self._who(request) is not None
-            return RedirectResponse(ROOT, 303) if known else login_page()
+            if self._who(request) is not None:
+                return RedirectResponse(ROOT, 303)
+            return login_page()
         body = b""
         async for chunk in request.stream():
             body += chunk
@@ -174,19 +175,15 @@ class Console:
                 return self._problem(
                     request, "too-large", f"the form has more than {MAX_FORM_BYTES:,} bytes"
                 )
-        given = parse_qs(body.decode("utf-8", "replace")).get("token", [])
+        token = "".join(parse_qs(body.decode("utf-8", "replace")).get("token", [])).strip()
         try:
-            who = await self._authenticator.authenticate(
-                f"Bearer {''.join(given).strip()}", source_address(request)
-            )
+            who = await self._authenticator.authenticate(f"Bearer {token}", source_address(request))
         except ProblemError as problem:
-            wrong = (
-                "This token is not valid."
-                if problem.code == "unauthenticated"
-                else "Too many invalid tokens. Try again in a minute."
-            )
+            message = "Too many invalid tokens. Try again in a minute."
+            if problem.code == "unauthenticated":
+                message = "This token is not valid."
             request.state.problem = problem
-            return login_page(wrong, problem)
+            return login_page(message, problem)
         answer = RedirectResponse(ROOT, 303, {"Cache-Control": "no-store"})
         if not self._authenticator.is_open:
             cookie = self._sessions.write(
@@ -218,17 +215,20 @@ class Console:
         if self._authenticator.is_open:
             reject_cross_origin(request)
             return LOCAL_PRINCIPAL
-        found = self._sessions.read(request.cookies.get(COOKIE, ""))
-        return None if found is None else self._authenticator.tokens.find_by_mark(*found)
+        session = self._sessions.read(request.cookies.get(COOKIE, ""))
+        if session is None:
+            return None
+        name, mark = session
+        return self._authenticator.tokens.find_by_mark(name, mark)
 
     @property
     def _authenticator(self) -> Authenticator:
-        found: Authenticator = self._state.authenticator
-        return found
+        authenticator: Authenticator = self._state.authenticator
+        return authenticator
 
     def _service(self) -> Service:
-        found: Service = self._state.service
-        return found
+        service: Service = self._state.service
+        return service
 
     async def keep_writing_snapshots(self) -> None:
         """Writes snapshots of recent activity for the other workers until it is cancelled."""
@@ -246,24 +246,24 @@ class Console:
         answer.headers["Content-Security-Policy"] = NO_SCRIPTS_POLICY
         return answer
 
-    def _headed(self, send: Send) -> Send:
+    def _add_headers(self, send: Send) -> Send:
         """Wraps a send function so that it adds the content security policy and forbids caching."""
 
-        async def headed(message: Message) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 if message["status"] >= 500:
                     # Dash answers requests that it cannot parse like this, without a log line
                     log.warning(
                         "Dash failed to answer a request", extra={"status": message["status"]}
                     )
-                own = [
+                headers = [
                     (b"content-security-policy", self._policy.encode()),
                     (b"cache-control", b"no-store"),
                 ]
-                message = {**message, "headers": [*message["headers"], *own]}
+                message = {**message, "headers": [*message["headers"], *headers]}
             await send(message)
 
-        return headed
+        return send_with_headers
 
 
 def dash_scope(scope: Scope, path: str) -> Scope:
@@ -312,11 +312,11 @@ def is_same_origin(request: Request) -> bool:
 @cache
 def static_files() -> dict[str, tuple[bytes, str, str]]:
     """Returns the content, media type and fingerprint of each file of the console, by name."""
-    found = {name: (path.read_bytes(), kind) for name, (path, kind) in FILES.items()}
-    return {
-        name: (content, kind, hashlib.sha256(content).hexdigest()[:12])
-        for name, (content, kind) in found.items()
-    }
+    files = {}
+    for name, (path, media_type) in FILES.items():
+        content = path.read_bytes()
+        files[name] = (content, media_type, hashlib.sha256(content).hexdigest()[:12])
+    return files
 
 
 def static_addresses() -> dict[str, str]:
@@ -335,12 +335,12 @@ def static_file(request: Request, name: str) -> Response:
         return problem_response(
             ProblemError("no-such-path", "the console has no such page; see /console/"), request
         )
-    content, kind, _ = static_files()[name]
-    kept = {
+    content, media_type, _ = static_files()[name]
+    headers = {
         "Cache-Control": "public, max-age=31536000, immutable",
         "Content-Security-Policy": NO_SCRIPTS_POLICY,
     }
-    return Response(content, headers=kept, media_type=kind)
+    return Response(content, headers=headers, media_type=media_type)
 
 
 def login_page(problem: str | None = None, error: ProblemError | None = None) -> Response:
@@ -361,10 +361,9 @@ def _render_login_page(problem: str | None) -> str:
     environment = Environment(
         loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined
     )
-    facts: dict[str, Any] = {
-        "root": ROOT,
-        "static": static_addresses(),
-        "problem": problem,
-        "hours": SESSION_SECONDS // 3600,
-    }
-    return environment.get_template("login.html").render(facts)
+    return environment.get_template("login.html").render(
+        root=ROOT,
+        static=static_addresses(),
+        problem=problem,
+        hours=SESSION_SECONDS // 3600,
+    )

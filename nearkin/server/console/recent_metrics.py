@@ -3,15 +3,28 @@
 import asyncio
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from nearkin.server.service import Service
-from nearkin.server.telemetry import is_worker_alive
+from nearkin.server.telemetry import SecondOfActivity, is_worker_alive
 
 SNAPSHOT_SECONDS = 2.0
 SUFFIX = ".recent"
+
+
+class WorkerSnapshot(TypedDict):
+    """The recent activity of one worker, as it is written for the others.
+
+    Attributes:
+        series: The activity of each second.
+        waiting: The number of documents that wait.
+    """
+
+    series: list[SecondOfActivity]
+    waiting: int
 
 
 class RecentMetrics:
@@ -28,7 +41,7 @@ class RecentMetrics:
         """Writes a snapshot of this worker for the others."""
         if self._folder is not None:
             staging = self._folder / f"{os.getpid()}{SUFFIX}.part"
-            staging.write_text(json.dumps(self._own(service)))
+            staging.write_text(json.dumps(self._take_snapshot(service)))
             staging.replace(self._folder / f"{os.getpid()}{SUFFIX}")
 
     async def keep_writing_snapshots(self, service: Service) -> None:
@@ -37,47 +50,50 @@ class RecentMetrics:
             await asyncio.to_thread(self.write_snapshot, service)
             await asyncio.sleep(SNAPSHOT_SECONDS)
 
-    def read(self, service: Service) -> tuple[list[dict[str, Any]], int, int]:
-        """Returns the recent activity, the waiting documents and the number of workers.
-
-        The activity has the form of `RecentActivity.series`.
-        """
-        own = self._own(service)
+    def read(self, service: Service) -> tuple[list[SecondOfActivity], int, int]:
+        """Returns the recent activity, the waiting documents and the number of workers."""
+        own_snapshot = self._take_snapshot(service)
         if self._folder is None:
-            return own["series"], own["waiting"], 1
-        snapshots = [
+            return own_snapshot["series"], own_snapshot["waiting"], 1
+        paths = [
             path
             for path in sorted(self._folder.glob(f"*{SUFFIX}"))
             if is_worker_alive(path) and path.stem != str(os.getpid())
         ]
-        every = [own, *(json.loads(path.read_bytes()) for path in snapshots)]
+        snapshots: list[WorkerSnapshot] = [own_snapshot]
+        snapshots.extend(json.loads(path.read_bytes()) for path in paths)
         return (
-            merge_series([one["series"] for one in every]),
-            sum(one["waiting"] for one in every),
-            len(every),
+            merge_series([snapshot["series"] for snapshot in snapshots]),
+            sum(snapshot["waiting"] for snapshot in snapshots),
+            len(snapshots),
         )
 
-    def _own(self, service: Service) -> dict[str, Any]:
+    def _take_snapshot(self, service: Service) -> WorkerSnapshot:
         return {"series": service.instruments.recent.series(), "waiting": service.batcher.depth}
 
 
-def merge_series(series: Sequence[Sequence[Mapping[str, Any]]]) -> list[dict[str, Any]]:
+def merge_series(series: Sequence[Sequence[SecondOfActivity]]) -> list[SecondOfActivity]:
     """Merges the seconds of several workers: the sum of counts, the maximum of percentiles.
 
     Examples:
-        >>> one = {"second": 5, "counts": {"new": 2}, "p50": 0.1, "p99": 0.4}
-        >>> merge_series([[one], [{**one, "p99": None}, {**one, "second": 6}]])[0]
+        >>> first = {"second": 5, "counts": {"new": 2}, "p50": 0.1, "p99": 0.4}
+        >>> merge_series([[first], [{**first, "p99": None}, {**first, "second": 6}]])[0]
         {'second': 5, 'counts': {'new': 4}, 'p50': 0.1, 'p99': 0.4}
     """
-    found: dict[int, dict[str, Any]] = {}
-    for second in (second for one in series for second in one):
-        into = found.setdefault(
-            second["second"], {"second": second["second"], "counts": {}, "p50": None, "p99": None}
-        )
-        for result, count in second["counts"].items():
-            into["counts"][result] = into["counts"].get(result, 0) + count
-        for name in ("p50", "p99"):
-            into[name] = max(
-                (value for value in (into[name], second[name]) if value is not None), default=None
-            )
-    return [found[second] for second in sorted(found)]
+    merged: dict[int, SecondOfActivity] = {}
+    for activity in chain.from_iterable(series):
+        second = activity["second"]
+        if second not in merged:
+            merged[second] = {**activity, "counts": dict(activity["counts"])}
+            continue
+        total = merged[second]
+        for result, count in activity["counts"].items():
+            total["counts"][result] = total["counts"].get(result, 0) + count
+        total["p50"] = _larger(total["p50"], activity["p50"])
+        total["p99"] = _larger(total["p99"], activity["p99"])
+    return [merged[second] for second in sorted(merged)]
+
+
+def _larger(left: float | None, right: float | None) -> float | None:
+    """Returns the larger of two values, of which None is unknown."""
+    return max((value for value in (left, right) if value is not None), default=None)

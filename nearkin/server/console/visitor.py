@@ -31,7 +31,7 @@ class Visit:
     Attributes:
         service: The service of the server.
         authenticator: Counts searches.
-        recents: The last minutes, of all workers.
+        recent_metrics: Reads the activity of the last minutes, of all workers.
         who: The token's principal.
         source: Address of the client.
         path: Path of the page below the console.
@@ -88,19 +88,19 @@ class Visit:
         await self.authenticator.admit_documents(self.who, self.source, 1)
 
     async def scopes(self) -> list[str]:
-        """Returns scopes to choose from, the first MOST_SCOPES by name.
+        """Returns scopes to choose from, the first MAX_SCOPES by name.
 
         They are those that the token names, and those with documents that its patterns match.
         """
-        validate_name = {scope for scope in self.who.scopes if not scope.endswith(WILDCARD)}
-        if len(validate_name) < len(self.who.scopes):
-            found = await self.service.run_overview(self.service.cluster_listings.scopes)
-            validate_name.update(
+        readable = {scope for scope in self.who.scopes if not scope.endswith(WILDCARD)}
+        if len(readable) < len(self.who.scopes):
+            stored = await self.service.run_overview(self.service.cluster_listings.scopes)
+            readable.update(
                 scope
-                for scope in found
+                for scope in stored
                 if self.who.can_access(scope) and not scope.startswith(RESERVED)
             )
-        return nsmallest(MAX_SCOPES, validate_name)
+        return nsmallest(MAX_SCOPES, readable)
 
 
 CURRENT: ContextVar[Visit] = ContextVar("console visit")
@@ -142,6 +142,9 @@ def page_url(page: str, **query: str) -> str:
     Args:
         page: Path of the page below the console.
         **query: Query parameters.
+
+    Returns:
+        The path below the root of the server.
 
     Examples:
         >>> page_url("clusters", scope="a b", id="x&y")

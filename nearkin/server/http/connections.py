@@ -181,12 +181,25 @@ class LimitedConnection(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Counts the bytes of a header or a trailer."""
+        """Counts the bytes of a header or a trailer.
+
+        Args:
+            name: Name of the header.
+            value: Value of the header.
+
+        Raises:
+            ValueError: If the head is too large. uvicorn answers with status 400.
+        """
         self._count_head_bytes(len(name) + len(value))
         super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Stops the timer of the head."""
+        """Stops the timer of the head.
+
+        Raises:
+            ValueError: If the connection has too many unanswered requests. uvicorn answers with
+                status 400.
+        """
         self._awaits_head = False
         self._chunk_is_head = False
         self._raw_head_size = 0

@@ -65,7 +65,15 @@ class FairExecutor:
         return sum(self._running.values())
 
     def submit(self, caller: Caller, work: Callable[[], Any]) -> "asyncio.Future[Any]":
-        """Calls a function in a thread in the caller's turn, and returns a future."""
+        """Calls a function in a thread in the caller's turn, and returns a future.
+
+        Args:
+            caller: The caller whose turn is used.
+            work: The function.
+
+        Returns:
+            A future with the result of the function.
+        """
         result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         call = _Call(caller, work, partial(_copy_result, target=result))
         result.add_done_callback(call.drop)

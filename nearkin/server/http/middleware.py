@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any
 from uuid import UUID, uuid4
 
 from opentelemetry.trace import SpanKind
@@ -208,7 +207,7 @@ class RequestMiddleware:
     ) -> None:
         if not log.isEnabledFor(logging.INFO):
             return
-        fields: dict[str, Any] = {
+        fields: dict[str, object] = {
             "request_id": response.request_id,
             "method": method_label(scope),
             "route": route,

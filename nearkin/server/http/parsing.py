@@ -43,6 +43,9 @@ async def parse_body(request: Request, model: type[M]) -> M:
         request: The request. Its caller must be registered already.
         model: Model that describes the body.
 
+    Returns:
+        The validated body.
+
     Raises:
         ProblemError: If the body is not JSON of this form, or if there is no room for it in memory.
     """
@@ -63,6 +66,9 @@ async def read_body(request: Request, service: Service) -> bytes:
     Args:
         request: The request. Its caller must be registered already.
         service: The service that counts the bytes.
+
+    Returns:
+        The whole body.
 
     Raises:
         ProblemError: If the caller or all callers together exceed the memory limit, or the caller
@@ -91,6 +97,9 @@ def parse_json(body: bytes, model: type[M]) -> M:
     Args:
         body: JSON text in UTF-8.
         model: Model that describes the body.
+
+    Returns:
+        The validated body.
 
     Raises:
         ProblemError: If the body is not JSON of this form.

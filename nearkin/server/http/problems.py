@@ -4,7 +4,7 @@ The code of each kind of problem does not change between releases.
 """
 
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import NamedTuple, NotRequired, TypedDict
 
 import orjson
 from starlette.responses import Response
@@ -89,6 +89,28 @@ PROBLEM_KINDS: dict[str, ProblemKind] = {
 """The kinds of problems by code."""
 
 
+class ProblemDocument(TypedDict):
+    """The members of a problem document.
+
+    Attributes:
+        type: URN of the kind of problem.
+        title: Title of the kind of problem.
+        status: HTTP status code.
+        code: Kind of problem, one of the codes of PROBLEM_KINDS.
+        detail: Description of this occurrence.
+        field: JSON pointer to the invalid member of the request, if there is one.
+        instance: URN with the id of the request, if it is known.
+    """
+
+    type: str
+    title: str
+    status: int
+    code: str
+    detail: str
+    field: NotRequired[str]
+    instance: NotRequired[str]
+
+
 class ProblemError(Exception):
     """An error that is answered with a problem document.
 
@@ -119,13 +141,16 @@ class ProblemError(Exception):
         """The title of the kind of problem."""
         return PROBLEM_KINDS[self.code].title
 
-    def to_dict(self, instance: str | None = None) -> dict[str, Any]:
+    def to_dict(self, instance: str | None = None) -> ProblemDocument:
         """Returns the members of the problem document.
 
         Args:
             instance: URI of the occurrence, or None to leave the member out.
+
+        Returns:
+            The problem document.
         """
-        members: dict[str, Any] = {
+        members: ProblemDocument = {
             "type": TYPE_PREFIX + self.code,
             "title": self.title,
             "status": self.status,

@@ -46,13 +46,22 @@ class ResourcePool:
         return self.total if caller.unshared else self.caller_share
 
     def has_room(self, caller: Caller, amount: int) -> bool:
-        """Returns True if `take` would succeed."""
+        """Returns True if `take` would succeed.
+
+        Args:
+            caller: The caller that the amount is counted for.
+            amount: The amount to add.
+        """
         if self.used + amount > self.total:
             return False
         return self._held_by_caller[caller.key] + amount <= self.caller_limit(caller)
 
     def take(self, caller: Caller, amount: int) -> None:
         """Adds to the amount that a caller holds.
+
+        Args:
+            caller: The caller that the amount is counted for.
+            amount: The amount to add.
 
         Raises:
             ProblemError: If the caller's share (`rate-limited`) or the total (`busy`) would be
@@ -78,7 +87,12 @@ class ResourcePool:
         self._held_by_caller[caller.key] += amount
 
     def release(self, caller: Caller, amount: int) -> None:
-        """Returns an amount that `take` added."""
+        """Returns an amount that `take` added.
+
+        Args:
+            caller: The caller that the amount is counted for.
+            amount: The amount to return.
+        """
         self.used -= amount
         self._held_by_caller[caller.key] -= amount
         if not self._held_by_caller[caller.key]:

@@ -62,9 +62,9 @@ class Principal:
         """Returns True if the token has access to a scope.
 
         Examples:
-            >>> some = Principal("reader", ("shop", "team-*"), ("read",))
-            >>> some.can_access("shop"), some.can_access("team-a"), some.can_access("shopping")
-            (True, True, False)
+            >>> reader = Principal("reader", ("shop", "team-*"), ("read",))
+            >>> [reader.can_access(scope) for scope in ("shop", "team-a", "shopping")]
+            [True, True, False]
         """
         return any(
             scope.startswith(name[:-1]) if name.endswith(WILDCARD) else scope == name

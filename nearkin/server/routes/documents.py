@@ -103,6 +103,17 @@ async def upsert(request: Request, scope: ScopeName, who: StreamWriter) -> Respo
 
     A stream is answered in its own format, while it is processed. Repeating a request is safe: the
     same id with the same content is the same document.
+
+    Args:
+        request: The request.
+        scope: Scope of the documents.
+        who: Principal of the token.
+
+    Returns:
+        The outcome as JSON, or a stream of outcomes.
+
+    Raises:
+        ProblemError: If the body is not valid, a limit is reached, or the server is not ready.
     """
     service = ready_service(request)
     media_type = request_media_type(request)
@@ -130,6 +141,14 @@ async def query(request: Request, scope: ScopeName, who: Reader) -> m.Matches:
     """Returns the stored documents whose similarity reaches the threshold, most similar first.
 
     Nothing is stored.
+
+    Args:
+        request: The request.
+        scope: Scope that is searched.
+        who: Principal of the token.
+
+    Raises:
+        ProblemError: If the body is not valid, a limit is reached, or the server is not ready.
     """
     service = ready_service(request)
     body = await parse_body(request, m.QueryRequest)
@@ -169,7 +188,18 @@ async def get(
         Query(pattern="^signature$", description="`signature` to include it; administrators only."),
     ] = None,
 ) -> Response:
-    """Returns a stored document."""
+    """Returns a stored document.
+
+    Args:
+        request: The request.
+        scope: Scope of the document.
+        id: Id of the document.
+        who: Principal of the token.
+        include: `signature` to include the signature, or None.
+
+    Raises:
+        ProblemError: If there is no such document, or the token must not read the signature.
+    """
     service = ready_service(request)
     include_signature = include is not None
     if include_signature and not who.has_right("admin"):
@@ -206,6 +236,18 @@ async def remove(request: Request, scope: ScopeName, id: DocumentId, who: Writer
     """Deletes a document.
 
     If it was a representative, another document of its cluster becomes the representative.
+
+    Args:
+        request: The request.
+        scope: Scope of the document.
+        id: Id of the document.
+        who: Principal of the token.
+
+    Returns:
+        An empty response.
+
+    Raises:
+        ProblemError: If there is no such document.
     """
     service = ready_service(request)
     if not await service.remove(scope, validate_name(id, "id")):
@@ -222,6 +264,18 @@ async def add_part(request: Request, scope: ScopeName, id: DocumentId, who: Writ
     """Adds text or tokens to a document that arrives in parts. `:close` finishes it.
 
     Each part is split into shingles on its own. Adding the same part again changes nothing.
+
+    Args:
+        request: The request.
+        scope: Scope of the document.
+        id: Id of the document.
+        who: Principal of the token.
+
+    Returns:
+        The number of shingles so far.
+
+    Raises:
+        ProblemError: If the body is not valid, a limit is reached, or the server is not ready.
     """
     service = ready_service(request)
     part = await parse_body(request, m.DocumentPart)
@@ -237,7 +291,20 @@ async def add_part(request: Request, scope: ScopeName, id: DocumentId, who: Writ
     summary="Finish a document that arrived in parts",
 )
 async def finish(request: Request, scope: ScopeName, id: DocumentId, who: Writer) -> Response:
-    """Upserts the document that the parts form, and deletes the parts."""
+    """Upserts the document that the parts form, and deletes the parts.
+
+    Args:
+        request: The request.
+        scope: Scope of the document.
+        id: Id of the document.
+        who: Principal of the token.
+
+    Returns:
+        The outcome as JSON.
+
+    Raises:
+        ProblemError: If there is no unfinished document of this id.
+    """
     outcome = await ready_service(request).finish_document(scope, validate_name(id, "id"))
     if outcome is None:
         raise ProblemError("not-found", "this scope has no unfinished document of this id")
@@ -277,6 +344,19 @@ async def cluster(
 
     The id of a cluster is that of its first document, and remains the same when this document is
     deleted. Use `representative` to refer to the document that currently represents the cluster.
+
+    Args:
+        request: The request.
+        scope: Scope of the document.
+        id: Id of the document.
+        who: Principal of the token.
+        start: Position of the first member.
+        limit: Maximum number of members.
+        after: Id of the last member of the previous page, or None.
+        cursor: Cursor of the page, or None.
+
+    Raises:
+        ProblemError: If there is no such document or cluster, or the cursor is not valid.
     """
     service = ready_service(request)
     listing = ("members", scope, *service.index.public_urls)
@@ -328,6 +408,17 @@ async def clusters(
     The clusters are counted again from time to time. Clusters that stay are listed exactly once,
     even if others are added or deleted between the pages. In the order `largest`, a cluster whose
     size changes between two pages may be missing or repeated.
+
+    Args:
+        request: The request.
+        scope: Scope whose clusters are listed.
+        who: Principal of the token.
+        order: `largest` or `newest`.
+        limit: Maximum number of clusters.
+        cursor: Cursor of the page.
+
+    Raises:
+        ProblemError: If the cursor is not valid, or the server is not ready.
     """
     service = ready_service(request)
     listing_id = ("clusters", order, scope)

@@ -16,7 +16,7 @@ from nearkin.server.http.problems import ProblemError
 from nearkin.server.routes import models as m
 from nearkin.server.routes.documents import counted_response, ready_service
 from nearkin.server.service import Service
-from nearkin.server.shadow import ShadowIndex
+from nearkin.server.shadow import ShadowIndex, ShadowStatus
 from nearkin.server.telemetry import Exposition
 from nearkin.version import VERSION
 
@@ -30,7 +30,16 @@ router = APIRouter(tags=["index"])
     summary="Explain why two documents match or do not match",
 )
 async def explain(request: Request, who: Reader) -> Response:
-    """Returns similarity, estimate, shared bands and shingles of two stored documents."""
+    """Returns similarity, estimate, shared bands and shingles of two stored documents.
+
+    Args:
+        request: The request.
+        who: Principal of the token.
+
+    Raises:
+        ProblemError: If the body is not valid, or the token must not read the scope.
+        UsageError: If a document does not exist, or its text is not stored.
+    """
     service = ready_service(request)
     body = await parse_body(request, m.ExplainRequest)
     require_scope(who, body.scope)
@@ -52,7 +61,15 @@ def _explanation_json(index: Index, body: m.ExplainRequest) -> bytes:
     summary="Find bands and rows for a threshold and a recall",
 )
 async def tune(request: Request, who: Reader) -> dict[str, Any]:
-    """Returns operating points for the signatures of this index, cheapest first."""
+    """Returns operating points for the signatures of this index, cheapest first.
+
+    Args:
+        request: The request.
+        who: Principal of the token.
+
+    Raises:
+        ProblemError: If the body is not valid.
+    """
     service = ready_service(request)
     body = await parse_body(request, m.TuneRequest)
     spec = service.index.spec if body.k is None else replace(service.index.spec, k=body.k)
@@ -65,7 +82,15 @@ async def tune(request: Request, who: Reader) -> dict[str, Any]:
 
 @router.get("/v1/spec", summary="Get the Spec and the banding of the index")
 async def spec(request: Request, who: Reader) -> m.IndexInfo:
-    """Returns the Spec of the signatures, the threshold and the banding."""
+    """Returns the Spec of the signatures, the threshold and the banding.
+
+    Args:
+        request: The request.
+        who: Principal of the token.
+
+    Raises:
+        ProblemError: If the server is not ready.
+    """
     index = ready_service(request).index
     return m.IndexInfo(
         spec=json.loads(index.spec.to_json()),
@@ -82,27 +107,60 @@ async def spec(request: Request, who: Reader) -> m.IndexInfo:
 
 @router.get("/v1/stats", summary="Get the counts of the index")
 async def stats(request: Request, who: Admin) -> dict[str, Any]:
-    """Returns the numbers of documents, clusters, postings, bytes and evicted postings."""
+    """Returns the numbers of documents, clusters, postings, bytes and evicted postings.
+
+    Args:
+        request: The request.
+        who: Principal of the token.
+
+    Raises:
+        ProblemError: If the server is not ready.
+    """
     service = ready_service(request)
     return dict(await service.run_in_thread(service.index.stats))
 
 
-@router.get("/v1/shadow", tags=["admin"], summary="Compare the live index with the shadow index")
-async def shadow(request: Request, who: Admin) -> dict[str, Any]:
-    """Returns agreement, candidates, durations and golden recall of both indexes."""
+@router.get(
+    "/v1/shadow",
+    response_model=dict[str, Any],
+    tags=["admin"],
+    summary="Compare the live index with the shadow index",
+)
+async def shadow(request: Request, who: Admin) -> ShadowStatus:
+    """Returns agreement, candidates, durations and golden recall of both indexes.
+
+    Args:
+        request: The request.
+        who: Principal of the token.
+
+    Raises:
+        ProblemError: If the server has no shadow index.
+    """
     return require_shadow(request).status()
 
 
 @router.post(
     "/v1/shadow",
+    response_model=dict[str, Any],
     tags=["admin"],
     openapi_extra=body_schema(m.ShadowSwitch),
     summary="Switch to the shadow index, or back",
 )
-async def switch(request: Request, who: Admin) -> dict[str, Any]:
+async def switch(request: Request, who: Admin) -> ShadowStatus:
     """Migrates the index to the other store. All workers follow, and a restart uses the new store.
 
     Answers 409 as long as the other index does not have all documents.
+
+    Args:
+        request: The request.
+        who: Principal of the token.
+
+    Returns:
+        The statistics after the switch.
+
+    Raises:
+        ProblemError: If the server has no shadow index, or the other index does not have all
+            documents.
     """
     shadow_index = require_shadow(request)
     body = await parse_body(request, m.ShadowSwitch)
@@ -152,6 +210,13 @@ async def metrics(request: Request, who: Scraper) -> Response:
     """Returns metrics in the text format of Prometheus.
 
     They contain scope names, and therefore need the right `metrics`.
+
+    Args:
+        request: The request.
+        who: Principal of the token.
+
+    Raises:
+        ProblemError: If metrics are turned off.
     """
     exposition: Exposition | None = request.app.state.exposition
     if exposition is None:

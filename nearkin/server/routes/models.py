@@ -151,6 +151,9 @@ class DocumentAnswer(Model):
         Args:
             entry: The entry.
             include_signature: Whether the signature is included.
+
+        Returns:
+            The answer.
         """
         return cls(
             id=entry.id,
@@ -217,6 +220,9 @@ class ClusterAnswer(Model):
         Args:
             part: Some members of a cluster.
             cursor: Cursor of the next page, or None on the last page.
+
+        Returns:
+            The answer.
         """
         members = [Member(id=id, similarity=similarity) for id, similarity in part.members]
         return cls(

@@ -7,7 +7,7 @@ from pathlib import Path
 from dash.development.base_component import Component
 
 from nearkin.errors import UsageError
-from nearkin.evaluate.audit import Audit, Proportion
+from nearkin.evaluate.audit import Audit, Proportion, RecallBin
 from nearkin.report.formatting import format_percent
 from nearkin.report.model import restore_dataclass
 from nearkin.server.console import charts
@@ -21,6 +21,9 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     Args:
         visit: The current visit.
         query: Query parameters.
+
+    Returns:
+        The content of the page.
     """
     page = ui.page_heading(
         "Audit",
@@ -28,45 +31,56 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     )
     path = visit.service.settings.audit
     if path is None:
-        how = (
+        advice = (
             "There is no audit yet. Run nearkin audit RUN --json > audit.json, and start the "
             "server with --audit audit.json."
         )
-        return [*page, ui.note(how)]
-    found = await visit.service.run_in_thread(read_audit, path)
+        return [*page, ui.note(advice)]
+    audit = await visit.service.run_in_thread(read_audit, path)
     return [
         *page,
         ui.fact_tiles(
-            ("Recall", format_percent(found.recall.value) if found.recall.total else "–"),
-            ("Precision", format_percent(found.precision.value) if found.precision.total else "–"),
-            ("Required recall", format_percent(found.asked)),
-            ("Documents sampled", f"{found.sampled:,}"),
+            ("Recall", format_share(audit.recall)),
+            ("Precision", format_share(audit.precision)),
+            ("Required recall", format_percent(audit.asked)),
+            ("Documents sampled", f"{audit.sampled:,}"),
         ),
         ui.note(
-            f"{describe_interval('Recall', found.recall)} "
-            f"{describe_interval('Precision', found.precision)} "
-            f""
-            f"{found.advice.capitalize()}."
+            f"{describe_interval('Recall', audit.recall)} "
+            f"{describe_interval('Precision', audit.precision)} "
+            f"{audit.advice.capitalize()}."
         ),
-        _chart(found),
+        _recall_chart(audit),
         ui.table(
             "Recall of pairs at or above the threshold, by similarity",
             ("Similarity", "Pairs", "Recall", "Interval", "Predicted"),
             [
                 (
-                    f"{one.low:.2f} to {one.high:.2f}",
-                    f"{one.recall.total:,}",
-                    format_percent(one.recall.value) if one.recall.total else "–",
-                    f"{format_percent(one.recall.low)} to {format_percent(one.recall.high)}"
-                    if one.recall.total
-                    else "–",
-                    format_percent(one.predicted),
+                    f"{similarity_bin.low:.2f} to {similarity_bin.high:.2f}",
+                    f"{similarity_bin.recall.total:,}",
+                    format_share(similarity_bin.recall),
+                    format_interval(similarity_bin.recall),
+                    format_percent(similarity_bin.predicted),
                 )
-                for one in found.bins
+                for similarity_bin in audit.bins
             ],
             numbers=(1, 2, 3, 4),
         ),
     ]
+
+
+def format_share(share: Proportion) -> str:
+    """Returns a measured proportion as a percentage, or a dash if nothing was measured."""
+    if not share.total:
+        return "–"
+    return format_percent(share.value)
+
+
+def format_interval(share: Proportion) -> str:
+    """Returns the confidence interval of a proportion, or a dash if nothing was measured."""
+    if not share.total:
+        return "–"
+    return f"{format_percent(share.low)} to {format_percent(share.high)}"
 
 
 def read_audit(path: Path) -> Audit:
@@ -77,12 +91,12 @@ def read_audit(path: Path) -> Audit:
     """
     try:
         record = json.loads(path.read_bytes())
-        found: Audit = restore_dataclass(
+        audit: Audit = restore_dataclass(
             Audit, {name: value for name, value in record.items() if name != "metrics"}
         )
     except (OSError, ValueError, TypeError, AttributeError) as error:
         raise UsageError(f"{path} is not the output of nearkin audit --json: {error}") from error
-    return found
+    return audit
 
 
 def describe_interval(name: str, share: Proportion) -> str:
@@ -92,56 +106,57 @@ def describe_interval(name: str, share: Proportion) -> str:
         name: Name of the measure.
         share: The measured proportion.
 
+    Returns:
+        The sentence, which says so if nothing was measured.
+
     Examples:
         >>> describe_interval("Recall", Proportion.from_counts(95, 100))
         'Recall is 88.8% to 97.8% of 100, at 95% confidence.'
     """
     if not share.total:
         return f"{name} was not measured: the sample has no such pairs."
-    return (
-        f"{name} is {format_percent(share.low)} to {format_percent(share.high)} of "
-        f"{share.total:,}, at 95% confidence."
-    )
+    return f"{name} is {format_interval(share)} of {share.total:,}, at 95% confidence."
 
 
-def _chart(found: Audit) -> Component:
-    measured = [one for one in found.bins if one.recall.total]
-    x = [(one.low + one.high) / 2 for one in measured]
-    spread = {
+def _recall_chart(audit: Audit) -> Component:
+    """Returns a chart of the measured and the predicted recall by similarity."""
+    measured = [similarity_bin for similarity_bin in audit.bins if similarity_bin.recall.total]
+    errors = {
         "type": "data",
         "symmetric": False,
         "color": charts.BLUE,
-        "array": [one.recall.high - one.recall.value for one in measured],
-        "arrayminus": [one.recall.value - one.recall.low for one in measured],
+        "array": [measure.recall.high - measure.recall.value for measure in measured],
+        "arrayminus": [measure.recall.value - measure.recall.low for measure in measured],
     }
-    y = [one.recall.value for one in measured]
     points = charts.line_trace(
         "Measured, with its interval",
-        x,
-        y,
+        [_middle(measure) for measure in measured],
+        [measure.recall.value for measure in measured],
         charts.BLUE,
         mode="markers",
-        error_y=spread,
+        error_y=errors,
         marker={"size": 8},
     )
-    middles = [(one.low + one.high) / 2 for one in found.bins]
+    predicted = [similarity_bin.predicted for similarity_bin in audit.bins]
     curve = charts.line_trace(
         "Predicted by the S-curve and the margin",
-        middles,
-        [one.predicted for one in found.bins],
+        [_middle(similarity_bin) for similarity_bin in audit.bins],
+        predicted,
         charts.ORANGE,
     )
-    lowest = min(
-        [one.predicted for one in found.bins] + [one.recall.low for one in measured], default=0.9
-    )
+    lowest = min([*predicted, *(measure.recall.low for measure in measured)], default=0.9)
     return charts.make_chart(
         "audit-recall",
         "Recall by similarity",
-        f"Recall of {found.recall.total:,} pairs by similarity, measured and predicted",
+        f"Recall of {audit.recall.total:,} pairs by similarity, measured and predicted",
         [curve, points],
         xaxis=charts.make_axis("similarity"),
         yaxis=charts.make_axis("", tickformat=".0%", range=[min(0.9, lowest) - 0.01, 1.01]),
     )
+
+
+def _middle(similarity_bin: RecallBin) -> float:
+    return (similarity_bin.low + similarity_bin.high) / 2
 
 
 PAGE = Page("audit", "Audit", "admin", build, every_scope=True)

@@ -20,24 +20,24 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     Args:
         visit: The current visit.
         query: Query parameters.
+
+    Returns:
+        The content of the page.
     """
     index = visit.service.index
     hottest = await visit.service.run_overview(index.hot_buckets, MAX_HOT_BUCKETS)
-    found = [(size, entry) for size, entry in hottest if is_shown(visit, entry)][:MAX_BUCKETS]
+    buckets = [(size, entry) for size, entry in hottest if is_shown(visit, entry)][:MAX_BUCKETS]
     page = ui.page_heading(
         "Hot buckets",
         "Buckets of many documents. A search that reads a bucket reads all of its postings.",
     )
-    most, compared = index.settings.bucket_capacity, index.settings.max_candidates
-    cap = (
-        f"A bucket keeps at most {most:,} postings, and a search compares at most {compared:,} "
-        f"candidates."
+    limits = (
+        f"A bucket keeps at most {index.settings.bucket_capacity:,} postings, and a search "
+        f"compares at most {index.settings.max_candidates:,} candidates."
     )
-    if not found:
-        return [
-            *page,
-            ui.note("No search of this process has read a large bucket of your scopes yet. " + cap),
-        ]
+    if not buckets:
+        empty = "No search of this process has read a large bucket of your scopes yet."
+        return [*page, ui.note(f"{empty} {limits}")]
     rows = [
         (
             f"{size:,}",
@@ -45,18 +45,23 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
             ui.cluster_link(entry.scope, entry.id),
             ui.excerpt(entry.text),
         )
-        for size, entry in found
+        for size, entry in buckets
     ]
     caption = "Largest first, as read by searches of this process"
     return [
         *page,
-        ui.note(cap),
+        ui.note(limits),
         ui.table(caption, ("Documents", "Scope", "Oldest document", ui.EXCERPT_COLUMN), rows),
     ]
 
 
 def is_shown(visit: Visit, entry: Entry) -> bool:
-    """Returns True if the token has access to an entry, and its scope is not internal."""
+    """Returns True if the token has access to an entry, and its scope is not internal.
+
+    Args:
+        visit: The current visit.
+        entry: Oldest document of a bucket.
+    """
     return visit.who.can_access(entry.scope) and not entry.scope.startswith(RESERVED)
 
 

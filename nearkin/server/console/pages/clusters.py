@@ -20,8 +20,9 @@ from nearkin.server.console.visitor import Page, Visit, current_visit, page_url
 from nearkin.server.http.auth import CONTROL_CHARACTER, validate_name
 from nearkin.server.http.problems import ProblemError
 
-ON_A_PAGE = 25
-ORDERS = {"largest": "Largest", "newest": "Newest"}
+PAGE_SIZE = 25
+LARGEST = "largest"
+ORDERS = {LARGEST: "Largest", "newest": "Newest"}
 SCAN_SECONDS = 2.0
 """Maximum number of seconds for which texts are searched."""
 
@@ -32,75 +33,74 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     Args:
         visit: The current visit.
         query: Query parameters.
+
+    Returns:
+        The content of the page.
     """
     scopes = await visit.scopes()
-    scope = query.get("scope") or (scopes[0] if scopes else "")
-    choice = ui.scope_form("clusters", scopes, scope)
+    scope = ui.choose_scope(scopes, query)
+    page = [*ui.page_heading("Clusters"), ui.scope_form("clusters", scopes, scope)]
     if not scope:
-        return [
-            *ui.page_heading("Clusters"),
-            choice,
-            ui.note("No scope with documents was found. Enter the name of a scope."),
-        ]
+        return [*page, ui.no_scope_note()]
     visit.require_scope(scope)
     if "id" in query:
-        return await _one(visit, scope, query)
-    return [*ui.page_heading("Clusters"), choice, _search(scope), *await _list(visit, scope, query)]
+        return await _build_cluster(visit, scope, query)
+    return [*page, _search_form(scope), *await _build_listing(visit, scope, query)]
 
 
 # -- lists
 
 
-async def _list(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Component]:
+async def _build_listing(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Component]:
     service = visit.service
-    found = await service.run_overview(service.cluster_listings.listing, scope)
-    order = query.get("order", "largest") if query.get("order") in ORDERS else "largest"
+    listing = await service.run_overview(service.cluster_listings.listing, scope)
+    order = query.get("order", LARGEST)
+    if order not in ORDERS:
+        order = LARGEST
     start = parse_number(query.get("start"))
-    heads = found.largest if order == "largest" else found.newest
-    some = heads[start : start + ON_A_PAGE]
-    entries = await service.run_in_thread(
-        service.index.get_many, scope, [head.representative for head in some]
+    clusters = listing.largest if order == LARGEST else listing.newest
+    shown_clusters = clusters[start : start + PAGE_SIZE]
+    representatives = await service.run_in_thread(
+        service.index.get_many, scope, [cluster.representative for cluster in shown_clusters]
     )
-    steps = []
-    for text, first in (("Previous", start - ON_A_PAGE), ("Next", start + ON_A_PAGE)):
-        if 0 <= first < len(heads):
-            steps.append(
-                html.A(text, href=page_url("clusters", scope=scope, order=order, start=str(first)))
-            )
-    documents = "document" if found.documents == 1 else "documents"
-    clusters = "cluster" if found.clusters == 1 else "clusters"
+    document_word = "document" if listing.documents == 1 else "documents"
+    cluster_word = "cluster" if listing.clusters == 1 else "clusters"
+    caption = f"{ORDERS[order]} clusters of {make_visible(scope)}"
     return [
         ui.note(
-            f"{found.documents:,} {documents} in {found.clusters:,} {clusters}, counted at "
-            f"{ui.format_time(found.as_of)}. "
+            f"{listing.documents:,} {document_word} in {listing.clusters:,} {cluster_word}, "
+            f"counted at {ui.format_time(listing.as_of)}. "
             "Searches find a cluster by its representative."
         ),
         html.Nav(
-            html.Ul([html.Li(_order(scope, name, order)) for name in ORDERS]),
+            html.Ul([html.Li(_order_link(scope, name, order)) for name in ORDERS]),
             className="orders",
             **ui.aria_attributes(label="Order"),
         ),
-        _heads(f"{ORDERS[order]} clusters of {make_visible(scope)}", scope, some, entries),
-        html.P(steps, className="steps"),
+        _cluster_table(caption, scope, shown_clusters, representatives),
+        ui.page_steps("clusters", start, PAGE_SIZE, len(clusters), scope=scope, order=order),
     ]
 
 
-def _order(scope: str, name: str, order: str) -> Component:
-    here = ui.aria_attributes(current="true") if name == order else {}
-    return html.A(ORDERS[name], href=page_url("clusters", scope=scope, order=name), **here)
+def _order_link(scope: str, order: str, current_order: str) -> Component:
+    attributes = ui.aria_attributes(current="true") if order == current_order else {}
+    return html.A(ORDERS[order], href=page_url("clusters", scope=scope, order=order), **attributes)
 
 
-def _heads(
-    caption: str, scope: str, heads: Sequence[ClusterSummary], entries: Sequence[Entry | None]
+def _cluster_table(
+    caption: str,
+    scope: str,
+    clusters: Sequence[ClusterSummary],
+    representatives: Sequence[Entry | None],
 ) -> Component:
     rows = [
         (
-            ui.cluster_link(scope, head.representative),
-            f"{head.size:,}",
+            ui.cluster_link(scope, cluster.representative),
+            f"{cluster.size:,}",
             ui.excerpt(entry and entry.text),
-            ui.time_label(head.created),
+            ui.time_label(cluster.created),
         )
-        for head, entry in zip(heads, entries, strict=True)
+        for cluster, entry in zip(clusters, representatives, strict=True)
     ]
     return ui.table(
         caption, ("Representative", "Documents", ui.EXCERPT_COLUMN, "Created"), rows, numbers=(1,)
@@ -114,13 +114,15 @@ def parse_number(text: str | None) -> int:
         >>> parse_number("50"), parse_number("-1"), parse_number(None)
         (50, 0, 0)
     """
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) < 10 else 0
+    if text and text.isascii() and text.isdigit() and len(text) < 10:
+        return int(text)
+    return 0
 
 
 # -- search
 
 
-def _search(scope: str) -> Component:
+def _search_form(scope: str) -> Component:
     field = dcc.Input(
         id="search-text", type="text", autoComplete="off", spellCheck=False, debounce=True
     )
@@ -143,27 +145,28 @@ def _search(scope: str) -> Component:
     )
 
 
-async def _find(
+async def _search(
     _: int | None, __: int | None, text: str | None, scope: str | None
 ) -> list[Component]:
+    """Returns the documents that match the input. Dash passes None for an empty field."""
     visit = current_visit()
-    visit.require_scope(scope or "")
-    if not (text or "").strip():
+    searched_text = (text or "").strip()
+    scope = scope or ""
+    visit.require_scope(scope)
+    if not searched_text:
         return []
     await visit.admit()
-    entries, whole_scope = await visit.service.run_overview(
-        find, visit.service.index, scope or "", (text or "").strip()
+    entries, is_complete = await visit.service.run_overview(
+        find_documents, visit.service.index, scope, searched_text
     )
-    more = (
-        ""
-        if whole_scope
-        else f" in the documents that were searched within {SCAN_SECONDS:g} seconds"
-    )
+    extent = ""
+    if not is_complete:
+        extent = f" in the documents that were searched within {SCAN_SECONDS:g} seconds"
     if not entries:
-        return [ui.note(f"No documents found{more}.")]
+        return [ui.note(f"No documents found{extent}.")]
     rows = [
         (
-            ui.cluster_link(scope or "", entry.id),
+            ui.cluster_link(scope, entry.id),
             ui.id_label(entry.leader),
             ui.excerpt(entry.text),
         )
@@ -171,132 +174,133 @@ async def _find(
     ]
     return [
         ui.table(
-            f"{len(entries)} found{more}", ("Document", "Representative", ui.EXCERPT_COLUMN), rows
+            f"{len(entries)} found{extent}", ("Document", "Representative", ui.EXCERPT_COLUMN), rows
         )
     ]
 
 
-def find(index: Index, scope: str, text: str) -> tuple[list[Entry], bool]:
+def find_documents(index: Index, scope: str, text: str) -> tuple[list[Entry], bool]:
     """Returns documents that match a text, and whether all documents were searched.
+
+    Documents with this id and near-duplicates come first, then those that contain the text.
 
     Args:
         index: The index.
         scope: Scope that is searched.
         text: Id, text or part of a text.
+
+    Returns:
+        At most MAX_MATCHES documents, and False if the time was over before all were searched.
     """
-    first: list[Entry | None] = []
-    if (
-        not CONTROL_CHARACTER.search(text)
-        and len(text.encode("utf-8", "replace")) <= MAX_NAME_BYTES
-    ):
-        first.append(index.get(scope, text))
+    candidates: list[Entry | None] = []
+    is_possible_id = not CONTROL_CHARACTER.search(text)
+    if is_possible_id and len(text.encode("utf-8", "replace")) <= MAX_NAME_BYTES:
+        candidates.append(index.get(scope, text))
     if not index.holds_vectors:
-        similar = [match.id for match in index.query(scope, text, MAX_MATCHES)]
-        first += index.get_many(scope, similar) if similar else []
-    found = {entry.id: entry for entry in first if entry is not None}
-    until, words = time.monotonic() + SCAN_SECONDS, text.casefold()
+        similar_ids = [match.id for match in index.query(scope, text, MAX_MATCHES)]
+        if similar_ids:
+            candidates += index.get_many(scope, similar_ids)
+    matching = {entry.id: entry for entry in candidates if entry is not None}
+    deadline = time.monotonic() + SCAN_SECONDS
+    folded_text = text.casefold()
     for entry in index.scan(scope):
-        if len(found) >= MAX_MATCHES:
-            return list(found.values())[:MAX_MATCHES], True
-        if words in entry.id.casefold() or words in (entry.text or "").casefold():
-            found.setdefault(entry.id, entry)
-        if time.monotonic() > until:
-            return list(found.values()), False
-    return list(found.values()), True
+        if len(matching) >= MAX_MATCHES:
+            return list(matching.values())[:MAX_MATCHES], True
+        if folded_text in entry.id.casefold() or folded_text in (entry.text or "").casefold():
+            matching.setdefault(entry.id, entry)
+        if time.monotonic() > deadline:
+            return list(matching.values()), False
+    return list(matching.values()), True
 
 
-# -- one
+# -- one cluster
 
 
-async def _one(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Component]:
-    service, id = visit.service, validate_name(query["id"], "id")
+async def _build_cluster(visit: Visit, scope: str, query: Mapping[str, str]) -> list[Component]:
+    service = visit.service
+    id = validate_name(query["id"], "id")
     start = parse_number(query.get("start"))
     # the representative is the first member, and is on no page of members
     cluster = await service.run_in_thread(
-        service.index.cluster_part, scope, id, 1 + start, ON_A_PAGE
+        service.index.cluster_part, scope, id, 1 + start, PAGE_SIZE
     )
     if cluster is None:
         raise ProblemError("not-found", f"scope {scope} has no document {id!r}")
-    chosen = await service.run_in_thread(
-        _chosen, service.index, scope, cluster, validate_name(query.get("member") or id, "member")
+    requested_id = validate_name(query.get("member") or id, "member")
+    member_id = await service.run_in_thread(
+        _choose_member, service.index, scope, cluster, requested_id
     )
-    asked = [cluster.representative, *([chosen[0]] if chosen else [])]
-    head, *others = await service.run_in_thread(service.index.get_many, scope, asked)
+    representative = await service.run_in_thread(service.index.get, scope, cluster.representative)
+    lowest = min((similarity for _, similarity in cluster.members), default=1.0)
+    created = ui.format_time(representative.created)[:10] if representative else "–"
     back = html.A(f"Clusters of {make_visible(scope)}", href=page_url("clusters", scope=scope))
     page: list[Component] = [
         html.P(back, className="back"),
         html.H1(ui.id_label(cluster.id)),
         ui.fact_tiles(
             ("Documents", f"{cluster.size:,}"),
-            (
-                "Lowest similarity on this page",
-                format_similarity(
-                    min((similarity for _, similarity in cluster.members), default=1.0)
-                ),
-            ),
-            ("Created", ui.format_time(head.created)[:10] if head else "–"),
+            ("Lowest similarity on this page", format_similarity(lowest)),
+            ("Created", created),
         ),
     ]
-    if chosen is None or not others or others[0] is None or head is None:
-        return [*page, *_alone(cluster, head)]
-    why = await service.run_overview(
-        explained, service.index, scope, cluster.representative, chosen[0]
+    member = None
+    if member_id is not None:
+        member = await service.run_in_thread(service.index.get, scope, member_id)
+    if member is None or representative is None:
+        return [*page, *_representative_text(cluster, representative)]
+    explanation = await service.run_overview(
+        explain_match, service.index, scope, cluster.representative, member.id
     )
-    beside = await service.run_overview(_beside, head, others[0], why)
-    return [*page, beside, _members(scope, cluster, start, chosen[0])]
+    comparison = await service.run_overview(
+        _comparison_section, representative, member, explanation
+    )
+    return [*page, comparison, _members_section(scope, cluster, start, member.id)]
 
 
-def _chosen(index: Index, scope: str, cluster: ClusterPart, asked: str) -> tuple[str, float] | None:
-    """Returns the member that is shown: the requested one, or the first that differs."""
-    entry = index.get(scope, asked)
+def _choose_member(index: Index, scope: str, cluster: ClusterPart, requested_id: str) -> str | None:
+    """Returns the id of the member that is shown: the requested one, or the first that differs."""
+    entry = index.get(scope, requested_id)
     if entry is not None and entry.leader == cluster.representative and not entry.is_leader:
-        return entry.id, entry.similarity
-    first = index.cluster_part(scope, cluster.representative, 1, ON_A_PAGE)
-    members = () if first is None else first.members
-    near = (member for member in members if member[1] < 1)
-    return next(near, members[0] if members else None)
+        return entry.id
+    first_page = index.cluster_part(scope, cluster.representative, 1, PAGE_SIZE)
+    if first_page is None or not first_page.members:
+        return None
+    ids_that_differ = (id for id, similarity in first_page.members if similarity < 1)
+    return next(ids_that_differ, first_page.members[0][0])
 
 
-def _alone(cluster: ClusterPart, head: Entry | None) -> list[Component]:
-    text = head.text if head else None
-    content = (
-        html.Pre(ui.truncate_text(text), tabIndex="0", dir="auto")
-        if text is not None
-        else ui.note("The text is not stored.")
-    )
-    return [
-        html.H2("No similar documents" if cluster.size == 1 else "Representative"),
-        content,
-    ]
+def _representative_text(cluster: ClusterPart, representative: Entry | None) -> list[Component]:
+    """Returns the text of the representative, for clusters without another document to show."""
+    heading = "No similar documents" if cluster.size == 1 else "Representative"
+    if representative is None or representative.text is None:
+        return [html.H2(heading), ui.note("The text is not stored.")]
+    text = ui.truncate_text(representative.text)
+    return [html.H2(heading), html.Pre(text, tabIndex="0", dir="auto")]
 
 
-def _beside(head: Entry, other: Entry, why: Explanation | None) -> Component:
-    title = html.H3([ui.id_label(other.id), ui.similarity_label(other.similarity)])
-    if head.text is None or other.text is None:
-        return ui.section(
-            "Beside the representative", title, ui.note("Texts are not stored."), id="beside"
-        )
-    same = (
-        "Both texts have the same words."
-        if other.similarity == 1
-        else "The excerpts do not differ."
-    )
-    texts = ui.side_by_side(
-        (f"Representative {make_visible(head.id)}", head.text),
-        (f"Member {make_visible(other.id)}", other.text),
-        same,
-    )
-    rows = describe_explanation(why) if why is not None else []
-    reasons = (
-        html.Details([html.Summary("Why they match"), ui.table("Compared exactly", ("", ""), rows)])
-        if rows
-        else None
-    )
-    parts = [part for part in (title, texts, reasons) if part is not None]
-    return ui.section("Beside the representative", *parts, id="beside")
+def _comparison_section(
+    representative: Entry, member: Entry, explanation: Explanation | None
+) -> Component:
+    """Returns a member beside the representative, and the reasons why they match."""
+    title = html.H3([ui.id_label(member.id), ui.similarity_label(member.similarity)])
+    if representative.text is None or member.text is None:
+        content = [ui.note("Texts are not stored.")]
+    else:
+        content = [
+            ui.side_by_side(
+                (f"Representative {make_visible(representative.id)}", representative.text),
+                (f"Member {make_visible(member.id)}", member.text),
+                ui.equality_remark(member.similarity),
+            )
+        ]
+        if explanation is not None:
+            rows = describe_explanation(explanation)
+            reasons = ui.table("Compared exactly", ("", ""), rows)
+            content.append(html.Details([html.Summary("Why they match"), reasons]))
+    return ui.section("Beside the representative", title, *content, id="beside")
 
 
-def explained(index: Index, scope: str, a: str, b: str) -> Explanation | None:
+def explain_match(index: Index, scope: str, a: str, b: str) -> Explanation | None:
     """Returns why two documents match, or None if their texts are not stored.
 
     Args:
@@ -304,6 +308,9 @@ def explained(index: Index, scope: str, a: str, b: str) -> Explanation | None:
         scope: Scope of the documents.
         a: Id of the first document.
         b: Id of the second document.
+
+    Returns:
+        The explanation, or None.
     """
     try:
         return index.explain(scope, a, b)
@@ -311,39 +318,35 @@ def explained(index: Index, scope: str, a: str, b: str) -> Explanation | None:
         return None
 
 
-def _members(scope: str, cluster: ClusterPart, start: int, shown_id: str) -> Component:
+def _members_section(scope: str, cluster: ClusterPart, start: int, shown_id: str) -> Component:
     rows = []
-    for name, similarity in cluster.members:
-        here = ui.aria_attributes(current="true") if name == shown_id else {}
+    for id, similarity in cluster.members:
+        attributes = ui.aria_attributes(current="true") if id == shown_id else {}
         link = html.A(
-            ui.id_label(name),
-            href=page_url("clusters", scope=scope, id=cluster.representative, member=name),
-            **here,
+            ui.id_label(id),
+            href=page_url("clusters", scope=scope, id=cluster.representative, member=id),
+            **attributes,
         )
         rows.append((link, format_similarity(similarity)))
-    steps = []
-    for text, first in (("Previous", start - ON_A_PAGE), ("Next", start + ON_A_PAGE)):
-        if 0 <= first < cluster.size - 1:
-            steps.append(
-                html.A(
-                    text,
-                    href=page_url(
-                        "clusters", scope=scope, id=cluster.representative, start=str(first)
-                    ),
-                )
-            )
-    caption = f"{cluster.size - 1:,} resolved to {make_visible(cluster.representative)}"
-    content = ui.table(caption, ("Member", "Similarity"), rows, numbers=(1,))
-    return ui.section("Members", content, html.P(steps, className="steps"), id="members")
+    members = cluster.size - 1
+    caption = f"{members:,} resolved to {make_visible(cluster.representative)}"
+    table = ui.table(caption, ("Member", "Similarity"), rows, numbers=(1,))
+    steps = ui.page_steps(
+        "clusters", start, PAGE_SIZE, members, scope=scope, id=cluster.representative
+    )
+    return ui.section("Members", table, steps, id="members")
 
 
 def connect(app: Dash) -> None:
     """Registers the callback of the search."""
-    asked = (Input("search-button", "n_clicks"), Input("search-text", "n_submit"))
-    given = (State("search-text", "value"), State("search-scope", "data"))
-    app.callback(Output("search-found", "children"), *asked, *given, prevent_initial_call=True)(
-        _find
-    )
+    app.callback(
+        Output("search-found", "children"),
+        Input("search-button", "n_clicks"),
+        Input("search-text", "n_submit"),
+        State("search-text", "value"),
+        State("search-scope", "data"),
+        prevent_initial_call=True,
+    )(_search)
 
 
 PAGE = Page("clusters", "Clusters", "read", build, connect)

@@ -1,8 +1,8 @@
 """The live page: rates and latencies of the last minutes."""
 
 import time
-from collections.abc import Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Mapping
 
 from dash import Dash, Input, Output, dcc, html
 from dash.development.base_component import Component
@@ -12,7 +12,7 @@ from nearkin.server.console import charts
 from nearkin.server.console import components as ui
 from nearkin.server.console.visitor import Page, Visit, current_visit
 from nearkin.server.index_gauges import FLEET_METRICS
-from nearkin.server.telemetry import LAYER_RESULTS, RECENT_SECONDS
+from nearkin.server.telemetry import LAYER_RESULTS, RECENT_SECONDS, SecondOfActivity
 
 REFRESH_MILLISECONDS = 2000
 """Milliseconds between updates of the page."""
@@ -37,12 +37,14 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     Args:
         visit: The current visit.
         query: Query parameters.
+
+    Returns:
+        The content of the page.
     """
-    body = html.Div(await _drawn(visit), id="live")
     return [
         *ui.page_heading("Live"),
         dcc.Interval(id="live-clock", interval=REFRESH_MILLISECONDS),
-        body,
+        html.Div(await _activity_content(visit), id="live"),
     ]
 
 
@@ -50,42 +52,42 @@ async def _refresh(_: int | None) -> list[Component]:
     visit = current_visit()
     visit.require_page(PAGE)
     visit.service.require_ready()
-    return await _drawn(visit)
+    return await _activity_content(visit)
 
 
-async def _drawn(visit: Visit) -> list[Component]:
+async def _activity_content(visit: Visit) -> list[Component]:
     service = visit.service
     series, waiting, workers = await service.run_in_thread(visit.recent_metrics.read, service)
     counts = await service.run_overview(service.cluster_listings.counts)
-    recall = None if service.golden_result is None else service.golden_result.recall
+    recall = None
+    if service.golden_result is not None:
+        recall = service.golden_result.recall
     fleet = await service.run_in_thread(
         service.index.search_stats.metrics, recall, counts.get("bytes")
     )
     now = int(time.time())
-    seconds = {one["second"]: one for one in series}
-    recent = [seconds[at] for at in range(now - WINDOW, now) if at in seconds]
-    rate = sum(sum(one["counts"].values()) for one in recent) / WINDOW
-    slowest = max((one["p99"] for one in recent if one["p99"] is not None), default=None)
+    seconds = {activity["second"]: activity for activity in series}
+    recent = [seconds[second] for second in range(now - WINDOW, now) if second in seconds]
+    rate = sum(sum(activity["counts"].values()) for activity in recent) / WINDOW
+    latencies = [activity["p99"] for activity in recent if activity["p99"] is not None]
+    scope_of_rates = f"Rate and latency are those of the last {WINDOW} seconds"
+    if workers > 1:
+        scope_of_rates += f" and of {workers} workers; percentiles are those of the slowest worker"
     return [
         ui.fact_tiles(
             ("Upserts per second", f"{rate:,.1f}"),
-            ("Latency, p99", format_milliseconds(slowest)),
+            ("Latency, p99", format_milliseconds(max(latencies, default=None))),
             ("Waiting", f"{waiting:,}"),
             ("Documents", f"{counts['records']:,}"),
             ("Clusters", f"{counts['leaders']:,}"),
             ("Index", format_bytes(counts["bytes"])),
         ),
         ui.note(
-            f"At {ui.format_time(now)}. Rate and latency are those of the last {WINDOW} seconds"
-            + (
-                f" and of {workers} workers; percentiles are those of the slowest worker. "
-                if workers > 1
-                else ". "
-            )
-            + "Latencies are those of single documents, without streams. Counts may be older: "
+            f"At {ui.format_time(now)}. {scope_of_rates}. "
+            "Latencies are those of single documents, without streams. Counts may be older: "
             "each is reused for twenty times as long as counting takes."
         ),
-        html.Div([_rates(seconds, now), _latencies(seconds, now)], className="charts"),
+        html.Div([_rate_chart(seconds, now), _latency_chart(seconds, now)], className="charts"),
         ui.section(
             "Fleet metrics",
             ui.table(
@@ -103,20 +105,23 @@ async def _drawn(visit: Visit) -> list[Component]:
 
 
 def format_metric(name: str, value: float | None) -> str:
-    """Returns a metric with its unit, or a dash without a value."""
+    """Returns a metric with its unit, or a dash without a value.
+
+    Args:
+        name: Name of the metric, which determines its unit.
+        value: Value of the metric, or None.
+    """
     if value is None:
         return "–"
     if name in PERCENT_METRICS:
         return format_percent(value)
     if name.endswith("_bytes"):
         return format_bytes(int(value))
-    return (
-        format_milliseconds(value)
-        if "latency" in name
-        else f"{value:,.3g}"
-        if isinstance(value, float)
-        else f"{value:,}"
-    )
+    if "latency" in name:
+        return format_milliseconds(value)
+    if isinstance(value, float):
+        return f"{value:,.3g}"
+    return f"{value:,}"
 
 
 def format_milliseconds(seconds: float | None) -> str:
@@ -126,69 +131,72 @@ def format_milliseconds(seconds: float | None) -> str:
         >>> format_milliseconds(0.01234), format_milliseconds(None)
         ('12.3 ms', '–')
     """
-    return "–" if seconds is None else f"{1000 * seconds:,.3g} ms"
+    if seconds is None:
+        return "–"
+    return f"{1000 * seconds:,.3g} ms"
 
 
-def _rates(seconds: Mapping[int, Mapping[str, Any]], now: int) -> Component:
-    steps = [[one["counts"] for one in some] for some in _steps(seconds, now)]
+def _rate_chart(seconds: Mapping[int, SecondOfActivity], now: int) -> Component:
+    counts_of_points = []
+    for activities in _activities_of_points(seconds, now):
+        counts = Counter[str]()
+        for activity in activities:
+            counts.update(activity["counts"])
+        counts_of_points.append(counts)
     traces = []
     for name, results, colour in RESULT_GROUPS:
-        y = [
-            sum(counts.get(result, 0) for counts in some for result in results) / STEP
-            for some in steps
-        ]
-        traces.append(charts.area_trace(name, STARTS, y, colour))
-    total = sum(sum(counts.values()) for some in steps for counts in some)
+        rates = [sum(counts[result] for result in results) / STEP for counts in counts_of_points]
+        traces.append(charts.area_trace(name, STARTS, rates, colour))
+    total = sum(counts.total() for counts in counts_of_points)
     return charts.make_chart(
         "live-rates",
         "Upserts per second, by result",
         f"{total:,} upserts in the last five minutes",
         traces,
-        xaxis=_ago(),
+        xaxis=_time_axis(),
         yaxis=charts.make_axis("", rangemode="tozero"),
     )
 
 
-def _latencies(seconds: Mapping[int, Mapping[str, Any]], now: int) -> Component:
-    steps = _steps(seconds, now)
-
-    def of(name: str) -> list[float | None]:
-        every = [[1000 * one[name] for one in some if one[name] is not None] for some in steps]
-        return [max(some, default=None) for some in every]
-
+def _latency_chart(seconds: Mapping[int, SecondOfActivity], now: int) -> Component:
+    points = _activities_of_points(seconds, now)
+    medians = [_max_milliseconds(activity["p50"] for activity in point) for point in points]
+    percentiles = [_max_milliseconds(activity["p99"] for activity in point) for point in points]
+    style = {"mode": "lines+markers", "marker": {"size": 4}}
     traces = [
-        charts.line_trace(
-            "Median", STARTS, of("p50"), charts.BLUE, mode="lines+markers", marker={"size": 4}
-        ),
-        charts.line_trace(
-            "99th percentile",
-            STARTS,
-            of("p99"),
-            charts.ORANGE,
-            mode="lines+markers",
-            marker={"size": 4},
-        ),
+        charts.line_trace("Median", STARTS, medians, charts.BLUE, **style),
+        charts.line_trace("99th percentile", STARTS, percentiles, charts.ORANGE, **style),
     ]
     return charts.make_chart(
         "live-latencies",
         "Milliseconds from arrival to outcome",
         "Median and 99th percentile of the last five minutes",
         traces,
-        xaxis=_ago(),
+        xaxis=_time_axis(),
         yaxis=charts.make_axis("", rangemode="tozero"),
     )
 
 
-def _steps(seconds: Mapping[int, Mapping[str, Any]], now: int) -> list[list[Mapping[str, Any]]]:
+def _max_milliseconds(latencies: Iterable[float | None]) -> float | None:
+    """Returns the largest of latencies in seconds as milliseconds, or None if all are unknown."""
+    return max((1000 * latency for latency in latencies if latency is not None), default=None)
+
+
+def _activities_of_points(
+    seconds: Mapping[int, SecondOfActivity], now: int
+) -> list[list[SecondOfActivity]]:
     """Returns the recorded seconds of each point of a chart, without the current second."""
-    return [
-        [seconds[now + at + i] for i in range(STEP) if now + at + i in seconds] for at in STARTS
-    ]
+    points = []
+    for start in STARTS:
+        point_seconds = range(now + start, now + start + STEP)
+        points.append([seconds[second] for second in point_seconds if second in seconds])
+    return points
 
 
-def _ago() -> dict[str, Any]:
+def _time_axis() -> charts.PlotlyProperties:
+    """Returns an axis of the time before now, in seconds."""
     ticks = [-240, -180, -120, -60, 0]
-    texts = [f"{-at // 60} min" if at else "now" for at in ticks]
+    texts = [f"{-tick // 60} min" if tick else "now" for tick in ticks]
     return charts.make_axis("", range=[-RECENT_SECONDS, 2], tickvals=ticks, ticktext=texts)
 
 

@@ -25,6 +25,9 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     Args:
         visit: The current visit.
         query: Query parameters.
+
+    Returns:
+        The content of the page.
     """
     scopes = await visit.scopes()
     vectors = visit.service.index.holds_vectors
@@ -38,9 +41,7 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
         ),
         html.Div(
             [
-                ui.scope_field(
-                    scopes, query.get("scope", scopes[0] if scopes else ""), "try-scope"
-                ),
+                ui.scope_field(scopes, ui.choose_scope(scopes, query), "try-scope"),
                 html.Div([html.Label(name, htmlFor="try-text"), text], className="field"),
                 html.Div(button),
             ],
@@ -53,16 +54,20 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     ]
 
 
-async def _look(_: int | None, text: str | None, scope: str | None) -> list[Component]:
+async def _search(_: int | None, text: str | None, scope: str | None) -> list[Component]:
+    """Returns the matches of the input. Dash passes None for an empty field."""
     visit = current_visit()
-    visit.require_scope(scope or "")
-    if not (text or "").strip():
+    text = text or ""
+    scope = scope or ""
+    visit.require_scope(scope)
+    if not text.strip():
         return [ui.note("Enter a text to search for.")]
     await visit.admit()
-    service, document = visit.service, parse_document(text or "", visit)
-    matches = await service.query(scope or "", document, min(MAX_MATCHES, service.settings.max_top))
+    service = visit.service
+    document = parse_document(text, visit)
+    matches = await service.query(scope, document, min(MAX_MATCHES, service.settings.max_top))
     entries = await service.run_in_thread(
-        service.index.get_many, scope or "", [match.id for match in matches]
+        service.index.get_many, scope, [match.id for match in matches]
     )
     threshold = format_similarity(service.index.threshold)
     if not matches:
@@ -73,14 +78,13 @@ async def _look(_: int | None, text: str | None, scope: str | None) -> list[Comp
                 f"would be new."
             ),
         ]
-    what = "representatives are" if len(matches) > 1 else "representative is"
-    if service.index.settings.postings == "all":
-        what = "documents are" if len(matches) > 1 else "document is"
-    most = " (more are not shown)" if len(matches) == MAX_MATCHES else ""
+    kind = "document" if service.index.settings.postings == "all" else "representative"
+    subject = f"{len(matches)} {kind}s are" if len(matches) > 1 else f"1 {kind} is"
+    remark = " (more are not shown)" if len(matches) == MAX_MATCHES else ""
     articles = await service.run_overview(
-        _matches, scope or "", matches, entries, document, service.index.banding.bands
+        _match_articles, scope, matches, entries, document, service.index.banding.bands
     )
-    return [html.H2(f"{len(matches)} {what} {threshold} similar or more{most}"), *articles]
+    return [html.H2(f"{subject} {threshold} similar or more{remark}"), *articles]
 
 
 def parse_document(text: str, visit: Visit) -> Document:
@@ -89,6 +93,9 @@ def parse_document(text: str, visit: Visit) -> Document:
     Args:
         text: The input.
         visit: The current visit.
+
+    Returns:
+        The text or the vector.
 
     Raises:
         UsageError: If the index contains vectors, and the input is not a list of numbers.
@@ -106,7 +113,7 @@ def parse_document(text: str, visit: Visit) -> Document:
         ) from error
 
 
-def _matches(
+def _match_articles(
     scope: str,
     matches: Sequence[Match],
     entries: Sequence[Entry | None],
@@ -115,26 +122,24 @@ def _matches(
 ) -> list[Component]:
     """Returns each match beside the input."""
     return [
-        _match(scope, match, entry, document, bands)
+        _match_article(scope, match, entry, document, bands)
         for match, entry in zip(matches, entries, strict=True)
     ]
 
 
-def _match(
+def _match_article(
     scope: str, match: Match, entry: Entry | None, document: Document, bands: int
 ) -> Component:
-    shared = html.Span(f"{match.shared} of {bands} bands shared", className="size")
+    shared_bands = html.Span(f"{match.shared} of {bands} bands shared", className="size")
     title = html.H3(
-        [ui.cluster_link(scope, match.id), ui.similarity_label(match.similarity), shared]
+        [ui.cluster_link(scope, match.id), ui.similarity_label(match.similarity), shared_bands]
     )
     if entry is None or entry.text is None or not isinstance(document, str):
         return html.Article([title])
-    same = (
-        "Both texts have the same words."
-        if match.similarity == 1
-        else "The excerpts do not differ."
+    texts = ui.side_by_side(
+        ("Stored", entry.text), ("Input", document), ui.equality_remark(match.similarity)
     )
-    return html.Article([title, ui.side_by_side(("Stored", entry.text), ("Input", document), same)])
+    return html.Article([title, texts])
 
 
 def connect(app: Dash) -> None:
@@ -144,7 +149,7 @@ def connect(app: Dash) -> None:
         State("try-text", "value"),
         State("try-scope", "value"),
     )
-    app.callback(Output("try-found", "children"), *inputs, prevent_initial_call=True)(_look)
+    app.callback(Output("try-found", "children"), *inputs, prevent_initial_call=True)(_search)
 
 
 PAGE = Page("try", "Search", "read", build, connect)

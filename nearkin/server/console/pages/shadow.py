@@ -27,52 +27,59 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     Args:
         visit: The current visit.
         query: Query parameters.
+
+    Returns:
+        The content of the page.
     """
     page = ui.page_heading(
         "Shadow",
         "A second index with another banding, which receives the same documents as the live index.",
     )
-    running = visit.service.shadow
-    if running is None:
-        how = (
+    shadow_index = visit.service.shadow
+    if shadow_index is None:
+        advice = (
             "There is no shadow index. Start the server with --shadow-store, --shadow-bands and "
             "--shadow-rows to compare one."
         )
-        return [*page, ui.note(how)]
-    facts = await visit.service.run_in_thread(running.status)
-    whole = [
-        (name, format_value(value)) for name, value in flat(facts) if not isinstance(value, tuple)
-    ]
-    beside = [
-        (name, format_value(value[0]), format_value(value[1]))
-        for name, value in flat(facts)
-        if isinstance(value, tuple)
-    ]
+        return [*page, ui.note(advice)]
+    status = await visit.service.run_in_thread(shadow_index.status)
+    common_facts: list[tuple[str, str]] = []
+    facts_of_both: list[tuple[str, str, str]] = []
+    for label, value in flatten_status(status):
+        if isinstance(value, tuple):
+            live, shadow = value
+            facts_of_both.append((label, format_value(live), format_value(shadow)))
+        else:
+            common_facts.append((label, format_value(value)))
     return [
         *page,
-        ui.fact_tiles(*whole),
+        ui.fact_tiles(*common_facts),
         ui.table(
             "Documents of this process since its start or the last switch",
             ("", "Live", "Shadow"),
-            beside,
-            (1, 2),
+            facts_of_both,
+            numbers=(1, 2),
         ),
         ui.note("To switch, send POST /v1/shadow with a token that has the right admin."),
     ]
 
 
-def flat(facts: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def flatten_status(status: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yields labels and values. A value is a pair if both indexes have one.
 
+    Args:
+        status: Members of `ShadowStatus`.
+
     Examples:
-        >>> list(flat({"failed": 0, "banding": {"live": {"bands": 13}, "shadow": {"bands": 20}}}))
+        >>> banding = {"live": {"bands": 13}, "shadow": {"bands": 20}}
+        >>> list(flatten_status({"failed": 0, "banding": banding}))
         [('Failed', 0), ('Bands', (13, 20))]
     """
-    for name, value in facts.items():
+    for name, value in status.items():
         if isinstance(value, Mapping) and set(value) == set(SIDES):
             live, shadow = (value[side] for side in SIDES)
-            for part in live:
-                yield label_of(part), (live[part], shadow.get(part))
+            for member in live:
+                yield label_of(member), (live[member], shadow.get(member))
         else:
             yield label_of(name), value
 
@@ -95,7 +102,9 @@ def format_value(value: Any) -> str:
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:,.3g}"
-    return f"{value:,}" if isinstance(value, int) else make_visible(str(value))
+    if isinstance(value, int):
+        return f"{value:,}"
+    return make_visible(str(value))
 
 
 PAGE = Page("shadow", "Shadow", "admin", build, every_scope=True)

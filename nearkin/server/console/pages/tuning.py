@@ -24,11 +24,13 @@ from nearkin.server.console import components as ui
 from nearkin.server.console.visitor import Page, Visit, current_visit
 from nearkin.server.http.parsing import parse_json
 from nearkin.server.routes.models import TuneRequest
-from nearkin.spec import Spec
 
-POINTS = 101
-CHOICES = 8
-MOST_K = 512
+CURVE_POINTS = 101
+"""Number of similarities at which curves are drawn."""
+MAX_LISTED_POINTS = 8
+"""Maximum number of operating points that are listed."""
+MAX_SLIDER_K = 512
+"""Largest length of signatures that the slider offers."""
 
 
 async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
@@ -37,42 +39,50 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     Args:
         visit: The current visit.
         query: Query parameters.
+
+    Returns:
+        The content of the page.
     """
     scopes = await visit.scopes()
-    scope = query.get("scope") or (scopes[0] if scopes else "")
+    scope = ui.choose_scope(scopes, query)
     page = [
         *ui.page_heading(
             "Tuning",
-            (
-                "Bands and rows for a threshold and a recall, and their cost. The index is not "
-                "changed."
-            ),
+            "Bands and rows for a threshold and a recall, and their cost. The index is not "
+            "changed.",
         ),
         ui.scope_form("tuning", scopes, scope),
     ]
     if not scope:
-        return [*page, ui.note("No scope with documents was found. Enter the name of a scope.")]
+        return [*page, ui.no_scope_note()]
     visit.require_scope(scope)
     index = visit.service.index
-    step = index.spec.signature_limits.k_step
-    most = min(MOST_K, index.spec.signature_limits.largest_k)
+    threshold = round(index.threshold, 2)
+    recall = min(round(index.settings.recall, 2), 0.99)
+    k_step = index.spec.signature_limits.k_step
+    max_k = min(MAX_SLIDER_K, index.spec.signature_limits.largest_k)
     return [
         *page,
         html.Div(
             [
-                _slider("threshold", "Threshold", 0.3, 0.99, 0.01, round(index.threshold, 2)),
+                _slider("threshold", "Threshold", 0.3, 0.99, 0.01, threshold),
+                _slider("recall", "Recall", 0.5, 0.99, 0.01, recall),
                 _slider(
-                    "recall", "Recall", 0.5, 0.99, 0.01, min(round(index.settings.recall, 2), 0.99)
-                ),
-                _slider(
-                    "k", "k, length of the signatures", step, most, step, min(index.spec.k, most)
+                    "k",
+                    "k, length of the signatures",
+                    k_step,
+                    max_k,
+                    k_step,
+                    min(index.spec.k, max_k),
                 ),
             ],
             className="sliders",
         ),
         dcc.Store(id="tune-scope", data=scope),
         html.Div(
-            await _drawn(visit, scope, index.threshold, index.settings.recall, index.spec.k),
+            await _tuning_content(
+                visit, scope, index.threshold, index.settings.recall, index.spec.k
+            ),
             id="tune-result",
         ),
     ]
@@ -84,40 +94,42 @@ def _slider(id: str, name: str, low: float, high: float, step: float, value: flo
     return html.Div([html.Label(name, htmlFor=f"tune-{id}"), label, field], className="slider")
 
 
-async def _tell(value: object) -> str:
+async def _show_value(value: object) -> str:
     return str(value)
 
 
-async def _move(threshold: float, recall: float, k: int, scope: str | None) -> list[Component]:
+async def _update(threshold: float, recall: float, k: int, scope: str | None) -> list[Component]:
     visit = current_visit()
-    visit.require_scope(scope or "")
+    scope = scope or ""
+    visit.require_scope(scope)
     await visit.admit()
     # the same limits as in the API, because every token with the right to read can use the page
-    asked = parse_json(
+    request = parse_json(
         json.dumps({"threshold": threshold, "recall": recall, "k": k}).encode(), TuneRequest
     )
-    return await _drawn(
-        visit, scope or "", asked.threshold, asked.recall, asked.k or visit.service.index.spec.k
-    )
+    k_or_default = request.k or visit.service.index.spec.k
+    return await _tuning_content(visit, scope, request.threshold, request.recall, k_or_default)
 
 
-async def _drawn(
+async def _tuning_content(
     visit: Visit, scope: str, threshold: float, recall: float, k: int
 ) -> list[Component]:
     service = visit.service
+    index = service.index
     listing = await service.run_overview(service.cluster_listings.listing, scope)
     sampled = await service.run_overview(service.cluster_listings.pairs, scope)
     pairs = sampled or Distribution.assumed(max(listing.documents, 2))
     tuning = await service.run_overview(
-        _tuned, replace(service.index.spec, k=k), threshold, recall, pairs
+        tune, threshold, recall, spec=replace(index.spec, k=k), distribution=pairs
     )
-    live = await service.run_overview(point_of_index, service.index, pairs, threshold)
-    chart = _chart(tuning, service.index, sampled, listing.resolved)
-    return [_numbers(tuning), chart, _choices(tuning, live, k == service.index.spec.k)]
-
-
-def _tuned(spec: Spec, threshold: float, recall: float, pairs: Distribution) -> Tuning:
-    return tune(threshold, recall, spec=spec, distribution=pairs)
+    current_point = None
+    if k == index.spec.k:
+        current_point = await service.run_overview(point_of_index, index, pairs, threshold)
+    return [
+        _best_point_tiles(tuning),
+        _curve_chart(tuning, index, sampled, listing.resolved),
+        _points_table(tuning, current_point),
+    ]
 
 
 def point_of_index(index: Index, pairs: Distribution, threshold: float) -> OperatingPoint:
@@ -127,6 +139,9 @@ def point_of_index(index: Index, pairs: Distribution, threshold: float) -> Opera
         index: The index.
         pairs: Similarities of the pairs of a scope.
         threshold: Threshold, which may differ from that of the index.
+
+    Returns:
+        The operating point, with its recall and its costs.
     """
     banding = index.banding
     return evaluate_point(
@@ -139,14 +154,14 @@ def point_of_index(index: Index, pairs: Distribution, threshold: float) -> Opera
     )
 
 
-def _numbers(tuning: Tuning) -> Component:
+def _best_point_tiles(tuning: Tuning) -> Component:
     best = tuning.best
-    middle = best.similarities[1]
+    half_found_at = best.similarities[1]
     return html.Div(
         ui.fact_tiles(
             ("Bands × rows", format_banding(best)),
             (f"Found at {tuning.threshold:.2f}", f"{best.recall:.1%}"),
-            ("Half are found at", "–" if np.isnan(middle) else f"{middle:.3f}"),
+            ("Half are found at", format_similarity_or_dash(half_found_at)),
             ("Candidates per document", f"{best.candidates:,.3g}"),
             ("Bytes per signature", f"{tuning.spec.k * tuning.spec.slot_bits // 8:,}"),
         ),
@@ -154,21 +169,20 @@ def _numbers(tuning: Tuning) -> Component:
     )
 
 
-def _chart(
+def _curve_chart(
     tuning: Tuning, index: Index, sampled: Distribution | None, resolved: Sequence[int]
 ) -> Component:
-    x = np.linspace(0, 1, POINTS)
+    similarities = np.linspace(0, 1, CURVE_POINTS)
     best = tuning.best
-    live = candidate_probabilities(index.measure, index.banding, x)
+    current = candidate_probabilities(index.measure, index.banding, similarities)
     centres = ((np.arange(SIMILARITY_BINS) + 0.5) / SIMILARITY_BINS).tolist()
     traces = []
     if sampled is not None:
-        every = pairs_by_similarity(sampled)
         traces.append(
             charts.bar_trace(
                 "Pairs, from a sample",
                 centres,
-                _positive(every),
+                _zeros_as_none(pairs_by_similarity(sampled)),
                 charts.GREY,
                 width=1 / SIMILARITY_BINS,
             )
@@ -177,7 +191,7 @@ def _chart(
         charts.bar_trace(
             "Documents, to their representative",
             centres,
-            _positive(resolved),
+            _zeros_as_none(resolved),
             charts.BLUE,
             width=1 / SIMILARITY_BINS,
         )
@@ -186,26 +200,30 @@ def _chart(
     traces.append(
         charts.line_trace(
             f"Candidate probability, {format_banding(best)}",
-            x.tolist(),
-            tuning.curve(best, x).tolist(),
+            similarities.tolist(),
+            tuning.curve(best, similarities).tolist(),
             charts.ORANGE,
             **percents,
         )
     )
-    dotted = {"color": charts.PURPLE, "width": 1.5, "dash": "dot"}
-    now = f"Candidate probability, this index: {index.banding.bands} × {index.banding.rows}"
     traces.append(
-        charts.line_trace(now, x.tolist(), live.tolist(), charts.PURPLE, **percents)
-        | {"line": dotted}
+        charts.line_trace(
+            f"Candidate probability, this index: {index.banding.bands} × {index.banding.rows}",
+            similarities.tolist(),
+            current.tolist(),
+            charts.PURPLE,
+            line={"color": charts.PURPLE, "width": 1.5, "dash": "dot"},
+            **percents,
+        )
     )
-    label = (
+    description = (
         f"{format_banding(best)}: {best.recall:.1%} of the pairs at {tuning.threshold:.2f} "
-        f"become candidates"
+        "become candidates"
     )
     figure = charts.make_chart(
         "tune-curve",
         "Candidate probability and similarities of this scope",
-        label,
+        description,
         traces,
         height=400,
         barmode="overlay",
@@ -223,57 +241,56 @@ def _chart(
         ),
         **charts.vertical_line(tuning.threshold, f"threshold {tuning.threshold:.2f}"),
     )
-    return html.Div([figure, _shows(sampled, resolved)])
+    return html.Div([figure, _chart_note(sampled, resolved)])
 
 
 def pairs_by_similarity(pairs: Distribution) -> list[float]:
     """Returns the number of pairs in each of SIMILARITY_BINS bins of similarity."""
-    places = np.minimum(
-        (pairs.similarities * SIMILARITY_BINS).astype(np.int64), SIMILARITY_BINS - 1
-    )
-    each: list[float] = (
-        np.bincount(places, pairs.pairs, SIMILARITY_BINS) * pairs.documents / 2
-    ).tolist()
-    return each
+    bins = np.minimum((pairs.similarities * SIMILARITY_BINS).astype(np.int64), SIMILARITY_BINS - 1)
+    counts = np.bincount(bins, pairs.pairs, SIMILARITY_BINS) * pairs.documents / 2
+    return [float(count) for count in counts]
 
 
-def _positive(values: Sequence[float]) -> list[float | None]:
+def _zeros_as_none(values: Sequence[float]) -> list[float | None]:
     """Replaces zeros by None, because a logarithmic axis cannot show them."""
     return [value if value > 0 else None for value in values]
 
 
-def _shows(sampled: Distribution | None, resolved: Sequence[int]) -> Component:
+def _chart_note(sampled: Distribution | None, resolved: Sequence[int]) -> Component:
     if sampled is None:
         return ui.note(
             "The scope has fewer than two documents. The number of candidates assumes unrelated "
             "documents."
         )
     return ui.note(
-        f"Grey: pairs of the scope by similarity, estimated from {sampled.source}; a rare "
-        f"similarity may have no pair "
-        f"in the sample. Blue: the {sum(resolved):,} documents that were resolved, by their exact "
-        f"similarity to their "
-        "representative; below the index's threshold there are none. Candidates per document "
-        "follow "
-        "from the grey ones, as if all documents were in buckets; where only representatives are, "
-        "there are fewer."
+        f"Grey: pairs of the scope by similarity, estimated from {sampled.source}. A rare "
+        "similarity may have no pair in the sample. "
+        f"Blue: the {sum(resolved):,} documents that were resolved, by their exact similarity to "
+        "their representative. There are none below the threshold of the index. The number of "
+        "candidates per document follows from the grey pairs, as if all documents were in "
+        "buckets. It is lower if only representatives are."
     )
 
 
-def _choices(tuning: Tuning, live: OperatingPoint, comparable: bool) -> Component:
-    points = [*tuning.points[:CHOICES], *([live] if comparable else [])]
+def _points_table(tuning: Tuning, current_point: OperatingPoint | None) -> Component:
+    """Returns the cheapest operating points, followed by that of the index if it is comparable."""
+    labelled_points = [
+        (format_banding(point), point) for point in tuning.points[:MAX_LISTED_POINTS]
+    ]
+    if current_point is not None:
+        labelled_points.append((f"Current: {format_banding(current_point)}", current_point))
     rows = []
-    for at, point in enumerate(points):
-        name = (
-            "Current: " + format_banding(point)
-            if at == min(CHOICES, len(tuning.points))
-            else format_banding(point)
-        )
-        low, _, high = (
-            f"{value:.3f}" if not np.isnan(value) else "–" for value in point.similarities
-        )
+    for label, point in labelled_points:
+        low, _, high = point.similarities
         rows.append(
-            (name, f"{point.recall:.1%}", low, high, f"{point.candidates:,.3g}", f"{point.keys:,}")
+            (
+                label,
+                f"{point.recall:.1%}",
+                format_similarity_or_dash(low),
+                format_similarity_or_dash(high),
+                f"{point.candidates:,.3g}",
+                f"{point.keys:,}",
+            )
         )
     columns = (
         "Bands × rows",
@@ -291,18 +308,30 @@ def _choices(tuning: Tuning, live: OperatingPoint, comparable: bool) -> Componen
     )
 
 
+def format_similarity_or_dash(similarity: float) -> str:
+    """Returns a similarity with three digits, or a dash if no similarity is found that often.
+
+    Examples:
+        >>> format_similarity_or_dash(0.51234), format_similarity_or_dash(float("nan"))
+        ('0.512', '–')
+    """
+    if np.isnan(similarity):
+        return "–"
+    return f"{similarity:.3f}"
+
+
 def connect(app: Dash) -> None:
     """Registers the callbacks of the sliders."""
-    moved = [Input(f"tune-{id}", "value") for id in ("threshold", "recall", "k")]
+    sliders = [Input(f"tune-{id}", "value") for id in ("threshold", "recall", "k")]
     app.callback(
         Output("tune-result", "children"),
-        *moved,
+        *sliders,
         State("tune-scope", "data"),
         prevent_initial_call=True,
-    )(_move)
-    for slider in moved:
+    )(_update)
+    for slider in sliders:
         label = Output(f"{slider.component_id}-value", "children")
-        app.callback(label, slider, prevent_initial_call=True)(_tell)
+        app.callback(label, slider, prevent_initial_call=True)(_show_value)
 
 
 PAGE = Page("tuning", "Tuning", "read", build, connect)
