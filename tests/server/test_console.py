@@ -798,11 +798,11 @@ def test_slow_pages_use_overview_threads(
     original = getattr(importlib.import_module(path), name)
     threads: list[str] = []
 
-    def noting(*arguments: object) -> object:
+    def recording(*arguments: object, **fields: object) -> object:
         threads.append(threading.current_thread().name)
-        return original(*arguments)
+        return original(*arguments, **fields)
 
-    monkeypatch.setattr(f"{path}.{name}", noting)
+    monkeypatch.setattr(f"{path}.{name}", recording)
     shown(client, "clusters?scope=a&id=d0")
     shown(client, "tuning?scope=a")
     asked(
