@@ -170,9 +170,9 @@ def tune(
     proposal = tuning.short_text_settings
     if proposal is not None:
         console.print(
-            f"Most sampled texts are too short for shingles {tuning.spec.shingle} and the threshold "
-            f"{threshold:g}. To find copies with a changed word, use --shingle {proposal.shingle} "
-            f"--threshold {proposal.threshold:g}.",
+            f"Most sampled texts are too short for shingles {tuning.spec.shingle} and the "
+            f"threshold {threshold:g}. To find copies with a changed word, use --shingle "
+            f"{proposal.shingle} --threshold {proposal.threshold:g}.",
             highlight=False,
         )
 
