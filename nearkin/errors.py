@@ -88,7 +88,7 @@ class LargeClusterError(StoreError):
         inherits: True if the first document that becomes a representative inherits the cluster id.
     """
 
-    def __init__(self, leader: str, into: str | None, inherits: bool) -> None:
+    def __init__(self, leader: str, into: str | None, *, inherits: bool) -> None:
         super().__init__("a representative has too many members for one step")
         self.leader = leader
         self.into = into

@@ -122,7 +122,9 @@ def _sort_key(
     if not is_text(column.type):
         return column
     kind = number_type(column) if kinds is None else kinds[term.column]
-    return column.cast(pa.large_binary()) if kind is None else as_numbers(column, kind)
+    if kind is None:
+        return column.cast(pa.large_binary())
+    return as_numbers(column, kind)
 
 
 def is_text(kind: pa.DataType) -> bool:

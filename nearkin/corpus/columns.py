@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 BATCH_ROWS = 8192
 """The maximum number of rows of a batch."""
@@ -48,6 +48,18 @@ def carried_column_name(name: str) -> str:
     return CARRIED_PREFIX + name
 
 
+class ColumnsRecord(TypedDict):
+    """The columns of a run, as run.json and the manifest of a run contain them."""
+
+    text: str | None
+    tokens: str | None
+    vector: str | None
+    dimensions: int | None
+    id: str | None
+    extra: tuple[str, ...]
+    """The carried columns."""
+
+
 @dataclass(frozen=True)
 class Columns:
     """The columns that a run reads from its inputs.
@@ -79,19 +91,19 @@ class Columns:
         values = {name: value for name, value in record.items() if name != "extra"}
         return cls(**values, carried_columns=tuple(record["extra"]))
 
-    def to_record(self) -> dict[str, Any]:
+    def to_record(self) -> ColumnsRecord:
         """Returns what must be unchanged for a run to be resumed, in the form of run.json.
 
         The document limit is not part of it, because a resumed run keeps its own.
         """
-        return {
-            "text": self.text,
-            "tokens": self.tokens,
-            "vector": self.vector,
-            "dimensions": self.dimensions,
-            "id": self.id,
-            "extra": self.carried_columns,
-        }
+        return ColumnsRecord(
+            text=self.text,
+            tokens=self.tokens,
+            vector=self.vector,
+            dimensions=self.dimensions,
+            id=self.id,
+            extra=self.carried_columns,
+        )
 
     def with_memory(self, memory: int) -> "Columns":
         """Returns these columns with the document limit of a run.
@@ -104,7 +116,9 @@ class Columns:
     @property
     def content(self) -> str:
         """The name of the column of documents in a batch: `text`, `tokens` or `vector`."""
-        return "vector" if self.vector else "tokens" if self.tokens else "text"
+        if self.vector:
+            return "vector"
+        return "tokens" if self.tokens else "text"
 
     @property
     def source(self) -> str:

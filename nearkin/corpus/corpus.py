@@ -161,7 +161,7 @@ class FileCorpus:
         form = self.format_of(file)
         if not isinstance(form, (Parquet, ArrowIpc)):
             # The content of remote files is checked when they are read.
-            if not file.remote and (content := find_foreign_content(file, form is TEXT)):
+            if not file.remote and (content := find_foreign_content(file, whole_text=form is TEXT)):
                 raise UsageError(
                     f"cannot read {format_path(file.path)}: it holds {content}. "
                     f"{READABLE}; remove the file from the inputs"
@@ -173,11 +173,9 @@ class FileCorpus:
                 )
         if isinstance(form, JsonLines):
             found = fields[file.path] = sample_fields(file, form)
-            return (
-                list(dict.fromkeys([*found.names, *columns.carried_columns]))
-                if found.objects
-                else None
-            )
+            if not found.objects:
+                return None
+            return list(dict.fromkeys([*found.names, *columns.carried_columns]))
         if form is TEXT:
             return ["text"]
         return form.columns(file) or None

@@ -96,9 +96,9 @@ def make_output_names(names: Sequence[str]) -> list[str]:
     used: set[str] = set()
     out = []
     for name in names:
-        free = (
-            name if _place(name) not in used | folders else _numbered(name, used | folders | wanted)
-        )
+        free = name
+        if _place(name) in used | folders:
+            free = _numbered(name, used | folders | wanted)
         used.add(_place(free))
         out.append(free)
     return out

@@ -1,8 +1,9 @@
 """The list of inputs in run.json, with the size, time and hash of each, to detect changes."""
 
 import hashlib
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TypedDict
 
 from nearkin.corpus.corpus import FileCorpus
 from nearkin.corpus.file_names import format_path, hide_password
@@ -15,7 +16,22 @@ THREADS = 4
 """The number of files that are hashed at the same time."""
 
 
-def describe_inputs(corpus: FileCorpus) -> list[dict[str, Any]]:
+class InputRecord(TypedDict):
+    """An input file in run.json."""
+
+    path: str
+    """The path or URL, without a password."""
+    name: str
+    """The name relative to the common folder of the inputs."""
+    size: int
+    """The size in bytes."""
+    modified: float
+    """The time of the last modification, in seconds since 1970."""
+    sha256: str
+    """The SHA-256 of the bytes as 64 hex digits."""
+
+
+def describe_inputs(corpus: FileCorpus) -> list[InputRecord]:
     """Returns one entry for each file, and records the status of each file in the corpus.
 
     If a file changes later, reading it is an error.
@@ -24,10 +40,12 @@ def describe_inputs(corpus: FileCorpus) -> list[dict[str, Any]]:
         RunError: If a file cannot be read, or changes while it is hashed.
     """
     with ThreadPoolExecutor(THREADS, "nearkin-hash") as pool:
-        return list(pool.map(lambda number: _entry(corpus, number), range(len(corpus.files))))
+        return list(
+            pool.map(lambda number: _describe_input(corpus, number), range(len(corpus.files)))
+        )
 
 
-def _entry(corpus: FileCorpus, number: int) -> dict[str, Any]:
+def _describe_input(corpus: FileCorpus, number: int) -> InputRecord:
     file = corpus.files[number]
     status = corpus.require_unchanged(number)
     try:
@@ -40,13 +58,13 @@ def _entry(corpus: FileCorpus, number: int) -> dict[str, Any]:
     corpus.require_unchanged(number)
     # Passwords are not recorded. A resumed run receives its inputs again and compares the content.
     path = hide_password(file.path)
-    return {
-        "path": path,
-        "name": file.name,
-        "size": status.size,
-        "modified": status.modified,
-        "sha256": digest,
-    }
+    return InputRecord(
+        path=path,
+        name=file.name,
+        size=status.size,
+        modified=status.modified,
+        sha256=digest,
+    )
 
 
 def _digest(file: InputFile) -> str:
@@ -57,7 +75,7 @@ def _digest(file: InputFile) -> str:
     return digest.hexdigest()
 
 
-def find_first_change(described: list[dict[str, Any]], corpus: FileCorpus) -> str | None:
+def find_first_change(described: Sequence[InputRecord], corpus: FileCorpus) -> str | None:
     """Returns a sentence about the first difference between recorded and current inputs.
 
     A new time of modification alone is not a difference.
@@ -76,10 +94,12 @@ def find_first_change(described: list[dict[str, Any]], corpus: FileCorpus) -> st
     if gone := sorted(before.keys() - now.keys()):
         return f"the input {format_path(before[gone[0]]['path'])} is missing now"
     for name, entry in before.items():
-        for fact in ("size", "sha256"):
-            if entry[fact] != now[name][fact]:
-                return (
-                    f"the input {format_path(now[name]['path'])} has changed: {fact} "
-                    f"was {entry[fact]} and is {now[name][fact]}"
-                )
+        current = now[name]
+        change = None
+        if entry["size"] != current["size"]:
+            change = f"size was {entry['size']} and is {current['size']}"
+        elif entry["sha256"] != current["sha256"]:
+            change = f"sha256 was {entry['sha256']} and is {current['sha256']}"
+        if change is not None:
+            return f"the input {format_path(current['path'])} has changed: {change}"
     return None

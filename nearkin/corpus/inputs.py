@@ -182,12 +182,9 @@ class _InputSearch:
     def _require(self, found: list[str], given: str, message: str, before: int) -> None:
         if not found:
             skipped = self.skipped[before:]
-            why = (
-                f" ({len(skipped)} skipped; {skipped[0].path}: {skipped[0].reason})"
-                if skipped
-                else ""
-            )
-            raise UsageError(message + why)
+            if skipped:
+                message += f" ({len(skipped)} skipped; {skipped[0].path}: {skipped[0].reason})"
+            raise UsageError(message)
 
     def _matches(self, pattern: str) -> list[str]:
         """Returns the files that match a pattern.

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import orjson
 
@@ -25,7 +25,7 @@ class QuarantineWriter:
     def add(self, rejected: Iterable[Rejection]) -> None:
         """Writes rejections."""
         for entry in rejected:
-            place: dict[str, Any] = {"file": self._names[entry.file]}
+            place: dict[str, str | int] = {"file": self._names[entry.file]}
             if entry.row != WHOLE_FILE:
                 place["row"] = entry.row
             self._file.write(

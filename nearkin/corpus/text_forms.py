@@ -173,11 +173,9 @@ def _json_values(values: pa.Array) -> list[Any]:
     if pa.types.is_struct(kind):
         names = [field.name for field in kind]
         columns = [_json_values(column) for column in values.flatten()]
-        rows = (
-            [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
-            if columns
-            else [{}] * len(values)
-        )
+        rows: list[dict[str, object]] = [{}] * len(values)
+        if columns:
+            rows = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
         valid = values.is_valid().to_pylist()
         return [row if there else None for row, there in zip(rows, valid, strict=True)]
     if (

@@ -318,7 +318,9 @@ def most_common_length(lengths: "np.ndarray | list[int]") -> int:
         (3, 0)
     """
     counted = np.maximum(np.asarray(lengths, np.int64), 0)
-    return int(np.bincount(counted[counted > 0]).argmax()) if (counted > 0).any() else 0
+    if not (counted > 0).any():
+        return 0
+    return int(np.bincount(counted[counted > 0]).argmax())
 
 
 def find_vector_fault(value: object, name: str, dimensions: int | None) -> str | None:

@@ -12,7 +12,7 @@ from nearkin.corpus import Columns, Corpus
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.measures import measure_of
-from nearkin.measures.explanation import MISSED, Explanation, Verdict, explain_pair
+from nearkin.measures.explanation import MISSED, Explanation, PairVerdict, explain_pair
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 
 
@@ -126,11 +126,11 @@ def add_run_outcome(
     why = pair.why
     if compared_all and pair.verdict in MISSED:
         is_near = pair.similarity >= pair.threshold
-        pair = replace(pair, verdict=Verdict.MATCH if is_near else Verdict.BELOW_THRESHOLD)
+        pair = replace(pair, verdict=PairVerdict.MATCH if is_near else PairVerdict.BELOW_THRESHOLD)
         why = f"the run compared every pair exactly: the similarity is {pair.similarity:.4f}"
     if first["cluster"] == second["cluster"]:
         why += f"; both are in the cluster of {first['cluster']}"
-    elif pair.verdict in (Verdict.MATCH, Verdict.EXACT):
+    elif pair.verdict in (PairVerdict.MATCH, PairVerdict.EXACT):
         removed = [row for row in rows if not row["kept"]]
         for row in removed:
             why += (

@@ -101,7 +101,7 @@ class Removals:
         """
         members = self._session.store.members(entry.scope, entry.id, MAX_REASSIGNED + 1)
         if len(members) > MAX_REASSIGNED:
-            raise LargeClusterError(entry.id, into, inherits_cluster)
+            raise LargeClusterError(entry.id, into, inherits=inherits_cluster)
         return members
 
     def _drain_cluster(self, scope: str, cluster: LargeClusterError) -> None:

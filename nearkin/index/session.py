@@ -276,7 +276,7 @@ class Session:
                 if attempts == MAX_ATTEMPTS or self.drain_cluster is None:
                     raise
                 # a copy, which has no traceback
-                large_cluster = LargeClusterError(error.leader, error.into, error.inherits)
+                large_cluster = LargeClusterError(error.leader, error.into, inherits=error.inherits)
             if large_cluster is not None and self.drain_cluster is not None:
                 self.drain_cluster(scope, large_cluster)
             elif has_moved:

@@ -42,7 +42,7 @@ STANDARD_PARAGRAPHS = 20
 SOURCES = ("web", "news", "books", "gold")
 OPERATIONS = {"substitute": 0, "delete": 1, "insert": 2, "swap": 3, "typo": 4}
 FORMATS = ("parquet", "jsonl")
-LENGTH, COPIES, TARGET, BOILERPLATE, SOURCE, HOSTILE = range(6)
+LENGTH, COPIES, TARGET, BOILERPLATE, SOURCE = range(5)
 """The independent uses of the seed."""
 HOSTILE_TEXTS: tuple[str | None, ...] = (
     "",

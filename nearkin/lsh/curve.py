@@ -83,21 +83,6 @@ def band_probability(
     return whole + single + crossed
 
 
-def similarity_at(probability: float, bands: int, rows: int) -> float:
-    """Returns the slot collision probability at which a pair has a given candidate probability.
-
-    Args:
-        probability: Candidate probability, in (0, 1).
-        bands: Number of bands b.
-        rows: Number of slots r in a band.
-
-    Examples:
-        >>> round(similarity_at(0.5, 20, 5), 3), round(similarity_at(0.5, 40, 5), 3)
-        (0.509, 0.444)
-    """
-    return float((1 - (1 - probability) ** (1 / bands)) ** (1 / rows))
-
-
 def classic_threshold(bands: int, rows: int) -> float:
     """Returns (1/b)^(1/r), where the candidate probability is about 63 %.
 

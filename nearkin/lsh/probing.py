@@ -49,19 +49,3 @@ def perturbations(margins: np.ndarray, count: int) -> list[tuple[int, ...]]:
             heapq.heappush(heap, (score - float(scores[last]) + following, replaced))
             heapq.heappush(heap, (score + following, (*chosen, last + 1)))
     return result
-
-
-def probe_words(word: int, margins: np.ndarray, count: int) -> list[int]:
-    """Returns the bits of a band, followed by those of the most likely other buckets.
-
-    Args:
-        word: Bits of the band as a number. Bit i is the sign of projection i.
-        margins: Distances from the hyperplanes of the bits, float (r,).
-        count: Number of other buckets.
-
-    Examples:
-        >>> [f"{w:03b}" for w in probe_words(0b101, np.array([0.5, 0.1, 0.2]), 3)]
-        ['101', '111', '001', '011']
-    """
-    flips = [sum(1 << bit for bit in bits) for bits in perturbations(margins, count)]
-    return [word, *(word ^ flip for flip in flips)]

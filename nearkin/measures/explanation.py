@@ -27,7 +27,7 @@ FIRST_PAIR = np.ones(1, np.uint64)
 """The packed pair of documents 0 and 1."""
 
 
-class Verdict(StrEnum):
+class PairVerdict(StrEnum):
     """The stage that decided about a pair, and what it decided."""
 
     EXACT = "exact"
@@ -38,7 +38,7 @@ class Verdict(StrEnum):
     BELOW_THRESHOLD = "below the threshold"
 
 
-MISSED = (Verdict.NOT_A_CANDIDATE, Verdict.BELOW_MARGIN)
+MISSED = (PairVerdict.NOT_A_CANDIDATE, PairVerdict.BELOW_MARGIN)
 """The verdicts on pairs that were not compared exactly, so that a near-duplicate may be missed."""
 
 
@@ -89,7 +89,7 @@ class Explanation:
         rows: Number of slots in a band.
         probability: Probability that a pair of this similarity becomes a candidate.
         shingles: Overlap of the shingle sets.
-        verdict: Decision of the stages, one of `Verdict`.
+        verdict: Decision of the stages, one of `PairVerdict`.
         why: Reason for the verdict, in words.
         run: Rows of the two documents in the clusters table of a run, if the pair was explained
             for a run.
@@ -158,10 +158,10 @@ def explain_pair(
         )
     documents = pa.array([a, b], pa.large_string())
     measure = measure_of(spec, resources, distance)
-    # bands are made of whole slots, also if signatures are stored with truncated ones
-    whole = (
-        measure_of(replace(spec, slot_bits=32), resources, distance) if spec.truncated else measure
-    )
+    whole = measure
+    if spec.truncated:
+        # Bands are made of whole slots, even if signatures are stored with truncated slots.
+        whole = measure_of(replace(spec, slot_bits=32), resources, distance)
     sketches = whole.sketcher().sketch(documents)
     layout = band_layout_of(whole.spec, banding, None)
     keys = np.empty((banding.bands, 2), np.uint64)
@@ -202,30 +202,30 @@ def _with_verdict(pair: Explanation, *, is_exact: bool, is_empty: bool) -> Expla
     """Returns the explanation with the verdict of the stage that decided, and the reason."""
     is_near = pair.similarity >= pair.threshold
     if is_empty:
-        verdict = Verdict.EMPTY
+        verdict = PairVerdict.EMPTY
         why = "documents without shingles match nothing"
     elif is_exact:
-        verdict = Verdict.EXACT
+        verdict = PairVerdict.EXACT
         why = "exact duplicates: both have the same words in the same order"
     elif pair.shared_bands == 0:
-        verdict = Verdict.NOT_A_CANDIDATE
+        verdict = PairVerdict.NOT_A_CANDIDATE
         why = (
             f"none of the {pair.bands} bands agrees; a pair of similarity {pair.similarity:.3f} "
             f"becomes a candidate with probability {pair.probability:.3f}"
         )
     elif pair.agreeing < pair.margin:
-        verdict = Verdict.BELOW_MARGIN
+        verdict = PairVerdict.BELOW_MARGIN
         why = (
             f"{pair.agreeing} of {pair.slots} slots agree; an exact comparison needs at least "
             f"{pair.margin} agreeing slots"
         )
     elif not is_near:
-        verdict = Verdict.BELOW_THRESHOLD
+        verdict = PairVerdict.BELOW_THRESHOLD
         why = (
             f"the exact similarity {pair.similarity:.4f} is below the threshold {pair.threshold:g}"
         )
     else:
-        verdict = Verdict.MATCH
+        verdict = PairVerdict.MATCH
         why = f"the exact similarity {pair.similarity:.4f} reaches the threshold {pair.threshold:g}"
     if is_near and verdict in MISSED:
         why += (

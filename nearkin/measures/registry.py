@@ -35,7 +35,9 @@ def measure_of(
                 f"distance {distance} is only for measures simhash and cosine, not {spec.measure}; "
                 "use --threshold"
             )
-        kind = Jaccard if spec.measure == "jaccard" else WeightedJaccard
-        return kind(spec, resources)
-    signs = SimHash(spec, resources) if spec.measure == "simhash" else Cosine(spec, resources)
+        if spec.measure == "jaccard":
+            return Jaccard(spec, resources)
+        return WeightedJaccard(spec, resources)
+    kind = SimHash if spec.measure == "simhash" else Cosine
+    signs = kind(spec, resources)
     return signs if distance is None else Hamming(signs, distance)

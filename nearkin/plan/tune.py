@@ -69,15 +69,6 @@ class Distribution:
         pairs = density / ASSUMED_SIMILARITIES * max(documents - 1, 0)
         return cls(documents, similarities, pairs, "unrelated documents, Beta(1, 20)")
 
-    def scaled(self, documents: int) -> "Distribution":
-        """Returns the same distribution for a corpus of another size.
-
-        Args:
-            documents: Number of documents of the other corpus.
-        """
-        factor = max(documents - 1, 0) / max(self.documents - 1, 1)
-        return replace(self, documents=documents, pairs=self.pairs * factor)
-
 
 @dataclass(frozen=True)
 class OperatingPoint:

@@ -26,8 +26,8 @@ from nearkin.report.model import (
     ClusterExcerpt,
     Counts,
     Histogram,
-    HotBucket,
     Parameters,
+    QuotedBucket,
     ReasonCount,
     RemovedExample,
     ReportData,
@@ -335,7 +335,7 @@ def estimated_histogram(run: FinishedStages) -> Histogram:
     return Histogram(tuple(np.bincount(bins, counts, BINS).astype(int).tolist()))
 
 
-def _describe_hot_bucket(run: FinishedStages, band: int, members: int, text: str) -> HotBucket:
+def _describe_hot_bucket(run: FinishedStages, band: int, members: int, text: str) -> QuotedBucket:
     """Returns a hot bucket with the shingles that its documents share.
 
     Args:
@@ -346,10 +346,10 @@ def _describe_hot_bucket(run: FinishedStages, band: int, members: int, text: str
     """
     spec = run.options.spec
     if spec.measure not in ("jaccard", "weighted-jaccard"):
-        return HotBucket(band, members, ())
+        return QuotedBucket(band, members, ())
     rows = run.banding.rows
     slots = np.arange(band * rows, (band + 1) * rows)
-    return HotBucket(band, members, shingles_of_slots(text, slots, spec, run.resources))
+    return QuotedBucket(band, members, shingles_of_slots(text, slots, spec, run.resources))
 
 
 def shingles_of_slots(

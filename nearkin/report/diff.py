@@ -24,7 +24,7 @@ class SpanKind(StrEnum):
     ELIDED = "elided"
 
 
-class Span(NamedTuple):
+class DiffSpan(NamedTuple):
     """A stretch of both texts. Joined, the left sides are the left text, and so on."""
 
     kind: SpanKind
@@ -32,7 +32,7 @@ class Span(NamedTuple):
     right: str
 
 
-def diff_words(left: str, right: str) -> list[Span]:
+def diff_words(left: str, right: str) -> list[DiffSpan]:
     """Compares the first `MAX_CHARACTERS` of two texts word by word.
 
     White space separates words but is not compared, because shingles ignore it too. The two sides
@@ -64,7 +64,7 @@ def diff_words(left: str, right: str) -> list[Span]:
     numbers = {word: number for number, word in enumerate(dict.fromkeys([*keys_a, *keys_b]))}
     opcodes = Indel.opcodes([numbers[word] for word in keys_a], [numbers[word] for word in keys_b])
     spans = [
-        Span(
+        DiffSpan(
             SpanKind(code.tag),
             "".join(a[code.src_start : code.src_end]),
             "".join(b[code.dest_start : code.dest_end]),
@@ -76,7 +76,7 @@ def diff_words(left: str, right: str) -> list[Span]:
     return _open_end(result) if is_cut else result
 
 
-def _absorb_short_spans(spans: Sequence[Span]) -> list[Span]:
+def _absorb_short_spans(spans: Sequence[DiffSpan]) -> list[DiffSpan]:
     """Makes an equal comma or bracket between two longer changes a part of the change.
 
     This is easier to read.
@@ -90,13 +90,13 @@ def _absorb_short_spans(spans: Sequence[Span]) -> list[Span]:
     return result
 
 
-def _size(span: Span) -> int:
+def _size(span: DiffSpan) -> int:
     return max(len(span.left.strip()), len(span.right.strip()))
 
 
-def _join_changes(spans: Iterable[Span]) -> list[Span]:
+def _join_changes(spans: Iterable[DiffSpan]) -> list[DiffSpan]:
     """Joins adjacent changes to one change, whose kind follows from its sides."""
-    result: list[Span] = []
+    result: list[DiffSpan] = []
     for span in spans:
         if result and SpanKind.EQUAL not in (span.kind, result[-1].kind):
             left = result[-1].left + span.left
@@ -105,13 +105,13 @@ def _join_changes(spans: Iterable[Span]) -> list[Span]:
                 kind = SpanKind.REPLACE
             else:
                 kind = SpanKind.DELETE if left else SpanKind.INSERT
-            result[-1] = Span(kind, left, right)
+            result[-1] = DiffSpan(kind, left, right)
         else:
             result.append(span)
     return result
 
 
-def _open_end(spans: list[Span]) -> list[Span]:
+def _open_end(spans: list[DiffSpan]) -> list[DiffSpan]:
     """Elides a difference at the end of a cut text, which the rest of the text may not have."""
     if (
         len(spans) > 1
@@ -175,7 +175,7 @@ def _split_pieces(side: Iterable[tuple[SpanKind, str]]) -> list[Piece]:
     return result
 
 
-def focus_changes(spans: Sequence[Span], context: int = 200) -> list[Span]:
+def focus_changes(spans: Sequence[DiffSpan], context: int = 200) -> list[DiffSpan]:
     """Elides the middle of long equal spans, so that the changes can be seen.
 
     Args:
@@ -191,9 +191,9 @@ def focus_changes(spans: Sequence[Span], context: int = 200) -> list[Span]:
         >>> [span.kind.value for span in focus_changes(spans)]
         ['elided', 'equal', 'replace']
         >>> focus_changes(diff_words("same", "same"))
-        [Span(kind=<SpanKind.EQUAL: 'equal'>, left='same', right='same')]
+        [DiffSpan(kind=<SpanKind.EQUAL: 'equal'>, left='same', right='same')]
     """
-    result: list[Span] = []
+    result: list[DiffSpan] = []
     for i, span in enumerate(spans):
         before = context if i else 0
         after = context if i < len(spans) - 1 else 0
@@ -205,7 +205,7 @@ def focus_changes(spans: Sequence[Span], context: int = 200) -> list[Span]:
     return result
 
 
-def _elide_middle(span: Span, before: int, after: int) -> list[Span]:
+def _elide_middle(span: DiffSpan, before: int, after: int) -> list[DiffSpan]:
     """Splits an equal span into its first words, an elided middle, and its last words.
 
     Both sides are split at the same words.
@@ -219,7 +219,7 @@ def _elide_middle(span: Span, before: int, after: int) -> list[Span]:
         (SpanKind.EQUAL, words[tail:]),
     )
     return [
-        Span(kind, "".join(a for a, _ in part), "".join(b for _, b in part))
+        DiffSpan(kind, "".join(a for a, _ in part), "".join(b for _, b in part))
         for kind, part in parts
         if part
     ]

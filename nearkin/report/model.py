@@ -184,7 +184,7 @@ class SourceCount(NamedTuple):
         return self.removed / self.read if self.read else 0.0
 
 
-class HotBucket(NamedTuple):
+class QuotedBucket(NamedTuple):
     """A hot bucket: its band, the number of its documents, and shingles that they share."""
 
     band: int
@@ -290,7 +290,7 @@ class ReportData:
     verified: Histogram = field(default_factory=Histogram)
     estimated: Histogram = field(default_factory=Histogram)
     sources: tuple[SourceCount, ...] = ()
-    hot_buckets: tuple[HotBucket, ...] = ()
+    hot_buckets: tuple[QuotedBucket, ...] = ()
     rejected: tuple[ReasonCount, ...] = ()
     clusters: tuple[ClusterExcerpt, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -83,12 +83,37 @@ class BorderlineGroup(NamedTuple):
     pairs: list[PairComparison]
 
 
+class _SizeFigure(NamedTuple):
+    """The chart of cluster sizes, and the classes of sizes that it shows."""
+
+    classes: Sequence[charts.SizeClass]
+    chart: charts.Chart
+
+
 class _SimilarityRow(NamedTuple):
     """The numbers of candidate and verified pairs in one bin of the similarity."""
 
     label: str
     candidates: int
     verified: int
+
+
+class _SimilarityFigure(NamedTuple):
+    """The chart of pairs by similarity, and the numbers that it shows."""
+
+    chart: charts.Chart
+    rows: list[_SimilarityRow]
+    scored: str
+    """The heading of the column of pairs with a score."""
+
+
+class _ThresholdSlider(NamedTuple):
+    """The slider of the threshold."""
+
+    steps: str
+    """The counts at each step, as JSON for the script."""
+    groups: list[BorderlineGroup]
+    """The pairs just above each step."""
 
 
 def render_page(data: ReportData) -> str:
@@ -203,12 +228,14 @@ def _list_sections(data: ReportData) -> list[tuple[str, str]]:
     return [(anchor, name) for anchor, name, is_present in sections if is_present]
 
 
-def _size_figure(data: ReportData) -> dict[str, Any] | None:
+def _size_figure(data: ReportData) -> _SizeFigure | None:
     classes = charts.group_sizes(data.cluster_sizes)
-    return {"classes": classes, "chart": charts.draw_sizes(classes)} if classes else None
+    if not classes:
+        return None
+    return _SizeFigure(classes, charts.draw_sizes(classes))
 
 
-def _similarity_figure(data: ReportData) -> dict[str, Any] | None:
+def _similarity_figure(data: ReportData) -> _SimilarityFigure | None:
     if not data.estimated.total and not data.verified.total:
         return None
     counts = zip(data.estimated.counts, data.verified.counts, strict=True)
@@ -220,10 +247,10 @@ def _similarity_figure(data: ReportData) -> dict[str, Any] | None:
     labels = {"exact": "Verified pairs", "estimate": "Pairs, by estimate"}
     label = labels.get(data.parameters.verify, "Pairs, not verified")
     chart = charts.draw_similarities(data.verified, data.estimated, data.parameters)
-    return {"chart": chart, "rows": rows, "scored": label}
+    return _SimilarityFigure(chart, rows, label)
 
 
-def _threshold_slider(data: ReportData) -> dict[str, Any] | None:
+def _threshold_slider(data: ReportData) -> _ThresholdSlider | None:
     """Returns the steps of the threshold as JSON for the script, and the pairs just above each."""
     if not data.what_if:
         return None
@@ -233,7 +260,7 @@ def _threshold_slider(data: ReportData) -> dict[str, Any] | None:
             _compare_pair(pair) for pair in data.borderline if pair.threshold == step.threshold
         ]
         groups.append(BorderlineGroup(number, step.threshold, pairs))
-    return {"steps": json.dumps([list(step) for step in data.what_if]), "groups": groups}
+    return _ThresholdSlider(json.dumps([list(step) for step in data.what_if]), groups)
 
 
 def _recall_figure(data: ReportData) -> charts.Chart | None:

@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nearkin.corpus import FileCorpus, TableCorpus, find_first_change, write_kept
+from nearkin.corpus.input_manifest import InputRecord
 from nearkin.engine.local import result_tables
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
@@ -229,7 +230,7 @@ def write_result(
 
 def build_run_record(
     job: Job,
-    inputs: list[dict[str, Any]],
+    inputs: Sequence[InputRecord],
     stages: dict[str, dict[str, Any]],
     data: ReportData,
     corpus: FileCorpus,
@@ -238,7 +239,7 @@ def build_run_record(
 
     Args:
         job: The job.
-        inputs: The input files, as `describe` lists them.
+        inputs: The input files, as `describe_inputs` lists them.
         stages: The record of each stage, by its name.
         data: The content of the report.
         corpus: The input files.

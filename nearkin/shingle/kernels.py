@@ -37,7 +37,7 @@ SEGMENT = U64(8192)
 WINDOWS = U64(4096)
 
 
-class Tables(NamedTuple):
+class CodePointTables(NamedTuple):
     """The properties of all code points, for one choice of normalization steps."""
 
     stage: np.ndarray
@@ -290,7 +290,7 @@ def place(stage: np.ndarray, c: np.uint32) -> np.uint64:
     """Returns the position of the properties of a code point in the two-stage tables.
 
     Args:
-        stage: Block of properties of each 128 code points, uint16. See `Tables.stage`.
+        stage: Block of properties of each 128 code points, uint16. See `CodePointTables`.
         c: Code point.
     """
     return (U64(stage[c >> U32(7)]) << U64(7)) | U64(c & U32(127))
@@ -307,8 +307,8 @@ def needs_normalising(
     Args:
         points: Code points, uint32.
         count: Number of code points.
-        stage: Block of properties of each 128 code points, uint16. See `Tables.stage`.
-        properties: Properties of the code points in each block, uint32. See `Tables.properties`.
+        stage: Block of properties of each 128 code points, uint16. See `CodePointTables`.
+        properties: Properties of the code points in each block, uint32. See `CodePointTables`.
     """
     last = U32(0)
     for i in range(count):
@@ -334,8 +334,8 @@ def decompose(
     Args:
         points: Code points, uint32.
         count: Number of code points.
-        stage: Block of properties of each 128 code points, uint16. See `Tables.stage`.
-        decomposed: Place of the decomposition in each block, uint32. See `Tables.decomposed`.
+        stage: Block of properties of each 128 code points, uint16. See `CodePointTables`.
+        decomposed: Place of the decomposition in each block, uint32. See `CodePointTables`.
         data: Decompositions, one after the other, uint32.
         out: Array for the code points, uint32.
 
@@ -374,8 +374,8 @@ def reorder(
     Args:
         points: Code points, uint32. They are reordered.
         count: Number of code points.
-        stage: Block of properties of each 128 code points, uint16. See `Tables.stage`.
-        properties: Properties of the code points in each block, uint32. See `Tables.properties`.
+        stage: Block of properties of each 128 code points, uint16. See `CodePointTables`.
+        properties: Properties of the code points in each block, uint32. See `CodePointTables`.
     """
     for i in range(U64(1), count):
         c = points[i]
@@ -428,8 +428,8 @@ def compose(
     Args:
         points: Code points in canonical order, uint32. They are overwritten.
         count: Number of code points.
-        stage: Block of properties of each 128 code points, uint16. See `Tables.stage`.
-        properties: Properties of the code points in each block, uint32. See `Tables.properties`.
+        stage: Block of properties of each 128 code points, uint16. See `CodePointTables`.
+        properties: Properties of the code points in each block, uint32. See `CodePointTables`.
         keys: Sorted pairs of canonical compositions, first << 32 | second, uint64 (m,).
         values: Composite of each pair, uint32 (m,).
     """
@@ -463,8 +463,8 @@ def drop_marks(
     Args:
         points: Code points, uint32. They are overwritten.
         count: Number of code points.
-        stage: Block of properties of each 128 code points, uint16. See `Tables.stage`.
-        properties: Properties of the code points in each block, uint32. See `Tables.properties`.
+        stage: Block of properties of each 128 code points, uint16. See `CodePointTables`.
+        properties: Properties of the code points in each block, uint32. See `CodePointTables`.
     """
     n = U64(0)
     for i in range(count):
@@ -481,15 +481,17 @@ def map_lower(points: np.ndarray, count: np.uint64, stage: np.ndarray, lower: np
     Args:
         points: Code points, uint32. They are overwritten.
         count: Number of code points.
-        stage: Block of properties of each 128 code points, uint16. See `Tables.stage`.
-        lower: Number to add for the lower case in each block, uint32. See `Tables.lower`.
+        stage: Block of properties of each 128 code points, uint16. See `CodePointTables`.
+        lower: Number to add for the lower case in each block, uint32. See `CodePointTables`.
     """
     for i in range(count):
         points[i] += lower[place(stage, points[i])]
 
 
 @kernel
-def normal_form(points: np.ndarray, count: np.uint64, out: np.ndarray, tables: Tables) -> np.uint64:
+def normal_form(
+    points: np.ndarray, count: np.uint64, out: np.ndarray, tables: CodePointTables
+) -> np.uint64:
     """Writes the NFKC form (UAX #15) into out.
 
     Marks that the tables flag are removed between decomposition and composition.
@@ -511,7 +513,7 @@ def normal_form(points: np.ndarray, count: np.uint64, out: np.ndarray, tables: T
 
 @kernel
 def normalise(
-    data: np.ndarray, start: np.uint64, end: np.uint64, tables: Tables, scratch: Scratch
+    data: np.ndarray, start: np.uint64, end: np.uint64, tables: CodePointTables, scratch: Scratch
 ) -> np.uint64:
     """Writes normalized code points into scratch.points; returns their number.
 
@@ -550,8 +552,8 @@ def split_tokens(
     Args:
         points: Normalized code points, uint32.
         count: Number of code points.
-        stage: Block of properties of each 128 code points, uint16. See `Tables.stage`.
-        properties: Properties of the code points in each block, uint32. See `Tables.properties`.
+        stage: Block of properties of each 128 code points, uint16. See `CodePointTables`.
+        properties: Properties of the code points in each block, uint32. See `CodePointTables`.
         text: Array for the bytes, uint8.
         edges: Array for the first byte and the end of each token, alternating, uint32.
 
@@ -602,8 +604,8 @@ def fold_spaces(
     Args:
         points: Normalized code points, uint32.
         count: Number of code points.
-        stage: Block of properties of each 128 code points, uint16. See `Tables.stage`.
-        properties: Properties of the code points in each block, uint32. See `Tables.properties`.
+        stage: Block of properties of each 128 code points, uint16. See `CodePointTables`.
+        properties: Properties of the code points in each block, uint32. See `CodePointTables`.
         text: Array for the bytes, uint8.
         at: Position of the first new byte in `text`.
 
@@ -803,7 +805,12 @@ def longest_segment(data: np.ndarray, offsets: np.ndarray) -> np.uint64:
 
 @kernel
 def segment_tokens(
-    data: np.ndarray, start: np.uint64, end: np.uint64, fast: bool, tables: Tables, scratch: Scratch
+    data: np.ndarray,
+    start: np.uint64,
+    end: np.uint64,
+    fast: bool,
+    tables: CodePointTables,
+    scratch: Scratch,
 ) -> np.uint64:
     """Writes the tokens of one segment: bytes to scratch.text, bounds to edges.
 
@@ -834,7 +841,7 @@ def word_shingles(
     offsets: np.ndarray,
     n: int,
     fast: bool,
-    tables: Tables,
+    tables: CodePointTables,
     scratch: Scratch,
     key: NamedTuple,
     out: np.ndarray,
@@ -874,7 +881,7 @@ def collect_tokens(
     data: np.ndarray,
     offsets: np.ndarray,
     fast: bool,
-    tables: Tables,
+    tables: CodePointTables,
     scratch: Scratch,
     text: np.ndarray,
     token_offsets: np.ndarray,
@@ -915,7 +922,7 @@ def character_shingles(
     data: np.ndarray,
     offsets: np.ndarray,
     n: int,
-    tables: Tables,
+    tables: CodePointTables,
     scratch: Scratch,
     key: NamedTuple,
     text: np.ndarray,

@@ -9,7 +9,7 @@ from importlib.resources import files
 import numpy as np
 
 from nearkin.shingle import kernels
-from nearkin.shingle.kernels import Tables
+from nearkin.shingle.kernels import CodePointTables
 from nearkin.spec import UNICODE_VERSION
 
 DIGIT, VISIBLE = np.uint32(16), np.uint32(32)
@@ -18,13 +18,15 @@ ZERO = np.uint32(ord("0"))
 
 
 @cache
-def tables_for(steps: tuple[str, ...]) -> Tables:
+def tables_for(steps: tuple[str, ...]) -> CodePointTables:
     """Returns tables with which the kernels perform exactly these normalization steps."""
     with (
         files(__package__).joinpath(f"unicode-{UNICODE_VERSION}.npz").open("rb") as file,
         np.load(file) as arrays,
     ):
-        tables = Tables(**{name: np.ascontiguousarray(arrays[name]) for name in Tables._fields})
+        tables = CodePointTables(
+            **{name: np.ascontiguousarray(arrays[name]) for name in CodePointTables._fields}
+        )
     if "lower" not in steps:
         tables.lower[:] = 0
     if "digits" in steps:
@@ -35,15 +37,15 @@ def tables_for(steps: tuple[str, ...]) -> Tables:
     return tables
 
 
-def _kind(tables: Tables, kind: np.uint32) -> np.ndarray:
+def _kind(tables: CodePointTables, kind: np.uint32) -> np.ndarray:
     return np.asarray((tables.properties & kernels.KIND) == kind)
 
 
-def _flag(tables: Tables, flag: np.uint32) -> np.ndarray:
+def _flag(tables: CodePointTables, flag: np.uint32) -> np.ndarray:
     return np.asarray((tables.properties & flag) != 0)
 
 
-def _fold_digits(tables: Tables) -> None:
+def _fold_digits(tables: CodePointTables) -> None:
     """Maps every decimal digit to 0.
 
     Each block with digits occurs once, so the position of a property determines its code point.
@@ -55,7 +57,7 @@ def _fold_digits(tables: Tables) -> None:
     tables.lower[digits] = ZERO - points[digits]
 
 
-def _mark_unstable(tables: Tables, steps: tuple[str, ...]) -> None:
+def _mark_unstable(tables: CodePointTables, steps: tuple[str, ...]) -> None:
     if "nfkc" not in steps:
         tables.properties[:] &= ~(kernels.UNSTABLE | CLASS)
     if "marks" in steps:

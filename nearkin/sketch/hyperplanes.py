@@ -54,11 +54,10 @@ def hyperplanes(dimensions: int, bits: int, seed: int, secret: HashKey | None = 
     planes = np.empty((dimensions, bits), np.float32)
     for j in range(bits):
         first, count = 2 * dimensions * j, 2 * dimensions
-        stream = (
-            splitmix64(seed, count, first)
-            if secret is None
-            else keyed_words(secret, seed, count, first)
-        )
+        if secret is None:
+            stream = splitmix64(seed, count, first)
+        else:
+            stream = keyed_words(secret, seed, count, first)
         words = stream.astype("<u8").view("<u2")
         planes[:, j] = words.reshape(dimensions, PARTS).sum(axis=1, dtype=np.int64) - MEAN
     return planes

@@ -43,7 +43,7 @@ def splitmix64(seed: int, count: int, first: int = 0) -> np.ndarray:
     return np.asarray(x ^ (x >> np.uint64(31)))
 
 
-class Scheme(Protocol):
+class MinHashScheme(Protocol):
     """A scheme: how elements are mapped to slots."""
 
     def update(self, hashes: np.ndarray, slots: np.ndarray) -> None:
@@ -72,7 +72,7 @@ class Binned:
         self.completion = (stream[ROUNDS:] & np.uint64(0xFFFFFFFF)).astype(np.uint32)
 
     def update(self, hashes: np.ndarray, slots: np.ndarray) -> None:
-        """Adds elements to one signature, as described in `Scheme`.
+        """Adds elements to one signature, as described in `MinHashScheme`.
 
         Args:
             hashes: Shingle hashes, uint64 (m,).
@@ -81,7 +81,7 @@ class Binned:
         kernels.binned_update(hashes, self.rounds, self.completion, slots)
 
     def sketch(self, shingles: Shingles, out: np.ndarray) -> None:
-        """Computes the signatures of a batch, as described in `Scheme`.
+        """Computes the signatures of a batch, as described in `MinHashScheme`.
 
         Args:
             shingles: Shingles of the documents.
@@ -99,7 +99,7 @@ class Classic:
         self.b = stream[k:].copy()
 
     def update(self, hashes: np.ndarray, slots: np.ndarray) -> None:
-        """Adds elements to one signature, as described in `Scheme`.
+        """Adds elements to one signature, as described in `MinHashScheme`.
 
         Args:
             hashes: Shingle hashes, uint64 (m,).
@@ -108,7 +108,7 @@ class Classic:
         kernels.classic_update(hashes, self.a, self.b, slots)
 
     def sketch(self, shingles: Shingles, out: np.ndarray) -> None:
-        """Computes the signatures of a batch, as described in `Scheme`.
+        """Computes the signatures of a batch, as described in `MinHashScheme`.
 
         Args:
             shingles: Shingles of the documents.
@@ -120,7 +120,7 @@ class Classic:
 SCHEMES: dict[str, type[Binned] | type[Classic]] = {"binned": Binned, "classic": Classic}
 
 
-def scheme_of(spec: Spec) -> Scheme:
+def scheme_of(spec: Spec) -> MinHashScheme:
     """Returns the scheme that a Spec names, with its multipliers."""
     return SCHEMES[spec.scheme](spec.k, spec.seed)
 
@@ -144,16 +144,6 @@ def estimate(a: np.ndarray, b: np.ndarray) -> float:
         0.5
     """
     return float(np.mean((a == b) & (a != EMPTY_SLOT)))
-
-
-def standard_error(similarity: float, k: int) -> float:
-    """Returns the standard error √(J(1−J)/k) of an estimate; an upper bound for `binned`.
-
-    Args:
-        similarity: Jaccard similarity J.
-        k: Number of slots.
-    """
-    return float(np.sqrt(similarity * (1 - similarity) / k))
 
 
 def multipliers(spec: Spec) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

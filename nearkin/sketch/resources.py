@@ -212,14 +212,13 @@ class SpecResources:
             UsageError: If a file does not exist or is damaged.
             IncompatibleError: If a table is of the shingles of another Spec.
         """
-        frequencies = (
-            DocumentFrequencies.read(folder / FREQUENCIES_FILE, spec) if spec.frequencies else None
-        )
-        return cls(
-            secret,
-            frequencies,
-            DocumentFrequencies.read(folder / CUT_FILE, spec) if spec.cut else None,
-        )
+        frequencies = None
+        if spec.frequencies:
+            frequencies = DocumentFrequencies.read(folder / FREQUENCIES_FILE, spec)
+        cut = None
+        if spec.cut:
+            cut = DocumentFrequencies.read(folder / CUT_FILE, spec)
+        return cls(secret, frequencies, cut)
 
     def write(self, folder: Path, spec: Spec) -> None:
         """Writes the tables, but not the key, to a folder.

@@ -23,51 +23,6 @@ MIN_TABLE = 64
 """The smallest number of places of a weight table."""
 
 
-def accumulate(hashes: np.ndarray, weights: np.ndarray, bits: int) -> np.ndarray:
-    """Returns weighted sums over the low bits of hashes, the highest bit first.
-
-    The weight of a hash is added to the sums of the bits that it has, and subtracted from others.
-
-    Args:
-        hashes: Hashes, uint64 (m,).
-        weights: Weights of the hashes, (m,).
-        bits: Number of low bits f.
-
-    Returns:
-        The sums, (f,).
-
-    Examples:
-        An example with f = 4:
-
-        >>> cat, sat, mat, rat = 0b1010, 0b1100, 0b0110, 0b1001
-        >>> A = accumulate(np.array([cat, sat, mat], np.uint64), np.array([3, 2, 2]), 4)
-        >>> B = accumulate(np.array([cat, sat, rat], np.uint64), np.array([3, 2, 2]), 4)
-        >>> A.tolist(), f"{binarise(A):04b}", B.tolist(), f"{binarise(B):04b}"
-        ([3, 1, 3, -7], '1110', [7, -3, -1, -3], '1000')
-        >>> distance = (binarise(A) ^ binarise(B)).bit_count()
-        >>> distance, angle(distance, 4) == math.pi / 2
-        (2, True)
-    """
-    places = np.arange(bits - 1, -1, -1, dtype=np.uint64)
-    set_bits = ((hashes[:, None] >> places) & np.uint64(1)).astype(np.int64)
-    return np.asarray(((2 * set_bits - 1) * np.asarray(weights)[:, None]).sum(axis=0))
-
-
-def binarise(sums: np.ndarray) -> int:
-    """Returns the number whose bits, the highest first, are 1 for positive sums."""
-    return int("".join("1" if s > 0 else "0" for s in sums), 2)
-
-
-def angle(distance: float, bits: int) -> float:
-    """Returns the estimated angle, in radians, between the vectors of two signatures.
-
-    Args:
-        distance: Hamming distance of the signatures.
-        bits: Number of bits of a signature.
-    """
-    return math.pi * distance / bits
-
-
 class Signs:
     """The scheme of SimHash. The hash of a shingle is mixed again for each word of 64 bits.
 

@@ -124,13 +124,10 @@ class Sketcher:
                 self.scheme.sketch(shingles, signatures[rows])
             kernels.stream_fingerprints(stream.hashes, stream.offsets, out.fingerprints[rows])
             out.shingles[rows] = np.diff(shingles.offsets)
-        return (
-            out._replace(
-                keys=np.concatenate([np.empty((0, self.key_builder.key_count), np.uint64), *keys])
-            )
-            if self.key_builder
-            else out
-        )
+        if self.key_builder is None:
+            return out
+        no_keys = np.empty((0, self.key_builder.key_count), np.uint64)
+        return out._replace(keys=np.concatenate([no_keys, *keys]))
 
     def sketch_hashes(
         self, hashes: np.ndarray, starts: np.ndarray, counts: np.ndarray | None = None
@@ -146,16 +143,19 @@ class Sketcher:
             The result of `sketch`, but with fingerprints of 0, which depend on the order of the
             shingles.
         """
-        offsets = starts if counts is None else np.concatenate([[0], np.cumsum(counts)])[starts]
-        plain = Shingles(hashes if counts is None else np.repeat(hashes, counts), offsets)
+        plain = Shingles(hashes, starts)
+        if counts is not None:
+            offsets = np.concatenate([[0], np.cumsum(counts)])[starts]
+            plain = Shingles(np.repeat(hashes, counts), offsets)
         shingles = occurrences(plain) if self.spec.measure == "weighted-jaccard" else plain
         n = len(starts) - 1
-        signatures, keys = np.empty((n, self.spec.signature_width), self.spec.signature_type), None
+        signatures = np.empty((n, self.spec.signature_width), self.spec.signature_type)
+        keys = None
         if self.spec.truncated or self.key_builder:
             keys = self._keyed(shingles, signatures)
         else:
             self.scheme.sketch(shingles, signatures)
-        sizes = np.diff(offsets).astype(np.uint32)
+        sizes = np.diff(plain.offsets).astype(np.uint32)
         return Sketches(
             signatures, sizes, np.zeros((n, 2), np.uint64), keys if self.key_builder else None
         )
@@ -178,11 +178,9 @@ class Sketcher:
             kernels.truncate(slots, self.spec.slot_bits, signatures)
         else:
             signatures[:] = slots
-        return (
-            np.empty((len(slots), 0), np.uint64)
-            if self.key_builder is None
-            else self.key_builder.build(slots, runners)
-        )
+        if self.key_builder is None:
+            return np.empty((len(slots), 0), np.uint64)
+        return self.key_builder.build(slots, runners)
 
 
 def occurrences(shingles: Shingles) -> Shingles:

@@ -14,7 +14,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.evaluate.explain import explain
 from nearkin.keys import HashKey
-from nearkin.measures.explanation import Verdict
+from nearkin.measures.explanation import PairVerdict
 from nearkin.sketch.resources import SpecResources
 from nearkin.spec import Spec
 
@@ -37,7 +37,7 @@ def test_each_verdict_is_reached() -> None:
         "below the margin": explain(BASE, edited(13), settings=RunOptions(bands=64, rows=2)),
         "below the threshold": explain(BASE, edited(5)),
     }
-    assert set(explanations) == set(Verdict)
+    assert set(explanations) == set(PairVerdict)
     for verdict, explanation in explanations.items():
         assert explanation.verdict == verdict, explanation
         assert json.dumps(explanation.to_dict())

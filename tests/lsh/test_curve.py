@@ -7,17 +7,8 @@ from nearkin.lsh.curve import (
     candidate_probability,
     classic_threshold,
     pass_probability,
-    similarity_at,
     steepest_point,
 )
-
-
-@pytest.mark.parametrize(("bands", "rows"), [(20, 5), (13, 7), (42, 3), (8, 16), (1, 1)])
-def test_similarity_at_inverts_candidate_probability(bands: int, rows: int) -> None:
-    for probability in (0.001, 0.5, 0.99):
-        assert candidate_probability(
-            similarity_at(probability, bands, rows), bands, rows
-        ) == pytest.approx(probability)
 
 
 @pytest.mark.parametrize(("bands", "rows"), [(20, 5), (13, 7), (42, 3), (8, 16)])

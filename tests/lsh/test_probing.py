@@ -10,7 +10,7 @@ import nearkin as nk
 from nearkin.errors import UsageError
 from nearkin.lsh.band_keys import probing_band_keys, slot_band_keys
 from nearkin.lsh.curve import band_probability
-from nearkin.lsh.probing import perturbations, probe_words
+from nearkin.lsh.probing import perturbations
 from nearkin.lsh.slot_bands import fixed_banding, solve_banding
 from nearkin.shingle import Shingles
 from nearkin.sketch import kernels
@@ -32,9 +32,12 @@ def test_perturbations_are_ordered_by_score(margins: list[float], count: int) ->
     assert scores == pytest.approx(want)
 
 
-def test_probe_words_flip_least_certain_bits_first() -> None:
-    assert probe_words(0b11, np.array([2.0, 1.0]), 10) == [0b11, 0b01, 0b10, 0b00]
-    assert probe_words(5, np.array([]), 3) == [5]
+def test_least_certain_bits_are_flipped_first() -> None:
+    assert perturbations(np.array([2.0, 1.0]), 10) == [(1,), (0,), (0, 1)]
+    assert perturbations(np.array([]), 3) == []
+
+
+def test_negative_number_of_perturbations_is_refused() -> None:
     with pytest.raises(UsageError, match="is negative"):
         perturbations(np.array([1.0]), -1)
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearkin.report.diff import MAX_CHARACTERS, Span, SpanKind, diff_words, focus_changes
+from nearkin.report.diff import MAX_CHARACTERS, DiffSpan, SpanKind, diff_words, focus_changes
 
 texts = st.lists(st.sampled_from(["a", "b", " ", "\n", "(", "word", "  ", ".", "é", "\t"])).map(
     "".join
@@ -42,15 +42,15 @@ def test_white_space_is_not_a_difference() -> None:
 
 def test_one_changed_word_is_one_span() -> None:
     assert diff_words("f(alpha, beta)", "f(alpha, gamma)") == [
-        Span(SpanKind.EQUAL, "f(alpha, ", "f(alpha, "),
-        Span(SpanKind.REPLACE, "beta", "gamma"),
-        Span(SpanKind.EQUAL, ")", ")"),
+        DiffSpan(SpanKind.EQUAL, "f(alpha, ", "f(alpha, "),
+        DiffSpan(SpanKind.REPLACE, "beta", "gamma"),
+        DiffSpan(SpanKind.EQUAL, ")", ")"),
     ]
 
 
 def test_equal_comma_between_changes_belongs_to_the_change() -> None:
     assert diff_words("one, two", "three, four") == [
-        Span(SpanKind.REPLACE, "one, two", "three, four")
+        DiffSpan(SpanKind.REPLACE, "one, two", "three, four")
     ]
 
 

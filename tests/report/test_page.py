@@ -18,7 +18,7 @@ from nearkin.report.model import (
     BorderlinePair,
     ClusterExcerpt,
     Counts,
-    HotBucket,
+    QuotedBucket,
     ReasonCount,
     RemovedExample,
     ReportData,
@@ -153,7 +153,7 @@ def hostile(data: ReportData) -> ReportData:
         ),
         seconds=(StageSeconds(HOSTILE, 1.0),),
         sources=(SourceCount(HOSTILE, 10, 10),),
-        hot_buckets=(HotBucket(1, 10, (HOSTILE,)),),
+        hot_buckets=(QuotedBucket(1, 10, (HOSTILE,)),),
         rejected=(ReasonCount(HOSTILE, 1),),
         clusters=(
             ClusterExcerpt(

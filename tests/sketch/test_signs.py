@@ -16,7 +16,7 @@ from nearkin.shingle import Shingles
 from nearkin.sketch.hyperplanes import VectorSketcher, fingerprints, hyperplanes, keyed_words
 from nearkin.sketch.minhash import splitmix64
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources
-from nearkin.sketch.simhash import Signs, WeightTable, accumulate, binarise
+from nearkin.sketch.simhash import Signs, WeightTable
 from nearkin.sketch.sketcher import Sketcher, occurrences
 from nearkin.spec import Spec
 
@@ -32,7 +32,24 @@ def mixed(h: int, stream: int) -> int:
 
 def oracle(values: list[int], weights: list[int], stream: int) -> int:
     words = np.array([mixed(h, stream) for h in values], np.uint64)
-    return binarise(accumulate(words, np.array(weights, np.int64), 64)) if values else 0
+    return signature_of(words, weights, 64)
+
+
+def signature_of(words: np.ndarray, weights: list[int], bits: int) -> int:
+    """Returns the number whose bit j is 1 if words with bit j have more than half the weight."""
+    signature = 0
+    for j in range(bits):
+        total = 0
+        for word, weight in zip(words.tolist(), weights, strict=True):
+            total += weight if word >> j & 1 else -weight
+        signature |= (total > 0) << j
+    return signature
+
+
+def test_signature_is_the_majority_of_each_bit() -> None:
+    cat, sat, mat, rat = 0b1010, 0b1100, 0b0110, 0b1001
+    assert signature_of(np.array([cat, sat, mat], np.uint64), [3, 2, 2], 4) == 0b1110
+    assert signature_of(np.array([cat, sat, rat], np.uint64), [3, 2, 2], 4) == 0b1000
 
 
 @given(hashes, st.sampled_from([64, 128]), st.integers(0, 2**64 - 1))

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.ipc
 
 from nearkin.corpus.columns import Columns
-from nearkin.corpus.formats.base import FileSlice
+from nearkin.corpus.formats.base import FileSlice, open_compressed_sink
 from nearkin.corpus.formats.ipc_messages import MAGIC, MAGIC_BYTES, measure_messages
 from nearkin.corpus.formats.ipc_slices import read_sliced_batches
 from nearkin.corpus.formats.record_batches import AHEAD, TableWriter, check_batches, split_batch
@@ -144,11 +144,7 @@ class ArrowIpc:
         with file.open_decompressed() as source:
             reader = self._open(source)
             schema, is_file = reader.schema, hasattr(reader, "num_record_batches")
-        sink = (
-            pa.OSFile(target, "wb")
-            if file.compression is None
-            else pa.CompressedOutputStream(target, file.compression)
-        )
+        sink = open_compressed_sink(file, target)
         open_writer = pa.ipc.new_file if is_file else pa.ipc.new_stream
 
         class _Closing:

@@ -145,4 +145,6 @@ def open_compressed_sink(file: InputFile, target: str) -> Any:
         target: The path of the file to write.
     """
     sink = pa.OSFile(target, "wb")
-    return pa.CompressedOutputStream(sink, file.compression) if file.compression else sink
+    if file.compression is None:
+        return sink
+    return pa.CompressedOutputStream(sink, file.compression)

@@ -157,11 +157,9 @@ class _DelimitedRowReader:
             values = next(csv.reader(lines, delimiter=self._delimiter))
         except (csv.Error, _TooLongError) as error:
             return DelimitedRow(line[:RAW_PREFIX], [], str(error))
-        return (
-            DelimitedRow(line[:RAW_PREFIX], [], UNCLOSED)
-            if lines.ended_inside
-            else DelimitedRow(line, values, None)
-        )
+        if lines.ended_inside:
+            return DelimitedRow(line[:RAW_PREFIX], [], UNCLOSED)
+        return DelimitedRow(line, values, None)
 
 
 class _TooLongError(Exception):
@@ -320,11 +318,9 @@ class DelimitedWriter:
         """
         self._begin([] if added is None else added.schema.names)
         rows = [complete_rows[at] for at in np.flatnonzero(keep).tolist()]
-        extra = (
-            [()] * len(rows)
-            if added is None
-            else [tuple(row.values()) for row in added.to_pylist()]
-        )
+        extra: list[tuple[object, ...]] = [()] * len(rows)
+        if added is not None:
+            extra = [tuple(row.values()) for row in added.to_pylist()]
         return [
             self._extended(row, map(_format_value, values))
             for row, values in zip(rows, extra, strict=True)

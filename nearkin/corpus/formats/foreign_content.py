@@ -30,7 +30,7 @@ CONTENTS = {
 """The first bytes of files that are not UTF-8 text, with the name of the format and advice."""
 
 
-def find_foreign_content(file: InputFile, whole_text: bool) -> str | None:
+def find_foreign_content(file: InputFile, *, whole_text: bool) -> str | None:
     """Returns a description of content that is not the text it should be, or None.
 
     Args:
@@ -45,7 +45,9 @@ def find_foreign_content(file: InputFile, whole_text: bool) -> str | None:
     for start, content in CONTENTS.items():
         if sample.startswith(start):
             return content
-    return "null bytes, so it is not UTF-8 text" if whole_text and b"\0" in sample else None
+    if whole_text and b"\0" in sample:
+        return "null bytes, so it is not UTF-8 text"
+    return None
 
 
 def _is_text(sample: bytes) -> bool:

@@ -37,7 +37,9 @@ def read_sliced_batches(
         base = mapped.read_buffer(1).address
         reader = pa.ipc.open_file(mapped)
         schema = reader.schema
-        fields = [schema.field(name) for name in columns] if columns is not None else list(schema)
+        fields = list(schema)
+        if columns is not None:
+            fields = [schema.field(name) for name in columns]
         if not reader.num_record_batches or not all(_is_sliceable(field.type) for field in fields):
             return None
         sample = reader.get_batch(0)

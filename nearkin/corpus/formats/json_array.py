@@ -167,7 +167,7 @@ class _ElementSplitter:
         else:
             self._held.append(part)
 
-    def _element(self, part: bytes, last: bool) -> Iterator[JsonRow]:
+    def _element(self, part: bytes, *, last: bool) -> Iterator[JsonRow]:
         self._hold(part)
         too_long_reason = self._size > self._limit
         raw = b"".join(self._held).strip()

@@ -263,7 +263,7 @@ class _JsonSliceBuilder:
         inexact = [
             name
             for name in self._texts
-            if _may_be_rounded(value.get(name), name == self._columns.id)
+            if _may_be_rounded(value.get(name), is_id=name == self._columns.id)
         ]
         if not inexact:
             return
@@ -323,7 +323,7 @@ def _longer_than(text: str, limit: int) -> bool:
     return len(text) > limit // 4 and len(text.encode()) > limit
 
 
-def _may_be_rounded(value: Any, is_id: bool) -> bool:
+def _may_be_rounded(value: Any, *, is_id: bool) -> bool:
     """Returns True if a number may have lost digits when it was parsed.
 
     Integers of 2^64 and more become floats. Of fractions, every digit matters in ids only.

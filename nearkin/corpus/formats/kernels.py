@@ -47,7 +47,7 @@ def decompress_snappy(stored: np.ndarray, unfolded: np.ndarray) -> bool:
             at += length
             done += length
             continue
-        count = 1 if kind == 1 else 2 if kind == 2 else 4
+        count = kind if kind < 3 else 4
         if at + count > size:
             return False
         distance = I64(0)

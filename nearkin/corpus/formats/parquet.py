@@ -119,11 +119,12 @@ class Parquet:
                 source, parquet.metadata, columns, ScratchFiles(self.scratch_folder), whole=whole
             )
             in_threads = all(group.bytes <= self._ahead for group in groups)
-            decoded = (
-                ordered_map(lambda group: reader.batches(group, self._ahead), groups, DECODERS, 0)
-                if in_threads
-                else (reader.batches(group, 0) for group in groups)
-            )
+            if in_threads:
+                decoded = ordered_map(
+                    lambda group: reader.batches(group, self._ahead), groups, DECODERS, 0
+                )
+            else:
+                decoded = (reader.batches(group, 0) for group in groups)
             for group, (batches, until) in zip(groups, decoded, strict=True):
                 row = max(group.first, start)
                 for file_slice in check_batches(

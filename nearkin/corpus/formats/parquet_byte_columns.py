@@ -154,11 +154,9 @@ class ByteColumnReader:
         if self._optional and page.kind == DATA_PAGE:
             end = LENGTH_BYTES + int.from_bytes(content[:LENGTH_BYTES], "little")
             levels, content = content[LENGTH_BYTES:end], content[end:]
-        present = (
-            _parse_hybrid_numbers(levels, 1, page.values).astype(bool)
-            if self._optional
-            else np.ones(page.values, bool)
-        )
+        present = np.ones(page.values, bool)
+        if self._optional:
+            present = _parse_hybrid_numbers(levels, 1, page.values).astype(bool)
         count = int(present.sum())
         if page.encoding == DELTA_TEXTS:
             texts = _parse_delta_texts(content, count, self._cut)
@@ -176,13 +174,11 @@ class ByteColumnReader:
             if self._dictionary is None:
                 raise ValueError("a page refers to a missing dictionary")
             values = self._dictionary
-            places = (
-                _parse_hybrid_numbers(content[1:], content[0], count)
-                if count
-                else np.empty(0, np.int64)
-            )
-            if count and int(places.max()) >= len(values.starts):
-                raise ValueError("a page refers to values that are missing in its dictionary")
+            places = np.empty(0, np.int64)
+            if count:
+                places = _parse_hybrid_numbers(content[1:], content[0], count)
+                if int(places.max()) >= len(values.starts):
+                    raise ValueError("a page refers to values that are missing in its dictionary")
         used = iter(places.tolist())
         for there in present.tolist():
             yield values.at(next(used), self._cut) if there else None

@@ -40,9 +40,6 @@ FALSE = 2
 BYTE = 3
 DOUBLE = 7
 BINARY = 8
-LIST = 9
-SET = 10
-MAP = 11
 STRUCT = 12
 
 

@@ -186,11 +186,8 @@ class RowGroupReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yields batches of the columns that pyarrow decodes, at once or in portions."""
         if len(portions) == 1:
-            names = (
-                None
-                if self._names is None and len(portions[0]) == len(set(self._schema.names))
-                else portions[0]
-            )
+            is_whole = self._names is None and len(portions[0]) == len(set(self._schema.names))
+            names = None if is_whole else portions[0]
             return iter(reader.iter_batches(size, [group.number], names, use_threads=False))
         schema = reader.schema_arrow
         kept = {name for portion in portions for name in portion}
@@ -243,11 +240,10 @@ class RowGroupReader:
         schema = reader.schema_arrow
         if self._names is not None:
             schema = pa.schema([schema.field(name) for name in self._names])
-        batches = (
-            self._decode_columns(reader, group, size, portions)
-            if any(portions)
-            else _make_batches_without_columns(group.rows, size)
-        )
+        if any(portions):
+            batches = self._decode_columns(reader, group, size, portions)
+        else:
+            batches = _make_batches_without_columns(group.rows, size)
         for batch in batches:
             yield from _insert_large_columns(batch, large, schema)
 
@@ -337,7 +333,9 @@ class RowGroupReader:
         # One row may hold all elements of a row group.
         values = size if _is_flat_text(column) else chunk.num_values
         local = not isinstance(self._source, pa.PythonFile)
-        most = measure_dictionary(self._source, chunk) if local else chunk.total_uncompressed_size
+        most = chunk.total_uncompressed_size
+        if local:
+            most = measure_dictionary(self._source, chunk)
         if most * values <= UNFOLDED_BATCH:
             return 0
         if local and (longest := parse_longest_value(self._source, chunk)) is not None:

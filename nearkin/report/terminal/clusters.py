@@ -9,7 +9,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from nearkin.report.diff import Span, SpanKind, diff_words, focus_changes
+from nearkin.report.diff import DiffSpan, SpanKind, diff_words, focus_changes
 from nearkin.report.escaping import make_visible
 from nearkin.report.formatting import format_similarity
 from nearkin.report.model import ClusterExcerpt, ReportData
@@ -79,7 +79,7 @@ def side_by_side_table(cluster: ClusterExcerpt, *, styled: bool, labels: tuple[s
     return table
 
 
-def _skip_elided_beginning(spans: list[Span]) -> list[Span]:
+def _skip_elided_beginning(spans: list[DiffSpan]) -> list[DiffSpan]:
     is_elided = len(spans) > 1 and spans[0].kind is SpanKind.ELIDED
     return spans[1:] if is_elided else spans
 
