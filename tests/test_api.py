@@ -1,3 +1,5 @@
+"""Tests of the Python API: dedup, pairs, sketch and report over data in memory."""
+
 import sys
 from pathlib import Path
 from typing import Any
@@ -50,14 +52,14 @@ TABLES: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("column", COLUMNS.values(), ids=COLUMNS)
-def test_sketch_of_every_kind_of_column(column: Any) -> None:
+def test_every_kind_of_column_has_the_same_signatures(column: Any) -> None:
     want = nk.sketch(pa.array(TEXTS, pa.large_string()), nk.Spec(k=32))
     np.testing.assert_array_equal(nk.sketch(column, nk.Spec(k=32)), want)
     assert want.dtype == np.uint32
     assert want.shape == (len(TEXTS), 32)
 
 
-def test_sketch_of_arrow_makes_no_python_strings(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sketch_of_arrow_creates_no_python_strings(monkeypatch: pytest.MonkeyPatch) -> None:
     from nearkin.corpus import arrow_conversion as convert
     from nearkin.corpus import validation as accept
 
@@ -85,17 +87,17 @@ def test_sketch_does_not_depend_on_workers(workers: int) -> None:
         (["a", 1], "not of one Arrow type"),
     ],
 )
-def test_sketch_of_what_is_no_text(column: Any, message: str) -> None:
+def test_column_that_is_not_text_cannot_be_sketched(column: Any, message: str) -> None:
     with pytest.raises(nk.UsageError, match=message):
         nk.sketch(column)
 
 
-def test_sketch_of_nothing() -> None:
+def test_empty_column_has_no_signatures() -> None:
     assert nk.sketch([]).shape == (0, 128)
 
 
 @pytest.mark.parametrize("table", TABLES.values(), ids=TABLES)
-def test_dedup_of_every_kind_of_table(table: Any) -> None:
+def test_every_kind_of_table_has_the_same_result(table: Any) -> None:
     result = nk.dedup(table, id="key")
     kinds = result.clusters["kind"].to_pylist()
     assert [kinds.count(kind) for kind in ("unique", "kept", "exact", "near", "empty")] == [
@@ -113,7 +115,7 @@ def test_dedup_of_every_kind_of_table(table: Any) -> None:
     assert "51 documents, 41 kept" in repr(result)
 
 
-def test_dedup_of_lists_and_files(tmp_path: Path) -> None:
+def test_lists_and_files_have_the_same_result(tmp_path: Path) -> None:
     pq.write_table(TABLE, tmp_path / "a.parquet")
     for data in (
         TEXTS,
@@ -130,14 +132,14 @@ def test_rejected_rows_are_not_kept() -> None:
     assert result.statistics["rejected"] == 1
 
 
-def test_tables_convert() -> None:
+def test_result_tables_convert_to_pandas_and_polars() -> None:
     result = nk.dedup(TABLE, id="key")
     assert result.clusters.to_pandas().shape == result.clusters.to_polars().shape == (51, 5)
     assert pl.DataFrame(result.pairs).height == len(result.pairs) == 5
     assert result.clusters.num_rows == 51
 
 
-def test_conversion_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_polars_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     result = nk.dedup(TEXTS)
     monkeypatch.setitem(sys.modules, "polars", None)
     with pytest.raises(nk.NearkinError, match=r"pip install 'nearkin\[polars\]'"):
@@ -147,7 +149,7 @@ def test_conversion_without_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "settings", [{}, BANDED, {"cluster": "components"}, {"verify": "none", **BANDED}]
 )
-def test_rethreshold_is_a_run_at_that_threshold(settings: dict[str, Any]) -> None:
+def test_rethreshold_equals_a_run_at_that_threshold(settings: dict[str, Any]) -> None:
     rng = np.random.default_rng(4)
     texts = []
     for i in range(300):
@@ -169,7 +171,7 @@ def test_rethreshold_is_a_run_at_that_threshold(settings: dict[str, Any]) -> Non
         result.rethreshold(0.4)
 
 
-def test_write(tmp_path: Path) -> None:
+def test_written_result_has_the_files_of_a_run(tmp_path: Path) -> None:
     result = nk.dedup(TABLE, id="key")
     out = result.write(tmp_path / "out")
     assert pq.read_table(out / "kept/documents.parquet").num_rows == 41
@@ -181,7 +183,7 @@ def test_write(tmp_path: Path) -> None:
     assert pq.read_table(from_files / "kept/in.parquet").num_rows == 41
 
 
-def test_report(tmp_path: Path) -> None:
+def test_report_of_a_result_equals_that_of_its_folder(tmp_path: Path) -> None:
     result = nk.dedup(TABLE, id="key")
     page = nk.report(result, tmp_path / "page.html").read_text("utf-8")
     assert "41" in page
@@ -192,21 +194,21 @@ def test_report(tmp_path: Path) -> None:
         nk.report(tmp_path)
 
 
-def test_pairs() -> None:
+def test_pairs_convert_and_expand_exact_duplicates() -> None:
     found = nk.pairs(TABLE, id="key", threshold=0.8)
     assert found.to_pandas().shape == (5, 4)
     assert found.to_polars().height == 5
     assert nk.pairs(TABLE, id="key", threshold=0.8, expand_exact=True).pairs.num_rows == 10
 
 
-def test_tokens() -> None:
+def test_token_lists_are_compared_without_normalization() -> None:
     table = pa.table({"words": [["A", "b", "c"], ["A", "b", "c"], ["a", "b", "c"]]})
     assert nk.dedup(table, tokens="words").kept.tolist() == [True, False, True]
     with pytest.raises(nk.UsageError, match="exclude each other"):
         nk.dedup(table, text="words", tokens="words")
 
 
-def test_mistakes_are_named() -> None:
+def test_usage_errors_name_the_invalid_value() -> None:
     with pytest.raises(
         nk.UsageError, match=r"unknown setting 'treshold'; valid settings are .*threshold"
     ):

@@ -1,4 +1,4 @@
-"""Keys never show."""
+"""Tests of hash keys: they are read, required, fingerprinted, and never shown."""
 
 import json
 import pickle
@@ -17,7 +17,9 @@ from nearkin.spec import Spec
 SECRET = bytes(range(16))
 
 
-def test_read_from_file_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_key_is_read_from_file_and_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "key"
     path.write_text(SECRET.hex() + "\n")
     monkeypatch.setenv("NEARKIN_TEST_KEY", SECRET.hex().upper())
@@ -25,7 +27,7 @@ def test_read_from_file_and_environment(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("content", ["", "00ff", "zz" * 16, SECRET.hex() * 2, "ü" * 32])
-def test_malformed_content_is_not_repeated(tmp_path: Path, content: str) -> None:
+def test_error_does_not_repeat_a_malformed_key(tmp_path: Path, content: str) -> None:
     path = tmp_path / "key"
     path.write_text(content, "utf-8")
     with pytest.raises(UsageError, match="hexadecimal digits") as caught:
@@ -33,7 +35,7 @@ def test_malformed_content_is_not_repeated(tmp_path: Path, content: str) -> None
     assert not content or content not in str(caught.value)
 
 
-def test_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_key_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NEARKIN_NO_KEY", raising=False)
     with pytest.raises(UsageError, match="NEARKIN_NO_KEY is not set"):
         HashKey.read("env:NEARKIN_NO_KEY")
@@ -41,20 +43,20 @@ def test_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         HashKey.read(str(tmp_path / "none"))
 
 
-def test_never_shows() -> None:
+def test_key_is_not_shown_or_pickled() -> None:
     key = HashKey(SECRET)
     assert SECRET.hex() not in repr(key) + str(key) + key.id
     with pytest.raises(TypeError, match="not pickled"):
         pickle.dumps(key)
 
 
-def test_generate() -> None:
+def test_generated_keys_differ() -> None:
     key, line = HashKey.generate()
     assert HashKey(bytes.fromhex(line)) == key
     assert HashKey.generate()[0] != key
 
 
-def test_spec_names_the_key() -> None:
+def test_spec_contains_the_fingerprint_of_the_key() -> None:
     key, other = HashKey(SECRET), HashKey(SECRET[::-1])
     spec = Spec(base_hash="siphash", key_id=key.id)
     assert spec.fingerprint != Spec(base_hash="siphash", key_id=other.id).fingerprint
@@ -87,7 +89,7 @@ def crafted_copy(words: list[str], spec: Spec, edits: int) -> list[str]:
     return best
 
 
-def test_an_attacker_who_knows_the_hash_dodges_it_and_is_caught_by_a_key() -> None:
+def test_edits_crafted_for_a_known_hash_are_found_with_a_key() -> None:
     rng = np.random.default_rng(3)
     words = [f"w{x}" for x in rng.integers(0, 5000, 160)]
     public = Spec()
@@ -103,12 +105,12 @@ def test_an_attacker_who_knows_the_hash_dodges_it_and_is_caught_by_a_key() -> No
     key, _ = HashKey.generate()
     keyed = Spec(base_hash="siphash", key_id=key.id)
     assert nk.estimate(*nk.sketch(texts, keyed, resources=SpecResources(key))) > similarity - 0.12
-    # A band may miss a pair at the threshold by chance, so ask for a recall that leaves none.
+    # A band can miss a pair at the threshold by chance, so the recall is as high as possible.
     sure = {"threshold": 0.8, "bands": 30, "rows": 4}
     assert nk.dedup(texts, spec=keyed, key=key, **sure).kept.sum() == 1
 
 
-def test_a_keyed_run_needs_its_key_and_never_shows_it(
+def test_keyed_run_requires_its_key_and_does_not_show_it(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     key, line = HashKey.generate()
@@ -161,14 +163,14 @@ def test_a_keyed_run_needs_its_key_and_never_shows_it(
     )
 
 
-def test_another_key_is_another_fingerprint() -> None:
+def test_different_keys_have_different_fingerprints() -> None:
     specs = [Spec(base_hash="siphash", key_id=HashKey.generate()[0].id) for _ in range(2)]
     assert specs[0].fingerprint != specs[1].fingerprint
     with pytest.raises(IncompatibleError, match="key_id"):
         specs[0].require(specs[1], "a file")
 
 
-def test_the_key_comes_from_an_environment_variable_too(
+def test_key_can_come_from_an_environment_variable(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, line = HashKey.generate()

@@ -1,3 +1,5 @@
+"""Tests of the public names of the package and of the cost of importing it."""
+
 import ast
 import inspect
 import re
@@ -20,11 +22,11 @@ def python(code: str) -> str:
 
 @pytest.mark.parametrize("name", [name for name in nk.__all__ if name != "__version__"])
 def test_public_names_exist(name: str) -> None:
-    # a module has its whole name
+    # The name of a module includes that of the package.
     assert getattr(nk, name).__name__.removeprefix("nearkin.") == name
 
 
-def test_functions_are_not_hidden_by_subpackages_of_their_name() -> None:
+def test_subpackages_do_not_hide_functions_of_their_name() -> None:
     shown = python(
         "import nearkin.sketch.minhash, nearkin.report.page, nearkin; "
         "print(callable(nearkin.sketch), callable(nearkin.report))"
@@ -32,8 +34,8 @@ def test_functions_are_not_hidden_by_subpackages_of_their_name() -> None:
     assert shown == "True True\n"
 
 
-def test_import_is_light() -> None:
-    """Neither compiler nor Arrow is loaded before they are needed."""
+def test_import_loads_neither_compiler_nor_arrow() -> None:
+    """The compiler and Arrow are loaded when they are needed."""
     shown = python(
         "import sys, nearkin; print([m for m in ('numba', 'pyarrow', 'numpy', 'matplotlib', "
         "'rich') if m in sys.modules])"
@@ -41,7 +43,7 @@ def test_import_is_light() -> None:
     assert shown == "[]\n"
 
 
-def test_unknown_name() -> None:
+def test_error_for_an_unknown_name_lists_valid_names() -> None:
     with pytest.raises(AttributeError, match=r"no attribute 'dedupe'; valid names are .*dedup"):
         nk.dedupe  # noqa: B018
 

@@ -1,3 +1,5 @@
+"""Tests of packed pairs with scores: the threshold test is exact."""
+
 from fractions import Fraction
 
 import numpy as np

@@ -1,5 +1,4 @@
-"""No password of a URL is repeated: in an error, a log line, the output of a command, or a record
-of a run."""
+"""Tests that no error, log line, command output or record repeats the password of a URL."""
 
 import asyncio
 import inspect
@@ -47,7 +46,7 @@ URLS = (
     f"http://user:{PASSWORD}@127.0.0.1:port",
 )
 QUICK = tuple(url for url in URLS if "connect_timeout" not in url)
-"""Without those whose driver tries for a while."""
+"""URLs of stores whose driver does not retry for long."""
 
 
 def leaks(text: str) -> list[str]:
@@ -55,7 +54,7 @@ def leaks(text: str) -> list[str]:
 
 
 def failure_of(work: Callable[[], object]) -> str:
-    """Everything that an error says of itself, with the errors that it came from."""
+    """Returns all texts of an error and of the errors that caused it."""
     try:
         work()
     except (NearkinError, typer.Exit) as error:
@@ -63,11 +62,11 @@ def failure_of(work: Callable[[], object]) -> str:
     return ""
 
 
-# -- what takes URLs
+# Commands, settings and calls that take URLs.
 
 
 def commands() -> Iterator[tuple[list[str], click.Command]]:
-    """Every command of the command line, with its path."""
+    """Returns every command of the command line, by its path."""
 
     def walk(group: Any, path: list[str]) -> Iterator[tuple[list[str], click.Command]]:
         for name, command in group.commands.items():
@@ -85,7 +84,7 @@ def takes_url(parameter: click.Parameter) -> bool:
 
 
 COLUMN = (["dedup"], "source")
-"""The name of a column, in spite of its name."""
+"""An option that names a column, although other commands take URLs in options of its name."""
 LINES = [
     (path, parameter.name)
     for path, command in commands()
@@ -95,8 +94,7 @@ LINES = [
 
 
 def line_for(path: list[str], name: str, url: str, folder: Path) -> list[str]:
-    """A command line with a URL in one place, and something valid in every other place that must
-    be filled."""
+    """Returns a command line with a URL in one place and valid values for required parameters."""
     command = {tuple(found): one for found, one in commands()}[tuple(path)]
     (folder / "in.jsonl").write_text('{"id": "a", "text": "one two three four"}\n')
     line = list(path)
@@ -142,7 +140,7 @@ def test_no_command_repeats_a_password(
 def test_no_setting_of_a_server_repeats_a_password(
     field: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """Every setting is given every URL, also those that take none."""
+    """Every setting is given every URL, including settings that do not take one."""
 
     def start(url: str) -> None:
         usual = {"store": "memory://", "tokens": tmp_path / "tokens.json", "keyed": False}
@@ -198,17 +196,17 @@ def test_no_error_of_the_client_repeats_a_password(url: str) -> None:
 def test_no_usage_error_repeats_a_password(
     line: list[str], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    """An argument too many, or of the wrong type, is repeated in the message."""
+    """The message repeats a superfluous or wrong argument."""
     assert run([*line, URLS[0]]) == 2
     out, err = capfd.readouterr()
     assert not leaks(out + err)
 
 
-# -- where texts go through
+# The places that every message passes.
 
 
 @pytest.mark.parametrize("url", [url for url in URLS if "://" in url])
-def test_log_lines_hold_no_password(url: str) -> None:
+def test_log_lines_contain_no_password(url: str) -> None:
     logger = logging.getLogger("nearkin.test")
     try:
         raise OSError(f"cannot connect to {url}")
@@ -231,7 +229,7 @@ def test_log_lines_hold_no_password(url: str) -> None:
 
 
 def test_every_error_is_redacted() -> None:
-    """Also those that other modules define: the base class does it."""
+    """The base class redacts the errors of all modules."""
     for kind in [NearkinError, *every_subclass(NearkinError)]:
         if "__init__" not in vars(kind) or kind is NearkinError:
             assert not leaks(str(kind(f"at {URLS[0]}"))), kind
@@ -252,6 +250,6 @@ def every_subclass(kind: type) -> list[type]:
     ]
 
 
-def test_a_token_is_redacted() -> None:
+def test_token_is_redacted() -> None:
     token = f"nk_reader_{'A' * 43}"
     assert redact(f"the token {token} is not valid") == "the token nk_reader_*** is not valid"

@@ -1,10 +1,12 @@
+"""Tests of keep policies: order of values, types of columns, ties and errors."""
+
 import datetime
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from nearkin.cluster.keep import KeepPolicy
+from nearkin.cluster.keep import KeepPolicy, as_numbers, number_type
 from nearkin.errors import UsageError
 
 
@@ -56,3 +58,30 @@ def test_criteria_apply_in_order() -> None:
 def test_error_names_invalid_criterion(bad: str) -> None:
     with pytest.raises(UsageError, match="invalid keep criterion"):
         KeepPolicy.parse(bad)
+
+
+@pytest.mark.parametrize("chunks", [1, 3])
+def test_type_of_a_long_column_is_found_in_portions(
+    chunks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A column of long values is converted in portions. The last value decides the type."""
+    monkeypatch.setattr("nearkin.cluster.keep.PORTION_BYTES", 200)
+    values = [f" {at}" for at in range(300)]
+    for last, kind in (
+        (" 7 ", pa.int64()),
+        ("18446744073709551615", pa.uint64()),
+        ("1.5", pa.float64()),
+        ("n/a", None),
+    ):
+        texts = [*values, None, "", last]
+        size = -(-len(texts) // chunks)
+        column = pa.chunked_array(
+            [texts[at : at + size] for at in range(0, len(texts), size)], pa.large_string()
+        )
+        assert number_type(column) == kind
+        if kind is not None:
+            numbers = as_numbers(column, kind)
+            assert numbers.to_pylist()[:300] == list(range(300))
+            assert numbers.to_pylist()[300:302] == [None, None]
+            assert numbers.num_chunks > 3
+    assert as_numbers(pa.chunked_array([], pa.large_string()), pa.int64()).to_pylist() == []

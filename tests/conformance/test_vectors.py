@@ -1,4 +1,4 @@
-"""The golden vectors, and an independent reader in another language where that is installed."""
+"""Tests of the golden vectors, also with an independent reader in another language."""
 
 import importlib.util
 import json

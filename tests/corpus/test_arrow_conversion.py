@@ -1,3 +1,5 @@
+"""Tests of the conversion of rows, frames and datasets to Arrow."""
+
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -6,11 +8,14 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset, DatasetDict
 
 import nearkin as nk
 from nearkin.corpus.arrow_conversion import to_table
+from nearkin.errors import UsageError
+from tests.corpus.samples import NEAR_TEXTS
 
 ROWS = [{"id": 1, "text": "one"}, {"id": 2, "text": "two", "more": 0.5}]
 TABLE = pa.Table.from_pylist([{**ROWS[0], "more": None}, ROWS[1]])
@@ -50,7 +55,7 @@ def test_iterators_of_texts_become_a_table() -> None:
         (SimpleNamespace(), "types.SimpleNamespace"),
     ],
 )
-def test_a_bad_type_is_named_with_what_is_accepted(data: Any, name: str) -> None:
+def test_error_for_a_bad_type_names_it_and_the_valid_ones(data: Any, name: str) -> None:
     for call in (nk.dedup, nk.pairs, nk.frequencies):
         with pytest.raises(nk.UsageError, match=rf"^{name} is not a table; give an Arrow table"):
             call(data)
@@ -129,3 +134,29 @@ def test_columns_of_different_lengths_are_refused() -> None:
 def test_lists_of_paths_hold_nothing_else(tmp_path: Path) -> None:
     with pytest.raises(nk.UsageError, match="int is not a path, and other entries"):
         nk.dedup([tmp_path, 5])
+
+
+def test_polars_categories_and_nested_strings_are_converted(tmp_path: Path) -> None:
+    frame = pl.DataFrame(
+        {
+            "text": NEAR_TEXTS,
+            "category": pl.Series(["b", None, "a", "b"], dtype=pl.Categorical),
+            "tags": [["x", "y"], None, [], ["x", None]],
+            "facts": [{"deep": ["p"]}, None, {"deep": []}, {"deep": None}],
+        }
+    )
+    result = nk.dedup(
+        frame, keep="category asc, tags desc", block_by="category", source="tags", split="facts"
+    )
+    assert result.kept.tolist() == [False, True, True, True]
+    assert result.filter(frame)["tags"].to_pylist() == [None, [], ["x", None]]
+    kept = pq.read_table(result.write(tmp_path / "out") / "kept" / "documents.parquet")
+    assert kept["facts"].to_pylist() == [None, {"deep": []}, {"deep": None}]
+
+
+def test_type_without_an_arrow_equivalent_is_an_error() -> None:
+    frame = pl.DataFrame(
+        {"text": NEAR_TEXTS, "wide": pl.Series([1, 2, 3, 2**100], dtype=pl.Int128)}
+    )
+    with pytest.raises(UsageError, match=r"a type that Arrow does not have .*; cast or drop it"):
+        nk.dedup(frame)

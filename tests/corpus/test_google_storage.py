@@ -1,4 +1,4 @@
-"""Errors of Google Cloud Storage, against a stand-in: one sentence with the URL and a remedy."""
+"""Tests that errors of Google Cloud Storage are one line with the URL and a remedy."""
 
 import json
 import os
@@ -40,7 +40,7 @@ class StandIn(BaseHTTPRequestHandler):
 
 @pytest.fixture(params=sorted(MESSAGES))
 def storage(request: pytest.FixtureRequest) -> Iterator[tuple[int, str]]:
-    """The status of every answer, and the address of the stand-in."""
+    """Yields the status of every answer, and the address of the test server."""
     handler = type("Handler", (StandIn,), {"status": request.param})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         Thread(target=server.serve_forever, daemon=True).start()

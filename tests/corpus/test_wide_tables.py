@@ -35,7 +35,7 @@ MEASURED = """
 
 
 def wide_table(rows: int, columns: int) -> pa.Table:
-    """Columns of several types; each has enough values that a decoder needs memory for it."""
+    """Returns columns of several types, each with enough values that a decoder needs memory."""
     rng = np.random.default_rng(1)
     kinds: list[Any] = [
         lambda: pa.array(rng.random(rows)),
@@ -73,7 +73,7 @@ def kept_file(path: Path, columns: Columns, folder: Path) -> Path:
     return folder / path.name
 
 
-def test_a_wide_table_is_copied_unchanged_in_portions_of_its_columns(tmp_path: Path) -> None:
+def test_wide_table_is_copied_unchanged_in_portions_of_its_columns(tmp_path: Path) -> None:
     """The kept rows, their types and the metadata do not depend on how the columns were decoded."""
     table = wide_table(3000, 60)
     path = tmp_path / "a.parquet"
@@ -87,7 +87,7 @@ def test_a_wide_table_is_copied_unchanged_in_portions_of_its_columns(tmp_path: P
     assert pq.read_schema(in_portions).equals(pq.read_schema(path), check_metadata=True)
 
 
-def test_reading_a_wide_table_takes_memory_for_some_of_its_columns(tmp_path: Path) -> None:
+def test_reading_a_wide_table_needs_memory_for_some_columns_only(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     rng = np.random.default_rng(1)
     columns = {f"c{at}": rng.random(5000) for at in range(600)}
@@ -102,8 +102,8 @@ def test_reading_a_wide_table_takes_memory_for_some_of_its_columns(tmp_path: Pat
     assert largest[LIMIT] < 30 << 20
 
 
-def test_long_values_of_many_dictionaries_are_not_unfolded_at_once(tmp_path: Path) -> None:
-    """Each column alone would fit into memory."""
+def test_long_values_of_many_dictionaries_are_not_decoded_at_once(tmp_path: Path) -> None:
+    """Each column alone fits into memory, but not all columns together."""
     path = tmp_path / "a.parquet"
     values = pa.array([f"{at}{'v' * 2000}" for at in range(20)])
     places = pa.array(np.arange(4000, dtype=np.int32) % 20)
@@ -122,7 +122,7 @@ def test_long_values_of_many_dictionaries_are_not_unfolded_at_once(tmp_path: Pat
 def test_portions_of_columns_wait_in_a_file_as_dictionaries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The kept file has the types of its input."""
+    """The kept file has the types of the input."""
     path = tmp_path / "a.parquet"
     values = [f"{at}{'v' * 400}" for at in range(20)]
     kinds = [pa.string(), pa.large_string(), pa.binary(), pa.large_binary(), pa.string_view()]
@@ -178,8 +178,8 @@ def rows_of_elements(name: str, rows: int, elements: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", ELEMENTS)
-def test_long_texts_that_lists_repeat_are_not_unfolded_at_once(name: str, tmp_path: Path) -> None:
-    """The elements stand for 160 MB. Rows are copied with the types of the input."""
+def test_long_texts_that_lists_repeat_are_not_decoded_at_once(name: str, tmp_path: Path) -> None:
+    """The elements represent 160 MB. Rows are copied with the types of the input."""
     path = tmp_path / "a.parquet"
     table = pa.table(
         {
@@ -218,7 +218,7 @@ def test_long_texts_that_lists_repeat_are_not_unfolded_at_once(name: str, tmp_pa
 
 
 def test_tokens_that_repeat_long_texts_are_bounded(tmp_path: Path) -> None:
-    """A row of more than a document's size is rejected, the others are read."""
+    """A row that is larger than a document can be is rejected, and the others are read."""
     path = tmp_path / "a.parquet"
     long = "v" * 20_000
     rows = [["a", "b"], [long] * 4000, None, [long] * 3, ["a", None]]
@@ -237,7 +237,7 @@ def test_tokens_that_repeat_long_texts_are_bounded(tmp_path: Path) -> None:
     assert largest < 20 << 20
 
 
-def test_a_list_that_is_too_large_to_be_copied_is_an_error(tmp_path: Path) -> None:
+def test_list_that_is_too_large_to_be_copied_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     long = "v" * 20_000
     pq.write_table(pa.table({"text": ["first", "second"], "c": [["a"], [long] * 4000]}), path)
@@ -250,9 +250,7 @@ def test_a_list_that_is_too_large_to_be_copied_is_an_error(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("column", ["text", "c1", "c59"])
-def test_damage_in_a_wide_table_costs_the_same_rows_in_portions(
-    column: str, tmp_path: Path
-) -> None:
+def test_damage_rejects_the_same_rows_when_read_in_portions(column: str, tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     table = wide_table(3000, 60)
     pq.write_table(
@@ -287,10 +285,10 @@ def test_damage_in_a_wide_table_costs_the_same_rows_in_portions(
     assert first == second
 
 
-def test_a_full_disk_while_columns_wait_is_an_error_and_no_damage(
+def test_full_disk_is_an_error_and_not_a_rejection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A rejection would lose the rows without a failure."""
+    """Rejecting the rows would lose them without an error."""
     path = tmp_path / "a.parquet"
     pq.write_table(wide_table(3000, 60), path)
     full = Path("/dev/full")
@@ -304,7 +302,7 @@ def test_a_full_disk_while_columns_wait_is_an_error_and_no_damage(
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.parquet", "a.arrow"])
 @pytest.mark.parametrize("role", ["id", "source"])
-def test_a_long_id_or_value_that_rides_along_is_rejected_in_every_format(
+def test_long_id_or_carried_value_is_rejected_in_every_format(
     name: str, role: str, tmp_path: Path
 ) -> None:
     table = pa.table({"text": ["a", "b", "c"], "other": ["short", "x" * 2001, "also short"]})
@@ -328,7 +326,7 @@ def test_a_long_id_or_value_that_rides_along_is_rejected_in_every_format(
     ]
 
 
-def test_a_value_of_very_many_levels_is_rejected(tmp_path: Path) -> None:
+def test_value_with_too_many_levels_is_rejected(tmp_path: Path) -> None:
     """The value can be parsed, but not written as text."""
     path = tmp_path / "a.jsonl"
     deep = [

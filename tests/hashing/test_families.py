@@ -1,5 +1,4 @@
-"""Every family against a reference: the xxhash and mmh3 packages, RFC 9923's and the SipHash
-paper's vectors."""
+"""Tests of every hash family against reference packages and published vectors."""
 
 import random
 
@@ -21,8 +20,7 @@ SIP_VECTORS = [
     0x85676696D7FB7E2D,
     0xCF2794E0277187B7,
 ]
-"""Of the inputs b'', 00, 00 01, … under the key 00 … 0f (reference implementation's
-vectors_sip64)."""
+"""The hashes of b'', 00, 00 01, … with the key 00 … 0f (vectors_sip64 of the reference)."""
 
 
 def values_of_every_length(seed: int) -> list[bytes]:

@@ -117,7 +117,7 @@ def longest_common(left: list[str], right: list[str]) -> int:
 def test_equal_words_are_a_longest_common_subsequence(left: list[str], right: list[str]) -> None:
     spans = diff_words(" ".join(left), " ".join(right))
     equal = sum(len(span.left.split()) for span in spans if span.kind is SpanKind.EQUAL)
-    # an equal word between two longer changes is shown as part of the change
+    # An equal word between two longer changes is shown as part of the change.
     assert equal <= longest_common(left, right)
     if left == right or not set(left) & set(right):
         assert equal == longest_common(left, right)

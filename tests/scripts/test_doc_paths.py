@@ -1,5 +1,4 @@
-"""Names that pages mention: paths of other pages, files of the package, and objects of its
-modules."""
+"""Tests that pages mention only pages, files and objects that exist."""
 
 import importlib
 import re
@@ -14,7 +13,7 @@ EXTERNAL = re.compile(r"""(?:src|href|url\()\s*=?\s*["']?https?://(?!www\.w3\.or
 
 
 def tracked_files(*patterns: str) -> list[Path]:
-    """The files of the repository that match the patterns."""
+    """Returns the files of the repository that match the patterns."""
     line = ["git", "ls-files", *patterns]
     done = subprocess.run(line, cwd=ROOT, capture_output=True, text=True, check=True)
     return [ROOT / name for name in done.stdout.splitlines()]

@@ -1,5 +1,4 @@
-"""The script that runs the examples of the documentation: what it compares, and what it writes
-into pages."""
+"""Tests of the script that runs the examples of the documentation."""
 
 from pathlib import Path
 
@@ -14,26 +13,26 @@ from scripts.run_readme import (
 )
 
 
-def test_numbers_and_blanks_do_not_count() -> None:
+def test_different_numbers_and_blanks_are_equal() -> None:
     require_same_output("Kept  18,358  91.8%\n", "\nKept 7   3%\n")
 
 
-def test_other_words_are_a_difference() -> None:
+def test_different_words_are_a_difference() -> None:
     with pytest.raises(DifferentOutputError, match="the commands print"):
         require_same_output("Kept 3\n", "Removed 3\n")
 
 
-def test_an_elision_stands_for_any_lines() -> None:
+def test_elision_matches_any_lines() -> None:
     require_same_output("first\n…\nlast\n", "first\nsecond\nthird\nlast\n")
     with pytest.raises(DifferentOutputError):
         require_same_output("first\n…\nlast\n", "first\nsecond\n")
 
 
-def test_a_new_output_is_shortened_like_the_old_one() -> None:
+def test_new_output_is_shortened_like_the_old_one() -> None:
     assert keep_elisions("a\n…\nd\n", "1\n2\n3\n4\n") == "1\n…\n4\n"
 
 
-def test_a_page_whose_commands_print_something_else_fails(tmp_path: Path) -> None:
+def test_page_with_a_different_output_fails(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```bash\necho hello\n```\n\n```text\ngoodbye\n```\n")
     with pytest.raises(SystemExit, match="block 1"):

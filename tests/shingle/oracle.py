@@ -1,5 +1,4 @@
-"""Tokens and shingles the slow, obvious way, from Python's own unicodedata (of code points that it
-knows)."""
+"""A slow and obvious oracle of tokens and shingles, based on unicodedata of Python."""
 
 import re
 import unicodedata as u

@@ -1,5 +1,4 @@
-"""The frequency cut: what is counted, what is left out, and what follows for signatures and
-clusters."""
+"""Tests of the frequency cut: counting, removal, and its effect on clusters."""
 
 import dataclasses
 import itertools
@@ -60,7 +59,7 @@ def test_signature_is_that_of_remaining_shingles() -> None:
     found = Sketcher(spec, SpecResources(cut=cut)).sketch(pa.array(texts, pa.large_string()))
     alone = nk.sketch([text.removeprefix(BANNER) for text in texts])
     whole = nk.sketch(texts)
-    # the two shingles that span banner and text stay; everything else of the banner goes
+    # The two shingles that span banner and text remain. All others of the banner are removed.
     assert (found.signatures == alone).mean() > 0.9 > (whole == alone).mean()
     assert found.shingles.max() == 60
     stream = Sketcher(nk.Spec()).sketch(pa.array(texts, pa.large_string()))

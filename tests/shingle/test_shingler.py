@@ -1,3 +1,5 @@
+"""Tests of shingles against an oracle: normalization, segments, tokens, markup and stems."""
+
 import importlib.util
 import sys
 import unicodedata

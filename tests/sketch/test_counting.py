@@ -1,3 +1,5 @@
+"""Tests of the sketches that support removal (counting) and containment (bottom-k)."""
+
 from collections import Counter
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Tests of MinHash against an oracle and against its error bounds."""
+
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Tests of signature files: round trip, damage and merging."""
+
 import random
 import sys
 from pathlib import Path

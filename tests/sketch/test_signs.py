@@ -1,3 +1,5 @@
+"""Tests of the signatures of signs: SimHash, hyperplanes, weights and keys."""
+
 from collections import Counter
 from pathlib import Path
 
@@ -47,7 +49,10 @@ def signature_of(words: np.ndarray, weights: list[int], bits: int) -> int:
 
 
 def test_signature_is_the_majority_of_each_bit() -> None:
-    cat, sat, mat, rat = 0b1010, 0b1100, 0b0110, 0b1001
+    cat = 0b1010
+    sat = 0b1100
+    mat = 0b0110
+    rat = 0b1001
     assert signature_of(np.array([cat, sat, mat], np.uint64), [3, 2, 2], 4) == 0b1110
     assert signature_of(np.array([cat, sat, rat], np.uint64), [3, 2, 2], 4) == 0b1000
 

@@ -1,3 +1,5 @@
+"""Tests of records: round trip, damage and limits."""
+
 import random
 import struct
 

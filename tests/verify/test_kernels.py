@@ -1,3 +1,5 @@
+"""Tests of the kernels of exact comparison against Python sets."""
+
 from collections.abc import Callable
 from itertools import combinations
 

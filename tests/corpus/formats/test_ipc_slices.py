@@ -52,7 +52,7 @@ def write(path: Path, rows: pa.Table, **options: Any) -> Path:
     return path
 
 
-def test_slices_are_the_rows_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slices_have_the_rows_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ipc_slices, "BATCH_ROWS", 101)
     path = write(tmp_path / "a.arrow", table())
     slices = read_sliced_batches(os.fsencode(path), None)
@@ -78,7 +78,7 @@ def test_compressed_batches_are_read_as_a_whole(compression: str, tmp_path: Path
     )
 
 
-def test_a_corpus_reads_large_files_by_slices(
+def test_corpus_reads_large_files_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, out = write(tmp_path / "a.arrow", table()), tmp_path / "out"
@@ -104,7 +104,7 @@ def test_a_corpus_reads_large_files_by_slices(
         )
 
 
-def test_a_large_batch_is_not_held_and_may_be_truncated(
+def test_large_batch_is_read_in_slices_up_to_a_truncation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(arrow_ipc, "AHEAD", 0)

@@ -1,0 +1,61 @@
+"""Tests of Arrow files and streams."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+import pytest
+
+from nearkin.corpus import Columns, FileCorpus, write_kept
+from tests.corpus.samples import LIMIT, SAMPLE_TEXTS, SMALL, read_corpus, read_rows, to_ipc
+
+
+def test_string_views_are_read_and_copied(tmp_path: Path) -> None:
+    views = pa.table({"text": pa.array(SAMPLE_TEXTS, pa.string_view())})
+    (tmp_path / "a.arrow").write_bytes(to_ipc(pa.ipc.new_file, views))
+    corpus = FileCorpus.open([str(tmp_path / "a.arrow")])
+    assert [row["text"] for row in read_corpus(corpus, Columns())[0]] == SAMPLE_TEXTS
+    (tmp_path / "out").mkdir()
+    write_kept(corpus, Columns(), np.arange(50) < 3, tmp_path / "out")
+    with pa.ipc.open_file(tmp_path / "out/a.arrow") as written:
+        assert written.read_all().equals(views.slice(0, 3))
+
+
+@pytest.mark.parametrize("opener", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_record_batch_that_decompresses_too_far_is_rejected_unread(
+    opener: Any, tmp_path: Path
+) -> None:
+    """The batches before it are read."""
+    schema = pa.schema([("text", pa.large_string())])
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with opener(str(tmp_path / "a.arrow"), schema, options=options) as writer:
+        for texts in (["first"], ["second"], ["x" * (17 * LIMIT)], ["behind"]):
+            writer.write_batch(pa.record_batch([pa.array(texts, pa.large_string())], schema=schema))
+    texts, rejected = read_rows(tmp_path / "a.arrow")
+    assert texts == [(0, "first"), (1, "second")]
+    assert [
+        entry.reason.startswith(
+            "the file cannot be read from row 2: a record batch unfolds into 1,700,"
+        )
+        for entry in rejected
+    ] == [True]
+
+
+def test_truncated_arrow_file_is_read_up_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "a.arrow"
+    table = pa.table({"text": [f"document {at}" for at in range(100)]})
+    with pa.ipc.new_file(str(path), table.schema) as writer:
+        writer.write_table(table, max_chunksize=10)
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+    texts, rejected = read_rows(path)
+    assert len(texts) >= 20
+    assert [text for _, text in texts] == table["text"].to_pylist()[: len(texts)]
+    assert [
+        entry.reason.startswith(f"the file cannot be read from row {len(texts)}")
+        for entry in rejected
+    ] == [True]
+    (tmp_path / "out").mkdir()
+    write_kept(FileCorpus.open([str(path)]), SMALL, np.ones(len(texts), bool), tmp_path / "out")
+    assert read_rows(tmp_path / "out" / "a.arrow") == (texts, [])

@@ -1,0 +1,147 @@
+"""Tests of CSV and TSV: quotes, line ends, invalid rows and added columns."""
+
+import csv
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nearkin.corpus import Columns, FileCorpus, write_kept
+from nearkin.errors import UsageError
+from tests.corpus.samples import copy_all_rows, read_corpus, read_file
+
+
+def test_rows_with_a_wrong_number_of_values_are_rejected(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b'id,text\n1,fine\n2\n3,a,b\n4,\xff\n5,"two\nlines"\n6,\n')
+    rows, rejected = read_corpus(FileCorpus.open([str(tmp_path / "a.csv")]), Columns(id="id"))
+    assert [(row["id"], row["text"]) for row in rows] == [
+        ("1", "fine"),
+        ("5", "two\nlines"),
+        ("6", ""),
+    ]
+    assert [(entry.row, entry.reason) for entry in rejected] == [
+        (1, "the row has 1 values instead of 2"),
+        (2, "the row has 3 values instead of 2"),
+        (3, "the row is not valid UTF-8"),
+    ]
+
+
+def test_header_that_is_not_utf8_is_an_error(tmp_path: Path) -> None:
+    data = "text,größe\nfine,1\nalso fine,2\nschön,3\n".encode("latin-1")
+    (tmp_path / "a.csv").write_bytes(data)
+    texts, rejected = read_file(tmp_path / "a.csv")
+    assert texts == ["fine", "also fine"]
+    assert [(entry.row, entry.reason) for entry in rejected] == [(2, "the row is not valid UTF-8")]
+    assert (
+        copy_all_rows(tmp_path / "a.csv", Columns(), tmp_path / "out") == data[: data.index(b"sch")]
+    )
+    with pytest.raises(UsageError, match="no column 'größe'"):
+        FileCorpus.open([str(tmp_path / "a.csv")]).check(Columns(text="größe"))
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+def test_line_ends_are_preserved(line_end: str, tmp_path: Path) -> None:
+    data = line_end.join(
+        ["\ufeffid,text", "1,one", '2,"two', 'lines, and ""quotes"""', "3,three", ""]
+    ).encode()
+    (tmp_path / "a.csv").write_bytes(data)
+    texts, rejected = read_file(tmp_path / "a.csv", Columns(id="id"))
+    assert texts == ["one", f'two{line_end}lines, and "quotes"', "three"]
+    assert not rejected
+    assert copy_all_rows(tmp_path / "a.csv", Columns(), tmp_path / "out") == data
+
+
+def test_null_bytes_are_read_and_copied(tmp_path: Path) -> None:
+    data = b"text,n\nwith \x00 inside,1\nwithout,2\n"
+    (tmp_path / "a.csv").write_bytes(data)
+    assert read_file(tmp_path / "a.csv")[0] == ["with \x00 inside", "without"]
+    assert copy_all_rows(tmp_path / "a.csv", Columns(), tmp_path / "out") == data
+
+
+def test_unclosed_quote_rejects_its_row(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b'id,text\n1,one\n2,"open\n3,three\n4,"",\n5,five\n')
+    texts, rejected = read_file(tmp_path / "a.csv")
+    assert texts == ["one", "three", "five"]
+    assert [(entry.row, entry.reason) for entry in rejected] == [
+        (1, "the row has a quote that is not closed"),
+        (3, "the row has 3 values instead of 2"),
+    ]
+
+
+def test_unclosed_quote_is_bounded_by_the_limit(tmp_path: Path) -> None:
+    rows = "".join(f"{at},text number {at}\n" for at in range(2000))
+    (tmp_path / "a.csv").write_text(f'id,text\n-1,"open\n{rows}')
+    texts, rejected = read_file(tmp_path / "a.csv", Columns(document_limit=1000))
+    assert texts == [f"text number {at}" for at in range(2000)]
+    assert [entry.row for entry in rejected] == [0]
+    assert ("longer than 1,000 characters, or it has a quote that is not closed") in rejected[
+        0
+    ].reason
+
+
+def test_line_without_end_is_bounded_by_the_limit(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text(f"text\nfirst\n{'x' * 100_000}\nlast\n")
+    texts, rejected = read_file(tmp_path / "a.csv", Columns(document_limit=1000))
+    assert texts == ["first", "last"]
+    assert [(entry.row, len(entry.raw)) for entry in rejected] == [(1, 200)]
+
+
+def test_added_columns_follow_unchanged_rows(tmp_path: Path) -> None:
+    data = b'id,text\r\n1,"a ""b"""\r\n2,plain'
+    (tmp_path / "a.csv").write_bytes(data)
+    corpus = FileCorpus.open([str(tmp_path / "a.csv")])
+    added = pa.record_batch([pa.array(['x,"y"', None]), pa.array([True, False])], ["cluster", "id"])
+    (tmp_path / "out").mkdir()
+    write_kept(
+        corpus,
+        Columns(),
+        np.ones(2, bool),
+        tmp_path / "out",
+        lambda start, end: added.slice(start, end - start),
+    )
+    want = b'id,text,cluster,nearkin_id\r\n1,"a ""b""","x,""y""",true\r\n2,plain,,false\r\n'
+    assert (tmp_path / "out" / "a.csv").read_bytes() == want
+
+
+CELLS = st.text(st.sampled_from(list('ab,"\n \t\x00é')), max_size=6)
+
+
+@settings(max_examples=60)
+@given(
+    st.lists(st.tuples(CELLS, CELLS), max_size=6), st.sampled_from(["\n", "\r\n"]), st.booleans()
+)
+def test_rows_are_read_as_python_writes_them(
+    tmp_path_factory: pytest.TempPathFactory,
+    rows: list[tuple[str, str]],
+    line_end: str,
+    quote_all: bool,
+) -> None:
+    """Every row is a document, and kept files equal the inputs byte for byte."""
+    buffer = io.StringIO(newline="")
+    quoting = csv.QUOTE_ALL if quote_all else csv.QUOTE_MINIMAL
+    csv.writer(buffer, lineterminator=line_end, quoting=quoting).writerows([("id", "text"), *rows])
+    path = tmp_path_factory.mktemp("case")
+    file = path / "a.csv"
+    file.write_bytes(buffer.getvalue().encode())
+    texts, rejected = read_file(file)
+    assert texts == [text for _, text in rows]
+    assert not rejected
+    assert copy_all_rows(file, Columns(), path / "out") == file.read_bytes()
+
+
+@settings(max_examples=60)
+@given(st.lists(st.binary(max_size=12), max_size=8))
+def test_every_row_is_a_document_or_rejected(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[bytes]
+) -> None:
+    """No row is lost and no exception is raised, whatever the bytes are."""
+    folder = tmp_path_factory.mktemp("case")
+    (folder / "a.csv").write_bytes(b"text\n" + b"\n".join(lines))
+    texts, rejected = read_file(folder / "a.csv")
+    numbers = sorted(entry.row for entry in rejected)
+    assert len(set(numbers)) == len(numbers)
+    assert copy_all_rows(folder / "a.csv", Columns(), folder / "out").count(b"\n") >= len(texts)

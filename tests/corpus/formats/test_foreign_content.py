@@ -1,0 +1,40 @@
+"""Tests that content of another format is recognized by its first bytes."""
+
+import gzip
+from pathlib import Path
+
+import pytest
+
+from nearkin.cli import app
+from nearkin.corpus import Columns, FileCorpus
+from tests.corpus.samples import read_texts, run_command
+
+FOREIGN = {
+    "sheet.xlsx": b"PK\x03\x04" + bytes(100),
+    "scan.pdf": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n",
+    "image.bin": b"abc\0def",
+    "lines.jsonl": gzip.compress(b'{"text": "a"}\n'),
+    "table.csv": "text\na\n".encode("utf-16"),
+    "data.txt": b"PAR1" + bytes(50),
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_content_of_another_format_is_an_error(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / name).write_bytes(FOREIGN[name])
+    for command in ("dedup", "pairs", "sketch"):
+        assert run_command(command, tmp_path / name, "--out", tmp_path / "out") == app.USAGE
+        said = capsys.readouterr().err
+        assert f"cannot read {tmp_path / name}: it holds " in said
+        assert "nearkin reads .parquet" in said
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_text_that_begins_like_another_format_is_text(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("PAR1,text\n1,a\n")
+    (tmp_path / "b.txt").write_text("%PDF is a prefix")
+    corpus = FileCorpus.open([str(tmp_path)])
+    corpus.check(Columns())
+    assert read_texts(corpus)[0] == ["a", "%PDF is a prefix"]

@@ -1,0 +1,205 @@
+"""Tests of parquet columns with long values, large pages and dictionaries."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from nearkin.corpus import Columns, FileCorpus, write_kept
+from nearkin.corpus.formats.parquet_byte_columns import parse_longest_value
+from nearkin.corpus.formats.parquet_pages import decode_longest_value
+from tests.corpus.samples import LIMIT, read_rows
+
+
+def test_page_that_decompresses_too_far_is_rejected_unread(tmp_path: Path) -> None:
+    """A row group is rejected if its codec cannot decompress in parts. Others are read."""
+    table = pa.table({"text": ["first", "x" * (17 * LIMIT), "neighbour", "last"]})
+    options: dict[str, Any] = {
+        "use_dictionary": False,
+        "write_statistics": False,
+        "row_group_size": 3,
+    }
+    pq.write_table(table, tmp_path / "a.parquet", compression="lz4", **options)
+    texts, rejected = read_rows(tmp_path / "a.parquet")
+    assert texts == [(3, "last")]
+    reason = rejected[0].reason
+    assert "rows 0 to 2 (row group 0): a page of column 'text' unfolds into 1,700," in reason
+    assert "lz4 can only be decompressed in memory; run with more --memory" in reason
+
+
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd", "brotli"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+@pytest.mark.parametrize(
+    "encoding", ["PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "RLE_DICTIONARY"]
+)
+@pytest.mark.parametrize("times", [10, 40])
+def test_text_of_any_length_rejects_only_its_row(
+    compression: str, version: str, encoding: str, times: int, tmp_path: Path
+) -> None:
+    """The page is decompressed in memory or in a file, for every encoding."""
+    rng = np.random.default_rng(1)
+    texts: list[str | None] = [f"small text number {at % 30} {'é' * (at % 7)}" for at in range(200)]
+    texts[::9] = [None] * len(texts[::9])
+    texts[50] = "small text number 30 " + "é" * (times * LIMIT // 2)
+    texts[51] = rng.integers(32, 127, LIMIT - 10, np.uint8).tobytes().decode()
+    texts[120] = "x" * (times * LIMIT)
+    dictionary = encoding == "RLE_DICTIONARY"
+    options: dict[str, Any] = (
+        {"use_dictionary": True}
+        if dictionary
+        else {"use_dictionary": False, "column_encoding": encoding}
+    )
+    path = tmp_path / "a.parquet"
+    checksum = {
+        "write_page_checksum": True,
+        "data_page_version": version,
+        "compression": compression,
+    }
+    pq.write_table(
+        pa.table({"text": texts}), path, dictionary_pagesize_limit=1 << 30, **options, **checksum
+    )
+    found, rejected = read_rows(path)
+    assert found == [
+        (at, text) for at, text in enumerate(texts) if text is not None and at not in (50, 120)
+    ]
+    reasons = {entry.row: entry.reason for entry in rejected}
+    assert "text is longer than 100,000 bytes" in reasons.pop(50)
+    assert "text is longer than 100,000 bytes" in reasons.pop(120)
+    assert set(reasons.values()) == {"text is null"}
+
+
+def test_large_page_of_many_values_is_rejected_unread(tmp_path: Path) -> None:
+    """Each value needs memory for its position and length."""
+    path = tmp_path / "a.parquet"
+    texts = ["ab"] * 180_000
+    pq.write_table(
+        pa.table({"text": texts}),
+        path,
+        use_dictionary=False,
+        data_page_size=1 << 30,
+        max_rows_per_page=1 << 30,
+    )
+    found, rejected = read_rows(path)
+    assert found == []
+    assert (
+        "has 180,000 values, more than the 25,000 of such a page that --memory leaves room for"
+        in rejected[0].reason
+    )
+
+
+HUGE_FORMS = [
+    {
+        "compression": codec,
+        "use_dictionary": dictionary,
+        "data_page_version": version,
+        "write_page_checksum": checksum,
+    }
+    for codec, dictionary, version, checksum in [
+        ("snappy", True, "1.0", False),
+        ("snappy", False, "1.0", True),
+        ("none", False, "2.0", True),
+        ("none", True, "2.0", False),
+        ("zstd", False, "2.0", False),
+        ("gzip", True, "2.0", True),
+        ("lz4", False, "1.0", False),
+        ("brotli", True, "1.0", True),
+    ]
+]
+
+
+@pytest.mark.parametrize(
+    "options", HUGE_FORMS, ids=lambda options: "-".join(map(str, options.values()))
+)
+@pytest.mark.parametrize(
+    "kind", [pa.string(), pa.large_binary(), pa.dictionary(pa.int32(), pa.string())], ids=str
+)
+@pytest.mark.parametrize("nullable", [True, False])
+def test_huge_text_rejects_only_its_row(
+    options: dict[str, Any], kind: pa.DataType, nullable: bool, tmp_path: Path
+) -> None:
+    """Rows in the same page, dictionary or row group are read, and kept rows are copied."""
+    texts: list[str | None] = [f"small text number {at % 30}" for at in range(100)]
+    texts[7] = "\u00e9" * (5 * LIMIT)
+    texts[8] = "\u00e9" * (LIMIT // 2)
+    if nullable:
+        texts[::9] = [None] * len(texts[::9])
+    path = tmp_path / "a.parquet"
+    fields = [
+        pa.field("n", pa.int64()),
+        pa.field("text", kind, nullable),
+        pa.field("id", pa.string()),
+    ]
+    encoded = [
+        text.encode() if text is not None and kind == pa.large_binary() else text for text in texts
+    ]
+    columns = [
+        pa.array(range(100)),
+        pa.array(encoded, kind),
+        pa.array([f"d{at}" for at in range(100)]),
+    ]
+    pq.write_table(pa.table(columns, schema=pa.schema(fields)), path, row_group_size=50, **options)
+    found, rejected = read_rows(path, Columns(id="id", document_limit=LIMIT))
+    expected = [(at, text) for at, text in enumerate(texts) if text is not None and at != 7]
+    assert found == expected
+    assert [entry.row for entry in rejected] == [
+        at for at, text in enumerate(texts) if text is None or at == 7
+    ]
+    huge = next(entry for entry in rejected if entry.row == 7)
+    assert "text is longer than 100,000 bytes" in huge.reason
+    assert huge.raw in ("\u00e9" * 200, "\u00e9" * 100)
+    (tmp_path / "out").mkdir()
+    corpus = FileCorpus.open([str(path)])
+    write_kept(
+        corpus,
+        Columns(id="id", document_limit=LIMIT),
+        np.arange(len(expected)) % 2 == 0,
+        tmp_path / "out",
+    )
+    kept = pq.read_table(tmp_path / "out" / "a.parquet")
+    assert kept["n"].to_pylist() == [at for at, _ in expected][::2]
+    assert read_rows(tmp_path / "out" / "a.parquet")[0] == [
+        (number, text) for number, (_, text) in enumerate(expected[::2])
+    ]
+
+
+def test_damaged_huge_page_rejects_its_row_group(tmp_path: Path) -> None:
+    table = pa.table({"text": ["first", "x" * (9 * LIMIT), "last"]})
+    options: dict[str, Any] = {
+        "use_dictionary": False,
+        "compression": "none",
+        "write_page_checksum": True,
+    }
+    pq.write_table(table, tmp_path / "a.parquet", write_statistics=False, **options)
+    data = bytearray((tmp_path / "a.parquet").read_bytes())
+    data[5 * LIMIT] ^= 1
+    (tmp_path / "a.parquet").write_bytes(data)
+    texts, rejected = read_rows(tmp_path / "a.parquet")
+    assert texts == []
+    assert "rows 0 to 2 (row group 0): the checksum of the page at byte " in rejected[0].reason
+
+
+@pytest.mark.parametrize("codec", ["none", "snappy", "gzip", "zstd", "lz4", "brotli"])
+@pytest.mark.parametrize("version", ["1.0", "2.0"])
+def test_longest_value_of_a_dictionary_is_found_without_decoding_rows(
+    codec: str, version: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a.parquet"
+    texts = ["a", None, "é" * 700, "bc" * 300, "a", ""] * 5
+    pq.write_table(pa.table({"text": texts}), path, compression=codec, data_page_version=version)
+    with pa.OSFile(str(path)) as source:
+        metadata = pq.ParquetFile(source).metadata
+        found = parse_longest_value(source, metadata.row_group(0).column(0))
+        assert decode_longest_value(source, metadata, 0, "text") == 1400
+    assert found == (1400 if codec in ("none", "snappy", "gzip", "zstd") else None)
+
+
+def test_column_without_a_dictionary_has_no_longest_value(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": ["a", "b"]}), tmp_path / "a.parquet", use_dictionary=False)
+    with pa.OSFile(str(tmp_path / "a.parquet")) as source:
+        assert (
+            parse_longest_value(source, pq.ParquetFile(source).metadata.row_group(0).column(0))
+            is None
+        )

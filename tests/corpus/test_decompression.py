@@ -1,0 +1,161 @@
+"""Tests that damaged compressed files are read up to the damage."""
+
+import io
+import json
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from nearkin.corpus import Columns
+from nearkin.engine.options import RunOptions
+from nearkin.runs.dedup import run_dedup
+from nearkin.runs.job import Job
+from nearkin.runtime.progress import Silent
+from tests.corpus.samples import read_file
+
+CODEC_OF_SUFFIX = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
+
+
+RANDOM_ROWS = 20_000
+
+
+RNG = np.random.default_rng(3)
+
+
+RANDOM_WORDS = RNG.integers(0, 1 << 40, (RANDOM_ROWS, 3))
+
+
+RANDOM_TEXTS = [" ".join(f"w{word:x}" for word in row) for row in RANDOM_WORDS.tolist()]
+
+
+RANDOM_FILES = {
+    "jsonl": "".join(json.dumps({"text": text}) + "\n" for text in RANDOM_TEXTS).encode(),
+    "csv": ("text\n" + "".join(f"{text}\n" for text in RANDOM_TEXTS)).encode(),
+}
+
+
+def compress_with(codec: str, data: bytes) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.CompressedOutputStream(sink, codec) as stream:
+        stream.write(data)
+    return sink.getvalue().to_pybytes()
+
+
+class OneByteFile:
+    """A file that returns one byte at a time, so that a codec loses no decompressed bytes."""
+
+    closed = False
+
+    def __init__(self, data: bytes) -> None:
+        self._file = io.BytesIO(data)
+
+    def read(self, size: int) -> bytes:
+        return self._file.read(min(size, 1))
+
+    def close(self) -> None:
+        pass
+
+
+def decode_until_damage(codec: str, data: bytes) -> bytes:
+    """Returns the content before the damage, decompressed by Python's library if it has one."""
+    parts = []
+    if codec == "gzip":
+        tool = zlib.decompressobj(31)
+        try:
+            for at in range(len(data)):
+                parts.append(tool.decompress(data[at : at + 1]))
+        except zlib.error:
+            pass
+        return b"".join(parts)
+    stream = pa.CompressedInputStream(pa.PythonFile(OneByteFile(data), "r"), codec)
+    try:
+        while part := stream.read(1):
+            parts.append(part)
+    except OSError:
+        pass
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("form", RANDOM_FILES)
+@pytest.mark.parametrize("suffix", CODEC_OF_SUFFIX)
+def test_rows_before_a_missing_end_are_read(
+    form: str, suffix: str, tmp_path: Path, full: bool
+) -> None:
+    """If one byte or half of the file is missing, every row that can be decompressed is read."""
+    rows = RANDOM_ROWS if full else 4000
+    plain = b"".join(RANDOM_FILES[form].splitlines(keepends=True)[: rows + (form == "csv")])
+    data = compress_with(CODEC_OF_SUFFIX[suffix], plain)
+    path = tmp_path / f"a.{form}{suffix}"
+    for end in (len(data) - 1, len(data) // 2):
+        path.write_bytes(data[:end])
+        found = decode_until_damage(CODEC_OF_SUFFIX[suffix], data[:end])
+        assert plain.startswith(found)
+        whole = found[: found.rfind(b"\n") + 1].count(b"\n") - (form == "csv" and bool(found))
+        texts, rejected = read_file(path)
+        assert texts == RANDOM_TEXTS[: len(texts)]
+        if len(found) < len(plain):
+            assert len(texts) == max(whole, 0)
+        assert len(rejected) == (0 if len(texts) == rows and not rejected else 1)
+        if rejected:
+            assert rejected[0].row == -1
+            assert rejected[0].reason.startswith(
+                f"the file cannot be read from row {len(texts)}"
+                if texts
+                else "the file cannot be read"
+            )
+
+
+@pytest.mark.parametrize("form", RANDOM_FILES)
+@pytest.mark.parametrize("suffix", CODEC_OF_SUFFIX)
+def test_rows_before_a_changed_byte_are_read(form: str, suffix: str, tmp_path: Path) -> None:
+    plain = b"".join(RANDOM_FILES[form].splitlines(keepends=True)[:3000])
+    data = bytearray(compress_with(CODEC_OF_SUFFIX[suffix], plain))
+    data[len(data) * 3 // 4] ^= 0xFF
+    path = tmp_path / f"a.{form}{suffix}"
+    path.write_bytes(data)
+    found = decode_until_damage(CODEC_OF_SUFFIX[suffix], bytes(data))
+    texts, rejected = read_file(path)
+    rows = found[: found.rfind(b"\n") + 1].count(b"\n") - (form == "csv" and bool(found))
+    assert len(texts) + sum(entry.row >= 0 for entry in rejected) == max(rows, 0)
+    assert len(texts) < 3000 or not rejected
+
+
+@pytest.mark.parametrize("suffix", CODEC_OF_SUFFIX)
+def test_damaged_text_file_is_rejected(suffix: str, tmp_path: Path) -> None:
+    """A part of a text is not read as a document."""
+    data = compress_with(CODEC_OF_SUFFIX[suffix], "\n".join(RANDOM_TEXTS[:3000]).encode())
+    (tmp_path / f"a.txt{suffix}").write_bytes(data[:-9])
+    texts, rejected = read_file(tmp_path / f"a.txt{suffix}")
+    assert texts == []
+    assert [entry.reason.startswith("the file cannot be read") for entry in rejected] == [True]
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".zst", ".bz2", ".lz4"])
+def test_concatenated_compressed_parts_are_read(suffix: str, tmp_path: Path) -> None:
+    plain = RANDOM_FILES["jsonl"][:200_001]
+    plain = plain[: plain.rfind(b"\n") + 1]
+    for cut in (1, 65_536, 100_003):
+        path = tmp_path / f"a.jsonl{suffix}"
+        path.write_bytes(
+            compress_with(CODEC_OF_SUFFIX[suffix], plain[:cut])
+            + compress_with(CODEC_OF_SUFFIX[suffix], plain[cut:])
+        )
+        texts, rejected = read_file(path)
+        assert texts == RANDOM_TEXTS[: plain.count(b"\n")]
+        assert not rejected
+
+
+def test_damaged_file_completes_a_run(tmp_path: Path) -> None:
+    lines = RANDOM_FILES["jsonl"].splitlines(keepends=True)
+    (tmp_path / "a.jsonl.gz").write_bytes(compress_with("gzip", b"".join(lines[:9000]))[:-1])
+    record = run_dedup(
+        Job((str(tmp_path),), tmp_path / "out", Columns(), RunOptions(bands=10, rows=5)), Silent()
+    )
+    counts = record["counts"]
+    assert counts["kept"] > 8990
+    assert counts["rejected"] == 1
+    kept = decode_until_damage("gzip", (tmp_path / "out" / "kept" / "a.jsonl.gz").read_bytes())
+    assert kept == b"".join(lines[: counts["kept"]])
