@@ -149,7 +149,7 @@ def test_polars_categories_and_nested_strings_are_converted(tmp_path: Path) -> N
         frame, keep="category asc, tags desc", block_by="category", source="tags", split="facts"
     )
     assert result.kept.tolist() == [False, True, True, True]
-    assert result.filter(frame)["tags"].to_pylist() == [None, [], ["x", None]]
+    assert result.filter(frame)["tags"].to_list() == [None, [], ["x", None]]
     kept = pq.read_table(result.write(tmp_path / "out") / "kept" / "documents.parquet")
     assert kept["facts"].to_pylist() == [None, {"deep": []}, {"deep": None}]
 
