@@ -43,7 +43,6 @@ from nearkin.errors import NearkinError, RunError, UsageError
 from nearkin.redaction import redact
 from nearkin.runtime.environment import check_numba_settings
 from nearkin.runtime.files import Readers
-from nearkin.runtime.outputs import MANIFEST, work_folder_of
 from nearkin.version import VERSION
 
 DONE = 0
@@ -167,6 +166,8 @@ def with_clean_ending(
 
 def can_resume(out: Path | None) -> bool:
     """Returns whether the work folder of an output holds a run that `--resume` continues."""
+    from nearkin.runtime.outputs import MANIFEST, work_folder_of
+
     try:
         return out is not None and (work_folder_of(out) / MANIFEST).is_file()
     except UsageError:

@@ -1,7 +1,6 @@
 """`nearkin demo`."""
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import typer
@@ -46,6 +45,8 @@ def demo(
 
         nearkin demo --threshold 0.9 --top 3 --out demo/ --overwrite
     """
+    from tempfile import TemporaryDirectory
+
     from nearkin.cli.dedup import print_run
     from nearkin.corpus import Columns
     from nearkin.engine.options import RunOptions

@@ -1,6 +1,5 @@
 """Plans: files that `nearkin plan --out` writes and `nearkin dedup --plan` reads."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -21,6 +20,8 @@ def is_plan(path: Path) -> bool:
 
 def _settings_of(path: Path) -> Mapping[str, object] | None:
     """Returns the settings of a plan, or None if the file contains other JSON."""
+    import json
+
     content = json.loads(path.read_bytes())
     if not isinstance(content, dict) or not isinstance(content.get("settings"), dict):
         return None

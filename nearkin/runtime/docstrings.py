@@ -15,7 +15,7 @@ def remove_sections(docstring: str) -> str:
 
     Examples:
         >>> remove_sections("Sends a file.\n\nArgs:\n    path: Its path.\n\nIt may be large.")
-        'Sends a file.\\n\\nIt may be large.'
+        'Sends a file.\n\nIt may be large.'
     """
     paragraphs = docstring.split("\n\n")
     return "\n\n".join(paragraph for paragraph in paragraphs if not paragraph.startswith(SECTIONS))

@@ -5,10 +5,8 @@ file is renamed, the folder is synced (T. S. Pillai et al., "All File Systems Ar
 Equal", OSDI 2014, section 4).
 """
 
-import json
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
@@ -96,6 +94,9 @@ def to_json(value: Any) -> bytes:
 
     Paths that are not UTF-8 become JSON escapes, from which `json.loads` restores them.
     """
+    # The command line imports this module at its start, and needs no JSON for help.
+    import json
+
     return (json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n").encode(
         "utf-8", "backslashreplace"
     )
@@ -148,6 +149,8 @@ def sync_files(paths: Sequence[Path]) -> None:
         for path in paths:
             sync_file(path)
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(SYNCED_AT_ONCE, "nearkin-sync") as pool:
         for _ in pool.map(sync_file, paths):
             pass
