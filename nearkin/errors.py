@@ -41,6 +41,29 @@ class RunError(NearkinError, RuntimeError):
 class MissingExtraError(NearkinError, ImportError):
     """An error: an optional dependency is not installed. The message names the install command."""
 
+    @classmethod
+    def for_extra(cls, need: str, extra: str) -> "MissingExtraError":
+        """Returns the error for an extra of nearkin that is not installed.
+
+        Args:
+            need: What requires which library, for example `to_pandas requires pandas`.
+            extra: The name of the extra in pyproject.toml.
+
+        Examples:
+            >>> print(MissingExtraError.for_extra("to_pandas requires pandas", "pandas"))
+            to_pandas requires pandas; run pip install ".[pandas]" in your clone of nearkin
+        """
+        return cls(f"{need}; {install_hint(extra)}")
+
+
+def install_hint(extra: str) -> str:
+    """Returns the remedy for an extra that is not installed, which works from a clone.
+
+    Args:
+        extra: The name of the extra in pyproject.toml.
+    """
+    return f'run pip install ".[{extra}]" in your clone of nearkin'
+
 
 class WireError(NearkinError, ValueError):
     """An error: bytes are not a signature record of the expected Spec.

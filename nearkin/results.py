@@ -65,9 +65,7 @@ class ResultTable:
         try:
             return self.arrow.to_pandas()
         except ImportError as error:
-            raise MissingExtraError(
-                "to_pandas requires pandas: pip install 'nearkin[pandas]'"
-            ) from error
+            raise MissingExtraError.for_extra("to_pandas requires pandas", "pandas") from error
 
     def to_polars(self) -> Any:
         """Returns the table as a polars DataFrame.
@@ -78,9 +76,7 @@ class ResultTable:
         try:
             import polars
         except ImportError as error:
-            raise MissingExtraError(
-                "to_polars requires polars: pip install 'nearkin[polars]'"
-            ) from error
+            raise MissingExtraError.for_extra("to_polars requires polars", "polars") from error
         return polars.from_arrow(self.arrow)
 
     def __getattr__(self, name: str) -> Any:

@@ -142,7 +142,7 @@ def test_result_tables_convert_to_pandas_and_polars() -> None:
 def test_missing_polars_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     result = nk.dedup(TEXTS)
     monkeypatch.setitem(sys.modules, "polars", None)
-    with pytest.raises(nk.NearkinError, match=r"pip install 'nearkin\[polars\]'"):
+    with pytest.raises(nk.NearkinError, match=r'pip install "\.\[polars\]"'):
         result.clusters.to_polars()
 
 

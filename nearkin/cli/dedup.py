@@ -30,7 +30,7 @@ class EngineOptions:
     engine: Annotated[
         str,
         typer.Option(
-            help="Engine: local, or spark (pip install 'nearkin[spark]').", rich_help_panel=RUN
+            help="Engine: local, or spark (which requires the extra `spark`).", rich_help_panel=RUN
         ),
     ] = "local"
     master: Annotated[

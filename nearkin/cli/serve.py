@@ -9,7 +9,6 @@ import typer
 
 from nearkin.cli.usage_errors import RedactingCommand
 
-INSTALL = "nearkin serve requires the libraries of the server: pip install 'nearkin[server]'"
 ANY = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
@@ -24,7 +23,9 @@ def serve(context: typer.Context) -> None:
         )
         inner.command(cls=RedactingCommand)(_with_server_options(start))
     except ImportError as error:
-        raise MissingExtraError(f"{INSTALL} ({error.name} is missing)") from error
+        raise MissingExtraError.for_extra(
+            f"nearkin serve requires {error.name}", "server"
+        ) from error
     inner(context.args, prog_name="nearkin serve")
 
 

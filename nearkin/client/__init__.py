@@ -8,6 +8,4 @@ for library in ("httpx", "tenacity"):
     try:
         import_module(library)
     except ImportError as error:
-        raise MissingExtraError(
-            f"the client requires httpx and tenacity: pip install 'nearkin[client]' ({library})"
-        ) from error
+        raise MissingExtraError.for_extra(f"the client requires {library}", "client") from error

@@ -29,9 +29,7 @@ from nearkin.index.entry import Outcome
 try:
     import tenacity
 except ImportError as error:
-    raise MissingExtraError(
-        f"streams require redis-py and tenacity: pip install 'nearkin[stream]' ({error.name})"
-    ) from error
+    raise MissingExtraError.for_extra(f"streams require {error.name}", "stream") from error
 
 P = ParamSpec("P")
 R = TypeVar("R")

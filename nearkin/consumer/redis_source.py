@@ -14,9 +14,7 @@ from nearkin.index.stores.urls import recorded_url, scheme_of
 try:
     import redis
 except ImportError as error:
-    raise MissingExtraError(
-        f"streams require redis-py and tenacity: pip install 'nearkin[stream]' ({error.name})"
-    ) from error
+    raise MissingExtraError.for_extra(f"streams require {error.name}", "stream") from error
 
 Row: TypeAlias = tuple[str, Mapping[str, bytes] | None]
 """The key of an event and its fields, or None if the stream has deleted it."""

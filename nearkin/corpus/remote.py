@@ -73,8 +73,10 @@ def open_filesystem(url: str) -> tuple[Any, str]:
         filesystem, path = fsspec.core.url_to_fs(url)
     except ImportError as error:
         extra = EXTRAS.get(url.partition("://")[0])
-        way = f"pip install 'nearkin[{extra}]'" if extra else str(error)
-        raise MissingExtraError(f"{url} needs a package that is not installed: {way}") from error
+        need = f"{url} requires a package that is not installed"
+        if extra is None:
+            raise MissingExtraError(f"{need}: {error}") from error
+        raise MissingExtraError.for_extra(need, extra) from error
     except ValueError as error:
         raise UsageError(f"cannot open {url}: {error}") from error
     return filesystem, path

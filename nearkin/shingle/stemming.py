@@ -56,8 +56,8 @@ def stemmer(language: str):  # type: ignore[no-untyped-def]
     try:
         import snowballstemmer
     except ImportError as error:
-        raise MissingExtraError(
-            f"stem={language!r} needs the Snowball stemmers: pip install 'nearkin[stem]'"
+        raise MissingExtraError.for_extra(
+            f"stem={language!r} requires snowballstemmer", "stem"
         ) from error
     if language not in snowballstemmer.algorithms():
         raise UsageError(

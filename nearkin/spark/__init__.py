@@ -1,7 +1,6 @@
 """The Spark API: deduplicates DataFrames, or files with several machines.
 
-The result is the same as on one machine. It needs Java 17 or 21, and the extra `nearkin[spark]`:
-pip install 'nearkin[spark]'.
+The result is the same as on one machine. It needs Java 17 or 21, and the extra `spark`.
 """
 
 from nearkin.spark.files import dedup_files, prepare_files

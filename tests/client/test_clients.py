@@ -252,7 +252,7 @@ def test_a_missing_extra_names_the_install_command(missing: str, name: str) -> N
         [sys.executable, "-c", code], capture_output=True, text=True, check=False
     )
     assert "MissingExtraError" in ended.stderr
-    assert "pip install 'nearkin[client]'" in ended.stderr
+    assert 'pip install ".[client]"' in ended.stderr
 
 
 def test_retries_need_at_least_one_attempt() -> None:

@@ -27,7 +27,7 @@ def test_missing_driver_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -
     import sys
 
     monkeypatch.setitem(sys.modules, "s3fs", None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'nearkin\[remote\]'"):
+    with pytest.raises(MissingExtraError, match=r'pip install "\.\[remote\]"'):
         FileCorpus.open(["s3://bucket/key.jsonl"])
 
 

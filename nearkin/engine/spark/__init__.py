@@ -1,10 +1,8 @@
-"""The Spark engine, which needs the extra `nearkin[spark]`."""
+"""The Spark engine, which needs the extra `spark`."""
 
 from nearkin.errors import MissingExtraError
 
 try:
     import pyspark  # noqa: F401
 except ImportError as error:
-    raise MissingExtraError(
-        "engine spark needs a package that is not installed: pip install 'nearkin[spark]'"
-    ) from error
+    raise MissingExtraError.for_extra("the engine spark requires pyspark", "spark") from error

@@ -68,8 +68,8 @@ class Library(NamedTuple):
             from aerospike_helpers.batch import records
             from aerospike_helpers.operations import map_operations, operations
         except ImportError as error:
-            raise MissingExtraError(
-                "aerospike:// needs its client: pip install 'nearkin[aerospike]'"
+            raise MissingExtraError.for_extra(
+                "aerospike:// requires the client of Aerospike", "aerospike"
             ) from error
         return cls(
             aerospike, exception, predicates, records, operations, map_operations, expressions

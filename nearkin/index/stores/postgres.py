@@ -154,8 +154,8 @@ class PostgresStore:
             import psycopg
             import psycopg_pool
         except ImportError as error:
-            raise MissingExtraError(
-                "postgresql:// needs psycopg: pip install 'nearkin[postgres]'"
+            raise MissingExtraError.for_extra(
+                "postgresql:// requires psycopg and psycopg-pool", "postgres"
             ) from error
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.query))

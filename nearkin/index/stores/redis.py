@@ -87,9 +87,7 @@ class RedisStore:
             import redis.backoff
             import redis.retry
         except ImportError as error:
-            raise MissingExtraError(
-                "redis:// needs redis-py: pip install 'nearkin[redis]'"
-            ) from error
+            raise MissingExtraError.for_extra("redis:// requires redis-py", "redis") from error
         parts = urlsplit(url)
         options = parse_qs(parts.query)
         if unknown := sorted(set(options) - {"prefix"}):

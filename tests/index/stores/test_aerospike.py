@@ -682,7 +682,7 @@ def test_unreachable_server_is_an_error() -> None:
 
 def test_missing_client_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "aerospike", None)
-    with pytest.raises(MissingExtraError, match=r"nearkin\[aerospike\]"):
+    with pytest.raises(MissingExtraError, match=r"\.\[aerospike\]"):
         nk.Index.open(URL)
 
 
