@@ -5,7 +5,7 @@ DEV := .venv/.dev
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-full coverage lint types contract check docs docs-output readme bench bench-compare bench-peers clean
+.PHONY: demo test test-full coverage lint types contract check docs docs-output readme readme-clone bench bench-compare bench-peers clean
 
 $(RUNTIME): pyproject.toml constraints.txt scripts/environment.sh
 	PYTHON="$(PYTHON)" bash scripts/environment.sh
@@ -16,8 +16,9 @@ $(DEV): $(RUNTIME)
 	$(PIP) --editable ".[dev]"
 	touch $@
 
-demo: $(RUNTIME)  ## deduplicate the source code of this Python installation
+demo: $(RUNTIME)  ## deduplicate the press releases that come with nearkin
 	$(BIN)/nearkin demo --out demo --overwrite
+	@echo "nearkin is installed in .venv; to use it in this shell: source .venv/bin/activate"
 
 test: $(DEV)  ## all tests in their quick form, doctests included
 	@bash scripts/services.sh
@@ -44,6 +45,9 @@ contract: $(DEV)  ## imports point one way
 readme: $(DEV)  ## the examples of README and docs run, and print what the pages show
 	@bash scripts/services.sh
 	$(BIN)/python scripts/run_readme.py README.md docs
+
+readme-clone: $(DEV)  ## the commands of the README, literally, from a clone with its own environment
+	$(BIN)/python scripts/run_readme.py --clone README.md
 
 docs-output: $(DEV)  ## writes what the examples print into the pages
 	$(BIN)/python scripts/run_readme.py --write README.md docs

@@ -11,6 +11,9 @@ Run: python scripts/run_readme.py README.md docs            runs the examples an
     output
      python scripts/run_readme.py --write docs/tutorials    runs them and writes the output that
      differs into the pages
+     python scripts/run_readme.py --clone README.md         runs all blocks literally, those that
+     are otherwise left out included: in one shell, in a clone of the repository, without the
+     environment that runs this script
 """
 
 import argparse
@@ -37,6 +40,7 @@ NUMBER = re.compile(r"\d[\d.,]*")
 RULED = re.compile(r"[\s━─█]+")
 ELISION = "…"
 
+ROOT = Path(__file__).parents[1]
 LONGEST = 600
 """Seconds that a block may take."""
 WIDTH = 100
@@ -69,16 +73,26 @@ class PageRun:
             SystemExit: If a doctest shows another result.
         """
         if kind == "bash":
-            return self._run_apart(["bash", "-euo", "pipefail", "-c", code])
+            return self.run_command(["bash", "-euo", "pipefail", "-c", code])
         if ">>>" in code:
             self._run_doctest(code, name)
             return ""
-        return self._run_apart([sys.executable, "-c", code])
+        return self.run_command([sys.executable, "-c", code])
 
-    def _run_apart(self, line: list[str]) -> str:
-        """Runs a command in a process group, so that processes it leaves can be ended."""
+    def run_command(self, line: list[str], variables: dict[str, str] | None = None) -> str:
+        """Runs a command in a process group, so that processes it leaves can be ended.
+
+        Args:
+            line: The command and its arguments.
+            variables: The environment variables. By default those of this process, in which the
+                commands of its environment are found.
+
+        Raises:
+            CalledProcessError: If the command fails or does not end.
+        """
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-        environment = {**os.environ, "PATH": path, "COLUMNS": str(WIDTH)}
+        given = {**os.environ, "PATH": path} if variables is None else variables
+        environment = {**given, "COLUMNS": str(WIDTH)}
         # a pipe would be waited for as long as a process that is left running has it open
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
@@ -218,6 +232,60 @@ def run_file(write: bool, path: str) -> str:
     return f"{path}: {count} examples run"
 
 
+def run_from_clone(page: str, repository: Path = ROOT) -> str:
+    """Runs every block of a page as a reader would who has nothing but a clone.
+
+    The blocks run in order, in one shell in the folder of the clone, so that a virtual environment
+    that a block activates stays active. Packages have the versions of constraints.txt.
+
+    Args:
+        page: Path of the Markdown file in the repository.
+        repository: A Git repository. Its last commit is cloned.
+
+    Raises:
+        SystemExit: If a block fails.
+    """
+    with tempfile.TemporaryDirectory(prefix="nearkin-clone-") as folder, ExitStack() as left:
+        clone = Path(folder) / "clone"
+        source = repository.resolve().as_uri()
+        subprocess.run(["git", "clone", "--quiet", "--depth", "1", source, clone], check=True)
+        blocks = list(BLOCK.finditer((clone / page).read_text("utf-8")))
+        commands = [
+            _literal_command(block["kind"], block["code"], Path(folder) / f"block-{number}")
+            for number, block in enumerate(blocks, 1)
+        ]
+        script = "\n".join(["set -eo pipefail", *commands])
+        run = PageRun(str(clone), left)
+        try:
+            run.run_command(["bash", "-c", script], _environment_of_reader(clone))
+        except subprocess.CalledProcessError as error:
+            raise SystemExit(f"{page} from a clone failed:\n{error.stdout.decode()}") from error
+    return f"{page}: {len(blocks)} blocks run from a clone"
+
+
+def _literal_command(kind: str, code: str, file: Path) -> str:
+    """Returns the shell command that runs a block. A Python block is written to a file."""
+    if kind == "bash":
+        return code
+    file.write_text(code, "utf-8")
+    if ">>>" not in code:
+        return f"python '{file}'"
+    return f"python -m doctest -o ELLIPSIS -o NORMALIZE_WHITESPACE '{file}'"
+
+
+def _environment_of_reader(clone: Path) -> dict[str, str]:
+    """Returns the environment variables without the virtual environment of this process."""
+    hidden = {"PYTHONPATH", "VIRTUAL_ENV", "PYTHONHOME"}
+    own_folder = str(Path(sys.executable).parent)
+    folders = [one for one in os.environ["PATH"].split(os.pathsep) if one != own_folder]
+    return {
+        **{name: value for name, value in os.environ.items() if name not in hidden},
+        "PATH": os.pathsep.join(folders),
+        "PIP_CONSTRAINT": str(clone / "constraints.txt"),
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    }
+
+
 def find_pages(paths: list[str]) -> Iterator[str]:
     """Yields the Markdown files among the paths and below them, in order."""
     for path in map(Path, paths):
@@ -235,8 +303,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--write", action="store_true", help="write the output into the pages")
+    parser.add_argument("--clone", action="store_true", help="run the pages literally, in a clone")
     parser.add_argument("paths", nargs="+", help="Markdown files and folders")
     request = parser.parse_args()
+    if request.clone:
+        for page in request.paths:
+            print(run_from_clone(page))
+        return
     failed = 0
     with ProcessPoolExecutor(2, max_tasks_per_child=1) as pool:
         for future in [

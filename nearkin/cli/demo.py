@@ -1,12 +1,13 @@
 """`nearkin demo`."""
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.option_groups import OUTPUT, with_option_groups
+from nearkin.cli.option_groups import INPUT, OUTPUT, with_option_groups
 
 QUOTED_CLUSTERS = 400
 """The number of clusters among which the most interesting ones are chosen."""
@@ -18,18 +19,28 @@ def demo(
     out: Annotated[
         Path, typer.Option("--out", help="Output folder.", rich_help_panel=OUTPUT)
     ] = Path("demo"),
+    source_code: Annotated[
+        bool,
+        typer.Option(
+            "--source-code",
+            help="Deduplicate the source code of this Python installation instead.",
+            rich_help_panel=INPUT,
+        ),
+    ] = False,
     threshold: o.Threshold = 0.7,
     top: Annotated[
         int, typer.Option(help="Number of clusters to show.", rich_help_panel=OUTPUT)
-    ] = 10,
+    ] = 3,
     workers: o.Workers = None,
     overwrite: o.Overwrite = False,
     readable_by: o.ReadableBy = "owner",
     json: o.Json = False,
 ) -> None:
-    """Deduplicate the source code of this Python installation, and show what was copied.
+    """Deduplicate an archive of press releases that comes with nearkin, and show what was found.
 
-    Each function and each class is a document.
+    The archive has 237 invented releases. Many were sent again by a wire service, a newspaper and a
+    portal, which changed them. With --source-code, the documents are the functions and classes of
+    this Python installation.
 
     Args:
         out: Output folder or file.
@@ -43,50 +54,82 @@ def demo(
     Examples:
         nearkin demo
 
-        nearkin demo --threshold 0.9 --top 3 --out demo/ --overwrite
+        nearkin demo --source-code --threshold 0.9 --top 5 --out copied-code/
     """
     from tempfile import TemporaryDirectory
 
     from nearkin.cli.dedup import print_run
     from nearkin.corpus import Columns
     from nearkin.engine.options import RunOptions
-    from nearkin.lab.demo_corpus import write_source_corpus
+    from nearkin.lab.demo_corpus import (
+        MIN_COPIED_LINES,
+        PRESS_RELEASES,
+        PRESS_RELEASES_KEEP,
+        SOURCE_CODE_SPEC,
+        write_source_corpus,
+    )
     from nearkin.runs.dedup import run_dedup
     from nearkin.runs.job import Job
+    from nearkin.runs.output import require_output_free
     from nearkin.runtime.files import Readers
     from nearkin.runtime.outputs import require_outside_work_folders
 
     require_outside_work_folders(out)
+    require_output_free(out, resume=False, overwrite=overwrite)
+    cores = o.workers_or_cores(workers)
+    if source_code:
+        settings = RunOptions(
+            spec=SOURCE_CODE_SPEC, threshold=threshold, source="package", workers=cores
+        )
+    else:
+        settings = RunOptions(
+            threshold=threshold, source="source", keep=PRESS_RELEASES_KEEP, workers=cores
+        )
     progress = o.open_progress()
-    with TemporaryDirectory(prefix="nearkin-demo-") as folder:
-        source = Path(folder) / "source-code.parquet"
-        progress.stage("read source code", None)
-        try:
-            write_source_corpus(source)
-            settings = RunOptions(
-                threshold=threshold, source="package", workers=o.workers_or_cores(workers)
-            )
-            job = Job(
-                (str(source),),
-                out,
-                Columns(id="id", carried_columns=settings.carried_columns),
-                settings,
-                overwrite=overwrite,
-                quoted=QUOTED_CLUSTERS,
-                readers=Readers(readable_by),
-            )
-            summary = run_dedup(job, progress)
-        finally:
-            progress.close()
+    with ExitStack() as stack:
+        stack.callback(progress.close)
+        corpus = PRESS_RELEASES
+        if source_code:
+            folder = stack.enter_context(TemporaryDirectory(prefix="nearkin-demo-"))
+            corpus = Path(folder) / "source-code.parquet"
+            progress.stage("read source code", None)
+            write_source_corpus(corpus, least_lines=MIN_COPIED_LINES)
+        job = Job(
+            (str(corpus),),
+            out,
+            Columns(id="id", carried_columns=settings.carried_columns),
+            settings,
+            overwrite=overwrite,
+            quoted=QUOTED_CLUSTERS,
+            readers=Readers(readable_by),
+        )
+        summary = run_dedup(job, progress)
     if not json:
-        _print_clusters(out, top)
+        _print_clusters(out, top, can_explain=not source_code)
     print_run(summary, out, as_json=json)
 
 
-def _print_clusters(out: Path, top: int) -> None:
+def _print_clusters(out: Path, top: int, *, can_explain: bool) -> None:
+    """Prints the most interesting clusters, and the command that explains the first of them.
+
+    Args:
+        out: The output folder of the run.
+        top: Largest number of clusters to print.
+        can_explain: Whether the inputs still exist, so that `nearkin explain` can read them.
+    """
     from rich.console import Console
+    from rich.text import Text
 
+    from nearkin.report.escaping import make_visible
     from nearkin.report.files import read_report
-    from nearkin.report.terminal.clusters import print_clusters
+    from nearkin.report.page import choose_example
+    from nearkin.report.terminal.clusters import print_clusters, rank_clusters
 
-    print_clusters(read_report(out), Console(), top)
+    console = Console()
+    data = read_report(out)
+    print_clusters(data, console, top)
+    for cluster in rank_clusters(data.clusters, 1 if can_explain else 0):
+        example = choose_example(cluster)
+        if example is not None:
+            command = f"nearkin explain {cluster.id} {example.id} --run {out}"
+            console.print(Text(f"\nWhy they match: {make_visible(command)}"), soft_wrap=True)

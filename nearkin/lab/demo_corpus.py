@@ -1,5 +1,8 @@
-"""The demo corpus: the source code of this Python installation, one document per function or class.
+"""The demo corpora: press releases that are bundled, and the source code of this installation.
 
+The press releases are invented. `scripts/make_demo_corpus.py` writes them into the package.
+
+The other corpus is the source code of this Python installation, one document per function or class.
 Every machine that runs nearkin has this text, and it contains real clones: vendored packages,
 copied methods and generated code. The documents are:
 
@@ -32,10 +35,30 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nearkin.spec import Spec
+
+PRESS_RELEASES = Path(__file__).with_name("press_releases.jsonl")
+"""The bundled corpus, with the fields id, source, received, release and text.
+
+`release` is the number of the release that a document is a copy of.
+"""
+PRESS_RELEASES_KEEP = "source:issuer>wire>daily>portal, length desc"
+"""The keep policy of the demo: the text of the issuer is better than one that was edited."""
+SOURCE_CODE_SPEC = Spec(n=5, normalise=("nfkc", "lower", "punctuation"))
+"""The Spec for source code, in which operators and brackets are words.
+
+Without them, `a < b` and `a >= b` are equal. Shingles of three words are mostly keywords.
+"""
+
 SKIPPED_FOLDERS = frozenset(
     {"test", "tests", "idle_test", "__pycache__", "site-packages", "dist-packages"}
 )
 MIN_LINES = 3
+MIN_COPIED_LINES = 12
+"""The number of lines from which on an equal function is likely to be copied.
+
+Shorter ones are similar because they have the same signature, for example all `__exit__`.
+"""
 BATCH_DOCUMENTS = 8192
 SCHEMA = pa.schema(
     [
@@ -216,7 +239,10 @@ def _fast_parsing() -> Iterator[None]:
 
 
 def write_source_corpus(
-    path: str | Path, limit: int | None = None, folders: Sequence[Path] | None = None
+    path: str | Path,
+    limit: int | None = None,
+    folders: Sequence[Path] | None = None,
+    least_lines: int = MIN_LINES,
 ) -> SourceCorpus:
     """Writes the demo corpus to a Parquet file, one batch of documents at a time.
 
@@ -225,12 +251,14 @@ def write_source_corpus(
             replaced.
         limit: Largest number of documents to write. Unlimited by default.
         folders: Folders to search. By default those of `installation_folders`.
+        least_lines: Number of lines of the shortest document, at least `MIN_LINES`.
 
     Returns:
         The numbers of written documents, read files and skipped files.
     """
     reader = _Reader(list_source_files(installation_folders() if folders is None else folders))
-    documents = islice(reader, limit)
+    long_enough = (one for one in reader if one.text.count("\n") + 1 >= least_lines)
+    documents = islice(long_enough, limit)
     written = 0
     with _fast_parsing(), pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:
         while batch := list(islice(documents, BATCH_DOCUMENTS)):

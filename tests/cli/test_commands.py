@@ -250,15 +250,39 @@ def test_interrupted(
     assert "interrupted" in capsys.readouterr().err
 
 
-def test_demo(
+def test_demo_shows_three_clusters_in_80_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from nearkin.cli import app
-    from nearkin.lab import demo_corpus as source_code
 
-    whole = source_code.write_source_corpus
-    monkeypatch.setattr(source_code, "write_source_corpus", lambda path: whole(path, limit=3000))
-    assert app.run(["demo", "--out", str(tmp_path / "demo"), "--top", "3"]) == 0
+    monkeypatch.setenv("COLUMNS", "80")
+    out = tmp_path / "demo"
+    assert app.run(["demo", "--out", str(out)]) == 0
     shown = capsys.readouterr()
-    assert "removed, " in shown.out
+    assert shown.out.count(" documents ─") == 3
+    lines = shown.out.splitlines()
+    command = lines.pop()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) < 50, "three clusters fit on a screen or two"
     assert "report.html" in "".join(shown.err.split())
+    assert command.startswith("Why they match: nearkin explain ")
+    assert app.run(command.split()[4:]) == 0
+    assert "match" in capsys.readouterr().out
+
+
+def test_demo_of_source_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from nearkin.cli import app
+    from nearkin.lab import demo_corpus
+
+    write_all = demo_corpus.write_source_corpus
+    monkeypatch.setattr(
+        demo_corpus,
+        "write_source_corpus",
+        lambda path, least_lines: write_all(path, limit=3000, least_lines=least_lines),
+    )
+    assert app.run(["demo", "--source-code", "--out", str(tmp_path / "demo"), "--top", "2"]) == 0
+    shown = capsys.readouterr()
+    assert "removed" in shown.out
+    assert "explain" not in shown.out, "the source code was read from a temporary file"

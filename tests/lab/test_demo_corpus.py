@@ -1,13 +1,25 @@
-"""Tests of the demo corpus: its documents, skipped code, and reproducible output."""
+"""Tests of the demo corpora: their documents, skipped code, and reproducible output."""
 
 import gc
+import json
+import random
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+import nearkin as nk
+from nearkin.engine.options import RunOptions
 from nearkin.lab import demo_corpus as source_code
-from nearkin.lab.demo_corpus import extract_documents, list_source_files, write_source_corpus
+from nearkin.lab.demo_corpus import (
+    PRESS_RELEASES,
+    PRESS_RELEASES_KEEP,
+    SOURCE_CODE_SPEC,
+    extract_documents,
+    list_source_files,
+    write_source_corpus,
+)
+from scripts import make_demo_corpus
 
 METHOD = "    def {name}(self):\n        value = self.read()\n        return value + {name}\n"
 TWO_METHODS = "class Box:\n" + METHOD.format(name="left") + "\n" + METHOD.format(name="right")
@@ -102,6 +114,64 @@ def test_limit_stops_early_and_no_documents_give_an_empty_file(
     assert write_source_corpus(path, limit=2, folders=[installation]).documents == 2
     assert write_source_corpus(path, folders=[tmp_path / "nowhere"]).documents == 0
     assert pq.read_table(path).num_rows == 0
+
+
+def test_shortest_document_can_be_longer(installation: Path, tmp_path: Path) -> None:
+    long = "def g():\n" + "    x = 1\n" * 11
+    (installation / "c").mkdir()
+    (installation / "c" / "long.py").write_text(long)
+    path = tmp_path / "some.parquet"
+    assert write_source_corpus(path, folders=[installation], least_lines=12).documents == 1
+    assert pq.read_table(path)["id"].to_pylist() == ["c/long.py:g:1"]
+
+
+def test_press_releases_are_what_the_script_writes() -> None:
+    documents = make_demo_corpus.write_corpus(random.Random(make_demo_corpus.SEED))
+    content = PRESS_RELEASES.read_text("utf-8")
+    assert content == make_demo_corpus.to_json_lines(documents)
+    assert len(documents) == 237, "the help of nearkin demo says so"
+    assert len(content.encode()) < 200_000
+    assert len({document["id"] for document in documents}) == len(documents)
+
+
+def test_demo_finds_the_copies_of_a_release_and_nothing_else() -> None:
+    documents = [json.loads(line) for line in PRESS_RELEASES.read_text("utf-8").splitlines()]
+    columns = {name: [one[name] for one in documents] for name in ("text", "source", "release")}
+    result = nk.dedup(columns, threshold=0.7, keep=PRESS_RELEASES_KEEP)
+    release_of = {row: one["release"] for row, one in enumerate(documents)}
+    clusters = result.clusters.arrow.to_pydict()
+    pairs = zip(map(int, clusters["id"]), map(int, clusters["cluster"]), strict=True)
+    assert all(release_of[one] == release_of[kept] for one, kept in pairs)
+    copies = [
+        kept
+        for kept, one in zip(result.kept.tolist(), documents, strict=True)
+        if one["source"] in ("wire", "daily")
+    ]
+    assert copies.count(False) >= 0.95 * len(copies)
+    originals = {
+        one["release"]
+        for kept, one in zip(result.kept.tolist(), documents, strict=True)
+        if kept and one["source"] == "issuer"
+    }
+    assert len(originals) == make_demo_corpus.RELEASES, "the text of each issuer is kept"
+
+
+EXIT = "def __exit__(self, kind, value, traceback):\n    {body}"
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        (
+            "def __lt__(self, other):\n    return self._key < other._key",
+            "def __ge__(self, other):\n    return self._key >= other._key",
+        ),
+        (EXIT.format(body="pass"), EXIT.format(body="self.stop(); self.save()")),
+    ],
+)
+def test_code_with_another_meaning_is_not_a_duplicate(left: str, right: str) -> None:
+    settings = RunOptions(spec=SOURCE_CODE_SPEC, threshold=0.7)
+    assert nk.explain(left, right, settings=settings).similarity < settings.threshold
 
 
 def test_batches_join_without_gaps(

@@ -1,5 +1,6 @@
 """Tests of the script that runs the examples of the documentation."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from scripts.run_readme import (
     keep_elisions,
     require_same_output,
     run_file,
+    run_from_clone,
 )
 
 
@@ -47,3 +49,48 @@ def test_pages_of_a_built_site_are_not_run(tmp_path: Path) -> None:
         (tmp_path / folder).mkdir(parents=True)
         (tmp_path / folder / "page.md").write_text("")
     assert list(find_pages([str(tmp_path)])) == [str(tmp_path / "docs/guides/page.md")]
+
+
+ACTIVATING = """<!-- not run: only in a clone -->
+```bash
+mkdir -p .venv/bin
+printf '#!/bin/sh\\necho found' > .venv/bin/only-here && chmod +x .venv/bin/only-here
+{activate}
+```
+
+```bash
+only-here
+```
+"""
+
+
+def commit_page(repository: Path, text: str) -> None:
+    """Makes a repository whose only commit has the page."""
+    (repository / "README.md").write_text(text)
+    git = ["git", "-C", str(repository), "-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run([*git, "init", "--quiet"], check=True)
+    subprocess.run([*git, "add", "."], check=True)
+    subprocess.run([*git, "commit", "--quiet", "--message", "Add a page"], check=True)
+
+
+def test_a_clone_needs_what_the_page_activates(tmp_path: Path) -> None:
+    """The state of the shell carries over from block to block, and nothing else is there."""
+    commit_page(tmp_path, ACTIVATING.format(activate="export PATH=$PWD/.venv/bin:$PATH"))
+    assert run_from_clone("README.md", tmp_path) == "README.md: 2 blocks run from a clone"
+
+
+def test_a_clone_without_activation_fails(tmp_path: Path) -> None:
+    commit_page(tmp_path, ACTIVATING.format(activate="true"))
+    with pytest.raises(SystemExit, match="only-here"):
+        run_from_clone("README.md", tmp_path)
+
+
+def test_commands_of_the_running_environment_are_hidden_from_a_clone(tmp_path: Path) -> None:
+    commit_page(tmp_path, "```bash\nnearkin --version\n```\n")
+    with pytest.raises(SystemExit, match="nearkin"):
+        run_from_clone("README.md", tmp_path)
+
+
+@pytest.mark.full
+def test_readme_works_literally_from_a_clean_clone() -> None:
+    assert "blocks run from a clone" in run_from_clone("README.md")

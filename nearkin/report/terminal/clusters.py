@@ -19,6 +19,12 @@ MAX_LINES = 14
 """The largest number of lines that are shown of a document."""
 CONTEXT = 160
 """The number of equal characters that are shown before a change."""
+INLINE_CONTEXT = 70
+"""The number of equal characters that are shown next to a change in one column."""
+MAX_INLINE_CHARACTERS = 1000
+"""The largest number of characters that are shown in one column."""
+SIDE_BY_SIDE_WIDTH = 110
+"""The number of columns from which on two documents are shown side by side."""
 
 
 class _ChangeMark(NamedTuple):
@@ -36,8 +42,9 @@ PLAIN_MARKS = (_ChangeMark("", "[-", "-]"), _ChangeMark("", "{+", "+}"))
 def print_clusters(data: ReportData, console: Console, top: int = 10) -> None:
     """Prints the most interesting clusters with highlighted differences.
 
-    Differences are colored on a terminal, and written as `[-kept-]` and `{+removed+}` in a file or
-    a pipe.
+    On a wide console, the two documents stand side by side: differences are colored on a terminal,
+    and written as `[-kept-]` and `{+removed+}` in a file or a pipe. On a narrow one, they are
+    printed as one text.
 
     Args:
         data: Data of the report, whose clusters are ranked.
@@ -48,8 +55,52 @@ def print_clusters(data: ReportData, console: Console, top: int = 10) -> None:
         console.print()
         title = Text(f"{rank}  {cluster.members:,} documents")
         console.print(Rule(title, align="left", style="dim"))
+        if console.width < SIDE_BY_SIDE_WIDTH:
+            console.print(inline_difference(cluster, styled=console.is_terminal))
+            continue
         labels = ("kept", "removed")
         console.print(side_by_side_table(cluster, styled=console.is_terminal, labels=labels))
+
+
+def inline_difference(cluster: ClusterExcerpt, *, styled: bool) -> Text:
+    """Returns the kept document and a removed one as one text, for narrow terminals.
+
+    Text that is only in the removed document is lost, and is red and struck out, or `[-lost-]`.
+    Text that is only in the kept document is green and underlined, or `{+kept+}`.
+
+    Args:
+        cluster: Cluster with examples of removed documents.
+        styled: True to highlight by color, False to write the marks.
+    """
+    example = choose_example(cluster)
+    text = Text.assemble(("kept     ", "dim"), (make_visible(cluster.id), "bold"), "\n")
+    if example is None:
+        return text.append(make_visible(cluster.text))
+    lost_mark, kept_mark = STYLED_MARKS if styled else PLAIN_MARKS
+    text.append("removed  ", "dim").append(make_visible(example.id), "bold")
+    text.append(f", similarity {format_similarity(example.similarity)}\n\n", "dim")
+    spans = diff_words(_join_lines(example.text), _join_lines(cluster.text))
+    for span in focus_changes(spans, INLINE_CONTEXT):
+        if span.kind is SpanKind.EQUAL:
+            text.append(span.right)
+        elif span.kind is SpanKind.ELIDED:
+            text.append("… ", "dim")
+        else:
+            for side, mark in ((span.left, lost_mark), (span.right, kept_mark)):
+                if side:
+                    text.append(f"{mark.opening}{side.rstrip()}{mark.closing}", mark.style)
+                    text.append(_ending_space(side))
+    text.truncate(MAX_INLINE_CHARACTERS, overflow="ellipsis")
+    return text
+
+
+def _join_lines(document: str) -> str:
+    """Returns a document as one paragraph, in which words are compared."""
+    return " ".join(make_visible(document).split())
+
+
+def _ending_space(words: str) -> str:
+    return words[len(words.rstrip()) :]
 
 
 def side_by_side_table(cluster: ClusterExcerpt, *, styled: bool, labels: tuple[str, str]) -> Table:
