@@ -44,6 +44,7 @@ def demo(
 
     Args:
         out: Output folder or file.
+        source_code: Whether the source code of this Python installation is deduplicated instead.
         threshold: Minimum similarity of two near-duplicates, in (0, 1].
         top: Number of clusters that are shown.
         workers: Number of threads, or None for the number of cores.
