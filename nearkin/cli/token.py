@@ -33,13 +33,14 @@ def open_tokens(path: Path) -> "TokenFile":
     Raises:
         MissingExtraError: If the libraries of the server are not installed.
     """
-    from nearkin.cli.serve import INSTALL
     from nearkin.errors import MissingExtraError
 
     try:
         from nearkin.server.http.tokens import TokenFile
     except ImportError as error:
-        raise MissingExtraError(f"{INSTALL} ({error.name} is missing)") from error
+        raise MissingExtraError.for_extra(
+            f"nearkin token requires {error.name}", "server"
+        ) from error
     return TokenFile(path)
 
 
