@@ -36,11 +36,13 @@ from nearkin.cli import (
     tune,
 )
 from nearkin.cli import options as o
+from nearkin.cli.compilation import CompilationLines
 from nearkin.cli.signals import INTERRUPTED, EndedBySignalError, ending_signals
 from nearkin.cli.standard_streams import prepare_streams
 from nearkin.cli.usage_errors import RedactingGroup
 from nearkin.errors import NearkinError, RunError, UsageError
 from nearkin.redaction import redact
+from nearkin.runtime.compilation import COMPILATION
 from nearkin.runtime.environment import check_numba_settings
 from nearkin.runtime.files import Readers
 from nearkin.version import VERSION
@@ -76,6 +78,8 @@ def run(arguments: list[str]) -> int:
         The exit code: 0 for success, 1 for a failed run, 2 for an invalid request.
     """
     umask = os.umask(Readers.OWNER.umask)
+    previous_listener = COMPILATION.listener
+    COMPILATION.listener = CompilationLines()
     try:
         o.restrict_new_files(os.environ.get(o.READABLE_BY) or Readers.OWNER.value)
         check_numba_settings()
@@ -90,6 +94,7 @@ def run(arguments: list[str]) -> int:
         return print_message("out of memory; lower --memory or --workers", FAILED)
     finally:
         os.umask(umask)
+        COMPILATION.listener = previous_listener
     return DONE
 
 

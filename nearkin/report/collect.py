@@ -197,6 +197,10 @@ def collect_report(view: RunView, title: str, peak_memory: int) -> ReportData:
             StageSeconds(name, statistics["seconds"])
             for name, statistics in view.stage_statistics().items()
         ),
+        compile_seconds=sum(
+            statistics.get("compile_seconds", 0.0)
+            for statistics in view.stage_statistics().values()
+        ),
         peak_memory=peak_memory,
         cluster_sizes=view.cluster_sizes(),
         verified=view.verified_histogram(),

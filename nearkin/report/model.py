@@ -251,7 +251,9 @@ class ReportData:
         title: Title of the page: the names of the inputs.
         parameters: Settings of the run.
         counts: Numbers of documents by what the run did with them.
-        seconds: Wall-clock time of each stage, in the order of execution.
+        seconds: Wall-clock time of each stage without the compilation of kernels, in the order of
+            execution.
+        compile_seconds: Time in which kernels were compiled, in seconds.
         peak_memory: Largest anonymous memory of the process tree, in bytes.
         cluster_sizes: Number of clusters of each size, in ascending order of the sizes.
         verified: Histogram of the scored pairs at or above the threshold.
@@ -285,6 +287,7 @@ class ReportData:
     parameters: Parameters
     counts: Counts
     seconds: tuple[StageSeconds, ...] = ()
+    compile_seconds: float = 0.0
     peak_memory: int = 0
     cluster_sizes: tuple[SizeCount, ...] = ()
     verified: Histogram = field(default_factory=Histogram)
@@ -330,7 +333,7 @@ class ReportData:
 
     @property
     def total_seconds(self) -> float:
-        """The wall-clock time of all stages in seconds."""
+        """The wall-clock time of all stages in seconds, without the compilation of kernels."""
         return sum(stage.seconds for stage in self.seconds)
 
     def to_dict(self) -> dict[str, Any]:

@@ -302,6 +302,8 @@ def _list_settings(data: ReportData) -> list[tuple[str, str]]:
         rows.append(("Peak memory", format_bytes(data.peak_memory)))
     if data.total_seconds:
         rows.append(("Documents per second", f"{data.counts.read / data.total_seconds:,.0f}"))
+    if data.compile_seconds:
+        rows.append(("Seconds to compile kernels, once", f"{data.compile_seconds:,.1f}"))
     return rows
 
 

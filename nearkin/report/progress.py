@@ -13,12 +13,15 @@ from rich.progress import (
 )
 from rich.text import Text
 
+from nearkin.runtime.compilation import ANNOUNCEMENT, COMPILATION, CompilationListener, Stopwatch
+
 
 class TerminalProgress:
     """A progress display that shows one stage at a time on standard error.
 
-    A finished stage stays as a line with its speed. The methods may be called from several threads.
-    Nothing is written if the console is not a terminal.
+    A finished stage stays as a line with its speed. The compilation of kernels has a line of its
+    own. The methods may be called from several threads. Nothing is written if the console is not a
+    terminal.
 
     Examples:
         >>> progress = TerminalProgress(Console(quiet=True))
@@ -36,6 +39,9 @@ class TerminalProgress:
         self._console = Console(stderr=True) if console is None else console
         self._progress: Progress | None = None
         self._task: TaskID | None = None
+        self._watch: Stopwatch | None = None
+        self._compilation: TaskID | None = None
+        self._previous_listener: CompilationListener | None = None
 
     def stage(self, name: str, total: int | None = None) -> None:
         """Begins a stage and ends the previous one.
@@ -49,8 +55,11 @@ class TerminalProgress:
         if self._progress is None:
             self._progress = self._create_display()
             self._progress.start()
+            self._previous_listener = COMPILATION.listener
+            COMPILATION.listener = self
         self._finish_stage()
         self._task = self._progress.add_task(Text(name).markup, total=total)
+        self._watch = Stopwatch()
 
     def advance(self, count: int) -> None:
         """Counts more documents (or other items) as done."""
@@ -61,14 +70,50 @@ class TerminalProgress:
         """Ends the display. Does nothing if it has ended or no stage has begun."""
         if self._progress is not None:
             self._finish_stage()
+            self._compilation = None
             self._progress.stop()
             self._progress = None
+            if self._previous_listener is not None:
+                COMPILATION.listener = self._previous_listener
+
+    def start_kernel(self, name: str) -> None:
+        """Shows that a kernel is compiled.
+
+        Args:
+            name: Name of the kernel.
+        """
+        if self._progress is None:
+            return
+        if self._compilation is None:
+            self._compilation = self._progress.add_task(ANNOUNCEMENT, total=None)
+        task = _find_task(self._progress, self._compilation)
+        task.total = None
+        task.finished_time = None
+
+    def finish_kernel(self, compiled: int, seconds: float) -> None:
+        """Shows how many kernels are compiled.
+
+        Args:
+            compiled: Number of kernels that this process has compiled.
+            seconds: Time that it has spent on them, in seconds.
+        """
+        if self._progress is not None and self._compilation is not None:
+            task = _find_task(self._progress, self._compilation)
+            task.completed = task.total = compiled
+            task.finished_time = seconds
 
     def _finish_stage(self) -> None:
         """Marks the stage as done, so that its bar is full and its clock stops."""
         if self._progress is not None and self._task is not None:
-            done = self._progress.tasks[self._progress.task_ids.index(self._task)].completed
-            self._progress.update(self._task, total=done or 1, completed=done or 1, counted=done)
+            done = _find_task(self._progress, self._task).completed
+            work_seconds = 0.0 if self._watch is None else self._watch.work_seconds
+            self._progress.update(
+                self._task,
+                total=done or 1,
+                completed=done or 1,
+                counted=done,
+                work_seconds=work_seconds,
+            )
             self._progress.stop_task(self._task)
             self._task = None
 
@@ -84,6 +129,10 @@ class TerminalProgress:
         )
 
 
+def _find_task(progress: Progress, number: TaskID) -> Task:
+    return progress.tasks[progress.task_ids.index(number)]
+
+
 class _CountColumn(ProgressColumn):
     """A column with the number of items done."""
 
@@ -93,11 +142,16 @@ class _CountColumn(ProgressColumn):
 
 
 class _SpeedColumn(ProgressColumn):
-    """A column with the items per second, over the whole stage once it is done."""
+    """A column with the items per second, over the whole stage once it is done.
+
+    The time in which kernels were compiled does not count.
+    """
 
     def render(self, task: Task) -> Text:
+        if task.description == ANNOUNCEMENT:
+            return Text("")
         done = task.fields.get("counted")
         speed = task.speed
-        if done is not None and task.elapsed:
-            speed = done / task.elapsed
+        if done is not None and task.fields.get("work_seconds"):
+            speed = done / task.fields["work_seconds"]
         return Text(f"{speed:,.0f}/s" if speed else "", style="dim", justify="right")

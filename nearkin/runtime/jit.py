@@ -22,8 +22,9 @@ from typing import Any, ClassVar, TypeVar
 import llvmlite
 import numba
 from numba import njit
-from numba.core import caching, config
+from numba.core import caching, config, event
 
+from nearkin.runtime.compilation import COMPILATION
 from nearkin.runtime.environment import check_numba_settings
 
 check_numba_settings()
@@ -240,6 +241,19 @@ class _Implementation(caching.CompileResultCacheImpl):  # type: ignore[misc]
 
 class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
     _impl_class = _Implementation
+
+
+class _CompilationEvents(event.Listener):  # type: ignore[misc]
+    """A listener that forwards the compilations of Numba. Loading from the cache is not one."""
+
+    def on_start(self, event: event.Event) -> None:
+        COMPILATION.start(event.data["dispatcher"].py_func.__name__)
+
+    def on_end(self, event: event.Event) -> None:
+        COMPILATION.finish()
+
+
+event.register("numba:compile", _CompilationEvents())
 
 
 def kernel(function: Function) -> Function:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from nearkin.runtime.compilation import ANNOUNCEMENT
+
 COMMANDS = ("dedup", "pairs", "sketch", "merge", "info", "synth", "demo", "bench")
 
 
@@ -73,7 +75,8 @@ def test_dedup(corpus: Path, tmp_path: Path) -> None:
 def test_json_is_the_only_thing_on_standard_output(corpus: Path, tmp_path: Path) -> None:
     ended = nearkin("dedup", corpus / "documents", "--out", tmp_path / "out", "--json")
     summary = json.loads(ended.stdout)
-    assert ended.stderr == ""
+    # a first command on a machine announces the compilation of kernels
+    assert [line for line in ended.stderr.splitlines() if ANNOUNCEMENT not in line] == []
     assert summary == json.loads((tmp_path / "out/run.json").read_bytes())
     counts = summary["counts"]
     assert counts["read"] == counts["kept"] + counts["removed"] + counts["rejected"] == 6000

@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from collections.abc import Container, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from nearkin.errors import UsageError
+from nearkin.runtime.compilation import Stopwatch
 from nearkin.runtime.files import (
     PRIVATE_FILE,
     PRIVATE_FOLDER,
@@ -134,14 +134,15 @@ class WorkFolder:
             name: Name of the stage.
 
         Yields:
-            The record, which the body fills. The duration is added.
+            The record, which the body fills. The durations of the work and of the compilation of
+            kernels are added.
         """
         facts: dict[str, Any] = {}
-        began = time.perf_counter()
+        watch = Stopwatch()
         with disk_errors(self.path):
             yield facts
             written = self._sync_new_files() if self.durable else {}
-        facts["seconds"] = round(time.perf_counter() - began, 3)
+        facts.update(watch.to_record())
         # A file that two stages wrote belongs to the last of them.
         kept = [
             {**entry, "files": _without(entry["files"], written)}

@@ -1,7 +1,6 @@
 """The Spark engine: the stages of a run as transformations of DataFrames."""
 
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -28,6 +27,7 @@ from nearkin.engine.spark.sources import Source
 from nearkin.engine.spark.verification import Scoring
 from nearkin.engine.stats import CandidateStats, ClusterStats, CollapseStats, SketchStats
 from nearkin.errors import RunError, UsageError
+from nearkin.runtime.compilation import Stopwatch
 from nearkin.runtime.progress import Progress
 
 PART_BYTES = 32 << 20
@@ -73,11 +73,11 @@ class SparkRun(Run):
     def stage(self, name: str) -> Iterator[dict[str, Any]]:
         """Records a stage, with what Spark counted of its tasks."""
         record: dict[str, Any] = {}
-        began = time.perf_counter()
+        watch = Stopwatch()
         group = f"nearkin {name} {self.tables.folder}"
         self.spark.sparkContext.setJobGroup(group, f"nearkin: {name}")
         yield record
-        record["seconds"] = round(time.perf_counter() - began, 3)
+        record.update(watch.to_record())
         record.update(work_of(self.spark, group))
         self._stages[str(name)] = record
 

@@ -56,6 +56,8 @@ def _describe_speed(data: ReportData) -> str:
     speed = f"{data.total_seconds:,.2f} s, {rate:,.0f} documents/s"
     if data.peak_memory:
         speed += f", peak memory {format_bytes(data.peak_memory)}"
+    if data.compile_seconds:
+        speed += f"; kernels were compiled in {data.compile_seconds:,.1f} s, once on this machine"
     return speed
 
 

@@ -1,0 +1,135 @@
+"""The compilation of kernels: how long it takes, and who is informed of it.
+
+The first command on a machine compiles the kernels that it calls, which takes up to a minute.
+Without a word it would look like a hang, and as a part of the run it would distort its speed. This
+module does not import Numba, so that commands can announce a compilation before it is loaded.
+"""
+
+import logging
+import threading
+import time
+from typing import Protocol
+
+LOG = logging.getLogger("nearkin.compilation")
+ANNOUNCEMENT = "Compiling kernels, once on this machine"
+
+
+class CompilationListener(Protocol):
+    """A receiver of updates about the compilation of kernels. Methods are called in any thread."""
+
+    def start_kernel(self, name: str) -> None:
+        """Is called when the compilation of a kernel begins.
+
+        Args:
+            name: Name of the kernel.
+        """
+
+    def finish_kernel(self, compiled: int, seconds: float) -> None:
+        """Is called when a kernel is compiled.
+
+        Args:
+            compiled: Number of kernels that this process has compiled.
+            seconds: Time that it has spent on them, in seconds.
+        """
+
+
+class _Logger:
+    """A listener that logs the first compilation of the process."""
+
+    def start_kernel(self, name: str) -> None:
+        if not COMPILATION.compiled:
+            LOG.info(ANNOUNCEMENT)
+
+    def finish_kernel(self, compiled: int, seconds: float) -> None:
+        LOG.debug("compiled %d kernels in %.1f s", compiled, seconds)
+
+
+class CompilationClock:
+    """A clock that runs while at least one kernel is compiled, and a count of kernels.
+
+    Examples:
+        >>> clock = CompilationClock()
+        >>> clock.start("sketch")
+        >>> clock.finish()
+        >>> clock.compiled
+        1
+    """
+
+    def __init__(self) -> None:
+        self.compiled = 0
+        """Number of kernels that this process has compiled."""
+        self.listener: CompilationListener = _Logger()
+        """The receiver of updates. It may be replaced at any time."""
+        self._lock = threading.Lock()
+        self._active = 0
+        self._began = 0.0
+        self._seconds = 0.0
+
+    @property
+    def seconds(self) -> float:
+        """The time during which kernels were compiled, in seconds, the present one included."""
+        with self._lock:
+            return self._elapsed()
+
+    def start(self, name: str) -> None:
+        """Counts a kernel whose compilation begins.
+
+        Args:
+            name: Name of the kernel.
+        """
+        with self._lock:
+            if not self._active:
+                self._began = time.perf_counter()
+            self._active += 1
+            is_outermost = self._active == 1
+        # A kernel compiles the kernels that it calls. Only the outer one is a step to report.
+        if is_outermost:
+            self.listener.start_kernel(name)
+
+    def finish(self) -> None:
+        """Counts a kernel whose compilation has ended."""
+        with self._lock:
+            self.compiled += 1
+            self._seconds = self._elapsed() if self._active == 1 else self._seconds
+            self._active -= 1
+            seconds = self._elapsed()
+        self.listener.finish_kernel(self.compiled, seconds)
+
+    def _elapsed(self) -> float:
+        running = time.perf_counter() - self._began if self._active else 0.0
+        return self._seconds + running
+
+
+COMPILATION = CompilationClock()
+"""The clock of this process."""
+
+
+class Stopwatch:
+    """A stopwatch that separates work from the compilation of kernels.
+
+    Examples:
+        >>> watch = Stopwatch()
+        >>> watch.work_seconds >= 0, watch.compile_seconds
+        (True, 0.0)
+    """
+
+    def __init__(self) -> None:
+        self._began = time.perf_counter()
+        self._compiled_before = COMPILATION.seconds
+
+    @property
+    def compile_seconds(self) -> float:
+        """The time in which kernels were compiled since the start, in seconds."""
+        return COMPILATION.seconds - self._compiled_before
+
+    @property
+    def work_seconds(self) -> float:
+        """The rest of the time since the start, in seconds."""
+        return max(time.perf_counter() - self._began - self.compile_seconds, 0.0)
+
+    def to_record(self) -> dict[str, float]:
+        """Returns the times for run.json. The compilation is left out if there was none."""
+        record = {"seconds": round(self.work_seconds, 3)}
+        if compile_seconds := round(self.compile_seconds, 3):
+            record["compile_seconds"] = compile_seconds
+        return record

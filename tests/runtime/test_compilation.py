@@ -1,0 +1,163 @@
+"""Tests of the compilation of kernels: it is announced, counted, and is not a part of the work."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from nearkin.report.progress import TerminalProgress
+from nearkin.runtime.compilation import ANNOUNCEMENT, COMPILATION, CompilationClock, Stopwatch
+
+COMPILE = """
+import numpy as np
+from nearkin.runtime.compilation import COMPILATION
+from nearkin.runtime.jit import kernel
+
+
+@kernel
+def double(values):
+    return values * 2
+
+
+@kernel
+def quadruple(values):
+    return double(double(values))
+
+
+quadruple(np.arange(3))
+print(COMPILATION.compiled, COMPILATION.seconds > 0)
+"""
+
+
+class Recorder:
+    """A listener that records what it receives."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.finished: list[int] = []
+
+    def start_kernel(self, name: str) -> None:
+        self.started.append(name)
+
+    def finish_kernel(self, compiled: int, seconds: float) -> None:
+        self.finished.append(compiled)
+
+
+def test_inner_kernels_are_counted_and_only_outer_ones_are_announced() -> None:
+    clock = CompilationClock()
+    clock.listener = recorder = Recorder()
+    clock.start("outer")
+    clock.start("inner")
+    clock.finish()
+    clock.finish()
+    assert recorder.started == ["outer"]
+    assert recorder.finished == [1, 2]
+    assert clock.seconds >= 0
+
+
+def test_compilation_is_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("nearkin.runtime.compilation.time.perf_counter", lambda: now[0])
+    watch = Stopwatch()
+    now[0] += 2.0
+    monkeypatch.setattr(COMPILATION, "listener", Recorder())
+    before = COMPILATION.compiled
+    COMPILATION.start("kernel")
+    now[0] += 30.0
+    COMPILATION.finish()
+    now[0] += 1.0
+    assert watch.to_record() == {"seconds": 3.0, "compile_seconds": 30.0}
+    assert Stopwatch().to_record() == {"seconds": 0.0}
+    assert COMPILATION.compiled == before + 1
+
+
+def test_kernels_are_counted_once_and_not_when_they_come_from_the_cache(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(COMPILE)
+    environment = {**os.environ, "NEARKIN_CACHE_DIR": str(tmp_path / "cache")}
+    shown = [
+        subprocess.run(
+            [sys.executable, script], env=environment, capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    ]
+    # Numba compiles functions of its own for the two kernels
+    assert int(shown[0].split()[0]) >= 2
+    assert shown[0].endswith("True\n")
+    assert shown[1] == "0 False\n"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns a folder with a corpus, and an empty cache of kernels."""
+    folder = tmp_path_factory.mktemp("compilation")
+    lines = "".join(f'{{"text": "one two three four {row}"}}\n' for row in range(50))
+    (folder / "many.jsonl").write_text(lines)
+    return folder
+
+
+def dedup(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "nearkin", "dedup", "many.jsonl", "--out", "out", *options]
+    variables = {**os.environ, "NEARKIN_CACHE_DIR": str(folder / "cache"), "COLUMNS": "200"}
+    return subprocess.run(
+        line, cwd=folder, env=variables, capture_output=True, text=True, check=True
+    )
+
+
+@pytest.fixture(scope="module")
+def first_run(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Returns the first command on a machine, whose run record is kept as first.json."""
+    ended = dedup(folder)
+    (folder / "first.json").write_bytes((folder / "out" / "run.json").read_bytes())
+    return ended
+
+
+def test_first_command_announces_the_compilation_without_a_terminal(
+    folder: Path, first_run: subprocess.CompletedProcess[str]
+) -> None:
+    assert re.search(f"^nearkin: {ANNOUNCEMENT}: \\w+ ...$", first_run.stderr, re.MULTILINE)
+    assert ANNOUNCEMENT not in dedup(folder, "--overwrite").stderr
+
+
+def test_terminal_shows_the_compilation_as_a_line_with_a_count(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    recorder = Recorder()
+    monkeypatch.setattr(COMPILATION, "listener", recorder)
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as terminal:
+        progress = TerminalProgress(Console(file=terminal, force_terminal=True, width=100))
+        progress.stage("sketch", total=2)
+        COMPILATION.start("kernel")
+        COMPILATION.finish()
+        progress.advance(2)
+        progress.close()
+    shown = os.read(ours, 100_000).decode()
+    os.close(ours)
+    assert ANNOUNCEMENT in shown
+    assert f" {COMPILATION.compiled:,} " in shown[shown.rindex(ANNOUNCEMENT) :]
+    assert COMPILATION.listener is recorder
+    assert recorder.started == []
+
+
+def test_documents_per_second_leave_the_compilation_out(
+    folder: Path, first_run: subprocess.CompletedProcess[str]
+) -> None:
+    """The stages of a first run record both times, and the summary counts only the work."""
+    run = json.loads((folder / "first.json").read_bytes())
+    ended = first_run
+    compiling = sum(stage.get("compile_seconds", 0.0) for stage in run["stages"].values())
+    working = sum(stage["seconds"] for stage in run["stages"].values())
+    assert compiling > 0
+    assert run["seconds"] == pytest.approx(working, abs=0.001)
+    shown = re.search(r"([\d.]+) s, ([\d,]+) documents/s.* compiled in ([\d.,]+) s", ended.stderr)
+    assert shown is not None, ended.stderr
+    assert float(shown[1]) == pytest.approx(working, abs=0.006)
+    assert int(shown[2].replace(",", "")) == pytest.approx(50 / working, abs=1)
+    assert float(shown[3].replace(",", "")) == pytest.approx(compiling, abs=0.06)
