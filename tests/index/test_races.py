@@ -14,6 +14,7 @@ from nearkin.index.changes import Changes
 from nearkin.index.index import Index
 from nearkin.index.maintenance import check_index
 from nearkin.index.opening import Opened
+from nearkin.index.session import Session
 from nearkin.index.stores.sharded import ShardedStore
 from nearkin.sketch.resources import NO_RESOURCES
 from tests.index.conftest import Clock, Opener, corpus
@@ -58,11 +59,8 @@ def beside(index: Index, store: Any = None, record_ttl: float | None = None) -> 
     store = store or index._session.store
     # one that knows no times to live still finds what the other one takes out
     settings = replace(index.settings, record_ttl=record_ttl)
-    return Index(
-        Opened(store, settings, store.state(), index._session.urls),
-        NO_RESOURCES,
-        index._session.clock,
-    )
+    opened = Opened(store, settings, store.state(), index._session.urls)
+    return Index(Session(opened, NO_RESOURCES, index._session.clock, None, follow=True))
 
 
 def removed(index: Index, scope: str) -> None:
