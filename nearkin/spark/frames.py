@@ -16,7 +16,7 @@ from nearkin.engine.spark.document_parts import require_mergeable
 from nearkin.engine.spark.frequencies import count_over_spark
 from nearkin.engine.spark.materialized import Tables
 from nearkin.engine.spark.run import SparkRun
-from nearkin.engine.spark.session import translate_spark_errors
+from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
 from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.sources import FrameSource, quoted
 from nearkin.errors import UsageError
@@ -111,7 +111,7 @@ def dedup(
         )
     fields: dict[str, Any] = dict(options)
     fields["memory"] = parse_memory(options.get("memory", RunOptions.memory))
-    spark = frame.sparkSession
+    spark = require_classic_session(frame.sparkSession)
     with translate_spark_errors(), ExitStack() as on_failure:
         columns = _with_dimensions(frame, columns)
         run_options = RunOptions(

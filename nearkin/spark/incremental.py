@@ -5,7 +5,7 @@ from pyspark.sql import DataFrame, SparkSession
 from nearkin.corpus import Columns
 from nearkin.engine.options import RunOptions, Verify
 from nearkin.engine.spark.saved import Saved
-from nearkin.engine.spark.session import translate_spark_errors
+from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
 from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.errors import UsageError
 from nearkin.sketch.resources import SpecResources
@@ -40,8 +40,10 @@ def backfill(spark: SparkSession, folder: str, bands: int, rows: int) -> None:
         rows: Number of rows of a band.
 
     Raises:
-        UsageError: If the folder holds no saved run, or the bands and rows are not valid.
+        UsageError: If the folder holds no saved run, the bands and rows are not valid, or the
+            session is one of Spark Connect.
     """
+    require_classic_session(spark)
     with translate_spark_errors():
         saved = Saved.open(spark, folder)
         parameters = saved.about["parameters"]

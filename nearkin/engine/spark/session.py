@@ -73,13 +73,31 @@ def open_session(master: str | None, conf: Mapping[str, str]) -> SparkSession:
     for name, value in {**DEFAULTS, **(ALONE if alone else {}), **conf}.items():
         builder = builder.config(name, value)
     try:
-        return builder.getOrCreate()
+        return require_classic_session(builder.getOrCreate())
     except (PySparkException, Py4JError, OSError) as error:
         raise RunError(
             f"Spark did not start with master {master!r}: {one_line(str(error))}. It needs Java "
             "17 or 21 (Debian: apt-get install openjdk-17-jre-headless, or set JAVA_HOME), and a "
             "master that can be reached"
         ) from error
+
+
+def require_classic_session(session: SparkSession) -> SparkSession:
+    """Requires a session whose driver is this process, and returns it.
+
+    Args:
+        session: A session of Spark.
+
+    Raises:
+        UsageError: If it is a session of Spark Connect. The message says why.
+    """
+    if "connect" in type(session).__module__.split("."):
+        raise UsageError(
+            "a session of Spark Connect cannot be used, because it has no SparkContext, with which "
+            "nearkin manages intermediate tables and counts tasks; use a classic session (on "
+            "Databricks: compute with dedicated access mode, not standard or serverless)"
+        )
+    return session
 
 
 @contextmanager

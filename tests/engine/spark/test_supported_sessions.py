@@ -1,0 +1,41 @@
+"""Tests of the versions and sessions of Spark that are refused, with the reason in one sentence."""
+
+import pytest
+
+import nearkin as nk
+from nearkin import spark as nks
+from nearkin.engine.spark import require_supported_version
+from nearkin.engine.spark.session import require_classic_session
+from nearkin.errors import MissingExtraError
+
+CONNECT_SESSION = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})()
+"""A stand-in for a session of Spark Connect, which has no SparkContext."""
+
+
+CONNECT_FRAME = type("DataFrame", (), {"sparkSession": CONNECT_SESSION})()
+"""A stand-in for a DataFrame of Spark Connect."""
+
+
+@pytest.mark.parametrize("version", ["4.0.0", "4.3.0", "4.1.0.dev2", "10.0"])
+def test_version_from_4_on_is_accepted(version: str) -> None:
+    require_supported_version(version)
+
+
+@pytest.mark.parametrize("version", ["3.5.9", "3.3.0"])
+def test_older_version_is_refused_with_the_reason(version: str) -> None:
+    with pytest.raises(MissingExtraError, match=rf"PySpark 4.0 .* {version} cannot .*applyInArrow"):
+        require_supported_version(version)
+
+
+def test_connect_session_is_refused_at_once_with_the_reason() -> None:
+    with pytest.raises(nk.UsageError, match=r"Spark Connect .* no SparkContext.*; use a classic"):
+        nks.dedup(CONNECT_FRAME, id="id")
+    with pytest.raises(nk.UsageError, match="Spark Connect"):
+        nks.backfill(CONNECT_SESSION, "folder", 4, 4)
+
+
+def test_class_of_connect_sessions_is_recognised() -> None:
+    connect = pytest.importorskip("pyspark.sql.connect.session", exc_type=ImportError)
+    session = object.__new__(connect.SparkSession)
+    with pytest.raises(nk.UsageError, match="Spark Connect"):
+        require_classic_session(session)
