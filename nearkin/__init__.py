@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         StoredDocument,
         TuningResult,
     )
+    from nearkin.engine.short_documents import ShortTextSettings
     from nearkin.errors import (
         ClockError,
         IncompatibleError,
@@ -53,6 +54,8 @@ if TYPE_CHECKING:
     from nearkin.report.model import ReportData
     from nearkin.results import DedupResult, PairsResult, ResultTable
     from nearkin.runtime.progress import Progress
+    from nearkin.signatures.signature import Signature
+    from nearkin.signatures.signature_index import SignatureIndex, SignatureMatch, SignatureMatches
     from nearkin.sketch.bottom_k import BottomK
     from nearkin.sketch.builder import MinHashBuilder
     from nearkin.sketch.counting import CountingMinHash
@@ -106,7 +109,12 @@ __all__ = [
     "Retries",
     "RunError",
     "ServiceError",
+    "ShortTextSettings",
+    "Signature",
+    "SignatureIndex",
     "SignatureLimits",
+    "SignatureMatch",
+    "SignatureMatches",
     "Spec",
     "SpecResources",
     "StoreError",
@@ -143,6 +151,10 @@ _HOMES = {
     "ResultTable": "nearkin.results",
     "Spec": "nearkin.spec",
     "SignatureLimits": "nearkin.spec",
+    "Signature": "nearkin.signatures.signature",
+    "SignatureIndex": "nearkin.signatures.signature_index",
+    "SignatureMatch": "nearkin.signatures.signature_index",
+    "SignatureMatches": "nearkin.signatures.signature_index",
     "MinHashBuilder": "nearkin.sketch.builder",
     "CountingMinHash": "nearkin.sketch.counting",
     "BottomK": "nearkin.sketch.bottom_k",
@@ -156,6 +168,7 @@ _HOMES = {
     "Explanation": "nearkin.measures.explanation",
     "tune": "nearkin.plan.tune",
     "Tuning": "nearkin.plan.tune",
+    "ShortTextSettings": "nearkin.engine.short_documents",
     "OperatingPoint": "nearkin.plan.tune",
     "plan": "nearkin.plan.capacity",
     "Plan": "nearkin.plan.capacity",

@@ -14,9 +14,7 @@ from nearkin.corpus.arrow_conversion import (
     is_stream,
     refuse_distributed,
     refuse_paths,
-    to_documents,
     to_table,
-    to_vectors,
     type_name,
 )
 from nearkin.engine.document_frequencies import FrequencyRequest
@@ -47,12 +45,9 @@ from nearkin.runs.parameters import (
 from nearkin.runs.spec_request import count_frequency_cut
 from nearkin.runtime.outputs import require_page_output
 from nearkin.runtime.progress import Progress, Silent
-from nearkin.runtime.threads import ObjectPool, ordered_map
+from nearkin.signatures.sketching import sketch_documents, sketcher_pool
 from nearkin.sketch.resources import NO_RESOURCES, DocumentFrequencies, SpecResources
 from nearkin.spec import Spec
-
-SKETCH_ROWS = 8192
-"""The number of texts that a thread sketches at a time."""
 
 
 def dedup(
@@ -263,21 +258,10 @@ def sketch(
         (2, 8)
     """
     spec = spec or Spec()
-    sketchers = ObjectPool(measure_of(spec, resources).sketcher)
     if isinstance(texts, list | tuple):
         refuse_paths(texts)
-    chunks = to_vectors(texts, spec.n) if spec.unit == "vector" else to_documents(texts)
-    parts = [
-        chunk.slice(start, SKETCH_ROWS)
-        for chunk in chunks
-        for start in range(0, len(chunk), SKETCH_ROWS)
-    ]
-
-    def sketch_part(part: pa.Array) -> np.ndarray:
-        return sketchers.use(lambda sketcher: sketcher.sketch(part).signatures)
-
-    empty = np.empty((0, spec.signature_width), spec.signature_type)
-    return np.concatenate([empty, *ordered_map(sketch_part, parts, workers)])
+    measure = measure_of(spec, resources)
+    return sketch_documents(texts, measure, sketcher_pool(measure), workers).signatures
 
 
 def frequencies(

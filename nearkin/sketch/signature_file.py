@@ -1,6 +1,6 @@
 """Signature files: Arrow IPC files of ids and signatures, with their Spec and checksums."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
@@ -68,11 +68,15 @@ class SignatureWriter:
     Args:
         path: File to write.
         spec: Spec of the signatures.
+        metadata: Further entries of the metadata, which readers of signatures ignore.
     """
 
-    def __init__(self, path: Path, spec: Spec) -> None:
+    def __init__(
+        self, path: Path, spec: Spec, metadata: Mapping[bytes, bytes] | None = None
+    ) -> None:
         self.path = path
-        self.schema = schema_of(spec)
+        schema = schema_of(spec)
+        self.schema = schema.with_metadata({**schema.metadata, **(metadata or {})})
         self._sums: list[str] = []
         self._temporary = path.with_name(path.name + ".tmp")
         self._sink = pa.OSFile(str(self._temporary), "wb")
@@ -160,6 +164,12 @@ def read_signatures(path: Path, spec: Spec | None = None) -> Signatures:
                 f"{path} is damaged or not whole ({_one_line(error)}); sketch it again"
             ) from error
         raise UsageError(f"{path} is not a signature file ({_one_line(error)})") from error
+
+
+def read_metadata(path: Path) -> dict[bytes, bytes]:
+    """Returns the metadata of a signature file that `read_signatures` accepts."""
+    with pa.memory_map(str(path)) as source:
+        return dict(pa.ipc.open_file(source).schema.metadata or {})
 
 
 def is_signature_file(path: Path) -> bool:

@@ -1,0 +1,242 @@
+"""A signature with its Spec, as an object that can be compared, merged, stored and pickled."""
+
+from collections.abc import Iterable, Sequence, Set
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.errors import UsageError
+from nearkin.measures import measure_of
+from nearkin.measures.estimates import estimate
+from nearkin.sketch.record import read_record, write_record
+from nearkin.sketch.resources import NO_RESOURCES, SpecResources
+from nearkin.sketch.signature_file import require_mergeable
+from nearkin.sketch.sketcher import Sketcher
+from nearkin.spec import Spec
+
+DEFAULT_SPEC = Spec()
+
+
+@dataclass(frozen=True, eq=False)
+class Signature:
+    """The signature of one document, with the Spec that makes it comparable.
+
+    Attributes:
+        values: The words of the signature, (w,) of the Spec's signature type. The array is a view
+            that cannot be changed.
+        spec: The Spec of the signature. The default is `Spec()`.
+
+    Raises:
+        UsageError: If the array is not a signature of the Spec.
+
+    Examples:
+        >>> a = Signature.from_text("the cat sat on the mat today", Spec(n=2, k=256))
+        >>> b = Signature.from_text("the cat sat on the mat", Spec(n=2, k=256))
+        >>> 0.7 < a.jaccard(b) < 0.95
+        True
+    """
+
+    values: np.ndarray
+    spec: Spec = DEFAULT_SPEC
+
+    def __post_init__(self) -> None:
+        values = np.asarray(self.values)
+        kind = np.dtype(self.spec.signature_type)
+        shape = (self.spec.signature_width,)
+        if values.dtype != kind or values.shape != shape:
+            raise UsageError(
+                f"a signature of this Spec is {kind} {shape}, not {values.dtype} {values.shape}"
+            )
+        view = values.view()
+        view.flags.writeable = False
+        object.__setattr__(self, "values", view)
+
+    @classmethod
+    def from_text(
+        cls, text: str, spec: Spec = DEFAULT_SPEC, *, resources: SpecResources = NO_RESOURCES
+    ) -> "Signature":
+        """Returns the signature of a text. `nearkin.sketch` is faster for many texts.
+
+        Args:
+            text: The text.
+            spec: The Spec of the signature.
+            resources: The hash key and the data that the Spec refers to.
+        """
+        return cls._sketch(pa.array([text], pa.large_string()), spec, resources)
+
+    @classmethod
+    def from_tokens(
+        cls,
+        tokens: Sequence[str],
+        spec: Spec = DEFAULT_SPEC,
+        *,
+        resources: SpecResources = NO_RESOURCES,
+    ) -> "Signature":
+        """Returns the signature of a list of tokens, which are not normalised.
+
+        Args:
+            tokens: The tokens, in order.
+            spec: The Spec of the signature.
+            resources: The hash key and the data that the Spec refers to.
+        """
+        lists = pa.array([list(tokens)], pa.large_list(pa.large_string()))
+        return cls._sketch(lists, spec, resources)
+
+    @classmethod
+    def from_set(
+        cls,
+        elements: Iterable[str | int],
+        spec: Spec | None = None,
+        *,
+        resources: SpecResources = NO_RESOURCES,
+    ) -> "Signature":
+        """Returns the signature of a set, each element of which is one shingle.
+
+        Args:
+            elements: The elements: texts, or numbers, which are taken as their decimal digits.
+            spec: The Spec of the signature, with n=1. The default is `Spec(n=1)`.
+            resources: The hash key and the data that the Spec refers to.
+
+        Raises:
+            UsageError: If the Spec has shingles of several tokens, which a set does not have.
+
+        Examples:
+            >>> a = Signature.from_set({"cat", "dog", "cow"}, Spec(n=1, k=512))
+            >>> b = Signature.from_set({"cat", "dog", "hen"}, Spec(n=1, k=512))
+            >>> 0.35 < a.jaccard(b) < 0.65
+            True
+        """
+        spec = spec or Spec(n=1)
+        return cls.from_tokens(tokens_of_set(elements, spec), spec, resources=resources)
+
+    @classmethod
+    def from_hashes(cls, hashes: np.ndarray, spec: Spec = DEFAULT_SPEC) -> "Signature":
+        """Returns the signature of shingle hashes that the caller computed.
+
+        Args:
+            hashes: Shingle hashes, uint64 (m,).
+            spec: The Spec of the signature.
+        """
+        values = np.ascontiguousarray(hashes, np.uint64)
+        starts = np.array([0, len(values)], np.int64)
+        return cls(Sketcher(spec).sketch_hashes(values, starts).signatures[0], spec)
+
+    @classmethod
+    def _sketch(cls, documents: pa.Array, spec: Spec, resources: SpecResources) -> "Signature":
+        sketcher = measure_of(spec, resources).sketcher()
+        return cls(sketcher.sketch(documents).signatures[0], spec)
+
+    @classmethod
+    def from_bytes(cls, data: bytes, spec: Spec = DEFAULT_SPEC) -> "Signature":
+        """Returns the signature of a signature record, which `to_bytes` wrote.
+
+        Args:
+            data: Bytes of exactly one record.
+            spec: The Spec that the record must have.
+
+        Raises:
+            WireError: If the bytes are not a record of the Spec.
+        """
+        return cls(read_record(data, spec).signature, spec)
+
+    def to_bytes(self, shingles: int = 1) -> bytes:
+        """Returns the signature record in the wire format, with a checksum.
+
+        Args:
+            shingles: Number of shingles of the document, which the record names. 0 for an empty
+                document.
+        """
+        return write_record(np.asarray(self.values), shingles, self.spec)
+
+    def jaccard(self, other: "Signature") -> float:
+        """Returns the estimated Jaccard similarity to another signature, from 0 to 1.
+
+        Args:
+            other: A signature of the same Spec.
+
+        Raises:
+            IncompatibleError: If the Specs differ. The message names the difference.
+            UsageError: If the signature is not of MinHash.
+        """
+        if self.spec.measure not in ("jaccard", "weighted-jaccard"):
+            raise UsageError(
+                f"signatures of measure {self.spec.measure} do not estimate the Jaccard "
+                "similarity; use similarity()"
+            )
+        return self.similarity(other)
+
+    def similarity(self, other: "Signature") -> float:
+        """Returns the estimated similarity to another signature, by the measure of the Spec.
+
+        Args:
+            other: A signature of the same Spec.
+
+        Raises:
+            IncompatibleError: If the Specs differ. The message names the difference.
+        """
+        self.spec.require(other.spec, "the other signature")
+        return estimate(self.values, other.values, self.spec)
+
+    def merge(self, other: "Signature") -> "Signature":
+        """Returns the signature of the union of two documents' shingle sets.
+
+        Args:
+            other: A signature of the same Spec.
+
+        Raises:
+            IncompatibleError: If the Specs differ.
+            UsageError: If signatures of the Spec cannot be merged.
+        """
+        require_mergeable(self.spec)
+        self.spec.require(other.spec, "the other signature")
+        return Signature(np.minimum(self.values, other.values), self.spec)
+
+    def __or__(self, other: "Signature") -> "Signature":
+        return self.merge(other)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy:
+            return np.array(self.values, dtype)
+        return np.asarray(self.values, dtype)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Signature):
+            return NotImplemented
+        return self.spec == other.spec and bool((self.values == other.values).all())
+
+    def __hash__(self) -> int:
+        return hash((self.spec.fingerprint, self.values.tobytes()))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Signature, (np.array(self.values), self.spec)
+
+    def __repr__(self) -> str:
+        return f"<Signature: {self.spec.measure}, k={self.spec.k}, Spec {self.spec.fingerprint}>"
+
+
+def tokens_of_set(elements: Iterable[str | int], spec: Spec) -> list[str]:
+    """Returns the elements of a set as tokens.
+
+    Args:
+        elements: The elements: texts or numbers.
+        spec: The Spec of the signature.
+
+    Raises:
+        UsageError: If the Spec has shingles of several tokens, or of characters, or an element is
+            neither a text nor a number.
+    """
+    if spec.unit != "words" or spec.n != 1:
+        raise UsageError(
+            f"a set has no order, and shingles of {spec.shingle} need one; use Spec(n=1), or pass "
+            "a list of tokens"
+        )
+    tokens = list(elements if isinstance(elements, Set) else dict.fromkeys(elements))
+    if not all(isinstance(token, str | int) for token in tokens):
+        kind = next(type(token) for token in tokens if not isinstance(token, str | int))
+        raise UsageError(f"an element of a set is a {kind.__name__}; give texts or whole numbers")
+    return list(map(str, tokens))
