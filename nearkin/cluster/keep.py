@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearkin.errors import UsageError
+from nearkin.runtime.arrow_types import is_text
 
 LENGTH = "length"
 NUMBERS = (pa.int64(), pa.uint64(), pa.float64())
@@ -125,13 +126,6 @@ def _sort_key(
     if kind is None:
         return column.cast(pa.large_binary())
     return as_numbers(column, kind)
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Returns True if a type is one of text."""
-    return (
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-    )
 
 
 def number_type(column: pa.ChunkedArray | pa.Array) -> pa.DataType | None:

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus.arrow_types import is_list, replace_views_in_type
 from nearkin.corpus.validation import CheckedColumn, check_texts, check_tokens, check_vectors
 from nearkin.errors import UsageError
+from nearkin.runtime.arrow_types import is_list, replace_views_in_type
 
 TABLES = (
     "an Arrow table, record batch or reader, a pandas or Polars frame, a datasets.Dataset, a "

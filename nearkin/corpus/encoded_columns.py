@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.corpus.arrow_types import (
+from nearkin.runtime.arrow_types import (
     TEXT,
     is_binary,
     is_encoded,

@@ -12,7 +12,8 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.corpus.arrow_types import (
+from nearkin.corpus.encoded_columns import split_encoding
+from nearkin.runtime.arrow_types import (
     TEXT,
     is_binary,
     is_encoded,
@@ -21,7 +22,6 @@ from nearkin.corpus.arrow_types import (
     is_text,
     view_as_binary,
 )
-from nearkin.corpus.encoded_columns import split_encoding
 
 UUID_BYTES = 16
 """The number of bytes of a UUID."""

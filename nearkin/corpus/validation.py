@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.corpus.arrow_types import is_binary, is_list, is_text, view_as_binary
 from nearkin.corpus.batches import RAW_PREFIX
 from nearkin.corpus.columns import ID, MAX_DOCUMENT, Columns, carried_column_name
 from nearkin.corpus.encoded_columns import (
@@ -17,6 +16,7 @@ from nearkin.corpus.encoded_columns import (
 )
 from nearkin.corpus.text_forms import format_as_readable_text, format_as_text, validate_text
 from nearkin.errors import UsageError
+from nearkin.runtime.arrow_types import is_binary, is_list, is_text, view_as_binary
 
 TOKENS = pa.large_list(pa.large_string())
 """The type of a column of tokens in a batch."""

@@ -70,6 +70,7 @@ class MicroBatcher:
         self._memory = memory
         self._waiting: dict[str, deque[_WaitingDocument]] = {}
         self._running_scopes: set[str] = set()
+        # The number of next documents of a scope that are processed one at a time, after a failure.
         self._single_documents: dict[str, int] = {}
         self._idle = asyncio.Event()
         self._idle.set()

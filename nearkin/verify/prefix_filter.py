@@ -1,13 +1,17 @@
-"""The search for documents that can be similar to a given one, by its rarest shingles."""
+"""The search for documents that can be similar to a given one, by its rarest shingles.
+
+The clustering of long chains uses it, so that a kept document is not compared with all members.
+"""
 
 import numpy as np
 
 from nearkin.packed_pairs import sorted_unique
 
 ROUNDING = 1e-9
+"""The share of the total weight by which a sum of weights may be wrong because of rounding."""
 
 
-class RarestShared:
+class PrefixFilterIndex:
     """An index that finds every document whose similarity to a given one can reach a floor.
 
     Shingles are ordered from rare to frequent. If two documents reach the floor, the rarest
@@ -26,7 +30,7 @@ class RarestShared:
 
     Examples:
         >>> hashes = np.array([1, 2, 3, 1, 2, 4, 1, 8, 9], np.uint64)
-        >>> sharing = RarestShared(np.array([3, 3, 3]), hashes, np.ones(9), 0.6)
+        >>> sharing = PrefixFilterIndex(np.array([3, 3, 3]), hashes, np.ones(9), 0.6)
         >>> sharing(0).tolist(), sharing(2).tolist()
         ([0, 1], [2])
     """

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nearkin.corpus.arrow_types import is_list, view_as_binary
 from nearkin.corpus.encoded_columns import split_encoding
+from nearkin.runtime.arrow_types import is_list, view_as_binary
 
 HEADER = 512
 """The number of bytes that most headers fit into."""

@@ -9,7 +9,6 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from nearkin.corpus.arrow_types import is_binary, is_list, is_text
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
 from nearkin.corpus.encoded_columns import measure_decoded_rows
 from nearkin.corpus.formats.base import ItemsBeforeDamage
@@ -23,6 +22,7 @@ from nearkin.corpus.formats.parquet_pages import (
     measure_pages,
 )
 from nearkin.corpus.formats.scratch_files import ScratchFiles
+from nearkin.runtime.arrow_types import is_binary, is_list, is_text
 
 LONG_VALUE = 1 << 19
 """The number of bytes of a value from which its column stays encoded until its rows are known.

@@ -22,7 +22,7 @@ from nearkin.measures.base import StoredPayloads
 from nearkin.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ObjectPool, ordered_map
-from nearkin.verify.prefix_filter import RarestShared
+from nearkin.verify.prefix_filter import PrefixFilterIndex
 
 ABSENT = np.uint32(0xFFFFFFFF)
 """The place of a document that has no stored payload."""
@@ -116,7 +116,9 @@ class Payloads:
         """Computes the exact similarity of packed pairs of stored documents, uint64 (m,)."""
         return self.measure.compare(pairs, self.stored)
 
-    def sharing_among(self, ordinals: np.ndarray, floor: float, memory: int) -> RarestShared | None:
+    def sharing_among(
+        self, ordinals: np.ndarray, floor: float, memory: int
+    ) -> PrefixFilterIndex | None:
         """Returns a lookup of the documents that may reach a similarity with others.
 
         Args:
@@ -143,8 +145,8 @@ class Payloads:
         if len(self.stored.columns) > 1:
             weights = np.asarray(self.stored.columns[1][rows])
         if measure.spec.measure == "simhash":
-            return RarestShared(sizes, hashes, weights**2, floor**2)
-        return RarestShared(sizes, hashes, weights, floor)
+            return PrefixFilterIndex(sizes, hashes, weights**2, floor**2)
+        return PrefixFilterIndex(sizes, hashes, weights, floor)
 
     def whole(self) -> Payload:
         """Returns the payloads of all stored documents."""

@@ -16,8 +16,11 @@ from nearkin.sketch.resources import DocumentFrequencies
 from nearkin.verify.jaccard import SetBuilder
 
 HASHES = "part int,hashes binary,documents long"
+"""The columns of hashed documents: sorted hashes of one part, and the documents that were read."""
 COUNTED = "hash long,times long"
+"""The columns of counted hashes. Spark has no unsigned integers, so hashes are signed."""
 PART_BYTES = 64 << 20
+"""Approximate size of the hashes that a task counts, in bytes."""
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.cluster.keep import NUMBERS, KeepPolicy, holds, is_text
+from nearkin.cluster.keep import NUMBERS, KeepPolicy, holds
+from nearkin.runtime.arrow_types import is_text
 
 VALUE, NOT_A_NUMBER, NULL = range(3)
 SIGN = np.uint64(1 << 63)

@@ -30,9 +30,9 @@ class Visit:
 
     Attributes:
         service: The service of the server.
-        authenticator: Counts searches.
-        recent_metrics: Reads the activity of the last minutes, of all workers.
-        who: The token's principal.
+        authenticator: Authenticator of the server, which counts searches.
+        recent_metrics: Activity of all workers in the last minutes.
+        who: Principal of the token.
         source: Address of the client.
         path: Path of the page below the console.
         request_id: Id of the request.
@@ -123,8 +123,8 @@ class Page:
         path: Path of the page below the console.
         name: Name in the navigation and in the title.
         right: Right that the page needs.
-        build: Returns the content for a visit and the query of the URL.
-        connect: Registers the callbacks of the page.
+        build: Function that returns the content for a visit and the query of the URL.
+        connect: Function that registers the callbacks of the page.
         every_scope: Whether the page concerns all scopes, so that it needs access to all of them.
     """
 

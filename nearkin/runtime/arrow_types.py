@@ -1,4 +1,4 @@
-"""Predicates of Arrow types, and conversions between types of text."""
+"""Predicates of Arrow types and conversions of text, for inputs and keep policies."""
 
 import pyarrow as pa
 
