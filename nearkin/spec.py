@@ -3,12 +3,12 @@
 import hashlib
 import json
 from dataclasses import asdict, dataclass, fields, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple, Self, TypedDict, Unpack
 
 import numpy as np
 
-from nearkin.errors import IncompatibleError, KeyRequiredError, UsageError
+from nearkin.errors import IncompatibleError, KeyRequiredError, MissingExtraError, UsageError
 from nearkin.keys import HashKey
 
 FORMAT_VERSION = 1
@@ -26,6 +26,28 @@ SLOT_BITS = (32, 16, 8, 4, 2, 1)
 WEIGHTS = ("tf", "tfidf", "given")
 MAX_SHINGLE = 64
 MAX_DIMENSIONS = 1 << 16
+
+
+STEMMER_PACKAGE = "snowballstemmer"
+UNRECORDED_STEMMER = ""
+"""The stemmer of a Spec with stems that does not say which release made them."""
+
+
+@cache
+def installed_stemmer() -> str:
+    """Returns the name and the release of the installed stemmer.
+
+    Raises:
+        MissingExtraError: If the package is not installed.
+    """
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return f"{STEMMER_PACKAGE} {version(STEMMER_PACKAGE)}"
+    except PackageNotFoundError as error:
+        raise MissingExtraError(
+            "stems need the Snowball stemmers: pip install 'nearkin[stem]'"
+        ) from error
 
 
 def parse_shingle(text: str) -> tuple[str, int]:
@@ -102,6 +124,9 @@ class Spec:
             (digits become 0), `punctuation` (becomes tokens; `chars` always keeps it), `marks`
             (are removed), `markup` (tags are removed).
         stem: Snowball language whose stems replace the tokens, or None.
+        stemmer: Release of the stemmer, for example `snowballstemmer 3.1.1`. Releases can give
+            different stems. The default is the installed one, and None without `stem`. An empty
+            text stands for a Spec that was written before releases were recorded.
         base_hash: Family of the hash of a token: `xxh3`, `murmur3`, `fnv1a`, or `siphash`, which is
             keyed.
         hash_seed: Seed of the base hash.
@@ -140,6 +165,7 @@ class Spec:
     n: int = 3
     normalise: tuple[str, ...] = ("nfkc", "lower")
     stem: str | None = None
+    stemmer: str | None = None
     base_hash: str = "xxh3"
     hash_seed: int = 0
     key_id: str | None = None
@@ -179,6 +205,8 @@ class Spec:
         for name, value in usual.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
+        if self.stem is not None and self.stemmer is None:
+            object.__setattr__(self, "stemmer", installed_stemmer())
         self._check_choices()
         self._check_numbers()
         self._check_together()
@@ -217,6 +245,8 @@ class Spec:
             )
         if self.stem is not None and self.unit != "words":
             raise UsageError(f"stem={self.stem!r} needs words, not {self.unit}")
+        if self.stemmer is not None and self.stem is None:
+            raise UsageError(f"stemmer={self.stemmer!r} needs stem, the language of the stems")
         if (self.unit == "vector") != (self.measure == "cosine"):
             raise UsageError(
                 f"measure={self.measure!r} does not go with unit={self.unit!r}; vectors are "
@@ -283,8 +313,13 @@ class Spec:
         return f"{self.unit}:{self.n}"
 
     def to_json(self) -> str:
-        """Returns canonical JSON: sorted keys, no spaces, without fields that are None."""
+        """Returns canonical JSON: sorted keys, no spaces, without fields that are None.
+
+        The field `stemmer` is also absent if the release of the stemmer was not recorded.
+        """
         present = {name: value for name, value in asdict(self).items() if value is not None}
+        if self.stemmer == UNRECORDED_STEMMER:
+            del present["stemmer"]
         return json.dumps(present, sort_keys=True, separators=(",", ":"))
 
     @classmethod
@@ -303,6 +338,8 @@ class Spec:
                 f"this Spec has the unknown field {unknown[0]!r}, which a newer version wrote; "
                 f"upgrade nearkin"
             )
+        if values.get("stem") is not None:
+            values.setdefault("stemmer", UNRECORDED_STEMMER)
         if "normalise" in values:
             values["normalise"] = tuple(values["normalise"])
         return cls(**values)

@@ -74,6 +74,7 @@ class Shingler:
 
     Raises:
         KeyRequiredError: If the Spec is keyed and the key is missing or different.
+        IncompatibleError: If the Spec has stems of another release of the stemmer.
 
     Examples:
         >>> texts = pa.array(["The cat sat.", "", "the CAT sat", "cat"], pa.large_string())
@@ -93,7 +94,7 @@ class Shingler:
             spec.normalise
         )
         self._key = key_of(spec.base_hash, spec.hash_seed, spec.require_key(secret))
-        self._stems = Stems(spec.stem, self._key) if spec.stem else None
+        self._stems = Stems(spec, self._key) if spec.stem else None
         self._buffers: dict[str, np.ndarray] = {}
 
     def without_cut(self, shingles: Shingles) -> Shingles:

@@ -1,29 +1,47 @@
 """Stemming: the replacement of tokens by their Snowball stems.
 
-The version of the package is pinned, because signatures depend on the stems.
+Signatures depend on the stems, and releases of the stemmer give different ones, so the release is a
+part of the Spec.
 """
+
+import importlib
+import pkgutil
+from typing import Protocol
 
 import numpy as np
 
-from nearkin.errors import MissingExtraError, UsageError
+from nearkin.errors import IncompatibleError, MissingExtraError, UsageError
 from nearkin.hashing import kernels as hashing
 from nearkin.hashing.families import Key, hash_values
+from nearkin.spec import UNRECORDED_STEMMER, Spec, installed_stemmer
+
+SUFFIX = "_stemmer"
+"""The end of the names of the modules that have a stemmer."""
+
+
+class Stemmer(Protocol):
+    """A stemmer of one language."""
+
+    def stemWord(self, word: str) -> str:  # noqa: N802
+        """Returns the stem of a word."""
 
 
 class Stems:
     """A function from tokens to the hashes of their stems. Each distinct token is stemmed once.
 
     Args:
-        language: Language of Snowball, for example `english`.
+        spec: Spec with stems, which names the language and the release of the stemmer.
         key: Key of the base hash.
 
     Raises:
         MissingExtraError: If the package snowballstemmer is not installed.
         UsageError: If Snowball does not have the language.
+        IncompatibleError: If the Spec has stems of another release.
     """
 
-    def __init__(self, language: str, key: Key) -> None:
-        self._stemmer = stemmer(language)
+    def __init__(self, spec: Spec, key: Key) -> None:
+        self._stemmer = open_stemmer(str(spec.stem))
+        require_installed(spec)
         self._key = key
         self._known: dict[int, int] = {}
 
@@ -46,8 +64,14 @@ class Stems:
         return np.array([self._known[h] for h in distinct.tolist()], np.uint64)[where]
 
 
-def stemmer(language: str):  # type: ignore[no-untyped-def]
+def open_stemmer(language: str) -> Stemmer:
     """Returns the Snowball stemmer of a language.
+
+    The stemmers in Python are used even if PyStemmer is installed, whose releases have other
+    numbers, so that the release in a Spec decides the stems.
+
+    Args:
+        language: Language of Snowball, for example `english`.
 
     Raises:
         MissingExtraError: If the package snowballstemmer is not installed.
@@ -59,8 +83,36 @@ def stemmer(language: str):  # type: ignore[no-untyped-def]
         raise MissingExtraError.for_extra(
             f"stem={language!r} requires snowballstemmer", "stem"
         ) from error
-    if language not in snowballstemmer.algorithms():
-        raise UsageError(
-            f"stem={language!r} is not one of {', '.join(sorted(snowballstemmer.algorithms()))}"
+    names = [module.name for module in pkgutil.iter_modules(snowballstemmer.__path__)]
+    languages = sorted(name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
+    if language not in languages:
+        raise UsageError(f"stem={language!r} is not one of {', '.join(languages)}")
+    module = importlib.import_module(f"snowballstemmer.{language}{SUFFIX}")
+    class_name = "".join(part.title() for part in language.split("_")) + "Stemmer"
+    created: Stemmer = getattr(module, class_name)()
+    return created
+
+
+def require_installed(spec: Spec) -> None:
+    """Requires that the installed stemmer is that of a Spec.
+
+    Args:
+        spec: Spec with stems.
+
+    Raises:
+        IncompatibleError: If the Spec names another release, or does not name one.
+        MissingExtraError: If the package snowballstemmer is not installed.
+    """
+    installed = installed_stemmer()
+    if spec.stemmer == installed:
+        return
+    if spec.stemmer == UNRECORDED_STEMMER:
+        raise IncompatibleError(
+            f"this Spec has stems (stem={spec.stem!r}) but does not say of which release, and the "
+            f"installed {installed} may give others; sketch the documents again"
         )
-    return snowballstemmer.stemmer(language)
+    package, _, release = str(spec.stemmer).partition(" ")
+    raise IncompatibleError(
+        f"this Spec has stems of {spec.stemmer}, but {installed} is installed, which may give "
+        f"others; run pip install '{package}=={release}', or sketch the documents again"
+    )

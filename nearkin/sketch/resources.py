@@ -167,7 +167,10 @@ def shingle_facts(spec: Spec) -> str:
         "unicode",
         "version",
     )
-    return repr([getattr(spec, name) for name in names])
+    facts = [getattr(spec, name) for name in names]
+    if spec.stemmer:
+        facts.append(spec.stemmer)
+    return repr(facts)
 
 
 def idf(documents: int, counts: np.ndarray) -> np.ndarray:
