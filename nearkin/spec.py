@@ -79,7 +79,7 @@ class SignatureLimits(NamedTuple):
     default_k: int
     """The default number of slots (bits for simhash and cosine)."""
     k_step: int
-    """The number that k is a multiple of, and its minimum."""
+    """The step in which k is chosen when it is derived from another requirement."""
     largest_k: int
     """The maximum of k."""
 
@@ -140,8 +140,9 @@ class Spec:
         scheme: Scheme: `binned` (one-permutation rounds with completion) or `classic` (k hash
             functions) for MinHash, `signs` for simhash, and `hyperplanes` or, with a key,
             `keyed-hyperplanes` for cosine.
-        k: Number of slots of a signature (bits for simhash and cosine). The default depends on the
-            measure.
+        k: Number of slots of a signature, 1 to 1024 (bits for simhash and cosine, multiples of 64).
+            Slots of 4, 2 and 1 bits fill whole bytes, so k is a multiple of 2, 4 and 8 then. The
+            default depends on the measure.
         slot_bits: Number of bits that are kept of a slot: 32, 16, 8, 4, 2 or 1 (b-bit MinHash).
         seed: Seed of the hash functions of the scheme.
         unicode: Unicode version of the committed tables.
@@ -153,10 +154,10 @@ class Spec:
     Examples:
         >>> Spec().fingerprint == Spec.from_json(Spec().to_json()).fingerprint
         True
-        >>> Spec(k=100)
+        >>> Spec(k=2000)
         Traceback (most recent call last):
         ...
-        nearkin.errors.UsageError: k=100 is not a multiple of 8 from 8 to 1024; 96 and 104 are
+        nearkin.errors.UsageError: k=2000 is outside 1 to 1024
         >>> Spec(measure="simhash").k, Spec(measure="simhash").scheme
         (64, 'signs')
     """
@@ -271,14 +272,7 @@ class Spec:
         most = MAX_DIMENSIONS if self.unit == "vector" else MAX_SHINGLE
         if not 1 <= self.n <= most:
             raise UsageError(f"a shingle of n={self.n} {self.unit} is outside 1 to {most}")
-        step, largest = self.signature_limits.k_step, self.signature_limits.largest_k
-        if not step <= self.k <= largest or self.k % step:
-            below = min(max(self.k // step * step, step), largest)
-            near = sorted({below, min(below + step, largest)})
-            raise UsageError(
-                f"k={self.k} is not a multiple of {step} from {step} to {largest}; "
-                f"{' and '.join(map(str, near))} are"
-            )
+        self._check_k()
         for name in ("seed", "hash_seed"):
             if not 0 <= getattr(self, name) < 2**64:
                 raise UsageError(f"{name}={getattr(self, name)} is not an unsigned 64-bit number")
@@ -288,6 +282,38 @@ class Spec:
                 f"hash_seed={self.hash_seed} does not fit the {bits} bits of a seed of "
                 f"{self.base_hash}"
             )
+
+    def _check_k(self) -> None:
+        step = self.smallest_k
+        largest = self.signature_limits.largest_k
+        if step <= self.k <= largest and self.k % step == 0:
+            return
+        if step == 1:
+            raise UsageError(f"k={self.k} is outside 1 to {largest}")
+        below = min(max(self.k // step * step, step), largest)
+        near = sorted({below, min(below + step, largest)})
+        of_bits = ""
+        if self.signature_type is np.uint8:
+            of_bits = f" for {self.slot_bits}-bit slots, which fill whole bytes"
+        raise UsageError(
+            f"k={self.k} is not a multiple of {step} from {step} to {largest}{of_bits}; "
+            f"{' and '.join(map(str, near))} are"
+        )
+
+    @property
+    def smallest_k(self) -> int:
+        """The smallest k, of which every k is a multiple.
+
+        It is 64 for signs. Slots of fewer than 8 bits fill whole bytes: it is 2 for 4 bits, 4 for 2
+        bits, 8 for 1 bit, and 1 for wider slots.
+
+        Examples:
+            >>> [Spec(slot_bits=bits).smallest_k for bits in (32, 8, 4, 1)]
+            [1, 1, 2, 8]
+        """
+        if self.signature_type is np.uint64:
+            return self.signature_limits.k_step
+        return max(8 // self.slot_bits, 1)
 
     @classmethod
     def for_shingle(cls, text: str, **other: Unpack[SpecKeywords]) -> Self:

@@ -27,8 +27,8 @@ DOCUMENTS = 100
 WORDS = 80
 PLANTED = 25
 THRESHOLD = 0.5
-SPEC = Spec(unit="chars", n=3, k=104)
-"""The Spec of the experiment. Signatures have a multiple of 8 slots, of which bands use 100."""
+SPEC = Spec(unit="chars", n=3, k=100)
+"""The Spec of the experiment. Every banding uses all slots."""
 SIZES = (100, 300, 1_000, 3_000, 10_000, 100_000, 1_000_000)
 GROWTH_BANDING = (20, 5)
 MAX_MEASURED = 3_000

@@ -133,7 +133,7 @@ FAULTS = [
     ),
     (["dedup", "DOCS", "--out", "x", "--bands", "4"], "bands and rows go together"),
     (["dedup", "DOCS", "--out", "x", "--bands", "40", "--rows", "4"], "k=128"),
-    (["dedup", "DOCS", "--out", "x", "--k", "100"], "k=100 is not a multiple of 8"),
+    (["dedup", "DOCS", "--out", "x", "--k", "0"], "k=0 is outside 1 to 1024"),
     (
         ["dedup", "DOCS", "--out", "x", "--shingle", "lines:3"],
         "invalid shingle 'lines:3'; write it as words:3",
