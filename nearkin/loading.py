@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nearkin.corpus import Columns, FileCorpus, detect_dimensions, make_ids
-from nearkin.corpus.columns import MAX_DOCUMENT
 from nearkin.corpus.inputs import describe_skipped
 from nearkin.engine.local.documents import Documents
 from nearkin.errors import UsageError
@@ -139,23 +138,20 @@ def load_run(
     _require_verified_clusters(saved)
     require_scope(scope)
     corpus = saved.open_corpus("quarantine")
-    sketch_stage = saved.record["stages"]["sketch"]
-    limit = sketch_stage.get("document_limit", MAX_DOCUMENT)
-    columns = replace(
-        Columns.from_record(saved.record["columns"]), carried_columns=(), document_limit=limit
-    )
+    sketched = saved.record.require_sketch_stats(saved.folder)
+    columns = replace(saved.record.columns_of(saved.folder), carried_columns=())
     if columns.tokens is not None:
         raise UsageError("an index stores texts and vectors; this run was made from tokens")
     clusters = pq.read_table(saved.folder / CLUSTERS)
-    keyed = sketch_stage.get("keyed")
+    keyed = sketched.keyed
     keys_per_document = keyed[0] * (1 + keyed[2]) if keyed else 0
     documents = Documents(saved.folder / SIGNATURES, saved.spec, keys_per_document)
     with Index.open(
         url,
         saved.spec,
-        saved.record["parameters"]["threshold"],
+        saved.record.parameters["threshold"],
         resources=SpecResources.read(saved.folder, saved.spec, secret),
-        recall=saved.record["parameters"]["recall"],
+        recall=saved.record.parameters["recall"],
         postings=postings,
         documents=max(len(documents), 1),
     ) as index:
@@ -189,7 +185,7 @@ def _require_verified_clusters(saved: SavedRun) -> None:
     Raises:
         UsageError: If that is not so.
     """
-    parameters = saved.record["parameters"]
+    parameters = saved.record.parameters
     verified = parameters["cluster"] == "leaders" and parameters["verify"] == "exact"
     if not verified or parameters["distance"] or parameters["then"]:
         raise UsageError(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -18,6 +18,8 @@ from nearkin.runtime.loading import paused_collector
 
 if TYPE_CHECKING:
     from nearkin.engine.options import RunOptions
+    from nearkin.runs.run_record import RunRecord
+    from nearkin.runs.spec_request import ResolvedInputs
     from nearkin.spec import Spec
 
 SPARK = "spark"
@@ -179,24 +181,23 @@ def dedup(
             annotate=result.annotate,
             save_signatures=result.save_signatures,
         )
-        summary = run(job, progress)
+        record = run(job, progress)
         if result.audit:
             from nearkin.runs.reopen import audit_run
 
             audited = audit_run(out, progress, resolved.resources.secret, workers=workers)
-            summary["audit"] = audited.audit.to_dict()
-            summary["metrics"] = audited.metrics.to_dict()
+            record = record.with_audit(audited.audit, audited.metrics)
     finally:
         progress.close()
-    print_run(summary, out, as_json=output.json)
-    counts = summary["counts"]
+    print_run(record, out, as_json=output.json)
+    counts = record.counts
     rejected = counts["rejected"]
     require_documents(counts["read"] - rejected, rejected, f"see {out / 'rejected.jsonl'}")
 
 
 def functions_of_engine(
     options: EngineOptions,
-) -> tuple[Callable[..., dict[str, Any]], Callable[..., Any]]:
+) -> tuple[Callable[..., "RunRecord"], Callable[..., "ResolvedInputs"]]:
     """Returns the functions of an engine: the one that runs a job, and the one that resolves inputs.
 
     Raises:
@@ -209,7 +210,7 @@ def functions_of_engine(
         from nearkin.spark import dedup_files, prepare_files
 
         conf = parse_conf(options.conf or [])
-        run = partial(dedup_files, options.master, conf, options.merge_parts)
+        run = partial(dedup_files, options.master, conf, merge_parts=options.merge_parts)
         return run, partial(prepare_files, options.master, conf)
     if options.engine != "local":
         raise UsageError(f"engine={options.engine!r} is not one of local, spark")
@@ -225,17 +226,17 @@ def functions_of_engine(
     return run_dedup, resolve_inputs
 
 
-def print_run(summary: dict[str, Any], out: Path, *, as_json: bool) -> None:
+def print_run(record: "RunRecord", out: Path, *, as_json: bool) -> None:
     """Prints the result of a run.
 
     Args:
-        summary: The content of run.json.
+        record: The run record.
         out: The output folder.
-        as_json: Whether the summary is written as JSON on standard output. Otherwise a short
+        as_json: Whether the record is written as JSON on standard output. Otherwise a short
             account is written on standard error.
     """
     if as_json:
-        print_json(summary)
+        print_json(record.to_json())
         return
     from rich.console import Console
 

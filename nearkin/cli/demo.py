@@ -104,10 +104,10 @@ def demo(
             quoted=QUOTED_CLUSTERS,
             readers=Readers(readable_by),
         )
-        summary = run_dedup(job, progress)
+        record = run_dedup(job, progress)
     if not json:
         _print_clusters(out, top, can_explain=not source_code)
-    print_run(summary, out, as_json=json)
+    print_run(record, out, as_json=json)
 
 
 def _print_clusters(out: Path, top: int, *, can_explain: bool) -> None:

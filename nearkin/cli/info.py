@@ -77,9 +77,10 @@ def _signature_file_facts(path: Path) -> dict[str, object]:
 
 
 def _run_facts(path: Path) -> dict[str, object]:
-    from nearkin.runs.saved import RUN, SIGNATURES, read_run_record
+    from nearkin.runs.run_record import RUN, read_run_record
+    from nearkin.runs.saved import SIGNATURES
 
-    record = read_run_record(path / RUN)
+    record = read_run_record(path / RUN).to_json()
     return {
         "kind": "run",
         **{name: record[name] for name in RUN_FACTS if name in record},

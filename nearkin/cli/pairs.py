@@ -106,12 +106,12 @@ def pairs(
         summary = run_pairs(job, progress, relation, expand_exact=expand_exact)
     finally:
         progress.close()
-    print_warnings(summary.get("warnings", ()))
+    print_warnings(summary.warnings)
     if output.json:
-        print_json(summary)
+        print_json(summary.to_json())
     else:
-        sys.stderr.write(f"{summary['pairs']:,} verified pairs in {out}\n")
-    sketch_stats = summary["stages"].get("sketch")
+        sys.stderr.write(f"{summary.pairs:,} verified pairs in {out}\n")
+    sketch_stats = summary.stages.get("sketch")
     if sketch_stats:
         advice = "nearkin dedup lists the reasons"
         require_documents(sketch_stats["documents"], sketch_stats["rejected"], advice)

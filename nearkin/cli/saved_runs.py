@@ -1,6 +1,5 @@
 """Commands whose input is a saved run: their options must be those that made it."""
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from nearkin.cli.option_groups import GivenOptions, flag_of
@@ -51,7 +50,7 @@ def _options_of_saved_run(saved: "SavedRun") -> dict[str, object]:
     from nearkin.spec import KEYED
 
     spec = saved.spec
-    columns: Mapping[str, str | None] = saved.record["columns"]
+    columns = saved.record.require_files(saved.folder).request.columns
     base_hash = None if spec.base_hash == KEYED else spec.base_hash
     return {
         "text": columns["text"],

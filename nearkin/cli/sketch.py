@@ -79,13 +79,12 @@ def sketch(
         summary = run_sketch(job, progress)
     finally:
         progress.close()
-    print_warnings(summary.get("warnings", ()))
+    print_warnings(summary.warnings)
     if output.json:
-        print_json(summary)
+        print_json(summary.to_json())
     else:
         sys.stderr.write(
-            f"{summary['documents']:,} signatures in {out} ({summary['rejected']:,} rows "
-            "rejected)\n"
+            f"{summary.documents:,} signatures in {out} ({summary.rejected:,} rows rejected)\n"
         )
-    reasons = ", ".join(summary["reasons"])
-    require_documents(summary["documents"], summary["rejected"], f"reasons: {reasons}")
+    reasons = ", ".join(summary.reasons)
+    require_documents(summary.documents, summary.rejected, f"reasons: {reasons}")

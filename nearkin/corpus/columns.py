@@ -1,8 +1,7 @@
 """The columns that a run reads, and the limits of its documents."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from typing import TypedDict
 
 BATCH_ROWS = 8192
 """The maximum number of rows of a batch."""
@@ -86,10 +85,16 @@ class Columns:
     document_limit: int = MAX_DOCUMENT
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> "Columns":
+    def from_record(cls, record: ColumnsRecord) -> "Columns":
         """Returns the columns that `to_record` described, with the default document limit."""
-        values = {name: value for name, value in record.items() if name != "extra"}
-        return cls(**values, carried_columns=tuple(record["extra"]))
+        return cls(
+            text=record["text"],
+            tokens=record["tokens"],
+            vector=record["vector"],
+            dimensions=record["dimensions"],
+            id=record["id"],
+            carried_columns=tuple(record["extra"]),
+        )
 
     def to_record(self) -> ColumnsRecord:
         """Returns what must be unchanged for a run to be resumed, in the form of run.json.

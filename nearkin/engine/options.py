@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, NamedTuple, TypedDict
@@ -48,8 +48,6 @@ class EmptyDocuments(StrEnum):
 
 RECORD_KEYS = {"hot_bucket_size": "max_bucket", "second_measure": "then"}
 """Options that have another name in run.json, manifests and saved Spark runs."""
-NOT_RECORDED = ("spec", "memory", "workers")
-"""Options that are recorded elsewhere or do not decide the result."""
 
 
 def parse_size(text: str) -> int:
@@ -146,6 +144,32 @@ class RunOptionKeywords(TypedDict, total=False):
     fanout: int
     memory: int | str
     workers: int
+
+
+class RecordedOptions(TypedDict):
+    """The options that decide the result, as run.json holds them under `parameters`.
+
+    `RunOptions` documents them. `then` is its second_measure, and `max_bucket` its hot_bucket_size.
+    """
+
+    threshold: float
+    distance: int | None
+    recall: float
+    bands: int | None
+    rows: int | None
+    tables: int
+    probes: int
+    verify: str
+    cluster: str
+    floor: float | None
+    keep: str
+    empty: str
+    block_by: str | None
+    source: str | None
+    split: str | None
+    then: str | None
+    max_bucket: int
+    fanout: int
 
 
 @dataclass(frozen=True)
@@ -306,19 +330,30 @@ class RunOptions:
         """The carried columns: those of the keep policy, the block, the source and the split."""
         return carried_columns(self.keep_policy, self.block_by, self.source, self.split)
 
-    def parameters(self) -> dict[str, Any]:
+    def parameters(self) -> RecordedOptions:
         """Returns the options that decide the result, as the JSON values that run.json holds.
 
         The Spec is recorded on its own. Memory and workers do not decide the result.
         """
-        values = {
-            item.name: getattr(self, item.name)
-            for item in fields(self)
-            if item.name not in NOT_RECORDED
-        }
         return {
-            RECORD_KEYS.get(name, name): str(value) if isinstance(value, StrEnum) else value
-            for name, value in values.items()
+            "threshold": self.threshold,
+            "distance": self.distance,
+            "recall": self.recall,
+            "bands": self.bands,
+            "rows": self.rows,
+            "tables": self.tables,
+            "probes": self.probes,
+            "verify": str(self.verify),
+            "cluster": str(self.cluster),
+            "floor": self.floor,
+            "keep": self.keep,
+            "empty": str(self.empty),
+            "block_by": self.block_by,
+            "source": self.source,
+            "split": self.split,
+            "then": self.second_measure,
+            "max_bucket": self.hot_bucket_size,
+            "fanout": self.fanout,
         }
 
     @classmethod

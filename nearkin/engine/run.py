@@ -1,10 +1,10 @@
 """The stages of a run, which both engines share. An engine supplies the hooks."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from functools import cached_property
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 from nearkin.engine.hot_buckets import HotBucketLoop
 from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, RunOptions, Verify
@@ -15,6 +15,8 @@ from nearkin.engine.stats import (
     RunStats,
     SketchStats,
     Stage,
+    StageRecord,
+    StageRecords,
     StageStats,
     VerifyStats,
 )
@@ -49,11 +51,11 @@ class Run(ABC):
 
     @property
     @abstractmethod
-    def stages(self) -> Mapping[str, Mapping[str, Any]]:
+    def stages(self) -> StageRecords:
         """The records of the finished stages, by name, as in run.json."""
 
     @abstractmethod
-    def stage(self, name: str) -> AbstractContextManager[dict[str, Any]]:
+    def stage(self, name: str) -> AbstractContextManager[dict[str, object]]:
         """Records the statistics that are put into the yielded dictionary, and the duration."""
 
     @abstractmethod
@@ -119,9 +121,9 @@ class Run(ABC):
         return SketchStats.from_dict(record)
 
     @final
-    def recorded(self, stage: str) -> dict[str, Any]:
+    def recorded(self, stage: str) -> StageRecord:
         """Returns the record of a stage as in run.json, or an empty one if it did not run."""
-        return dict(self.stages.get(stage, {}))
+        return self.stages.get(stage, {})
 
     @property
     @final

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -11,6 +11,12 @@ from nearkin.corpus.columns import MAX_DOCUMENT
 
 HOTTEST_LISTED = 100
 """Number of hot buckets that the statistics list one by one."""
+
+
+StageRecord: TypeAlias = Mapping[str, Any]
+"""The recorded statistics of a stage as JSON values. `RunStats` and `StageStats` declare them."""
+StageRecords: TypeAlias = Mapping[str, StageRecord]
+"""The records of the finished stages, by the names of the stages."""
 
 
 class Stage(StrEnum):
@@ -35,7 +41,7 @@ def _optional() -> Any:
 class StageStats:
     """The statistics of one stage. The names of the fields are the keys in run.json."""
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Returns the statistics as JSON values."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         optional = {item.name for item in fields(self) if item.metadata.get("optional")}
@@ -46,7 +52,7 @@ class StageStats:
         }
 
     @classmethod
-    def from_dict(cls, record: Mapping[str, Any]) -> Self:
+    def from_dict(cls, record: StageRecord) -> Self:
         """Returns the statistics of a recorded stage. Unknown keys are ignored."""
         names = {item.name for item in fields(cls)}
         return cls(**{name: value for name, value in record.items() if name in names})
@@ -238,7 +244,7 @@ class SecondMeasureStats(StageStats):
     removed: int
     moved: int
     taken_back: int
-    stages: Mapping[str, Mapping[str, Any]]
+    stages: StageRecords
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -272,7 +278,7 @@ class RunStats:
     containment: ContainmentStats | None = None
 
     @classmethod
-    def from_stages(cls, stages: Mapping[str, Mapping[str, Any]]) -> "RunStats":
+    def from_stages(cls, stages: StageRecords) -> "RunStats":
         """Returns the statistics from the entry `stages` of run.json or of a manifest."""
 
         def read(stage: Stage, kind: type[S]) -> S | None:

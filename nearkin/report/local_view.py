@@ -115,8 +115,7 @@ class LocalRunView(RunView):
 
     def stage_statistics(self) -> Mapping[str, Mapping[str, Any]]:
         """Returns the statistics of all stages by name, in the order of execution."""
-        statistics: Mapping[str, Mapping[str, Any]] = self._local.work.manifest["stages"]
-        return statistics
+        return self._local.stages
 
     def cluster_counts(self) -> Mapping[str, int]:
         """Returns the numbers of documents by kind, and the number `documents_kept`."""

@@ -2,12 +2,13 @@
 
 import logging
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 from nearkin.corpus import Corpus, FileCorpus
 from nearkin.corpus.inputs import describe_skipped
 from nearkin.engine.options import RunOptions
 from nearkin.engine.short_documents import CHARACTERS, USUAL_THRESHOLD, ShortDocumentCounts
+from nearkin.engine.stats import StageRecord
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
 from nearkin.sketch.resources import SpecResources
@@ -44,7 +45,7 @@ class FinishedStages(Protocol):
     def brute_force(self) -> bool:
         """True if the run compared every pair, without banding."""
 
-    def recorded(self, stage: str) -> dict[str, Any]:
+    def recorded(self, stage: str) -> StageRecord:
         """Returns the statistics of a stage, or an empty dictionary if it did not run."""
 
 

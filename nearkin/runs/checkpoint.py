@@ -2,10 +2,9 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from nearkin.corpus import FileCorpus, describe_inputs, find_first_change
 from nearkin.engine.local.work_folder import WorkFolder
@@ -25,7 +24,7 @@ def unfinished_run_id(work_folder: Path) -> str | None:
 
 @contextmanager
 def open_work_folder(
-    job: Job, identity: dict[str, Any], corpus: FileCorpus
+    job: Job, identity: Mapping[str, object], corpus: FileCorpus
 ) -> Iterator[tuple[Claim, WorkFolder]]:
     """Holds the work folder of a run: the one of an interrupted run if it is resumed, or a new one.
 
@@ -41,7 +40,8 @@ def open_work_folder(
         UsageError: If the run cannot be resumed because its inputs or its settings have changed.
         RunError: If another process holds the folder, or the disk fails.
     """
-    claim = Claim.take(job.out, f"nearkin {identity['command'].partition(' ')[0]}")
+    command = str(identity["command"]).partition(" ")[0]
+    claim = Claim.take(job.out, f"nearkin {command}")
     complete = False
     work: WorkFolder | None = None
     try:
@@ -58,7 +58,7 @@ def open_work_folder(
 
 
 def _create_or_resume(
-    job: Job, claim: Claim, identity: dict[str, Any], corpus: FileCorpus
+    job: Job, claim: Claim, identity: Mapping[str, object], corpus: FileCorpus
 ) -> WorkFolder:
     if not (job.resume and (claim.path / MANIFEST).exists()):
         inputs = describe_inputs(corpus)

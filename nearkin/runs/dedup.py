@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,6 +25,7 @@ from nearkin.runs.output import (
     require_output_free,
     write_result_tables,
 )
+from nearkin.runs.run_record import RunRecord
 from nearkin.runs.saved import (
     SavedRun,
     copy_saved_signatures,
@@ -39,7 +39,7 @@ from nearkin.runtime.outputs import RESULT
 from nearkin.runtime.progress import Progress
 
 
-def run_dedup(job: Job, progress: Progress) -> dict[str, Any]:
+def run_dedup(job: Job, progress: Progress) -> RunRecord:
     """Deduplicates files into the output folder of a job.
 
     Args:
@@ -47,7 +47,7 @@ def run_dedup(job: Job, progress: Progress) -> dict[str, Any]:
         progress: Receives stage and row-count updates.
 
     Returns:
-        The content of run.json.
+        The run record.
 
     Raises:
         UsageError: If the request is invalid. Nothing is written in this case.

@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.input_file import FileStatus
@@ -67,7 +66,7 @@ class Job:
         """The folder that holds the intermediate files until the run is complete."""
         return work_folder_of(self.out)
 
-    def identity(self, command: str, **other: Any) -> dict[str, Any]:
+    def identity(self, command: str, **other: object) -> dict[str, object]:
         """Returns the parameters that must be unchanged for a run to be resumed.
 
         Args:

@@ -3,9 +3,8 @@
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,13 +19,22 @@ from nearkin.engine.local.second_measure import second_pair_batches
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.local.work_folder import first_difference
 from nearkin.engine.result_schema import CLUSTERS, PAIRS
+from nearkin.engine.stats import StageRecords
 from nearkin.errors import UsageError
 from nearkin.report.collect import summary_counts
 from nearkin.report.files import write_report
 from nearkin.report.model import ReportData
 from nearkin.runs.checkpoint import unfinished_run_id
 from nearkin.runs.job import Job
-from nearkin.runs.saved import RUN, read_run_record
+from nearkin.runs.run_record import (
+    RUN,
+    FileRun,
+    RunEnvironment,
+    RunInputs,
+    RunRecord,
+    RunRequest,
+    read_run_record,
+)
 from nearkin.runtime.files import Readers, disk_errors, set_readers, to_json, write_durably
 from nearkin.runtime.metrics import QualityMetrics
 from nearkin.runtime.outputs import (
@@ -107,8 +115,8 @@ def require_file_output(
 
 
 def find_finished_run(
-    job: Job, identity: dict[str, Any], corpus: FileCorpus
-) -> dict[str, Any] | None:
+    job: Job, identity: Mapping[str, object], corpus: FileCorpus
+) -> RunRecord | None:
     """Returns the run record of a finished output that a job resumes, or None if work is left.
 
     Args:
@@ -135,7 +143,7 @@ def find_finished_run(
             f"{job.out} is finished and was made with other settings: {difference}; replace it "
             "with --overwrite, or choose another --out"
         )
-    if change := find_first_change(record["inputs"], corpus):
+    if change := find_first_change(record.require_files(job.out).inputs.files, corpus):
         raise UsageError(
             f"{job.out} is finished, but {change}; replace it with --overwrite, or choose another "
             "--out"
@@ -196,14 +204,14 @@ def write_result(
     if isinstance(run.corpus, FileCorpus):
         require_apart(folder, [file.path for file in run.corpus.files])
     stages = run.work.manifest["stages"]
-    record = {
-        "nearkin": VERSION,
-        "spec": json.loads(run.options.spec.to_json()),
-        "parameters": run.options.parameters(),
-        "counts": summary_counts(data.counts),
-        "stages": stages,
-        "metrics": QualityMetrics.from_stages(stages).to_dict(),
-    }
+    record = RunRecord(
+        version=VERSION,
+        spec_json=json.loads(run.options.spec.to_json()),
+        parameters=run.options.parameters(),
+        counts=summary_counts(data.counts),
+        stages=stages,
+        metrics=QualityMetrics.from_stages(stages),
+    )
     with claimed(folder, "write", replaces=False) as claim, disk_errors(folder.parent):
         staging = claim.path / RESULT
         kept_folder = staging / "kept"
@@ -217,12 +225,12 @@ def write_result(
             write_kept(run.corpus, run.columns, kept, kept_folder)
         write_result_tables(run, clustering, staging)
         write_report(staging, data)
-        write_durably(staging / RUN, to_json(record))
+        write_durably(staging / RUN, to_json(record.to_json()))
         set_readers(staging, readers)
         identity = {
             "command": "write",
-            "spec": record["spec"],
-            "parameters": record["parameters"],
+            "spec": record.spec_json,
+            "parameters": record.parameters,
         }
         claim.publish_folder(staging, run.work.manifest["run"], identity, replaces=False)
     return folder
@@ -231,11 +239,14 @@ def write_result(
 def build_run_record(
     job: Job,
     inputs: Sequence[InputRecord],
-    stages: dict[str, dict[str, Any]],
+    stages: StageRecords,
     data: ReportData,
     corpus: FileCorpus,
-) -> dict[str, Any]:
-    """Returns the content of run.json.
+    *,
+    engine: str | None = None,
+    master: str | None = None,
+) -> RunRecord:
+    """Returns the run record of a run over files.
 
     Args:
         job: The job.
@@ -243,38 +254,57 @@ def build_run_record(
         stages: The record of each stage, by its name.
         data: The content of the report.
         corpus: The input files.
+        engine: The name of the engine. None for the local engine.
+        master: The master of the Spark session. None for the local engine.
     """
-    return {
-        "nearkin": VERSION,
-        **job.identity("dedup"),
-        "spec_fingerprint": job.settings.spec.fingerprint,
-        "bands": data.parameters.bands,
-        "rows": data.parameters.rows,
-        "memory": job.settings.memory,
-        "workers": job.settings.workers,
-        "inputs": inputs,
-        "skipped": {
-            "count": len(corpus.skipped),
-            "first": [entry._asdict() for entry in corpus.skipped[:SKIPPED_LISTED]],
-        },
-        "counts": summary_counts(data.counts),
-        "stages": stages,
-        "metrics": QualityMetrics.from_stages(stages).to_dict(),
-        "seconds": round(data.total_seconds, 3),
-        "peak_memory": data.peak_memory,
-        "out": str(job.out),
-        "warnings": list(data.all_warnings),
-    }
+    request = RunRequest(
+        command="dedup",
+        columns=job.columns.to_record(),
+        annotate=job.annotate,
+        save_signatures=job.save_signatures,
+        out=str(job.out),
+    )
+    environment = RunEnvironment(
+        memory=job.settings.memory,
+        workers=job.settings.workers,
+        peak_memory=data.peak_memory,
+        engine=engine,
+        master=master,
+    )
+    read = RunInputs(
+        files=inputs,
+        skipped=corpus.skipped[:SKIPPED_LISTED],
+        skipped_count=len(corpus.skipped),
+    )
+    files = FileRun(
+        request=request,
+        environment=environment,
+        inputs=read,
+        spec_fingerprint=job.settings.spec.fingerprint,
+        bands=data.parameters.bands,
+        rows=data.parameters.rows,
+        seconds=round(data.total_seconds, 3),
+        warnings=data.all_warnings,
+    )
+    return RunRecord(
+        version=VERSION,
+        spec_json=json.loads(job.settings.spec.to_json()),
+        parameters=job.settings.parameters(),
+        counts=summary_counts(data.counts),
+        stages=stages,
+        metrics=QualityMetrics.from_stages(stages),
+        files=files,
+    )
 
 
 def publish_output(
     job: Job,
     claim: Claim,
     run_id: str,
-    record: dict[str, Any],
+    record: RunRecord,
     data: ReportData,
     *,
-    identity: dict[str, Any],
+    identity: Mapping[str, object],
     replaces: bool,
 ) -> None:
     """Completes the result in the work folder and moves it to the place of the output.
@@ -285,7 +315,7 @@ def publish_output(
         job: The job.
         claim: Its work folder.
         run_id: The id of the run.
-        record: The content of run.json.
+        record: The run record.
         data: The content of the report.
         identity: The parameters that must be unchanged for a run to be resumed.
         replaces: Whether an existing output is replaced.
@@ -293,7 +323,7 @@ def publish_output(
     staging = claim.path / RESULT
     with disk_errors(staging):
         write_report(staging, data)
-        write_durably(staging / RUN, to_json(record))
+        write_durably(staging / RUN, to_json(record.to_json()))
         job.resources.write(staging, job.settings.spec)
         set_readers(staging, job.readers)
     claim.publish_folder(staging, run_id, identity, replaces=replaces)

@@ -2,21 +2,24 @@
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nearkin.corpus import FileCorpus, find_first_change
+from nearkin.corpus.input_manifest import InputRecord
 from nearkin.engine.local import result_tables
 from nearkin.engine.local.containment import find_contained, require_containable
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import first_difference
 from nearkin.engine.options import RunOptions
 from nearkin.engine.result_schema import CONTAINED
+from nearkin.engine.stats import StageRecords
 from nearkin.errors import UsageError
 from nearkin.report.run_warnings import warn_of_pairs, warn_of_skipped_inputs
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
@@ -85,13 +88,56 @@ def find_pairs(
     return result_tables.pairs_schema(run), result_tables.pair_batches(run)
 
 
+class ContentRecord(TypedDict):
+    """An input file in the footer of a file of pairs. Equal inputs have equal records."""
+
+    path: str
+    name: str
+    size: int
+    """The size in bytes."""
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairsSummary:
+    """What a run of `nearkin pairs` did.
+
+    Attributes:
+        out: Output file.
+        pairs: Number of pairs in it.
+        request: Request of the run, as JSON values.
+        stages: Records of the stages. Empty if the file was complete before.
+        peak_memory: Measured peak of the memory, in bytes. None if the file was complete before.
+        warnings: Warnings about inputs.
+    """
+
+    out: Path
+    pairs: int
+    request: Mapping[str, object]
+    stages: StageRecords = field(default_factory=dict)
+    peak_memory: int | None = None
+    warnings: Sequence[str] = ()
+
+    def to_json(self) -> dict[str, object]:
+        """Returns the summary as `--json` prints it."""
+        summary = {
+            "pairs": self.pairs,
+            "stages": self.stages,
+            "out": str(self.out),
+            **self.request,
+        }
+        if self.stages:
+            summary |= {"peak_memory": self.peak_memory, "warnings": list(self.warnings)}
+        return summary
+
+
 def run_pairs(
     job: Job,
     progress: Progress,
     relation: str = "similarity",
     *,
     expand_exact: bool = False,
-) -> dict[str, Any]:
+) -> PairsSummary:
     """Writes all verified pairs into the output file of a job.
 
     Args:
@@ -102,7 +148,7 @@ def run_pairs(
             one member for all.
 
     Returns:
-        The number of pairs, the record of each stage, and the request.
+        What was done.
 
     Raises:
         UsageError: If the request is invalid. Nothing is written in this case.
@@ -117,10 +163,10 @@ def run_pairs(
     corpus = open_job_corpus(job, saved)
     check_job(job, corpus)
     identity = job.identity(f"pairs by {parsed}", expand_exact=expand_exact)
-    request = {"out": str(job.out), **job.identity("pairs")}
+    request = job.identity("pairs")
     finished = _count_finished_pairs(job, identity, corpus)
     if finished is not None:
-        return {"pairs": finished, "stages": {}, **request}
+        return PairsSummary(out=job.out, pairs=finished, request=request)
     with PeakMemory() as memory, open_work_folder(job, identity, corpus) as (claim, work):
         if saved is not None:
             copy_saved_signatures(saved, work)
@@ -142,13 +188,14 @@ def run_pairs(
         warnings = warn_of_skipped_inputs(corpus)
         if parsed == Relation.SIMILARITY:
             warnings += warn_of_pairs(run)
-    return {
-        "pairs": rows,
-        "stages": stages,
-        "peak_memory": memory.peak,
-        "warnings": warnings,
-        **request,
-    }
+    return PairsSummary(
+        out=job.out,
+        pairs=rows,
+        request=request,
+        stages=stages,
+        peak_memory=memory.peak,
+        warnings=warnings,
+    )
 
 
 def require_pairs_output(
@@ -175,7 +222,9 @@ def require_pairs_output(
         )
 
 
-def _count_finished_pairs(job: Job, identity: dict[str, Any], corpus: FileCorpus) -> int | None:
+def _count_finished_pairs(
+    job: Job, identity: Mapping[str, object], corpus: FileCorpus
+) -> int | None:
     """Returns the number of pairs in a finished file, or None if work is left."""
     if job.overwrite or not job.resume or not job.out.exists():
         return None
@@ -196,7 +245,7 @@ def _count_finished_pairs(job: Job, identity: dict[str, Any], corpus: FileCorpus
     return int(pq.read_metadata(job.out).num_rows)
 
 
-def _contents(inputs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _contents(inputs: Sequence[InputRecord]) -> list[ContentRecord]:
     """Returns the names, sizes and hashes of inputs.
 
     Places and times are left out, so that equal inputs make equal files.

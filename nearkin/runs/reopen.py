@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nearkin.corpus import Columns
-from nearkin.corpus.columns import MAX_DOCUMENT
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
@@ -21,7 +19,8 @@ from nearkin.evaluate.shadow import ShadowComparison, compare_runs
 from nearkin.keys import HashKey
 from nearkin.measures.explanation import Explanation
 from nearkin.report.files import read_report, write_report
-from nearkin.runs.saved import RUN, SIGNATURES, SavedRun, read_run_record
+from nearkin.runs.run_record import RUN, RunRecord, read_run_record
+from nearkin.runs.saved import SIGNATURES, SavedRun
 from nearkin.runtime.files import disk_errors, to_json, write_durably
 from nearkin.runtime.metrics import QualityMetrics
 from nearkin.runtime.outputs import is_half_written, locked
@@ -35,7 +34,7 @@ WARM_UP_BELOW = 100_000
 
 def open_finished_run(
     folder: Path, secret: HashKey | None = None, workers: int = 2
-) -> tuple[FinishedRun, dict[str, Any]]:
+) -> tuple[FinishedRun, RunRecord]:
     """Opens a finished run and its inputs.
 
     Args:
@@ -44,23 +43,22 @@ def open_finished_run(
         workers: Number of threads.
 
     Returns:
-        The run, and the content of its run.json.
+        The run, and its run record.
 
     Raises:
         UsageError: If the folder is not the output of a run, or its inputs have changed.
     """
     record = read_run_record(folder / RUN)
-    required = ("inputs", "parameters")
-    if any(name not in record for name in required) or not (folder / CLUSTERS).exists():
+    files = record.require_files(folder)
+    if not (folder / CLUSTERS).exists():
         raise UsageError(f"{folder} is not the output of nearkin dedup on files")
     saved = SavedRun(folder, record)
-    settings = RunOptions.from_parameters(record["parameters"], saved.spec, workers=workers)
-    columns = Columns.from_record(record["columns"])
-    columns = replace(columns, document_limit=document_limit_of(record))
+    settings = RunOptions.from_parameters(record.parameters, saved.spec, workers=workers)
+    columns = record.columns_of(folder)
     resources = SpecResources.read(folder, saved.spec, secret)
     settings.spec.require_key(secret)
-    documents = record["stages"]["sketch"]["documents"]
-    banding = solve_run_banding(settings, documents) if record["bands"] else None
+    documents = record.require_sketch_stats(folder).documents
+    banding = solve_run_banding(settings, documents) if files.bands else None
     corpus = saved.open_corpus("quarantine")
     return FinishedRun(folder, corpus, columns, settings, resources, banding), record
 
@@ -86,14 +84,9 @@ def explain_in_run(folder: Path, a: str, b: str, secret: HashKey | None = None) 
         settings=run.settings,
         resources=run.resources,
         names=(a, b),
-        documents=record["stages"]["sketch"]["documents"],
+        documents=record.require_sketch_stats(folder).documents,
     )
     return add_run_outcome(pair, (first.row, second.row), compared_all=run.banding is None)
-
-
-def document_limit_of(record: dict[str, Any]) -> int:
-    """Returns the number of bytes that a document of a finished run may have."""
-    return int(record["stages"]["sketch"].get("document_limit", MAX_DOCUMENT))
 
 
 class AuditResult(NamedTuple):
@@ -151,9 +144,8 @@ def audit_run(
         if labels is not None:
             recall = score_clusters(labels, read_clusters(folder / CLUSTERS)).recall
         measured = recall.value if recall.total else None
-        metrics = QualityMetrics.from_stages(record["stages"], measured)
-        record["audit"] = result.to_dict()
-        record["metrics"] = metrics.to_dict()
+        metrics = QualityMetrics.from_stages(record.stages, measured)
+        audited = record.with_audit(result, metrics)
         mode = stat.S_IMODE((folder / RUN).stat().st_mode)
         report = replace(read_report(folder), audit=result)
         with disk_errors(folder):
@@ -164,7 +156,7 @@ def audit_run(
             # Each file is replaced as a whole. After a kill the audit is in none, some or all of
             # them, and all of them still describe the same run.
             write_report(folder, report, mode)
-            write_durably(folder / RUN, to_json(record), mode)
+            write_durably(folder / RUN, to_json(audited.to_json()), mode)
     return AuditResult(result, metrics)
 
 
@@ -202,7 +194,7 @@ def shadow_run(
     other = replace(live, **against)
     signatures = (folder / SIGNATURES).resolve()
     variants = [("live", live), ("shadow", other)]
-    if record["stages"]["sketch"]["documents"] < WARM_UP_BELOW:
+    if record.require_sketch_stats(folder).documents < WARM_UP_BELOW:
         # Loading compiled kernels takes a third of a second, which the first of two small runs
         # would pay alone.
         variants.insert(0, ("warm", live))
@@ -212,7 +204,7 @@ def shadow_run(
             work = WorkFolder.create(Path(temporary) / name, {}, durable=False)
             (work.path / "sketch").symlink_to(signatures, target_is_directory=True)
             with work.stage("sketch") as facts:
-                facts.update(record["stages"]["sketch"])
+                facts.update(record.stages["sketch"])
             variant = LocalRun(run.corpus, run.columns, settings, work, progress, run.resources)
             variant.to_clusters()
             runs.append(variant)

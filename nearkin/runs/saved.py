@@ -13,27 +13,13 @@ from nearkin.corpus.file_names import has_hidden_password
 from nearkin.engine.local.work_folder import WorkFolder, first_difference
 from nearkin.errors import UsageError
 from nearkin.runs.job import Job
+from nearkin.runs.run_record import RUN, RunRecord, read_run_record
 from nearkin.runtime.files import disk_errors
 from nearkin.runtime.outputs import is_half_written
 from nearkin.spec import Spec
 
-RUN = "run.json"
-"""The run record of an output folder."""
 SIGNATURES = "signatures"
 """The folder of an output that holds signatures and band keys."""
-
-
-def read_run_record(path: Path) -> dict[str, Any]:
-    """Reads the run record of a finished run.
-
-    Raises:
-        UsageError: If the file does not exist or is not valid JSON.
-    """
-    try:
-        record: dict[str, Any] = json.loads(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path.parent} is not the output of a run ({error})") from error
-    return record
 
 
 @dataclass(frozen=True)
@@ -42,11 +28,11 @@ class SavedRun:
 
     Attributes:
         folder: The output folder of the run.
-        record: The content of its run.json.
+        record: Its run record.
     """
 
     folder: Path
-    record: dict[str, Any]
+    record: RunRecord
 
     @classmethod
     def find(cls, inputs: tuple[str, ...]) -> "SavedRun | None":
@@ -68,7 +54,7 @@ class SavedRun:
     @property
     def spec(self) -> Spec:
         """The Spec of the signatures."""
-        return Spec.from_json(json.dumps(self.record["spec"]))
+        return self.record.spec
 
     def open_corpus(self, on_error: str) -> FileCorpus:
         """Opens the inputs from which the run was made.
@@ -79,7 +65,8 @@ class SavedRun:
         Raises:
             UsageError: If an input has changed since, or its URL contained a password.
         """
-        paths = [entry["path"] for entry in self.record["inputs"]]
+        files = self.record.require_files(self.folder).inputs.files
+        paths = [entry["path"] for entry in files]
         hidden = next(filter(has_hidden_password, paths), None)
         if hidden is not None:
             raise UsageError(
@@ -88,7 +75,7 @@ class SavedRun:
                 "of the storage, and run nearkin dedup again"
             )
         corpus = FileCorpus.open(paths, on_error=on_error)
-        if change := find_first_change(self.record["inputs"], corpus):
+        if change := find_first_change(files, corpus):
             raise UsageError(
                 f"{self.folder} cannot be an input: {change}; run nearkin dedup on the inputs "
                 "themselves"
@@ -118,9 +105,8 @@ def with_saved_run(job: Job, saved: SavedRun) -> Job:
     Raises:
         UsageError: If the job requests another Spec or other columns than the saved run has.
     """
-    kept_columns = saved.record["columns"]
-    columns = Columns.from_record(kept_columns)
-    columns = replace(columns, carried_columns=job.columns.carried_columns)
+    recorded = Columns.from_record(saved.record.require_files(saved.folder).request.columns)
+    columns = replace(recorded, carried_columns=job.columns.carried_columns)
     _require_same_columns(job.columns, columns, saved.folder)
     if job.settings.spec not in (Spec(), saved.spec):
         requested = json.loads(job.settings.spec.to_json())
@@ -130,14 +116,13 @@ def with_saved_run(job: Job, saved: SavedRun) -> Job:
             f"{first_difference(kept, requested, 'spec')}; leave it out, or run on the inputs of "
             "the saved run"
         )
-    missing = sorted(set(columns.carried_columns) - set(kept_columns["extra"]))
+    missing = sorted(set(columns.carried_columns) - set(recorded.carried_columns))
     if missing:
         raise UsageError(
             f"column {missing[0]!r} was not kept by the run {saved.folder} (it has "
-            f"{kept_columns['extra']}); run nearkin dedup on its inputs instead"
+            f"{list(recorded.carried_columns)}); run nearkin dedup on its inputs instead"
         )
-    columns = replace(columns, carried_columns=tuple(kept_columns["extra"]))
-    return replace(job, settings=job.settings.with_spec(saved.spec), columns=columns)
+    return replace(job, settings=job.settings.with_spec(saved.spec), columns=recorded)
 
 
 def _require_same_columns(requested: Columns, saved: Columns, folder: Path) -> None:
@@ -168,7 +153,7 @@ def copy_saved_signatures(saved: SavedRun, work: WorkFolder) -> None:
         delete_folder(target)
         signatures = saved.folder / SIGNATURES
         shutil.copytree(signatures, target, ignore=_ignore_band_keys(signatures))
-        facts.update(saved.record["stages"]["sketch"])
+        facts.update(saved.record.stages["sketch"])
 
 
 def save_signatures(work: WorkFolder, staging: Path) -> None:

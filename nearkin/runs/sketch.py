@@ -2,9 +2,9 @@
 
 import json
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from nearkin.corpus import Batch, Columns, FileCorpus, make_ids
 from nearkin.corpus.inputs import Selection
@@ -12,7 +12,7 @@ from nearkin.errors import UsageError
 from nearkin.measures import measure_of
 from nearkin.report.run_warnings import warn_of_skipped_inputs
 from nearkin.runs.output import require_file_output
-from nearkin.runs.saved import RUN
+from nearkin.runs.run_record import RUN
 from nearkin.runtime.files import Readers, disk_errors, set_readers
 from nearkin.runtime.outputs import RESULT, claimed
 from nearkin.runtime.progress import Progress
@@ -58,7 +58,43 @@ class SketchJob:
     readers: Readers = field(default=Readers.OWNER, kw_only=True)
 
 
-def run_sketch(job: SketchJob, progress: Progress) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class SketchSummary:
+    """What a run of `nearkin sketch` did.
+
+    Attributes:
+        out: Signature file.
+        documents: Number of signatures.
+        reasons: Number of rejected rows by reason.
+        warnings: Warnings about inputs.
+        spec: Spec of the signatures.
+    """
+
+    out: Path
+    documents: int
+    reasons: Mapping[str, int]
+    warnings: Sequence[str]
+    spec: Spec
+
+    @property
+    def rejected(self) -> int:
+        """The number of rejected rows."""
+        return sum(self.reasons.values())
+
+    def to_json(self) -> dict[str, object]:
+        """Returns the summary as `--json` prints it."""
+        return {
+            "out": str(self.out),
+            "documents": self.documents,
+            "rejected": self.rejected,
+            "reasons": self.reasons,
+            "warnings": list(self.warnings),
+            "spec": json.loads(self.spec.to_json()),
+            "spec_fingerprint": self.spec.fingerprint,
+        }
+
+
+def run_sketch(job: SketchJob, progress: Progress) -> SketchSummary:
     """Writes the signatures of files. Rejected rows are counted by their reasons.
 
     Args:
@@ -66,7 +102,7 @@ def run_sketch(job: SketchJob, progress: Progress) -> dict[str, Any]:
         progress: Receives stage and row-count updates.
 
     Returns:
-        The counts, the Spec and its fingerprint.
+        What was done.
 
     Raises:
         UsageError: If the request is invalid. Nothing is written in this case.
@@ -109,15 +145,13 @@ def run_sketch(job: SketchJob, progress: Progress) -> dict[str, Any]:
             claim.publish_file(claim.path / name, path)
         set_readers(staged, job.readers)
         claim.publish_file(staged)
-    return {
-        "out": str(job.out),
-        "documents": documents,
-        "rejected": rejected.total(),
-        "reasons": dict(sorted(rejected.items())),
-        "warnings": warn_of_skipped_inputs(corpus),
-        "spec": json.loads(job.spec.to_json()),
-        "spec_fingerprint": job.spec.fingerprint,
-    }
+    return SketchSummary(
+        out=job.out,
+        documents=documents,
+        reasons=dict(sorted(rejected.items())),
+        warnings=warn_of_skipped_inputs(corpus),
+        spec=job.spec,
+    )
 
 
 def _require_outputs(job: SketchJob, corpus: FileCorpus, resource_files: dict[str, Path]) -> None:

@@ -1,8 +1,8 @@
 """The quality and cost metrics of runs and indexes, in one schema for all that report them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
 
 import numpy as np
 
@@ -45,9 +45,23 @@ class QualityMetrics:
     index_memory_bytes: int | None = None
     empty_bin_rate: float | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def values(self) -> dict[str, float | None]:
+        """Returns the metrics by name."""
+        return asdict(self)
+
+    def to_dict(self) -> dict[str, object]:
         """Returns the metrics as a JSON object that names its schema."""
-        return {"schema": SCHEMA, **asdict(self)}
+        return {"schema": SCHEMA, **self.values()}
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Self:
+        """Restores metrics from what `to_dict` returned. Unknown metrics are ignored.
+
+        Args:
+            values: Metrics by name.
+        """
+        names = {item.name for item in fields(cls)}
+        return cls(**{name: value for name, value in values.items() if name in names})
 
     @classmethod
     def from_stages(

@@ -15,11 +15,11 @@ import re
 import shutil
 import socket
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 from nearkin.errors import UsageError
 from nearkin.runtime.files import (
@@ -327,10 +327,21 @@ def files_below(folder: Path) -> Iterator[str]:
                 yield found
 
 
-def read_marker(folder: Path) -> dict[str, Any] | None:
-    """Returns the marker of a result (`run`, `identity` and `files`), or None without one."""
+class Marker(TypedDict):
+    """The content of the marker of a result."""
+
+    run: str
+    """The id of the run."""
+    identity: Mapping[str, object]
+    """The parameters that decided the result."""
+    files: list[str]
+    """The relative paths of the files of the result."""
+
+
+def read_marker(folder: Path) -> Marker | None:
+    """Returns the marker of a result, or None without one."""
     try:
-        marker: dict[str, Any] = json.loads((folder / MARKER).read_bytes())
+        marker: Marker = json.loads((folder / MARKER).read_bytes())
     except (OSError, ValueError):
         return None
     return marker if isinstance(marker, dict) and isinstance(marker.get("files"), list) else None
@@ -423,7 +434,7 @@ class Claim:
             self._handle = -1
 
     def publish_folder(
-        self, staged: Path, run: str, identity: dict[str, Any], *, replaces: bool
+        self, staged: Path, run: str, identity: Mapping[str, object], *, replaces: bool
     ) -> None:
         """Moves a complete result to the place of the output. A previous result stays until then.
 
@@ -602,7 +613,8 @@ def require_work_folder(path: Path) -> None:
         )
 
 
-def _holder(command: str) -> dict[str, Any]:
+def _holder(command: str) -> dict[str, str | int]:
+    """Returns who holds a work folder, as its lock file says it."""
     since = time.strftime("%Y-%m-%d %H:%M:%S %z")
     return {"command": command, "pid": os.getpid(), "host": socket.gethostname(), "since": since}
 

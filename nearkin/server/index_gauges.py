@@ -95,7 +95,7 @@ class IndexGauges:
             self._counts = index.counts()
             self._metrics = index.search_stats.metrics(
                 self._recall(), self._counts.get("bytes")
-            ).to_dict()
+            ).values()
         except NearkinError as error:
             # old counts must not be reported as current ones
             self._counts = {}

@@ -4,7 +4,6 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 from pyspark.sql import SparkSession
@@ -38,7 +37,7 @@ from nearkin.runs.output import (
     publish_output,
     require_output_free,
 )
-from nearkin.runs.saved import RUN
+from nearkin.runs.run_record import RUN, RunRecord
 from nearkin.runs.spec_request import ResolvedInputs, SpecRequest, resolve_inputs
 from nearkin.runtime.files import disk_errors
 from nearkin.runtime.memory import PeakMemory
@@ -50,19 +49,24 @@ from nearkin.spec import Spec
 
 
 def dedup_files(
-    master: str | None, conf: dict[str, str], merge_parts: bool, job: Job, progress: Progress
-) -> dict[str, Any]:
+    master: str | None,
+    conf: dict[str, str],
+    job: Job,
+    progress: Progress,
+    *,
+    merge_parts: bool,
+) -> RunRecord:
     """Deduplicates files into `job.out`.
 
     Args:
         master: Master of the Spark session, or None for all cores of this machine.
         conf: Settings of the Spark session.
-        merge_parts: Whether rows of one id are parts of a document.
         job: Inputs and output. Their paths are the same on all workers.
         progress: Receives progress updates.
+        merge_parts: Whether rows of one id are parts of a document.
 
     Returns:
-        The content of run.json.
+        The run record.
 
     Raises:
         UsageError: If the request is not valid, or needs the local engine.
@@ -99,11 +103,15 @@ def dedup_files(
         view = SparkRunView(run, job.quoted)
         title = ", ".join(map(hide_password, job.inputs))
         data = collect_report(view, title, memory.peak)
-        record = {
-            **build_run_record(job, inputs, run.stages, data, corpus),
-            "engine": "spark",
-            "master": spark.sparkContext.master,
-        }
+        record = build_run_record(
+            job,
+            inputs,
+            run.stages,
+            data,
+            corpus,
+            engine="spark",
+            master=spark.sparkContext.master,
+        )
         publish_output(
             job,
             claim,

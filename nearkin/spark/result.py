@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -10,6 +9,7 @@ from pyspark.sql import functions as f
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import translate_spark_errors
 from nearkin.engine.spark.sources import quoted, unused_name
+from nearkin.engine.stats import StageRecords
 from nearkin.report.collect import collect_counts, collect_report, summary_counts
 from nearkin.report.model import ReportData
 from nearkin.report.run_warnings import warn_of_run
@@ -69,7 +69,7 @@ class SparkResult:
         return self._run.document_tables.rejected.select(place, "reason", "raw")
 
     @property
-    def stages(self) -> dict[str, Any]:
+    def stages(self) -> StageRecords:
         """The statistics of each stage, by its name, as in run.json."""
         return self._run.stages
 

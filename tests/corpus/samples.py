@@ -150,7 +150,7 @@ def run_dedup_on(
     """Runs dedup over files with one worker. Returns the content of run.json."""
     return run_dedup(
         Job(tuple(inputs), out, Columns(), RunOptions(workers=1), **other), progress or Silent()
-    )
+    ).to_json()
 
 
 def kept_texts(out: Path) -> list[str]:

@@ -51,11 +51,11 @@ def test_saved_run_keeps_its_document_limit(tmp_path: Path) -> None:
         RunOptions(),
         save_signatures=True,
     )
-    assert run_dedup(job, Silent())["counts"]["rejected"] == 1
+    assert run_dedup(job, Silent()).counts["rejected"] == 1
     again = Job(
         (str(tmp_path / "saved"),), tmp_path / "out", Columns().with_memory(10**12), RunOptions()
     )
-    assert run_dedup(again, Silent())["counts"]["kept"] == 2
+    assert run_dedup(again, Silent()).counts["kept"] == 2
     assert pq.read_table(tmp_path / "out" / "kept" / "a.parquet")["text"].to_pylist() == [
         "a b c d",
         "e f g h",

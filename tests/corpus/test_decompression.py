@@ -154,7 +154,7 @@ def test_damaged_file_completes_a_run(tmp_path: Path) -> None:
     record = run_dedup(
         Job((str(tmp_path),), tmp_path / "out", Columns(), RunOptions(bands=10, rows=5)), Silent()
     )
-    counts = record["counts"]
+    counts = record.counts
     assert counts["kept"] > 8990
     assert counts["rejected"] == 1
     kept = decode_until_damage("gzip", (tmp_path / "out" / "kept" / "a.jsonl.gz").read_bytes())

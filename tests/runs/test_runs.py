@@ -61,7 +61,7 @@ def job(inputs: Any, out: Path, **other: Any) -> Job:
 
 
 def finished(inputs: Any, out: Path, **other: Any) -> dict[str, Any]:
-    return run_dedup(job(inputs, out, **other), Silent())
+    return run_dedup(job(inputs, out, **other), Silent()).to_json()
 
 
 @pytest.fixture(scope="session")

@@ -73,15 +73,17 @@ def job(inputs: Path, out: Path, **other: Any) -> Job:
 
 
 def dedup(inputs: Path, out: Path, **other: Any) -> dict[str, Any]:
-    return run_dedup(job(inputs, out, **other), Silent())
+    return run_dedup(job(inputs, out, **other), Silent()).to_json()
 
 
 def pairs(inputs: Path, out: Path, **other: Any) -> dict[str, Any]:
-    return run_pairs(job(inputs, out, **other), Silent())
+    return run_pairs(job(inputs, out, **other), Silent()).to_json()
 
 
 def sketch(inputs: Path, out: Path, **other: Any) -> dict[str, Any]:
-    return run_sketch(SketchJob((str(inputs),), out, Columns(), Spec(), **other), Silent())
+    return run_sketch(
+        SketchJob((str(inputs),), out, Columns(), Spec(), **other), Silent()
+    ).to_json()
 
 
 COMMANDS: list[Callable[..., dict[str, Any]]] = [dedup, pairs, sketch]
@@ -659,12 +661,12 @@ def test_an_audit_that_is_killed_between_its_files_does_no_harm(renames: int, sa
         f"audit_run(Path({str(saved)!r}), Silent())\n"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 9
-    assert "counts" in read_run_record(saved / "run.json")
+    assert read_run_record(saved / "run.json").counts["read"] > 0
     assert (read_report(saved).audit is None) == (renames == 0)
     require_replaceable_folder(saved)
     audit_run(saved, Silent())
     assert read_report(saved).audit is not None
-    assert "audit" in read_run_record(saved / "run.json")
+    assert read_run_record(saved / "run.json").audit is not None
     assert [path.name for path in saved.iterdir() if path.name.endswith(".tmp")] == []
     assert not Path(f"{saved}.partial").exists()
 

@@ -1,6 +1,6 @@
 """The local engine: a run on one machine, whose stages leave their results in a work folder."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -41,6 +41,7 @@ from nearkin.engine.stats import (
     CollapseStats,
     SketchStats,
     Stage,
+    StageRecords,
 )
 from nearkin.errors import RunError, UsageError
 from nearkin.lsh.band_keys import key_builder_for
@@ -92,12 +93,11 @@ class LocalRun(Run):
             self.options = replace(self.options, workers=most_workers)
 
     @property
-    def stages(self) -> Mapping[str, Mapping[str, Any]]:
+    def stages(self) -> StageRecords:
         """The records of the finished stages, by name."""
-        stages: dict[str, dict[str, Any]] = self.work.manifest["stages"]
-        return stages
+        return self.work.manifest["stages"]
 
-    def stage(self, name: str) -> AbstractContextManager[dict[str, Any]]:
+    def stage(self, name: str) -> AbstractContextManager[dict[str, object]]:
         """Records a stage in the manifest of the work folder."""
         return self.work.stage(name)
 

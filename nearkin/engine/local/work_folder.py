@@ -2,15 +2,17 @@
 
 import json
 import os
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 from uuid import uuid4
 
 import numpy as np
 from numpy.typing import DTypeLike
 
+from nearkin.corpus.input_manifest import InputRecord
+from nearkin.engine.stats import StageRecord
 from nearkin.errors import UsageError
 from nearkin.runtime.compilation import Stopwatch
 from nearkin.runtime.files import (
@@ -30,6 +32,30 @@ UNRECORDED = frozenset({MANIFEST, LOCK, PREVIOUS, RESULT, "spool", "then"})
 themselves (`then` is the work folder of the second measure)."""
 
 
+class StageFiles(TypedDict):
+    """The files of a finished stage, by name, with their sizes in bytes."""
+
+    stage: str
+    files: dict[str, int]
+
+
+class Manifest(TypedDict):
+    """The content of a manifest."""
+
+    nearkin: str
+    """The version of nearkin."""
+    run: str
+    """The id of the run."""
+    identity: Mapping[str, object]
+    """The parameters that must be unchanged for the run to be resumed."""
+    stages: dict[str, StageRecord]
+    """The records of the finished stages, by name, in the order of execution."""
+    files: list[StageFiles]
+    inputs: Sequence[InputRecord]
+    replaces: bool
+    """Whether the run may replace an existing output."""
+
+
 class WorkFolder:
     """A folder of stage results, with a manifest of the finished stages.
 
@@ -42,7 +68,7 @@ class WorkFolder:
         durable: Whether the folder must survive a power cut.
     """
 
-    def __init__(self, path: Path, manifest: dict[str, Any], durable: bool = True) -> None:
+    def __init__(self, path: Path, manifest: Manifest, *, durable: bool = True) -> None:
         self.path = path
         self.manifest = manifest
         self.durable = durable
@@ -50,7 +76,13 @@ class WorkFolder:
 
     @classmethod
     def create(
-        cls, path: Path, identity: dict[str, Any], *, durable: bool = True, **other: Any
+        cls,
+        path: Path,
+        identity: Mapping[str, object],
+        *,
+        durable: bool = True,
+        inputs: Sequence[InputRecord] = (),
+        replaces: bool = False,
     ) -> "WorkFolder":
         """Creates a work folder without results.
 
@@ -58,23 +90,26 @@ class WorkFolder:
             path: Folder. It may exist, but has no manifest.
             identity: Parameters that must be unchanged for a run to be resumed, as JSON values.
             durable: Whether the folder must survive a power cut. False if it is never resumed.
-            **other: Further entries of the manifest.
+            inputs: Input files of the run.
+            replaces: Whether the run may replace an existing output.
         """
         with disk_errors(path.parent):
             path.mkdir(PRIVATE_FOLDER, parents=True, exist_ok=True)
-        facts = {
+        manifest: Manifest = {
             "nearkin": VERSION,
             "run": uuid4().hex,
             "identity": identity,
             "stages": {},
             "files": [],
+            "inputs": inputs,
+            "replaces": replaces,
         }
-        work = cls(path, {**facts, **other}, durable)
+        work = cls(path, manifest, durable=durable)
         work._save()
         return work
 
     @classmethod
-    def resume(cls, path: Path, identity: dict[str, Any]) -> "WorkFolder":
+    def resume(cls, path: Path, identity: Mapping[str, object]) -> "WorkFolder":
         """Opens the work folder of an interrupted run.
 
         If the files of a stage differ from the manifest, this stage and all later ones are run
@@ -88,7 +123,7 @@ class WorkFolder:
             UsageError: If there is nothing to resume, or a parameter differs. The message names it.
         """
         try:
-            manifest = json.loads((path / MANIFEST).read_bytes())
+            manifest: Manifest = json.loads((path / MANIFEST).read_bytes())
         except (OSError, ValueError) as error:
             raise UsageError(
                 f"{path} holds no run to resume ({error}); run without --resume"
@@ -116,10 +151,9 @@ class WorkFolder:
                 del recorded[number:]
                 return
 
-    def done(self, stage: str) -> dict[str, Any] | None:
+    def done(self, stage: str) -> StageRecord | None:
         """Returns the record of a finished stage, or None if it has not finished."""
-        found: dict[str, Any] | None = self.manifest["stages"].get(stage)
-        return found
+        return self.manifest["stages"].get(stage)
 
     @property
     def has_results(self) -> bool:
@@ -127,7 +161,7 @@ class WorkFolder:
         return bool(self.manifest["stages"]) or (self.path / "sketch" / "checkpoint.json").exists()
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[dict[str, Any]]:
+    def stage(self, name: str) -> Iterator[dict[str, object]]:
         """Records a stage when the body ends without an error.
 
         Args:
@@ -137,15 +171,15 @@ class WorkFolder:
             The record, which the body fills. The durations of the work and of the compilation of
             kernels are added.
         """
-        facts: dict[str, Any] = {}
+        facts: dict[str, object] = {}
         watch = Stopwatch()
         with disk_errors(self.path):
             yield facts
             written = self._sync_new_files() if self.durable else {}
         facts.update(watch.to_record())
         # A file that two stages wrote belongs to the last of them.
-        kept = [
-            {**entry, "files": _without(entry["files"], written)}
+        kept: list[StageFiles] = [
+            {"stage": entry["stage"], "files": _without(entry["files"], written)}
             for entry in self.manifest["files"]
             if entry["stage"] != name
         ]

@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
@@ -20,12 +19,19 @@ from nearkin.engine.spark.exact_groups import ExactDuplicateTables, find_exact_d
 from nearkin.engine.spark.hot_buckets import SparkHotBucketLoop
 from nearkin.engine.spark.materialized import Tables
 from nearkin.engine.spark.pair_scoring import PairScorer
-from nearkin.engine.spark.saved import Saved, require_saved_keys, with_verdicts
+from nearkin.engine.spark.saved import AboutRun, Saved, require_saved_keys, with_verdicts
 from nearkin.engine.spark.session import work_of
 from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.sources import Source
 from nearkin.engine.spark.verification import Scoring
-from nearkin.engine.stats import CandidateStats, ClusterStats, CollapseStats, SketchStats
+from nearkin.engine.stats import (
+    CandidateStats,
+    ClusterStats,
+    CollapseStats,
+    SketchStats,
+    StageRecord,
+    StageRecords,
+)
 from nearkin.errors import RunError, UsageError
 from nearkin.runtime.compilation import Stopwatch
 from nearkin.runtime.progress import Progress
@@ -56,7 +62,7 @@ class SparkRun(Run):
     tables: Tables
     before: Saved | None = None
     document_tables: DocumentTables = field(init=False)
-    _stages: dict[str, dict[str, Any]] = field(init=False, default_factory=dict)
+    _stages: dict[str, StageRecord] = field(init=False, default_factory=dict)
     _clustered: ClusterTables | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
@@ -65,14 +71,14 @@ class SparkRun(Run):
         self.document_tables = DocumentTables(self.source, self.request, self.tables, self.before)
 
     @property
-    def stages(self) -> dict[str, dict[str, Any]]:
+    def stages(self) -> StageRecords:
         """The records of the finished stages, by name."""
         return self._stages
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[dict[str, Any]]:
+    def stage(self, name: str) -> Iterator[dict[str, object]]:
         """Records a stage, with what Spark counted of its tasks."""
-        record: dict[str, Any] = {}
+        record: dict[str, object] = {}
         watch = Stopwatch()
         group = f"nearkin {name} {self.tables.folder}"
         self.spark.sparkContext.setJobGroup(group, f"nearkin: {name}")
@@ -242,7 +248,7 @@ class SparkRun(Run):
                 "the corpus is small and was compared by brute force, so there are no bands to "
                 "save; give bands and rows"
             )
-        about = {
+        about: AboutRun = {
             "spec": json.loads(self.options.spec.to_json()),
             "parameters": self.options.parameters(),
             "types": self.document_tables.types,

@@ -6,9 +6,9 @@ they are read from here. The result is that of a run over all documents.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nearkin.engine.banding import build_band_keys
+from nearkin.engine.options import RecordedOptions
 from nearkin.engine.spark.arrow_columns import numbers, signed, table, unpacked, unsigned
 from nearkin.engine.spark.banding import BandingTasks
 from nearkin.engine.spark.materialized import names_in
@@ -82,6 +83,15 @@ class DealtRows:
                 yield self.banded.dealt(keys[bands == band][None, :], docs[bands == band], band)
 
 
+class AboutRun(TypedDict):
+    """The request of a saved run."""
+
+    spec: Mapping[str, object]
+    parameters: RecordedOptions
+    types: str
+    """The types of the keep policy's columns."""
+
+
 @dataclass(frozen=True)
 class Saved:
     """A saved run.
@@ -94,7 +104,7 @@ class Saved:
 
     spark: SparkSession
     folder: str
-    about: dict[str, Any]
+    about: AboutRun
 
     @classmethod
     def open(cls, spark: SparkSession, folder: str) -> Self:
@@ -111,7 +121,7 @@ class Saved:
             raise UsageError(
                 f"{folder} holds no signatures of a run; make it with nearkin.spark.save"
             )
-        about: dict[str, Any] = json.loads(spark.read.text(f"{folder}/{ABOUT}").collect()[0].value)
+        about: AboutRun = json.loads(spark.read.text(f"{folder}/{ABOUT}").collect()[0].value)
         return cls(spark, folder, about)
 
     @classmethod
@@ -119,7 +129,7 @@ class Saved:
         cls,
         spark: SparkSession,
         folder: str,
-        about: dict[str, Any],
+        about: AboutRun,
         documents: DataFrame,
         pairs: DataFrame,
     ) -> Self:
@@ -202,13 +212,13 @@ class Saved:
             IncompatibleError: If the Spec or an option differs.
         """
         self.spec.require(request.options.spec, self.folder)
-        mine = request.options.parameters()
-        recorded = self.about["parameters"]
+        requested: Mapping[str, object] = request.options.parameters()
+        recorded: Mapping[str, object] = self.about["parameters"]
         for name in DECIDING:
-            if recorded[name] != mine[name]:
+            if recorded[name] != requested[name]:
                 raise IncompatibleError(
                     f"{self.folder} was made with {name}={recorded[name]!r}, but the "
-                    f"request has {mine[name]!r}; "
+                    f"request has {requested[name]!r}; "
                     "ask for the same, or run over all documents"
                 )
 

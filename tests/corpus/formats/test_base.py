@@ -209,7 +209,7 @@ def test_every_row_is_kept_removed_or_rejected(
             writer.write_table(table)
     columns = Columns(document_limit=100)
     record = run_dedup(Job((str(folder / name),), folder / "out", columns, RunOptions()), Silent())
-    counts = record["counts"]
+    counts = record.counts
     assert counts["read"] == counts["kept"] + counts["removed"] + counts["rejected"]
     assert counts["read"] == len(texts)
     kept = folder / "out" / "kept" / name

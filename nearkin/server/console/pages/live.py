@@ -94,7 +94,7 @@ async def _activity_content(visit: Visit) -> list[Component]:
                 "Of this process since it was started",
                 ("Metric", "Value", "Meaning"),
                 [
-                    (name, format_metric(name, fleet.to_dict()[name]), meaning)
+                    (name, format_metric(name, fleet.values()[name]), meaning)
                     for name, meaning in FLEET_METRICS.items()
                 ],
                 numbers=(1,),

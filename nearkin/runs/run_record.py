@@ -1,0 +1,302 @@
+"""The run record, run.json: what was requested, what was read, and what came out."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from nearkin.corpus import Columns
+from nearkin.corpus.columns import ColumnsRecord
+from nearkin.corpus.input_manifest import InputRecord
+from nearkin.corpus.inputs import SkippedPath
+from nearkin.engine.options import RecordedOptions
+from nearkin.engine.stats import RunStats, SketchStats, StageRecords
+from nearkin.errors import UsageError
+from nearkin.evaluate.audit import Audit
+from nearkin.runtime.metrics import QualityMetrics
+from nearkin.spec import Spec
+
+RUN = "run.json"
+"""The name of the run record in an output folder."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRequest:
+    """The request of a run over files, apart from its Spec and its options.
+
+    Attributes:
+        command: Name of the command.
+        columns: Columns of the inputs that were read.
+        annotate: Whether all rows were kept and got cluster columns.
+        save_signatures: Whether signatures and band keys were kept in the output.
+        out: Output folder.
+    """
+
+    command: str
+    columns: ColumnsRecord
+    annotate: bool
+    save_signatures: bool
+    out: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEnvironment:
+    """What a run was executed with. It does not decide the result.
+
+    Attributes:
+        memory: Bound on the memory, in bytes.
+        workers: Number of threads.
+        peak_memory: Measured peak of the memory, in bytes, or None if it was not measured.
+        engine: `spark`, or None for the local engine.
+        master: Master of the Spark session, or None for the local engine.
+    """
+
+    memory: int
+    workers: int
+    peak_memory: int | None
+    engine: str | None = None
+    master: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunInputs:
+    """The inputs of a run over files.
+
+    Attributes:
+        files: Input files, with the size, time and hash of each.
+        skipped: Skipped files and folders. Only the first ones are listed.
+        skipped_count: Number of all skipped files and folders.
+    """
+
+    files: Sequence[InputRecord]
+    skipped: Sequence[SkippedPath]
+    skipped_count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileRun:
+    """The part of a run record that only runs over files have.
+
+    Attributes:
+        request: Request of the run.
+        environment: What the run was executed with.
+        inputs: Inputs of the run.
+        spec_fingerprint: Fingerprint of the Spec.
+        bands: Number of bands, or None if all pairs were compared.
+        rows: Rows of a band, or None if all pairs were compared.
+        seconds: Duration of all stages, in seconds.
+        warnings: Warnings of the report.
+    """
+
+    request: RunRequest
+    environment: RunEnvironment
+    inputs: RunInputs
+    spec_fingerprint: str
+    bands: int | None
+    rows: int | None
+    seconds: float
+    warnings: Sequence[str]
+
+    def to_json(self) -> dict[str, object]:
+        """Returns the entries of run.json."""
+        engine = {"engine": self.environment.engine, "master": self.environment.master}
+        return {
+            "command": self.request.command,
+            "columns": self.request.columns,
+            "annotate": self.request.annotate,
+            "save_signatures": self.request.save_signatures,
+            "out": self.request.out,
+            "spec_fingerprint": self.spec_fingerprint,
+            "bands": self.bands,
+            "rows": self.rows,
+            "memory": self.environment.memory,
+            "workers": self.environment.workers,
+            "peak_memory": self.environment.peak_memory,
+            "inputs": list(self.inputs.files),
+            "skipped": {
+                "count": self.inputs.skipped_count,
+                "first": [entry._asdict() for entry in self.inputs.skipped],
+            },
+            "seconds": self.seconds,
+            "warnings": list(self.warnings),
+            **{name: value for name, value in engine.items() if value is not None},
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Restores this part from the content of run.json.
+
+        Args:
+            values: Content of run.json, as a JSON reader returns it.
+        """
+        return cls(
+            request=RunRequest(
+                command=values["command"],
+                columns=values["columns"],
+                annotate=values["annotate"],
+                save_signatures=values["save_signatures"],
+                out=values["out"],
+            ),
+            environment=RunEnvironment(
+                memory=values["memory"],
+                workers=values["workers"],
+                peak_memory=values["peak_memory"],
+                engine=values.get("engine"),
+                master=values.get("master"),
+            ),
+            inputs=RunInputs(
+                files=values["inputs"],
+                skipped=[
+                    SkippedPath(entry["path"], entry["reason"])
+                    for entry in values["skipped"]["first"]
+                ],
+                skipped_count=values["skipped"]["count"],
+            ),
+            spec_fingerprint=values["spec_fingerprint"],
+            bands=values["bands"],
+            rows=values["rows"],
+            seconds=values["seconds"],
+            warnings=values["warnings"],
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """The content of run.json.
+
+    Attributes:
+        version: Version of nearkin that executed the run.
+        spec_json: Spec of the signatures, as a JSON object.
+        parameters: Options that decide the result.
+        counts: Numbers of documents that were read, kept, removed and rejected.
+        stages: Statistics of the finished stages, by name.
+        metrics: Quality metrics.
+        files: Request, environment and inputs of a run over files. None for a result of the
+            library.
+        audit: Result of an audit as a JSON object, or None if the run was not audited.
+    """
+
+    version: str
+    spec_json: Mapping[str, object]
+    parameters: RecordedOptions
+    counts: Mapping[str, int]
+    stages: StageRecords
+    metrics: QualityMetrics
+    files: FileRun | None = None
+    audit: Mapping[str, object] | None = None
+
+    @property
+    def spec(self) -> Spec:
+        """The Spec of the signatures."""
+        return Spec.from_json(json.dumps(self.spec_json))
+
+    @property
+    def stats(self) -> RunStats:
+        """The statistics of the finished stages."""
+        return RunStats.from_stages(self.stages)
+
+    def with_audit(self, audit: Audit, metrics: QualityMetrics) -> "RunRecord":
+        """Returns the record of an audited run.
+
+        Args:
+            audit: Result of the audit.
+            metrics: Metrics with the measured recall.
+        """
+        return replace(self, audit=audit.to_dict(), metrics=metrics)
+
+    def to_json(self) -> dict[str, object]:
+        """Returns the content of run.json."""
+        files = {} if self.files is None else self.files.to_json()
+        audit = {} if self.audit is None else {"audit": self.audit}
+        return {
+            "nearkin": self.version,
+            "spec": self.spec_json,
+            "parameters": self.parameters,
+            "counts": self.counts,
+            "stages": self.stages,
+            "metrics": self.metrics.to_dict(),
+            **files,
+            **audit,
+        }
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        """Restores a run record. Unknown entries are ignored.
+
+        Args:
+            values: Content of run.json, as a JSON reader returns it.
+
+        Raises:
+            KeyError: If an entry is missing.
+        """
+        return cls(
+            version=values["nearkin"],
+            spec_json=values["spec"],
+            parameters=values["parameters"],
+            counts=values["counts"],
+            stages=values["stages"],
+            metrics=QualityMetrics.from_dict(values["metrics"]),
+            files=FileRun.from_json(values) if "inputs" in values else None,
+            audit=values.get("audit"),
+        )
+
+    def require_files(self, folder: Path) -> FileRun:
+        """Returns the part that only runs over files have.
+
+        Args:
+            folder: Output folder, for the message.
+
+        Raises:
+            UsageError: If the output is not that of a run over files.
+        """
+        if self.files is None:
+            raise UsageError(f"{folder} is not the output of nearkin dedup on files")
+        return self.files
+
+    def require_sketch_stats(self, folder: Path) -> SketchStats:
+        """Returns the statistics of the sketch stage.
+
+        Args:
+            folder: Output folder, for the message.
+
+        Raises:
+            UsageError: If the record has no such stage.
+        """
+        sketched = self.stats.sketch
+        if sketched is None:
+            raise UsageError(f"{folder} is not the output of a run: run.json has no sketch stage")
+        return sketched
+
+    def columns_of(self, folder: Path) -> Columns:
+        """Returns the columns that a run over files read, with the document limit of the run.
+
+        Args:
+            folder: Output folder, for the message.
+
+        Raises:
+            UsageError: If the output is not that of a run over files.
+        """
+        columns = Columns.from_record(self.require_files(folder).request.columns)
+        limit = self.require_sketch_stats(folder).document_limit
+        return replace(columns, document_limit=limit)
+
+
+def read_run_record(path: Path) -> RunRecord:
+    """Reads the run record of a finished run.
+
+    Args:
+        path: File run.json of an output folder.
+
+    Raises:
+        UsageError: If the file does not exist, is not valid JSON, or has not the entries of a run
+            record.
+    """
+    try:
+        return RunRecord.from_json(json.loads(path.read_bytes()))
+    except KeyError as error:
+        raise UsageError(
+            f"{path.parent} is not the output of a run (run.json has no entry {error})"
+        ) from error
+    except (OSError, ValueError, TypeError, AttributeError) as error:
+        raise UsageError(f"{path.parent} is not the output of a run ({error})") from error
