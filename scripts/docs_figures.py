@@ -49,6 +49,7 @@ class Drawing:
         size: int = 14,
         color: str = INK,
         anchor: str = "middle",
+        *,
         bold: bool = False,
     ) -> None:
         """Writes one line of text; y is its baseline."""
@@ -97,7 +98,14 @@ class Drawing:
         )
 
     def line(
-        self, x1: float, y1: float, x2: float, y2: float, color: str = QUIET, dashed: bool = False
+        self,
+        x1: float,
+        y1: float,
+        x2: float,
+        y2: float,
+        color: str = QUIET,
+        *,
+        dashed: bool = False,
     ) -> None:
         """Draws a straight line."""
         dash = " stroke-dasharray='5 4'" if dashed else ""
@@ -107,7 +115,7 @@ class Drawing:
         )
 
     def arrow(
-        self, x1: float, y1: float, x2: float, y2: float, label: str = "", dashed: bool = False
+        self, x1: float, y1: float, x2: float, y2: float, label: str = "", *, dashed: bool = False
     ) -> None:
         """Draws an arrow with an optional label above its middle."""
         dash = " stroke-dasharray='5 4'" if dashed else ""

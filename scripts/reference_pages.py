@@ -206,7 +206,7 @@ def describe_schema(name: str, schema: dict[str, Any]) -> str:
     return f"### {name}\n\n{schema.get('description', '')}\n\n{members}"
 
 
-def schema_type(schema: dict[str, Any], name_description: bool = False) -> str:
+def schema_type(schema: dict[str, Any], *, name_description: bool = False) -> str:
     """Returns the type of a JSON schema in words.
 
     Args:

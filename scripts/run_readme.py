@@ -180,12 +180,12 @@ def keep_elisions(shown: str, printed: str) -> str:
     )
 
 
-def run_file(write: bool, path: str) -> str:
+def run_file(path: str, *, write: bool) -> str:
     """Runs every block of a file and returns a line that says so.
 
     Args:
-        write: Whether an output that differs from the one that the page shows replaces it.
         path: The Markdown file.
+        write: Whether an output that differs from the one that the page shows replaces it.
 
     Raises:
         SystemExit: If an example fails or prints something else.
@@ -313,7 +313,7 @@ def main() -> None:
     failed = 0
     with ProcessPoolExecutor(2, max_tasks_per_child=1) as pool:
         for future in [
-            pool.submit(run_file, request.write, page) for page in find_pages(request.paths)
+            pool.submit(run_file, page, write=request.write) for page in find_pages(request.paths)
         ]:
             try:
                 print(future.result(), flush=True)

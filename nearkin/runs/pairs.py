@@ -100,7 +100,7 @@ class ContentRecord(TypedDict):
 
 @dataclass(frozen=True, kw_only=True)
 class PairsSummary:
-    """What a run of `nearkin pairs` did.
+    """The outcome of `nearkin pairs`.
 
     Attributes:
         out: Output file.

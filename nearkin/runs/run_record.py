@@ -42,7 +42,7 @@ class RunRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class RunEnvironment:
-    """What a run was executed with. It does not decide the result.
+    """The environment of a run over files. It does not decide the result.
 
     Attributes:
         memory: Bound on the memory, in bytes.
@@ -80,7 +80,7 @@ class FileRun:
 
     Attributes:
         request: Request of the run.
-        environment: What the run was executed with.
+        environment: Engine, memory and threads of the run.
         inputs: Inputs of the run.
         spec_fingerprint: Fingerprint of the Spec.
         bands: Number of bands, or None if all pairs were compared.

@@ -60,7 +60,7 @@ class SketchJob:
 
 @dataclass(frozen=True, kw_only=True)
 class SketchSummary:
-    """What a run of `nearkin sketch` did.
+    """The outcome of `nearkin sketch`.
 
     Attributes:
         out: Signature file.

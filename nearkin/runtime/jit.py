@@ -80,7 +80,7 @@ class UntrustedFolderError(Exception):
     """An error: another user can change a folder whose content would be run in this process."""
 
 
-def trusted_folder(folder: Path, verify_above: bool = True) -> Path:
+def trusted_folder(folder: Path, *, verify_above: bool = True) -> Path:
     """Returns the resolved path of a private cache folder, which is created if needed.
 
     Numba's index files are pickles, so whoever can write one runs code in this process. Every
@@ -272,7 +272,7 @@ def inlined(function: Function) -> Function:
     return _compiled(function, forceinline=True)
 
 
-def _compiled(function: Function, forceinline: bool) -> Function:
+def _compiled(function: Function, *, forceinline: bool) -> Function:
     compiled: Any = njit(nogil=True, error_model="numpy", forceinline=forceinline)(function)
     if not config.DISABLE_JIT and cache_folder() is not None:
         compiled._cache = _KernelCache(function)

@@ -38,10 +38,10 @@ def test_page_with_a_different_output_fails(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("```bash\necho hello\n```\n\n```text\ngoodbye\n```\n")
     with pytest.raises(SystemExit, match="block 1"):
-        run_file(False, str(page))
-    run_file(True, str(page))
+        run_file(str(page), write=False)
+    run_file(str(page), write=True)
     assert page.read_text() == "```bash\necho hello\n```\n\n```text\nhello\n```\n"
-    run_file(False, str(page))
+    run_file(str(page), write=False)
 
 
 def test_pages_of_a_built_site_are_not_run(tmp_path: Path) -> None:

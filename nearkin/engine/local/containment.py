@@ -7,8 +7,9 @@ quantile of the recall decides which pairs are compared exactly. MinHash cannot 
 because the Jaccard similarity approaches 0 as B grows.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,10 +17,11 @@ from nearkin.corpus import Batch
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.verification import Payloads
 from nearkin.engine.local.work_folder import map_file
+from nearkin.engine.stats import ContainmentStats
 from nearkin.errors import UsageError
 from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.lsh.solve import MAX_PASS_RATE, largest_margin
-from nearkin.measures.base import PayloadBuilder
+from nearkin.measures.base import Payload
 from nearkin.packed_pairs import meets_threshold, pack_pairs, sorted_unique
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.spec import Spec
@@ -83,65 +85,74 @@ def find_contained(run: LocalRun) -> Contained:
     require_containable(run.options.spec)
     folder = run.work.path / "contained"
     if run.work.done("containment") is None:
-        with run.work.stage("containment") as facts:
+        with run.work.stage("containment") as record:
             run.work.folder("contained")
-            found, counted = _Search(run).run()
-            for name, column in zip(Contained._fields, found, strict=True):
+            contained, stats = _ContainmentSearch(run).search()
+            for name, column in zip(Contained._fields, contained, strict=True):
                 column.astype(FIELDS[name]).tofile(folder / name)
-            facts.update(counted)
+            record.update(stats.to_dict())
     return Contained._make(map_file(folder / name, dtype) for name, dtype in FIELDS.items())
 
 
-@dataclass
-class _Search:
-    run_: LocalRun
+@dataclass(frozen=True)
+class _ContainmentSearch:
+    """The search for contained documents.
 
-    def run(self) -> tuple[Contained, dict[str, Any]]:
-        run = self.run_
+    Attributes:
+        local_run: Run, after the stage collapse.
+    """
+
+    local_run: LocalRun
+
+    def search(self) -> tuple[Contained, ContainmentStats]:
+        """Returns the contained documents, and the statistics of the search."""
+        run = self.local_run
         active = np.flatnonzero(run.active())
-        sizes, smallest = self._smallest(active)
-        room = max(1, run.options.memory // 3 // BYTES_PER_HASH // SMALLEST)
-        hot, found = 0, [np.empty((2, 0), np.int64)]
-        for start in range(0, len(active), room):
-            searched = active[start : start + room]
-            pairs, skipped = self._look_up(searched, smallest[start : start + room], sizes, active)
-            hot += skipped
-            found.append(pairs)
-        candidates = np.concatenate(found, axis=1)
+        sizes, smallest = self._read_smallest_hashes(active)
+        documents_at_once = max(1, run.options.memory // 3 // BYTES_PER_HASH // SMALLEST)
+        hot_shingles = 0
+        parts = [np.empty((2, 0), np.int64)]
+        for start in range(0, len(active), documents_at_once):
+            portion = slice(start, start + documents_at_once)
+            pairs, skipped = self._look_up(active[portion], smallest[portion], sizes, active)
+            hot_shingles += skipped
+            parts.append(pairs)
+        candidates = np.concatenate(parts, axis=1)
         verified = self._verify(candidates)
-        return verified, {
-            "candidates": candidates.shape[1],
-            "pairs": len(verified.a),
-            "hot_shingles": hot,
-        }
+        stats = ContainmentStats(
+            candidates=candidates.shape[1], pairs=len(verified.a), hot_shingles=hot_shingles
+        )
+        return verified, stats
 
-    def _builders(self) -> "ObjectPool[PayloadBuilder]":
-        return ObjectPool(self.run_.measure.payload_builder)
+    def _shingle_sets(self) -> Iterator[tuple[Batch, Payload]]:
+        """Yields the batches of the corpus, with the sets of shingle hashes of their documents."""
+        run = self.local_run
+        builders = ObjectPool(run.measure.payload_builder)
 
-    def _smallest(self, active: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        def build(batch: Batch) -> tuple[Batch, Payload]:
+            documents = batch.documents[run.columns.content]
+            return batch, builders.use(lambda builder: builder.build(documents))
+
+        return ordered_map(build, run.corpus.batches(run.columns), run.options.workers)
+
+    def _read_smallest_hashes(self, active: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Returns the sizes and the smallest hashes of documents.
 
         Sizes are int64 (documents,). Hashes are uint64 (active, m), filled up with all ones.
         """
-        run, builders = self.run_, self._builders()
+        run = self.local_run
         sizes = np.zeros(len(run.documents()), np.int64)
         smallest = np.full((len(active), SMALLEST), np.uint64(2**64 - 1))
         run.progress.stage("smallest hashes", len(sizes))
-
-        def sets(batch: Batch) -> tuple[Batch, np.ndarray, np.ndarray]:
-            payload = builders.use(lambda tool: tool.build(batch.documents[run.columns.content]))
-            return batch, payload.sizes, payload.columns[0]
-
-        for batch, counts, hashes in ordered_map(
-            sets, run.corpus.batches(run.columns), run.options.workers
-        ):
-            sizes[batch.first : batch.first + len(counts)] = counts
-            low, high = np.searchsorted(active, [batch.first, batch.first + len(counts)])
-            starts = np.concatenate([[0], np.cumsum(counts)])
+        for batch, payload in self._shingle_sets():
+            last = batch.first + len(payload.sizes)
+            sizes[batch.first : last] = payload.sizes
+            low, high = np.searchsorted(active, [batch.first, last])
+            starts = np.concatenate([[0], np.cumsum(payload.sizes)])
             kernels.smallest_hashes(
-                hashes, starts, active[low:high] - batch.first, smallest[low:high]
+                payload.columns[0], starts, active[low:high] - batch.first, smallest[low:high]
             )
-            run.progress.advance(len(counts))
+            run.progress.advance(len(payload.sizes))
         return sizes, smallest
 
     def _look_up(
@@ -151,76 +162,90 @@ class _Search:
 
         Also returns the number of hashes that are skipped because too many documents share them.
         """
-        run, builders = self.run_, self._builders()
-        used = np.minimum(sizes[searched], SMALLEST)
-        rows = np.repeat(np.arange(len(searched)), used)
-        hashes = smallest[np.arange(SMALLEST) < used[:, None]]
+        run = self.local_run
+        looked_up = np.minimum(sizes[searched], SMALLEST)
+        rows = np.repeat(np.arange(len(searched)), looked_up)
+        hashes = smallest[np.arange(SMALLEST) < looked_up[:, None]]
         order = np.argsort(hashes, kind="stable")
         keys = sorted_unique(hashes)
         prefixes = PrefixIndex.of(keys)
         firsts = np.append(np.searchsorted(hashes[order], keys), len(hashes)).astype(np.int64)
         posted = rows[order]
-        crowded = np.diff(firsts) > run.options.hot_bucket_size
-        lost = np.bincount(posted[np.repeat(crowded, np.diff(firsts))], minlength=len(searched))
-        margins = self._margins(used - lost)
-        blocks, inside = np.asarray(run.work.load("blocks")), np.zeros(len(sizes), bool)
-        inside[active] = True
+        counts = np.diff(firsts)
+        crowded = counts > run.options.hot_bucket_size
+        skipped = np.bincount(posted[np.repeat(crowded, counts)], minlength=len(searched))
+        margins = self._margins(looked_up - skipped)
+        blocks = np.asarray(run.work.load("blocks"))
+        is_active = np.zeros(len(sizes), bool)
+        is_active[active] = True
         run.progress.stage("look up", len(sizes))
 
-        def hits(batch: Batch) -> tuple[np.ndarray, int]:
-            payload = builders.use(lambda tool: tool.build(batch.documents[run.columns.content]))
+        builders = ObjectPool(run.measure.payload_builder)
+
+        def find_pairs(batch: Batch) -> tuple[np.ndarray, int]:
+            documents = batch.documents[run.columns.content]
+            payload = builders.use(lambda builder: builder.build(documents))
             starts = np.concatenate([[0], np.cumsum(payload.sizes)])
-            where = (
+            pairs = kernels.contained_pairs(
                 batch.first,
                 payload.columns[0],
                 starts,
-                inside,
+                is_active,
                 keys,
-                *prefixes,
+                prefixes.first,
+                prefixes.shift,
                 firsts,
                 posted,
                 crowded,
+                searched,
+                margins,
+                sizes,
+                blocks,
             )
-            found = kernels.contained_pairs(*where, searched, margins, sizes, blocks)
-            return found, len(batch.rows)
+            return pairs, len(batch.rows)
 
         parts = [np.empty((2, 0), np.int64)]
-        for found, count in ordered_map(hits, run.corpus.batches(run.columns), run.options.workers):
-            parts.append(found)
-            run.progress.advance(count)
+        batches = run.corpus.batches(run.columns)
+        for pairs, documents in ordered_map(find_pairs, batches, run.options.workers):
+            parts.append(pairs)
+            run.progress.advance(documents)
         return np.concatenate(parts, axis=1), int(crowded.sum())
 
-    def _margins(self, used: np.ndarray) -> np.ndarray:
-        """Returns the number of hits that a candidate pair needs, int64.
+    def _margins(self, looked_up: np.ndarray) -> np.ndarray:
+        """Returns the number of hits that a candidate pair needs, int64, by the looked-up hashes.
 
         It cannot be reached by a document of which no hash is looked up.
         """
-        options = self.run_.options
-        table = [
-            largest_margin(m, options.threshold, min(options.recall, MAX_PASS_RATE))
-            for m in range(SMALLEST + 1)
+        options = self.local_run.options
+        pass_rate = min(options.recall, MAX_PASS_RATE)
+        margin_of = [
+            largest_margin(hashes, options.threshold, pass_rate) for hashes in range(SMALLEST + 1)
         ]
-        table[0] = SMALLEST + 1
-        return np.maximum(np.array(table, np.int64)[used], 1)
+        margin_of[0] = SMALLEST + 1
+        return np.maximum(np.array(margin_of, np.int64)[looked_up], 1)
 
     def _verify(self, candidates: np.ndarray) -> Contained:
-        run = self.run_
+        """Returns the candidate pairs, int64 (2, m), that reach the threshold."""
+        run = self.local_run
         a, b = candidates
-        wanted = sorted_unique(np.concatenate([a, b]))
-        where = (
+        payloads = Payloads.build(
             run.corpus,
             run.columns,
-            wanted,
+            sorted_unique(np.concatenate([a, b])),
             run.measure,
             run.options.workers,
             run.work,
             run.progress,
         )
-        payloads = Payloads.build(*where)
-        overlaps = payloads.compare(pack_pairs(a, b))
-        place, starts = payloads.stored.place, payloads.stored.starts
-        size = np.diff(starts)[place[a]] if len(a) else np.empty(0, np.int64)
-        shared, union = overlaps.intersection.astype(np.int64), overlaps.union.astype(np.int64)
+        scored = payloads.compare(pack_pairs(a, b))
+        sizes = np.diff(payloads.stored.starts)
+        size = np.empty(0, np.int64)
+        if len(a):
+            size = sizes[payloads.stored.place[a]]
+        shared = scored.intersection.astype(np.int64)
+        union = scored.union.astype(np.int64)
         enough = np.flatnonzero(meets_threshold(shared, size, run.options.threshold))
         order = enough[np.lexsort((b[enough], a[enough]))]
-        return Contained._make(column[order] for column in (a, b, shared, size, union))
+        return Contained(
+            a=a[order], b=b[order], shared=shared[order], size=size[order], union=union[order]
+        )

@@ -8,7 +8,7 @@ similarity to it reaches the threshold of one of the measures.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,9 @@ from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.result_tables import pair_batches
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder, map_file
+from nearkin.engine.options import ClusterMethod
 from nearkin.engine.result_schema import EMPTY, EXACT, KEPT, NEAR, UNIQUE, VECTOR
+from nearkin.engine.stats import SecondMeasureStats
 from nearkin.measures.base import StoredPayloads
 from nearkin.packed_pairs import pack_pairs, unpack_pairs
 from nearkin.runtime.outputs import MANIFEST
@@ -70,7 +72,13 @@ class Subset:
     def batches(
         self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0
     ) -> Iterator[Batch]:
-        """Yields the documents at the places, as `Corpus.batches` does."""
+        """Yields the documents at the places, as `Corpus.batches` does.
+
+        Args:
+            columns: Columns that are read.
+            start: File and row of the whole corpus at which the reading begins.
+            first: Number of the first document that is yielded.
+        """
         for batch in self._corpus.batches(columns, start):
             kept = self._among(places_of(batch.files, batch.rows))
             rejected = [entry for entry in batch.rejected if self._has(entry.file, entry.row)]
@@ -81,12 +89,12 @@ class Subset:
             first += len(documents)
 
     def _among(self, places: np.ndarray) -> np.ndarray:
-        at = np.minimum(np.searchsorted(self._places, places), max(len(self._places) - 1, 0))
-        return (
-            np.asarray(self._places[at] == places)
-            if len(self._places)
-            else np.zeros(len(places), bool)
-        )
+        """Returns which places are in this part, bool (n,)."""
+        if not len(self._places):
+            return np.zeros(len(places), bool)
+        candidates = np.searchsorted(self._places, places)
+        candidates = np.minimum(candidates, len(self._places) - 1)
+        return np.asarray(self._places[candidates] == places)
 
     def _has(self, file: int, row: int) -> bool:
         return row >= 0 and bool(self._among(places_of(np.array([file]), np.array([row])))[0])
@@ -120,10 +128,10 @@ def to_final_clusters(run: LocalRun) -> Clustering:
     if second is None:
         return run.clustering()
     if run.work.done("then") is None:
-        with run.work.stage("then") as facts:
-            final, counted = apply_second(run, run.clustering())
-            final.save(run.work, FINAL_PREFIX)
-            facts.update(counted)
+        with run.work.stage("then") as record:
+            applied = apply_second_measure(run, run.clustering())
+            applied.clustering.save(run.work, FINAL_PREFIX)
+            record.update(applied.stats.to_dict())
     return Clustering.load(run.work, FINAL_PREFIX)
 
 
@@ -137,7 +145,15 @@ def second_pair_batches(run: LocalRun) -> Iterator[pa.RecordBatch]:
     return pair_batches(second_run(run))
 
 
-def apply_second(run: LocalRun, first: Clustering) -> tuple[Clustering, dict[str, Any]]:
+class AppliedSecondMeasure(NamedTuple):
+    """The outcome of the second measure."""
+
+    clustering: Clustering
+    """The clusters after both measures."""
+    stats: SecondMeasureStats
+
+
+def apply_second_measure(run: LocalRun, first: Clustering) -> AppliedSecondMeasure:
     """Applies the second measure.
 
     Args:
@@ -148,53 +164,69 @@ def apply_second(run: LocalRun, first: Clustering) -> tuple[Clustering, dict[str
         The clusters after both measures, and the statistics of the second one.
     """
     second = _run_second(run, first)
-    found = second.run.clustering()
-    removed = np.flatnonzero(~np.asarray(found.kept))
-    losers, winners = second.ordinals[removed], second.ordinals[np.asarray(found.leader)[removed]]
+    clustering = second.run.clustering()
+    is_removed = ~np.asarray(clustering.kept)
+    removed = second.ordinals[is_removed]
+    leaders_of_removed = second.ordinals[np.asarray(clustering.leader)[is_removed]]
     final = Clustering(
         leader=np.array(first.leader),
         similarity=np.array(first.similarity),
         kind=np.array(first.kind),
         kept=np.array(first.kept),
     )
-    _remove(final, losers, winners, np.asarray(found.similarity)[removed])
-    moved, orphans = _follow(
-        run, second, final, first, dict(zip(losers.tolist(), winners.tolist(), strict=True))
-    )
+    _remove(final, removed, leaders_of_removed, np.asarray(clustering.similarity)[is_removed])
+    leader_of = dict(zip(removed.tolist(), leaders_of_removed.tolist(), strict=True))
+    moved, orphans = _move_members(run, second, final, first, leader_of)
     _elect_again(run, final, orphans)
     _name_kinds(final)
-    facts = {name: dict(stage) for name, stage in second.run.work.manifest["stages"].items()}
-    sketch = facts["sketch"]
-    return final, {
-        "documents": sketch["documents"],
-        "rejected": sketch["rejected"],
-        "removed": len(losers),
-        "moved": moved,
-        "taken_back": len(orphans),
-        "stages": facts,
-    }
+    sketched = second.run.sketch_stats
+    stats = SecondMeasureStats(
+        documents=sketched.documents,
+        rejected=sketched.rejected,
+        removed=len(removed),
+        moved=moved,
+        taken_back=len(orphans),
+        stages={name: dict(record) for name, record in second.run.stages.items()},
+    )
+    return AppliedSecondMeasure(final, stats)
 
 
 def _remove(
-    final: Clustering, losers: np.ndarray, winners: np.ndarray, similarity: np.ndarray
+    final: Clustering, removed: np.ndarray, leader: np.ndarray, similarity: np.ndarray
 ) -> None:
-    final.leader[losers], final.similarity[losers] = winners, similarity
-    final.kept[losers], final.kind[losers] = False, VECTOR
+    """Records documents as removed by the second measure."""
+    final.leader[removed] = leader
+    final.similarity[removed] = similarity
+    final.kept[removed] = False
+    final.kind[removed] = VECTOR
 
 
 def _run_second(run: LocalRun, first: Clustering) -> SecondRun:
-    then = run.options.parsed_second_measure
-    assert then is not None
+    """Runs the second measure over the documents that the first one kept."""
+    second_measure = run.options.parsed_second_measure
+    assert second_measure is not None
     documents = run.documents()
     survivors = np.flatnonzero(np.asarray(first.kept) & (np.asarray(first.kind) != EMPTY))
     places = places_of(documents.files, documents.rows)
     corpus = Subset(run.corpus, places[survivors])
-    columns = detect_dimensions(corpus, vector_columns(run.columns, then.column))
+    columns = detect_dimensions(corpus, vector_columns(run.columns, second_measure.column))
     spec = Spec(measure="cosine", unit="vector", n=columns.dimensions or 1)
     secret = run.resources.secret
     if secret is not None:
         spec = spec.keyed_with(secret)
-    options = replace(run.options, **SECOND_MEASURE_OPTIONS, spec=spec, threshold=then.threshold)
+    # These options do not apply to the second measure.
+    options = replace(
+        run.options,
+        spec=spec,
+        threshold=second_measure.threshold,
+        second_measure=None,
+        distance=None,
+        bands=None,
+        rows=None,
+        tables=1,
+        probes=0,
+        cluster=ClusterMethod.LEADERS,
+    )
     folder = run.work.path / "then"
     if (folder / MANIFEST).exists():
         work = WorkFolder.resume(folder, {})
@@ -202,28 +234,17 @@ def _run_second(run: LocalRun, first: Clustering) -> SecondRun:
         work = WorkFolder.create(folder, {}, durable=run.work.durable)
     rank = np.asarray(run.work.load("rank"))
 
-    def order_of(own: Documents) -> np.ndarray:
-        return np.argsort(
-            rank[np.searchsorted(places, places_of(own.files, own.rows))], kind="stable"
-        ).astype(np.uint32)
+    def ordinals_of(kept: Documents) -> np.ndarray:
+        return np.searchsorted(places, places_of(kept.files, kept.rows))
+
+    def order_of(kept: Documents) -> np.ndarray:
+        return np.argsort(rank[ordinals_of(kept)], kind="stable").astype(np.uint32)
 
     second = LocalRun(
         corpus, columns, options, work, run.progress, SpecResources(secret), order_of=order_of
     )
     second.to_clusters()
-    own = second.documents()
-    return SecondRun(second, np.searchsorted(places, places_of(own.files, own.rows)))
-
-
-SECOND_MEASURE_OPTIONS: dict[str, Any] = {
-    "second_measure": None,
-    "distance": None,
-    "bands": None,
-    "rows": None,
-    "tables": 1,
-    "probes": 0,
-} | {"cluster": "leaders"}
-"""Options that the second measure does not take from the first one."""
+    return SecondRun(second, ordinals_of(second.documents()))
 
 
 def vector_columns(columns: Columns, column: str) -> Columns:
@@ -236,50 +257,74 @@ def vector_columns(columns: Columns, column: str) -> Columns:
     return replace(columns, text=None, tokens=None, vector=column, dimensions=None)
 
 
-def _follow(
-    run: LocalRun, second: SecondRun, final: Clustering, first: Clustering, winners: dict[int, int]
+def _move_members(
+    run: LocalRun,
+    second: SecondRun,
+    final: Clustering,
+    first: Clustering,
+    leader_of: dict[int, int],
 ) -> tuple[int, np.ndarray]:
     """Joins members of removed documents to the document that is kept instead.
+
+    Args:
+        run: Run of the first measure.
+        second: Run of the second measure.
+        final: Clusters after both measures, which are changed.
+        first: Clusters of the first measure.
+        leader_of: Kept document of each document that the second measure removed.
 
     Returns:
         The number of joined documents, and the numbers of those that are not similar to it.
     """
-    leader, kind = np.asarray(first.leader), np.asarray(first.kind)
-    lost = np.zeros(len(leader), bool)
-    lost[list(winners)] = True
-    members = np.flatnonzero(lost[leader] & ((kind == EXACT) | (kind == NEAR)))
+    leader = np.asarray(first.leader)
+    kind = np.asarray(first.kind)
+    is_removed = np.zeros(len(leader), bool)
+    is_removed[list(leader_of)] = True
+    members = np.flatnonzero(is_removed[leader] & ((kind == EXACT) | (kind == NEAR)))
     if not len(members):
         return 0, members
-    targets = np.array([winners[b] for b in leader[members].tolist()], np.int64)
-    scored = _cosines(run, second, members, targets)
-    near = scored >= second.run.options.threshold
-    _remove(final, members[near], targets[near], scored[near])
-    return int(near.sum()), members[~near]
+    targets = np.array([leader_of[removed] for removed in leader[members].tolist()], np.int64)
+    similarity = _compare_vectors(run, second, members, targets)
+    is_near = similarity >= second.run.options.threshold
+    _remove(final, members[is_near], targets[is_near], similarity[is_near])
+    return int(is_near.sum()), members[~is_near]
 
 
-def _cosines(run: LocalRun, second: SecondRun, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Returns the cosine of pairs of documents, float64. It is -1 if one has no vector."""
-    documents, columns = run.documents(), second.run.columns
+def _compare_vectors(
+    run: LocalRun, second: SecondRun, members: np.ndarray, targets: np.ndarray
+) -> np.ndarray:
+    """Returns the cosines of pairs of documents, float64 (n,). It is -1 if one has no vector.
+
+    Args:
+        run: Run of the first measure.
+        second: Run of the second measure.
+        members: First document of each pair, int64 (n,).
+        targets: Second document of each pair, int64 (n,).
+    """
+    documents = run.documents()
+    columns = second.run.columns
     places = places_of(documents.files, documents.rows)
-    wanted = np.unique(np.concatenate([a, b]))
-    path, found = run.work.path / "then-vectors", [np.empty(0, np.int64)]
+    wanted = np.unique(np.concatenate([members, targets]))
+    path = run.work.path / "then-vectors"
+    read = [np.empty(0, np.int64)]
     with path.open("wb") as file:
         for batch in Subset(run.corpus, places[wanted]).batches(columns):
             file.write(matrix_of(batch.documents["vector"]).data)
-            found.append(np.searchsorted(places, places_of(batch.files, batch.rows)))
-    have = np.concatenate(found)
-    at = np.full(len(documents), -1, np.int64)
-    at[have] = np.arange(len(have))
-    known = (at[a] >= 0) & (at[b] >= 0)
+            read.append(np.searchsorted(places, places_of(batch.files, batch.rows)))
+    with_vectors = np.concatenate(read)
+    row_of = np.full(len(documents), -1, np.int64)
+    row_of[with_vectors] = np.arange(len(with_vectors))
+    is_known = (row_of[members] >= 0) & (row_of[targets] >= 0)
     stored = StoredPayloads(
-        at.astype(np.uint32),
-        np.arange(len(have) + 1),
+        row_of.astype(np.uint32),
+        np.arange(len(with_vectors) + 1),
         (map_file(path, np.float32, columns.dimensions),),
     )
-    out = np.full(len(a), -1.0)
-    out[known] = second.run.measure.compare(pack_pairs(a[known], b[known]), stored).similarity
+    pairs = pack_pairs(members[is_known], targets[is_known])
+    similarity = np.full(len(members), -1.0)
+    similarity[is_known] = second.run.measure.compare(pairs, stored).similarity
     path.unlink()
-    return out
+    return similarity
 
 
 def _elect_again(run: LocalRun, final: Clustering, orphans: np.ndarray) -> None:
@@ -287,22 +332,22 @@ def _elect_again(run: LocalRun, final: Clustering, orphans: np.ndarray) -> None:
     if not len(orphans):
         return
     grouped = ExactGroupOrder.load(run.documents(), run.work)
-    back = np.zeros(len(final.leader), bool)
-    back[orphans] = True
+    is_orphan = np.zeros(len(final.leader), bool)
+    is_orphan[orphans] = True
     scored = run.scored()
     first, second = unpack_pairs(np.asarray(scored.pairs))
-    scored = scored.select(np.flatnonzero(back[first] & back[second]))
+    scored = scored.select(np.flatnonzero(is_orphan[first] & is_orphan[second]))
     leader = leaders(scored, np.asarray(grouped.order), np.asarray(grouped.rank))
     similarity = find_leader_similarities(scored, leader)
     representative = _representatives(
         np.asarray(grouped.representative), np.asarray(grouped.rank), orphans
     )
-    chosen = leader[representative]
-    final.leader[orphans], final.similarity[orphans] = chosen, similarity[representative]
-    final.kept[orphans] = chosen == orphans
-    final.kind[orphans] = np.where(
-        chosen == orphans, UNIQUE, np.where(chosen == representative, EXACT, NEAR)
-    )
+    elected = leader[representative]
+    kind_if_removed = np.where(elected == representative, EXACT, NEAR)
+    final.leader[orphans] = elected
+    final.similarity[orphans] = similarity[representative]
+    final.kept[orphans] = elected == orphans
+    final.kind[orphans] = np.where(elected == orphans, UNIQUE, kind_if_removed)
 
 
 def _representatives(
@@ -313,16 +358,16 @@ def _representatives(
     order = np.lexsort((rank[orphans], groups))
     ordered = groups[order]
     starts = np.concatenate([[True], ordered[1:] != ordered[:-1]])
-    first = orphans[order][np.maximum.accumulate(np.where(starts, np.arange(len(orphans)), 0))]
-    out = np.empty(len(orphans), np.int64)
-    out[order] = first
-    return out
+    start_of = np.maximum.accumulate(np.where(starts, np.arange(len(orphans)), 0))
+    representatives = np.empty(len(orphans), np.int64)
+    representatives[order] = orphans[order][start_of]
+    return representatives
 
 
 def _name_kinds(final: Clustering) -> None:
     """Sets the kind of kept documents: `kept` if others were removed for them, or `unique`."""
     own = np.arange(len(final.leader), dtype=np.uint32)
-    has = np.zeros(len(own), bool)
-    has[final.leader[final.leader != own]] = True
-    kept = np.asarray(final.kept) & ((final.kind == UNIQUE) | (final.kind == KEPT))
-    final.kind[kept] = np.where(has[kept], KEPT, UNIQUE)
+    has_members = np.zeros(len(own), bool)
+    has_members[final.leader[final.leader != own]] = True
+    is_kept = np.asarray(final.kept) & ((final.kind == UNIQUE) | (final.kind == KEPT))
+    final.kind[is_kept] = np.where(has_members[is_kept], KEPT, UNIQUE)

@@ -79,7 +79,7 @@ def keep_order(
     """
     keys = policy.keys(columns, lengths, kinds)
     parts = [
-        _part(key, term.descending and not term.values)
+        _part(key, descending=term.descending and not term.values)
         for key, term in zip(keys, policy.terms, strict=True)
     ]
     return pc.binary_join_element_wise(
@@ -87,12 +87,12 @@ def keep_order(
     )
 
 
-def _part(key: pa.Array | pa.ChunkedArray, descending: bool) -> pa.Array:
+def _part(key: pa.Array | pa.ChunkedArray, *, descending: bool) -> pa.Array:
     if isinstance(key, pa.ChunkedArray):
         key = pa.concat_arrays(key.chunks) if key.num_chunks else pa.array([], key.type)
     flags = np.where(key.is_null().to_numpy(zero_copy_only=False), NULL, VALUE).astype(np.uint8)
     if pa.types.is_large_binary(key.type) or is_text(key.type):
-        return _text_part(key.cast(pa.large_binary()), flags, descending)
+        return _text_part(key.cast(pa.large_binary()), flags, descending=descending)
     if pa.types.is_floating(key.type):
         values = key.cast(pa.float64()).fill_null(0.0).to_numpy()
         flags[np.isnan(values)] = NOT_A_NUMBER
@@ -106,10 +106,10 @@ def _part(key: pa.Array | pa.ChunkedArray, descending: bool) -> pa.Array:
 
 
 def _rows(matrix: np.ndarray) -> pa.Array:
-    n, width = matrix.shape
-    offsets = np.arange(n + 1, dtype=np.int64) * width
+    rows, width = matrix.shape
+    offsets = np.arange(rows + 1, dtype=np.int64) * width
     data = pa.py_buffer(np.ascontiguousarray(matrix))
-    return pa.Array.from_buffers(pa.large_binary(), n, [None, pa.py_buffer(offsets), data])
+    return pa.Array.from_buffers(pa.large_binary(), rows, [None, pa.py_buffer(offsets), data])
 
 
 def _ordered_floats(values: np.ndarray) -> np.ndarray:
@@ -125,14 +125,14 @@ def _ordered_integers(key: pa.Array) -> np.ndarray:
     return np.asarray(key.cast(pa.int64()).fill_null(0).to_numpy().view(np.uint64) ^ SIGN)
 
 
-def _text_part(values: pa.Array, flags: np.ndarray, descending: bool) -> pa.Array:
+def _text_part(values: pa.Array, flags: np.ndarray, *, descending: bool) -> pa.Array:
     escaped = pc.replace_substring(values.fill_null(b""), ZERO, ESCAPED)
     empty = pa.scalar(b"", pa.large_binary())
     ended = pc.binary_join_element_wise(escaped, pa.scalar(END, pa.large_binary()), empty)
     if descending:
         offsets, data = ended.buffers()[1:]
-        turned = ~np.frombuffer(data, np.uint8)
+        inverted = ~np.frombuffer(data, np.uint8)
         ended = pa.Array.from_buffers(
-            pa.large_binary(), len(ended), [None, offsets, pa.py_buffer(turned)]
+            pa.large_binary(), len(ended), [None, offsets, pa.py_buffer(inverted)]
         )
     return pc.binary_join_element_wise(_rows(flags[:, None]), ended, empty)
