@@ -123,7 +123,7 @@ class CollapseStats(StageStats):
     fragile: int = 0
 
 
-class HotBucket(NamedTuple):
+class ClusteredBucket(NamedTuple):
     """A hot bucket, which was clustered internally."""
 
     band: int
@@ -162,7 +162,7 @@ class CandidateStats(StageStats):
         *,
         histogram: np.ndarray,
         bucket_sizes: Mapping[int, int],
-        hot: Sequence[HotBucket],
+        hot: Sequence[ClusteredBucket],
         hot_buckets: int,
         hot_members: int,
         survivors: int,

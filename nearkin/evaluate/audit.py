@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from nearkin.engine.banding import AgreementLimits
 from nearkin.engine.options import RunOptions, Verify
 from nearkin.errors import UsageError
-from nearkin.evaluate.scan import FinishedRun, SimilarPairs, concatenate_pairs, create_scan
+from nearkin.evaluate.scan import ReopenedRun, SimilarPairs, concatenate_pairs, create_scan
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import measure_of
 from nearkin.packed_pairs import pack_pairs
@@ -133,7 +133,7 @@ class Audit:
 
 
 def measure_run(
-    run: FinishedRun,
+    run: ReopenedRun,
     progress: Progress,
     *,
     sample: int = 1000,
@@ -195,7 +195,7 @@ def measure_run(
     )
 
 
-def give_advice(precision: Proportion, recall: Proportion, run: FinishedRun) -> str:
+def give_advice(precision: Proportion, recall: Proportion, run: ReopenedRun) -> str:
     """Returns what the measured intervals mean for the settings of the run.
 
     Args:
@@ -236,7 +236,7 @@ def give_advice(precision: Proportion, recall: Proportion, run: FinishedRun) -> 
 
 
 def recall_by_similarity(
-    similarity: np.ndarray, is_found: np.ndarray, run: FinishedRun
+    similarity: np.ndarray, is_found: np.ndarray, run: ReopenedRun
 ) -> Iterator[RecallBin]:
     """Yields the recall in bins of the similarity, from the threshold to 1.
 
@@ -258,7 +258,7 @@ def recall_by_similarity(
         low = high
 
 
-def predict_recall(similarity: float, run: FinishedRun) -> float:
+def predict_recall(similarity: float, run: ReopenedRun) -> float:
     """Returns the probability that a run finds a pair: P(candidate) · P(its estimate passes).
 
     Args:

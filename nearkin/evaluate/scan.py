@@ -38,7 +38,7 @@ from nearkin.sketch.sketcher import iterate_streams
 
 
 @dataclass(frozen=True)
-class FinishedRun:
+class ReopenedRun:
     """A finished run and its inputs.
 
     Attributes:
@@ -111,7 +111,7 @@ class PrecisionCounts(NamedTuple):
     compared: int
 
 
-def create_scan(run: FinishedRun, documents: int, progress: Progress) -> "CorpusScan":
+def create_scan(run: ReopenedRun, documents: int, progress: Progress) -> "CorpusScan":
     """Returns the scan that fits the measure of a run.
 
     Args:
@@ -137,7 +137,7 @@ class CorpusScan(ABC):
     sample_per_scan: int
     """The number of sampled documents that are compared in one scan of the corpus."""
 
-    def __init__(self, run: FinishedRun, documents: int, progress: Progress) -> None:
+    def __init__(self, run: ReopenedRun, documents: int, progress: Progress) -> None:
         """Creates a scan.
 
         Args:

@@ -178,7 +178,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class LimitVerdict:
     """The comparison of a limit with what the plan needs.
 
     Attributes:
@@ -218,7 +218,7 @@ class Plan:
     rows: int
     rates: str
     lines: tuple[Line, ...]
-    verdicts: tuple[Verdict, ...]
+    verdicts: tuple[LimitVerdict, ...]
 
     @property
     def fits(self) -> bool:
@@ -338,7 +338,7 @@ class _PlanBuilder:
         self.workload = workload
         self.rates = rates
         self.lines: list[Line] = []
-        self.verdicts: list[Verdict] = []
+        self.verdicts: list[LimitVerdict] = []
 
     def add_line(self, part: str, name: str, value: float, unit: str, formula: str) -> float:
         self.lines.append(Line(part, name, float(value), unit, formula))
@@ -352,7 +352,7 @@ class _PlanBuilder:
             return
         holds = needed <= asked
         gives = () if holds else tuple(text for text in alternatives if text)
-        self.verdicts.append(Verdict(limit, asked, needed, unit, holds, gives))
+        self.verdicts.append(LimitVerdict(limit, asked, needed, unit, holds, gives))
 
     def add_accuracy(self, spec: Spec, *, is_given: bool) -> None:
         """Adds the number of slots and the standard error of an estimate."""
@@ -502,7 +502,7 @@ class _PlanBuilder:
         if not holds:
             lower = f"recall {banding.recall:.3f}" if work.bands else ""
             gives = (lower, "solved bands and rows")
-        self.verdicts.append(Verdict("recall", work.recall, banding.recall, "", holds, gives))
+        self.verdicts.append(LimitVerdict("recall", work.recall, banding.recall, "", holds, gives))
         return banding
 
     def add_brute_force(self) -> None:

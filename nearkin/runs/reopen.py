@@ -14,7 +14,7 @@ from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Audit, measure_run, solve_run_banding
 from nearkin.evaluate.explain import add_run_outcome, explain, find_documents
 from nearkin.evaluate.golden import read_clusters, read_golden_set, score_clusters
-from nearkin.evaluate.scan import FinishedRun
+from nearkin.evaluate.scan import ReopenedRun
 from nearkin.evaluate.shadow import ShadowComparison, compare_runs
 from nearkin.keys import HashKey
 from nearkin.measures.explanation import Explanation
@@ -34,7 +34,7 @@ WARM_UP_BELOW = 100_000
 
 def open_finished_run(
     folder: Path, secret: HashKey | None = None, workers: int = 2
-) -> tuple[FinishedRun, RunRecord]:
+) -> tuple[ReopenedRun, RunRecord]:
     """Opens a finished run and its inputs.
 
     Args:
@@ -60,7 +60,7 @@ def open_finished_run(
     documents = record.require_sketch_stats(folder).documents
     banding = solve_run_banding(settings, documents) if files.bands else None
     corpus = saved.open_corpus("quarantine")
-    return FinishedRun(folder, corpus, columns, settings, resources, banding), record
+    return ReopenedRun(folder, corpus, columns, settings, resources, banding), record
 
 
 def explain_in_run(folder: Path, a: str, b: str, secret: HashKey | None = None) -> Explanation:

@@ -282,7 +282,12 @@ def require_replaceable_file(out: Path, recognise: Callable[[Path], bool], what:
 
 
 def begins_with(path: Path, beginnings: tuple[bytes, ...]) -> bool:
-    """Returns True if a file begins with one of some byte strings, after optional white space."""
+    """Returns True if a file begins with one of some byte strings, after optional white space.
+
+    Args:
+        path: File.
+        beginnings: Byte strings in lower case. The content is compared in lower case.
+    """
     with path.open("rb") as file:
         return file.read(64).lstrip().lower().startswith(beginnings)
 
@@ -290,18 +295,26 @@ def begins_with(path: Path, beginnings: tuple[bytes, ...]) -> bool:
 def require_picture_output(path: Path, inputs: Iterable[Path | str]) -> None:
     """Requires that the path of a picture is free or a picture, and is not an input.
 
+    Args:
+        path: Path of the picture.
+        inputs: Inputs of the command, which the picture must not replace.
+
     Raises:
         UsageError: If it must not be written. The message says why.
     """
     require_apart(path, inputs)
     if os.path.lexists(path):
         require_replaceable_file(
-            path, lambda found: begins_with(found, (b"<?xml", b"<svg", b"\x89png")), "a picture"
+            path, lambda file: begins_with(file, (b"<?xml", b"<svg", b"\x89png")), "a picture"
         )
 
 
 def require_page_output(path: Path, inputs: Iterable[Path | str]) -> None:
     """Requires that the path of a page is free or a page of nearkin, and is not an input.
+
+    Args:
+        path: Path of the page.
+        inputs: Inputs of the command, which the page must not replace.
 
     Raises:
         UsageError: If it must not be written. The message says why.

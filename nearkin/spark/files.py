@@ -15,7 +15,7 @@ from nearkin.engine.document_frequencies import FrequencyRequest
 from nearkin.engine.options import RunOptions
 from nearkin.engine.spark.document_parts import require_mergeable
 from nearkin.engine.spark.frequencies import count_over_spark
-from nearkin.engine.spark.materialized import Tables
+from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.output_files import (
     write_clusters,
     write_kept_files,
@@ -95,7 +95,7 @@ def dedup_files(
         result_folder.mkdir()
         inputs = describe_inputs(corpus)
         request = TaskRequest(job.columns, job.settings, job.resources, job.on_error, merge_parts)
-        tables = Tables(spark, str((claim.path / "tables").absolute()))
+        tables = IntermediateTables(spark, str((claim.path / "tables").absolute()))
         run = SparkRun(spark, FileSource(spark, corpus, request), request, progress, tables)
         run.to_clusters()
         _write_output(job, run, result_folder)
@@ -201,11 +201,13 @@ def _count_frequencies(
 
 
 @contextmanager
-def _temporary_tables(spark: SparkSession, folder: Path) -> Iterator[Tables]:
+def _temporary_tables(spark: SparkSession, folder: Path) -> Iterator[IntermediateTables]:
     """Yields tables in a new folder inside a folder, and deletes them at the end."""
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        tables = Tables(spark, tempfile.mkdtemp(prefix="nearkin-spark-", dir=folder.absolute()))
+        tables = IntermediateTables(
+            spark, tempfile.mkdtemp(prefix="nearkin-spark-", dir=folder.absolute())
+        )
     try:
         yield tables
     finally:

@@ -14,7 +14,7 @@ from nearkin.corpus.arrow_conversion import type_name
 from nearkin.engine.options import RunOptionKeywords, RunOptions, parse_memory
 from nearkin.engine.spark.document_parts import require_mergeable
 from nearkin.engine.spark.frequencies import count_over_spark
-from nearkin.engine.spark.materialized import Tables
+from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
 from nearkin.engine.spark.sketching import TaskRequest
@@ -131,7 +131,7 @@ def dedup(
         run_options.spec.require_key(key)
         # The folder is deleted as a whole, so it is a new one inside the given folder.
         folder = f"{work.rstrip('/')}/nearkin-{uuid4().hex}" if work else _temporary_folder(spark)
-        tables = Tables(spark, folder)
+        tables = IntermediateTables(spark, folder)
         on_failure.callback(tables.remove)
         if max_df is not None:
             request = _with_frequency_cut(frame, request, tables, max_df)
@@ -178,7 +178,7 @@ def _columns_of(
 
 
 def _with_frequency_cut(
-    frame: DataFrame, request: TaskRequest, tables: Tables, max_df: float
+    frame: DataFrame, request: TaskRequest, tables: IntermediateTables, max_df: float
 ) -> TaskRequest:
     """Returns the request with a Spec that cuts frequent shingles, which are counted first."""
     columns = request.columns

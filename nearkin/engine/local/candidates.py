@@ -15,7 +15,7 @@ from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.pair_files import PairSpool
 from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.engine.options import RunOptions
-from nearkin.engine.stats import HotBucket
+from nearkin.engine.stats import ClusteredBucket
 from nearkin.lsh import kernels
 from nearkin.lsh.band_keys import BandLayout, split_buckets
 from nearkin.lsh.slot_bands import Banding
@@ -42,7 +42,7 @@ class CandidateCounts:
 
     histogram: np.ndarray
     sizes: Counter[int]
-    hot: list[HotBucket]
+    hot: list[ClusteredBucket]
 
     @classmethod
     def empty(cls, k: int) -> "CandidateCounts":
@@ -268,5 +268,5 @@ class CandidateFinder:
             out,
         )
         self.hot[members] = True
-        self._counts.hot.append(HotBucket(band, len(members), int(ordered[0])))
+        self._counts.hot.append(ClusteredBucket(band, len(members), int(ordered[0])))
         return out[:count]

@@ -173,7 +173,13 @@ class Estimates:
         return self._measure.estimator.estimate(pairs, self.agreements(pairs))
 
     def sharing_among(self, ordinals: np.ndarray, floor: float, memory: int) -> None:
-        """Returns None: signatures have no parts that few documents share."""
+        """Returns None: signatures have no parts that few documents share.
+
+        Args:
+            ordinals: Numbers of documents, int64 (n,).
+            floor: Smallest similarity of a wanted pair.
+            memory: Memory for the search, in bytes.
+        """
         return
 
     def agreements(self, pairs: np.ndarray) -> np.ndarray:

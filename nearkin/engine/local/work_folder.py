@@ -211,7 +211,12 @@ class WorkFolder:
         return path
 
     def save(self, name: str, array: np.ndarray) -> None:
-        """Saves an array atomically."""
+        """Saves an array atomically.
+
+        Args:
+            name: Name under which `load` returns it.
+            array: Array.
+        """
         temporary = self.path / f"{name}.tmp"
         with temporary.open("wb") as file:
             np.save(file, array)

@@ -46,7 +46,8 @@ def content(column: Column) -> tuple[np.ndarray, np.ndarray]:
     The column has no nulls.
     """
     chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    data, sizes = [np.empty(0, np.uint8)], [np.empty(0, np.int64)]
+    data = [np.empty(0, np.uint8)]
+    sizes = [np.empty(0, np.int64)]
     for chunk in chunks:
         kind = np.int64 if pa.types.is_large_binary(chunk.type) else np.int32
         offsets = np.frombuffer(chunk.buffers()[1], kind)[
@@ -98,13 +99,14 @@ def payload_of(columns: Iterable[Column], measure: Measure) -> Payload:
         columns: Binary columns.
         measure: Measure that built the payload.
     """
-    found, sizes = [], np.empty(0, np.int64)
+    unpacked_columns = []
+    sizes = np.empty(0, np.int64)
     for column, (dtype, width) in zip(columns, measure.column_types, strict=True):
         data, lengths = content(column)
         values = data.view(dtype)
-        found.append(values if width is None else values.reshape(-1, width))
+        unpacked_columns.append(values if width is None else values.reshape(-1, width))
         sizes = lengths // (np.dtype(dtype).itemsize * (width or 1))
-    return Payload(sizes, tuple(found))
+    return Payload(sizes, tuple(unpacked_columns))
 
 
 def table(schema: str, **columns: Any) -> pa.RecordBatch:
@@ -115,14 +117,16 @@ def table(schema: str, **columns: Any) -> pa.RecordBatch:
         **columns: Arrays by name.
     """
     names = [part.split()[0] for part in schema.split(",")]
-    n = next(len(column) for column in columns.values() if column is not None)
+    rows = next(len(column) for column in columns.values() if column is not None)
     given = {
         name: column if isinstance(column, pa.Array) else pa.array(column)
         for name, column in columns.items()
     }
     kinds = dict(part.split() for part in schema.split(","))
     arrays = [
-        given[name].cast(TYPES[kinds[name]]) if name in given else pa.nulls(n, TYPES[kinds[name]])
+        given[name].cast(TYPES[kinds[name]])
+        if name in given
+        else pa.nulls(rows, TYPES[kinds[name]])
         for name in names
     ]
     return pa.record_batch(arrays, names)

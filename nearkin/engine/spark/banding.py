@@ -101,23 +101,26 @@ class BandingTasks:
             part = (row >> np.uint64(32)) * np.uint64(self.slices) >> np.uint64(32)
             order = np.argsort(part, kind="stable")
             cuts = np.searchsorted(part[order], np.arange(1, self.slices))
-            for number, some in enumerate(np.split(order, cuts)):
-                if len(some):
+            for number, members in enumerate(np.split(order, cuts)):
+                if len(members):
                     parts.append(band * self.slices + number)
-                    key_rows.append(row[some].tobytes())
-                    doc_rows.append(docs[some].tobytes())
-        columns = (pa.array(key_rows, pa.binary()), pa.array(doc_rows, pa.binary()))
-        return table(KEYS, part=pa.array(parts, pa.int32()), keys=columns[0], docs=columns[1])
+                    key_rows.append(row[members].tobytes())
+                    doc_rows.append(docs[members].tobytes())
+        return table(
+            KEYS,
+            part=pa.array(parts, pa.int32()),
+            keys=pa.array(key_rows, pa.binary()),
+            docs=pa.array(doc_rows, pa.binary()),
+        )
 
     def buckets(self, part: pa.Table) -> pa.Table:
         """Returns BUCKETS of one part of a band (KEYS)."""
         band = part["part"][0].as_py() // self.slices
-        keys, docs = (
-            content(part["keys"])[0].view(np.uint64),
-            content(part["docs"])[0].view(np.int64),
-        )
+        keys = content(part["keys"])[0].view(np.uint64)
+        docs = content(part["docs"])[0].view(np.int64)
         order = np.lexsort((docs, keys))
-        keys, docs = keys[order], docs[order]
+        keys = keys[order]
+        docs = docs[order]
         starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
         sizes = np.diff(np.append(starts, len(keys)))
         hot = sizes > self.request.options.hot_bucket_size
@@ -128,11 +131,11 @@ class BandingTasks:
             "hot": int(hot.sum()),
             "members": int(sizes[hot].sum()),
         }
-        found = [
+        rows = [
             *_cold_pairs(docs, starts[cold], sizes[cold]),
             *_members(band, keys, docs, starts[hot], sizes[hot]),
         ]
-        return pa.Table.from_batches([*found, table(BUCKETS, facts=[json.dumps(facts)])])
+        return pa.Table.from_batches([*rows, table(BUCKETS, facts=[json.dumps(facts)])])
 
     def hot(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yields HOT of the members of hot buckets.
@@ -164,10 +167,9 @@ def _members(
 ) -> Iterator[pa.RecordBatch]:
     for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
         members = sorted_unique(docs[start : start + size])
-        n = len(members)
-        yield table(
-            BUCKETS, band=np.full(n, band), key=np.full(n, keys[start].view(np.int64)), doc=members
-        )
+        count = len(members)
+        key = keys[start].view(np.int64)
+        yield table(BUCKETS, band=np.full(count, band), key=np.full(count, key), doc=members)
 
 
 class _OpenBucket(NamedTuple):
@@ -188,14 +190,15 @@ class _HotBuckets:
     """
 
     def __init__(self, banded: BandingTasks) -> None:
-        options, spec = banded.request.options, banded.request.options.spec
+        options = banded.request.options
+        spec = options.spec
         self._spec = spec
         self._fanout = options.fanout
         self._limits = banded.limits
-        kind = np.empty((0, banded.banding.bands), np.uint64)
-        self._layout = band_layout_of(banded.request.measure.spec, banded.banding, kind).layout
+        no_keys = np.empty((0, banded.banding.bands), np.uint64)
+        self._layout = band_layout_of(banded.request.measure.spec, banded.banding, no_keys).layout
         self._histogram = np.zeros(spec.k + 1, np.int64)
-        self._found: Counter[tuple[int, int, int]] = Counter()
+        self._sizes: Counter[tuple[int, int, int]] = Counter()
 
     def pairs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         open_: _OpenBucket | None = None
@@ -214,22 +217,23 @@ class _HotBuckets:
                 if open_ is None or open_.bucket != bucket:
                     self._close(open_)
                     open_ = _OpenBucket(bucket, docs[:0], signatures[:0], 0, int(docs[low]))
-                found, open_ = self._some(open_, docs[low:high], signatures[low:high])
-                yield found
+                pairs, open_ = self._cluster_members(open_, docs[low:high], signatures[low:high])
+                yield pairs
         self._close(open_)
         yield table(HOT, facts=[json.dumps(self._facts())])
 
-    def _some(
+    def _cluster_members(
         self, bucket: _OpenBucket, docs: np.ndarray, signatures: np.ndarray
     ) -> tuple[pa.RecordBatch, _OpenBucket]:
-        known, n = len(bucket.docs), len(docs)
-        all_docs, all_signatures = (
-            np.concatenate([bucket.docs, docs]),
-            np.concatenate([bucket.signatures, signatures]),
-        )
+        """Returns HOT of further members of a bucket, and the state of the bucket after them."""
+        known = len(bucket.docs)
+        added = len(docs)
+        all_docs = np.concatenate([bucket.docs, docs])
+        all_signatures = np.concatenate([bucket.signatures, signatures])
         leaders = np.zeros(self._fanout, np.uint64)
         leaders[:known] = np.arange(known)
-        out, members = np.empty(2 * n, np.uint64), np.arange(known, known + n, dtype=np.uint64)
+        out = np.empty(2 * added, np.uint64)
+        members = np.arange(known, known + added, dtype=np.uint64)
         count, kept = kernels.hot_bucket_pairs(
             members,
             all_signatures,
@@ -247,15 +251,15 @@ class _HotBuckets:
         first, second = unpack_pairs(pairs)
         a, b = all_docs[first], all_docs[second]
         places = leaders[:kept].astype(np.int64)
-        still = bucket._replace(
-            docs=all_docs[places], signatures=all_signatures[places], members=bucket.members + n
+        state = bucket._replace(
+            docs=all_docs[places], signatures=all_signatures[places], members=bucket.members + added
         )
-        return table(HOT, a=np.minimum(a, b), b=np.maximum(a, b), agree=agreeing), still
+        return table(HOT, a=np.minimum(a, b), b=np.maximum(a, b), agree=agreeing), state
 
     def _close(self, bucket: _OpenBucket | None) -> None:
         if bucket is not None:
-            self._found[(bucket.bucket[0], bucket.members, bucket.first)] += 1
+            self._sizes[(bucket.bucket[0], bucket.members, bucket.first)] += 1
 
     def _facts(self) -> dict[str, object]:
-        hottest = sorted(self._found, key=lambda bucket: (-bucket[1], bucket[0], bucket[2]))[:100]
+        hottest = sorted(self._sizes, key=lambda bucket: (-bucket[1], bucket[0], bucket[2]))[:100]
         return {"histogram": self._histogram.tolist(), "hottest": hottest}

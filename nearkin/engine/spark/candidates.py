@@ -8,13 +8,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from nearkin.engine.spark.banding import BUCKETS, HOT, KEYS, BandingTasks, BucketFacts
-from nearkin.engine.spark.materialized import Tables
+from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.pair_bins import apply_to_bins, assign_bins, list_documents_of_bins
 from nearkin.engine.spark.saved import DealtRows, Saved
 from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.task_functions import apply_to_groups, collect_facts
 from nearkin.engine.spark.verification import AGREED, HistogramFacts, Scoring
-from nearkin.engine.stats import CandidateStats, HotBucket
+from nearkin.engine.stats import CandidateStats, ClusteredBucket
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class CandidateSearch:
     documents: DataFrame
     scoring: Scoring
     banded: BandingTasks
-    tables: Tables
+    tables: IntermediateTables
     key_bytes: int
     before: Saved | None = None
 
@@ -95,7 +95,7 @@ class CandidateSearch:
             histogram=np.sum([task["histogram"] for task in tasks] or [no_pairs], axis=0),
             bucket_sizes=sizes,
             hot=[
-                HotBucket(band, members, first)
+                ClusteredBucket(band, members, first)
                 for task in tasks
                 for band, members, first in task.get("hottest", ())
             ],

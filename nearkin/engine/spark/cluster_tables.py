@@ -9,7 +9,7 @@ from nearkin.engine.options import ClusterMethod, EmptyDocuments
 from nearkin.engine.result_schema import EMPTY, EXACT, KEPT, KINDS, NEAR, UNIQUE
 from nearkin.engine.spark.clustering import ELECTED, Election, connected
 from nearkin.engine.spark.document_tables import DocumentTables
-from nearkin.engine.spark.materialized import Tables
+from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.pair_bins import apply_to_bins, list_documents_of_bins
 from nearkin.engine.spark.pair_scoring import PairScorer
 from nearkin.engine.stats import ClusterStats
@@ -45,7 +45,7 @@ class ClusterBuilder:
     is_exact: bool
 
     @property
-    def tables(self) -> Tables:
+    def tables(self) -> IntermediateTables:
         """The intermediate tables."""
         return self.document_tables.tables
 

@@ -8,12 +8,11 @@ functions of the local engine.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 
 from nearkin.cluster.components import components
@@ -75,7 +74,7 @@ class Election:
             leader = leaders(scored, order, rank)
             similarity = find_leader_similarities(scored, leader)
         removed = np.flatnonzero(leader != np.arange(len(leader)))
-        columns: dict[str, Any] = {
+        columns: dict[str, np.ndarray] = {
             "doc": docs[removed],
             "leader": docs[leader[removed]],
             "similarity": similarity[removed],
@@ -92,8 +91,8 @@ class Election:
                 pairs, self.scoring.agreements(pairs, documents["signature"])
             )
         documents, payload = with_payloads(documents, self.request)
-        held = as_stored(payload)
-        return documents, lambda pairs: measure.compare(pairs, held)
+        stored = as_stored(payload)
+        return documents, lambda pairs: measure.compare(pairs, stored)
 
 
 def connected(edges: DataFrame, keep: Callable[[DataFrame], DataFrame]) -> DataFrame:
@@ -106,15 +105,16 @@ def connected(edges: DataFrame, keep: Callable[[DataFrame], DataFrame]) -> DataF
     Returns:
         (doc, component): each document of an edge, and the smallest document of its component.
     """
-    now = keep(edges.select("a", "b").distinct())
-    before: Any = None
+    stars = keep(edges.select("a", "b").distinct())
+    checksum = f.sum(f.xxhash64("a", "b").cast("decimal(38,0)"))
+    previous_state: Row | None = None
     for _ in range(MOST_ROUNDS):
-        state = now.agg(f.count("*"), f.sum(f.xxhash64("a", "b").cast("decimal(38,0)"))).first()
-        if state == before:
+        state = stars.agg(f.count("*"), checksum).first()
+        if state == previous_state:
             break
-        before = state
-        now = keep(_small_star(_large_star(now)))
-    roots = now.select(f.col("a").alias("component"), f.col("b").alias("doc"))
+        previous_state = state
+        stars = keep(_small_star(_large_star(stars)))
+    roots = stars.select(f.col("a").alias("component"), f.col("b").alias("doc"))
     return roots.unionByName(roots.select("component", f.col("component").alias("doc")).distinct())
 
 

@@ -107,12 +107,13 @@ def united(docs: np.ndarray, payload: Payload) -> Payload:
     Returns:
         Payloads of the documents in ascending order, with sorted hashes.
     """
-    owners, hashes = np.repeat(docs, payload.sizes), payload.columns[0]
+    owners = np.repeat(docs, payload.sizes)
+    hashes = payload.columns[0]
     order = np.lexsort((hashes, owners))
-    owners, hashes = owners[order], hashes[order]
-    new = np.ones(len(owners), bool)
-    new[1:] = (owners[1:] != owners[:-1]) | (hashes[1:] != hashes[:-1])
-    found = np.unique(docs)
-    return Payload(
-        np.bincount(np.searchsorted(found, owners[new]), minlength=len(found)), (hashes[new],)
-    )
+    owners = owners[order]
+    hashes = hashes[order]
+    is_new = np.ones(len(owners), bool)
+    is_new[1:] = (owners[1:] != owners[:-1]) | (hashes[1:] != hashes[:-1])
+    documents = np.unique(docs)
+    places = np.searchsorted(documents, owners[is_new])
+    return Payload(np.bincount(places, minlength=len(documents)), (hashes[is_new],))

@@ -14,7 +14,7 @@ from nearkin.engine.short_documents import fewest_robust_shingles
 from nearkin.engine.spark.arrow_columns import numbers
 from nearkin.engine.spark.document_parts import Merging
 from nearkin.engine.spark.keep_order import Resolved, keep_order
-from nearkin.engine.spark.materialized import Tables
+from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.pair_bins import BIN_BYTES
 from nearkin.engine.spark.rereading import PayloadRows, Rows
 from nearkin.engine.spark.saved import Saved
@@ -62,7 +62,7 @@ class DocumentTables:
 
     source: Source
     request: TaskRequest
-    tables: Tables
+    tables: IntermediateTables
     before: Saved | None = None
 
     @property

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from nearkin.engine.spark.materialized import Tables
+from nearkin.engine.spark.materialized import IntermediateTables
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class ExactDuplicateTables:
     count: int
 
 
-def find_exact_duplicates(documents: DataFrame, tables: Tables) -> ExactDuplicateTables:
+def find_exact_duplicates(documents: DataFrame, tables: IntermediateTables) -> ExactDuplicateTables:
     """Returns the exact duplicates, and the first document of each one's group in keep order.
 
     Args:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 
 from nearkin.engine.document_frequencies import count_repeated
 from nearkin.engine.spark.arrow_columns import content, signed, table, unsigned
-from nearkin.engine.spark.materialized import Tables
+from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.sketching import Read, TaskRequest, read_files, read_rows
 from nearkin.sketch.resources import DocumentFrequencies
 from nearkin.verify.jaccard import SetBuilder
@@ -66,7 +66,7 @@ def count_over_spark(
     spark: SparkSession,
     read: Callable[[Hashing], DataFrame],
     request: TaskRequest,
-    tables: Tables,
+    tables: IntermediateTables,
     size: int,
     share: float = 0.0,
 ) -> DocumentFrequencies:

@@ -13,7 +13,7 @@ from pyspark.sql import functions as f
 
 
 @dataclass
-class Tables:
+class IntermediateTables:
     """Numbered tables in a folder.
 
     Attributes:
@@ -47,12 +47,13 @@ class Tables:
         Returns:
             The table as it is read from disk, and the numbers, with the number of `rows`.
         """
-        seen, observed = Observation(), {"rows": f.count(f.lit(1)), **metrics}
-        read = self._write(
-            frame.observe(seen, *(metric.alias(name) for name, metric in observed.items())), name
-        )
+        observation = Observation()
+        observed = {"rows": f.count(f.lit(1)), **metrics}
+        columns = [metric.alias(label) for label, metric in observed.items()]
+        read = self._write(frame.observe(observation, *columns), name)
         # Spark removes an empty plan, and the observation with it.
-        return read, {name: int(seen.get.get(name) or 0) for name in observed}
+        counts = observation.get
+        return read, {label: int(counts.get(label) or 0) for label in observed}
 
     def _write(self, frame: DataFrame, name: str) -> DataFrame:
         path = f"{self.folder}/{len(self._written):03d}-{name}"

@@ -40,20 +40,38 @@ def write_kept_files(run: SparkRun, folder: Path, *, annotate: bool) -> None:
 
 
 def write_clusters(run: SparkRun, folder: Path) -> None:
-    """Writes the clusters table in corpus order, in files whose names ascend."""
+    """Writes the clusters table in corpus order, in files whose names ascend.
+
+    Args:
+        run: Finished run.
+        folder: New folder.
+    """
     run.clusters.orderBy("doc").drop("doc").write.option("compression", "zstd").parquet(
         str(folder.absolute())
     )
 
 
 def write_pairs(run: SparkRun, folder: Path) -> None:
-    """Writes the pairs table, in the order of the documents."""
+    """Writes the pairs table, in the order of the documents.
+
+    Args:
+        run: Finished run.
+        folder: New folder.
+    """
     ordered = run.scorer.pair_table.orderBy("a", "b").drop("a", "b")
     ordered.write.option("compression", "zstd").parquet(str(folder.absolute()))
 
 
 def write_rejected(run: SparkRun, path: Path) -> None:
-    """Writes rejected.jsonl as the local engine does. The driver reads a partition at a time."""
+    """Writes rejected.jsonl as the local engine does. The driver reads a partition at a time.
+
+    Args:
+        run: Finished run over files.
+        path: New file.
+
+    Raises:
+        RunError: If the disk is full or cannot be written.
+    """
     with disk_errors(path.parent), path.open("wb") as file:
         for row in run.document_tables.rejected.orderBy(f.col("doc")).toLocalIterator():
             place = {

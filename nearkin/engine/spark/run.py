@@ -17,7 +17,7 @@ from nearkin.engine.spark.cluster_tables import ClusterBuilder, ClusterTables
 from nearkin.engine.spark.document_tables import DocumentTables
 from nearkin.engine.spark.exact_groups import ExactDuplicateTables, find_exact_duplicates
 from nearkin.engine.spark.hot_buckets import SparkHotBucketLoop
-from nearkin.engine.spark.materialized import Tables
+from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.pair_scoring import PairScorer
 from nearkin.engine.spark.saved import AboutRun, Saved, require_saved_keys, with_verdicts
 from nearkin.engine.spark.session import work_of
@@ -59,7 +59,7 @@ class SparkRun(Run):
     source: Source
     request: TaskRequest
     progress: Progress
-    tables: Tables
+    tables: IntermediateTables
     before: Saved | None = None
     document_tables: DocumentTables = field(init=False)
     _stages: dict[str, StageRecord] = field(init=False, default_factory=dict)

@@ -192,10 +192,11 @@ class Saved:
         Raises:
             UsageError: If there are no keys of these bands and rows.
         """
-        if keys_folder(banding) not in (there := self.bandings):
+        bandings = self.bandings
+        if keys_folder(banding) not in bandings:
             raise UsageError(
                 f"{self.folder} has no band keys for bands={banding.bands}, rows={banding.rows} "
-                f"(it has {', '.join(there)}); "
+                f"(it has {', '.join(bandings)}); "
                 "make them with nearkin.spark.backfill, or ask for these"
             )
         return self.spark.read.parquet(f"{self.folder}/{keys_folder(banding)}").select(

@@ -160,7 +160,7 @@ class Sketching:
         sketches = sketched(sketcher, content, read.ids)
         lengths = text_lengths(content)
         task.add(read.documents, sketches, time.perf_counter() - began)
-        columns: dict[str, Any] = {
+        columns: dict[str, pa.Array | np.ndarray] = {
             "doc": read.docs,
             "id": read.ids,
             "fp0": signed(sketches.fingerprints[:, 0]),

@@ -49,6 +49,7 @@ class FileSource:
     request: TaskRequest
 
     def documents(self) -> DataFrame:
+        """Returns the table that `Sketching` makes."""
         return self.files().mapInArrow(Sketching(self.request).files, self.request.schema)
 
     def hashes(self, hashing: Hashing) -> DataFrame:
@@ -56,6 +57,12 @@ class FileSource:
         return self.files().mapInArrow(hashing.files, HASHES)
 
     def again(self, wanted: DataFrame, rows: Rows) -> DataFrame:
+        """Reads some documents again.
+
+        Args:
+            wanted: Documents (`doc`), each once.
+            rows: What is made of each document.
+        """
         return self.interleave_with_files(wanted.select("doc")).mapInArrow(
             Reread(rows).files, rows.schema
         )
@@ -85,16 +92,17 @@ class FileSource:
         return list(_runs(self.corpus, sizes, max(1, min(TASK_BYTES, sum(sizes) // cores))))
 
 
-def _runs(corpus: FileCorpus, sizes: list[int], most: int) -> Iterator[list[FileRow]]:
+def _runs(corpus: FileCorpus, sizes: list[int], most_bytes: int) -> Iterator[list[FileRow]]:
     run: list[FileRow] = []
-    held = 0
+    run_bytes = 0
     targets = make_output_names(corpus.names)
     for number, (file, size) in enumerate(zip(corpus.files, sizes, strict=True)):
-        if run and held + size > most:
+        if run and run_bytes + size > most_bytes:
             yield run
-            run, held = [], 0
+            run = []
+            run_bytes = 0
         run.append((number, file.path, file.name, targets[number]))
-        held += size
+        run_bytes += size
     yield run
 
 
@@ -115,6 +123,7 @@ class FrameSource:
     before: DataFrame | None = None
 
     def documents(self) -> DataFrame:
+        """Returns the table that `Sketching` makes."""
         return self._read(self.frame).mapInArrow(Sketching(self.request).rows, self.request.schema)
 
     def hashes(self, hashing: Hashing) -> DataFrame:
@@ -122,16 +131,22 @@ class FrameSource:
         return self._read(self.frame).mapInArrow(hashing.rows, HASHES)
 
     def again(self, wanted: DataFrame, rows: Rows) -> DataFrame:
+        """Reads some documents again.
+
+        Args:
+            wanted: Documents (`doc`, `id`), each once.
+            rows: What is made of each document.
+        """
         name = f.col(quoted(str(self.request.columns.id))).cast("string")
         other = unused_name("wanted", self.request.columns.all)
-        some = wanted.select(f.col("id").alias(other))
+        wanted_ids = wanted.select(f.col("id").alias(other))
         rows_again = self._read(
             self.frame
             if self.before is None
             else self.frame.unionByName(self.before, allowMissingColumns=True)
         )
-        found = rows_again.join(some, name == f.col(other)).drop(other)
-        return found.mapInArrow(Reread(rows).frame, rows.schema)
+        matching = rows_again.join(wanted_ids, name == f.col(other)).drop(other)
+        return matching.mapInArrow(Reread(rows).frame, rows.schema)
 
     def _read(self, frame: DataFrame) -> DataFrame:
         return frame.select(*(f.col(quoted(name)) for name in self.request.columns.all))

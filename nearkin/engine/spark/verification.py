@@ -3,7 +3,7 @@
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NotRequired, TypedDict
+from typing import NotRequired, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -135,13 +135,13 @@ class Scoring:
         options = self.request.options
         documents, payload = with_payloads(documents, self.request)
         docs, blocks = numbers(documents["doc"]), unsigned(documents["block"])
-        found = ScoredPairs.concatenate(
-            list(self.request.measure.compare_all(payload, blocks, options.threshold, 1))
-        )
-        first, second = unpack_pairs(found.pairs)
+        compared = self.request.measure.compare_all(payload, blocks, options.threshold, 1)
+        scored = ScoredPairs.concatenate(list(compared))
+        first, second = unpack_pairs(scored.pairs)
         a, b = docs[first], docs[second]
-        agreeing = self.agreements(found.pairs, documents["signature"])
-        return _scored(np.minimum(a, b), np.maximum(a, b), agreeing, found, np.ones(len(a), bool))
+        agreeing = self.agreements(scored.pairs, documents["signature"])
+        every = np.ones(len(a), bool)
+        return _scored(np.minimum(a, b), np.maximum(a, b), agreeing, scored, every)
 
     @property
     def pairs_schema(self) -> str:
@@ -175,20 +175,19 @@ def with_payloads(documents: pa.Table, request: TaskRequest) -> tuple[pa.Table, 
         request: Request of the run.
     """
     names = [f"payload{i}" for i in range(len(request.measure.column_types))]
-    found, rest = (
-        payload_of([documents[name] for name in names], request.measure),
-        documents.drop_columns(names),
-    )
+    payload = payload_of([documents[name] for name in names], request.measure)
+    others = documents.drop_columns(names)
     if not request.merge_parts:
-        return rest, found
+        return others, payload
     docs = numbers(documents["doc"])
-    return rest.take(pa.array(np.unique(docs, return_index=True)[1])), united(docs, found)
+    first_rows = np.unique(docs, return_index=True)[1]
+    return others.take(pa.array(first_rows)), united(docs, payload)
 
 
 def _scored(
     a: np.ndarray, b: np.ndarray, agreeing: np.ndarray, scored: ScoredPairs, keep: np.ndarray
 ) -> pa.Table:
-    columns: dict[str, Any] = {
+    columns: dict[str, np.ndarray] = {
         "a": a,
         "b": b,
         "agree": agreeing,

@@ -71,8 +71,8 @@ from nearkin.index.stores.aerospike_steps import (
     STEPS,
     WAIT,
     BusyError,
+    ChangePlan,
     LockedRecord,
-    Plan,
     Steps,
     Version,
     pause,
@@ -376,9 +376,11 @@ class AerospikeStore:
             if held[_field(entry.scope, entry.id)].now.ref != entry.ref:
                 raise RacedError("a document was deleted by another process")
 
-    def _planned(self, changes: Changes, numbers: list[int], held: dict[str, LockedRecord]) -> Plan:
+    def _planned(
+        self, changes: Changes, numbers: list[int], held: dict[str, LockedRecord]
+    ) -> ChangePlan:
         """Returns the plan of a step."""
-        plan = Plan(held=held)
+        plan = ChangePlan(held=held)
         for entry in (*changes.present, *(entry for entry, _ in changes.new)):
             plan.zones[_field(entry.scope, entry.id)] = _zone(entry.scope)
         # the order matters: a dropped id may be new again, and a changed document may move its
@@ -412,7 +414,7 @@ class AerospikeStore:
         plan.resolves, plan.epoch = changes.invalidates_caches, changes.epoch
         return plan
 
-    def _keep(self, plan: Plan, entry: Entry, keys: np.ndarray | None) -> None:
+    def _keep(self, plan: ChangePlan, entry: Entry, keys: np.ndarray | None) -> None:
         """Adds the new version of a document to a plan.
 
         A document that keeps its postings keeps its band keys, and their groups are renewed.
@@ -433,7 +435,7 @@ class AerospikeStore:
             plan.numbered.append((entry.ref, name))
         plan.documents[name] = Version(entry.ref, packed, _leader_number(entry), known)
 
-    def _check_conditions(self, changes: Changes, plan: Plan) -> None:
+    def _check_conditions(self, changes: Changes, plan: ChangePlan) -> None:
         """Checks the conditions of a step while it holds its locks."""
         needed = {_field(entry.scope, entry.id): entry for entry in changes.required_leaders}
         held = self._steps.held(list(needed))
@@ -453,7 +455,7 @@ class AerospikeStore:
         for standing in changes.leader_snapshots:
             self._check_members(standing, plan)
 
-    def _check_members(self, standing: LeaderSnapshot, plan: Plan) -> None:
+    def _check_members(self, standing: LeaderSnapshot, plan: ChangePlan) -> None:
         """Checks that the members of a representative are the ones that were read."""
         entry = standing.entry
         number, joined = _number(entry.scope, entry.id), self._joined(entry.scope, entry.id)

@@ -92,7 +92,7 @@ ABSENT = LockedRecord(0, 0, NO_DOCUMENT, NO_DOCUMENT)
 
 
 @dataclass
-class Plan:
+class ChangePlan:
     """The changes of a step.
 
     Attributes:
@@ -248,7 +248,7 @@ class Steps:
             self._settle(step, locked, committed=state == COMMITTED)
         return self.held(fields) if any(record.step for record in held.values()) else held
 
-    def run(self, step: int, plan: Plan, sure: Callable[[], None]) -> None:
+    def run(self, step: int, plan: ChangePlan, sure: Callable[[], None]) -> None:
         """Runs a step. Either all of it becomes visible with one write, or nothing.
 
         Args:
@@ -321,7 +321,7 @@ class Steps:
             for at, part in enumerate(parts[1:], 1)
         )
 
-    def _lock(self, step: int, plan: Plan) -> None:
+    def _lock(self, step: int, plan: ChangePlan) -> None:
         writes = []
         for name, version in plan.documents.items():
             bins = self._records.put(
@@ -341,7 +341,7 @@ class Steps:
     def _life(self, version: Version) -> int:
         return self._lives[bool(version.leader)]
 
-    def _enter(self, plan: Plan) -> list[int]:
+    def _enter(self, plan: ChangePlan) -> list[int]:
         """Writes postings, which are not visible before their documents.
 
         Returns:
@@ -391,7 +391,7 @@ class Steps:
             step: Number of the step.
             mine: Whether the step is one of this process. The plan of another process must not have
                 been written for LEASE seconds.
-            parts: Plan of the step, if it is known.
+            parts: ChangePlan of the step, if it is known.
 
         Returns:
             COMMITTED or ABORTED; 0 if the step is running; VANISHED if its plan was deleted.

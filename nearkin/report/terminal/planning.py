@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nearkin.plan.capacity import Line, Plan, Verdict, group_lines
+from nearkin.plan.capacity import LimitVerdict, Line, Plan, group_lines
 from nearkin.plan.tune import Tuning
 from nearkin.report.curves import format_banding
 from nearkin.report.escaping import make_visible
@@ -83,7 +83,7 @@ def format_quantity(amount: float, unit: str) -> str:
     return f"{digits} {unit}".rstrip()
 
 
-def _verdict_text(verdict: Verdict) -> Text:
+def _verdict_text(verdict: LimitVerdict) -> Text:
     relation = "at least" if verdict.limit == "recall" else "at most"
     requested = format_quantity(verdict.asked, verdict.unit)
     needed = format_quantity(verdict.needed, verdict.unit)

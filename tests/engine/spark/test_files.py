@@ -25,7 +25,7 @@ from nearkin import spark as nks
 from nearkin.cli.app import run
 from nearkin.corpus import Columns
 from nearkin.engine.options import RunOptions
-from nearkin.engine.spark.materialized import Tables
+from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import from_task
 from nearkin.engine.spark.sketching import TaskRequest
@@ -242,7 +242,7 @@ def test_killed_tasks(
         FrameSource(frame.repartition(3), request),
         request,
         Silent(),
-        Tables(spark, str(tmp_path / "t")),
+        IntermediateTables(spark, str(tmp_path / "t")),
     )
     killed.to_clusters()
     local = nk.dedup(code, id="id", bands=20, rows=5, threshold=0.7, hot_bucket_size=10)
