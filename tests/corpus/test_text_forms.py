@@ -209,7 +209,8 @@ def run_with_role(path: Path, out: Path, role: str, annotate: bool) -> dict[str,
     columns = Columns(
         id="value" if role == "id" else None, carried_columns=settings.carried_columns
     )
-    return run_dedup(Job((str(path),), out, columns, settings, annotate=annotate), Silent())
+    job = Job((str(path),), out, columns, settings, annotate=annotate)
+    return run_dedup(job, Silent()).to_json()
 
 
 def cases(full: bool) -> list[tuple[str, str, str, bool]]:

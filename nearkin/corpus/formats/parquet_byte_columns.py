@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nearkin.corpus.formats.kernels import decompress_snappy
+from nearkin.corpus.formats.kernels import decompress_lz4, decompress_snappy
 from nearkin.corpus.formats.parquet_pages import DICTIONARY_PAGE, PageHeader, iterate_pages
 from nearkin.corpus.formats.scratch_files import ScratchFiles
 
@@ -261,6 +261,8 @@ def _read_page_to_file(
     unfolded = scratch.mapped(page.unfolded - end)
     if codec == "SNAPPY":
         complete = decompress_snappy(stored[end:], unfolded)
+    elif codec == "LZ4":
+        complete = decompress_lz4(stored[end:], unfolded)
     elif codec in STREAM_CODECS:
         complete = _decompress_stream(stored[end:], codec.lower(), unfolded)
     else:

@@ -9,28 +9,32 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearkin.corpus import Columns, FileCorpus, write_kept
+from nearkin.corpus.formats import parquet_byte_columns
 from nearkin.corpus.formats.parquet_byte_columns import parse_longest_value
 from nearkin.corpus.formats.parquet_pages import decode_longest_value
 from tests.corpus.samples import LIMIT, read_rows
 
 
-def test_page_that_decompresses_too_far_is_rejected_unread(tmp_path: Path) -> None:
+def test_page_that_decompresses_too_far_is_rejected_unread(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A row group is rejected if its codec cannot decompress in parts. Others are read."""
+    monkeypatch.setattr(parquet_byte_columns, "STREAM_CODECS", ("GZIP", "ZSTD"))
     table = pa.table({"text": ["first", "x" * (17 * LIMIT), "neighbour", "last"]})
     options: dict[str, Any] = {
         "use_dictionary": False,
         "write_statistics": False,
         "row_group_size": 3,
     }
-    pq.write_table(table, tmp_path / "a.parquet", compression="lz4", **options)
+    pq.write_table(table, tmp_path / "a.parquet", compression="brotli", **options)
     texts, rejected = read_rows(tmp_path / "a.parquet")
     assert texts == [(3, "last")]
     reason = rejected[0].reason
     assert "rows 0 to 2 (row group 0): a page of column 'text' unfolds into 1,700," in reason
-    assert "lz4 can only be decompressed in memory; run with more --memory" in reason
+    assert "brotli can only be decompressed in memory; run with more --memory" in reason
 
 
-@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd", "brotli"])
+@pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd", "brotli", "lz4"])
 @pytest.mark.parametrize("version", ["1.0", "2.0"])
 @pytest.mark.parametrize(
     "encoding", ["PLAIN", "DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY", "RLE_DICTIONARY"]
