@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -63,3 +64,55 @@ def test_refusal_of_google_storage_is_one_sentence(
     if status != 404:
         assert "GOOGLE_APPLICATION_CREDENTIALS" in ended.stderr
     assert not (tmp_path / "out.partial").exists()
+
+
+WITHOUT_PAUSES = """
+import sys, types
+import gcsfs.retry
+from nearkin.cli.app import main
+
+async def return_at_once(seconds):
+    pass
+
+gcsfs.retry.asyncio = types.SimpleNamespace(sleep=return_at_once)
+sys.argv = ["nearkin", *sys.argv[1:]]
+main()
+"""
+"""A program that is nearkin, but does not pause between the retries of the driver. Six tries for
+each request take a minute and a half otherwise."""
+
+
+@pytest.fixture
+def without_network() -> list[str]:
+    """Returns the beginning of a command line whose process has no network."""
+    isolate = ["unshare", "--net"]
+    if (
+        shutil.which("unshare") is None
+        or subprocess.run([*isolate, "true"], check=False).returncode
+    ):
+        pytest.skip("only root can start a process without a network")
+    return isolate
+
+
+def test_google_storage_without_credentials_and_network_is_one_sentence(
+    without_network: list[str], tmp_path: Path, full: bool
+) -> None:
+    program = ["-m", "nearkin"] if full else ["-c", WITHOUT_PAUSES]
+    line = [sys.executable, *program, "dedup", URL, "--out", str(tmp_path / "out")]
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("GOOGLE_", "STORAGE_", "GCS"))
+    }
+    ended = subprocess.run(
+        [*without_network, *line],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**environment, "HOME": str(tmp_path)},
+        timeout=300,
+    )
+    assert ended.returncode == 2, ended.stderr
+    assert ended.stderr.startswith(f"nearkin: cannot list {URL}: Cannot connect to host"), ended
+    assert ended.stderr.count("\n") == 1, ended.stderr
+    assert list(tmp_path.glob("out*")) == []
