@@ -43,7 +43,10 @@ TEXTS = [
 
 
 def without_varying(value: Any) -> Any:
-    """Returns a JSON value in which the entries that vary are replaced by their type."""
+    """Returns a JSON value in which the entries that vary are replaced by their type.
+
+    Seconds of compilation are left out: they are recorded only if kernels were compiled.
+    """
     if isinstance(value, list):
         return [without_varying(item) for item in value]
     if not isinstance(value, dict):
@@ -51,6 +54,7 @@ def without_varying(value: Any) -> Any:
     return {
         name: type(item).__name__ if name in VARYING else without_varying(item)
         for name, item in value.items()
+        if name != "compile_seconds"
     }
 
 
