@@ -196,7 +196,7 @@ class Signature:
     def __or__(self, other: "Signature") -> "Signature":
         return self.merge(other)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:  # noqa: FBT001
         if copy:
             return np.array(self.values, dtype)
         return np.asarray(self.values, dtype)
