@@ -11,7 +11,7 @@ from nearkin.index.index import Index
 from nearkin.index.stores import sqlite
 from tests.index.test_scale import Meter, family, fill
 from tests.server.conftest import Serve
-from tests.server.test_console import shown
+from tests.server.console.test_console import shown
 
 MEMBERS = 120
 

@@ -94,7 +94,7 @@ def problem_of(exchange: Exchange) -> tuple[int, str]:
 
 def test_every_bound_of_the_documentation_has_a_test() -> None:
     """And each setting that bounds callers is documented as a bound."""
-    source = "".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+    source = "".join(path.read_text() for path in Path(__file__).parent.rglob("test_*.py"))
     missing = [bound.test for bound in BOUNDS if f"def {bound.test}(" not in source]
     assert not missing
     listed = {bound.default for bound in BOUNDS}

@@ -10,7 +10,7 @@ from starlette.testclient import TestClient
 from nearkin.errors import MovedError, RacedError, StoreError
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.logs import JsonFormatter
-from tests.server.test_console import SAME
+from tests.server.console.test_console import SAME
 from tests.server.test_scopes import (
     OTHER,
     OTHER_ID,

@@ -17,7 +17,7 @@ from nearkin.errors import StoreError
 from nearkin.server.http.problems import PROBLEM_KINDS
 from nearkin.server.http.tokens import Principal, TokenFile
 from tests.server.conftest import Serve
-from tests.server.test_console import SAME, shown
+from tests.server.console.test_console import SAME, shown
 
 TEXT = " ".join(f"word{at}" for at in range(50))
 

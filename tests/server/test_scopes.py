@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from nearkin.server.http.tokens import RIGHTS, Principal, TokenFile
 from tests.server.conftest import Serve
-from tests.server.test_console import AUDIT, SAME
+from tests.server.console.test_console import AUDIT, SAME
 
 OWN, OTHER = "own-scope", "zebra-scope"
 OWN_ID, OTHER_ID = "own-id", "quagga-id"
