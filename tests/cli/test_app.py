@@ -1,8 +1,20 @@
-"""The command line as a whole: what it loads before a command runs."""
+"""The command line as a whole: help, messages, exit codes and what is loaded."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
+import pytest
+
+from nearkin.cli import app
+from nearkin.cli.app import with_clean_ending
+from nearkin.corpus import FileCorpus
+from nearkin.errors import RunError
+from tests.cli.conftest import nearkin, run
+from tests.services import free_port
+
+COMMANDS = ("dedup", "pairs", "sketch", "merge", "info", "synth", "demo", "bench")
 LAZY_MODULES = ("numpy", "pyarrow", "numba", "concurrent.futures", "socket", "tempfile", "json")
 LOADED_BY_NEARKIN = f"""
 import sys
@@ -13,6 +25,58 @@ import nearkin.cli.app
 
 print(*sorted((set(sys.modules) - before).intersection({LAZY_MODULES})))
 """
+FAULTS = [
+    (["dedup", "nowhere.parquet", "--out", "x"], "no such file or folder: nowhere.parquet"),
+    (
+        ["dedup", "DOCS", "--out", "x", "--text", "body"],
+        "has no column 'body' (it has 'id', 'text', 'source')",
+    ),
+    (
+        ["dedup", "DOCS", "--out", "x", "--threshold", "1.2"],
+        "threshold 1.2 is out of range; it must be above 0 and at most 1",
+    ),
+    (["dedup", "DOCS", "--out", "x", "--bands", "4"], "bands and rows go together"),
+    (["dedup", "DOCS", "--out", "x", "--bands", "40", "--rows", "4"], "k=128"),
+    (["dedup", "DOCS", "--out", "x", "--k", "0"], "k=0 is outside 1 to 1024"),
+    (
+        ["dedup", "DOCS", "--out", "x", "--shingle", "lines:3"],
+        "invalid shingle 'lines:3'; write it as words:3",
+    ),
+    (
+        ["dedup", "DOCS", "--out", "x", "--keep", "quality up"],
+        "invalid keep criterion 'quality up'",
+    ),
+    (["dedup", "DOCS", "--out", "x", "--keep", "quality desc"], "has no column 'quality'"),
+    (["dedup", "DOCS", "--out", "x", "--memory", "lots"], "memory 'lots' is not a size"),
+    (
+        ["dedup", "DOCS", "--out", "x", "--memory", "10MB"],
+        "a run needs 536870912 bytes (512MiB) or more",
+    ),
+    (
+        ["dedup", "DOCS", "--out", "x", "--verify", "maybe"],
+        "verify='maybe' is not valid; choose one of exact, estimate, none",
+    ),
+    (["dedup", "DOCS", "--out", "x", "--normalise", "upper"], "normalise step 'upper'"),
+    (["dedup", "DOCS", "--out", "x", "--stem", "klingon"], "stem='klingon' is not one of"),
+    (
+        ["dedup", "DOCS", "--out", "x", "--on-error", "ignore"],
+        "on-error 'ignore' is not one of quarantine, fail",
+    ),
+    (
+        ["dedup", "DOCS", "--out", "x", "--measure", "nearest"],
+        "measure='nearest' is not one of 'jaccard'",
+    ),
+    (["dedup", "DOCS", "--out", "x", "--text", "text", "--tokens", "text"], "exclude each other"),
+    (["dedup", "DOCS"], "Missing option"),
+    (["dedup", "--no-such-option"], "No such option"),
+    (["no-such-command"], "No such command"),
+    (["pairs", "DOCS", "--out", "DOCS"], "is a folder"),
+    (["info", "nowhere"], "no such file"),
+    (["synth", "--out", "DOCS"], "exists; choose another folder"),
+    (["synth", "--out", "x", "--length", "gamma:3"], "length 'gamma:3' is not of the form"),
+    (["synth", "--out", "x", "--edits", "paint=3"], "unknown operation 'paint'"),
+    (["synth", "--out", "x", "--similarity", "a:b"], "similarity 'a:b' is not of the form"),
+]
 
 
 def test_help_does_not_load_what_only_commands_need() -> None:
@@ -20,3 +84,126 @@ def test_help_does_not_load_what_only_commands_need() -> None:
         [sys.executable, "-c", LOADED_BY_NEARKIN], capture_output=True, text=True, check=True
     )
     assert loaded.stdout.split() == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_shows_examples(command: str) -> None:
+    shown = nearkin(command, "--help").stdout
+    assert "Examples" in shown
+    assert f"nearkin {command}" in shown
+
+
+def test_help_lists_every_command() -> None:
+    shown = nearkin("--help").stdout
+    assert all(command in shown for command in COMMANDS)
+    assert nearkin("--version").stdout.startswith("nearkin ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"), FAULTS, ids=lambda value: value if isinstance(value, str) else None
+)
+def test_wrong_usage_is_one_clear_message(
+    arguments: list[str], message: str, corpus: Path, tmp_path: Path
+) -> None:
+    paths = {"DOCS": corpus / "documents", "x": tmp_path / "x"}
+    ended = nearkin(*(paths.get(word, word) for word in arguments), code=2)
+    assert message in " ".join(ended.stderr.replace("│", " ").split())
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("NUMBA_DISABLE_JIT", "1"), ("NUMBA_NUM_THREADS", "0")]
+)
+def test_unusable_numba_setting_is_reported_in_one_line(
+    variable: str, value: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert run("info", "nothing") == app.USAGE
+    message = capsys.readouterr().err
+    assert message.startswith("nearkin: ")
+    assert f"{variable}={value}:" in message
+    assert message.count("\n") == 1
+
+
+def test_unreadable_numba_setting_is_a_warning_of_one_line(documents: Path, tmp_path: Path) -> None:
+    line = [
+        sys.executable,
+        "-m",
+        "nearkin",
+        "dedup",
+        str(documents),
+        "--out",
+        str(tmp_path / "out"),
+        "--json",
+    ]
+    environment = {**os.environ, "NUMBA_OPT": "banana"}
+    ended = subprocess.run(line, capture_output=True, text=True, check=False, env=environment)
+    assert ended.returncode == 0
+    assert "NUMBA_OPT" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_interrupted_command_ends_with_its_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nearkin.lab.synth.synth", interrupt)
+    assert app.run(["synth", "--out", str(tmp_path / "x")]) == app.INTERRUPTED
+    assert "interrupted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("is_resumable", [True, False])
+def test_interrupted_command_advises_to_resume_only_if_a_run_can_be_resumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], is_resumable: bool
+) -> None:
+    def command(out: Path, resume: bool = False) -> None:
+        if is_resumable:
+            out.with_name("out.partial").mkdir()
+            (out.with_name("out.partial") / "manifest.json").write_text("{}")
+        raise KeyboardInterrupt
+
+    with pytest.raises(SystemExit):
+        with_clean_ending(command)(out=tmp_path / "out")
+    assert ("--resume" in capsys.readouterr().err) == is_resumable
+
+
+def test_input_that_vanishes_is_an_error_without_advice_to_resume(tmp_path: Path) -> None:
+    path = tmp_path / "docs.jsonl"
+    path.write_text('{"text": "the cat sat on the mat"}\n')
+    corpus = FileCorpus.open([str(path)])
+    path.unlink()
+    with pytest.raises(RunError) as raised:
+        corpus.require_unchanged(0)
+    assert "cannot read" in str(raised.value)
+    assert "--resume" not in str(raised.value)
+
+
+@pytest.mark.parametrize("is_resumable", [True, False])
+def test_failed_command_advises_to_resume_only_if_a_run_can_be_resumed(
+    is_resumable: bool, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    if is_resumable:
+        work_folder = tmp_path / "out.partial"
+        work_folder.mkdir()
+        (work_folder / "manifest.json").write_text("{}")
+
+    def fail(out: Path, resume: bool = False) -> None:
+        raise RunError("cannot read docs.jsonl: gone; restore it, then run again")
+
+    with pytest.raises(RunError) as raised:
+        with_clean_ending(fail)(out=out)
+    assert ("--resume" in str(raised.value)) == is_resumable
+
+
+def test_sketch_over_an_unreachable_url_does_not_advise_to_resume(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("aiohttp")
+    url = f"http://127.0.0.1:{free_port()}/docs.jsonl"
+    assert app.run(["sketch", url, "--out", str(tmp_path / "s.arrow")]) in (1, 2)
+    printed = capfd.readouterr().err
+    assert "--resume" not in printed
+    assert printed.count("\n") == 1

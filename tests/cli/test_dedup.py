@@ -1,0 +1,144 @@
+"""`nearkin dedup`: its outputs, its summary, and what is left after a failure."""
+
+import json
+import os
+import pty
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import nearkin as nk
+from nearkin.runtime.compilation import ANNOUNCEMENT
+from tests.cli.conftest import SECRET, nearkin, run
+
+
+def test_dedup_writes_documents_and_a_report_without_external_resources(
+    corpus: Path, tmp_path: Path
+) -> None:
+    ended = nearkin(
+        "dedup", corpus / "documents", "--id", "id", "--source", "source", "--out", tmp_path / "out"
+    )
+    assert ended.stdout == ""
+    assert "documents" in ended.stderr
+    assert "report.html" in "".join(ended.stderr.split())
+    assert "\x1b" not in ended.stderr
+    assert {path.name for path in (tmp_path / "out/kept").iterdir()} == {
+        "part-00000.parquet",
+        "part-00001.parquet",
+    }
+    page = (tmp_path / "out/report.html").read_text("utf-8")
+    assert page.lower().startswith("<!doctype html>")
+    assert "<script src" not in page
+    assert not re.findall(r"https?://|@import|url\(|\bsrc=", page.replace("http://www.w3.org", ""))
+
+
+def test_json_is_the_only_thing_on_standard_output(corpus: Path, tmp_path: Path) -> None:
+    ended = nearkin("dedup", corpus / "documents", "--out", tmp_path / "out", "--json")
+    summary = json.loads(ended.stdout)
+    # a first command on a machine announces the compilation of kernels
+    assert [line for line in ended.stderr.splitlines() if ANNOUNCEMENT not in line] == []
+    assert summary == json.loads((tmp_path / "out/run.json").read_bytes())
+    counts = summary["counts"]
+    assert counts["read"] == counts["kept"] + counts["removed"] + counts["rejected"] == 6000
+
+
+def test_existing_output_needs_resume_or_overwrite(corpus: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    nearkin("dedup", corpus / "documents", "--out", out)
+    assert (
+        "exists; continue it with --resume"
+        in nearkin("dedup", corpus / "documents", "--out", out, code=2).stderr
+    )
+    nearkin("dedup", corpus / "documents", "--out", out, "--resume")
+    nearkin("dedup", corpus / "documents", "--out", out, "--overwrite", "--annotate")
+    assert len(pq.read_table(out / "kept")) == 5999
+
+
+def test_saved_run_is_an_input(corpus: Path, tmp_path: Path) -> None:
+    nearkin("dedup", corpus / "documents", "--out", tmp_path / "saved", "--save-signatures")
+    nearkin("pairs", tmp_path / "saved", "--threshold", 0.6, "--out", tmp_path / "a.parquet")
+    nearkin("pairs", corpus / "documents", "--threshold", 0.6, "--out", tmp_path / "b.parquet")
+    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
+    assert json.loads(nearkin("info", tmp_path / "saved", "--json").stdout)["signatures"] is True
+
+
+def test_failed_run_leaves_nothing_so_that_the_command_can_be_repeated(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "fine"}\n{"text": \n')
+    ended = nearkin(
+        "dedup", tmp_path / "a.jsonl", "--out", tmp_path / "out", "--on-error", "fail", code=1
+    )
+    assert "a.jsonl, row 1: the row is not valid JSON" in ended.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+    (tmp_path / "a.jsonl").write_text('{"text": "fine"}\n')
+    nearkin("dedup", tmp_path / "a.jsonl", "--out", tmp_path / "out")
+
+
+def test_unwritable_output_is_reported(corpus: Path) -> None:
+    ended = nearkin("dedup", corpus / "documents", "--out", "/proc/nearkin/out", code=1)
+    assert "cannot write in /proc" in ended.stderr
+
+
+def test_progress_is_shown_on_a_terminal(corpus: Path, tmp_path: Path) -> None:
+    reader, writer = pty.openpty()
+    arguments = ["dedup", str(corpus / "documents"), "--out", str(tmp_path / "out")]
+    line = [sys.executable, "-m", "nearkin", *arguments]
+    running = subprocess.Popen(
+        line, stderr=writer, stdout=subprocess.DEVNULL, env={**os.environ, "TERM": "xterm"}
+    )
+    os.close(writer)
+    shown = b""
+    while True:
+        try:
+            part = os.read(reader, 65536)
+        except OSError:
+            break
+        if not part:
+            break
+        shown += part
+    assert running.wait() == 0
+    assert all(stage in shown for stage in (b"sketch", b"bands", b"verify", b"write"))
+
+
+def test_run_record_and_json_output_contain_no_texts(
+    documents: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert (
+        run(
+            "dedup",
+            documents,
+            "--source",
+            "source",
+            "--audit",
+            "--save-signatures",
+            "--out",
+            out,
+            "--json",
+        )
+        == 0
+    )
+    printed = capsys.readouterr().out
+    record = (out / "run.json").read_text()
+    for text in (printed, record):
+        facts = json.loads(text)
+        assert facts["counts"]["removed_near"] == 20
+        assert SECRET not in text
+    assert "audit" in json.loads(record)
+    assert SECRET in (out / "report.json").read_text()
+    assert json.loads((out / "report.json").read_bytes())["audit"] is not None
+    for command in (("info", out), ("pairs", documents, "--out", tmp_path / "p.parquet")):
+        assert run(*command, "--json") == 0
+        assert SECRET not in capsys.readouterr().out, command
+
+
+def test_report_can_be_written_again_from_its_data(documents: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run("dedup", documents, "--out", out) == 0
+    page = (out / "report.html").read_bytes()
+    (out / "report.html").unlink()
+    nk.report(out)
+    assert (out / "report.html").read_bytes() == page

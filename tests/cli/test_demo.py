@@ -1,0 +1,41 @@
+"""`nearkin demo`."""
+
+from pathlib import Path
+
+import pytest
+
+from nearkin.cli import app
+from nearkin.lab import demo_corpus
+
+
+def test_demo_shows_three_clusters_in_80_columns(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    out = tmp_path / "demo"
+    assert app.run(["demo", "--out", str(out)]) == 0
+    shown = capsys.readouterr()
+    assert shown.out.count(" documents ─") == 3
+    lines = shown.out.splitlines()
+    command = lines.pop()
+    assert max(map(len, lines)) <= 80
+    assert len(lines) < 50, "three clusters fit on a screen or two"
+    assert "report.html" in "".join(shown.err.split())
+    assert command.startswith("Why they match: nearkin explain ")
+    assert app.run(command.split()[4:]) == 0
+    assert "match" in capsys.readouterr().out
+
+
+def test_demo_reads_source_code_if_requested(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_all = demo_corpus.write_source_corpus
+    monkeypatch.setattr(
+        demo_corpus,
+        "write_source_corpus",
+        lambda path, least_lines: write_all(path, limit=3000, least_lines=least_lines),
+    )
+    assert app.run(["demo", "--source-code", "--out", str(tmp_path / "demo"), "--top", "2"]) == 0
+    shown = capsys.readouterr()
+    assert "removed" in shown.out
+    assert "explain" not in shown.out, "the source code was read from a temporary file"

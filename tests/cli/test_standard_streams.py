@@ -1,0 +1,40 @@
+"""Standard streams that are closed, full or not read."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nearkin.cli import app
+
+
+@pytest.mark.parametrize(
+    "redirected", ["2>&-", ">&-", ">&- 2>&- <&-", "| head -c 0", "2>&1 >/dev/null | head -c 0"]
+)
+def test_run_completes_if_its_output_is_not_read(
+    redirected: str, documents: Path, tmp_path: Path
+) -> None:
+    line = f"{sys.executable} -m nearkin dedup {documents} --out {tmp_path}/out --json"
+    if "2>&1" in redirected:
+        line = line.removesuffix("--json")
+    script = f"set -o pipefail; {line} {redirected}"
+    ended = subprocess.run(
+        ["bash", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        stdin=subprocess.DEVNULL,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert "Traceback" not in ended.stderr
+    assert "Exception" not in ended.stderr
+    assert json.loads((tmp_path / "out" / "run.json").read_bytes())["counts"]["kept"] == 20
+
+
+def test_full_standard_output_is_an_error(documents: Path, tmp_path: Path) -> None:
+    line = f"{sys.executable} -m nearkin dedup {documents} --out {tmp_path}/out --json > /dev/full"
+    ended = subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=False)
+    assert ended.returncode == app.FAILED
+    assert ended.stderr == "nearkin: cannot write to standard output: No space left on device\n"
