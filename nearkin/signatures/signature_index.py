@@ -210,7 +210,7 @@ class SignatureIndex:
 
         Args:
             ids: Ids that the caller chooses, texts or whole numbers, each once.
-            documents: As many documents: a column of texts or of token lists, a list of sets, a
+            documents: The documents, one for each id: a column of texts or of token lists, a list of sets, a
                 matrix of vectors, a list of `Signature`s, or an array of signatures, (n, w).
 
         Raises:
@@ -233,7 +233,7 @@ class SignatureIndex:
         """Returns the stored signatures that resemble a document, the most similar ones first.
 
         Args:
-            document: A document, as for `add`.
+            document: A document of a kind that `add` takes.
             at_least: Minimum estimate. By default, the estimate may be several standard errors
                 below the threshold, so that the recall at the threshold is kept.
             top: Maximum number of matches.
@@ -353,7 +353,7 @@ class SignatureIndex:
 
         Args:
             path: File.
-            threshold: Another threshold, from which the bands are derived anew. The default is the
+            threshold: Another threshold, from which the bands are derived again. The default is the
                 saved one, or 0.8 for a file of `nearkin sketch`.
             resources: The hash key and the data that the Spec refers to. They are in no file.
             workers: Number of threads that sketch.
