@@ -44,7 +44,7 @@ from nearkin.runs.parameters import (
 )
 from nearkin.runs.spec_request import count_frequency_cut
 from nearkin.runtime.outputs import require_page_output
-from nearkin.runtime.progress import Progress, Silent
+from nearkin.runtime.progress import LoggedProgress, Progress
 from nearkin.signatures.sketching import sketch_documents, sketcher_pool
 from nearkin.sketch.resources import NO_RESOURCES, DocumentFrequencies, SpecResources
 from nearkin.spec import Spec
@@ -66,7 +66,8 @@ def dedup(
             or the path of files, or a list of `Path`s.
         id: Column of ids. The default is the row number, or the path and the row for files.
         work: Folder for temporary files. The default is that of the system.
-        progress: Receives stage and row-count updates. Silent by default.
+        progress: Receives stage and row-count updates. By default, stages are logged to
+            `nearkin.run` (INFO).
         **parameters: The columns, the measure, the threshold and further options, which
             `nearkin.runs.parameters.RunParameters` documents.
 
@@ -84,6 +85,7 @@ def dedup(
     """
     finished = _prepare_run(data, id, work, progress, parameters)
     result = DedupResult(finished, to_final_clusters(finished.run))
+    finished.run.progress.close()
     log_warnings(result.warnings)
     return result
 
@@ -110,7 +112,8 @@ def pairs(
         expand_exact: Whether every member of a group of exact duplicates is listed, instead of
             one for all.
         work: Folder for temporary files. The default is that of the system.
-        progress: Receives stage and row-count updates. Silent by default.
+        progress: Receives stage and row-count updates. By default, stages are logged to
+            `nearkin.run` (INFO).
         **parameters: The columns, the measure, the threshold and further options, which
             `nearkin.runs.parameters.RunParameters` documents.
 
@@ -130,6 +133,7 @@ def pairs(
     parsed = parse_relation(relation, run.options, expand_exact=expand_exact)
     schema, batches = find_pairs(run, parsed, expand_exact=expand_exact)
     table = pa.Table.from_batches(batches, schema)
+    run.progress.close()
     statistics = dict(run.work.manifest["stages"])
     warnings = warn_of_skipped_inputs(run.corpus)
     if parsed == Relation.SIMILARITY:
@@ -163,7 +167,7 @@ def _prepare_run(
     spec = spec_of(parameters, columns)
     options = RunOptions(spec=spec, **options_of(parameters))
     folder = TemporaryFolder(work)
-    updates = progress or Silent()
+    updates = progress or LoggedProgress()
     request = _Request(corpus, columns, options, resources_of(parameters))
     request = _count_shingles(request, parameters, folder.path, updates)
     columns = replace(columns, carried_columns=request.options.carried_columns)
@@ -300,7 +304,7 @@ def frequencies(
     columns = columns_of({"text": text, "tokens": tokens}, None)
     corpus = _open_corpus(data, {})
     counting = FrequencyRequest(
-        corpus, columns, spec or Spec(), SpecResources(key), workers, folder, Silent()
+        corpus, columns, spec or Spec(), SpecResources(key), workers, folder, LoggedProgress()
     )
     return count_frequencies(counting)
 

@@ -1,6 +1,7 @@
 """Warnings about a finished run, as sentences for its report."""
 
 import logging
+import warnings as python_warnings
 from collections.abc import Iterable
 from typing import Protocol
 
@@ -214,11 +215,28 @@ def share_of_hot_pairs(run: FinishedStages) -> float:
 def log_warnings(warnings: Iterable[str]) -> None:
     """Logs the warnings of a run of the library, which has no terminal to print them on.
 
+    A program that has not configured logging receives Python warnings instead, so that a result
+    that is not what it seems is never returned in silence.
+
     Args:
         warnings: The warnings.
     """
+    logged = _has_log_handler()
     for warning in warnings:
-        log.warning("%s", warning)
+        if logged:
+            log.warning("%s", warning)
+        else:
+            python_warnings.warn(warning, stacklevel=3)
+
+
+def _has_log_handler() -> bool:
+    """Returns whether the program has configured a handler for the log of nearkin."""
+    logger: logging.Logger | None = log
+    while logger is not None:
+        if any(not isinstance(handler, logging.NullHandler) for handler in logger.handlers):
+            return True
+        logger = logger.parent if logger.propagate else None
+    return False
 
 
 def warn_of_skipped_inputs(corpus: Corpus) -> list[str]:

@@ -1,6 +1,10 @@
 """The interface by which a run reports its progress."""
 
+import logging
+import time
 from typing import Protocol
+
+LOG = logging.getLogger("nearkin.run")
 
 
 class Progress(Protocol):
@@ -36,3 +40,35 @@ class Silent:
 
     def close(self) -> None:
         """Does nothing."""
+
+
+class LoggedProgress:
+    """A receiver that logs the stages of a run of the library, and their durations (INFO)."""
+
+    def __init__(self) -> None:
+        self._stage = ""
+        self._began = 0.0
+
+    def stage(self, name: str, total: int | None = None) -> None:
+        """Logs the end of the previous stage and the beginning of the next one.
+
+        Args:
+            name: Name of the stage.
+            total: Number of units of work (documents or pairs), if it is known.
+        """
+        self.close()
+        self._stage = name
+        self._began = time.perf_counter()
+        if total is None:
+            LOG.info("stage %s begins", name)
+        else:
+            LOG.info("stage %s begins (%d)", name, total)
+
+    def advance(self, count: int) -> None:
+        """Does nothing. Stages are logged, not their parts."""
+
+    def close(self) -> None:
+        """Logs the end of the last stage."""
+        if self._stage:
+            LOG.info("stage %s ended after %.2f s", self._stage, time.perf_counter() - self._began)
+            self._stage = ""

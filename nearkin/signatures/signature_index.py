@@ -210,8 +210,9 @@ class SignatureIndex:
 
         Args:
             ids: Ids that the caller chooses, texts or whole numbers, each once.
-            documents: The documents, one for each id: a column of texts or of token lists, a list of sets, a
-                matrix of vectors, a list of `Signature`s, or an array of signatures, (n, w).
+            documents: The documents, one for each id: a column of texts or of token lists, a list
+                of sets, a matrix of vectors, a list of `Signature`s, or an array of signatures,
+                (n, w).
 
         Raises:
             UsageError: If an id is stored already, or the documents are not valid.
