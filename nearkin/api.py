@@ -29,7 +29,7 @@ from nearkin.measures import measure_of
 from nearkin.report.files import read_report
 from nearkin.report.page import render_page
 from nearkin.report.run_warnings import log_warnings, warn_of_pairs, warn_of_skipped_inputs
-from nearkin.results import DedupResult, FinishedRun, PairsResult, ResultTable, TemporaryFolder
+from nearkin.results import DedupResult, PairsResult, ResultTable, TemporaryFolder, TemporaryRun
 from nearkin.runs.pairs import Relation, find_pairs, parse_relation
 from nearkin.runs.parameters import (
     ReadKeywords,
@@ -158,7 +158,7 @@ def _prepare_run(
     work: str | Path | None,
     progress: Progress | None,
     parameters: RunParameters,
-) -> FinishedRun:
+) -> TemporaryRun:
     """Returns a run in a temporary work folder, whose stages are executed on demand."""
     require_known(parameters)
     columns = columns_of(parameters, id).with_memory(memory_of(parameters))
@@ -173,7 +173,7 @@ def _prepare_run(
     columns = replace(columns, carried_columns=request.options.carried_columns)
     work_folder = WorkFolder.create(folder.path / "work", {}, durable=False)
     run = LocalRun(corpus, columns, request.options, work_folder, updates, request.resources)
-    return FinishedRun(run, folder)
+    return TemporaryRun(run, folder)
 
 
 def _count_shingles(

@@ -143,7 +143,7 @@ class TemporaryFolder:
 
 
 @dataclass(frozen=True)
-class FinishedRun:
+class TemporaryRun:
     """A finished run with its temporary work folder, which is deleted with the last result.
 
     Attributes:
@@ -168,8 +168,8 @@ class DedupResult:
         clustering: Its clusters.
     """
 
-    def __init__(self, finished: FinishedRun, clustering: Clustering) -> None:
-        self._finished: FinishedRun | None = finished
+    def __init__(self, finished: TemporaryRun, clustering: Clustering) -> None:
+        self._finished: TemporaryRun | None = finished
         self._clustering: Clustering | None = clustering
 
     def __enter__(self) -> Self:
@@ -184,7 +184,7 @@ class DedupResult:
         self._clustering = None
 
     @property
-    def _open(self) -> tuple[FinishedRun, Clustering]:
+    def _open(self) -> tuple[TemporaryRun, Clustering]:
         """The run and its clusters."""
         if self._finished is None or self._clustering is None:
             raise UsageError(
@@ -313,7 +313,7 @@ class DedupResult:
                 "(that of the run) to 1; run again for a lower one"
             )
         run = finished.run.at(threshold)
-        return DedupResult(FinishedRun(run, finished.folder), run.elect())
+        return DedupResult(TemporaryRun(run, finished.folder), run.elect())
 
     def write(self, folder: str | Path, readable_by: str = "owner") -> Path:
         """Writes the files that `nearkin dedup` writes.

@@ -32,6 +32,7 @@ REQUEST_DOCUMENTS = 1000
 REQUEST_BYTES = 4 << 20
 """The size in bytes from which a request takes no further documents."""
 COLUMNS = ("id", "text", "vector")
+"""The columns of a table that are sent."""
 
 Line = Outcome | ServiceError
 """The outcome of a document of a batch, or the error that refused it."""
@@ -155,7 +156,7 @@ def _to_arrow_stream(rows: "pa.RecordBatch") -> bytes:
 
 
 def is_table(documents: object) -> bool:
-    """Returns whether documents are a stream of Arrow batches."""
+    """Returns True if documents are a stream of Arrow batches."""
     return hasattr(documents, "__arrow_c_stream__")
 
 

@@ -31,7 +31,7 @@ def serve(settings: ServerSettings) -> None:
         UsageError: If other machines could reach the server without a token, or if it cannot listen
             on its address.
     """
-    # the files that the server creates (store, key, tokens) are readable by their owner only
+    # Only their owner can read the files that the server creates (store, key, tokens).
     os.umask(0o077)
     prepare_process(settings)
     require_certificate(settings)

@@ -8,7 +8,9 @@ from nearkin.errors import UsageError
 log = logging.getLogger("nearkin.redis")
 
 KEEPS_EVERYTHING = "noeviction"
+"""The policy of a Redis server that refuses writes when its memory is full."""
 EVICTS_ANY_KEY = "allkeys-"
+"""The beginning of the names of policies that delete keys without a time to live, too."""
 
 
 def require_no_eviction(client: Any, where: str) -> None:
@@ -32,7 +34,7 @@ def require_no_eviction(client: Any, where: str) -> None:
     try:
         facts = client.info("memory")
     except redis.exceptions.ResponseError as error:
-        # other errors say that the server cannot be reached, which is the caller's to report
+        # Other errors mean that the server cannot be reached, which the caller reports.
         facts = {"reason": str(error)}
     policy = facts.get("maxmemory_policy")
     if policy is None:

@@ -78,7 +78,7 @@ class MemoryStore:
             self._state = self._state._replace(migration=migration)
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
-        # a step deletes an entry before it writes the changed one
+        # A step deletes an entry before it writes the changed one, so readers take the lock.
         with self._lock:
             return [self._get(self._refs.get(_key(scope, name), 0)) for name in ids]
 
@@ -104,10 +104,10 @@ class MemoryStore:
             for entry, keys in (*changes.dropped, *changes.unposted):
                 if keys is not None:
                     self.table.remove(keys, entry.ref)
-            for ref, gone in changes.postings_removed:
-                self.table.remove(gone, ref)
-            for word, come in changes.postings_added:
-                self.table.append(come, word)
+            for ref, removed_keys in changes.postings_removed:
+                self.table.remove(removed_keys, ref)
+            for posting, added_keys in changes.postings_added:
+                self.table.append(added_keys, posting)
             for entry, _ in changes.dropped:
                 self._delete_entry(entry.ref)
             for entry in changes.changed:
@@ -139,29 +139,30 @@ class MemoryStore:
         """Checks all conditions of a step before anything is changed."""
         if changes.epoch not in (None, self._state.migration.epoch):
             raise MovedError("the index is being moved")
-        going = {(entry.scope, entry.id) for entry, _ in changes.dropped}
+        dropped_ids = {(entry.scope, entry.id) for entry, _ in changes.dropped}
         for entry, _ in changes.new:
-            if _key(entry.scope, entry.id) in self._refs and (entry.scope, entry.id) not in going:
+            exists = _key(entry.scope, entry.id) in self._refs
+            if exists and (entry.scope, entry.id) not in dropped_ids:
                 raise RacedError("a document with this id exists already")
         for entry in changes.present:
-            held = self._get(entry.ref)
-            if held is None or held.id != entry.id:
+            stored = self._get(entry.ref)
+            if stored is None or stored.id != entry.id:
                 raise RacedError("a document was deleted by another process")
         for entry in changes.required_leaders:
-            held = self._get(entry.ref)
-            if held is None or not held.is_leader:
+            stored = self._get(entry.ref)
+            if stored is None or not stored.is_leader:
                 raise RacedError("a representative was deleted by another process")
         for entry in changes.expected:
-            held = self._get(entry.ref)
-            if held is None or held.leader != entry.leader:
+            stored = self._get(entry.ref)
+            if stored is None or stored.leader != entry.leader:
                 raise RacedError(
                     "a document was resolved to another representative by another process"
                 )
-        for standing in changes.leader_snapshots:
-            gone = standing.entry
-            held = self._get(gone.ref)
-            standing.require_unchanged(
-                held and held.leader, self._members.get(_key(gone.scope, gone.id), ())
+        for snapshot in changes.leader_snapshots:
+            leader = snapshot.entry
+            stored = self._get(leader.ref)
+            snapshot.require_unchanged(
+                stored and stored.leader, self._members.get(_key(leader.scope, leader.id), ())
             )
 
     def _put(self, entry: Entry) -> None:
@@ -182,11 +183,11 @@ class MemoryStore:
     def _delete_entry(self, ref: int) -> None:
         """Deletes an entry and all references to it."""
         packed = self._rows.pop(ref)
-        held = unpack_entry(ref, packed)
-        self._unlink(held)
-        del self._refs[_key(held.scope, held.id)]
+        entry = unpack_entry(ref, packed)
+        self._unlink(entry)
+        del self._refs[_key(entry.scope, entry.id)]
         self._bytes -= len(packed)
-        self._leaders -= held.is_leader
+        self._leaders -= entry.is_leader
 
     @property
     def nbytes(self) -> int:
@@ -246,7 +247,7 @@ class MemoryStore:
         return []
 
     def median_seen(self) -> float | None:
-        # all documents were seen by the clock of this process
+        # Only the clock of this process has set the times at which documents were seen.
         return None
 
     def _due(self, before: float, posted: bool) -> tuple[np.ndarray, np.ndarray]:
@@ -307,21 +308,23 @@ Refs: TypeAlias = "array[int]"
 _NO_MEMBERS: Refs = array("q")
 
 
-def _insert(held: "dict[str, Refs]", key: str, ref: int) -> None:
-    refs = held.setdefault(key, array("q"))
+def _insert(lists: "dict[str, Refs]", key: str, ref: int) -> None:
+    """Inserts a document number into a sorted list."""
+    refs = lists.setdefault(key, array("q"))
     if refs and refs[-1] > ref:
         insort(refs, ref)
     else:
         refs.append(ref)
 
 
-def _delete(held: "dict[str, Refs]", key: str, ref: int) -> None:
-    refs = held.get(key, _NO_MEMBERS)
+def _delete(lists: "dict[str, Refs]", key: str, ref: int) -> None:
+    """Deletes a document number from a sorted list, and the list if it is empty then."""
+    refs = lists.get(key, _NO_MEMBERS)
     place = bisect_left(refs, ref)
     if place < len(refs) and refs[place] == ref:
         del refs[place]
         if not refs:
-            del held[key]
+            del lists[key]
 
 
 def _key(scope: str, name: str) -> str:
