@@ -41,17 +41,27 @@ class SignatureOptions:
     k: o.K = None
     slot_bits: o.SlotBits = None
 
-    def to_request(self) -> "SpecRequest":
+    def to_request(self, bands: int | None, rows: int | None, tables: int) -> "SpecRequest":
         """Returns the request from which the Spec is made.
+
+        Args:
+            bands: Number of bands to evaluate, or None. They decide k if it is not given.
+            rows: Number of rows to evaluate, or None.
+            tables: Number of independent tables.
 
         Raises:
             UsageError: If the shingle is not valid.
         """
+        from nearkin.plan.tune import default_spec
         from nearkin.runs.spec_request import SpecRequest
         from nearkin.spec import parse_shingle
 
         unit, n = parse_shingle(self.shingle)
-        fields = {"unit": unit, "n": n, "k": self.k, "slot_bits": self.slot_bits}
+        k = self.k
+        has_slots = self.measure in (None, "jaccard", "weighted-jaccard")
+        if k is None and bands and rows and has_slots:
+            k = -(-default_spec(bands, rows, tables).k // 8) * 8
+        fields = {"unit": unit, "n": n, "k": k, "slot_bits": self.slot_bits}
         given = {name: value for name, value in fields.items() if value is not None}
         return SpecRequest(self.measure, given)
 
@@ -67,6 +77,8 @@ def tune(
     ] = None,
     threshold: o.Threshold = 0.8,
     recall: o.Recall = 0.95,
+    bands: o.Bands = None,
+    rows: o.Rows = None,
     budget: Annotated[
         int | None,
         typer.Option(
@@ -109,6 +121,9 @@ def tune(
 ) -> None:
     """List operating points for a threshold and a recall: bands, rows, tables and probes, with their cost.
 
+    With --bands and --rows, only these are evaluated: the similarities at which a pair becomes a candidate with a
+    probability of 0.1 %, 50 % and 99 %, and the expected candidates.
+
     The expected candidates follow from the number of pairs at each similarity. That number is estimated for unrelated
     documents, or from a sample of a corpus.
 
@@ -118,6 +133,8 @@ def tune(
         inputs: Files of a corpus from which the similarities of pairs are learned, or None.
         threshold: Minimum similarity of two near-duplicates, in (0, 1].
         recall: Minimum share of the pairs at the threshold that become candidates, in (0, 1).
+        bands: Number of bands to evaluate, together with `rows`, or None to list the best ones.
+        rows: Number of rows of a band to evaluate, or None.
         budget: Size of a signature in bytes, which replaces `k`, or None.
         documents: Number of documents, for the expected candidates.
         tables: Numbers of independent tables to try, separated by commas.
@@ -130,6 +147,8 @@ def tune(
     Examples:
         nearkin tune --threshold 0.8 --recall 0.95
 
+        nearkin tune --bands 20 --rows 5
+
         nearkin tune "crawl/*.parquet" --threshold 0.7 --plot curves.svg
 
         nearkin tune --measure cosine --threshold 0.9 --documents 10000000
@@ -140,7 +159,9 @@ def tune(
         from nearkin.runtime.outputs import require_picture_output
 
         require_picture_output(plot, inputs or [])
-    distribution, spec = _observe(inputs, sampling, signature)
+    table_counts = o.parse_numbers(tables, "--tables")
+    request = signature.to_request(bands, rows, max(table_counts))
+    distribution, spec = _observe(inputs, sampling, request)
     tuning = find_operating_points(
         threshold,
         recall,
@@ -148,9 +169,11 @@ def tune(
         budget=budget,
         documents=documents,
         distribution=distribution,
-        tables=o.parse_numbers(tables, "--tables"),
+        tables=table_counts,
         probes=o.parse_numbers(probes, "--probes"),
         at_most=_parse_limits(at_most or []),
+        bands=bands,
+        rows=rows,
     )
     if plot is not None:
         from nearkin.report.curves import draw_file
@@ -192,7 +215,7 @@ def _parse_limits(texts: list[str]) -> dict[float, float]:
 
 
 def _observe(
-    inputs: list[str] | None, sampling: SampleOptions, signature: SignatureOptions
+    inputs: list[str] | None, sampling: SampleOptions, request: "SpecRequest"
 ) -> "tuple[Distribution | None, Spec]":
     """Returns the distribution of similarities in a corpus, or None without one, and the Spec."""
     from nearkin.corpus import FileCorpus, detect_dimensions
@@ -202,9 +225,8 @@ def _observe(
 
     options = o.ColumnOptions(sampling.text, sampling.tokens, sampling.vector)
     columns = options.to_columns()
-    request = signature.to_request()
     if not inputs:
-        if signature.measure == "cosine":
+        if request.measure == "cosine":
             columns = replace(columns, vector="vector", text=None, dimensions=1)
         return None, request.to_spec(columns)
     corpus = FileCorpus.open(inputs)

@@ -202,6 +202,8 @@ def _is_utf8(value: bytes) -> bool:
 def check_tokens(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> CheckedColumn:
     """Checks a column of lists of tokens.
 
+    Token ids are integers. An id is the same token as its decimal text, for example 42 and "42".
+
     Args:
         values: The column.
         name: The name of the column, for reasons.
@@ -211,12 +213,14 @@ def check_tokens(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Chec
         The lists, large_list of large_string, and the reasons for rejections.
 
     Raises:
-        UsageError: If the column does not hold lists of text.
+        UsageError: If the column does not hold lists of text or of integers.
     """
     values, large = remove_encoding_within(values, limit)
-    if not _is_list_of(values.type, _is_text_or_its_dictionary, pa.types.is_null):
+    if not _is_list_of(
+        values.type, _is_text_or_its_dictionary, pa.types.is_integer, pa.types.is_null
+    ):
         raise UsageError(
-            f"column {name!r} is {values.type}, not lists of text; choose another "
+            f"column {name!r} is {values.type}, not lists of text or of integers; choose another "
             "column with --tokens, or use --text"
         )
     reasons = _where(values.is_null(), f"{name} is null")

@@ -121,6 +121,7 @@ class Tuning:
         recall: Requested candidate probability at the threshold.
         distribution: Similarities from which the expected candidates were computed.
         points: Operating points by ascending number of candidates and keys.
+        is_given: True if the bands and rows were given, so that the recall is not a requirement.
     """
 
     spec: Spec
@@ -128,6 +129,7 @@ class Tuning:
     recall: float
     distribution: Distribution
     points: tuple[OperatingPoint, ...]
+    is_given: bool = False
 
     @property
     def best(self) -> OperatingPoint:
@@ -316,22 +318,27 @@ def tune(
     tables: Sequence[int] = (1,),
     probes: Sequence[int] = (0,),
     at_most: Mapping[float, float] | None = None,
+    bands: int | None = None,
+    rows: int | None = None,
 ) -> Tuning:
     """Finds the choices of bands, rows, tables and probes that reach a requested recall.
 
-    For each number of rows, the smallest sufficient number of bands is chosen, because more bands
-    only add candidates.
+    If bands and rows are given, they are evaluated as they are. Otherwise, for each number of
+    rows, the smallest sufficient number of bands is chosen, because more bands only add candidates.
 
     Args:
         threshold: Smallest similarity of near-duplicates, in (0, 1].
         recall: Requested candidate probability at the threshold, in (0, 1).
-        spec: Spec of the signatures. The default Spec is used if it is None.
+        spec: Spec of the signatures. By default, it is the default Spec, with more slots if the
+            given bands and rows need them.
         budget: Size of a document's signature in bytes. Replaces the k of the Spec.
         documents: Number of documents, from which the expected candidates follow.
         distribution: Similarities of the pairs of the corpus. Unrelated documents by default.
         tables: Numbers of independent tables to try (MinHash only).
         probes: Numbers of probes to try (MinHash only).
         at_most: Largest allowed candidate probabilities by similarity.
+        bands: Number of bands of a table to evaluate, together with `rows`.
+        rows: Number of slots in a band to evaluate.
 
     Raises:
         UsageError: If an argument is out of range, or no choice reaches the recall.
@@ -340,19 +347,31 @@ def tune(
         >>> tuning = tune(0.5, 0.99, at_most={0.05: 0.006})
         >>> tuning.best.recall >= 0.99, tuning.best.bands * tuning.best.rows <= 128
         (True, True)
+        >>> [round(s, 3) for s in tune(0.5, bands=20, rows=5).best.similarities]
+        [0.138, 0.509, 0.729]
     """
+    if (bands is None) != (rows is None):
+        raise UsageError(f"bands={bands} and rows={rows} go together; give both or neither")
     if not 0 < threshold <= 1:
         raise UsageError(f"threshold {threshold} is outside 0 (exclusive) to 1")
     if not 0 < recall < 1:
         raise UsageError(f"recall {recall} is outside 0 to 1 (exclusive); 0.95 is usual")
-    spec = spec or Spec()
+    spec = spec or default_spec(bands, rows, max(tables))
     if budget is not None:
         spec = fit_spec(spec, budget)
     measure = measure_of(spec)
     distribution = distribution or Distribution.assumed(documents)
+    if bands is not None and rows is not None:
+        if at_most:
+            raise UsageError(
+                "at_most limits the choice of bands and rows; omit it, or omit bands and rows"
+            )
+        candidates = _list_given_choices(bands, rows, tables, probes)
+    else:
+        candidates = _list_choices(measure, threshold, recall, tables, probes)
     choices = [
         choice
-        for choice in _list_choices(measure, threshold, recall, tables, probes)
+        for choice in candidates
         if _respects_limits(measure, threshold, choice, distribution.documents, at_most or {})
     ]
     if not choices:
@@ -374,7 +393,42 @@ def tune(
         for choice in choices
     ]
     points.sort(key=lambda point: (point.candidates, point.keys, point.rows))
-    return Tuning(spec, threshold, recall, distribution, tuple(points[:MAX_POINTS]))
+    return Tuning(
+        spec,
+        threshold,
+        recall,
+        distribution,
+        tuple(points[:MAX_POINTS]),
+        is_given=bands is not None,
+    )
+
+
+def default_spec(bands: int | None, rows: int | None, tables: int = 1) -> Spec:
+    """Returns the default Spec, with more slots if given bands and rows need them.
+
+    Args:
+        bands: Number of bands of a table, or None if they are chosen.
+        rows: Number of slots in a band, or None if they are chosen.
+        tables: Number of independent tables.
+
+    Examples:
+        >>> default_spec(20, 5).k, default_spec(50, 4).k
+        (128, 200)
+    """
+    spec = Spec()
+    if bands is None or rows is None:
+        return spec
+    needed = bands * rows * tables
+    return replace(spec, k=min(max(spec.k, needed), spec.signature_limits.largest_k))
+
+
+def _list_given_choices(
+    bands: int, rows: int, tables: Sequence[int], probes: Sequence[int]
+) -> Iterator[_Choice]:
+    """Yields given bands and rows with each number of tables and of probes."""
+    for table_count in tables:
+        for probe_count in probes:
+            yield _Choice(bands * table_count, rows, table_count, min(probe_count, rows))
 
 
 def _list_choices(

@@ -10,6 +10,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.corpus import Columns, FileCorpus, TableCorpus
+from nearkin.corpus.validation import check_tokens
 from nearkin.errors import UsageError
 from tests.corpus.samples import NEAR_TEXTS, SAMPLE_TABLE, read_corpus, to_ipc, write_table
 
@@ -72,3 +73,23 @@ def test_uuids_are_ids(tmp_path: Path) -> None:
         result = nk.dedup(tmp_path / f"{number}.parquet", id="key")
         assert result.clusters["id"].to_pylist() == [str(name) for name in names]
         assert result.statistics["rejected"] == 0
+
+
+@pytest.mark.parametrize("kind", [pa.int64(), pa.int32(), pa.uint16()])
+def test_token_ids_are_the_tokens_of_their_decimal_texts(kind: pa.DataType) -> None:
+    ids = pa.array([[1, 22, 333], [], None, [4, None]], pa.list_(kind))
+    checked = check_tokens(ids, "tokens")
+    assert checked.values.to_pylist()[:2] == [["1", "22", "333"], []]
+    assert sorted(checked.reasons) == [2, 3]
+    rows = [list(range(start, start + 60)) for start in (0, 1000)]
+    rows.append([*rows[0][:-1], 7])
+    texts = [[str(token) for token in row] for row in rows]
+    of_ids = nk.dedup({"tokens": rows}, tokens="tokens", threshold=0.8)
+    of_texts = nk.dedup({"tokens": texts}, tokens="tokens", threshold=0.8)
+    assert of_ids.kept.tolist() == of_texts.kept.tolist()
+    assert of_ids.kept.sum() == 2
+
+
+def test_lists_of_numbers_that_are_not_integers_are_not_tokens() -> None:
+    with pytest.raises(UsageError, match="not lists of text or of integers"):
+        check_tokens(pa.array([[1.5]]), "tokens")

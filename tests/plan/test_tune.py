@@ -177,3 +177,54 @@ def test_tune_command_prints_and_draws_points(
     ):
         assert run(["tune", *wrong]) == 2
         assert "Traceback" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(("bands", "rows"), [(20, 5), (42, 3), (50, 4), (16, 8)])
+def test_given_bands_and_rows_are_evaluated(bands: int, rows: int) -> None:
+    found = tune(0.5, bands=bands, rows=rows, documents=1000)
+    assert len(found.points) == 1
+    assert found.is_given
+    point = found.best
+    assert (point.bands, point.rows, point.keys) == (bands, rows, bands)
+    assert found.spec.k == max(128, bands * rows)
+    for probability, similarity in zip((0.001, 0.5, 0.99), point.similarities, strict=True):
+        exact = (1 - (1 - probability) ** (1 / bands)) ** (1 / rows)
+        assert similarity == pytest.approx(exact, abs=1e-9)
+    assert point.recall == pytest.approx(1 - (1 - 0.5**rows) ** bands)
+    similarities = np.linspace(0, 1, 100_001)[:-1] + 5e-6
+    density = 20 * (1 - similarities) ** 19
+    expected = 999 * np.mean(density * (1 - (1 - similarities**rows) ** bands))
+    assert point.candidates == pytest.approx(expected, rel=0.02)
+
+
+def test_given_bands_with_tables_and_probes_are_each_evaluated() -> None:
+    found = tune(0.8, bands=10, rows=4, tables=(1, 2), probes=(0, 3))
+    choices = {(point.bands, point.tables, point.probes) for point in found.points}
+    assert choices == {(10, 1, 0), (10, 1, 3), (20, 2, 0), (20, 2, 3)}
+    signs = tune(0.9, spec=Spec(measure="simhash"), bands=4, rows=16)
+    assert (signs.best.bands, signs.best.rows) == (4, 16)
+
+
+def test_contradictory_bands_and_rows_are_rejected() -> None:
+    with pytest.raises(UsageError, match="bands=20 and rows=None go together"):
+        tune(0.5, bands=20)
+    with pytest.raises(UsageError, match="need 200 slots"):
+        tune(0.5, spec=Spec(), bands=20, rows=10)
+    with pytest.raises(UsageError, match="omit bands and rows"):
+        tune(0.5, bands=20, rows=5, at_most={0.1: 0.1})
+
+
+def test_tune_command_evaluates_given_bands_and_rows(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    picture = tmp_path / "curve.svg"
+    assert run(["tune", "--bands", "20", "--rows", "5", "--plot", str(picture)]) == 0
+    printed = " ".join(capfd.readouterr().out.split())
+    assert "given bands and rows" in printed
+    assert "20 × 5" in printed
+    assert "<svg" in picture.read_text()
+    assert run(["tune", "--bands", "50", "--rows", "4", "--json"]) == 0
+    written = json.loads(capfd.readouterr().out)
+    assert written["k"] == 200
+    assert set(written["points"][0]["similarities"]) == {"0.001", "0.5", "0.99"}
+    assert run(["tune", "--bands", "20"]) == 2

@@ -126,8 +126,9 @@ def tuning_table(tuning: Tuning, show: int) -> Table:
         )
         for point in tuning.points[:show]
     ]
+    goal = "given bands and rows at" if tuning.is_given else f"recall {tuning.recall} at"
     title = (
-        f"{tuning.spec.measure}, k = {tuning.spec.k}: recall {tuning.recall} at "
+        f"{tuning.spec.measure}, k = {tuning.spec.k}: {goal} "
         f"{tuning.threshold}, {tuning.distribution.documents:,} documents "
         f"({tuning.distribution.source})"
     )
