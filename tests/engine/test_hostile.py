@@ -34,11 +34,11 @@ def test_one_shingle_in_every_document_is_bounded_by_the_fanout(full: bool) -> N
     count = 60_000 if full else 8_000
     texts = [f"common a{i} b{i} c{i}" for i in range(count)]
     result = nk.dedup(texts, threshold=0.1, recall=0.5, spec=WORDS, hot_bucket_size=100, fanout=20)
-    facts = result._run.work.done("candidates")
+    run = result._open[0].run
+    facts = run.work.done("candidates")
     assert facts is not None
     assert facts["hot_buckets"] > 0
-    banding = result._run.banding
-    assert facts["candidates"] <= banding.bands * count * 20
+    assert facts["candidates"] <= run.banding.bands * count * 20
 
 
 @pytest.mark.parametrize("cluster", ["leaders", "components"])

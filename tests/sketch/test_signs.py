@@ -271,6 +271,6 @@ def test_second_measure_uses_key() -> None:
     spec = Spec(base_hash="siphash", key_id=KEYS[0].id)
     result = nk.dedup(data, spec=spec, key=KEYS[0], second_measure="cosine:v:0.99")
     assert result.statistics["kept"] == 20
-    second = second_run(result._run)
+    second = second_run(result._open[0].run)
     assert second.options.spec.scheme == "keyed-hyperplanes"
     assert second.options.spec.key_id == KEYS[0].id
