@@ -12,7 +12,7 @@ from nearkin.lsh.slot_bands import Banding
 from nearkin.packed_pairs import ScoredPairs
 from nearkin.sketch.sketcher import BandKeyBuilder, Sketches
 from nearkin.spec import Spec
-from nearkin.verify.weighted import DEFAULT_MEMORY, WeightedBuilder
+from nearkin.verify.weighted import DEFAULT_MEMORY
 
 
 class Payload(NamedTuple):
@@ -65,18 +65,6 @@ class PayloadBuilder(Protocol):
 
     def build(self, documents: pa.Array) -> Payload:
         """Returns the payload of a batch of documents."""
-
-
-class WeightedPayloads:
-    """A builder of payloads of weighted shingles: hashes and weights."""
-
-    def __init__(self, builder: WeightedBuilder) -> None:
-        self._builder = builder
-
-    def build(self, documents: pa.Array) -> Payload:
-        """Returns the shingle hashes and weights of a batch of documents."""
-        sets = self._builder.build(documents)
-        return Payload(sets.sizes, (sets.hashes, sets.weights))
 
 
 class BandingRequest(NamedTuple):

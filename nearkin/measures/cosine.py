@@ -18,16 +18,15 @@ from nearkin.measures.base import (
     Payload,
     PayloadBuilder,
     StoredPayloads,
-    WeightedPayloads,
 )
+from nearkin.measures.weighted_shingles import WeightedPayloads, WeightedShingleComparison
 from nearkin.packed_pairs import ScoredPairs
 from nearkin.sketch.hyperplanes import VectorSketcher, matrix_of
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.sketch.sketcher import BandKeyBuilder, Sketcher
 from nearkin.spec import Spec
 from nearkin.verify import cosine as vectors
-from nearkin.verify import weighted
-from nearkin.verify.weighted import DEFAULT_MEMORY, WeightedBuilder, WeightedSets
+from nearkin.verify.weighted import DEFAULT_MEMORY, WeightedBuilder
 
 
 @dataclass(frozen=True)
@@ -102,12 +101,10 @@ class _SignMeasure:
 
 
 @dataclass(frozen=True)
-class SimHash(_SignMeasure):
+class SimHash(WeightedShingleComparison, _SignMeasure):
     """The cosine of weighted shingle vectors."""
 
-    @property
-    def column_types(self) -> tuple[tuple[type[np.generic], int | None], ...]:
-        return ((np.uint64, None), (np.float64, None))
+    by_product = True
 
     def sketcher(self, key_builder: BandKeyBuilder | None = None) -> DocumentSketcher:
         if self.spec.weights == "given":
@@ -121,41 +118,6 @@ class SimHash(_SignMeasure):
         frequencies = self.resources.weights(self.spec)
         weights_of = None if frequencies is None else frequencies.weights_of
         return WeightedPayloads(WeightedBuilder(self.resources.shingler(self.spec), weights_of))
-
-    def compare(self, pairs: np.ndarray, stored: StoredPayloads) -> ScoredPairs:
-        """Computes the cosine of the shingle vectors of pairs, as described in `Measure`.
-
-        Args:
-            pairs: Packed pairs of document numbers, uint64 (m,).
-            stored: Payloads of the documents.
-
-        Returns:
-            The pairs with the dot product and √(|a|²·|b|²).
-        """
-        sets = WeightedSets.of(stored.columns, np.diff(stored.starts))
-        return weighted.compare_weighted(pairs, stored.place, stored.starts, sets, product=True)
-
-    def compare_all(
-        self,
-        payload: Payload,
-        blocks: np.ndarray,
-        threshold: float,
-        workers: int,
-        memory: int = DEFAULT_MEMORY,
-    ) -> Iterator[ScoredPairs]:
-        """Yields every pair that reaches the threshold, as described in `Measure`.
-
-        Args:
-            payload: Payload of the documents. Pairs consist of positions in it.
-            blocks: Block of each document, uint64 (n,).
-            threshold: Minimum cosine of a pair.
-            workers: Number of threads.
-            memory: Maximum number of bytes of intermediate results.
-        """
-        sets = WeightedSets.of(payload.columns, payload.sizes)
-        return weighted.compare_all(
-            sets, blocks, threshold, product=True, workers=workers, memory=memory
-        )
 
 
 class _VectorPayloads:

@@ -16,8 +16,8 @@ from nearkin.measures.base import (
     Payload,
     PayloadBuilder,
     StoredPayloads,
-    WeightedPayloads,
 )
+from nearkin.measures.weighted_shingles import WeightedPayloads, WeightedShingleComparison
 from nearkin.packed_pairs import ScoredPairs
 from nearkin.shingle import Shingler
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
@@ -178,51 +178,14 @@ class Jaccard(_MinHashMeasure):
 
 
 @dataclass(frozen=True)
-class WeightedJaccard(_MinHashMeasure):
+class WeightedJaccard(WeightedShingleComparison, _MinHashMeasure):
     """The similarity Σ min(aᵢ, bᵢ) / Σ max(aᵢ, bᵢ) of multisets of shingles.
 
     The i-th occurrence of a shingle is a separate element, so slots agree with exactly this
     probability: consistent sampling of integer weights (Haveliwala, Gionis, Indyk, WebDB 2000).
     """
 
-    @property
-    def column_types(self) -> tuple[tuple[type[np.generic], int | None], ...]:
-        return ((np.uint64, None), (np.float64, None))
+    by_product = False
 
     def payload_builder(self) -> PayloadBuilder:
         return WeightedPayloads(WeightedBuilder(self.resources.shingler(self.spec)))
-
-    def compare(self, pairs: np.ndarray, stored: StoredPayloads) -> ScoredPairs:
-        """Computes Σ min(aᵢ, bᵢ) and Σ max(aᵢ, bᵢ) of pairs, as described in `Measure`.
-
-        Args:
-            pairs: Packed pairs of document numbers, uint64 (m,).
-            stored: Payloads of the documents.
-
-        Returns:
-            The pairs with Σ min(aᵢ, bᵢ) and Σ max(aᵢ, bᵢ).
-        """
-        sets = WeightedSets.of(stored.columns, np.diff(stored.starts))
-        return weighted.compare_weighted(pairs, stored.place, stored.starts, sets, product=False)
-
-    def compare_all(
-        self,
-        payload: Payload,
-        blocks: np.ndarray,
-        threshold: float,
-        workers: int,
-        memory: int = DEFAULT_MEMORY,
-    ) -> Iterator[ScoredPairs]:
-        """Yields every pair that reaches the threshold, as described in `Measure`.
-
-        Args:
-            payload: Payload of the documents. Pairs consist of positions in it.
-            blocks: Block of each document, uint64 (n,).
-            threshold: Minimum similarity of a pair.
-            workers: Number of threads.
-            memory: Maximum number of bytes of the postings of all threads.
-        """
-        sets = WeightedSets.of(payload.columns, payload.sizes)
-        return weighted.compare_all(
-            sets, blocks, threshold, product=False, workers=workers, memory=memory
-        )
