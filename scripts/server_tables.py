@@ -126,7 +126,7 @@ BOUNDS = (
         what="requests that wait on one connection",
         default=MAX_PIPELINED_REQUESTS,
         beyond="400, closed",
-        test="test_many_requests_on_one_connection_are_not_kept_waiting",
+        test="test_number_of_pipelined_requests_is_limited",
     ),
     Bound(
         what="requests at the same time",
@@ -175,7 +175,7 @@ BOUNDS = (
         what="values of JSON that a page of the console sends",
         default=MAX_PAGE_VALUES,
         beyond="422",
-        test="test_requests_of_pages_are_counted_and_bounded_as_those_of_the_api",
+        test="test_requests_of_pages_are_counted_and_bounded_like_those_of_the_api",
     ),
     Bound(
         what="values of a piece of tokens",

@@ -1,5 +1,7 @@
-"""Commands on a disk that is full: one sentence, nothing half done, and the same command succeeds
-when there is room."""
+"""Commands on a full disk.
+
+They end with one sentence, leave no incomplete output, and succeed when there is room.
+"""
 
 import json
 import subprocess
@@ -13,7 +15,7 @@ from nearkin.index.index import Index
 from tests.disks import enlarge, fill, small_disk
 
 PATIENCE = 300.0
-"""Seconds after which a test gives up waiting for a command. It decides nothing."""
+"""Seconds after which a test stops waiting for a command. It does not decide a result."""
 
 
 @pytest.fixture
@@ -48,7 +50,7 @@ def rows(count: int) -> str:
 
 
 @pytest.mark.parametrize("kept", ["room for a part", "no room at all"])
-def test_a_run_on_a_full_disk_is_continued_when_there_is_room(
+def test_run_on_a_full_disk_continues_when_there_is_room(
     disk: Path, tmp_path: Path, kept: str
 ) -> None:
     source = tmp_path / "rows.jsonl"
@@ -66,7 +68,7 @@ def test_a_run_on_a_full_disk_is_continued_when_there_is_room(
     assert sum(1 for _ in (disk / "out" / "kept" / "rows.jsonl").open()) == 3000
 
 
-def test_an_export_to_a_full_disk_leaves_the_previous_one(disk: Path, tmp_path: Path) -> None:
+def test_export_to_a_full_disk_leaves_the_previous_one(disk: Path, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'index.db'}"
     with Index.open(url) as index:
         index.upsert_many("a", [json.loads(line)["text"] for line in rows(200).splitlines()])
@@ -85,7 +87,7 @@ def test_an_export_to_a_full_disk_leaves_the_previous_one(disk: Path, tmp_path: 
     assert {path.name for path in disk.iterdir()} == {"index.parquet", "filling"}
 
 
-def test_a_place_that_cannot_be_written_does_not_advise_resume(tmp_path: Path) -> None:
+def test_unwritable_folder_does_not_advise_to_resume(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text(rows(3))
     ended = nearkin("dedup", "rows.jsonl", "--text", "text", "--out", "/proc/x", folder=tmp_path)
     require_one_sentence(ended, "/proc")

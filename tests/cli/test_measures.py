@@ -1,4 +1,4 @@
-"""Every measure through the command line."""
+"""All measures in `nearkin dedup`, `nearkin sketch` and their options."""
 
 import json
 from pathlib import Path
@@ -16,8 +16,7 @@ NEAR = 40
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Documents with a text and a vector: copies of the first ones are near by text, by vector, or
-    by both."""
+    """Documents with a text and a vector. The first ones have similar copies."""
     rng = np.random.default_rng(8)
     texts = [" ".join(f"w{x}" for x in rng.integers(0, 3000, 90)) for _ in range(300)]
     vectors = rng.normal(size=(300, 16))
@@ -69,7 +68,9 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("name", sorted(OPTIONS))
-def test_text(name: str, corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_each_text_measure_finds_near_duplicates(
+    name: str, corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "out"
     found = summary(
         ["dedup", corpus / "docs.parquet", "--id", "id", *OPTIONS[name], "--out", out], capfd
@@ -85,7 +86,7 @@ def test_text(name: str, corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixt
 
 @pytest.mark.parametrize("file", ["docs.parquet", "docs.jsonl"])
 @pytest.mark.parametrize("asked", [["--threshold", "0.98"], ["--distance", "60"]])
-def test_vectors(
+def test_vectors_are_upserted_and_queried(
     file: str, asked: list[str], corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
@@ -106,7 +107,7 @@ def test_vectors(
     ]
 
 
-def test_frequencies_are_kept_and_used_again(
+def test_document_frequencies_can_be_reused(
     corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     common = ["--id", "id", *OPTIONS["simhash by tf-idf"]]
@@ -127,7 +128,7 @@ def test_frequencies_are_kept_and_used_again(
 
 
 @pytest.mark.parametrize("name", ["simhash by cosine", "simhash by tf-idf", "weighted"])
-def test_a_saved_run_is_banded_anew(
+def test_saved_run_is_banded_again(
     name: str, corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     common = ["--id", "id", *OPTIONS[name], "--save-signatures"]
@@ -138,7 +139,7 @@ def test_a_saved_run_is_banded_anew(
     assert found["counts"]["removed_near"] < NEAR - 6  # type: ignore[index]
 
 
-def test_a_saved_run_of_cut_slots_keeps_its_bands(
+def test_saved_run_of_truncated_slots_keeps_its_bands(
     corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     banded = ["--bands", "20", "--rows", "5", "--threshold", "0.8"]

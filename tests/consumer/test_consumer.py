@@ -1,4 +1,4 @@
-"""Event streams, with a Redis of their own, and consumers that are killed."""
+"""Event streams over a Redis server of the tests, and consumers that are killed."""
 
 import itertools
 import json
@@ -40,7 +40,7 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 
 
 class Stream:
-    """A stream of its own, and what is in it."""
+    """A stream of the test, and its content."""
 
     def __init__(self, port: int) -> None:
         self.name = f"documents{next(NUMBERS)}"
@@ -90,7 +90,7 @@ def ids(index: nk.Index) -> list[str]:
     return sorted(entry.id for entry in index._session.store.scan())
 
 
-def test_documents_of_events(stream: Stream, index: nk.Index) -> None:
+def test_events_are_upserted_once(stream: Stream, index: nk.Index) -> None:
     stream.add(id="one", text="the cat sat on the mat and looked")
     stream.add(id="two", text="the cat sat on the mat and looked", scope="other")
     stream.add(text="no id of its own")
@@ -103,7 +103,7 @@ def test_documents_of_events(stream: Stream, index: nk.Index) -> None:
     assert consume(stream, IndexSink(index)).to_dict()["documents"] == 0
 
 
-def test_vectors_and_fields_of_other_names(stream: Stream) -> None:
+def test_vectors_and_renamed_fields_are_read(stream: Stream) -> None:
     stream.add(embedding="[1, 0.5, 0]", key="a", tenant="t")
     with nk.Index.open("memory://", nk.Spec(measure="cosine", unit="vector", n=3)) as index:
         consume(stream, IndexSink(index), vector="embedding", id="key", scope_field="tenant")
@@ -125,12 +125,12 @@ WRONG = [
 @pytest.mark.parametrize(
     ("fields", "message"), WRONG, ids=lambda value: value if isinstance(value, str) else None
 )
-def test_what_is_no_document(fields: dict[str, bytes], message: str) -> None:
+def test_event_without_valid_document_is_rejected(fields: dict[str, bytes], message: str) -> None:
     with pytest.raises(nk.UsageError, match=message):
         parse_event(StreamEvent("1-0", fields), StreamSettings())
 
 
-def test_dead_letters(stream: Stream, index: nk.Index) -> None:
+def test_invalid_events_become_dead_letters(stream: Stream, index: nk.Index) -> None:
     wrong = [
         stream.add(body="none"),
         stream.add(text="x", id=""),
@@ -149,8 +149,8 @@ def test_dead_letters(stream: Stream, index: nk.Index) -> None:
     assert stream.pending == 0
 
 
-def test_a_letter_is_written_once(stream: Stream) -> None:
-    """A connection that breaks after the step makes it be done again."""
+def test_dead_letter_is_written_once_after_a_broken_connection(stream: Stream) -> None:
+    """The step is repeated if the connection breaks after it."""
     stream.add(body="none")
     with RedisSource(stream.url) as source:
         (event,) = source.read(10, 0.05)
@@ -159,7 +159,7 @@ def test_a_letter_is_written_once(stream: Stream) -> None:
     assert [letter["nearkin:reason"] for letter in stream.letters] == ["first"]
 
 
-def test_what_a_dead_consumer_left(stream: Stream, index: nk.Index) -> None:
+def test_events_of_a_dead_consumer_are_taken_over(stream: Stream, index: nk.Index) -> None:
     stream.fill(corpus(30))
     for name in ("dead", "one"):
         with RedisSource(stream.url, consumer=name) as source:
@@ -170,7 +170,7 @@ def test_what_a_dead_consumer_left(stream: Stream, index: nk.Index) -> None:
     assert stream.pending == 0
 
 
-def test_what_lives_is_not_taken_over(stream: Stream) -> None:
+def test_events_of_a_live_consumer_are_not_taken_over(stream: Stream) -> None:
     stream.fill(corpus(3))
     with (
         RedisSource(stream.url, consumer="busy", idle=60) as busy,
@@ -180,7 +180,7 @@ def test_what_lives_is_not_taken_over(stream: Stream) -> None:
         assert other.reclaim(10) == []
 
 
-def test_many_left_in_parts(stream: Stream) -> None:
+def test_many_unacknowledged_events_are_reclaimed_in_parts(stream: Stream) -> None:
     stream.fill(corpus(25))
     with RedisSource(stream.url, consumer="dead") as dead:
         keys = [event.key for event in dead.read(25, 0.05)]
@@ -196,7 +196,7 @@ def test_many_left_in_parts(stream: Stream) -> None:
             time.sleep(0.05)
 
 
-def test_events_that_were_trimmed(stream: Stream, index: nk.Index) -> None:
+def test_trimmed_events_are_counted_as_dropped(stream: Stream, index: nk.Index) -> None:
     stream.fill(corpus(5))
     with RedisSource(stream.url, consumer="one") as source:
         source.read(2, 0.05)
@@ -208,7 +208,7 @@ def test_events_that_were_trimmed(stream: Stream, index: nk.Index) -> None:
     assert (done.dropped, done.kinds.total(), stream.pending) == (4, 1, 0)
 
 
-def test_an_event_that_kills_its_consumer(stream: Stream) -> None:
+def test_event_that_kills_its_consumer_becomes_a_dead_letter(stream: Stream) -> None:
     """The event goes to the dead letters, and the other events do not."""
     stream.fill(corpus(6))
     poison = corpus(6)[3]
@@ -236,7 +236,7 @@ def test_an_event_that_kills_its_consumer(stream: Stream) -> None:
 
 
 class Failing:
-    """A sink that fails some times."""
+    """A sink whose first calls fail."""
 
     def __init__(self, inner: Any, *errors: nk.NearkinError) -> None:
         self.inner, self.errors = inner, list(errors)
@@ -247,7 +247,7 @@ class Failing:
         return self.inner.upsert(scope, documents, given)
 
 
-def test_a_store_that_fails_is_waited_for(
+def test_transient_failures_are_retried(
     stream: Stream, index: nk.Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nearkin.consumer.consumer.LONGEST_WAIT", 0.01)
@@ -258,7 +258,7 @@ def test_a_store_that_fails_is_waited_for(
     assert consume(stream, failing).kinds.total() == 10
 
 
-def test_what_is_no_fault_of_a_document_ends_it(stream: Stream, index: nk.Index) -> None:
+def test_error_that_no_document_causes_ends_the_consumer(stream: Stream, index: nk.Index) -> None:
     stream.fill(corpus(10))
     for error in (
         nk.ServiceError("unauthenticated", "no", status=401),
@@ -270,7 +270,7 @@ def test_what_is_no_fault_of_a_document_ends_it(stream: Stream, index: nk.Index)
     assert consume(stream, IndexSink(index)).kinds.total() == 10
 
 
-def test_stopped_while_it_waits(stream: Stream, index: nk.Index) -> None:
+def test_consumer_stops_while_it_waits_for_a_retry(stream: Stream, index: nk.Index) -> None:
     stream.fill(corpus(10))
     stop = threading.Event()
     threading.Timer(0.3, stop.set).start()
@@ -280,8 +280,8 @@ def test_stopped_while_it_waits(stream: Stream, index: nk.Index) -> None:
     assert stream.pending == 10
 
 
-def test_the_source_is_an_interface(index: nk.Index) -> None:
-    """Anything with these four methods is consumed."""
+def test_any_event_source_can_be_consumed(index: nk.Index) -> None:
+    """A source needs only four methods."""
 
     class Listed:
         def __init__(self) -> None:
@@ -314,7 +314,7 @@ def test_the_source_is_an_interface(index: nk.Index) -> None:
 
 
 def test_events_cannot_name_reserved_scopes(stream: Stream, index: nk.Index) -> None:
-    """Open documents of other tenants cannot be reached."""
+    """Reserved scopes contain unfinished documents of other tenants."""
     index.add_part("victim", "open", "a piece of another tenant")
     reserved = parts_scope("victim")
     held = index.get(reserved, "open")
@@ -330,7 +330,7 @@ def test_events_cannot_name_reserved_scopes(stream: Stream, index: nk.Index) -> 
     ]
 
 
-def test_events_may_name_what_the_server_lets_requests_name() -> None:
+def test_events_and_requests_accept_the_same_names() -> None:
     for name in ("a", "a b", "é", "", "\x1fopen:x", "\0", "\x7f", "x" * 1024, "x" * 1025):
         try:
             validate_name(name, "scope")
@@ -341,8 +341,8 @@ def test_events_may_name_what_the_server_lets_requests_name() -> None:
             assert require_public_name(name, "scope") == name
 
 
-def test_an_event_whose_letter_cannot_be_written_is_not_acknowledged(stream: Stream) -> None:
-    """The stream of the dead letters is a key of another type, by somebody's mistake."""
+def test_event_stays_unacknowledged_if_its_dead_letter_cannot_be_written(stream: Stream) -> None:
+    """The key of the dead-letter stream has another type by mistake."""
     stream.redis.set(f"{stream.name}:dead", "not a stream")
     stream.add(body="none")
     with RedisSource(stream.url) as source:
@@ -357,7 +357,7 @@ def test_an_event_whose_letter_cannot_be_written_is_not_acknowledged(stream: Str
 
 
 @pytest.mark.parametrize("fields", [3_000, 20_000])
-def test_an_event_of_very_many_fields_becomes_a_dead_letter(
+def test_event_with_very_many_fields_becomes_a_dead_letter(
     stream: Stream, index: nk.Index, fields: int
 ) -> None:
     wide = {f"f{number}": "x" for number in range(fields)}
@@ -374,7 +374,7 @@ def test_an_event_of_very_many_fields_becomes_a_dead_letter(
     }
 
 
-def test_an_event_that_is_too_large_is_a_dead_letter(stream: Stream, index: nk.Index) -> None:
+def test_too_large_event_becomes_a_dead_letter(stream: Stream, index: nk.Index) -> None:
     stream.add(text="x" * 2_000, id="large")
     stream.add(text="small", id="small", other="y" * 2_000)
     stream.fill(corpus(3))
@@ -385,7 +385,7 @@ def test_an_event_that_is_too_large_is_a_dead_letter(stream: Stream, index: nk.I
     )
 
 
-def test_reads_take_as_many_events_as_fit_into_memory(
+def test_size_of_reads_follows_the_size_of_events(
     stream: Stream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nearkin.consumer.redis_source.READ_BYTES", 100_000)
@@ -415,7 +415,7 @@ POISON = [
 
 
 @pytest.mark.parametrize("vectors", [False, True])
-def test_no_event_stops_the_others(stream: Stream, vectors: bool) -> None:
+def test_hostile_events_do_not_stop_the_others(stream: Stream, vectors: bool) -> None:
     for fields in POISON:
         stream.redis.xadd(stream.name, fields)
     spec = nk.Spec(measure="cosine", unit="vector", n=3) if vectors else None
@@ -429,7 +429,7 @@ def test_no_event_stops_the_others(stream: Stream, vectors: bool) -> None:
 
 
 class Refusing:
-    """A server that refuses some scopes and texts."""
+    """A server that rejects some scopes and texts."""
 
     def __init__(
         self,
@@ -452,7 +452,7 @@ class Refusing:
         return self.inner.upsert(scope, documents, given)
 
 
-def test_events_that_a_server_refuses_become_dead_letters(
+def test_events_that_a_server_rejects_become_dead_letters(
     stream: Stream, index: nk.Index, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nearkin.consumer.consumer.LONGEST_WAIT", 0.01)
@@ -494,7 +494,7 @@ def test_events_that_a_server_refuses_become_dead_letters(
     ],
     ids=str,
 )
-def test_a_server_that_refuses_the_consumer_ends_it(
+def test_server_that_rejects_the_consumer_ends_it(
     stream: Stream, index: nk.Index, error: nk.ServiceError
 ) -> None:
     stream.fill(corpus(10))
@@ -504,7 +504,9 @@ def test_a_server_that_refuses_the_consumer_ends_it(
     assert consume(stream, IndexSink(index)).kinds.total() == 10
 
 
-def test_a_token_of_one_scope_does_not_stop_the_consumer(stream: Stream, tmp_path: Path) -> None:
+def test_events_outside_the_scope_of_the_token_become_dead_letters(
+    stream: Stream, tmp_path: Path
+) -> None:
     made = [
         sys.executable,
         "-m",
@@ -532,7 +534,7 @@ def test_a_token_of_one_scope_does_not_stop_the_consumer(stream: Stream, tmp_pat
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-lfu", "allkeys-random"])
-def test_a_redis_that_evicts_documents_is_refused(evicting: "Any", policy: str) -> None:
+def test_redis_that_evicts_documents_is_rejected(evicting: "Any", policy: str) -> None:
     evicting.config_set("maxmemory-policy", policy)
     port = evicting.connection_pool.connection_kwargs["port"]
     for work in (
@@ -546,7 +548,7 @@ def test_a_redis_that_evicts_documents_is_refused(evicting: "Any", policy: str) 
     assert evicting.keys() == []
 
 
-def test_a_policy_that_may_evict_or_cannot_be_read_is_a_warning(
+def test_uncertain_eviction_policy_is_a_warning(
     evicting: "Any", caplog: pytest.LogCaptureFixture
 ) -> None:
     port = evicting.connection_pool.connection_kwargs["port"]
@@ -566,7 +568,7 @@ def test_a_policy_that_may_evict_or_cannot_be_read_is_a_warning(
 
 @pytest.fixture
 def evicting(tmp_path: Path) -> "Iterator[Any]":
-    """A Redis of its own with a bound of memory."""
+    """A Redis server of the test with a memory limit."""
     with redis_server(tmp_path, "--maxmemory", "50mb") as port:
         yield redis.Redis(port=port)
 
@@ -579,18 +581,18 @@ def evicting(tmp_path: Path) -> "Iterator[Any]":
         ("redis://:secret@127.0.0.1/0?stream=a&topic=b", "unknown option 'topic'"),
     ],
 )
-def test_what_is_no_source(url: str, message: str) -> None:
+def test_invalid_url_of_a_stream_is_rejected(url: str, message: str) -> None:
     with pytest.raises(nk.UsageError, match=message) as refused:
         RedisSource(url)
     assert "secret" not in str(refused.value)
 
 
-def test_a_redis_that_is_not_there() -> None:
+def test_unreachable_redis_is_a_store_error() -> None:
     with pytest.raises(nk.RunError, match="stream=x"):
         RedisSource(f"redis://127.0.0.1:{free_port()}/0?stream=x")
 
 
-def test_settings_that_make_no_sense() -> None:
+def test_settings_out_of_range_are_rejected() -> None:
     for fields in ({"batch": 0}, {"wait": 0}, {"idle": 0}, {"deliveries": 1}):
         with pytest.raises(nk.UsageError, match="is less than"):
             StreamSettings(**fields)
@@ -604,7 +606,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts consumers, which end with the test."""
+    """Starts consumers that end with the test."""
     started: list[subprocess.Popen[str]] = []
 
     def run(stream: Stream, *options: str) -> "subprocess.Popen[str]":
@@ -654,7 +656,7 @@ def reached(path: Path, documents: int) -> bool:
 @pytest.mark.parametrize(
     ("documents", "kills"), [pytest.param(100_000, 3, marks=pytest.mark.full), (3_000, 1)]
 )
-def test_killed_and_restarted_it_loses_nothing(
+def test_killed_and_restarted_consumers_lose_nothing(
     stream: Stream, start: Start, tmp_path: Path, documents: int, kills: int
 ) -> None:
     texts = corpus(documents, seed=3)
@@ -682,7 +684,9 @@ def test_killed_and_restarted_it_loses_nothing(
         assert check_index(index).sound
 
 
-def test_to_a_server_that_is_killed(stream: Stream, start: Start, tmp_path: Path) -> None:
+def test_documents_survive_a_kill_of_the_server(
+    stream: Stream, start: Start, tmp_path: Path
+) -> None:
     documents, port = 2_000, free_port()
     serving = start_serving(tmp_path, port)
     process = start(stream, "--server", f"http://127.0.0.1:{port}", "--until-empty")
@@ -708,7 +712,7 @@ def test_to_a_server_that_is_killed(stream: Stream, start: Start, tmp_path: Path
         assert ids(index) == [f"n{number:05d}" for number in range(documents)]
 
 
-def test_a_server_refuses_one_document(stream: Stream, tmp_path: Path) -> None:
+def test_server_that_rejects_one_document_gets_the_others(stream: Stream, tmp_path: Path) -> None:
     with nearkin_server(tmp_path, "--store", "memory://") as address, nk.Client(address) as client:
         stream.fill(corpus(10))
         stream.add(text="an invalid id", id="a\x01b")
@@ -717,7 +721,9 @@ def test_a_server_refuses_one_document(stream: Stream, tmp_path: Path) -> None:
     assert "control characters" in stream.letters[0]["nearkin:reason"]
 
 
-def test_it_stops_gracefully(stream: Stream, start: Start, tmp_path: Path) -> None:
+def test_sigterm_ends_the_command_after_the_batch(
+    stream: Stream, start: Start, tmp_path: Path
+) -> None:
     stream.fill(corpus(100))
     process = start(stream, "--store", f"sqlite:///{tmp_path}/kin.db")
     wait_until(lambda: documents_in(tmp_path / "kin.db") == 100, "100 documents are stored")

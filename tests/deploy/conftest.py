@@ -1,5 +1,4 @@
-"""A live server as deploy/ runs one, fed with all that makes a metric appear, and what it
-exposes."""
+"""A server that is configured as in deploy/, and the metrics that it exposes."""
 
 import json
 import os
@@ -32,7 +31,7 @@ class Live(NamedTuple):
     folder: Path
 
     def client(self, token: str | None = None) -> httpx.Client:
-        """Speaks to it."""
+        """A client of the server."""
         return httpx.Client(
             base_url=self.url,
             headers={"Authorization": f"Bearer {token or self.admin}"},
@@ -102,7 +101,7 @@ def exposed(live: Live) -> Mapping[str, set[str]]:
 
 
 def _samples(client: httpx.Client) -> dict[str, set[str]]:
-    """Labels by name of sample."""
+    """Returns the labels by name of the sample."""
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(client.get("/metrics").text):
         for sample in family.samples:

@@ -30,14 +30,14 @@ STRICT = 'set -euo pipefail\ncurl() { command curl --fail-with-body "$@"; }\n'
 
 
 def examples(page: str) -> list[str]:
-    """The blocks of a page that are run here."""
+    """Returns the blocks of a page that the tests run."""
     blocks = OURS.findall((ROOT / "docs" / page).read_text("utf-8"))
     assert blocks
     return blocks
 
 
 def run(block: str, folder: Path, **variables: str) -> str:
-    """A block as a reader would run it; an error of one of its commands is one of the test."""
+    """Runs a block like a reader. The test fails if a command fails."""
     if found("curl") is None:
         pytest.skip(
             "curl is not installed (apt-get install curl); the examples of docs/ were not run"
@@ -62,7 +62,7 @@ def reference(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_reference_includes_every_generated_part(reference: Path) -> None:
+def test_reference_includes_every_generated_part(reference: Path) -> None:
     pages = "".join(path.read_text("utf-8") for path in (ROOT / "docs" / "reference").glob("*.md"))
     for part in reference.iterdir():
         assert f"{{include}} ../_generated/{part.name}" in pages, part.name
@@ -108,7 +108,7 @@ def test_every_metric_is_described(exposed: Mapping[str, set[str]], reference: P
     assert names == described
 
 
-def test_the_examples_run(live: Live, tmp_path: Path) -> None:
+def test_examples_of_pages_run_against_a_server(live: Live, tmp_path: Path) -> None:
     variables = {"URL": live.url, "TOKEN": live.token, "ADMIN": live.admin}
     answers = "".join(run(block, tmp_path, **variables) for block in examples("reference/http.md"))
     assert '"kind":"match"' in answers
@@ -124,7 +124,7 @@ def test_the_examples_run(live: Live, tmp_path: Path) -> None:
 
 @pytest.fixture
 def keyed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """An index with a key that is lost."""
+    """An index whose key is lost."""
     secret, _ = HashKey.generate()
     spec = Spec(base_hash=KEYED, key_id=secret.id)
     url = f"sqlite:///{tmp_path / 'kin.db'}"

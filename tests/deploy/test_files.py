@@ -1,5 +1,4 @@
-"""Image, compose file, unit and manifest: what they promise can be read off them, for there is no
-engine here to run them."""
+"""Image, compose file, unit and manifest. Their texts are checked without a container engine."""
 
 import importlib.metadata
 import json
@@ -20,7 +19,7 @@ from tests.deploy.conftest import DEPLOY
 from tests.services import found
 
 OTHER = {"NEARKIN_CACHE_DIR", "NEARKIN_CACHE_TRUSTED", "NEARKIN_CONFIG"}
-"""Variables that are no settings of the server."""
+"""Variables that are not settings of the server."""
 MANIFESTS = {
     one["kind"]: one for one in yaml.safe_load_all((DEPLOY / "kubernetes.yaml").read_text())
 }
@@ -29,7 +28,7 @@ UNITS = {"s": 1, "m": 60}
 
 
 def settings_of(variables: dict[str, str]) -> ServerSettings:
-    """Reads variables as a server does; each of them must be known."""
+    """Reads variables like a server. Each of them must be a known setting."""
     known = {PREFIX + name.upper() for name in ServerSettings.model_fields} | OTHER
     assert set(variables) <= known
     given = {
@@ -41,7 +40,7 @@ def settings_of(variables: dict[str, str]) -> ServerSettings:
 
 
 def steps() -> list[tuple[str, str]]:
-    """Instructions of the Dockerfile, in order."""
+    """Returns the instructions of the Dockerfile, in order."""
     text = re.sub(r"\\\n", " ", (DEPLOY / "Dockerfile").read_text())
     lines = [
         line.strip() for line in text.splitlines() if line.strip() and not line.startswith("#")
@@ -88,7 +87,7 @@ def test_image_runs_without_root_and_has_no_secrets() -> None:
 
 
 def requirements() -> dict[str, list[str]]:
-    """Hashes of each requirement `name==version` of the image."""
+    """Returns the hashes of each requirement `name==version` of the image."""
     text = (DEPLOY / "requirements.txt").read_text().replace("\\\n", " ")
     lines = [
         line.split() for line in text.splitlines() if line.strip() and not line.startswith("#")
@@ -100,7 +99,7 @@ def canonical(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def test_everything_that_the_image_installs_has_a_hash() -> None:
+def test_each_package_of_the_image_has_a_hash() -> None:
     installs = [rest for step, rest in steps() if step == "RUN" and "pip install" in rest]
     assert ["--require-hashes" in one or "--no-index --no-deps" in one for one in installs] == [
         True,
@@ -115,7 +114,7 @@ def test_everything_that_the_image_installs_has_a_hash() -> None:
     assert "://" not in (DEPLOY / "requirements.txt").read_text(), "no registry is named"
 
 
-def test_the_requirements_are_those_of_the_package() -> None:
+def test_requirements_of_the_image_are_those_of_the_package() -> None:
     """Returns the direct and indirect requirements of the image, with the versions of the tests."""
     versions = {
         canonical(name): version
@@ -149,7 +148,7 @@ def test_the_requirements_are_those_of_the_package() -> None:
     assert {name for name, _ in seen} <= set(versions)
 
 
-def test_applying_the_folder_makes_no_secret() -> None:
+def test_applying_the_folder_creates_no_secret() -> None:
     """Neither kubectl apply -f deploy/ nor -R reads a Secret: an empty key would replace the one
     that the index needs."""
     read = [path for path in DEPLOY.rglob("*") if path.suffix in (".yaml", ".yml", ".json")]
@@ -160,7 +159,7 @@ def test_applying_the_folder_makes_no_secret() -> None:
 
 
 def test_images_can_be_pinned_by_digest(tmp_path: Path) -> None:
-    """The script that looks digests up, with a docker that answers like the real one."""
+    """Runs the script that looks up digests, with a docker command that imitates the real one."""
     shutil.copytree(DEPLOY, tmp_path / "deploy")
     docker = tmp_path / "docker"
     docker.write_text(f"#!/bin/sh\necho sha256:{'a' * 64}\n")
@@ -196,8 +195,8 @@ def test_image_has_health_check() -> None:
     assert json.loads(dict(steps())["CMD"]) == ["serve"]
 
 
-def test_the_image_needs_no_writable_root() -> None:
-    """Whatever the server writes lies in a volume: index, key and tokens, machine code."""
+def test_image_needs_no_writable_root_file_system() -> None:
+    """All files that the server writes are in volumes: index, key, tokens and compiled kernels."""
     environment = " ".join(rest for step, rest in steps()[1:] if step == "ENV")
     variables = {
         name: value
@@ -215,13 +214,13 @@ def test_the_image_needs_no_writable_root() -> None:
     assert {str(path.parent if path.suffix else path) for path in written} == set(volumes)
 
 
-def test_no_secret_gets_into_the_build() -> None:
+def test_secrets_are_excluded_from_the_build() -> None:
     lines = (DEPLOY / "Dockerfile.dockerignore").read_text().split()
     assert "*" in lines
     assert {"**/*.key", "**/*.db", "**/*tokens*.json"} <= set(lines)
 
 
-def test_compose() -> None:
+def test_compose_services_are_restricted_and_local() -> None:
     compose = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
     services: dict[str, dict[str, Any]] = compose["services"]
     assert set(services) == {"nearkin", "redis", "prometheus", "grafana"}
@@ -251,7 +250,7 @@ def test_compose() -> None:
 
 
 def unit() -> dict[str, list[str]]:
-    """Lines of the unit by name."""
+    """Returns the lines of the unit by name."""
     lines: dict[str, list[str]] = {}
     for line in (DEPLOY / "nearkin.service").read_text().splitlines():
         name, equals, value = line.partition("=")
@@ -260,7 +259,7 @@ def unit() -> dict[str, list[str]]:
     return lines
 
 
-def test_the_unit_is_closed() -> None:
+def test_systemd_unit_is_restricted() -> None:
     lines = unit()
     asked = {
         "ProtectSystem": "strict",
@@ -277,7 +276,7 @@ def test_the_unit_is_closed() -> None:
     assert lines["CacheDirectory"] == ["nearkin"]
 
 
-def test_systemd_takes_the_unit(tmp_path: Path) -> None:
+def test_systemd_accepts_the_unit(tmp_path: Path) -> None:
     program = found("systemd-analyze")
     if program is None:
         pytest.skip(
@@ -297,7 +296,7 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     assert not [line for line in done.stderr.splitlines() if "nearkin.service" in line], done.stderr
 
 
-def test_the_units_settings_are_settings() -> None:
+def test_settings_of_the_unit_are_valid() -> None:
     settings = ServerSettings.read(DEPLOY / "nearkin.toml")
     assert settings.is_local
     assert {str(path.parent) for path in (Path(settings.key_file), settings.tokens)} == {
@@ -306,7 +305,7 @@ def test_the_units_settings_are_settings() -> None:
     assert settings.index_settings({}).threshold == 0.8
 
 
-def test_probes_and_ending() -> None:
+def test_probes_and_grace_period_fit_the_server() -> None:
     (server,) = POD["containers"]
     paths = {
         name: server[name]["httpGet"]["path"]
@@ -323,7 +322,7 @@ def test_probes_and_ending() -> None:
     assert POD["terminationGracePeriodSeconds"] > SHUTDOWN_GRACE + waits
 
 
-def test_pods_are_closed() -> None:
+def test_pods_are_restricted() -> None:
     assert POD["securityContext"]["runAsNonRoot"] is True
     assert POD["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
     assert POD["automountServiceAccountToken"] is False
@@ -339,7 +338,7 @@ def test_pods_are_closed() -> None:
     assert POD["enableServiceLinks"] is False
 
 
-def test_everything_written_has_a_place() -> None:
+def test_each_written_folder_has_a_volume() -> None:
     (server,) = POD["containers"]
     writable = {mount["mountPath"] for mount in server["volumeMounts"] if not mount.get("readOnly")}
     assert writable == {"/var/lib/nearkin", "/var/cache/nearkin", "/tmp"}
@@ -366,7 +365,7 @@ def test_keys_and_tokens_come_from_the_secret() -> None:
     assert {"NEARKIN_STORE", "NEARKIN_KEY_FILE", "NEARKIN_TOKENS"} <= given
 
 
-def test_labels_agree() -> None:
+def test_labels_and_selectors_agree() -> None:
     labels = MANIFESTS["Deployment"]["spec"]["template"]["metadata"]["labels"]
     assert MANIFESTS["Deployment"]["spec"]["selector"]["matchLabels"] == labels
     assert MANIFESTS["Service"]["spec"]["selector"] == labels

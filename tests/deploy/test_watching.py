@@ -1,5 +1,4 @@
-"""Prometheus and Grafana: what they ask for is what a server tells, and what should wake somebody
-does."""
+"""Prometheus and Grafana: their queries use existing metrics, and alerts are raised."""
 
 import json
 import re
@@ -30,12 +29,12 @@ def rules() -> list[dict[str, Any]]:
 
 
 def panels() -> list[dict[str, Any]]:
-    """Those that show something."""
+    """Returns the panels that show data."""
     return [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
 
 
 def queries() -> Iterator[str]:
-    """All PromQL that is delivered, without Grafana's variables."""
+    """Returns all PromQL queries, without the variables of Grafana."""
     for rule in rules():
         yield rule["expr"]
     for panel in panels():
@@ -44,7 +43,7 @@ def queries() -> Iterator[str]:
 
 
 def selectors(query: str) -> list[tuple[str, set[str]]]:
-    """Names and labels of the series that a query reads."""
+    """Returns names and labels of the series that a query reads."""
     read: list[tuple[str, set[str]]] = []
 
     def look(node: Any) -> None:
@@ -68,7 +67,7 @@ def test_dashboard_queries_use_declared_metrics(
             assert labels - FOREIGN <= exposed[name]
 
 
-def test_the_dashboard_covers_every_metric(exposed: Mapping[str, set[str]]) -> None:
+def test_dashboard_shows_every_metric(exposed: Mapping[str, set[str]]) -> None:
     asked = {
         name
         for panel in panels()
@@ -80,7 +79,7 @@ def test_the_dashboard_covers_every_metric(exposed: Mapping[str, set[str]]) -> N
     assert families == {re.sub(f"({'|'.join(QUANTILES)})$", "", name) for name in asked}
 
 
-def test_the_dashboard_can_be_imported() -> None:
+def test_dashboard_can_be_imported() -> None:
     ids = [panel["id"] for panel in DASHBOARD["panels"]]
     assert len(set(ids)) == len(ids)
     assert next((one["name"], one["type"]) for one in DASHBOARD["templating"]["list"]) == (
@@ -95,7 +94,7 @@ def test_the_dashboard_can_be_imported() -> None:
     assert all(panel["gridPos"]["x"] + panel["gridPos"]["w"] <= 24 for panel in DASHBOARD["panels"])
 
 
-def test_every_alert_says_what_to_do() -> None:
+def test_each_alert_names_its_section_of_the_runbook() -> None:
     headings = re.findall(
         r"^#+ (.+)$", (ROOT / "docs" / "how-to" / "operate.md").read_text(), re.MULTILINE
     )
@@ -120,7 +119,7 @@ def test_alerts_use_declared_metrics() -> None:
 
 
 def promtool(*arguments: str | Path) -> None:
-    """Runs it, if Debian's prometheus package is there.
+    """Runs promtool if it is installed.
 
     The tests above parse and look without it.
     """
@@ -134,15 +133,15 @@ def promtool(*arguments: str | Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_rules_fire_on_fed_values() -> None:
+def test_alerts_are_raised_for_exceeded_limits() -> None:
     promtool("test", "rules", Path(__file__).parent / "alerts.yml")
 
 
-def test_prometheus_takes_its_configuration() -> None:
+def test_prometheus_accepts_its_configuration() -> None:
     promtool("check", "config", "--syntax-only", DEPLOY / "prometheus" / "prometheus.yml")
 
 
-def test_prometheus_shows_a_token_and_reads_the_rules() -> None:
+def test_prometheus_sends_a_token_and_reads_the_rules() -> None:
     config = yaml.safe_load((DEPLOY / "prometheus" / "prometheus.yml").read_text())
     assert [(RULES.parent / name).is_file() for name in config["rule_files"]] == [True]
     (scrape,) = config["scrape_configs"]

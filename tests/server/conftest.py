@@ -1,4 +1,4 @@
-"""Servers for tests: in this process, with everything that they keep in a folder of their own."""
+"""Servers in this process, whose files are in the temporary folder of the test."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

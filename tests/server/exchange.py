@@ -1,5 +1,7 @@
-"""Requests to an application in this process, of which a test decides when bytes come and when
-answers are read."""
+"""Requests to an application in this process.
+
+A test decides when bytes arrive and when answers are read.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
@@ -27,7 +29,7 @@ No test takes a fraction of that.
 
 
 def run(test: Coroutine[Any, Any, None]) -> None:
-    """Runs a test in an event loop; an error if it hangs."""
+    """Runs a test in an event loop, and fails if it hangs."""
 
     async def limited() -> None:
         async with asyncio.timeout(HANG):
@@ -37,13 +39,13 @@ def run(test: Coroutine[Any, Any, None]) -> None:
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Lets the event loop go on until a condition holds."""
+    """Runs the event loop until a condition holds."""
     while not condition():
         await asyncio.sleep(0.005)
 
 
 class Exchange:
-    """One request and its answer.
+    """A request and its answer.
 
     Args:
         app: The application.
@@ -88,10 +90,10 @@ class Exchange:
         self._incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
         self._answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self.reads = asyncio.Event()
-        """Set while the client reads its answers."""
+        """An event that is set while the client reads its answers."""
         self.reads.set()
         self.asked = 0
-        """How often the server asked for bytes."""
+        """The number of times that the server waited for bytes."""
         self.body = bytearray()
         self.headers: dict[str, str] = {}
         self.done = asyncio.create_task(app(scope, self._receive, self._send))
@@ -122,12 +124,12 @@ class Exchange:
         return await asyncio.shield(self._answer)
 
     async def finish(self) -> bytes:
-        """Waits for the end of the answer; returns its body."""
+        """Waits for the end of the answer, and returns its body."""
         await self.done
         return bytes(self.body)
 
     async def cancel(self) -> None:
-        """Ends the request, as a client that goes away."""
+        """Ends the request, like a client that disconnects."""
         self._incoming.put_nowait({"type": "http.disconnect"})
         self.reads.set()
         await self.done
@@ -152,7 +154,7 @@ class App:
         return found
 
     def request(self, who: str, path: str, **options: Any) -> Exchange:
-        """Starts a request of a token."""
+        """Starts a request with a token."""
         return Exchange(self.app, path, self.tokens.get(who), **options)
 
     def stream(self, who: str, kind: str = NDJSON, scope: str | None = None) -> Exchange:
@@ -160,7 +162,7 @@ class App:
         return self.request(who, f"/v1/scopes/{scope or who}/documents", kind=kind)
 
     async def post(self, who: str, path: str, body: bytes, **options: Any) -> Exchange:
-        """Sends a request whole, and waits for its answer."""
+        """Sends a whole request, and waits for its answer."""
         exchange = self.request(who, path, length=len(body), **options)
         exchange.send(body, more=False)
         await exchange.finish()

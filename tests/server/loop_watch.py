@@ -1,5 +1,4 @@
-"""Measures how long an event loop was kept from going on, in a unit that is the same on slow and
-on busy machines."""
+"""Measures how long an event loop was blocked, in a unit that does not depend on the machine."""
 
 import asyncio
 import time

@@ -1,5 +1,4 @@
-"""Requests that are answered from large clusters and scopes read a page, not everything: what the
-store reads is counted."""
+"""Requests to large clusters and scopes read only one page, which is counted at the store."""
 
 import re
 from typing import Any
@@ -33,7 +32,7 @@ def client(serve: Serve, tmp_path: Any) -> TestClient:
     return client
 
 
-def test_one_member_of_a_large_cluster_is_one_member_read(client: TestClient, meter: Meter) -> None:
+def test_page_of_a_large_cluster_reads_only_its_members(client: TestClient, meter: Meter) -> None:
     meter.reset()
     page = client.get("/v1/scopes/a/clusters/base", params={"limit": 1}).json()
     assert [member["id"] for member in page["members"]] == ["base"]
@@ -75,7 +74,7 @@ def test_lists_of_clusters_read_no_texts_and_no_other_scope(
     assert meter.content == 0
 
 
-def test_a_scrape_reads_no_documents(client: TestClient, meter: Meter) -> None:
+def test_scrape_of_metrics_reads_no_documents(client: TestClient, meter: Meter) -> None:
     meter.reset()
     answer = client.get("/metrics")
     assert f"nearkin_records {MEMBERS + 1}.0" in answer.text

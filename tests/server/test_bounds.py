@@ -1,4 +1,4 @@
-"""Tests of the share of one caller: in each, one token tries to stop another one."""
+"""The share of one caller: in each test, one token tries to stop another one."""
 
 import asyncio
 import io
@@ -26,7 +26,7 @@ TEXT = "a text of some words that another one may resemble, number {}"
 
 
 class Barrier:
-    """Holds up the index for one scope until it is opened."""
+    """A barrier that blocks the index for one scope until it is opened."""
 
     def __init__(self, scope: str) -> None:
         self.scope = scope
@@ -34,7 +34,7 @@ class Barrier:
         self.entered = 0
 
     def wait(self, scope: str) -> None:
-        """Waits if the scope is the one that is held up."""
+        """Waits if the scope is blocked."""
         if scope.startswith(self.scope):
             self.entered += 1
             assert self.opened.wait(200)
@@ -42,7 +42,7 @@ class Barrier:
 
 @pytest.fixture
 def barrier(monkeypatch: pytest.MonkeyPatch) -> Iterator[Barrier]:
-    """Holds up upserts and queries of scopes that begin with `greedy`."""
+    """Blocks upserts and queries of scopes that begin with `greedy`."""
     held = Barrier("greedy")
     for owner, name in ((Index, "upsert_many"), (Index, "query"), (ClusterListings, "listing")):
         really = getattr(owner, name)
@@ -71,7 +71,7 @@ def arrow(*texts: str) -> bytes:
 
 
 async def upserts(app: App, who: str, kind: str = "application/json") -> None:
-    """Checks that a token's document is taken."""
+    """Checks that the server accepts a document of a token."""
     path = f"/v1/scopes/{who}/documents"
     body = {NDJSON: line(1), ARROW: arrow(TEXT)}.get(kind, line(1))
     answer = await app.post(who, path, body, kind=kind)
@@ -86,14 +86,14 @@ async def ended(exchanges: list[Exchange]) -> None:
 
 
 def problem_of(exchange: Exchange) -> tuple[int, str]:
-    """Status and code of a refusal, which must say when to come again."""
+    """Returns status and code of a rejection, which must have a Retry-After header."""
     found = json.loads(exchange.body)
     assert int(exchange.headers["retry-after"]) >= 1
     return found["status"], found["code"]
 
 
 def test_every_bound_of_the_documentation_has_a_test() -> None:
-    """And each setting that bounds callers is documented as a bound."""
+    """Each setting that bounds callers must also be documented as a bound."""
     source = "".join(path.read_text() for path in Path(__file__).parent.rglob("test_*.py"))
     missing = [bound.test for bound in BOUNDS if f"def {bound.test}(" not in source]
     assert not missing
@@ -150,9 +150,7 @@ def test_many_streams_of_one_token_do_not_affect_others(tmp_path: Path) -> None:
     run(test())
 
 
-def test_streams_that_are_worked_on_leave_threads_to_others(
-    tmp_path: Path, barrier: Barrier
-) -> None:
+def test_active_streams_leave_threads_to_others(tmp_path: Path, barrier: Barrier) -> None:
     async def test() -> None:
         async with running(tmp_path, "greedy", "other") as app:
             some = [app.stream("greedy") for _ in range(20)]
@@ -320,7 +318,7 @@ def test_slow_line_ends_the_stream(tmp_path: Path, kind: str) -> None:
 
 
 async def wait(seconds: float) -> None:
-    """Lets time pass, as a slow client does."""
+    """Waits, like a slow client."""
     await asyncio.sleep(seconds)
 
 
@@ -339,7 +337,7 @@ def test_empty_lines_count_as_documents(tmp_path: Path) -> None:
 
 
 def lying_batches() -> Iterator[tuple[str, bytes]]:
-    """Streams of a few hundred bytes that say they have a great many rows."""
+    """Streams of a few hundred bytes that announce very many rows."""
     for name, column in (
         (
             "vectors without numbers",
@@ -456,7 +454,7 @@ def test_chunked_bodies_are_counted_while_they_arrive(tmp_path: Path) -> None:
     run(test())
 
 
-def test_documents_that_wait_are_bounded_in_bytes(tmp_path: Path, barrier: Barrier) -> None:
+def test_waiting_documents_are_bounded_in_bytes(tmp_path: Path, barrier: Barrier) -> None:
     """A document is counted as long as it waits, also when its request was given up."""
 
     async def test() -> None:
@@ -625,7 +623,7 @@ def shape_by_hand(text: str) -> tuple[int, int, int]:
         '"only, a: string"',
     ],
 )
-def test_the_shape_of_json_is_counted_outside_of_strings(text: str) -> None:
+def test_shape_of_json_is_counted_outside_of_strings(text: str) -> None:
     shape = json_shape(np.frombuffer(text.encode(), np.uint8))
     assert tuple(shape) == shape_by_hand(text)
 

@@ -1,5 +1,7 @@
-"""A server whose disk is full: clear answers, nothing lost that was acknowledged, and service
-again when there is room."""
+"""A server whose disk is full.
+
+It answers with problems, loses no acknowledged document, and serves again when there is room.
+"""
 
 import json
 import tempfile

@@ -1,4 +1,4 @@
-"""Requests made up from the server's own description: none may end in an error of the program."""
+"""Requests that are generated from the OpenAPI description. None may cause an internal error."""
 
 import json
 
@@ -18,7 +18,7 @@ def client(serve: Serve) -> TestClient:
     return serve(timeout=20.0)
 
 
-def test_no_made_up_request_breaks_the_server(client: TestClient, full: bool) -> None:
+def test_generated_requests_cause_no_internal_error(client: TestClient, full: bool) -> None:
     description = client.get("/openapi.json").json()
     assert description["openapi"].startswith("3.1")
     schema = schemathesis.openapi.from_dict(description)

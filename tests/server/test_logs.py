@@ -26,7 +26,7 @@ from tests.server.test_scopes import (
 
 __all__ = ["client", "tokens"]
 NOT_THE_SERVERS = ("httpx", "httpcore", "asyncio")
-"""Loggers of the client in this process."""
+"""Loggers of the test client, which runs in this process."""
 
 
 class Lines(logging.Handler):
@@ -54,7 +54,7 @@ def lines() -> Iterator[Lines]:
     root.removeHandler(handler)
 
 
-def test_no_log_line_names_a_document_a_scope_or_a_token(
+def test_log_lines_contain_no_document_scope_or_token(
     client: TestClient, tokens: dict[str, str], lines: Lines
 ) -> None:
     """Every route and every callback of the console, with right and wrong values, at the level

@@ -1,4 +1,4 @@
-"""Nothing that a client sends keeps the event loop from answering others."""
+"""No request of a client blocks the event loop, which answers the others."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ def test_loop_watch_measures_long_steps() -> None:
 
 
 async def posted(app: App, path: str, body: bytes) -> None:
-    """Sends a body in the pieces in which a socket would give it."""
+    """Sends a body in pieces of the size that a socket delivers."""
     exchange = app.request("sender", path, length=len(body))
     for start in range(0, len(body), 1 << 18):
         exchange.send(body[start : start + (1 << 18)], more=start + (1 << 18) < len(body))
@@ -52,7 +52,7 @@ def json_of(name: str) -> Callable[[App], Awaitable[None]]:
 
 
 async def long_text(app: App) -> None:
-    """A text of escapes that is nearly as long as a body may be."""
+    """Sends a text of escapes that is nearly as long as a body may be."""
     await posted(
         app, "/v1/scopes/sender/query", b'{"text": "' + b"\\u00e9\\ud83d\\ude00" * 800_000 + b'"}'
     )
@@ -68,7 +68,7 @@ async def large_tune(app: App) -> None:
 
 
 async def empty_lines(app: App) -> None:
-    """A stream of empty lines, a quarter of a million at a time."""
+    """Sends a stream of empty lines, 250,000 at a time."""
     stream = app.stream("sender")
     for _ in range(8):
         stream.send(b"\n" * (1 << 18))
@@ -77,7 +77,7 @@ async def empty_lines(app: App) -> None:
 
 
 async def byte_by_byte(app: App) -> None:
-    """A long line, each byte of which comes alone."""
+    """Sends a long line byte by byte."""
     stream = app.stream("sender")
     stream.send(b'{"text": "' + b"word " * 350_000)
     await until(lambda: stream.is_waiting)
@@ -88,7 +88,7 @@ async def byte_by_byte(app: App) -> None:
 
 
 async def long_lines(app: App) -> None:
-    """Lines that are as long as they may be, and some that are longer."""
+    """Sends lines of the maximum length, and longer ones."""
     stream = app.stream("sender")
     for size in (1_900_000, 2_100_000, 1_900_000):
         whole = b'{"text": "' + b"y" * size + b'"}\n'
@@ -99,7 +99,7 @@ async def long_lines(app: App) -> None:
 
 
 async def bad_lines(app: App) -> None:
-    """Lines each of which costs a problem."""
+    """Sends lines that are each answered with a problem."""
     stream = app.stream("sender")
     for _ in range(4):
         stream.send(b"{}\n" * 2000)
@@ -127,7 +127,7 @@ def test_large_requests_do_not_block_the_event_loop(tmp_path: Path, name: str) -
 
 
 def test_line_arriving_in_bytes_takes_linear_time() -> None:
-    """Four times as many bytes cost four times as much, not sixteen times."""
+    """Four times as many bytes take four times as long, not sixteen times."""
 
     def seconds(count: int) -> float:
         found = []

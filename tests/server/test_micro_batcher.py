@@ -1,4 +1,4 @@
-"""Documents that wait together."""
+"""Batches of single documents that arrive at the same time."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from nearkin.server.micro_batcher import MicroBatcher
 
 
 class Recorder:
-    """Takes a moment, and remembers what it was given."""
+    """An upsert function that takes some time and records its batches."""
 
     def __init__(self, seconds: float = 0.01, bad: str = "", broken: bool = False) -> None:
         self.batches: list[tuple[str, list[str]]] = []
@@ -38,7 +38,7 @@ class Recorder:
 
 
 def room_of(recorder: Recorder, executor: ThreadPoolExecutor, most: int, room: int) -> MicroBatcher:
-    """A waiting room in which one caller may hold everything."""
+    """Returns a batcher in which one caller may hold all places."""
     memory = ResourcePool("bytes", 1 << 30, share=1.0)
     return MicroBatcher(
         recorder,
@@ -94,7 +94,7 @@ def test_store_failure_fails_the_batch() -> None:
     assert all(isinstance(one, StoreError) for one in done)
 
 
-def test_too_much_is_refused_at_once() -> None:
+def test_documents_beyond_the_limits_are_rejected_at_once() -> None:
     done = run(Recorder(), [("a", str(i)) for i in range(8)], room=5)
     refused = [one for one in done if isinstance(one, ProblemError)]
     assert [one.code for one in refused] == ["busy"] * 3

@@ -30,7 +30,7 @@ LINE = [sys.executable, "-m", "nearkin", "serve"]
 def server(
     folder: Path, *flags: str, scheme: str = "http"
 ) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
-    """A server in a folder, ready, and its process."""
+    """A running server and its process."""
     port = free_port()
     process = start_serving(
         folder,
@@ -55,7 +55,7 @@ def text(i: int) -> str:
     )
 
 
-def test_drain_waits_for_accepted_documents(tmp_path: Path) -> None:
+def test_shutdown_waits_for_accepted_documents(tmp_path: Path) -> None:
     """All answered documents are stored after SIGTERM under load."""
     done: list[str] = []
     with server(tmp_path) as (url, process):
@@ -116,7 +116,7 @@ def test_workers_share_a_store_and_their_metrics(tmp_path: Path) -> None:
         }
 
 
-def test_tls(tmp_path: Path) -> None:
+def test_server_answers_over_tls(tmp_path: Path) -> None:
     made = [
         "openssl",
         "req",
@@ -147,7 +147,7 @@ def test_tls(tmp_path: Path) -> None:
         assert httpx.get(f"{url}/healthz", verify=context).json()["status"] == "ok"
 
 
-def test_the_key_is_private_and_needed(tmp_path: Path) -> None:
+def test_key_file_is_private_and_required(tmp_path: Path) -> None:
     with server(tmp_path) as (url, _):
         httpx.post(f"{url}/v1/scopes/a/documents", json={"text": text(1)})
     key = tmp_path / "nearkin.key"
@@ -203,7 +203,7 @@ def test_help_lists_every_setting(
     ] == []
 
 
-def test_tokens_from_the_command_line(
+def test_tokens_are_created_listed_and_revoked_by_commands(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

@@ -25,7 +25,7 @@ TEXT = " ".join(f"word{at}" for at in range(50))
 def counted(
     client: TestClient, name: str, label: str, header: dict[str, str] | None = None
 ) -> dict[str, float]:
-    """A counter by one of its labels, as Prometheus reads it."""
+    """Returns the values of a counter by one of its labels, as Prometheus reads them."""
     text = client.get("/metrics", headers=header or {}).text
     found = re.findall(
         rf'^{name}_total{{[^}}]*{label}="([^"]*)"[^}}]*}} (\S+)$', text, re.MULTILINE
@@ -85,7 +85,7 @@ def test_problems_of_the_console_are_counted(serve: Serve) -> None:
 
 
 def test_store_failures_are_counted(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The metrics of requests, of the console and of background tasks."""
+    """Failures are counted for requests, for the console and for background tasks."""
     client = serve()
     service = client.app.state.service  # type: ignore[attr-defined]
 
@@ -145,7 +145,7 @@ def test_copies_add_no_postings(serve: Serve) -> None:
         ({"index": {"max_document": "5000"}}, "application/json"),
     ],
 )
-def test_huge_documents_are_refused(
+def test_huge_documents_are_rejected(
     serve: Serve, settings: dict[str, object], content_type: str
 ) -> None:
     client = serve(**settings)

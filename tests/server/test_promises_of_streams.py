@@ -26,7 +26,7 @@ def arrow(text: str) -> bytes:
 
 
 def problems(body: bytes, kind: str) -> list[str]:
-    """The codes of the problems in an answer."""
+    """Returns the codes of the problems in an answer."""
     if kind == JSON:
         return [json.loads(body)["code"]]
     if kind == NDJSON:
@@ -113,7 +113,7 @@ def test_endless_bodies_are_bounded(tmp_path: Path) -> None:
 
 
 class Hold:
-    """Holds up all work on the scopes of one token until the end of the test."""
+    """A barrier that blocks all work on the scopes of one token until the end of the test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.opened = threading.Event()
@@ -134,7 +134,7 @@ class Hold:
 
 
 def test_other_scopes_are_not_slowed_down(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One token holds all that it can get of the server, and none of its work ends.
+    """One token takes all resources that it may take, and none of its work ends.
 
     Every route still answers another one.
     """
@@ -191,7 +191,7 @@ def test_other_scopes_are_not_slowed_down(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_body_of_unauthenticated_request_is_not_read(tmp_path: Path) -> None:
-    """A stranger costs no more than a refusal, however much is announced or comes."""
+    """A request without a token is rejected, however large the announced or sent body is."""
 
     async def test() -> None:
         async with running(tmp_path, "owner") as app:
@@ -214,7 +214,7 @@ def test_body_of_unauthenticated_request_is_not_read(tmp_path: Path) -> None:
 
 
 def test_many_copies_use_bounded_memory(tmp_path: Path, full: bool) -> None:
-    """The same text again and again is one record without ids.
+    """Copies of one text without ids are one record.
 
     With ids, one of its documents stands in buckets.
     """

@@ -1,5 +1,4 @@
-"""An index that was served with tokens is not served to everybody because their file is not
-found."""
+"""An index that was served with tokens is not served without them if their file is missing."""
 
 from pathlib import Path
 
@@ -65,7 +64,7 @@ def test_first_token_marks_the_index_as_protected(
         client.get("/healthz")
 
 
-def test_the_log_says_which_tokens_are_used_and_that_there_are_none(
+def test_log_names_the_tokens_file_and_warns_without_tokens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.chdir(tmp_path)

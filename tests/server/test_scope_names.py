@@ -10,7 +10,7 @@ TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen 
 
 
 @pytest.mark.parametrize("scope", ["acme%20", "%C2%A0acme", "cafe%CC%81"])
-def test_routes_refuse_scopes_that_look_like_others(scope: str, serve: Serve) -> None:
+def test_routes_reject_scopes_that_look_like_others(scope: str, serve: Serve) -> None:
     client = serve()
     document = {"id": "x", "text": TEXT}
     assert client.post("/v1/scopes/acme/documents", json=document).status_code == 200

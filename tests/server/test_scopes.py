@@ -1,5 +1,4 @@
-"""A token of some scopes learns nothing about the others: every route, page and callback is asked,
-and every answer read."""
+"""A token of some scopes cannot read others. All answers of routes and pages are read."""
 
 import itertools
 import json
@@ -196,7 +195,7 @@ def test_token_cannot_access_other_scopes(client: TestClient, tokens: dict[str, 
     assert buckets, "the hot buckets of its own scope are shown"
 
 
-def test_the_walk_finds_leaks(client: TestClient, tokens: dict[str, str]) -> None:
+def test_walk_over_all_routes_finds_leaks(client: TestClient, tokens: dict[str, str]) -> None:
     """The same walk with a token of all scopes meets the other scope's name, id and text in many
     answers."""
     boss = tokens["boss"]

@@ -1,4 +1,4 @@
-"""Flags before variables before a file before defaults."""
+"""The sources of settings: flags override variables, which override a file."""
 
 from pathlib import Path
 
@@ -20,7 +20,7 @@ def test_flags_override_variables_and_file(tmp_path: Path, monkeypatch: pytest.M
     assert found.index_settings({}).threshold == 0.7
 
 
-def test_variables_of_the_index_come_before_the_file(
+def test_variables_of_the_index_override_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = tmp_path / "nearkin.toml"

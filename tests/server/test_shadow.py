@@ -1,4 +1,4 @@
-"""Another banding beside the live one, and the prober."""
+"""The shadow index, and golden pairs."""
 
 import json
 import threading
@@ -29,7 +29,7 @@ def text(i: int) -> str:
 
 
 def facts(client: TestClient, documents: int = 0) -> dict[str, object]:
-    """Once the shadow index has seen so many."""
+    """Waits until the shadow index has processed some documents."""
     found: dict[str, Any] = {}
 
     def has_caught_up() -> bool:
@@ -194,7 +194,7 @@ def upsert(shadow: ShadowIndex, i: int, id: str) -> None:
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody else has the index open, so a switch need not wait for readers."""
+    """Makes a switch not wait for readers, because no other process has the index open."""
     monkeypatch.setattr(nearkin.index.migration.cutover, "REFRESH_SECONDS", 0.0)
 
 
@@ -226,7 +226,7 @@ def test_last_documents_survive_a_kill_during_switch(tmp_path: Path, at_once: No
 
 
 def test_wrong_shadow_store_does_not_lose_documents(tmp_path: Path, at_once: None) -> None:
-    """The second one answers; the server is started with a third, by mistake say."""
+    """The shadow index is live, and the server is started with another shadow store by mistake."""
     with switched(tmp_path):
         pass
     with first(tmp_path) as index:
@@ -269,7 +269,7 @@ def test_changes_during_fill_are_copied(tmp_path: Path, monkeypatch: pytest.Monk
 def test_late_copies_use_the_current_document(
     tmp_path: Path, at_once: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A late copy has the present state of a document that another worker changed or deleted."""
+    """A late copy has the current state of a document that another worker changed or deleted."""
     with first(tmp_path) as mine, first(tmp_path) as other:
         workers = [beside(index, tmp_path) for index in (mine, other)]
         settled(*workers)
@@ -315,7 +315,7 @@ def test_late_copies_use_the_current_document(
 
 
 def test_hits_extend_time_to_live_in_both_indexes(tmp_path: Path, at_once: None) -> None:
-    """A document that comes again lives on in the other one, too.
+    """A document that is upserted again lives longer in the standby index, too.
 
     And which one answers does not depend on time.
     """

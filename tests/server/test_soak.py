@@ -1,5 +1,4 @@
-"""Mixed requests for as long as it takes, while the server and its Redis are killed: what was
-acknowledged is there."""
+"""Mixed requests while the server and its Redis are killed. Acknowledged documents remain."""
 
 import asyncio
 import subprocess
@@ -22,7 +21,7 @@ ONCE = nk.Retries(attempts=1)
 
 
 def text_of(number: int) -> str:
-    """Every three resemble each other."""
+    """Returns a text. Three consecutive numbers have similar texts."""
     rng = np.random.default_rng(number // 3)
     words = [f"w{word}" for word in rng.integers(0, 10**7, 40)]
     words[: number % 3] = [f"c{number}"] * (number % 3)
@@ -30,7 +29,7 @@ def text_of(number: int) -> str:
 
 
 class Fleet:
-    """A Redis and a server over it, on ports that stay the same."""
+    """A Redis server and a nearkin server over it, whose ports do not change."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -51,17 +50,17 @@ class Fleet:
         return start_serving(self.folder, self.port, "--store", self.url, *quiet)
 
     def kill_server(self) -> None:
-        """Without a word, and back."""
+        """Kills the server and starts it again."""
         kill(self.server)
         self.server = self._start_server()
 
     def kill_redis(self) -> None:
-        """Without a word, and back; the server stays."""
+        """Kills Redis and starts it again. The server keeps running."""
         kill(self.redis)
         self.redis = self._start_redis()
 
     def end(self) -> None:
-        """Both."""
+        """Kills both."""
         for process in (self.server, self.redis):
             kill(process)
 
@@ -72,7 +71,7 @@ def kill(process: "subprocess.Popen[bytes]") -> None:
 
 
 class Soak:
-    """Requests, and what is known to be there.
+    """A sequence of requests, and the documents that must exist.
 
     Args:
         client: That tries once, so that every failure is seen.
@@ -97,7 +96,7 @@ class Soak:
         self.kinds = [*kinds, (self.upsert_many, 0.05)]
 
     async def run(self, events: list[Callable[[], None]]) -> None:
-        """All requests; the events in equal distances between them."""
+        """Sends all requests, with the events at equal distances between them."""
         working = [asyncio.create_task(self._work()) for _ in range(AT_ONCE)]
         for at, event in enumerate(events, 1):
             while self.done < self.requests * at // (len(events) + 1):
@@ -120,7 +119,7 @@ class Soak:
         return self.last
 
     def _known(self) -> str | None:
-        """A document that is there."""
+        """Returns the id of an existing document."""
         names = list(self.kept) if len(self.kept) < 1000 else None
         if names is None:
             at = f"d{self.rng.integers(1, self.last + 1)}"
@@ -168,7 +167,7 @@ class Soak:
 
 
 @pytest.mark.parametrize("requests", [pytest.param(200_000, marks=pytest.mark.full), 1_000])
-def test_nothing_acknowledged_is_lost(tmp_path: Path, requests: int) -> None:
+def test_acknowledged_documents_survive_kills(tmp_path: Path, requests: int) -> None:
     fleet = Fleet(tmp_path)
     try:
         soak = asyncio.run(soaked(fleet, requests))

@@ -1,4 +1,4 @@
-"""Requests without a token cost no more than a refusal."""
+"""Requests without a token cost little work."""
 
 import gzip
 import re
@@ -25,7 +25,7 @@ def client(serve: Serve, tmp_path: Path) -> TestClient:
 
 
 def scripts(client: TestClient) -> list[str]:
-    """Addresses of all scripts of a page, which a stranger knows from another server."""
+    """Returns the addresses of all scripts of a page, which need no token."""
     console = next(
         route.app for route in client.app.routes if getattr(route, "path", "") == "/console"
     )  # type: ignore
@@ -55,7 +55,7 @@ def test_scripts_are_compressed_once(client: TestClient, monkeypatch: pytest.Mon
     assert len(compressed) == len(addresses)
 
 
-def test_scripts_may_be_kept_by_browsers(client: TestClient) -> None:
+def test_browsers_may_cache_scripts(client: TestClient) -> None:
     script, plain = (
         scripts(client)[0],
         "/console/_dash-component-suites/plotly/package_data/plotly.min.js",
@@ -82,13 +82,13 @@ def test_scripts_may_be_kept_by_browsers(client: TestClient) -> None:
         "",
     ],
 )
-def test_no_other_files_are_sent(client: TestClient, path: str) -> None:
+def test_only_files_of_pages_are_served(client: TestClient, path: str) -> None:
     answer = client.get(f"/console/_dash-component-suites/{path}")
     assert answer.status_code == 404
     assert answer.json()["code"] == "no-such-path"
 
 
-def test_the_sign_in_page_and_the_description_are_written_once(
+def test_sign_in_page_and_api_description_are_rendered_once(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for path in ("/console/login", "/openapi.json"):

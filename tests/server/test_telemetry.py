@@ -1,4 +1,4 @@
-"""Tests of metrics and traces."""
+"""Metrics, logs and traces."""
 
 import io
 import json
@@ -77,7 +77,7 @@ def test_all_metrics_are_exposed(serve: Serve, tmp_path: Path) -> None:
     assert "nearkin_recall_on_labeled_set 1.0" in text
 
 
-def test_layers_have_their_labels() -> None:
+def test_each_layer_has_its_label() -> None:
     def of(kind: str, layer: str) -> str:
         return result_label(Outcome(kind, layer, "x", "x", "x", 1.0))
 
@@ -112,7 +112,7 @@ def test_metrics_of_workers_are_merged(tmp_path: Path) -> None:
     assert 'nearkin_refused_total{code="busy",worker=' in text
 
 
-def test_logs_are_json_and_hold_no_text_and_no_token(serve: Serve, tmp_path: Path) -> None:
+def test_logs_are_json_without_texts_and_tokens(serve: Serve, tmp_path: Path) -> None:
     out = io.StringIO()
     handler = logging.StreamHandler(out)
     handler.setFormatter(JsonFormatter())

@@ -1,4 +1,4 @@
-"""The console in a real browser, and what it lets in."""
+"""The console in a browser, and the requests that it accepts."""
 
 import asyncio
 import importlib
@@ -78,7 +78,7 @@ class Running:
 
 
 def variant(*changed: int) -> str:
-    """A text that differs from the first in some words."""
+    """Returns a text that differs from the first one in some words."""
     return " ".join(f"other{at}" if at in changed else word for at, word in enumerate(WORDS))
 
 
@@ -264,7 +264,7 @@ def test_clusters_are_listed_and_searched(visit: Open) -> None:
             assert found.locator("tbody th").first.text_content() == expected
 
 
-def test_sliders_move_the_curve_and_the_numbers(visit: Open) -> None:
+def test_sliders_update_the_curve_and_the_figures(visit: Open) -> None:
     page = visit(path="tuning?scope=news")
     curve = page.locator("#tune-curve .scatterlayer path.js-line").first
     curve.wait_for()
@@ -319,7 +319,7 @@ def test_audit_page_shows_result(visit: Open) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_light_and_dark(visit: Open, scheme: str) -> None:
+def test_pages_are_readable_in_light_and_dark_schemes(visit: Open, scheme: str) -> None:
     page = visit(path="tuning?scope=news", color_scheme=scheme)
     page.locator("#tune-curve .xtick text").first.wait_for()
     ground, ink, muted = (
@@ -592,7 +592,7 @@ def asked(client: TestClient, output: str, *inputs: object, **state: object) -> 
 
 
 def shown(client: TestClient, page: str) -> str:
-    """The content of a page."""
+    """Returns the content of a page."""
     path, _, search = page.partition("?")
     return asked(
         client, "main.children", ("url.pathname", f"/console/{path}"), ("url.search", f"?{search}")
@@ -672,7 +672,7 @@ def test_invalid_requests_are_reported(serve: Serve, capfd: pytest.CaptureFixtur
     assert "internal error" not in capfd.readouterr().err
 
 
-def test_requests_of_pages_are_counted_and_bounded_as_those_of_the_api(
+def test_requests_of_pages_are_counted_and_bounded_like_those_of_the_api(
     serve: Serve, tmp_path: Path
 ) -> None:
     token = TokenFile(tmp_path / "tokens.json").create(Principal("reader", ("a",), ("read",)))
@@ -696,7 +696,7 @@ def test_requests_of_pages_are_counted_and_bounded_as_those_of_the_api(
     assert memory.used == 0
 
 
-def test_hostile_vectors_are_refused_before_they_are_parsed(
+def test_hostile_vectors_are_rejected_before_parsing(
     serve: Serve, capfd: pytest.CaptureFixture[str]
 ) -> None:
     client = serve(kind="vector", index={"dimensions": "3"})
@@ -787,7 +787,7 @@ def test_cluster_listings_have_scopes_and_similarities(serve: Serve) -> None:
 def test_slow_pages_use_overview_threads(
     serve: Serve, monkeypatch: pytest.MonkeyPatch, work: str
 ) -> None:
-    """Searches and differences never take the threads that answer everybody."""
+    """Searches and comparisons never use the threads of short requests."""
     client = serve()
     for at in range(2):
         client.post(

@@ -1,4 +1,4 @@
-"""Tests of tokens, scopes, rights and rates."""
+"""Tokens, scopes, rights and rates."""
 
 import asyncio
 import json
@@ -148,7 +148,7 @@ def test_no_endpoint_shows_another_scope(client: TestClient, tokens: dict[str, s
         ("boss", "GET", "/v1/shadow", None, 404),
     ],
 )
-def test_rights(
+def test_each_endpoint_needs_its_right(
     client: TestClient,
     tokens: dict[str, str],
     who: str,
@@ -170,7 +170,7 @@ def test_tokens_are_kept_hashed_and_private(tmp_path: Path, tokens: dict[str, st
     assert len(json.loads(kept)["tokens"]) == len(tokens)
 
 
-def test_the_tokens_file_and_its_lock_are_not_written_through_links(tmp_path: Path) -> None:
+def test_tokens_file_and_lock_are_not_written_through_links(tmp_path: Path) -> None:
     precious = tmp_path / "precious"
     precious.write_text("kept")
     (tmp_path / "t.json.lock").symlink_to(precious)
@@ -216,7 +216,7 @@ def test_revoked_and_expired_tokens_are_rejected(
         Principal("x", ("*",), ("read",), expires=float("inf")),
     ],
 )
-def test_malformed_tokens_are_refused(tmp_path: Path, principal: Principal) -> None:
+def test_malformed_principal_is_rejected(tmp_path: Path, principal: Principal) -> None:
     with pytest.raises(UsageError):
         TokenFile(tmp_path / "t.json").create(principal)
 
@@ -271,7 +271,7 @@ def test_cross_origin_requests_without_tokens_are_rejected(
     )
 
 
-def test_rates_of_a_token_and_of_a_source(serve: Serve, tmp_path: Path) -> None:
+def test_token_and_address_have_rates(serve: Serve, tmp_path: Path) -> None:
     made = TokenFile(tmp_path / "tokens.json").create(
         Principal("slow", ("*",), ("read", "write"), rate="3/minute")
     )
@@ -286,7 +286,7 @@ def test_rates_of_a_token_and_of_a_source(serve: Serve, tmp_path: Path) -> None:
 
 
 def test_rejected_token_uses_no_rate_of_its_address(serve: Serve, tmp_path: Path) -> None:
-    """Others behind the same proxy are not locked out by one that asks on and on."""
+    """A client that exceeds its rate does not lock out others behind the same proxy."""
     held = TokenFile(tmp_path / "tokens.json")
     slow = held.create(Principal("slow", ("*",), ("read",), rate="2/hour"))
     other = held.create(Principal("other", ("*",), ("read",)))
@@ -353,7 +353,7 @@ def test_invalid_hosts_and_origins_are_rejected(serve: Serve) -> None:
         assert client.post("/console/login", headers=headers).status_code == 403
 
 
-def test_the_source_rate_counts_without_tokens(serve: Serve) -> None:
+def test_source_rate_counts_requests_without_tokens(serve: Serve) -> None:
     client = serve(source_rate="2/minute")
     told = [client.post("/v1/scopes/a/documents", json={"text": CAT}).status_code for _ in range(3)]
     assert told == [200, 200, 429]
@@ -372,7 +372,7 @@ def test_sign_in_attempts_are_limited(serve: Serve, tmp_path: Path) -> None:
 
 
 def test_failed_authentications_count_per_ipv6_network(tmp_path: Path) -> None:
-    """Whoever has one address of a /64 network has all 2^64 of them."""
+    """The owner of one address of a /64 network has all 2^64 addresses."""
 
     async def codes() -> list[str]:
         authenticator = Authenticator(
@@ -393,8 +393,8 @@ def test_failed_authentications_count_per_ipv6_network(tmp_path: Path) -> None:
     assert asyncio.run(codes()) == ["unauthenticated"] * 3 + ["rate-limited"] * 2
 
 
-def test_one_source_cannot_make_others_slow(serve: Serve) -> None:
-    """Somebody floods one bucket.
+def test_flood_of_one_address_does_not_slow_others(serve: Serve) -> None:
+    """One address floods one bucket.
 
     Whoever meets it is compared with no more documents than the cap.
     """
@@ -445,7 +445,7 @@ def test_keyed_index_requires_its_key(serve: Serve, tmp_path: Path) -> None:
     ServerResources.open(ServerSettings.read(store=store, key_file=str(key))).close()
 
 
-def test_servers_that_start_at_once_in_one_folder_make_one_key(
+def test_servers_that_start_at_once_in_one_folder_create_one_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second server comes while the first one is about to write its key."""

@@ -1,5 +1,4 @@
-"""Connections of strangers: each test does over a socket what should not be possible for long, or
-often."""
+"""Limits on connections: each test exceeds one of them over a socket."""
 
 import asyncio
 import gc
@@ -28,7 +27,7 @@ UPGRADE = (
 )
 CONNECTIONS = 12
 PATIENCE = 120.0
-"""Seconds after which a test gives up waiting for the server. It decides nothing."""
+"""Seconds after which a test stops waiting for the server. It does not decide a result."""
 
 
 @pytest.fixture(scope="module")
@@ -139,7 +138,7 @@ def test_large_head_is_rejected(port: int, sent: bytes) -> None:
 
 
 def test_body_in_the_chunk_of_the_head_does_not_count_as_head(port: int) -> None:
-    """Requests of 30,000 bytes, each sent at once, where the head may have 4,096."""
+    """Requests of 30,000 bytes, each sent at once. The head may have 4,096 bytes."""
     body = b'{"text": "' + b"word " * 6000 + b'"}'
     with connect(port) as connection:
         for _ in range(50):
@@ -152,7 +151,7 @@ def test_body_in_the_chunk_of_the_head_does_not_count_as_head(port: int) -> None
             assert came.startswith(b"HTTP/1.1 200")
 
 
-def test_trailers_without_end_are_refused(port: int) -> None:
+def test_endless_trailers_are_rejected(port: int) -> None:
     with connect(port) as connection:
         try:
             connection.sendall(POST + b"Transfer-Encoding: chunked\r\n\r\n0\r\n")
@@ -164,8 +163,8 @@ def test_trailers_without_end_are_refused(port: int) -> None:
     assert is_served(port)
 
 
-def test_many_requests_on_one_connection_are_not_kept_waiting(port: int) -> None:
-    """Beyond eight that wait, the connection is closed."""
+def test_number_of_pipelined_requests_is_limited(port: int) -> None:
+    """The connection is closed if more than eight requests wait."""
     with connect(port) as connection:
         connection.sendall(GET * 5)
         came = b""
@@ -205,7 +204,7 @@ def test_number_of_connections_is_limited(tmp_path: Path) -> None:
 
 
 def test_connection_is_closed_if_client_does_not_read(port: int) -> None:
-    """Also one whose requests are so short that none of them takes long."""
+    """This holds for a client whose requests are short, too."""
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         connection.settimeout(PATIENCE)
@@ -243,7 +242,7 @@ UNREAD = b"POST /nothing HTTP/1.1\r\nHost: localhost\r\n"
 
 @pytest.fixture(scope="module")
 def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """A server that takes short requests only."""
+    """A server that accepts only short requests."""
     found = free_port()
     process = start_serving(
         tmp_path_factory.mktemp("short"), found, "--timeout", "2", "--max-body", "100000"
@@ -329,7 +328,7 @@ def test_connection_reset_is_not_logged_as_error(tmp_path: Path) -> None:
 
 
 def test_no_write_to_lost_connection() -> None:
-    """Without an error, also if nobody said so yet."""
+    """There is no error, even if the loss was not reported yet."""
     sent: list[str] = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -352,10 +351,10 @@ def test_no_write_to_lost_connection() -> None:
 
 
 def test_rejected_request_is_not_kept_in_memory() -> None:
-    """Not even until the garbage collector comes by, which a server lets run rarely."""
+    """Its memory is freed without the garbage collector, which a server runs rarely."""
 
     class Body(bytearray):
-        """An answer of many bytes."""
+        """Answers with many bytes."""
 
     kept: list[weakref.ref[Body]] = []
 

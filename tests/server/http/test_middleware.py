@@ -1,4 +1,4 @@
-"""Tests of requests that take too long or are too many."""
+"""Requests that take too long, and too many requests."""
 
 import json
 import socket
@@ -22,7 +22,7 @@ TEXT = "a text that waits until somebody has time for it, {} or later"
 
 @pytest.fixture
 def barrier(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
-    """While it is not set, no index takes anything."""
+    """An event that blocks all indexes until it is set."""
     opened, really = threading.Event(), Index.upsert_many
     opened.set()
 
@@ -107,7 +107,7 @@ def test_pausing_stream_is_answered_until_idle_timeout(tmp_path: Path) -> None:
         process.wait(60)
 
 
-def test_only_documents_may_be_of_any_length(serve: Serve) -> None:
+def test_only_streams_of_documents_may_exceed_max_body(serve: Serve) -> None:
     client = serve(max_body=2000)
     stream, plain = ("content-type", "application/x-ndjson"), ("content-type", "application/json")
     long = b'{"text": "' + b"x " * 2000 + b'"}'

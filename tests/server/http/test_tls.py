@@ -1,5 +1,7 @@
-"""Handshakes of TLS that never complete: each test leaves one open, and looks for its end and for
-other clients."""
+"""TLS handshakes that never complete.
+
+The server must close them, and meanwhile it must answer other clients.
+"""
 
 import socket
 import ssl
@@ -20,7 +22,7 @@ CERTIFICATE = (
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
 CONNECTIONS = 6
 PATIENCE = 120.0
-"""Seconds after which a test gives up waiting for the server. It decides nothing."""
+"""Seconds after which a test stops waiting for the server. It does not decide a result."""
 FLAGS = (
     "--tls-cert",
     "cert.pem",

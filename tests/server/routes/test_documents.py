@@ -63,7 +63,7 @@ def test_queries_write_nothing(client: TestClient) -> None:
     assert client.get("/v1/stats").json()["records"] == 1
 
 
-def test_clusters_by_id_and_in_order(client: TestClient) -> None:
+def test_clusters_are_found_by_id_and_listed_in_order(client: TestClient) -> None:
     for at in range(3):
         client.post(URL, json={"id": f"cat{at}", "text": CAT})
     client.post(URL, json={"id": "dog", "text": "a dog lay on a rug all day"})
@@ -144,7 +144,7 @@ def test_member_pages_list_each_member_once(client: TestClient) -> None:
     assert {name for name in names if client.get(f"{URL}/{name}").status_code == 200} <= set(shown)
 
 
-def test_cursors_of_another_listing_and_changed_ones_are_refused(client: TestClient) -> None:
+def test_changed_cursors_and_cursors_of_other_listings_are_rejected(client: TestClient) -> None:
     for scope in ("a", "b"):
         for number, text in enumerate([*texts_apart(3), *texts_apart(1)]):
             client.post(f"/v1/scopes/{scope}/documents", json={"id": f"d{number}", "text": text})
@@ -171,7 +171,7 @@ def test_cursors_of_another_listing_and_changed_ones_are_refused(client: TestCli
         assert "start again" in answer.json()["detail"]
 
 
-def test_explain_tune_and_spec(client: TestClient) -> None:
+def test_explanation_tuning_and_spec_are_returned(client: TestClient) -> None:
     client.post(URL, json={"id": "one", "text": CAT})
     client.post(URL, json={"id": "two", "text": f"{CAT} today"})
     why = client.post("/v1/explain", json={"scope": "a", "a": "one", "b": "two"}).json()
@@ -186,7 +186,7 @@ def test_explain_tune_and_spec(client: TestClient) -> None:
     assert facts["spec"]["base_hash"] == "siphash", "an index that the server made is keyed"
 
 
-def test_vectors(serve: Serve) -> None:
+def test_vectors_are_upserted_and_queried(serve: Serve) -> None:
     client = serve(kind="vector", index={"dimensions": "8", "threshold": "0.9"})
     assert client.post(URL, json={"id": "one", "vector": [1.0] * 8}).json()["kind"] == "new"
     assert (
@@ -234,7 +234,7 @@ def test_invalid_member_is_named(
     assert told["instance"].endswith(answer.headers["x-request-id"])
 
 
-def test_other_faults_are_problems_too(client: TestClient) -> None:
+def test_invalid_requests_are_answered_with_problems(client: TestClient) -> None:
     for answer, code in (
         (client.get("/nowhere"), "no-such-path"),
         (client.put(URL), "method-not-allowed"),
@@ -267,7 +267,7 @@ def test_sizes_are_bounded(serve: Serve) -> None:
     assert (told["code"], "max_document" in told["detail"]) == ("invalid-request", True)
 
 
-def test_headers_protect_and_ids_are_passed_on(client: TestClient) -> None:
+def test_responses_have_security_headers_and_the_request_id(client: TestClient) -> None:
     mine = "0b7e3c1e-6a3c-4a57-8f0b-6d4f0c1f9a11"
     answer = client.get("/v1/spec", headers={"x-request-id": mine})
     assert answer.headers["x-request-id"] == mine
@@ -306,7 +306,7 @@ def test_document_arrives_in_parts(client: TestClient) -> None:
     )
 
 
-def test_ids_with_slashes(client: TestClient) -> None:
+def test_ids_may_contain_slashes(client: TestClient) -> None:
     name = "https://example.org/a/b?c=d"
     client.post(URL, json={"id": name, "text": CAT})
     path = f"{URL}/{quote(name, safe='')}"
@@ -319,7 +319,7 @@ def test_ids_with_slashes(client: TestClient) -> None:
     assert client.delete(path).status_code == 204
 
 
-def test_too_many_requests_at_once_are_refused(serve: Serve) -> None:
+def test_too_many_concurrent_requests_are_rejected(serve: Serve) -> None:
     client = serve(requests=1)
     layer: Any = client.app.middleware_stack  # type: ignore[attr-defined]
     while not isinstance(layer, RequestMiddleware):
