@@ -235,6 +235,7 @@ def merge_clusters(index: Index) -> dict[str, int]:
     merged = 0
     moved = 0
     shared_ids = SharedClusterIds()
+    index._removals.delete_finished_handovers()
     # documents come in the order of their numbers, so the older representative is met first
     for entry in index.scan(content=False):
         shared_ids.add([entry])
@@ -247,5 +248,4 @@ def merge_clusters(index: Index) -> dict[str, int]:
             documents = index._removals.separate_cluster_ids(entry.scope, entry.id, oldest.id)
             merged += documents > 0
             moved += documents
-    index._removals.delete_finished_handovers()
     return {"merged": merged, "moved": moved}

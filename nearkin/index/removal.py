@@ -350,11 +350,15 @@ class Removals:
         Raises:
             StoreError: If the store fails.
         """
-        members = self._session.store.member_count(scope, id)
-        moved = self._session.run_step(scope, partial(self._merge_pair, scope, id, older_id))
+        session = self._session
+        entry = session.entry_of(scope, id)
+        members = session.store.member_count(scope, id)
+        moved = session.run_step(scope, partial(self._merge_pair, scope, id, older_id))
         if moved is None:
             self._rename_cluster(scope, id)
-            return 0
+        if entry is not None:
+            handover = Handover(scope, entry.cluster, id)
+            session.run_step(scope, partial(self._delete_if_finished, handover))
         # the count includes members that moved in portions before the last step
         return max(moved, 1 + members) if moved else 0
 

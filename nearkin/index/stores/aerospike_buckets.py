@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nearkin.index.entry import Postings
-from nearkin.index.stores.aerospike_records import GENERATION, NOT_FOUND, Records
+from nearkin.index.stores.aerospike_records import GENERATION, NOT_FOUND, SMALL_AT_ONCE, Records
 
 KIND = "buckets"
 POSTING = struct.Struct(">QQ")
@@ -128,7 +128,8 @@ class Buckets:
             else:
                 items[posting] = 0
         operations = ((group, [{**self._putting, "val": items}]) for group, items in groups.items())
-        answers = self._records.each(self._records.changes(KIND, operations, self._ttl))
+        writes = self._records.changes(KIND, operations, self._ttl)
+        answers = self._records.each(writes, at_once=SMALL_AT_ONCE)
         limit = min(self._most, self._room)
         return [
             group for group, answer in zip(groups, answers, strict=True) if answer.bins["m"] > limit

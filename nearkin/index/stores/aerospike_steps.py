@@ -245,7 +245,7 @@ class Steps:
                 )
             # a lock that was written after its step was undone, or whose release a server lost
             locked = [name for name, record in held.items() if record.step == step]
-            self._settle(step, locked, committed=state == COMMITTED)
+            self._settle(step, self.held(locked), committed=state == COMMITTED)
         return self.held(fields) if any(record.step for record in held.values()) else held
 
     def run(self, step: int, plan: ChangePlan, sure: Callable[[], None]) -> None:
@@ -292,7 +292,7 @@ class Steps:
             if state != COMMITTED:
                 raise
         else:
-            self._try_to_complete(step, parts)
+            self._try_to_complete(step, parts, _locked_records(step, plan))
         try:
             self._buckets.trim(crowded)
             self._purge_if_due()
@@ -377,10 +377,10 @@ class Steps:
             self._left.add(step)
             return 0
 
-    def _try_to_complete(self, step: int, parts: Parts) -> None:
+    def _try_to_complete(self, step: int, parts: Parts, locked: dict[str, LockedRecord]) -> None:
         """Completes a committed step. If that fails, the next process completes it."""
         try:
-            self._carry_out(step, parts, COMMITTED)
+            self._carry_out(step, parts, COMMITTED, locked)
         except StoreError:
             self._left.add(step)
 
@@ -423,11 +423,23 @@ class Steps:
         others = self._records.read(STEPS, _part_names(step, header["c"]))
         return [header["p"], *(found.bins["p"] if found is not None else [] for found in others)]
 
-    def _carry_out(self, step: int, parts: Parts, state: int) -> None:
+    def _carry_out(
+        self,
+        step: int,
+        parts: Parts,
+        state: int,
+        locked: dict[str, LockedRecord] | None = None,
+    ) -> None:
         """Completes or undoes a step. Every action may be executed twice.
 
         Documents are unlocked last, because nobody else changes them before, and then the plan is
         deleted.
+
+        Args:
+            step: Number of the step.
+            parts: Plan of the step.
+            state: COMMITTED to complete the step, ABORTED to undo it.
+            locked: Records of its documents, as the step has locked them; None to read them.
         """
         items: dict[str, list[list[Any]]] = {}
         for kind, *values in (item for part in parts for item in part):
@@ -441,7 +453,9 @@ class Steps:
             self._complete(step, items, again=not fields)
         elif fields:
             self._take_back(items)
-        self._settle(step, fields, state == COMMITTED)
+        if locked is None:
+            locked = self.held(fields)
+        self._settle(step, locked, committed=state == COMMITTED)
         self._finish(step, len(parts), state)
         self._left.discard(step)
 
@@ -490,28 +504,32 @@ class Steps:
             (self._records.removal(REFS, ref) for (ref,) in items.get("fresh", [])), (NOT_FOUND,)
         )
 
-    def _settle(self, step: int, fields: Sequence[str], committed: bool) -> None:
-        """Unlocks the documents of a step with their new or their old versions."""
+    def _settle(self, step: int, locked: dict[str, LockedRecord], *, committed: bool) -> None:
+        """Unlocks the documents of a step with their new or their old versions.
+
+        Args:
+            step: Number of the step.
+            locked: Records of its documents. One that has changed since is left as it is: another
+                process has unlocked it.
+            committed: True for the new versions.
+        """
         writes = []
-        for name, record in self.held(fields).items():
+        for name, record in locked.items():
             if record.step != step:
                 continue
             version = record.then if committed else record.now
             if version.ref:
-                life = self._life(version)
                 bins = {"f": name, "z": record.zone, **version.bins()}
-                writes.append(
-                    self._records.replacement(DOCUMENTS, name, bins, life, record.generation)
-                )
+                ttl = self._life(version)
             elif not self._records.keeps_deletions:
                 # the server would restore a deleted record with its document, so an empty one is
                 # written
                 bins = {"f": name, "r": 0}
-                writes.append(
-                    self._records.replacement(DOCUMENTS, name, bins, self._never, record.generation)
-                )
+                ttl = self._never
             else:
                 writes.append(self._records.removal(DOCUMENTS, name, record.generation))
+                continue
+            writes.append(self._records.replacement(DOCUMENTS, name, bins, ttl, record.generation))
         self._records.run(writes, (GENERATION, NOT_FOUND))
 
     def _purge_if_due(self) -> None:
@@ -613,6 +631,21 @@ class Steps:
 def pause(attempt: int) -> None:
     """Waits for a random time that grows with each attempt."""
     time.sleep(random.uniform(0.0, min(0.002 * 2**attempt, 0.5)))
+
+
+def _locked_records(step: int, plan: Plan) -> dict[str, LockedRecord]:
+    """Returns the records of a step's documents after the step has locked them."""
+    return {
+        name: LockedRecord(
+            # a lock is one write, and only the unlocking follows it
+            generation=plan.held[name].generation + 1,
+            step=step,
+            now=plan.held[name].now,
+            then=version,
+            zone=plan.zones[name],
+        )
+        for name, version in plan.documents.items()
+    }
 
 
 def _held(found: Any) -> LockedRecord:
