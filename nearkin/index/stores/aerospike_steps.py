@@ -633,7 +633,7 @@ def pause(attempt: int) -> None:
     time.sleep(random.uniform(0.0, min(0.002 * 2**attempt, 0.5)))
 
 
-def _locked_records(step: int, plan: Plan) -> dict[str, LockedRecord]:
+def _locked_records(step: int, plan: ChangePlan) -> dict[str, LockedRecord]:
     """Returns the records of a step's documents after the step has locked them."""
     return {
         name: LockedRecord(
