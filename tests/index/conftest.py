@@ -1,4 +1,4 @@
-"""Stores to run the contract over, each new and empty."""
+"""Stores of each kind, texts, and what tests observe of an index."""
 
 import itertools
 import os
@@ -10,6 +10,12 @@ import numpy as np
 import pytest
 
 import nearkin as nk
+from nearkin.index.changes import Changes
+from nearkin.index.entry import Entry
+from nearkin.index.maintenance import check_index
+from nearkin.index.preparation import Preparer
+from nearkin.index.stores import memory, postgres, redis, sqlite
+from nearkin.index.stores.base import Store
 from tests.index.fake_aerospike import Cluster
 from tests.services import postgres_server, redis_server
 
@@ -24,15 +30,20 @@ STORES = [
     "aerospike-strong",
     "aerospike-server",
 ]
-"""Of Aerospike: the Community Edition with data in memory, the same with data in a file and a cold
-start before each opening, the Enterprise Edition with a strongly consistent namespace, all three in
-this process; and a real server."""
+"""The kinds of stores that tests run over.
+
+Aerospike occurs four times: the Community Edition with data in memory, the same with data in a file
+and a cold start before each opening, and the Enterprise Edition with a strongly consistent
+namespace, all three simulated in this process; and a real server.
+"""
 AEROSPIKE = "NEARKIN_AEROSPIKE"
 Opener = Callable[..., nk.Index]
+TEXT = "the quick brown fox jumps over the lazy dog and then it runs away from it all the way home"
+NEAR = "the quick brown fox jumps over the lazy dog and then it runs away from it all the way back"
 
 
 class Clock:
-    """Seconds that pass when the test says so."""
+    """A clock that a test sets."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -66,12 +77,12 @@ NUMBERS = itertools.count()
 
 @pytest.fixture(params=STORES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> "str | list[str]":
-    """Returns the URLs of an empty store of each kind."""
+    """Returns the URL of an empty store of each kind, or the URLs of shards."""
     return empty_store(request.param, request, tmp_path)
 
 
 def empty_store(kind: str, request: pytest.FixtureRequest, folder: Path) -> "str | list[str]":
-    """The URL of a store that nothing was put into."""
+    """Returns the URL of an empty store of a kind, or the URLs of shards."""
     number = next(NUMBERS)
     if kind == "sharded":
         kinds = ("sqlite", "redis", "postgres")
@@ -85,7 +96,7 @@ def empty_store(kind: str, request: pytest.FixtureRequest, folder: Path) -> "str
         return f"aerospike://127.0.0.1:3000/test?set=test{number}"
     if kind == "aerospike-server":
         if AEROSPIKE not in os.environ:
-            pytest.skip(f"{AEROSPIKE} names no server (host:port, with a namespace `test`)")
+            pytest.skip(f"{AEROSPIKE} does not name a server (host:port, with a namespace `test`)")
         return f"aerospike://{os.environ[AEROSPIKE]}/test?set=run{os.getpid()}_{number}"
     if kind == "redis":
         return f"redis://127.0.0.1:{request.getfixturevalue('redis_port')}/0?prefix=test{number}"
@@ -101,7 +112,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def opened(url: "str | list[str]", clock: Clock) -> Iterator[Opener]:
-    """Opens indexes over the store, and closes them."""
+    """Returns a function that opens indexes over the store; all are closed at the end."""
     held: list[nk.Index] = []
 
     def open_index(**fields: Any) -> nk.Index:
@@ -114,11 +125,12 @@ def opened(url: "str | list[str]", clock: Clock) -> Iterator[Opener]:
 
 
 def words(rng: np.random.Generator, count: int = 40) -> list[str]:
+    """Returns random words."""
     return [f"w{number}" for number in rng.integers(0, 10**7, count)]
 
 
 def near(text: list[str], rng: np.random.Generator, changes: int = 1) -> list[str]:
-    """A copy with some words changed."""
+    """Returns a copy of a text with some words changed."""
     out = list(text)
     for at in rng.choice(len(out), changes, replace=False):
         out[at] = f"c{rng.integers(0, 10**7)}"
@@ -126,7 +138,7 @@ def near(text: list[str], rng: np.random.Generator, changes: int = 1) -> list[st
 
 
 def corpus(documents: int, seed: int = 1, share: float = 0.4) -> list[str]:
-    """Texts, a share of them near copies of earlier ones."""
+    """Returns texts, a share of which are near copies of earlier ones."""
     rng = np.random.Generator(np.random.PCG64(seed))
     made: list[list[str]] = []
     for _ in range(documents):
@@ -135,3 +147,188 @@ def corpus(documents: int, seed: int = 1, share: float = 0.4) -> list[str]:
         else:
             made.append(words(rng))
     return [" ".join(text) for text in made]
+
+
+def jaccard(a: str, b: str) -> float:
+    """Returns the Jaccard similarity of the sets of three successive words of two texts."""
+    first, second = (
+        {tuple(t.split()[i : i + 3]) for i in range(len(t.split()) - 2)} for t in (a, b)
+    )
+    return len(first & second) / len(first | second)
+
+
+def family(members: int, seed: int = 5) -> dict[str, str]:
+    """Returns a text `base`, and texts that are similar to it and to each other, by their ids."""
+    rng = np.random.Generator(np.random.PCG64(seed))
+    base = words(rng, 60)
+    texts = {"base": " ".join(base)}
+    return texts | {
+        f"m{number:04d}": " ".join(near(base, rng, 1 + number % 3)) for number in range(members)
+    }
+
+
+def fill(index: nk.Index, texts: dict[str, str], scope: str = "a") -> None:
+    """Upserts texts by their ids: the first one alone, which becomes a representative."""
+    for name in list(texts)[:1]:
+        index.upsert(scope, texts[name], name)
+    rest = list(texts)[1:]
+    for start in range(0, len(rest), 50):
+        names = rest[start : start + 50]
+        index.upsert_many(scope, [texts[name] for name in names], names)
+
+
+def filled_index(opened: Opener, documents: int = 120, **fields: object) -> nk.Index:
+    """Returns an index with documents d0, d1, ... in the scope a."""
+    index = opened(**fields)
+    index.upsert_many("a", corpus(documents), [f"d{i}" for i in range(documents)])
+    return index
+
+
+# -- The insides of an index
+
+
+def store_of(index: nk.Index) -> Store:
+    """Returns the store of an index, for tests that look at it or change it behind its back."""
+    return index._session.store
+
+
+def replace_store(index: nk.Index, store: Any) -> None:
+    """Puts a store that fails or delays in the place of an index's own, or puts that one back."""
+    index._session.store = store
+
+
+def preparer_of(index: nk.Index) -> Preparer:
+    """Returns the preparer of an index, for tests that compute band keys."""
+    return index._session.preparer
+
+
+def assert_integrity(index: nk.Index) -> None:
+    """Asserts that resolutions and buckets are right, independently of `check_index`.
+
+    Every document is resolved to an existing representative of its cluster. Buckets hold exactly
+    the postings of posted documents.
+    """
+    entries = list(index.scan())
+    stored = {(entry.scope, entry.id): entry for entry in entries}
+    expected: set[tuple[int, int]] = set()
+    for entry in entries:
+        leader = stored[entry.scope, entry.leader]
+        assert leader.is_leader
+        assert entry.cluster == leader.cluster
+        if entry.posted:
+            keys_of_entry = preparer_of(index).keys_of(entry.scope, [entry])[0]
+            expected |= {(int(key), entry.ref) for key in keys_of_entry}
+    keys = np.array(sorted({key for key, _ in expected}), np.uint64)
+    postings = store_of(index).postings(keys)
+    listed = {
+        (int(key), int(word) >> 24)
+        for i, key in enumerate(keys)
+        for word in postings.words[postings.offsets[i] : postings.offsets[i + 1]]
+    }
+    assert listed == expected
+    assert index.stats()["postings"] == len(expected)
+
+
+def has_indexes(url: "str | list[str]") -> bool:
+    """Returns False for Aerospike, which scans its records for listings."""
+    return not str(url).startswith("aerospike")
+
+
+def count_shards(url: "str | list[str]") -> int:
+    """Returns the number of stores that an index is spread over."""
+    return 1 if isinstance(url, str) else len(url)
+
+
+class ReadMeter:
+    """Counts the entries that stores read, and the bytes of their content."""
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self.content = 0
+
+    def count(self, entry: Entry) -> Entry:
+        """Counts an entry, and returns it."""
+        self.entries += 1
+        self.content += len(entry.signature) + len(entry.text or "") + len(entry.payload)
+        return entry
+
+    def reset(self) -> None:
+        """Begins again at zero."""
+        self.entries = 0
+        self.content = 0
+
+
+@pytest.fixture
+def meter(monkeypatch: pytest.MonkeyPatch) -> ReadMeter:
+    """Returns a meter of all entries that stores other than Aerospike read."""
+    reads = ReadMeter()
+
+    def count_results(module: Any, name: str) -> None:
+        original = getattr(module, name)
+        monkeypatch.setattr(module, name, lambda *values: reads.count(original(*values)))
+
+    for module, names in (
+        (sqlite, ["_entry"]),
+        (postgres, ["_entry"]),
+        (memory, ["unpack_entry", "unpack_head"]),
+        (redis, ["unpack_entry", "unpack_head"]),
+    ):
+        for name in names:
+            count_results(module, name)
+    return reads
+
+
+@pytest.fixture
+def small_portions(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Sets portions of seven entries, so that a hundred documents are many portions."""
+    for module in (sqlite, postgres, memory, redis):
+        monkeypatch.setattr(module, "PORTION", 7)
+    return 7
+
+
+@pytest.fixture
+def small_removals(monkeypatch: pytest.MonkeyPatch) -> int:
+    """Sets portions of eight members for removals."""
+    monkeypatch.setattr("nearkin.index.removal.MAX_REASSIGNED", 8)
+    return 8
+
+
+class KilledError(BaseException):
+    """Stands for the end of the process."""
+
+
+class StepRecorder:
+    """Records the size of every step of an index, and verifies the index after each.
+
+    Args:
+        index: The index.
+        die_after: Number of steps after which the process ends, or None.
+    """
+
+    def __init__(self, index: nk.Index, die_after: int | None = None) -> None:
+        self.index = index
+        self.sizes: list[int] = []
+        self.checks = True
+        self._die_after = die_after
+        self._apply = store_of(index).apply
+
+    def __enter__(self) -> "StepRecorder":
+        store_of(self.index).apply = self.step  # type: ignore[method-assign]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        store_of(self.index).apply = self._apply  # type: ignore[method-assign]
+
+    def step(self, changes: Changes) -> list[int]:
+        """Applies a step, unless the process ends before it."""
+        if self._die_after is not None and len(self.sizes) == self._die_after:
+            raise KilledError
+        numbers = self._apply(changes)
+        self.sizes.append(sum(1 for _ in changes.present))
+        assert not self.checks or check_index(self.index).sound
+        return numbers
+
+
+def cluster_ids(index: nk.Index, scope: str = "a") -> list[str]:
+    """Returns the cluster ids of the representatives of a scope, sorted."""
+    return sorted(entry.cluster for entry in index.scan(scope, content=False) if entry.is_leader)

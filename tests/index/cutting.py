@@ -12,13 +12,12 @@ LINGER_NONE = struct.pack("ii", 1, 0)
 
 
 class CuttingProxy:
-    """Passes bytes between clients and a server. Each connection is cut after a number of bytes
-    that is drawn for it.
+    """A proxy that cuts each connection after a random number of bytes.
 
     Args:
-        port: The port of the server on the loopback.
-        seed: Seed of the numbers.
-        most: Maximum number of bytes; few are as likely as many.
+        port: Port of the server on the loopback interface.
+        seed: Seed of the random numbers.
+        most: Maximum number of bytes. Small numbers are as likely as large ones.
         least: Minimum number of bytes.
     """
 
@@ -81,7 +80,7 @@ class CuttingProxy:
 
 @contextmanager
 def cutting(port: int, seed: int, most: int = 60_000, least: int = 1) -> Iterator[CuttingProxy]:
-    """A proxy in front of a server, closed at the end."""
+    """Opens a proxy in front of a server, and closes it at the end."""
     proxy = CuttingProxy(port, seed, most, least)
     try:
         yield proxy

@@ -1,5 +1,4 @@
-"""A proxy that loses answers: the server does what it was asked, and the client never hears of
-it."""
+"""A proxy that loses responses: the server acts, and the client does not learn it."""
 
 import socket
 import threading
@@ -8,12 +7,11 @@ from contextlib import contextmanager, suppress
 
 
 class DroppingProxy:
-    """Passes bytes between clients and a server, and closes a connection when the answer to a
-    certain request comes.
+    """A proxy that closes a connection when the response to a certain request arrives.
 
     Args:
-        port: The port of the server on the loopback.
-        sign: Bytes that are in the requests whose answers are lost.
+        port: Port of the server on the loopback interface.
+        sign: Bytes that occur in the requests whose responses are lost.
     """
 
     def __init__(self, port: int, sign: bytes) -> None:
@@ -65,7 +63,7 @@ class DroppingProxy:
         with suppress(OSError):
             while data := server.recv(1 << 20):
                 if losing.is_set():
-                    # the server has answered, so it has done what it was asked
+                    # the server has responded, so it has carried the request out
                     self.lost += 1
                     break
                 client.sendall(data)
@@ -83,7 +81,7 @@ class DroppingProxy:
 
 @contextmanager
 def dropping(port: int, sign: bytes) -> Iterator[DroppingProxy]:
-    """A proxy in front of a server, closed at the end."""
+    """Opens a proxy in front of a server, and closes it at the end."""
     proxy = DroppingProxy(port, sign)
     try:
         yield proxy

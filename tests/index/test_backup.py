@@ -1,4 +1,4 @@
-"""Copies of an index while another process writes to it, and what puts them back."""
+"""Tests of backups of an index that another process writes to, and of their restoration."""
 
 import os
 import re
@@ -16,12 +16,12 @@ from nearkin.cli import app
 from nearkin.index.backup import backup, restore
 from nearkin.index.maintenance import check_index
 from nearkin.index.migration.state import MOVED, MigrationState
-from tests.index.conftest import corpus
+from tests.index.conftest import corpus, store_of
 
 WRITER = """
 import sys
 import nearkin as nk
-from tests.index.conftest import corpus
+from tests.index.conftest import corpus, store_of
 with nk.Index.open(sys.argv[1]) as index:
     for number, text in enumerate(corpus(100_000, seed=7)):
         index.upsert("s", text, id=f"{number:06d}")
@@ -63,10 +63,10 @@ def fill(url: str, documents: int = 300, seed: int = 1) -> None:
 def ids(url: str) -> list[str]:
     with nk.Index.open(url) as index:
         assert check_index(index).sound
-        return sorted(entry.id for entry in index._session.store.scan())
+        return sorted(entry.id for entry in index.scan())
 
 
-def test_a_writer_goes_on_and_the_copy_is_one_moment(
+def test_a_backup_is_a_snapshot_while_a_process_writes(
     writer: "subprocess.Popen[str]", url: str, tmp_path: Path
 ) -> None:
     assert writer.stdout is not None
@@ -84,7 +84,7 @@ def test_a_writer_goes_on_and_the_copy_is_one_moment(
     assert not list(tmp_path.glob(".*"))
 
 
-def test_nothing_is_restored_under_a_process(
+def test_an_index_in_use_is_not_restored(
     writer: "subprocess.Popen[str]", url: str, tmp_path: Path
 ) -> None:
     backup(url, tmp_path / "copy.db")
@@ -97,10 +97,10 @@ def test_nothing_is_restored_under_a_process(
     assert writer.stdout.readline()
 
 
-def test_a_killed_writer_and_back(
+def test_a_restoration_replaces_the_files_of_a_killed_writer(
     writer: "subprocess.Popen[str]", url: str, tmp_path: Path
 ) -> None:
-    """Later writes and the log of the killed process are gone after a restoration."""
+    """A restoration removes later writes and the write-ahead log of the killed process."""
     before = backup(url, tmp_path / "copy.db").documents
     time.sleep(0.5)
     writer.kill()
@@ -110,7 +110,7 @@ def test_a_killed_writer_and_back(
     assert len(ids(url)) == before
 
 
-def test_restored_elsewhere(url: str, tmp_path: Path) -> None:
+def test_a_backup_is_restored_to_another_file(url: str, tmp_path: Path) -> None:
     fill(url)
     copied = backup(url, tmp_path / "backups/copy.db")
     (tmp_path / "backups/copy.db").chmod(0o400)
@@ -124,7 +124,7 @@ def test_restored_elsewhere(url: str, tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "backups").iterdir()] == ["copy.db"]
 
 
-def test_only_over_what_may_be_replaced(url: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_an_index_is_not_replaced(url: str, tmp_path: Path) -> None:
     fill(url)
     backup(url, tmp_path / "copy.db")
     with pytest.raises(nk.UsageError, match=r"live\.db exists; replace it with --overwrite"):
@@ -138,7 +138,7 @@ def test_only_over_what_may_be_replaced(url: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "kind", ["text", "another database", "truncated", "flipped", "an unsound index"]
 )
-def test_what_is_no_backup(kind: str, url: str, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_backup_is_refused(kind: str, url: str, tmp_path: Path) -> None:
     fill(url, 600)
     copy = backup(url, tmp_path / "copy.db").path
     if kind == "text":
@@ -175,28 +175,32 @@ def test_what_is_no_backup(kind: str, url: str, tmp_path: Path) -> None:
         ("sqlite://host/x.db", "invalid store URL"),
     ],
 )
-def test_other_stores(url: str, message: str, tmp_path: Path) -> None:
+def test_other_stores_are_refused_with_the_tool_to_use(
+    url: str, message: str, tmp_path: Path
+) -> None:
     with pytest.raises(nk.UsageError, match=message) as refused:
         backup(url, tmp_path / "copy.db")
     assert "secret" not in str(refused.value)
     assert not (tmp_path / "copy.db").exists()
 
 
-def test_an_index_that_has_moved(url: str, tmp_path: Path) -> None:
+def test_an_index_that_has_moved_is_not_backed_up(url: str, tmp_path: Path) -> None:
     fill(url)
     with nk.Index.open(url) as index:
-        index._session.store.redirect(MigrationState(1, MOVED, ("redis://elsewhere/0",)))
+        store_of(index).redirect(MigrationState(1, MOVED, ("redis://elsewhere/0",)))
     with pytest.raises(nk.UsageError, match="has moved to redis://elsewhere/0"):
         backup(url, tmp_path / "copy.db")
 
 
-def test_a_folder_that_cannot_be_written(url: str) -> None:
+def test_a_missing_folder_is_reported(url: str) -> None:
     fill(url)
     with pytest.raises(nk.RunError, match="/proc/copy"):
         backup(url, Path("/proc/copy.db"))
 
 
-def test_command_line(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_backup_and_restore_from_the_command_line(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     fill(url)
     out = str(tmp_path / "copy.db")
     assert app.run(["backup", url, "--out", out, "--json"]) == 0
@@ -210,7 +214,7 @@ def test_command_line(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[st
     assert app.run(["restore", str(tmp_path / "nowhere"), url, "--overwrite"]) == app.USAGE
 
 
-def test_a_keyed_index_says_which_key_it_needs(
+def test_a_backup_of_a_keyed_index_names_the_key(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     secret, _ = nk.HashKey.generate()

@@ -1,5 +1,7 @@
-"""Connections are cut at any byte: what was acknowledged is there, what was refused is not, and a
-repeated call is one call."""
+"""Tests of connections that are cut at any byte.
+
+Acknowledged documents are stored, refused ones are not, and a repeated call has one effect.
+"""
 
 import random
 from pathlib import Path
@@ -31,9 +33,9 @@ def opened(url: str) -> nk.Index:
 def carry_out(
     index: nk.Index, sure: nk.Index, name: str, text: str | None, before: str | None
 ) -> None:
-    """Upserts a document, or removes it, as often as it takes.
+    """Upserts or removes a document, and repeats the call until it succeeds.
 
-    Each refusal and each answer is compared with the store.
+    Each error and each result is compared with the store.
     """
     unknown = False
     for _ in range(ATTEMPTS):
@@ -48,7 +50,7 @@ def carry_out(
         except RacedError:
             continue
         except StoreError:
-            # nothing was written by this attempt
+            # this attempt wrote nothing
             entry = sure.get("a", name)
             assert unknown or (None if entry is None else entry.text) == before
         else:
@@ -78,13 +80,15 @@ def test_connections_to_a_store_are_cut_at_any_byte(
                 if text is not None:
                     documents[document] = text
         assert proxy.cuts > 3
-        assert {entry.id: entry.text for entry in sure._session.store.scan()} == documents
+        assert {entry.id: entry.text for entry in sure.scan()} == documents
         assert check_index(sure).sound
 
 
 def test_connections_to_a_server_are_cut_at_any_byte(tmp_path: Path, full: bool) -> None:
-    """The client sends a request again whose answer was cut: no acknowledged document is lost, and
-    none comes twice."""
+    """The client repeats a request whose response was cut.
+
+    No acknowledged document is lost, and none is stored twice.
+    """
     drawn, texts = random.Random(8), corpus(100)
     documents: dict[str, str] = {}
     with nearkin_server(
@@ -107,4 +111,4 @@ def test_connections_to_a_server_are_cut_at_any_byte(tmp_path: Path, full: bool)
                     documents.pop(document, None)
             assert proxy.cuts > 10
     with nk.Index.open(f"sqlite:///{tmp_path}/kin.db") as index:
-        assert {entry.id: entry.text for entry in index._session.store.scan()} == documents
+        assert {entry.id: entry.text for entry in index.scan()} == documents

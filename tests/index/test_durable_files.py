@@ -1,5 +1,7 @@
-"""Every file that an index writes is synced before it takes its name, and its name is synced,
-too."""
+"""Tests that files of an index survive a power cut.
+
+Each file is synced before it is renamed, and its folder is synced afterwards.
+"""
 
 import os
 import sqlite3
@@ -52,7 +54,7 @@ def key(folder: Path) -> Path:
 def test_files_of_an_index_survive_a_power_cut(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The data is synced, then the file gets its name, then the folder is synced."""
+    """The data is synced, then the file is renamed, then the folder is synced."""
     done: list[tuple[str, object]] = []
     sync, rename = os.fsync, os.replace
 
@@ -103,7 +105,7 @@ def test_the_name_of_a_new_sqlite_file_is_synced(
 def test_the_key_of_a_server_is_synced_before_its_index_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An index that survives a power cut while its key does not can never be opened again."""
+    """An index that survives a power cut without its key can never be opened again."""
     order: list[str] = []
     sync = os.fsync
 

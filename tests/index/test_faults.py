@@ -1,5 +1,7 @@
-"""Stores that fail: an upsert that failed is reported, leaves nothing half-written, and succeeds
-when it is tried again."""
+"""Tests of stores that fail.
+
+A failed upsert is reported, leaves nothing half-written, and succeeds when it is repeated.
+"""
 
 import json
 import os
@@ -17,14 +19,14 @@ from nearkin.errors import IncompatibleError, MissingExtraError, StoreError, Usa
 from nearkin.index.changes import Changes
 from nearkin.index.maintenance import check_index
 from nearkin.index.stores.packing import pack_entry, unpack_entry
-from tests.index.conftest import Opener, corpus
+from tests.index.conftest import Opener, corpus, replace_store, store_of
 from tests.services import free_port, redis_server
 
 TEXT = "one two three four five six seven eight nine ten"
 
 
 class Failing:
-    """A store whose n-th step breaks in the middle, after it began."""
+    """A store whose n-th step fails in the middle."""
 
     def __init__(self, store: Any, when: int) -> None:
         self._store, self._left = store, when
@@ -44,17 +46,17 @@ class Failing:
         return apply
 
 
-def test_a_step_that_fails_writes_nothing_and_succeeds_once_when_tried_again(
+def test_a_failed_step_writes_nothing_and_succeeds_when_repeated(
     opened: Opener,
 ) -> None:
     index, texts = opened(), corpus(60)
     index.upsert_many("a", texts[:20])
-    before = index._session.store.counts()["records"]
-    store = index._session.store
-    index._session.store = Failing(store, 1)
+    before = index.counts()["records"]
+    store = store_of(index)
+    replace_store(index, Failing(store, 1))
     with pytest.raises(StoreError, match="connection lost"):
         index.upsert_many("a", texts[20:])
-    index._session.store = store
+    replace_store(index, store)
     assert store.counts()["records"] == before
     assert check_index(index).sound
     first = [o.kind for o in index.upsert_many("a", texts[20:])]
@@ -63,7 +65,7 @@ def test_a_step_that_fails_writes_nothing_and_succeeds_once_when_tried_again(
     assert check_index(index).sound
 
 
-def test_redis_that_goes_away_and_comes_back(tmp_path: Path) -> None:
+def test_an_index_works_again_after_a_restart_of_redis(tmp_path: Path) -> None:
     options = ("--appendonly", "yes", "--appendfsync", "always")
     with redis_server(tmp_path, *options) as port:
         index = nk.Index.open(f"redis://127.0.0.1:{port}/0", threshold=0.7)
@@ -78,7 +80,7 @@ def test_redis_that_goes_away_and_comes_back(tmp_path: Path) -> None:
     index.close()
 
 
-def test_a_shard_that_is_down_is_an_error_never_a_miss(tmp_path: Path) -> None:
+def test_an_unreachable_shard_is_an_error_and_not_a_miss(tmp_path: Path) -> None:
     texts = corpus(40)
     with redis_server(tmp_path, "--appendonly", "yes") as port:
         shards = [
@@ -108,7 +110,7 @@ def test_a_shard_that_is_down_is_an_error_never_a_miss(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "url", ["redis://127.0.0.1:{port}/0", "postgresql://u:secret@127.0.0.1:{port}/db"]
 )
-def test_a_server_that_is_not_there(
+def test_an_unreachable_server_is_a_store_error(
     url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("nearkin.index.stores.postgres.TIMEOUT", 1.0)
@@ -122,7 +124,7 @@ def test_a_server_that_is_not_there(
 
 
 @pytest.mark.skipif(os.getuid() == 0, reason="root may write what is read-only")
-def test_a_file_that_is_read_only(tmp_path: Path) -> None:
+def test_a_read_only_file_is_a_store_error(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/kin.db"
     with nk.Index.open(url, threshold=0.7) as index:
         index.upsert("a", TEXT, "x")
@@ -147,8 +149,8 @@ with nk.Index.open(sys.argv[1], threshold=0.7) as index:
 """
 
 
-def test_a_disk_that_is_full(tmp_path: Path) -> None:
-    """A limit on the size of files stands for it: the write fails in the middle of a step."""
+def test_a_full_disk_is_a_store_error_and_loses_nothing(tmp_path: Path) -> None:
+    """A limit on the size of files replaces the full disk: a write fails within a step."""
     assert resource.RLIMIT_FSIZE is not None
     url = f"sqlite:///{tmp_path}/kin.db"
     line = [
@@ -172,7 +174,7 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
         }
 
 
-def test_damaged_entries_are_said() -> None:
+def test_a_damaged_entry_is_a_store_error() -> None:
     entry = nk.Index.open("memory://")
     entry.upsert("a", TEXT, "x")
     stored = entry.get("a", "x")
@@ -184,7 +186,7 @@ def test_damaged_entries_are_said() -> None:
             unpack_entry(1, bad)
 
 
-def test_urls_that_name_no_store(tmp_path: Path) -> None:
+def test_urls_of_unknown_stores_are_refused(tmp_path: Path) -> None:
     for url in (
         "ftp://x",
         "sqlite://host/x.db",
@@ -197,14 +199,14 @@ def test_urls_that_name_no_store(tmp_path: Path) -> None:
             nk.Index.open(url)
 
 
-def test_a_client_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, url in (("redis", "redis://127.0.0.1/0"), ("psycopg", "postgresql://127.0.0.1/x")):
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(MissingExtraError, match="pip install"):
             nk.Index.open(url)
 
 
-def test_memory_is_bounded_by_what_is_cold(clock: Any) -> None:
+def test_the_coldest_documents_leave_buckets_if_memory_is_full(clock: Any) -> None:
     index = nk.Index.open("memory://", threshold=0.7, clock=clock, max_memory=700_000)
     for at, text in enumerate(corpus(400, share=0.0)):
         clock.now += 1

@@ -1,5 +1,4 @@
-"""Promises of docs/reference/stores.md and docs/explanation/security.md, each tried as its
-sentence says it."""
+"""Tests of promises of docs/reference/stores.md and docs/explanation/security.md."""
 
 import subprocess
 import sys
@@ -19,7 +18,7 @@ from nearkin.index.stores.postgres import PostgresStore
 from nearkin.index.stores.redis import RedisStore
 from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.stores.sqlite import SqliteStore
-from tests.index.conftest import Clock, Opener, corpus, empty_store
+from tests.index.conftest import Clock, Opener, corpus, empty_store, store_of
 
 OTHER = """
 import sys
@@ -37,8 +36,10 @@ TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen 
 
 @contextmanager
 def failing_in_the_middle(store: Any) -> Iterator[None]:
-    """The database itself refuses: a row, a script that needs memory, or a part of the step that
-    one shard has."""
+    """Makes the database fail in the middle of a step.
+
+    A row is refused, or a script needs too much memory, or one shard fails.
+    """
     if isinstance(store, ShardedStore):
         with failing_in_the_middle(store.shards[0]):
             yield
@@ -80,16 +81,16 @@ def test_a_failed_upsert_leaves_nothing_behind(
     url = empty_store(kind, request, tmp_path)
     with nk.Index.open(url, threshold=0.7) as index, nk.Index.open(url) as other:
         index.upsert_many("a", corpus(10))
-        before = {(entry.scope, entry.id) for entry in index._session.store.scan()}
-        postings = index._session.store.counts()["postings"]
-        with failing_in_the_middle(index._session.store), pytest.raises(StoreError) as caught:
+        before = {(entry.scope, entry.id) for entry in index.scan()}
+        postings = index.counts()["postings"]
+        with failing_in_the_middle(store_of(index)), pytest.raises(StoreError) as caught:
             index.upsert_many("a", corpus(60, seed=9)[40:])
         assert kind == "sharded" or not isinstance(caught.value, OutcomeUnknownError)
         for one in (index, other):
-            there = {(entry.scope, entry.id) for entry in one._session.store.scan()}
+            there = {(entry.scope, entry.id) for entry in one.scan()}
             if kind != "sharded":
                 assert there == before
-                assert one._session.store.counts()["postings"] == postings
+                assert one.counts()["postings"] == postings
             assert before <= there
             assert check_index(one).sound
         assert {outcome.kind for outcome in index.upsert_many("a", corpus(60, seed=9)[40:])} >= {
@@ -99,8 +100,9 @@ def test_a_failed_upsert_leaves_nothing_behind(
 
 
 def test_five_seconds_of_staleness_are_harmless(tmp_path: Path, clock: Clock) -> None:
-    """A process that has not heard of a move: what it reads is of the old place, what it
-    acknowledges is in the new one."""
+    """A process that does not know of a migration reads from the previous store, and writes to the
+    new one.
+    """
     urls = [f"sqlite:///{tmp_path}/{name}.db" for name in ("old", "new")]
     with (
         nk.Index.open(urls[0], threshold=0.7, clock=clock) as late,
@@ -110,35 +112,35 @@ def test_five_seconds_of_staleness_are_harmless(tmp_path: Path, clock: Clock) ->
             one.upsert("a", TEXT, "x")
             one.upsert("a", corpus(1)[0], "y")
         there.add_part("a", "parts", f"{TEXT} that comes in parts")
-        late._session.store.redirect(MigrationState(1, MOVED, (urls[1],)))
+        store_of(late).redirect(MigrationState(1, MOVED, (urls[1],)))
         there.remove("a", "x")
         assert late.get("a", "x") is not None
-        assert late._session.store.url.endswith("old.db")
-        # the first step goes over, and all that follow
+        assert late.url.endswith("old.db")
+        # the first step follows the migration, and so do all later ones
         assert late.upsert("a", TEXT, "x").kind == "new"
         assert there.get("a", "x") is not None
-        assert late._session.store.url.endswith("new.db")
+        assert late.url.endswith("new.db")
         assert late.remove("a", "y")
         assert there.get("a", "y") is None
         assert late.finish("a", "parts") is not None
         assert check_index(there).sound
 
 
-def test_two_processes_that_bring_the_same_document_end_with_one_record(opened: Opener) -> None:
+def test_two_processes_that_upsert_one_document_store_one_record(opened: Opener) -> None:
     index = opened()
-    if index._session.store.url == "memory://":
+    if index.url == "memory://":
         pytest.skip("memory has no other processes")
     other = opened()
     kinds = [one.upsert("a", TEXT).kind for one in (index, other, index, other)]
     assert kinds == ["new", "exact", "exact", "exact"]
-    assert len(list(other._session.store.scan())) == 1
+    assert len(list(other.scan())) == 1
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres", "sharded"])
 def test_an_acknowledged_upsert_is_there_for_every_process(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    """Two processes: the other one deletes what this one has in memory, again and again."""
+    """Another process repeatedly deletes documents that are in the cache of this one."""
     url = empty_store(kind, request, tmp_path)
     with nk.Index.open(url, threshold=0.7) as index:
         line = [sys.executable, "-c", OTHER, url if isinstance(url, str) else " ".join(url)]

@@ -1,5 +1,7 @@
-"""The store does a step, and its answer is lost: nothing is done twice, and nothing is said that
-is not so."""
+"""Tests of steps whose response is lost.
+
+Nothing is done twice, and no wrong result is reported.
+"""
 
 import sqlite3
 from collections.abc import Iterator
@@ -14,7 +16,7 @@ from nearkin.index.changes import Changes
 from nearkin.index.maintenance import check_index
 from nearkin.index.migration.state import COPYING, OPEN, MigrationState
 from nearkin.server.http.middleware import problem_from_error
-from tests.index.conftest import NUMBERS, corpus
+from tests.index.conftest import NUMBERS, corpus, replace_store, store_of
 from tests.index.dropping import DroppingProxy, dropping
 from tests.index.test_races import Between, Countdown
 
@@ -24,7 +26,7 @@ MANY = 1000
 
 
 class Lossy:
-    """Indexes over one store: one whose answers can be lost, and one that says what is there."""
+    """Two indexes over one store: one through a proxy that loses responses, and a direct one."""
 
     def __init__(self, url: Any, sure: Any, proxy: DroppingProxy, sign: bytes) -> None:
         self.index = nk.Index.open(url, threshold=0.7)
@@ -62,57 +64,57 @@ def lossy(
 
 
 class BeforeApply(Between):
-    """A store of whose next step the answer is lost, but not of the reading before it."""
+    """A store that loses the response of its next step, but not that of the reads before it."""
 
 
 def losing_step(found: Lossy, answers: int = 1) -> None:
-    found.index._session.store = Between(
-        found.index._session.store, Countdown(1, lambda: found.lose(answers))
+    replace_store(
+        found.index, Between(store_of(found.index), Countdown(1, lambda: found.lose(answers)))
     )
 
 
-def test_a_step_whose_answer_is_lost_is_done_once(lossy: Lossy) -> None:
+def test_a_step_whose_response_is_lost_is_done_once(lossy: Lossy) -> None:
     index, texts = lossy.index, list(dict.fromkeys(corpus(60)))[:40]
-    store = index._session.store
+    store = store_of(index)
     for at in range(0, 40, 10):
         losing_step(lossy)
         outcomes = index.upsert_many("a", texts[at : at + 10])
         assert {outcome.kind for outcome in outcomes} <= {"new", "match"}
-        index._session.store = store
+        replace_store(index, store)
     assert lossy.proxy.lost >= 4
     assert check_index(lossy.sure).sound
-    records = len(list(lossy.sure._session.store.scan()))
-    assert lossy.sure._session.store.counts()["records"] == records == len(set(texts))
+    records = len(list(lossy.sure.scan()))
+    assert lossy.sure.counts()["records"] == records == len(set(texts))
 
 
-def test_a_deletion_whose_answer_is_lost_is_reported_as_done(lossy: Lossy) -> None:
+def test_a_deletion_whose_response_is_lost_is_reported_as_done(lossy: Lossy) -> None:
     index, texts = lossy.index, corpus(20)
     ids = [outcome.id for outcome in index.upsert_many("a", texts)]
-    store = index._session.store
+    store = store_of(index)
     for name in dict.fromkeys(ids):
         losing_step(lossy)
         assert index.remove("a", name)
-        index._session.store = store
+        replace_store(index, store)
     assert lossy.proxy.lost > 5
-    events = list(lossy.sure._session.store.events())
+    events = list(store_of(lossy.sure).events())
     assert len([event for event in events if event.kind == "erased"]) == len(set(ids))
-    assert lossy.sure._session.store.counts()["records"] == 0
+    assert lossy.sure.counts()["records"] == 0
     assert check_index(lossy.sure).sound
 
 
-def test_an_unknown_outcome_is_said_and_the_call_may_be_repeated(
+def test_an_unknown_outcome_is_reported_and_the_call_may_be_repeated(
     lossy: Lossy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     index = lossy.index
     index.upsert("a", TEXT, "x")
-    store = index._session.store
+    store = store_of(index)
 
     def lose_all() -> None:
         lossy.lose(MANY)
         lossy.proxy.refusing = True
 
-    index._session.store = Between(store, Countdown(1, lose_all))
+    replace_store(index, Between(store, Countdown(1, lose_all)))
     with pytest.raises(OutcomeUnknownError, match="repeated safely") as caught:
         index.upsert("a", corpus(1)[0], "y")
     assert "nothing was written" not in str(caught.value)
@@ -120,19 +122,15 @@ def test_an_unknown_outcome_is_said_and_the_call_may_be_repeated(
     assert (problem.code, problem.status) == ("outcome-unknown", 503)
     lossy.proxy.refusing = False
     lossy.lose(0)
-    index._session.store = store
+    replace_store(index, store)
     assert index.upsert("a", corpus(1)[0], "y").kind in ("new", "exact", "updated")
     assert lossy.sure.get("a", "y") is not None
-    assert (
-        len(list(lossy.sure._session.store.scan()))
-        == lossy.sure._session.store.counts()["records"]
-        == 2
-    )
+    assert len(list(lossy.sure.scan())) == lossy.sure.counts()["records"] == 2
     assert not check_index(lossy.sure).problems
 
 
 @pytest.mark.parametrize("kind", ["redis"])
-def test_a_state_of_a_move_whose_answer_is_lost_is_written_once(
+def test_a_migration_state_whose_response_is_lost_is_written_once(
     kind: str, request: pytest.FixtureRequest
 ) -> None:
     port = request.getfixturevalue(f"{kind}_port")
@@ -142,15 +140,15 @@ def test_a_state_of_a_move_whose_answer_is_lost_is_written_once(
         nk.Index.open(url_of(kind, proxy.port, name)) as index,
     ):
         proxy.left = 1
-        index._session.store.redirect(MigrationState(1, COPYING, ("memory://",)))
+        store_of(index).redirect(MigrationState(1, COPYING, ("memory://",)))
         assert proxy.lost == 1
         with pytest.raises(RacedError):
-            index._session.store.redirect(MigrationState(1, OPEN))
-        assert index._session.store.state().migration.phase == COPYING
+            store_of(index).redirect(MigrationState(1, OPEN))
+        assert store_of(index).state().migration.phase == COPYING
 
 
 class FailingCommit:
-    """A connection whose COMMIT fails, before it was done or after."""
+    """A connection whose COMMIT fails, before or after it took effect."""
 
     def __init__(self, db: Any, code: int, done: bool) -> None:
         self._db = db
@@ -176,7 +174,7 @@ class FailingCommit:
 def test_a_sqlite_commit_that_fails_in_the_file_system(done: bool, tmp_path: Path) -> None:
     with nk.Index.open(f"sqlite:///{tmp_path}/kin.db", threshold=0.7) as index:
         index.upsert_many("a", [TEXT, f"{TEXT} more"], ["x", "y"])
-        store = index._session.store
+        store = store_of(index)
         db = store._db
         for name in ("x", "y"):
             store._db = FailingCommit(db, sqlite3.SQLITE_IOERR, done)
@@ -191,17 +189,17 @@ def test_a_sqlite_commit_that_fails_in_the_file_system(done: bool, tmp_path: Pat
 
 
 def test_a_failed_upsert_leaves_nothing_behind(tmp_path: Path) -> None:
-    """A file that is full: the step is not in it, which is what the error says."""
+    """The file cannot grow: the step is not stored, as the error says."""
     with nk.Index.open(f"sqlite:///{tmp_path}/kin.db", threshold=0.7) as index:
         index.upsert("a", TEXT, "x")
-        before = index._session.store.counts()
-        db = index._session.store._db
-        index._session.store._db = FailingCommit(db, sqlite3.SQLITE_FULL, False)
+        before = index.counts()
+        db = store_of(index)._db
+        store_of(index)._db = FailingCommit(db, sqlite3.SQLITE_FULL, False)
         with pytest.raises(StoreError, match="nothing was written") as caught:
             index.upsert_many("a", corpus(20))
         assert not isinstance(caught.value, OutcomeUnknownError)
-        index._session.store._db = db
-        after = index._session.store.counts()
+        store_of(index)._db = db
+        after = index.counts()
         assert (after["records"], after["postings"]) == (before["records"], before["postings"])
         assert index.query("a", corpus(20)[0]) == []
         assert check_index(index).sound
@@ -213,28 +211,28 @@ def test_postgres_is_asked_for_a_transaction_whose_answer_was_lost(
     monkeypatch.setattr("nearkin.index.stores.postgres.STATUS_SECONDS", 0.1)
     name = f"lost{next(NUMBERS)}"
     with nk.Index.open(url_of("postgres", postgres_port, name), threshold=0.7) as index:
-        with index._session.store._transaction() as run:
+        with store_of(index)._transaction() as run:
             transaction = run.execute("SELECT txid_current()").fetchone()[0]
-            # it does not end in time
-            assert not index._session.store._committed(transaction)
-        assert index._session.store._committed(transaction)
-        with index._session.store._transaction() as run:
+            # the transaction does not end in time
+            assert not store_of(index)._committed(transaction)
+        assert store_of(index)._committed(transaction)
+        with store_of(index)._transaction() as run:
             transaction = run.execute("SELECT txid_current()").fetchone()[0]
             run.execute("ROLLBACK")
         with pytest.raises(StoreError, match="nothing was written"):
-            index._session.store._committed(transaction)
+            store_of(index)._committed(transaction)
 
 
 # -- counters
 
 
 def test_postgres_counts_generations_beyond_31_bits(postgres_port: int) -> None:
-    """The generation of an old version is at its limit, so that every deletion failed."""
+    """The column of older versions is at its limit, where every deletion would fail."""
     url = url_of("postgres", postgres_port, f"lost{next(NUMBERS)}")
     with nk.Index.open(url, threshold=0.7) as index:
         index.upsert_many("a", [TEXT, f"{TEXT} more"], ["x", "y"])
-        s = index._session.store._s
-        with index._session.store._transaction() as run:
+        s = store_of(index)._s
+        with store_of(index)._transaction() as run:
             run.execute(
                 f"UPDATE {s}.meta SET value = to_jsonb({2**31 - 1}) WHERE name = 'generation'"
             )
@@ -243,26 +241,26 @@ def test_postgres_counts_generations_beyond_31_bits(postgres_port: int) -> None:
                 f"= 'place'"
             )
     with nk.Index.open(url) as index:
-        assert index._session.store.state().generation == 2**31 - 1
+        assert store_of(index).state().generation == 2**31 - 1
         assert index.remove("a", "x")
         assert index.upsert("a", corpus(1)[0], "y").kind == "updated"
-        assert index._session.store.state().generation == 2**31 + 1
-        index._session.store.redirect(MigrationState(2**31, OPEN))
-        index._session.store.redirect(MigrationState(2**31 + 1, OPEN))
+        assert store_of(index).state().generation == 2**31 + 1
+        store_of(index).redirect(MigrationState(2**31, OPEN))
+        store_of(index).redirect(MigrationState(2**31 + 1, OPEN))
         index.refresh()
         assert index.remove("a", "y")
         assert check_index(index).sound
 
 
 def test_counters_of_every_store_pass_53_bits(opened: Any) -> None:
-    """Generation, epoch and document numbers: none goes through a float or 32 bits."""
+    """The generation, the epoch and document numbers pass through no float and no 32-bit number."""
     index = opened()
-    index._session.store.redirect(MigrationState(2**53 + 1, OPEN))
+    store_of(index).redirect(MigrationState(2**53 + 1, OPEN))
     with pytest.raises(RacedError):
-        index._session.store.redirect(MigrationState(2**53 + 1, COPYING))
-    index._session.store.redirect(MigrationState(2**53 + 2, OPEN))
+        store_of(index).redirect(MigrationState(2**53 + 1, COPYING))
+    store_of(index).redirect(MigrationState(2**53 + 2, OPEN))
     index.refresh()
     index.upsert("a", TEXT, "x")
     assert index.remove("a", "x")
-    assert index._session.store.state().migration.epoch == 2**53 + 2
-    assert index._session.store.apply(Changes()) == []
+    assert store_of(index).state().migration.epoch == 2**53 + 2
+    assert store_of(index).apply(Changes()) == []

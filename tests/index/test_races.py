@@ -1,4 +1,4 @@
-"""Two processes over one store, each of which changes what the other one has just read."""
+"""Tests of two processes over one store, each of which changes what the other one has just read."""
 
 import itertools
 import threading
@@ -17,14 +17,14 @@ from nearkin.index.opening import Opened
 from nearkin.index.session import Session
 from nearkin.index.stores.sharded import ShardedStore
 from nearkin.sketch.resources import NO_RESOURCES
-from tests.index.conftest import Clock, Opener, corpus
+from tests.index.conftest import Clock, Opener, corpus, replace_store, store_of
 
 TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 Work = Callable[[Index, str], Any]
 
 
 class Countdown:
-    """Something happens at the n-th step, once."""
+    """Calls a function once, at the n-th step."""
 
     def __init__(self, steps: int, what: Callable[[], object]) -> None:
         self.left = steps
@@ -40,7 +40,7 @@ class Countdown:
 
 
 class Between:
-    """A store, or one of several shards, before a step of which something else happens."""
+    """A store, or a shard, in front of whose step something else happens."""
 
     def __init__(self, store: Any, countdown: Countdown) -> None:
         self._store, self._countdown = store, countdown
@@ -55,9 +55,9 @@ class Between:
 
 
 def beside(index: Index, store: Any = None, record_ttl: float | None = None) -> Index:
-    """Opens the index as another process has it, with locks and a cache of its own."""
-    store = store or index._session.store
-    # one that knows no times to live still finds what the other one takes out
+    """Opens an index as another process has it, with its own locks and its own cache."""
+    store = store or store_of(index)
+    # an index without times to live still finds documents that the other one expires
     settings = replace(index.settings, record_ttl=record_ttl)
     opened = Opened(store, settings, store.state(), index._session.urls)
     return Index(Session(opened, NO_RESOURCES, index._session.clock, None, follow=True))
@@ -72,7 +72,7 @@ def updated(index: Index, scope: str) -> None:
 
 
 def updated_a_little(index: Index, scope: str) -> None:
-    """Its own members find it again."""
+    """Updates x with a text that its members still match."""
     index.upsert(scope, f"{TEXT} x fifteen", "x")
 
 
@@ -90,7 +90,7 @@ def member_removed(index: Index, scope: str) -> None:
 
 
 def refreshed(index: Index, scope: str) -> None:
-    """A hit that is remembered long after the last one writes what it read."""
+    """Upserts a known document long after its last hit, which writes the entry that was read."""
     index.upsert_many(scope, [f"{TEXT} x y"], ["y"])
 
 
@@ -111,17 +111,14 @@ SHAPES = ("alone", "member", "older")
 
 
 def prepared(index: Index, clock: Clock, scope: str, shape: str) -> None:
-    """x, which y is resolved to; or nobody.
-
-    Or both beside an older representative that they resemble, too.
-    """
+    """Stores the document x: alone, with the member y, or similar to an older document."""
     if shape == "older":
-        store, other = index._session.store, beside(index)
-        index._session.store = Between(
-            store, Countdown(1, lambda: other.upsert(scope, f"{TEXT} o", "o"))
+        store, other = store_of(index), beside(index)
+        replace_store(
+            index, Between(store, Countdown(1, lambda: other.upsert(scope, f"{TEXT} o", "o")))
         )
         index.upsert(scope, f"{TEXT} x", "x")
-        index._session.store = store
+        replace_store(index, store)
     index.upsert(scope, f"{TEXT} x", "x")
     if shape != "alone":
         assert index.upsert(scope, f"{TEXT} x y", "y").representative == "x"
@@ -134,25 +131,29 @@ def assert_sound(index: Index, about: str) -> None:
 
 
 @pytest.mark.parametrize("work", WORKS)
-def test_what_was_read_is_no_longer_so(work: Work, opened: Opener, clock: Clock) -> None:
+def test_a_step_between_read_and_write_leaves_a_sound_index(
+    work: Work, opened: Opener, clock: Clock
+) -> None:
     index = opened(record_ttl=900.0)
     for meanwhile, shape in itertools.product(MEANWHILE, SHAPES):
         scope = f"{meanwhile.__name__} {shape}"
         prepared(index, clock, scope, shape)
-        other, store = beside(index), index._session.store
+        other, store = beside(index), store_of(index)
         countdown = Countdown(
             1, lambda meanwhile=meanwhile, other=other, scope=scope: meanwhile(other, scope)
         )
-        index._session.store = Between(store, countdown)
+        replace_store(index, Between(store, countdown))
         work(index, scope)
-        index._session.store = store
+        replace_store(index, store)
         assert_sound(index, scope)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("work", WORKS)
-def test_between_the_steps_of_shards(work: Work, shape: str, clock: Clock) -> None:
-    """No transaction spans them: something else happens before every step of a shard."""
+def test_a_step_between_the_writes_of_shards_leaves_a_sound_index(
+    work: Work, shape: str, clock: Clock
+) -> None:
+    """No transaction spans shards: another step happens before every step of a shard."""
     with nk.Index.open(["memory://"] * 3, threshold=0.7, clock=clock, record_ttl=900.0) as index:
         for meanwhile in MEANWHILE:
             for at in itertools.count(1):
@@ -165,9 +166,7 @@ def test_between_the_steps_of_shards(work: Work, shape: str, clock: Clock) -> No
                 )
                 again = beside(
                     index,
-                    ShardedStore(
-                        [Between(shard, countdown) for shard in index._session.store.shards]
-                    ),
+                    ShardedStore([Between(shard, countdown) for shard in store_of(index).shards]),
                     900.0,
                 )
                 try:
@@ -179,8 +178,8 @@ def test_between_the_steps_of_shards(work: Work, shape: str, clock: Clock) -> No
             assert_sound(index, meanwhile.__name__)
 
 
-def test_a_representative_that_comes_and_goes_while_others_join(opened: Opener) -> None:
-    """Threads with openings of their own stand for processes."""
+def test_a_representative_is_removed_while_documents_match_it(opened: Opener) -> None:
+    """Threads with indexes of their own replace processes."""
     index, failed = opened(), list[Exception]()
 
     def join(name: str) -> None:
@@ -199,7 +198,7 @@ def test_a_representative_that_comes_and_goes_while_others_join(opened: Opener) 
             try:
                 work(own, at)
             except RacedError:
-                # so many at once: it is said, and nothing is half done
+                # with so many conflicts, an error is raised and nothing is half done
                 continue
             except StoreError as error:
                 failed.append(error)
@@ -213,4 +212,4 @@ def test_a_representative_that_comes_and_goes_while_others_join(opened: Opener) 
     assert failed == []
     found = check_index(index)
     assert not found.problems, found
-    assert found.sound or isinstance(index._session.store, ShardedStore)
+    assert found.sound or isinstance(store_of(index), ShardedStore)

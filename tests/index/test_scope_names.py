@@ -1,4 +1,4 @@
-"""Scopes whose names look the same are not made; those that exist keep working."""
+"""Tests of scopes with confusable names: new ones are refused, and existing ones keep working."""
 
 import json
 from pathlib import Path
@@ -27,7 +27,7 @@ OTHERS = [
 
 
 def make_legacy(index: nk.Index, scope: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A scope as a version made it that took any name."""
+    """Creates a scope as older versions did, which accepted any name."""
     with monkeypatch.context() as patched:
         patched.setattr(ScopeNames, "require", lambda self, scope: None)
         index.upsert(scope, TEXT, "legacy")
@@ -50,7 +50,7 @@ def test_new_scopes_that_look_like_others_are_refused(scope: str, opened: Opener
     assert not index.remove(scope, "x")
 
 
-def test_names_that_stay_allowed(opened: Opener) -> None:
+def test_names_in_many_scripts_are_allowed(opened: Opener) -> None:
     index = opened()
     names = [
         "",
@@ -77,9 +77,9 @@ def test_scopes_that_exist_keep_working(
 ) -> None:
     index = opened()
     make_legacy(index, scope, monkeypatch)
-    for one in (index, index if index._session.store.url == "memory://" else opened()):
+    for one in (index, index if index.url == "memory://" else opened()):
         assert one.upsert(scope, f"{TEXT} more", "y").representative == "legacy"
-        # the canonical name would be a second one that looks the same
+        # the canonical form would be a second scope that looks the same
         with pytest.raises(UsageError, match="differs from an existing one"):
             one.upsert(scope.strip().replace("e\u0301", "\u00e9"), TEXT, "z")
     assert index.remove(scope, "y")
@@ -91,14 +91,16 @@ def test_pairs_of_scopes_that_both_exist_keep_working(
     index = opened()
     index.upsert("acme", TEXT, "x")
     make_legacy(index, "acme ", monkeypatch)
-    again = index if index._session.store.url == "memory://" else opened()
+    again = index if index.url == "memory://" else opened()
     for scope in ("acme", "acme "):
         assert again.upsert(scope, corpus(1)[0], "z").kind == "new"
     with pytest.raises(UsageError, match="is new"):
         again.upsert(" acme", TEXT, "x")
 
 
-def test_copies_keep_every_scope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_copy_keeps_scopes_with_confusable_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source, target = f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db"
     with nk.Index.open(source, threshold=0.7) as index:
         for scope in ("acme", "acme "):
@@ -109,7 +111,9 @@ def test_copies_keep_every_scope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         assert index.upsert("acme ", TEXT, "legacy").kind == "exact"
 
 
-def test_commands_refuse_such_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_refuse_confusable_scopes(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = tmp_path / "in.jsonl"
     lines.write_text(json.dumps({"text": TEXT}) + "\n")
     for store in (f"sqlite:///{tmp_path}/a.db", f"sqlite:///{tmp_path}/b.db"):

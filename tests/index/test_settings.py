@@ -1,4 +1,4 @@
-"""Settings of an index: from the environment, and those that cannot be."""
+"""Tests of the settings of an index: from the environment, and invalid ones."""
 
 import pytest
 
@@ -6,7 +6,7 @@ import nearkin as nk
 from nearkin.errors import UsageError
 
 
-def test_text_and_vectors_are_set_apart() -> None:
+def test_texts_and_vectors_have_variables_of_their_own() -> None:
     environment = {
         "NEARKIN_TEXT_BANDS": "16",
         "NEARKIN_TEXT_ROWS": "8",
@@ -55,7 +55,7 @@ def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch)
         ("STORE_TEXT", "maybe", "neither true nor false"),
     ],
 )
-def test_bad_variables_are_named(name: str, value: str, said: str) -> None:
+def test_an_error_names_the_invalid_variable(name: str, value: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         nk.IndexSettings.from_env("T_", {f"T_{name}": value})
 
@@ -72,6 +72,6 @@ def test_bad_variables_are_named(name: str, value: str, said: str) -> None:
         {"no_such": 1},
     ],
 )
-def test_bad_settings_are_said(fields: dict) -> None:
+def test_invalid_settings_are_usage_errors(fields: dict) -> None:
     with pytest.raises(UsageError):
         nk.Index.open("memory://", **fields)

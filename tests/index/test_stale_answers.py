@@ -1,5 +1,7 @@
-"""Answers without a write are only given if they are so in the store, whatever other processes
-changed meanwhile."""
+"""Tests of results that are returned without a write.
+
+They agree with the store, whatever other processes have changed meanwhile.
+"""
 
 import gc
 import json
@@ -21,15 +23,14 @@ from nearkin.index.maintenance import check_index
 from nearkin.index.migration.state import MOVED, OPEN, MigrationState
 from nearkin.index.preparation import Preparer
 from nearkin.index.stores.sqlite import SqliteStore
-from tests.index.conftest import Clock, Opener, corpus
+from tests.index.conftest import Clock, Opener, corpus, replace_store, store_of
 from tests.index.test_races import Between, Countdown, beside
 
 TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 
 
 def test_an_acknowledged_upsert_is_stored_after_another_process_deleted_it(opened: Opener) -> None:
-    """The first process has all of it in memory, and no clock has passed that would make it look
-    again."""
+    """All documents are in the cache of the first process, and its next refresh is not due."""
     index = opened()
     other = beside(index)
     index.upsert("a", TEXT, "x")
@@ -52,15 +53,15 @@ def test_an_acknowledged_upsert_is_stored_after_another_process_deleted_it(opene
 def test_a_known_document_is_answered_from_memory_while_nothing_changes(opened: Opener) -> None:
     index = opened()
     index.upsert_many("a", corpus(20))
-    entries = index._session.store.entries
-    index._session.store.entries = lambda scope, ids: pytest.fail(
+    entries = store_of(index).entries
+    store_of(index).entries = lambda scope, ids: pytest.fail(
         "the store is asked for documents that are known"
     )
     try:
         assert {outcome.layer for outcome in index.upsert_many("a", corpus(20))} == {"memory"}
         assert index.upsert("a", corpus(20)[3]).layer == "memory"
     finally:
-        index._session.store.entries = entries
+        store_of(index).entries = entries
 
 
 def test_a_known_document_names_the_representative_that_it_has_now(opened: Opener) -> None:
@@ -88,7 +89,7 @@ def test_an_expired_document_is_stored_again(opened: Opener, clock: Clock) -> No
 
 @contextmanager
 def moved(tmp_path: Path, clock: Clock) -> Iterator[tuple[nk.Index, nk.Index]]:
-    """An index as a process has it that did not hear of a move, and as one has it that did."""
+    """Yields an index that does not know of a migration, and one that does."""
     urls = [f"sqlite:///{tmp_path}/{name}.db" for name in ("old", "new")]
     with (
         nk.Index.open(urls[0], threshold=0.7, clock=clock) as late,
@@ -98,8 +99,8 @@ def moved(tmp_path: Path, clock: Clock) -> Iterator[tuple[nk.Index, nk.Index]]:
         there.upsert("a", TEXT, "x")
         there.upsert("a", corpus(1)[0], "z")
         there.add_part("a", "p", f"{TEXT} in parts")
-        epoch = late._session.store.state().migration.epoch
-        late._session.store.redirect(MigrationState(epoch + 1, MOVED, (urls[1],)))
+        epoch = store_of(late).state().migration.epoch
+        store_of(late).redirect(MigrationState(epoch + 1, MOVED, (urls[1],)))
         yield late, there
 
 
@@ -138,7 +139,7 @@ def test_a_copy_in_the_making_does_not_answer_after_a_move_began(
         f"sqlite:///{tmp_path}/kin.db", threshold=0.7, clock=clock, follow=False
     ) as index:
         index.upsert("a", TEXT, "x")
-        index._session.store.redirect(MigrationState(7, OPEN))
+        store_of(index).redirect(MigrationState(7, OPEN))
         with pytest.raises(MovedError):
             index.upsert("a", TEXT, "x")
         with pytest.raises(MovedError):
@@ -146,10 +147,9 @@ def test_a_copy_in_the_making_does_not_answer_after_a_move_began(
 
 
 def test_steps_of_this_process_do_not_empty_the_cache(opened: Opener) -> None:
-    """Over shards a step raises the generation more than once, so that what is remembered is asked
-    for again."""
+    """Over shards, a step raises the generation several times, so entries are read again."""
     index = opened()
-    if " " in index._session.store.url:
+    if " " in index.url:
         pytest.skip("over shards what is remembered is confirmed by the documents themselves")
     index.upsert_many("a", corpus(10))
     index.upsert("a", TEXT, "x")
@@ -176,7 +176,7 @@ def test_a_cache_says_nothing_while_a_step_of_its_process_is_under_way() -> None
 
 
 def test_the_resolution_cache_is_bounded_in_bytes() -> None:
-    """Names of a kilobyte: by their number alone, half a million of them would be two gigabytes."""
+    """A limit of half a million entries alone would allow two gigabytes, with ids of a kilobyte."""
     most = 200_000
     cache = ResolvedCache(500_000, most)
     long = "n" * 1000
@@ -210,7 +210,7 @@ def test_a_setting_bounds_the_resolution_cache(tmp_path: Path) -> None:
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """The garbage collector is off, as it nearly is in a server."""
+    """Turns the garbage collector off, which rarely runs in a server."""
     gc.collect()
     gc.disable()
     try:
@@ -220,13 +220,13 @@ def without_collector() -> Iterator[None]:
 
 
 def raced(index: nk.Index, other: nk.Index, at: int) -> None:
-    """A step of the one index meets a step of the other; its error is dropped, not collected."""
-    store = index._session.store
-    index._session.store = Between(store, Countdown(1, lambda: other.remove("a", f"m{at}")))
+    """Makes a step of one index conflict with a step of another one, and drops the error."""
+    store = store_of(index)
+    replace_store(index, Between(store, Countdown(1, lambda: other.remove("a", f"m{at}"))))
     try:
         index.remove("a", "x")
     finally:
-        index._session.store = store
+        replace_store(index, store)
 
 
 def test_sqlite_does_not_stay_in_an_old_state_after_races(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_sqlite_does_not_stay_in_an_old_state_after_races(tmp_path: Path) -> Non
                 "a", [f"{TEXT} m{n}" for n in range(30)], [f"m{n}" for n in range(30)]
             )
             raced(index, other, at)
-            assert not index._session.store._db.in_transaction
+            assert not store_of(index)._db.in_transaction
             other.upsert("a", f"{TEXT} o{at}", "o")
             assert index.get("a", "o") is not None
             index.upsert("a", f"{TEXT} own {at}", "own")
@@ -250,7 +250,7 @@ def test_sqlite_does_not_stay_in_an_old_state_after_races(tmp_path: Path) -> Non
 
 
 def test_sqlite_errors_keep_no_cursor_and_no_frame_alive(tmp_path: Path) -> None:
-    """The error itself is kept, as a log handler or a debugger may do."""
+    """The error itself is kept, as by a log handler or a debugger."""
     url = f"sqlite:///{tmp_path}/kin.db"
     with (
         without_collector(),
@@ -270,7 +270,7 @@ def test_sqlite_errors_keep_no_cursor_and_no_frame_alive(tmp_path: Path) -> None
             LeaderSnapshot(gone, frozenset([1, 2])),
         ):
             with pytest.raises(RacedError) as caught:
-                index._session.store.apply(
+                store_of(index).apply(
                     Changes(dropped=[KeyedEntry(gone, None)], leader_snapshots=[standing])
                 )
             kept.append(caught.value)
@@ -301,8 +301,10 @@ with nk.Index.open(sys.argv[1], threshold=0.7) as index:
 
 
 def test_several_processes_may_share_sqlite(tmp_path: Path, full: bool) -> None:
-    """Processes that change the same documents, without a garbage collector: none is locked out,
-    and all is sound."""
+    """Processes without a garbage collector change the same documents.
+
+    None is locked out, and the index is sound.
+    """
     url = f"sqlite:///{tmp_path}/kin.db"
     nk.Index.open(url, threshold=0.7).close()
     line = [sys.executable, "-c", PROCESS, url, "400" if full else "60"]
@@ -331,12 +333,11 @@ def test_several_processes_may_share_sqlite(tmp_path: Path, full: bool) -> None:
 def test_a_sqlite_table_that_was_read_in_part_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error in the middle of reading the buckets again does not leave half of them as all there
-    are."""
+    """An error while the buckets are read again does not leave an incomplete table in use."""
     url = f"sqlite:///{tmp_path}/kin.db"
     with nk.Index.open(url, threshold=0.7) as index:
         index.upsert("a", TEXT, "x")
-        store = index._session.store
+        store = store_of(index)
         assert isinstance(store, SqliteStore)
         blocks = SqliteStore._blocks
 
@@ -357,7 +358,7 @@ def test_a_sqlite_table_that_was_read_in_part_is_not_used(
 def test_keys_that_collide_do_not_cross_scopes(
     opened: Opener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The salt of every scope is the same, as if 64 bits had collided by chance."""
+    """Every scope has the same salt, as if 64-bit keys collided by chance."""
     monkeypatch.setattr(Preparer, "scope_salt", lambda self, scope: np.uint64(7))
     for postings in ("leaders",):
         index = opened(postings=postings)
@@ -398,11 +399,11 @@ def test_keys_that_collide_do_not_cross_scopes_where_all_are_posted(
 
 
 def test_race_errors_name_no_document(opened: Opener) -> None:
-    """Their messages are logged, and an id may be a person's name."""
+    """Their messages are logged, and an id may be the name of a person."""
     index = opened()
     other = beside(index)
     index.upsert_many("a", [TEXT, f"{TEXT} more"], ["secret-id-one", "secret-id-two"])
-    store, said = index._session.store, list[str]()
+    store, said = store_of(index), list[str]()
     works = [
         (lambda: other.remove("a", "secret-id-one"), lambda: index.remove("a", "secret-id-one")),
         (
@@ -425,9 +426,9 @@ def test_race_errors_name_no_document(opened: Opener) -> None:
                     said.append(str(error))
                     raise
 
-        index._session.store = Saying(store, countdown)
+        replace_store(index, Saying(store, countdown))
         work()
-        index._session.store = store
+        replace_store(index, store)
     assert said
     assert "secret" not in json.dumps(said)
     assert Event("erased", "a", "secret-id-one", "", 1_000_000.0) in list(store.events())

@@ -1,4 +1,7 @@
-"""Stores that cannot be opened: the error is one sentence with the address and a remedy."""
+"""Tests of stores that cannot be opened.
+
+The error is one sentence with the address and a remedy.
+"""
 
 import subprocess
 import sys

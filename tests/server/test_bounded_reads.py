@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 
 from nearkin.index.index import Index
 from nearkin.index.stores import sqlite
-from tests.index.test_scale import Meter, family, fill
+from tests.index.conftest import ReadMeter, family, fill, store_of
 from tests.server.conftest import Serve
 from tests.server.console.test_console import shown
 
@@ -16,10 +16,10 @@ MEMBERS = 120
 
 
 @pytest.fixture
-def meter(monkeypatch: pytest.MonkeyPatch) -> Meter:
-    found = Meter()
+def meter(monkeypatch: pytest.MonkeyPatch) -> ReadMeter:
+    found = ReadMeter()
     made = sqlite._entry
-    monkeypatch.setattr(sqlite, "_entry", lambda row: found.counted(made(row)))
+    monkeypatch.setattr(sqlite, "_entry", lambda row: found.count(made(row)))
     return found
 
 
@@ -28,11 +28,13 @@ def client(serve: Serve, tmp_path: Any) -> TestClient:
     client = serve(store=f"sqlite:///{tmp_path}/kin.db", index={"threshold": "0.6"})
     index: Index = client.app.state.service.index  # type: ignore[attr-defined]
     fill(index, family(MEMBERS))
-    assert index._session.store.member_count("a", "base") > 100
+    assert store_of(index).member_count("a", "base") > 100
     return client
 
 
-def test_page_of_a_large_cluster_reads_only_its_members(client: TestClient, meter: Meter) -> None:
+def test_page_of_a_large_cluster_reads_only_its_members(
+    client: TestClient, meter: ReadMeter
+) -> None:
     meter.reset()
     page = client.get("/v1/scopes/a/clusters/base", params={"limit": 1}).json()
     assert [member["id"] for member in page["members"]] == ["base"]
@@ -50,7 +52,7 @@ def test_page_of_a_large_cluster_reads_only_its_members(client: TestClient, mete
     assert meter.entries <= 6
 
 
-def test_console_page_reads_only_its_rows(client: TestClient, meter: Meter) -> None:
+def test_console_page_reads_only_its_rows(client: TestClient, meter: ReadMeter) -> None:
     meter.reset()
     text = shown(client, "clusters?scope=a&id=base&start=50")
     size = int(re.findall(r"([0-9]+) resolved to", text)[0])
@@ -63,7 +65,7 @@ def test_console_page_reads_only_its_rows(client: TestClient, meter: Meter) -> N
 
 
 def test_lists_of_clusters_read_no_texts_and_no_other_scope(
-    client: TestClient, meter: Meter
+    client: TestClient, meter: ReadMeter
 ) -> None:
     index: Index = client.app.state.service.index  # type: ignore[attr-defined]
     fill(index, family(40, seed=8), "other")
@@ -74,7 +76,7 @@ def test_lists_of_clusters_read_no_texts_and_no_other_scope(
     assert meter.content == 0
 
 
-def test_scrape_of_metrics_reads_no_documents(client: TestClient, meter: Meter) -> None:
+def test_scrape_of_metrics_reads_no_documents(client: TestClient, meter: ReadMeter) -> None:
     meter.reset()
     answer = client.get("/metrics")
     assert f"nearkin_records {MEMBERS + 1}.0" in answer.text

@@ -1,4 +1,4 @@
-"""The bucket table, compared with a dictionary of lists."""
+"""Tests of the bucket table, against a dictionary of lists."""
 
 import os
 import subprocess

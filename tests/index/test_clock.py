@@ -1,5 +1,7 @@
-"""Clocks that are wrong: nothing is deleted by them, and nothing that was stored under them is
-lost or stays for ever."""
+"""Tests of wrong clocks.
+
+They delete nothing, and documents that were stored under them expire at the right time.
+"""
 
 import logging
 import time
@@ -14,7 +16,7 @@ from nearkin.errors import ClockError, StoreError
 from nearkin.index.changes import Changes
 from nearkin.index.clock import TOLERANCE, ClockWatch, SystemClock
 from nearkin.index.maintenance import check_index
-from tests.index.conftest import corpus
+from tests.index.conftest import corpus, store_of
 
 DAY = 86400.0
 TTL = 90 * DAY
@@ -46,19 +48,19 @@ def open_index(url: Any, **fields: Any) -> nk.Index:
 
 def skip_without_measure_of_time(url: Any) -> None:
     if url == "memory://":
-        pytest.skip("memory begins with its process; see test_a_clock_that_jumps")
+        pytest.skip("memory begins with its process; see test_a_clock_that_jumps_deletes_nothing")
     if "aerospike" in str(url):
         pytest.skip("the store gives no time")
 
 
 @pytest.mark.parametrize("error", [TEN_YEARS, TTL + DAY, -TEN_YEARS])
-def test_a_process_with_a_wrong_clock_sweeps_nothing(
+def test_a_process_with_a_wrong_clock_deletes_nothing(
     error: float, url: Any, machine: Machine
 ) -> None:
     skip_without_measure_of_time(url)
     with open_index(url) as right:
         right.upsert_many("a", corpus(30))
-        before = right._session.store.counts()
+        before = right.counts()
         machine.error = error
         with open_index(url) as wrong:
             wrong.upsert(
@@ -68,26 +70,26 @@ def test_a_process_with_a_wrong_clock_sweeps_nothing(
             )
             with pytest.raises(ClockError, match="nothing is swept"):
                 wrong.expire()
-            assert wrong._session.store.counts()["records"] == before["records"] + 1
+            assert wrong.counts()["records"] == before["records"] + 1
         machine.error = 0.0
         assert right.expire() == {"records": 0, "postings": 0}
         assert right.get("a", "late") is not None
         assert check_index(right).sound
 
 
-def test_a_clock_of_the_callers_own_that_is_ahead_sweeps_nothing(url: Any) -> None:
+def test_a_callers_clock_that_is_ahead_deletes_nothing(url: Any) -> None:
     skip_without_measure_of_time(url)
     with open_index(url) as right, open_index(url, clock=lambda: time.time() + TEN_YEARS) as wrong:
         right.upsert_many("a", corpus(10))
         with pytest.raises(ClockError, match="nothing is swept"):
             wrong.expire()
-        assert right._session.store.counts()["records"] > 5
+        assert right.counts()["records"] > 5
 
 
 def test_documents_get_the_time_of_the_store(url: Any, machine: Machine) -> None:
-    """So that no other process sweeps them too early, or never."""
+    """Otherwise another process would delete them too early, or never."""
     with open_index(url) as right:
-        if not right._session.store.times():
+        if not store_of(right).times():
             pytest.skip("the store has no clock of its own")
         for error in (TEN_YEARS, -TEN_YEARS):
             machine.error = error
@@ -100,9 +102,9 @@ def test_documents_get_the_time_of_the_store(url: Any, machine: Machine) -> None
             assert entry.created == entry.seen
 
 
-def test_a_clock_that_is_set_right_sweeps_again(url: Any, machine: Machine) -> None:
+def test_a_corrected_clock_deletes_expired_documents_again(url: Any, machine: Machine) -> None:
     with open_index(url) as index:
-        if not index._session.store.times():
+        if not store_of(index).times():
             pytest.skip("the store has no clock of its own")
         index.upsert("a", corpus(1)[0], "x")
         machine.error = TEN_YEARS
@@ -115,26 +117,28 @@ def test_a_clock_that_is_set_right_sweeps_again(url: Any, machine: Machine) -> N
 
 @pytest.mark.parametrize("store", ["memory", "sqlite"])
 @pytest.mark.parametrize("jump", [TEN_YEARS, -TEN_YEARS])
-def test_a_clock_that_jumps(store: str, jump: float, tmp_path: Path, machine: Machine) -> None:
+def test_a_clock_that_jumps_deletes_nothing(
+    store: str, jump: float, tmp_path: Path, machine: Machine
+) -> None:
     with open_index("memory://" if store == "memory" else f"sqlite:///{tmp_path}/kin.db") as index:
         index.upsert_many("a", corpus(20))
-        before = index._session.store.counts()["records"]
+        before = index.counts()["records"]
         machine.error = jump
         with pytest.raises(ClockError, match="has jumped"):
             index.expire()
-        assert index._session.store.counts()["records"] == before
+        assert index.counts()["records"] == before
 
 
-def test_a_machine_that_slept_sweeps(machine: Machine) -> None:
+def test_a_machine_that_was_suspended_deletes_expired_documents(machine: Machine) -> None:
     """The clock of a suspended machine agrees with its uptime, so this is not a jump."""
     with open_index("memory://") as index:
         index.upsert_many("a", corpus(20))
         machine.slept = TTL + DAY
         assert index.expire()["records"] > 0
-        assert index._session.store.counts()["records"] == 0
+        assert index.counts()["records"] == 0
 
 
-def test_an_index_that_nobody_used_is_swept_when_the_clock_is_confirmed(
+def test_an_unused_index_is_swept_when_the_clock_is_confirmed(
     tmp_path: Path, machine: Machine, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A file cannot tell a machine that was off from a wrong clock, so a person must decide."""
@@ -146,15 +150,15 @@ def test_an_index_that_nobody_used_is_swept_when_the_clock_is_confirmed(
     with open_index(url) as index:
         with pytest.raises(ClockError, match="--trust-clock"):
             index.expire()
-        assert index._session.store.counts()["records"] == 20
+        assert index.counts()["records"] == 20
     assert command(["index", "expire", url, "--record-ttl", "90d"]) == 1
     assert "--trust-clock" in capsys.readouterr().err
     assert command(["index", "expire", url, "--record-ttl", "90d", "--trust-clock"]) == 0
     with open_index(url) as index:
-        assert index._session.store.counts()["records"] == 0
+        assert index.counts()["records"] == 0
 
 
-def test_trust_does_not_go_against_the_clock_of_the_store(
+def test_a_confirmed_clock_must_still_agree_with_the_store(
     redis_port: int, machine: Machine
 ) -> None:
     with open_index(f"redis://127.0.0.1:{redis_port}/0?prefix=clocks") as index:
@@ -165,7 +169,7 @@ def test_trust_does_not_go_against_the_clock_of_the_store(
         assert index.get("a", "x") is not None
 
 
-def test_a_document_of_a_clock_that_was_ahead_gets_the_right_time_when_it_comes_again(
+def test_a_document_with_a_future_time_is_corrected_by_a_hit(
     tmp_path: Path, machine: Machine
 ) -> None:
     url = f"sqlite:///{tmp_path}/kin.db"
@@ -194,11 +198,11 @@ def test_a_process_with_a_wrong_clock_does_not_keep_others_from_sweeping(
         machine.error = 0.0
         entry = right.get("a", "x")
         assert entry is not None
-        right._session.store.apply(Changes(changed=[entry._replace(seen=time.time() - TTL - DAY)]))
+        store_of(right).apply(Changes(changed=[entry._replace(seen=time.time() - TTL - DAY)]))
         assert right.sweep(60.0)["records"] == 1
 
 
-def test_a_wrong_clock_is_said_once(
+def test_a_wrong_clock_is_logged_once(
     redis_port: int, machine: Machine, caplog: pytest.LogCaptureFixture
 ) -> None:
     with (
@@ -211,7 +215,7 @@ def test_a_wrong_clock_is_said_once(
         assert [record.name for record in caplog.records] == ["nearkin.clock"]
 
 
-def test_a_store_that_does_not_say_its_time_is_an_error() -> None:
+def test_a_store_that_cannot_report_its_time_is_an_error() -> None:
     class Silent:
         url = "silent://"
 

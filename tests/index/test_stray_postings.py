@@ -1,5 +1,4 @@
-"""Postings that an interrupted step over shards leaves behind are deleted in the background, and
-no others."""
+"""Tests of the deletion of postings that an interrupted step over shards left behind."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ from nearkin.index.index import Index
 from nearkin.index.maintenance import check_index
 from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.stray_postings import MIN_AGE, StraySweeper
-from tests.index.conftest import corpus, empty_store
+from tests.index.conftest import corpus, empty_store, preparer_of, store_of
 
 
 class Seconds:
@@ -35,12 +34,12 @@ def index(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Index]:
 
 
 def sweeper_of(index: Index, seconds: Seconds) -> StraySweeper:
-    assert isinstance(index._session.store, ShardedStore)
-    return StraySweeper(index._session.store.shards, index._session.store.by_refs, seconds)
+    assert isinstance(store_of(index), ShardedStore)
+    return StraySweeper(store_of(index).shards, store_of(index).by_refs, seconds)
 
 
 def sweep_all(sweeper: StraySweeper, seconds: Seconds) -> int:
-    """Twice through all buckets, with the time between that a stray must have been one."""
+    """Sweeps all buckets twice, with the time in between after which a posting is a stray."""
     deleted = 0
     for _ in range(2):
         passed = [False] * len(sweeper._places)
@@ -54,19 +53,19 @@ def sweep_all(sweeper: StraySweeper, seconds: Seconds) -> int:
 
 
 def leave_strays(index: Index, refs: list[int]) -> np.ndarray:
-    """A process is killed between its postings and its documents."""
-    assert isinstance(index._session.store, ShardedStore)
+    """Writes postings without their documents, as a process that is killed in between."""
+    assert isinstance(store_of(index), ShardedStore)
     rng = np.random.default_rng(1)
     keys = rng.integers(1, 2**63, (len(refs), 20), np.uint64)
-    entry = next(index._session.store.scan())
-    # some in buckets that others are in, too
-    keys[:, :3] = index._session.preparer.keys_of("a", [entry])[0][:3]
+    entry = next(index.scan())
+    # some of them are in buckets with other documents
+    keys[:, :3] = preparer_of(index).keys_of("a", [entry])[0][:3]
     entering = [(ref << REF_SHIFT | 7, row) for ref, row in zip(refs, keys, strict=True)]
-    index._session.store._buckets(entering, [], Changes())
+    store_of(index)._buckets(entering, [], Changes())
     return keys
 
 
-def test_strays_are_swept(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stray_postings_are_deleted(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nearkin.index.stray_postings.PORTION", 300)
     assert check_index(index).sound
     leave_strays(index, [10_000_001, 10_000_002])
@@ -78,11 +77,12 @@ def test_strays_are_swept(index: Index, monkeypatch: pytest.MonkeyPatch) -> None
     assert index.query("a", corpus(1)[0])
 
 
-def test_a_failed_step_over_shards_is_swept(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second shard is gone when the documents are written, and when their postings are to be
-    taken back."""
-    assert isinstance(index._session.store, ShardedStore)
-    store = index._session.store
+def test_postings_of_a_failed_step_over_shards_are_deleted(
+    index: Index, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second shard fails when documents are written, and when postings are removed again."""
+    assert isinstance(store_of(index), ShardedStore)
+    store = store_of(index)
     records, withdraw = store._records, store._withdraw
 
     def failing(changes: Changes) -> None:
@@ -108,7 +108,7 @@ def test_a_failed_step_over_shards_is_swept(index: Index, monkeypatch: pytest.Mo
     )
 
 
-def test_postings_of_a_step_that_is_under_way_stay(index: Index) -> None:
+def test_postings_of_a_step_in_progress_are_kept(index: Index) -> None:
     leave_strays(index, [10_000_001])
     seconds = Seconds()
     sweeper = sweeper_of(index, seconds)
@@ -118,12 +118,12 @@ def test_postings_of_a_step_that_is_under_way_stay(index: Index) -> None:
     assert check_index(index).stray == 20
 
 
-def test_a_document_that_comes_while_it_is_swept_gets_its_postings_back(index: Index) -> None:
-    """The document returns between the check of its posting and the deletion."""
+def test_a_document_inserted_during_the_sweep_keeps_its_postings(index: Index) -> None:
+    """The document is inserted between the check of its posting and the deletion of it."""
     seconds = Seconds()
     sweeper = sweeper_of(index, seconds)
     look_up = sweeper._look_up
-    leader = next(entry for entry in index._session.store.scan() if entry.posted)
+    leader = next(entry for entry in index.scan() if entry.posted)
     looks = iter(range(1000))
 
     def late(refs: list[int]) -> list:
@@ -141,13 +141,13 @@ def test_a_document_that_comes_while_it_is_swept_gets_its_postings_back(index: I
     assert check_index(index).sound
 
 
-def test_expiry_sweeps_strays(index: Index) -> None:
-    """A server expires from time to time, so nobody has to run a command."""
-    assert isinstance(index._session.store, ShardedStore)
+def test_expire_deletes_stray_postings(index: Index) -> None:
+    """A server expires documents regularly, so nobody has to run a command."""
+    assert isinstance(store_of(index), ShardedStore)
     leave_strays(index, [10_000_001])
     seconds = Seconds()
-    index._session.store._sweeper._seconds = seconds
-    # as many portions as the database of Redis has, which other tests fill, too
+    store_of(index)._sweeper._seconds = seconds
+    # other tests fill the same database of Redis, so there may be many portions
     for number in range(5000):
         index.expire()
         seconds.now += MIN_AGE

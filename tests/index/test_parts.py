@@ -1,4 +1,4 @@
-"""Documents that arrive in pieces."""
+"""Tests of documents that arrive in parts."""
 
 from pathlib import Path
 
@@ -21,7 +21,7 @@ PIECES = [
 ]
 
 
-def test_pieces_make_one_document(opened: Opener) -> None:
+def test_parts_make_one_document(opened: Opener) -> None:
     with opened(threshold=0.5) as index:
         for piece in PIECES:
             size = index.add_part("a", "one", piece)
@@ -48,7 +48,7 @@ def test_pieces_make_one_document(opened: Opener) -> None:
         assert check_index(index).sound
 
 
-def test_tokens_are_as_the_whole_for_single_ones() -> None:
+def test_parts_of_single_tokens_equal_the_whole_document() -> None:
     spec = Spec(unit="words", n=1)
     with Index.open("memory://", spec=spec, threshold=0.5) as index:
         words = ["one", "two", "three", "four", "five", "six", "seven", "eight"]
@@ -62,7 +62,7 @@ def test_tokens_are_as_the_whole_for_single_ones() -> None:
 
 
 @pytest.mark.parametrize("spec", [Spec(measure="simhash"), Spec(measure="weighted-jaccard")])
-def test_what_does_not_merge_says_so(spec: Spec) -> None:
+def test_measures_without_mergeable_documents_refuse_parts(spec: Spec) -> None:
     with (
         Index.open("memory://", spec=spec, threshold=0.98) as index,
         pytest.raises(UsageError, match=spec.measure),
@@ -70,7 +70,7 @@ def test_what_does_not_merge_says_so(spec: Spec) -> None:
         index.add_part("a", "one", "some text")
 
 
-def test_bits_and_probes_merge_too() -> None:
+def test_truncated_slots_and_probes_support_parts() -> None:
     for fields in ({"spec": Spec(slot_bits=8)}, {"bands": 13, "rows": 7, "probes": 2}):
         with Index.open("memory://", threshold=0.6, **fields) as index:
             for name in ("one", "two"):
@@ -82,7 +82,7 @@ def test_bits_and_probes_merge_too() -> None:
             assert second.representative == "one"
 
 
-def test_pieces_are_bounded_and_expire() -> None:
+def test_parts_are_limited_in_size_and_expire() -> None:
     now = [0.0]
     with Index.open("memory://", max_document=400, record_ttl=10.0, clock=lambda: now[0]) as index:
         for i in range(5):
@@ -95,7 +95,7 @@ def test_pieces_are_bounded_and_expire() -> None:
         assert index.finish("a", "one") is None
 
 
-def test_an_index_without_texts_is_rebuilt_where_shingles_are_alike(tmp_path: Path) -> None:
+def test_an_index_without_texts_is_rebuilt_if_shingles_are_equal(tmp_path: Path) -> None:
     with Index.open(f"sqlite:///{tmp_path}/a.db", threshold=0.8, store_text=False) as live:
         live.upsert_many("a", PIECES, ["1", "2", "3"])
         live.add_part("a", "open", PIECES[0])
@@ -119,9 +119,8 @@ def test_an_index_without_texts_is_rebuilt_where_shingles_are_alike(tmp_path: Pa
             fill_copy(live, other)
 
 
-def test_pieces_stay_pieces_in_a_copy(tmp_path: Path) -> None:
-    """Two open documents that resemble each other are not resolved to each other before they are
-    closed."""
+def test_a_copy_keeps_unfinished_documents(tmp_path: Path) -> None:
+    """Two unfinished documents that are similar are not resolved to each other in a copy."""
     with Index.open(f"sqlite:///{tmp_path}/a.db", threshold=0.8) as live:
         texts = [f"document {i} of its own with number {i * 7919}" for i in range(120)]
         live.upsert_many("a", texts, [str(i) for i in range(120)])
@@ -133,7 +132,7 @@ def test_pieces_stay_pieces_in_a_copy(tmp_path: Path) -> None:
         ) as anew:
             fill_copy(live, anew)
             assert check_index(anew).sound
-            held = anew._session.store.entries(parts_scope("a"), ["one", "two"])
+            held = anew.get_many(parts_scope("a"), ["one", "two"])
             assert [(entry.leader, entry.posted) for entry in held if entry is not None] == [
                 ("one", False),
                 ("two", False),

@@ -1,0 +1,106 @@
+"""Tests of the commands `nearkin index`."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+import nearkin as nk
+from nearkin.cli.app import run as command
+from nearkin.index.changes import Changes
+from tests.index.conftest import (
+    corpus,
+    store_of,
+)
+
+
+def test_the_commands_of_an_index_work_on_one_store(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = corpus(60)
+    rows = [{"id": f"d{i}", "text": text} for i, text in enumerate(texts)]
+    (tmp_path / "docs.jsonl").write_text(
+        "".join(json.dumps(row) + "\n" for row in rows[:50]) + "broken\n"
+    )
+    (tmp_path / "more.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[45:]))
+    url = f"sqlite:///{tmp_path}/kin.db"
+
+    def said(*line: str, code: int = 0) -> dict:
+        assert command(["index", *line, "--json"]) == code
+        out = capsys.readouterr().out
+        return json.loads(out) if out else {}
+
+    built = said(
+        "build", str(tmp_path / "docs.jsonl"), "--id", "id", "--store", url, "--threshold", "0.7"
+    )
+    assert (built["documents"], built["rejected"]) == (50, 1)
+    added = said("add", str(tmp_path / "more.jsonl"), "--id", "id", "--store", url)
+    assert added["documents"] == 15
+    assert added["records"] == 60
+    assert sum(added.get(kind, 0) for kind in ("exact", "resolved")) == 5
+    (tmp_path / "page.txt").write_text(texts[3] + " and more")
+    matches = said("query", str(tmp_path / "page.txt"), "--store", url)["matches"]
+    assert matches[0]["similarity"] >= 0.7
+    assert said("query", str(tmp_path / "page.txt"), "--store", url, "--scope", "other") == {
+        "matches": []
+    }
+    assert said("info", url)["records"] == 60
+    assert said("remove", "d3", "none", "--store", url) == {"removed": 1, "not_there": 1}
+    assert said("check", url)["sound"] is True
+    assert said("compact", url)["moved"] >= 0
+    assert said("expire", url, "--record-ttl", "1d") == {"postings": 0, "records": 0}
+    assert said("export", url, "--out", str(tmp_path / "out.parquet"))["documents"] == 59
+    rebuilt = said(
+        "rebuild",
+        url,
+        f"sqlite:///{tmp_path}/next.db",
+        "--shingle",
+        "chars:5",
+        "--threshold",
+        "0.6",
+    )
+    assert rebuilt["documents"] == 59
+    assert rebuilt["spec_before"] != rebuilt["spec_after"]
+    assert said("check", f"sqlite:///{tmp_path}/next.db")["sound"] is True
+    for line in (
+        ["query", str(tmp_path / "no.txt"), "--store", url],
+        ["info", "ftp://x"],
+        ["info", "sqlite://"],
+    ):
+        said(*line, code=2)
+    assert command(["index", "info", f"sqlite:///{tmp_path}/kin.db"]) == 0
+    assert "records: 59" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        ["info", "redis://127.0.0.1:abc/0"],
+        ["check", "sqlite:///none.db"],
+        ["export", "sqlite:///none.db", "--out", "x.parquet"],
+        ["query", "none.txt", "--store", "sqlite:///none.db"],
+    ],
+)
+def test_commands_do_not_create_a_missing_store(
+    line: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert command(["index", *line]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_check_exits_with_1_for_a_damaged_index(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{tmp_path}/kin.db"
+    with nk.Index.open(url, threshold=0.7) as index:
+        index.upsert("a", "one two three four five six", "x")
+        entry = index.get("a", "x")
+        assert entry is not None
+        store_of(index).apply(Changes(changed=[entry._replace(leader="gone")]))
+    assert command(["index", "check", url]) == 1
+    assert "its representative does not exist" in capsys.readouterr().out

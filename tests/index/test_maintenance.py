@@ -1,0 +1,101 @@
+"""Tests of the check of an index, and of the merge of similar clusters."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+
+import nearkin as nk
+from nearkin.index.changes import Changes, KeyedEntry
+from nearkin.index.maintenance import check_index, merge_clusters
+from tests.index.conftest import (
+    Opener,
+    corpus,
+    filled_index,
+    near,
+    preparer_of,
+    store_of,
+    words,
+)
+
+
+def test_check_finds_nothing_in_a_sound_index(opened: Opener) -> None:
+    found = check_index(filled_index(opened))
+    assert found.sound
+    assert found.records == 120
+    assert found.postings > 0
+
+
+def test_check_finds_wrong_resolutions_and_missing_postings(opened: Opener) -> None:
+    index = filled_index(opened)
+    member = next(entry for entry in index.scan() if not entry.is_leader)
+    leader = index.get("a", member.leader)
+    assert leader is not None
+    other = next(e for e in index.scan() if e.is_leader and e.id != leader.id)
+    store_of(index).apply(Changes(changed=[member._replace(leader=other.id)]))
+    keys = preparer_of(index).keys_of("a", [other])[0]
+    store_of(index).apply(Changes(unposted=[KeyedEntry(other, keys[:1])]))
+    found = check_index(index)
+    whats = {problem.what for problem in found.problems}
+    assert {"its cluster differs from its representative's", "not in a bucket"} <= whats
+    store_of(index).apply(
+        Changes(changed=[member._replace(leader=other.id, cluster=other.cluster)])
+    )
+    assert "less similar to its representative than the threshold" in {
+        problem.what for problem in check_index(index).problems
+    }
+    assert not check_index(index).sound
+
+
+def test_check_finds_wrong_counts(tmp_path: Path) -> None:
+    """Another program may have written to the file."""
+    path = tmp_path / "kin.db"
+    with nk.Index.open(f"sqlite:///{path}", threshold=0.7) as index:
+        index.upsert_many("a", corpus(20), [f"d{i}" for i in range(20)])
+        assert check_index(index).sound
+    with closing(sqlite3.connect(path)) as db, db:
+        assert (
+            db.execute(
+                "UPDATE meta SET value = value + 3 WHERE name IN ('records', 'leaders')"
+            ).rowcount
+            == 2
+        )
+    with nk.Index.open(f"sqlite:///{path}") as index:
+        found = check_index(index)
+        counted = index.counts()["leaders"]
+        assert not found.sound
+        assert [problem.what for problem in found.problems] == [
+            "20 documents exist, 23 are counted",
+            f"{counted - 3} representatives exist, {counted} are counted",
+        ]
+
+
+def test_merge_clusters_resolves_a_similar_younger_representative(opened: Opener) -> None:
+    rng = np.random.Generator(np.random.PCG64(11))
+    base = words(rng)
+    one, two = near(base, rng), near(base, rng)
+    index = opened()
+    index.upsert("a", " ".join(one), "one")
+    index.upsert("a", " ".join(near(one, rng)), "with one")
+    # as two processes at once would leave it: a cluster of its own for what resembles another
+    # representative
+    second = opened() if index.url != "memory://" else index
+    second.upsert("b", " ".join(two), "two")
+    moved = second.get("b", "two")
+    assert moved is not None
+    keys = preparer_of(second).keys_of("b", [moved])[0]
+    new_keys = preparer_of(second).keys_of("a", [moved._replace(scope="a")])[0]
+    stray = moved._replace(scope="a", ref=0)
+    store_of(second).apply(
+        Changes(dropped=[KeyedEntry(moved, keys)], new=[KeyedEntry(stray, new_keys)])
+    )
+    joined = second.upsert("a", " ".join(near(two, rng, 1)), "with two")
+    assert joined.kind == "match"
+    assert merge_clusters(second)["merged"] == 1
+    assert check_index(second).sound
+    two_now = second.get("a", "two")
+    assert two_now is not None
+    assert (two_now.leader, two_now.cluster, two_now.posted) == ("one", "one", False)
+    assert ("merged", "two", "one") in [(e.kind, e.id, e.into) for e in store_of(second).events()]
+    assert merge_clusters(second) == {"merged": 0, "moved": 0}

@@ -1,0 +1,419 @@
+"""Tests of upserts, over every store: their outcomes, and what is stored after them."""
+
+import dataclasses
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nearkin as nk
+from nearkin.errors import UsageError
+from nearkin.index.maintenance import check_index, merge_clusters
+from nearkin.sketch.resources import SpecResources
+from tests.index.conftest import (
+    NEAR,
+    TEXT,
+    Clock,
+    Opener,
+    ReadMeter,
+    StepRecorder,
+    assert_integrity,
+    cluster_ids,
+    corpus,
+    empty_store,
+    jaccard,
+    words,
+)
+
+
+def test_outcomes_are_new_exact_match_and_resolved(opened: Opener) -> None:
+    index = opened()
+    first = index.upsert("a", TEXT)
+    assert (first.kind, first.layer, first.similarity) == ("new", "search", 1.0)
+    assert first.id == first.representative == first.cluster
+    assert not first.duplicate
+    again = index.upsert("a", TEXT)
+    assert (again.kind, again.layer, again.id) == ("exact", "memory", first.id)
+    match = index.upsert("a", NEAR, id="near")
+    assert (match.kind, match.representative, match.cluster) == ("match", first.id, first.cluster)
+    assert match.similarity == pytest.approx(jaccard(TEXT, NEAR))
+    assert match.candidates == 1
+    resolved = index.upsert("a", NEAR, id="near")
+    assert (resolved.kind, resolved.layer, resolved.similarity) == (
+        "resolved",
+        "memory",
+        match.similarity,
+    )
+    assert_integrity(index)
+
+
+def test_a_reopened_index_knows_its_documents(opened: Opener, url: str) -> None:
+    if url == "memory://":
+        pytest.skip("memory ends with its index")
+    index = opened()
+    first = index.upsert("a", TEXT)
+    index.upsert("a", NEAR, id="near")
+    index.close()
+    other = opened(threshold=None)
+    assert other.threshold == 0.7
+    assert other.upsert("a", TEXT).layer == "record"
+    resolved = other.upsert("a", NEAR, id="near")
+    assert (resolved.kind, resolved.layer, resolved.cluster) == ("resolved", "store", first.cluster)
+    assert other.upsert("a", TEXT + " again").kind == "match"
+    assert_integrity(other)
+
+
+def test_the_default_id_depends_on_the_content_only(opened: Opener) -> None:
+    index = opened()
+    name = index.upsert("a", TEXT).id
+    assert len(name) == 22
+    assert index.upsert("b", TEXT).id == name
+    assert index.upsert("a", NEAR).id != name
+
+
+def test_another_text_under_a_known_id_is_an_update(opened: Opener) -> None:
+    index = opened()
+    index.upsert("a", TEXT, id="x")
+    index.upsert("a", NEAR, id="y")
+    other = " ".join(words(np.random.default_rng(1)))
+    updated = index.upsert("a", other, id="x")
+    assert (updated.kind, updated.representative) == ("updated", "x")
+    assert index.query("a", TEXT)[0].id == "y"
+    cluster = index.cluster("a", "y")
+    assert cluster is not None
+    assert (cluster.id, cluster.representative) == ("y", "y"), (
+        "x is the cluster of the document x, as it is now"
+    )
+    assert updated.cluster == "x"
+    # the previous resolution of y is not returned any more
+    again = index.upsert("a", NEAR, id="y")
+    assert (again.kind, again.representative, again.cluster) == ("exact", "y", "y")
+    back = index.upsert("a", TEXT, id="x")
+    assert (back.kind, back.representative) == ("updated", "y")
+    assert index.upsert("a", TEXT, id="x").kind == "resolved"
+    assert_integrity(index)
+
+
+def test_a_batch_has_the_outcomes_of_single_upserts(opened: Opener, clock: Clock) -> None:
+    texts = corpus(300)
+    names = [f"d{i}" for i in range(len(texts))]
+    # some documents are repeated within their batch, under the same id
+    texts[40:50], names[40:50] = texts[20:30], names[20:30]
+    index = opened()
+    batch = [
+        o
+        for start in range(0, 300, 100)
+        for o in index.upsert_many("batch", texts[start : start + 100], names[start : start + 100])
+    ]
+    single = [index.upsert("single", text, name) for text, name in zip(texts, names, strict=True)]
+    assert [dataclasses.replace(o, seconds={}) for o in batch] == [
+        dataclasses.replace(o, seconds={}) for o in single
+    ]
+    assert {o.kind for o in batch} == {"new", "match", "exact", "resolved"}
+    by_name = dict(zip(names, texts, strict=True))
+    for outcome in batch:
+        if outcome.kind == "match":
+            similarity = jaccard(by_name[outcome.id], by_name[outcome.representative])
+            assert similarity >= 0.7
+            assert outcome.similarity == pytest.approx(similarity)
+    assert_integrity(index)
+
+
+def test_an_id_may_occur_several_times_in_a_batch(opened: Opener) -> None:
+    index = opened()
+    kinds = [
+        o.kind
+        for o in index.upsert_many(
+            "a", [TEXT, TEXT, NEAR, "something else altogether here"], ["x", "x", "y", "x"]
+        )
+    ]
+    assert kinds == ["new", "exact", "match", "updated"]
+    assert_integrity(index)
+
+
+def test_empty_documents_match_nothing(opened: Opener) -> None:
+    index = opened()
+    assert [index.upsert("a", text).kind for text in ("", "  ", "!!!")] == ["new"] * 3
+    assert index.upsert("a", "").kind == "exact"
+    assert index.query("a", "") == []
+    assert_integrity(index)
+
+
+def test_a_batch_with_an_invalid_document_or_name_writes_nothing(opened: Opener) -> None:
+    index = opened(max_document=1000, max_batch=3)
+    for bad in (None, 7, b"bytes", "x" * 1001, "\ud800"):
+        with pytest.raises(UsageError):
+            index.upsert_many("a", [TEXT, bad])
+    with pytest.raises(UsageError, match="max_batch=3"):
+        index.upsert_many("a", [TEXT] * 4)
+    with pytest.raises(UsageError, match="2 ids for 1"):
+        index.upsert_many("a", [TEXT], ["x", "y"])
+    for name in ("", "x" * 2000, "a\0b", "\ud800", 7):
+        with pytest.raises(UsageError, match="id"):
+            index.upsert("a", TEXT, id=name)
+    for scope in ("a\0b", "\ud800", None, "x" * 2000):
+        for work in (
+            lambda s: index.upsert(s, TEXT),
+            lambda s: index.query(s, TEXT),
+            lambda s: index.get(s, "x"),
+        ):
+            with pytest.raises(UsageError, match="scope"):
+                work(scope)
+        with pytest.raises(UsageError, match="scope"):
+            index.remove(scope, "x")
+    assert index.stats()["records"] == 0
+    assert index.upsert_many("a", []) == []
+
+
+@pytest.mark.parametrize("measure", ["jaccard", "weighted-jaccard", "simhash"])
+def test_an_index_without_texts_keeps_hashes_and_refuses_explanations(
+    opened: Opener, measure: str
+) -> None:
+    spec = nk.Spec(measure=measure, k=128)
+    index = opened(store_text=False, spec=spec, threshold=0.8)
+    texts = corpus(60)
+    index.upsert_many("a", texts, [f"d{i}" for i in range(60)])
+    assert all(entry.text is None and entry.payload for entry in index.scan())
+    for name in ("d0", "d1", "d2", "d3"):
+        index.remove("a", name)
+    assert_integrity(index)
+    with pytest.raises(UsageError, match="is not stored"):
+        index.explain("a", "d10", "d11")
+
+
+def test_an_index_with_a_secret_key_matches_documents(opened: Opener) -> None:
+    key = nk.HashKey(bytes(range(16)))
+    spec = nk.Spec(base_hash="siphash", key_id=key.id)
+    index = opened(spec=spec, resources=SpecResources(key), store_text=False)
+    index.upsert("a", TEXT, "x")
+    assert index.upsert("a", NEAR).representative == "x"
+    assert_integrity(index)
+
+
+def test_vectors_match_by_exact_cosine_similarity(opened: Opener) -> None:
+    rng = np.random.default_rng(3)
+    vectors = rng.standard_normal((60, 32)).astype(np.float32)
+    vectors[30:] = vectors[:30] + 0.1 * rng.standard_normal((30, 32)).astype(np.float32)
+    index = opened(
+        spec=nk.Spec(measure="cosine", unit="vector", n=32), threshold=0.9, documents=1000
+    )
+    outcomes = index.upsert_many("a", list(vectors), [f"v{i}" for i in range(60)])
+    unit = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
+    for at, outcome in enumerate(outcomes):
+        if outcome.kind == "match":
+            other = int(outcome.representative.removeprefix("v"))
+            assert outcome.similarity == pytest.approx(float(unit[at] @ unit[other]), abs=1e-5)
+            assert outcome.similarity >= 0.9
+    assert sum(o.kind == "match" for o in outcomes) >= 25
+    assert index.remove("a", "v0")
+    assert_integrity(index)
+    for bad in ([1.0] * 31, [0.0] * 32, [float("nan")] * 32, "text"):
+        with pytest.raises((UsageError, ValueError)):
+            index.upsert("a", bad)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"spec": nk.Spec(slot_bits=8)},
+        {"spec": nk.Spec(slot_bits=1, k=512)},
+        {"probes": 1, "bands": 20, "rows": 6},
+    ],
+)
+def test_truncated_slots_and_probes_find_matches(opened: Opener, fields: dict) -> None:
+    index, texts = opened(**fields), corpus(80)
+    outcomes = index.upsert_many("a", texts, [f"d{i}" for i in range(80)])
+    assert any(o.kind == "match" for o in outcomes)
+    for name in ("d0", "d3", "d5"):
+        index.remove("a", name)
+    assert_integrity(index)
+
+
+def test_threads_that_upsert_one_text_make_one_cluster(opened: Opener) -> None:
+    index, kinds = opened(), []
+
+    def work() -> None:
+        kinds.append(index.upsert("a", TEXT).kind)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(kinds) == ["exact"] * 7 + ["new"]
+    assert_integrity(index)
+
+
+def test_two_openings_of_one_store_see_each_others_documents(
+    opened: Opener, url: str, tmp_path: Path
+) -> None:
+    if url == "memory://":
+        pytest.skip("memory ends with its index")
+    one, two = opened(), opened()
+    one.upsert("a", TEXT, "x")
+    assert two.upsert("a", NEAR, "y").representative == "x"
+    assert one.upsert("a", NEAR, "y").kind == "resolved"
+    two.remove("a", "x")
+    assert one.query("a", TEXT)[0].id == "y"
+    texts = corpus(120, seed=8)
+    for start in range(0, 120, 20):
+        (one, two)[start // 20 % 2].upsert_many(
+            "b", texts[start : start + 20], [f"d{i}" for i in range(start, start + 20)]
+        )
+    assert_integrity(one)
+    assert_integrity(two)
+
+
+def test_a_hit_in_the_cache_renews_the_time_to_live(opened: Opener, clock: Clock) -> None:
+    """A document that the cache knows stays alive like one that is looked up."""
+    index = opened(record_ttl=100.0)
+    index.upsert("a", TEXT, "leader")
+    assert index.upsert("a", NEAR, "member").kind == "match"
+    clock.now += 60
+    assert index.upsert("a", NEAR, "member").layer == "memory"
+    clock.now += 60
+    index.expire()
+    assert index.get("a", "member") is not None
+    assert index.get("a", "leader") is not None
+
+
+def test_texts_with_any_character_are_stored_unchanged(opened: Opener) -> None:
+    """PostgreSQL cannot store U+0000, and texts may contain the characters that replace it."""
+    index = opened()
+    texts = {
+        "nul": f"{TEXT} \0 and \0",
+        "sub": f"{TEXT} \x1a0\x1aS\x1a",
+        "plane": f"{TEXT} \U0001f600\u202e",
+    }
+    index.upsert_many("a", list(texts.values()), list(texts))
+    for name, text in texts.items():
+        entry = index.get("a", name)
+        assert entry is not None
+        assert entry.text == text
+        assert index.upsert("a", text, name).kind in ("exact", "resolved")
+
+
+@pytest.mark.parametrize("copies", [pytest.param(40_000, marks=pytest.mark.full), 600])
+def test_many_copies_of_a_text_use_one_posting_per_band(
+    tmp_path: Path, meter: ReadMeter, small_removals: int, copies: int
+) -> None:
+    """Copies without ids are one record.
+
+    Copies with ids are one cluster, of which only the representative is posted.
+    """
+    text = " ".join(words(np.random.default_rng(3), 80))
+    with nk.Index.open(f"sqlite:///{tmp_path}/kin.db", threshold=0.7) as index:
+        index.upsert_many("a", [text] * 100)
+        assert index.stats()["records"] == 1
+        before = index.stats()["postings"]
+        for start in range(0, copies, 1000):
+            some = range(start, min(start + 1000, copies))
+            index.upsert_many("b", [text] * len(some), [f"c{at}" for at in some])
+        assert index.stats()["postings"] == 2 * before
+        meter.reset()
+        part = index.cluster_part("b", f"c{copies - 1}", limit=5)
+        assert part is not None
+        assert (part.size, len(part.members)) == (copies, 5)
+        assert meter.entries <= 6
+        meter.reset()
+        assert index.upsert("b", text, "one more").representative == "c0"
+        assert meter.entries <= 4
+        looked = StepRecorder(index)
+        looked.checks = False
+        with looked as steps:
+            assert index.remove("b", "c0")
+        assert max(steps.sizes) <= 3 * small_removals + 2
+        assert index.stats()["postings"] == 2 * before
+        assert index.counts()["records"] == copies + 1
+        assert cluster_ids(index, "b") == ["c0"]
+
+
+WRITER = """
+import sys
+import nearkin as nk
+from tests.index.conftest import corpus
+url, seed, documents, size, confirm = sys.argv[1].split(), *map(int, sys.argv[2:6])
+texts = corpus(documents, seed=seed)
+with nk.Index.open(url if len(url) > 1 else url[0], threshold=0.7, bands=16, rows=5) as index:
+    print("ready", flush=True)
+    for start in range(0, documents, size):
+        outcomes = index.upsert_many("a", texts[start : start + size])
+        if confirm:
+            print(*(outcome.id for outcome in outcomes), flush=True)
+"""
+
+
+def writer(
+    url: "str | list[str]", seed: int, documents: int, size: int, confirm: bool
+) -> "subprocess.Popen[str]":
+    line = [
+        sys.executable,
+        "-c",
+        WRITER,
+        url if isinstance(url, str) else " ".join(url),
+        str(seed),
+        str(documents),
+        str(size),
+        str(int(confirm)),
+    ]
+    return subprocess.Popen(line, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
+
+
+def test_every_match_reaches_the_threshold(full: bool) -> None:
+    documents = 100_000 if full else 10_000
+    texts = corpus(documents, seed=21)
+    with nk.Index.open("memory://", threshold=0.7, bands=16, rows=5) as index:
+        kinds = [
+            o.kind
+            for start in range(0, documents, 1000)
+            for o in index.upsert_many("a", texts[start : start + 1000])
+        ]
+        assert kinds.count("match") > documents / 10
+        found = check_index(index)
+        assert found.sound, found.problems[:5]
+        assert found.records == len({entry.id for entry in index.scan()})
+
+
+def test_a_killed_process_loses_no_acknowledged_document(tmp_path: Path, full: bool) -> None:
+    rng = np.random.default_rng(8)
+    for attempt in range(50 if full else 5):
+        url = f"sqlite:///{tmp_path}/kill{attempt}.db"
+        process = writer(url, attempt, 4000, 1, confirm=True)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        time.sleep(float(rng.uniform(0.02, 0.6)))
+        os.kill(process.pid, signal.SIGKILL)
+        acknowledged = process.stdout.read().splitlines()
+        process.wait()
+        with nk.Index.open(url) as index:
+            held = {entry.id for entry in index.scan()}
+            # the last line may have been cut off by the kill
+            assert {line for line in acknowledged if len(line) == 22} <= held
+            assert check_index(index).sound
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres", "sharded", "aerospike-server"])
+def test_several_processes_store_each_document_once(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, full: bool
+) -> None:
+    """Two of four processes upsert the same documents.
+
+    Each document is stored once, and every match is verified, before and after a merge.
+    """
+    url, documents = empty_store(kind, request, tmp_path), 5000 if full else 500
+    processes = [writer(url, seed, documents, 10, confirm=False) for seed in (1, 1, 2, 3)]
+    assert [process.wait() for process in processes] == [0] * 4
+    with nk.Index.open(url) as index:
+        wanted = {text for seed in (1, 2, 3) for text in corpus(documents, seed=seed)}
+        entries = list(index.scan())
+        assert len(entries) == len({entry.id for entry in entries}) == len(wanted)
+        assert check_index(index).sound
+        merge_clusters(index)
+        found = check_index(index)
+        assert found.sound, found.problems[:3]
