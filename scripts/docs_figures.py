@@ -146,12 +146,22 @@ class Drawing:
 
 
 def save_chart(figure: Figure, name: str) -> None:
-    """Writes a chart into docs/_static, without the time at which it was drawn."""
+    """Writes a chart into docs/_static, without the time at which it was drawn.
+
+    Args:
+        figure: Chart to write.
+        name: Name of the file, with the suffix that decides the format.
+    """
     figure.savefig(FOLDER / name, metadata={"Date": None}, bbox_inches="tight")
 
 
 def new_chart(width: float = 7.2, height: float = 4.2) -> Figure:
-    """Returns an empty chart whose file is the same in every run."""
+    """Returns an empty chart whose file is the same in every run.
+
+    Args:
+        width: Width in inches.
+        height: Height in inches.
+    """
     import matplotlib
 
     matplotlib.rcParams.update(

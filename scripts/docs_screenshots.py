@@ -116,7 +116,12 @@ def save_picture(content: bytes, name: str) -> None:
 
 
 def take_report(browser: Browser, folder: Path) -> None:
-    """Takes the first screen of a report, and documents of a cluster in it."""
+    """Takes the first screen of a report, and documents of a cluster in it.
+
+    Args:
+        browser: Browser that opens the pages.
+        folder: Empty folder for the data.
+    """
     documents: dict[str, list[str]] = {"id": [], "source": [], "text": []}
     for name, text in NEWS.items():
         for number, variant in enumerate(variants(text)):
@@ -218,7 +223,12 @@ def fill_index(url: str) -> None:
 
 
 def take_console(browser: Browser, folder: Path) -> None:
-    """Takes pages of the console."""
+    """Takes pages of the console.
+
+    Args:
+        browser: Browser that opens the pages.
+        folder: Empty folder for the data.
+    """
     with running_server(folder) as url:
         fill_index(url)
         page = browser.new_page(viewport={"width": 1200, "height": 820})

@@ -101,7 +101,12 @@ def resources_of(spec: Spec) -> SpecResources:
 
 
 def shingles_of(spec: Spec, texts: list[str]) -> list[list[str]]:
-    """Returns the shingle hashes of texts in hexadecimal."""
+    """Returns the shingle hashes of texts in hexadecimal.
+
+    Args:
+        spec: Spec of the shingles.
+        texts: Texts to split.
+    """
     shingler = Shingler(spec, resources_of(spec).secret)
     found = shingler.texts(*text_buffers(pa.array(texts, pa.large_string())))
     return [
@@ -111,7 +116,14 @@ def shingles_of(spec: Spec, texts: list[str]) -> list[list[str]]:
 
 
 def band_keys(spec: Spec, signatures: np.ndarray, kept: np.ndarray | None, salt: int) -> np.ndarray:
-    """Returns band keys, uint64 (b, n): of 7 in 8 slots, or of 16 consecutive bits."""
+    """Returns band keys, uint64 (b, n): of 7 in 8 slots, or of 16 consecutive bits.
+
+    Args:
+        spec: Spec of the signatures.
+        signatures: Signatures, (n, w).
+        kept: Band keys of the whole slots, uint64 (n, b), or None if signatures are not truncated.
+        salt: Salt of the keys of all documents.
+    """
     bands, rows = shape_of(spec)
     keys, salts = (
         np.empty((bands, len(signatures)), np.uint64),
@@ -213,7 +225,12 @@ def ranges(which: np.ndarray) -> list[list[int]]:
 
 
 def write(name: str, value: dict[str, Any]) -> None:
-    """Writes a value to a file of the folder as compact JSON."""
+    """Writes a value to a file of the folder as compact JSON.
+
+    Args:
+        name: Name of the file.
+        value: JSON object to write.
+    """
     FOLDER.mkdir(exist_ok=True)
     (FOLDER / name).write_text(
         json.dumps(value, ensure_ascii=False, indent=None, separators=(",", ":")) + "\n", "utf-8"

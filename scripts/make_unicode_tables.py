@@ -91,7 +91,15 @@ def properties(seconds: set[int]) -> np.ndarray:
 
 
 def class_of(c: int, char: str, category: str, ignorable: set[int], space: set[int]) -> int:
-    """Returns the class of a code point for the tokenizer."""
+    """Returns the class of a code point for the tokenizer.
+
+    Args:
+        c: Code point.
+        char: Character of the code point.
+        category: General category of the code point, for example `Lu`.
+        ignorable: Code points that are skipped.
+        space: Code points that are white space.
+    """
     if c in ignorable:
         return SKIP
     if c in space:

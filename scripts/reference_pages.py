@@ -64,7 +64,12 @@ def command_pages() -> str:
 
 
 def leaf_commands(group: Any, context: Any) -> Iterator[tuple[Any, Any]]:
-    """Yields the commands below a group, with a context that knows their full name."""
+    """Yields the commands below a group, with a context that knows their full name.
+
+    Args:
+        group: Group of commands, of click.
+        context: Context of the group.
+    """
     for name in group.list_commands(context):
         command = serve_command() if name == "serve" else group.get_command(context, name)
         inner = typer.Context(command, parent=context, info_name=name)
@@ -82,7 +87,12 @@ def serve_command() -> Any:
 
 
 def describe_command(command: Any, context: Any) -> str:
-    """Returns the section of one command."""
+    """Returns the section of one command.
+
+    Args:
+        command: Command, of click.
+        context: Context of the command.
+    """
     usage = f"{context.command_path} {' '.join(command.collect_usage_pieces(context))}"
     parts = [f"## {context.command_path}", plain_help(command.help or ""), f"```text\n{usage}\n```"]
     panels: dict[str, list[tuple[str, ...]]] = {}
@@ -163,7 +173,13 @@ UNUSED_SCHEMAS = ("HTTPValidationError", "ValidationError")
 
 
 def describe_operation(path: str, method: str, operation: dict[str, Any]) -> str:
-    """Returns the section of one method of one path."""
+    """Returns the section of one method of one path.
+
+    Args:
+        path: Path of the route, for example `/v1/stats`.
+        method: HTTP method in lower case.
+        operation: Description of the operation in the OpenAPI document.
+    """
     parts = [
         f"### {method.upper()} `{path}`",
         f"{operation.get('summary', '')}.",
@@ -196,7 +212,12 @@ def describe_operation(path: str, method: str, operation: dict[str, Any]) -> str
 
 
 def describe_schema(name: str, schema: dict[str, Any]) -> str:
-    """Returns the section of one form of a body."""
+    """Returns the section of one form of a body.
+
+    Args:
+        name: Name of the schema.
+        schema: JSON Schema of the body.
+    """
     required = schema.get("required", ())
     rows = [
         (f"`{key}`", schema_type(one), "yes" if key in required else "", one.get("description", ""))

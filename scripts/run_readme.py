@@ -68,6 +68,11 @@ class PageRun:
     def run(self, kind: str, code: str, name: str) -> str:
         """Runs a block and returns what it printed; a doctest prints nothing.
 
+        Args:
+            kind: Language of the block: `bash` or `python`.
+            code: Content of the block.
+            name: Name of the block, for error messages.
+
         Raises:
             CalledProcessError: If a command fails or does not end.
             SystemExit: If a doctest shows another result.

@@ -27,7 +27,12 @@ SPEC_SETTINGS = {
 
 
 def table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
-    """Returns a table in Markdown."""
+    """Returns a table in Markdown.
+
+    Args:
+        columns: Headings of the columns.
+        rows: Cells of the rows, one for each column.
+    """
     escaped = [tuple(cell.replace("|", "\\|") for cell in row) for row in rows]
     lines = (columns, ("---",) * len(columns), *escaped)
     return "\n".join(f"| {' | '.join(row)} |" for row in lines) + "\n"
