@@ -26,7 +26,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-import httpx
+import httpx2
 import orjson
 import psutil
 
@@ -80,7 +80,7 @@ def start_server(store: str) -> Iterator[Server]:
             try:
                 wait_for(port, process, 120)
                 server = Server(f"http://127.0.0.1:{port}", psutil.Process(process.pid))
-                while httpx.get(f"{server.url}/readyz", timeout=60).status_code != 200:
+                while httpx2.get(f"{server.url}/readyz", timeout=60).status_code != 200:
                     time.sleep(0.2)
                 yield server
             finally:

@@ -2,6 +2,10 @@
 
 import ast
 import re
+import shutil
+import subprocess
+import sys
+import tarfile
 import tomllib
 from pathlib import Path
 
@@ -37,3 +41,61 @@ def test_no_hint_installs_an_unpublished_package(folder: str) -> None:
     for path in paths:
         if path.suffix in {".py", ".md", ".html", ".yaml", ".sh"}:
             assert not re.search(r"pip install [\"']?nearkin", path.read_text()), path
+
+
+def test_large_libraries_are_extras_of_their_own() -> None:
+    required = [re.split(r"[<>=\[]", one)[0] for one in PROJECT["dependencies"]]
+    assert not {"matplotlib", "dash", "pandas", "pyspark"} & set(required)
+    assert [one.partition(">")[0] for one in EXTRAS["plot"]] == ["matplotlib"]
+    assert any(one.startswith("dash") for one in EXTRAS["console"])
+    assert not any(one.startswith("dash") for one in EXTRAS["server"])
+
+
+def test_all_has_every_extra_of_users_but_aerospike() -> None:
+    (line,) = EXTRAS["all"]
+    named = set(re.findall(r"[a-z]+", line.partition("[")[2]))
+    assert named == set(EXTRAS) - {"all", "docs", "dev", "aerospike"}
+
+
+def test_metadata_name_authors_and_versions_of_python() -> None:
+    assert PROJECT["authors"] == [{"name": "The nearkin authors"}]
+    minors = [one for one in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", one)]
+    assert len(minors) >= 2
+    assert minors[0].endswith(PROJECT["requires-python"].removeprefix(">="))
+
+
+@pytest.mark.parametrize("command", ["tune", "eval"])
+def test_missing_matplotlib_is_said_before_the_work(command: str, tmp_path: Path) -> None:
+    (tmp_path / "labels.csv").write_text("a,b,label\n")
+    arguments = {"tune": ["tune"], "eval": ["eval", "run", "--golden", "labels.csv"]}[command]
+    code = (
+        "import sys; sys.modules['matplotlib'] = None; "
+        f"from nearkin.cli import app; sys.exit(app.run({[*arguments, '--plot', 'p.svg']!r}))"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert 'plots require matplotlib; run pip install ".[plot]"' in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_source_distribution_has_tests_and_docs(tmp_path: Path) -> None:
+    """A distribution of what Git tracks has the files that Git tracks."""
+    listed = subprocess.run(
+        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode:
+        pytest.skip("not a clone")
+    source = tmp_path / "source"
+    for name in listed.stdout.splitlines():
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(ROOT / name, source / name)
+    code = "from setuptools import build_meta; print(build_meta.build_sdist('..'))"
+    subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, check=True)
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as files:
+        packed = {name.partition("/")[2] for name in files.getnames()}
+    ignored = (".github/", ".gitignore", "MANIFEST.in")
+    missing = {name for name in listed.stdout.splitlines() if not name.startswith(ignored)} - packed
+    assert missing == set()
+    assert not [name for name in packed if name.endswith((".pyc", ".key", ".db"))]

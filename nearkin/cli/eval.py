@@ -94,8 +94,10 @@ def eval(
     )
 
     if plot is not None:
+        from nearkin.report.curves import require_plotting
         from nearkin.runtime.outputs import require_picture_output
 
+        require_plotting(plot)
         require_picture_output(plot, [*inputs, golden])
     labels = read_golden_set(golden, closure=closure)
     if plot is not None and not labels.measures_precision:

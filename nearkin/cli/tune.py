@@ -156,8 +156,10 @@ def tune(
     from nearkin.plan.tune import tune as find_operating_points
 
     if plot is not None:
+        from nearkin.report.curves import require_plotting
         from nearkin.runtime.outputs import require_picture_output
 
+        require_plotting(plot)
         require_picture_output(plot, inputs or [])
     table_counts = o.parse_numbers(tables, "--tables")
     request = signature.to_request(bands, rows, max(table_counts))

@@ -4,7 +4,7 @@ from importlib import import_module
 
 from nearkin.errors import MissingExtraError
 
-for library in ("httpx", "tenacity"):
+for library in ("httpx2", "tenacity"):
     try:
         import_module(library)
     except ImportError as error:

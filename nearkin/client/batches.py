@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
-import httpx
+import httpx2
 import orjson
 
 from nearkin.client.call import (
@@ -177,7 +177,7 @@ def _batch_call(
         count: Number of documents of this request.
     """
 
-    def read(answer: httpx.Response) -> list[Line]:
+    def read(answer: httpx2.Response) -> list[Line]:
         require_success(answer)
         rows = decode(answer.content, count)
         request_id = answer.headers.get("x-request-id")

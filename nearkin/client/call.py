@@ -8,7 +8,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote
 
-import httpx
+import httpx2
 import numpy as np
 import orjson
 
@@ -52,14 +52,14 @@ class Call(Generic[T]):
 
     method: str
     path: str
-    read: Callable[[httpx.Response], T]
+    read: Callable[[httpx2.Response], T]
     body: bytes | None = None
     media_type: str = JSON
     params: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def options(self) -> dict[str, Any]:
-        """The arguments of `httpx.Client.request`."""
+        """The arguments of `httpx2.Client.request`."""
         headers = {"Accept-Encoding": "identity"}
         if self.body is not None:
             headers["Content-Type"] = self.media_type
@@ -71,7 +71,7 @@ class Call(Generic[T]):
             "headers": headers,
         }
 
-    def parse(self, response: httpx.Response) -> T:
+    def parse(self, response: httpx2.Response) -> T:
         """Returns the result of a response of any status and form.
 
         Raises:
@@ -101,7 +101,7 @@ class ResponseBuffer:
             could expand to more than the available memory.
     """
 
-    def __init__(self, response: httpx.Response) -> None:
+    def __init__(self, response: httpx2.Response) -> None:
         encoding = response.headers.get("content-encoding", "identity")
         if encoding != "identity":
             raise ServiceError(
@@ -124,10 +124,10 @@ class ResponseBuffer:
                 "unexpected-answer", f"response larger than {RESPONSE_BYTES:,} bytes"
             )
 
-    def to_response(self) -> httpx.Response:
+    def to_response(self) -> httpx2.Response:
         """Returns the response with its body."""
         head = self._response
-        return httpx.Response(
+        return httpx2.Response(
             head.status_code, headers=head.headers, content=bytes(self._body), request=head.request
         )
 
@@ -149,7 +149,7 @@ def _encode_segment(part: str) -> str:
     return quote(part, safe="")
 
 
-def read_json(response: httpx.Response) -> Any:
+def read_json(response: httpx2.Response) -> Any:
     """Returns the JSON of a successful response.
 
     Raises:
@@ -164,10 +164,10 @@ def read_json(response: httpx.Response) -> Any:
         ) from error
 
 
-def or_none(read: Callable[[httpx.Response], T]) -> Callable[[httpx.Response], T | None]:
+def or_none(read: Callable[[httpx2.Response], T]) -> Callable[[httpx2.Response], T | None]:
     """Returns a reader that returns None for the problem `not-found`. Another 404 is an error."""
 
-    def read_or_none(response: httpx.Response) -> T | None:
+    def read_or_none(response: httpx2.Response) -> T | None:
         try:
             return read(response)
         except ServiceError as problem:
@@ -178,7 +178,7 @@ def or_none(read: Callable[[httpx.Response], T]) -> Callable[[httpx.Response], T
     return read_or_none
 
 
-def require_success(response: httpx.Response) -> None:
+def require_success(response: httpx2.Response) -> None:
     """Requires that a request succeeded.
 
     Args:

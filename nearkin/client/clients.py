@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
-import httpx
+import httpx2
 import tenacity
 
 from nearkin.client import requests
@@ -41,10 +41,10 @@ R = TypeVar("R")
 TOKEN = "NEARKIN_TOKEN"
 """The environment variable that holds the token."""
 URL = "http://127.0.0.1:8080"
-LIMITS = httpx.Limits(max_connections=100, max_keepalive_connections=100, keepalive_expiry=20.0)
+LIMITS = httpx2.Limits(max_connections=100, max_keepalive_connections=100, keepalive_expiry=20.0)
 """The limits of connections.
 
-All of them are reused, but they are closed before the server closes them. By default httpx would
+All of them are reused, but they are closed before the server closes them. By default httpx2 would
 close all but 20 after each request.
 """
 
@@ -110,14 +110,14 @@ def _has_transient(answer: object) -> bool:
 def _http_arguments(
     url: str, token: str | None, timeout: float, verify: "ssl.SSLContext | bool"
 ) -> dict[str, Any]:
-    """Returns the arguments of both clients of httpx.
+    """Returns the arguments of both clients of httpx2.
 
     Raises:
         UsageError: If the URL or the token is not valid.
     """
     try:
-        parsed = httpx.URL(url)
-    except httpx.InvalidURL:
+        parsed = httpx2.URL(url)
+    except httpx2.InvalidURL:
         # The reason may repeat a part of a password.
         raise UsageError(
             f"{url!r} is not a valid URL; give the address of a server, for example "
@@ -155,15 +155,15 @@ def _is_valid_token(token: str) -> bool:
 
 
 @contextmanager
-def _translate_http_errors(url: httpx.URL) -> Iterator[None]:
+def _translate_http_errors(url: httpx2.URL) -> Iterator[None]:
     """Raises ServiceError for a failed connection."""
     try:
         yield
-    except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+    except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
         raise ServiceError("unreachable", f"{url} cannot be reached: {error}") from error
-    except httpx.TimeoutException as error:
+    except httpx2.TimeoutException as error:
         raise ServiceError("no-answer", f"{url} did not respond in time") from error
-    except httpx.RequestError as error:
+    except httpx2.RequestError as error:
         raise ServiceError(
             "no-answer", f"the connection to {url} failed: {error or type(error).__name__}"
         ) from error
@@ -180,7 +180,7 @@ class Client:
         timeout: The maximum time of a single read or write, in seconds.
         retries: The rules for retries. `Retries(attempts=1)` turns them off.
         verify: Whether certificates are verified, or an SSL context for it.
-        transport: A transport that replaces the one of httpx.
+        transport: A transport that replaces the one of httpx2.
 
     Examples:
         >>> Client("http://127.0.0.1:8080", token="nk_crawler_secret")
@@ -195,9 +195,9 @@ class Client:
         timeout: float = 60.0,
         retries: Retries = DEFAULT_RETRIES,
         verify: "ssl.SSLContext | bool" = True,
-        transport: httpx.BaseTransport | None = None,
+        transport: httpx2.BaseTransport | None = None,
     ) -> None:
-        self._http = httpx.Client(
+        self._http = httpx2.Client(
             **_http_arguments(url, token, timeout, verify), transport=transport
         )
         self._retries = retries
@@ -409,9 +409,9 @@ class AsyncClient:
         timeout: float = 60.0,
         retries: Retries = DEFAULT_RETRIES,
         verify: "ssl.SSLContext | bool" = True,
-        transport: httpx.AsyncBaseTransport | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        self._http = httpx.AsyncClient(
+        self._http = httpx2.AsyncClient(
             **_http_arguments(url, token, timeout, verify), transport=transport
         )
         self._retries = retries

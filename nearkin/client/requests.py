@@ -5,7 +5,7 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import httpx
+import httpx2
 import orjson
 
 from nearkin.client.call import (
@@ -69,7 +69,7 @@ def query_request(scope: str, document: "Document", top: int) -> Call[list[Match
         UsageError: If the document is neither a text nor a vector of numbers.
     """
 
-    def read(answer: httpx.Response) -> list[Match]:
+    def read(answer: httpx2.Response) -> list[Match]:
         return [
             build_result(Match, match, shared=match["shared_bands"])
             for match in read_json(answer)["matches"]
@@ -101,7 +101,7 @@ def remove_request(scope: str, id: str) -> Call[bool]:
         id: Id of the document.
     """
 
-    def read(answer: httpx.Response) -> bool:
+    def read(answer: httpx2.Response) -> bool:
         require_success(answer)
         return True
 
@@ -183,7 +183,7 @@ class ClusterReader:
     def _part(
         self, start: int, after: str | None = None, cursor: str | None = None
     ) -> "Call[ReceivedPart | None]":
-        def read(answer: httpx.Response) -> ReceivedPart:
+        def read(answer: httpx2.Response) -> ReceivedPart:
             response = read_json(answer)
             members = tuple((member["id"], member["similarity"]) for member in response["members"])
             cluster = Cluster(response["id"], response["representative"], members)
@@ -238,7 +238,7 @@ def clusters_request(scope: str, order: str, limit: int, cursor: str) -> Call[Cl
         cursor: Cursor of the page, `0` for the first one.
     """
 
-    def read(answer: httpx.Response) -> ClusterPage:
+    def read(answer: httpx2.Response) -> ClusterPage:
         response = read_json(answer)
         clusters = tuple(build_result(ClusterHead, cluster) for cluster in response["clusters"])
         return ClusterPage(clusters, response["next"], response["as_of"])
@@ -256,7 +256,7 @@ def explain_request(scope: str, a: str, b: str) -> "Call[Explanation]":
         b: Id of the second document.
     """
 
-    def read(answer: httpx.Response) -> "Explanation":
+    def read(answer: httpx2.Response) -> "Explanation":
         from nearkin.measures.explanation import Explanation, ShingleOverlap
 
         response = read_json(answer)
@@ -292,7 +292,7 @@ def tune_request(
     if k is not None:
         members["k"] = k
 
-    def read(answer: httpx.Response) -> TuningResult:
+    def read(answer: httpx2.Response) -> TuningResult:
         response = read_json(answer)
         return build_result(
             TuningResult,
@@ -324,7 +324,7 @@ def stats_request() -> "Call[IndexStats]":
 def ready_request() -> Call[bool]:
     """Returns the request that asks if the server is ready."""
 
-    def read(answer: httpx.Response) -> bool:
+    def read(answer: httpx2.Response) -> bool:
         if answer.status_code != HTTPStatus.SERVICE_UNAVAILABLE:
             require_success(answer)
         return answer.is_success

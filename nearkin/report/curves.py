@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from nearkin.errors import UsageError
+from nearkin.errors import MissingExtraError, UsageError
 from nearkin.evaluate.golden import Scores
 from nearkin.plan.tune import OperatingPoint, Tuning
 
@@ -123,9 +123,26 @@ def draw_scores(scored: Sequence[tuple[Mapping[str, Any], Scores]], path: Path) 
     _save_figure(figure, path)
 
 
-def _create_figure(path: Path) -> tuple[Any, Any]:
+def require_plotting(path: Path) -> None:
+    """Requires that a plot can be drawn, before the work whose result it shows.
+
+    Args:
+        path: File of the plot.
+
+    Raises:
+        UsageError: If the file is neither SVG nor PNG.
+        MissingExtraError: If matplotlib is not installed.
+    """
     if path.suffix not in SUFFIXES:
         raise UsageError(f"cannot plot to {path}; name the file *.svg or *.png")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as error:
+        raise MissingExtraError.for_extra("plots require matplotlib", "plot") from error
+
+
+def _create_figure(path: Path) -> tuple[Any, Any]:
+    require_plotting(path)
     import matplotlib
 
     matplotlib.use("Agg")

@@ -6,6 +6,7 @@ import os
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,7 +15,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from nearkin.errors import NearkinError, StoreError, UsageError
+from nearkin.errors import MissingExtraError, NearkinError, StoreError, UsageError
 from nearkin.index.index import Index
 from nearkin.server.http.auth import Authenticator, source_address
 from nearkin.server.http.connections import ConnectionLimits, LimitedConnection
@@ -169,19 +170,30 @@ def log_tokens(tokens: TokenFile, *, allow_anonymous: bool) -> None:
         log.info("tokens loaded", extra=fields)
 
 
-def mount_console(app: FastAPI, shared_folder: Path | None) -> "Console":
-    """Mounts the console at /console.
+def mount_console(app: FastAPI, shared_folder: Path | None) -> "Console | None":
+    """Mounts the console at /console, if its libraries are installed.
 
     Args:
         app: The application.
         shared_folder: Folder through which workers exchange metrics; None for a single process.
 
     Returns:
-        The console.
+        The console. Without its libraries None, and /console answers 404 with the remedy.
     """
     # importing the console's libraries takes most of a second, which servers without a console
     # should not spend
-    from nearkin.server.console.mount import Console
+    try:
+        from nearkin.server.console.mount import Console
+    except ImportError as error:
+        library = (error.name or "dash").partition(".")[0]
+        missing = MissingExtraError.for_extra(f"the console requires {library}", "console")
+        log.warning("the console is not served", extra={"reason": str(missing)})
+
+        def answer_missing_console() -> None:
+            raise HTTPException(HTTPStatus.NOT_FOUND, str(missing))
+
+        app.add_api_route("/console", answer_missing_console, include_in_schema=False)
+        return None
 
     console = Console(app.state, shared_folder)
     app.mount("/console", console)

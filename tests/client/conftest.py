@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import numpy as np
 import pytest
 
@@ -104,11 +104,11 @@ class ScriptedServer:
         *responses: Responses, or errors of the connection that are raised.
     """
 
-    def __init__(self, *responses: "httpx.Response | Exception") -> None:
+    def __init__(self, *responses: "httpx2.Response | Exception") -> None:
         self._responses = list(responses)
-        self.requests: list[tuple[float, httpx.Request]] = []
+        self.requests: list[tuple[float, httpx2.Request]] = []
 
-    def __call__(self, request: httpx.Request) -> httpx.Response:
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
         self.requests.append((time.monotonic(), request))
         response = self._responses.pop(0)
         if isinstance(response, Exception):
@@ -116,17 +116,17 @@ class ScriptedServer:
         return response
 
     @property
-    def transport(self) -> httpx.MockTransport:
-        return httpx.MockTransport(self)
+    def transport(self) -> httpx2.MockTransport:
+        return httpx2.MockTransport(self)
 
 
-def problem(status: int, code: str, **headers: str) -> httpx.Response:
+def problem(status: int, code: str, **headers: str) -> httpx2.Response:
     """Returns the response of a server that refuses a request."""
-    return httpx.Response(
+    return httpx2.Response(
         status, json={"code": code, "detail": "why", "status": status}, headers=headers
     )
 
 
-def lines_of(*rows: dict[str, Any]) -> httpx.Response:
+def lines_of(*rows: dict[str, Any]) -> httpx2.Response:
     """Returns a response in JSON lines."""
-    return httpx.Response(200, content=b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+    return httpx2.Response(200, content=b"".join(json.dumps(row).encode() + b"\n" for row in rows))

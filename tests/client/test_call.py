@@ -6,7 +6,7 @@ import io
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 
-import httpx
+import httpx2
 import pyarrow as pa
 import pytest
 
@@ -19,7 +19,7 @@ TABLE = pa.table({"id": ["a", "b"], "text": ["one text", "another text"]})
 COLUMNS = {"line": [1, 2], "kind": ["new", "new"], "problem": [None, None]}
 
 
-class EndlessBody(httpx.SyncByteStream, httpx.AsyncByteStream):
+class EndlessBody(httpx2.SyncByteStream, httpx2.AsyncByteStream):
     """An endless body that counts the bytes that were read."""
 
     def __init__(self) -> None:
@@ -35,10 +35,10 @@ class EndlessBody(httpx.SyncByteStream, httpx.AsyncByteStream):
             yield chunk
 
 
-def client_of(answer: httpx.Response) -> Client:
+def client_of(answer: httpx2.Response) -> Client:
     """Returns a client that gets one response to every request, and does not retry."""
     return Client(
-        "http://hostile", retries=ONCE, transport=httpx.MockTransport(lambda request: answer)
+        "http://hostile", retries=ONCE, transport=httpx2.MockTransport(lambda request: answer)
     )
 
 
@@ -59,11 +59,11 @@ def test_an_endless_response_is_refused_at_the_maximum_size(
     monkeypatch.setattr(call, "RESPONSE_BYTES", 10 << 20)
     body = EndlessBody()
     with pytest.raises(ServiceError, match="larger than"):
-        client_of(httpx.Response(200, stream=body)).spec()
+        client_of(httpx2.Response(200, stream=body)).spec()
     assert body.bytes_read <= 12 << 20
 
     async def ask() -> None:
-        transport = httpx.MockTransport(lambda request: httpx.Response(200, stream=EndlessBody()))
+        transport = httpx2.MockTransport(lambda request: httpx2.Response(200, stream=EndlessBody()))
         async with AsyncClient("http://hostile", retries=ONCE, transport=transport) as client:
             await client.spec()
 
@@ -73,8 +73,8 @@ def test_an_endless_response_is_refused_at_the_maximum_size(
 
 def test_a_compressed_response_is_refused_without_expanding_it() -> None:
     packed = gzip.compress(b" " * 10_000_000)
-    answer = httpx.Response(
-        200, headers={"content-encoding": "gzip"}, stream=httpx.ByteStream(packed)
+    answer = httpx2.Response(
+        200, headers={"content-encoding": "gzip"}, stream=httpx2.ByteStream(packed)
     )
     with pytest.raises(ServiceError, match="encoding of the response: gzip"):
         client_of(answer).spec()
@@ -118,7 +118,7 @@ def test_a_compressed_response_is_refused_without_expanding_it() -> None:
 )
 def test_an_arrow_response_of_another_form_is_a_service_error(body: bytes) -> None:
     with pytest.raises(ServiceError):
-        list(client_of(httpx.Response(200, content=body)).upsert_many("a", TABLE))
+        list(client_of(httpx2.Response(200, content=body)).upsert_many("a", TABLE))
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_an_arrow_response_of_another_form_is_a_service_error(body: bytes) -> No
 def test_json_lines_of_another_form_are_a_service_error(body: bytes) -> None:
     with pytest.raises(ServiceError):
         list(
-            client_of(httpx.Response(200, content=body)).upsert_many(
+            client_of(httpx2.Response(200, content=body)).upsert_many(
                 "a", ["one text", "another text"]
             )
         )
@@ -155,7 +155,7 @@ def test_json_lines_of_another_form_are_a_service_error(body: bytes) -> None:
     ],
 )
 def test_json_of_another_form_is_a_service_error(body: bytes) -> None:
-    client = client_of(httpx.Response(200, content=body))
+    client = client_of(httpx2.Response(200, content=body))
     for ask in (
         lambda: client.upsert("a", "text"),
         lambda: client.query("a", "text"),

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from email.utils import formatdate
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 import nearkin as nk
@@ -124,17 +124,17 @@ def test_a_refused_request_raises_the_problem_with_its_field(client: Any, scope:
     [
         lambda: problem(503, "busy"),
         lambda: problem(429, "rate-limited"),
-        lambda: httpx.Response(502, text="<html>"),
-        lambda: httpx.ConnectError("refused"),
-        lambda: httpx.ReadTimeout("slow"),
-        lambda: httpx.RemoteProtocolError("cut"),
+        lambda: httpx2.Response(502, text="<html>"),
+        lambda: httpx2.ConnectError("refused"),
+        lambda: httpx2.ReadTimeout("slow"),
+        lambda: httpx2.RemoteProtocolError("cut"),
     ],
     ids=["busy", "rate", "proxy", "unreachable", "slow", "cut"],
 )
 def test_a_temporary_failure_is_retried_with_the_same_body(
     make_client: ClientMaker, failure: Callable[[], Any]
 ) -> None:
-    server = ScriptedServer(failure(), failure(), httpx.Response(200, json=DONE))
+    server = ScriptedServer(failure(), failure(), httpx2.Response(200, json=DONE))
     assert (
         make_client(transport=server.transport, retries=SHORT_RETRIES).upsert("s", "text").id == "a"
     )
@@ -163,7 +163,7 @@ def test_the_last_error_is_raised_after_the_maximum_number_of_attempts(
 )
 def test_a_retry_waits_for_retry_after(make_client: ClientMaker, after: str) -> None:
     server = ScriptedServer(
-        problem(429, "rate-limited", **{"Retry-After": after}), httpx.Response(200, json=DONE)
+        problem(429, "rate-limited", **{"Retry-After": after}), httpx2.Response(200, json=DONE)
     )
     make_client(transport=server.transport, retries=nk.Retries(first=0.001)).upsert("s", "text")
     assert call._parse_retry_after(formatdate(time.time() - 9, usegmt=True)) == 0.0
@@ -180,8 +180,8 @@ def test_a_longer_retry_after_than_allowed_is_not_waited_for(make_client: Client
 
 def test_a_response_of_another_program_is_a_service_error(make_client: ClientMaker) -> None:
     for answer in (
-        httpx.Response(200, text="hello"),
-        httpx.Response(301, headers={"Location": "https://x/"}),
+        httpx2.Response(200, text="hello"),
+        httpx2.Response(301, headers={"Location": "https://x/"}),
         problem(404, "no-such-path"),
     ):
         with pytest.raises(nk.ServiceError, match=r"unexpected-answer|no-such-path"):
@@ -244,7 +244,7 @@ def test_an_address_with_a_password_is_refused_and_not_repeated(make_client: Cli
 
 @pytest.mark.parametrize(
     ("missing", "name"),
-    [("httpx", "Client"), ("tenacity", "AsyncClient"), ("httpx", "NewDocument")],
+    [("httpx2", "Client"), ("tenacity", "AsyncClient"), ("httpx2", "NewDocument")],
 )
 def test_a_missing_extra_names_the_install_command(missing: str, name: str) -> None:
     code = f"import sys; sys.modules[{missing!r}] = None; import nearkin as nk; nk.{name}"

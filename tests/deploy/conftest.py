@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import httpx
+import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -30,9 +30,9 @@ class Live(NamedTuple):
     admin: str
     folder: Path
 
-    def client(self, token: str | None = None) -> httpx.Client:
+    def client(self, token: str | None = None) -> httpx2.Client:
         """A client of the server."""
-        return httpx.Client(
+        return httpx2.Client(
             base_url=self.url,
             headers={"Authorization": f"Bearer {token or self.admin}"},
             timeout=60,
@@ -100,7 +100,7 @@ def exposed(live: Live) -> Mapping[str, set[str]]:
     return found
 
 
-def _samples(client: httpx.Client) -> dict[str, set[str]]:
+def _samples(client: httpx2.Client) -> dict[str, set[str]]:
     """Returns the labels by name of the sample."""
     found: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(client.get("/metrics").text):

@@ -133,7 +133,7 @@ def test_requirements_of_the_image_are_those_of_the_package() -> None:
         for name, version in versions.items()
         if name in tested and tested[name] != version
     } == {}
-    open_names, seen = [("nearkin", frozenset({"server", "redis", "postgres"}))], set()
+    open_names, seen = [("nearkin", frozenset({"server", "console", "redis", "postgres"}))], set()
     while open_names:
         name, extras = open_names.pop()
         for text in importlib.metadata.requires(name) or ():

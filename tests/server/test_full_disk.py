@@ -8,7 +8,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from nearkin.server.http.problems import ProblemError
@@ -40,9 +40,9 @@ def test_full_disk_keeps_acknowledged_documents(
         disk, port, "--source-rate", "1000000/second", "--workers", str(workers)
     )
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client:
+        with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=120) as client:
             acknowledged = []
-            refused: httpx.Response | None = None
+            refused: httpx2.Response | None = None
             for number in range(MOST):
                 answer = client.post(
                     "/v1/scopes/a/documents", json={"id": str(number), "text": text(number)}

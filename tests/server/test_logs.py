@@ -25,7 +25,7 @@ from tests.server.test_scopes import (
 )
 
 __all__ = ["client", "tokens"]
-NOT_THE_SERVERS = ("httpx", "httpcore", "asyncio")
+NOT_THE_SERVERS = ("httpx2", "httpcore2", "asyncio")
 """Loggers of the test client, which runs in this process."""
 
 

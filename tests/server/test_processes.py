@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import httpx
+import httpx2
 import pytest
 
 from nearkin.cli.app import run
@@ -61,13 +61,13 @@ def test_shutdown_waits_for_accepted_documents(tmp_path: Path) -> None:
     with server(tmp_path) as (url, process):
 
         def ask(part: int) -> None:
-            with httpx.Client(timeout=30) as client:
+            with httpx2.Client(timeout=30) as client:
                 for i in range(part, 100_000, 8):
                     try:
                         answer = client.post(
                             f"{url}/v1/scopes/a/documents", json={"id": str(i), "text": text(i)}
                         )
-                    except httpx.TransportError:
+                    except httpx2.TransportError:
                         return
                     if answer.status_code == 200:
                         done.append(str(i))
@@ -96,7 +96,7 @@ def test_workers_share_a_store_and_their_metrics(tmp_path: Path) -> None:
         for i in range(60):
             # the other worker may not be ready yet
             while (
-                answer := httpx.post(
+                answer := httpx2.post(
                     f"{url}/v1/scopes/a/documents", json={"id": str(i), "text": text(i)}
                 )
             ).status_code == 503:
@@ -105,13 +105,13 @@ def test_workers_share_a_store_and_their_metrics(tmp_path: Path) -> None:
         counted: list[str] = []
 
         def all_are_counted() -> bool:
-            lines = httpx.get(f"{url}/metrics", timeout=60).text.splitlines()
+            lines = httpx2.get(f"{url}/metrics", timeout=60).text.splitlines()
             counted[:] = [line for line in lines if line.startswith("nearkin_upserts_total{")]
             return sum(float(line.rsplit(" ", 1)[1]) for line in counted) == 60
 
         wait_until(all_are_counted, "the metrics of both workers count 60 documents")
         assert all('worker="' in line for line in counted)
-        assert {httpx.get(f"{url}/v1/scopes/a/documents/{i}").status_code for i in range(60)} == {
+        assert {httpx2.get(f"{url}/v1/scopes/a/documents/{i}").status_code for i in range(60)} == {
             200
         }
 
@@ -144,12 +144,12 @@ def test_server_answers_over_tls(tmp_path: Path) -> None:
         _,
     ):
         context = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
-        assert httpx.get(f"{url}/healthz", verify=context).json()["status"] == "ok"
+        assert httpx2.get(f"{url}/healthz", verify=context).json()["status"] == "ok"
 
 
 def test_key_file_is_private_and_required(tmp_path: Path) -> None:
     with server(tmp_path) as (url, _):
-        httpx.post(f"{url}/v1/scopes/a/documents", json={"text": text(1)})
+        httpx2.post(f"{url}/v1/scopes/a/documents", json={"text": text(1)})
     key = tmp_path / "nearkin.key"
     assert key.stat().st_mode & 0o777 == 0o600
     assert key.read_text().strip() not in (tmp_path / "log").read_text()

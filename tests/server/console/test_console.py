@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 from starlette.testclient import TestClient
@@ -107,7 +107,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     try:
         wait_for(port, server)
         url = f"http://127.0.0.1:{port}"
-        with httpx.Client(
+        with httpx2.Client(
             base_url=url, headers={"Authorization": f"Bearer {admin}"}, timeout=300
         ) as client:
             wait_until(
@@ -298,7 +298,7 @@ def test_sliders_update_the_curve_and_the_figures(visit: Open) -> None:
 def test_live_page_updates_itself(visit: Open, running: Running) -> None:
     page = visit(path="live")
     tile = page.locator("#live dl div", has_text="Upserts per second").locator("dd")
-    with httpx.Client(
+    with httpx2.Client(
         base_url=running.url, headers={"Authorization": f"Bearer {running.admin}"}
     ) as client:
         for _ in range(20):
@@ -457,7 +457,7 @@ def test_hostile_documents_are_text(visit: Open, running: Running) -> None:
 
 
 def test_console_requires_session(running: Running) -> None:
-    with httpx.Client(base_url=f"{running.url}/console/", timeout=300) as client:
+    with httpx2.Client(base_url=f"{running.url}/console/", timeout=300) as client:
         for path in ("", "live", "clusters?scope=news&id=first"):
             answer = client.get(path)
             assert (answer.status_code, answer.headers["location"]) == (303, "/console/login")
@@ -482,7 +482,7 @@ def test_console_requires_session(running: Running) -> None:
 
 def test_cross_origin_requests_to_the_console_are_rejected(running: Running) -> None:
     host = running.url.removeprefix("http://")
-    with httpx.Client(base_url=f"{running.url}/console/", timeout=300) as client:
+    with httpx2.Client(base_url=f"{running.url}/console/", timeout=300) as client:
         form = {"token": running.admin}
         for headers in (
             {"Sec-Fetch-Site": "cross-site"},
@@ -500,7 +500,7 @@ def test_cross_origin_requests_to_the_console_are_rejected(running: Running) -> 
 
 
 def test_console_sends_security_headers(running: Running) -> None:
-    with httpx.Client(base_url=f"{running.url}/console/", timeout=300) as client:
+    with httpx2.Client(base_url=f"{running.url}/console/", timeout=300) as client:
         door = client.get("login")
         assert "script" not in door.headers["content-security-policy"]
         answer = client.post("login", data={"token": running.admin}, headers=SAME)
