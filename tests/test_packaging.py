@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -81,9 +82,10 @@ def test_missing_matplotlib_is_said_before_the_work(command: str, tmp_path: Path
 
 def test_source_distribution_has_tests_and_docs(tmp_path: Path) -> None:
     """A distribution of what Git tracks has the files that Git tracks."""
-    listed = subprocess.run(
-        ["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    if int(version("setuptools").partition(".")[0]) < 77:
+        pytest.skip("this setuptools cannot build the project; make test installs a newer one")
+    command = ["git", "ls-files"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if listed.returncode:
         pytest.skip("not a clone")
     source = tmp_path / "source"
