@@ -45,9 +45,7 @@ def installed_stemmer() -> str:
     try:
         return f"{STEMMER_PACKAGE} {version(STEMMER_PACKAGE)}"
     except PackageNotFoundError as error:
-        raise MissingExtraError(
-            "stems need the Snowball stemmers: pip install 'nearkin[stem]'"
-        ) from error
+        raise MissingExtraError.for_extra("stems require snowballstemmer", "stem") from error
 
 
 def parse_shingle(text: str) -> tuple[str, int]:
