@@ -292,7 +292,9 @@ def test_resume_refuses_changed_inputs_and_parameters(corpus: Path, tmp_path: Pa
     assert finished(copy, out, overwrite=True)["counts"]["read"] < 7000
 
 
-def test_a_touched_input_is_no_change(corpus: Path, reference: Path, tmp_path: Path) -> None:
+def test_input_with_only_a_new_time_is_unchanged(
+    corpus: Path, reference: Path, tmp_path: Path
+) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(corpus / "documents", copy)
     killed_run(copy, tmp_path / "out")
@@ -301,7 +303,9 @@ def test_a_touched_input_is_no_change(corpus: Path, reference: Path, tmp_path: P
     same_result(tmp_path / "out", reference)
 
 
-def test_output_that_exists(corpus: Path, tmp_path: Path) -> None:
+def test_existing_output_is_replaced_or_resumed_only_on_request(
+    corpus: Path, tmp_path: Path
+) -> None:
     (tmp_path / "out").mkdir()
     with pytest.raises(
         UsageError, match=r"out exists; continue it with --resume, replace it with --overwrite"
@@ -315,12 +319,14 @@ def test_output_that_exists(corpus: Path, tmp_path: Path) -> None:
     )
 
 
-def test_resume_with_nothing_there_starts(corpus: Path, reference: Path, tmp_path: Path) -> None:
+def test_resume_without_a_previous_run_starts_one(
+    corpus: Path, reference: Path, tmp_path: Path
+) -> None:
     finished(corpus / "documents", tmp_path / "deep/out", resume=True)
     same_result(tmp_path / "deep/out", reference)
 
 
-def test_no_space_left(corpus: Path, tmp_path: Path) -> None:
+def test_run_that_a_full_disk_stopped_can_be_resumed(corpus: Path, tmp_path: Path) -> None:
     """A file size limit stands in for a full disk: writing fails with the system's error in the
     middle of a stage."""
     command = ["dedup", str(corpus / "documents"), "--out", str(tmp_path / "out")]
@@ -536,7 +542,7 @@ def test_keep_policy_decides(corpus: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verify", ["estimate", "none"])
-def test_unverified_runs_say_so(verify: str, corpus: Path, tmp_path: Path) -> None:
+def test_report_says_that_a_run_is_not_verified(verify: str, corpus: Path, tmp_path: Path) -> None:
     summary = finished(corpus / "documents", tmp_path / "out", verify=verify)
     assert read_report(tmp_path / "out").parameters.verify == verify
     assert any(f"verify={verify}" in warning for warning in summary["warnings"])

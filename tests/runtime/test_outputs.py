@@ -157,7 +157,7 @@ def test_an_output_that_is_an_input_under_another_name_is_refused(
 
 
 @pytest.mark.parametrize("run", COMMANDS)
-def test_overwrite_leaves_what_no_run_wrote(
+def test_overwrite_keeps_files_that_no_run_wrote(
     run: Callable[..., dict[str, Any]], docs: Path, tmp_path: Path
 ) -> None:
     (tmp_path / "folder").mkdir()
@@ -472,7 +472,7 @@ def command(*line: object) -> int:
     return run([str(word) for word in line])
 
 
-def test_a_plan_or_picture_or_page_replaces_only_its_like(
+def test_plans_pictures_and_pages_replace_only_files_of_their_kind(
     docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     mine = tmp_path / "mine.svg"
@@ -505,7 +505,7 @@ def test_a_plan_or_picture_or_page_replaces_only_its_like(
     capsys.readouterr()
 
 
-def test_exports_and_backups_replace_only_their_like(
+def test_exports_and_backups_replace_only_files_of_their_kind(
     docs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     store = f"sqlite:///{tmp_path / 'kin.db'}"
@@ -723,7 +723,7 @@ def test_a_run_that_can_be_resumed_is_not_deleted_by_another_command(
 
 
 @pytest.mark.parametrize("run", COMMANDS)
-def test_a_url_is_not_an_output(
+def test_url_as_output_is_refused(
     run: Any, docs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No local folder `s3:` is created."""

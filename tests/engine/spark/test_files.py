@@ -183,7 +183,7 @@ def test_wrong_usage(
     assert "Traceback" not in said
 
 
-def test_rows_of_a_frame_that_are_no_documents(spark: SparkSession, frame: DataFrame) -> None:
+def test_invalid_rows_of_a_frame_are_rejected(spark: SparkSession, frame: DataFrame) -> None:
     rows = [
         (1, "one two three four"),
         (2, None),
@@ -213,7 +213,7 @@ def test_rows_of_a_frame_that_are_no_documents(spark: SparkSession, frame: DataF
         nks.dedup(some, id="id", colour="red")
 
 
-def test_an_empty_frame(spark: SparkSession, frame: DataFrame) -> None:
+def test_empty_frame_gives_empty_results(spark: SparkSession, frame: DataFrame) -> None:
     for asked in ({}, {"bands": 20, "rows": 5}):
         with nks.dedup(frame.limit(0), id="id", **asked) as result:
             assert result.clusters.count() == result.pairs.count() == result.statistics["read"] == 0
@@ -231,7 +231,7 @@ class Killing(TaskRequest):
         return super().measure
 
 
-def test_killed_tasks(
+def test_killed_tasks_are_repeated_with_the_same_result(
     spark: SparkSession, code: pa.Table, frame: DataFrame, tmp_path: Path
 ) -> None:
     cloudpickle.register_pickle_by_value(sys.modules[__name__])

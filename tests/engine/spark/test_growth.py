@@ -49,7 +49,7 @@ def saved(halves: tuple[DataFrame, DataFrame], tmp_path_factory: pytest.TempPath
 
 
 @pytest.mark.full
-def test_growth_is_a_run_over_all(
+def test_run_against_a_saved_one_equals_a_run_over_all_documents(
     code: pa.Table, halves: tuple[DataFrame, DataFrame], saved: str
 ) -> None:
     assert len(list(Path(saved).glob("keys-20x4/band=*"))) == 20
@@ -73,7 +73,7 @@ def test_other_bands_from_stored_signatures(
 
 
 @pytest.mark.full
-def test_what_cannot_be_gone_on_from(
+def test_run_that_cannot_be_continued_is_refused(
     spark: SparkSession, halves: tuple[DataFrame, DataFrame], saved: str
 ) -> None:
     old, new = halves
@@ -87,7 +87,7 @@ def test_what_cannot_be_gone_on_from(
         nks.dedup(new, id="id", against=saved, before=old, **{**BANDED, "threshold": 0.7})
 
 
-def test_a_stream_that_is_broken_off(
+def test_interrupted_stream_continues_without_repetitions(
     spark: SparkSession, code: pa.Table, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second micro-batch is done, but unknown to Spark.

@@ -42,7 +42,7 @@ def fates(rows: list[dict[str, Any]]) -> dict[str, tuple[Any, ...]]:
     return {row["id"]: (row["cluster"], row["kept"], row["similarity"]) for row in rows}
 
 
-def test_parts_are_the_whole(
+def test_merged_parts_equal_the_whole_document(
     spark: SparkSession, code: pa.Table, tmp_path: Path, full: bool
 ) -> None:
     spec, some = Spec(n=1), code.slice(0, 300)
@@ -119,7 +119,7 @@ def test_files_in_parts(spark: SparkSession, code: pa.Table, tmp_path: Path) -> 
     assert sorted(rows) == sorted(name for name in parts["id"].to_pylist() if name in kept)
 
 
-def test_what_cannot_be_merged(spark: SparkSession) -> None:
+def test_request_whose_parts_cannot_be_merged_is_refused(spark: SparkSession) -> None:
     some = spark.createDataFrame([("a", "x")], "id string, text string")
     for asked in (
         {"measure": "weighted-jaccard"},
@@ -131,7 +131,7 @@ def test_what_cannot_be_merged(spark: SparkSession) -> None:
             nks.dedup(some, id="id", merge_parts=True, **asked)
 
 
-def test_united() -> None:
+def test_payloads_of_parts_are_united_without_repetitions() -> None:
     docs = np.array([7, 3, 7])
     payload = Payload(np.array([2, 1, 2]), (np.array([4, 9, 5, 2, 9], np.uint64),))
     found = united(docs, payload)

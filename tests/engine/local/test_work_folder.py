@@ -31,7 +31,7 @@ def finished_stages(path: Path) -> WorkFolder:
 
 
 @pytest.mark.parametrize("fault", ["shorter", "gone", "longer"])
-def test_a_stage_with_a_torn_file_counts_as_not_done(fault: str, tmp_path: Path) -> None:
+def test_stage_with_a_truncated_file_is_run_again(fault: str, tmp_path: Path) -> None:
     """And so do the stages after it."""
     finished_stages(tmp_path / "work")
     path = tmp_path / "work" / "second.npy"

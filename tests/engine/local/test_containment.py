@@ -49,7 +49,7 @@ def brute_force(
 
 
 @pytest.mark.parametrize("threshold", [0.5, 0.8, 1.0])
-def test_against_brute_force(threshold: float, texts: list[str]) -> None:
+def test_contained_pairs_match_brute_force(threshold: float, texts: list[str]) -> None:
     found = nk.pairs(
         texts, relation="containment", threshold=threshold, recall=0.99
     ).pairs.arrow.to_pylist()
@@ -106,7 +106,7 @@ def test_command_line(texts: list[str], tmp_path: Path, capfd: pytest.CaptureFix
     assert run([*asked, "--overwrite", "--expand-exact"]) == 2
 
 
-def test_nothing_contains_what_is_empty() -> None:
+def test_empty_documents_are_not_contained() -> None:
     assert len(nk.pairs(["", "a b c d"], relation="containment").pairs) == 0
     with pytest.raises(UsageError, match="relation='x'"):
         nk.pairs(["a"], relation="x")

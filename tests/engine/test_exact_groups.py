@@ -9,7 +9,7 @@ from nearkin.engine.exact_groups import ExactGroups
 
 @pytest.mark.parametrize("at_once", [3, 1 << 20])
 @pytest.mark.parametrize("alike", [1, 64])
-def test_every_member_takes_its_representatives_place(
+def test_expanded_pairs_have_every_member_of_a_group(
     at_once: int, alike: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exact_groups, "PAIRS_PER_BATCH", at_once)
@@ -41,7 +41,7 @@ def test_every_member_takes_its_representatives_place(
     assert sorted(got) == sorted(want)
 
 
-def test_nothing_to_expand() -> None:
+def test_documents_without_exact_duplicates_give_only_their_own_pairs() -> None:
     groups = ExactGroups.read(np.arange(5, dtype=np.uint32))
     assert list(groups.own_pairs()) == []
     assert [part.tolist() for part, _ in groups.crossed(np.array([0, 1]), np.array([2, 4]))] == [
