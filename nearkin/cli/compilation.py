@@ -23,7 +23,12 @@ class CompilationLines:
             self._write(f"{ANNOUNCEMENT}: {name} ...")
 
     def finish_kernel(self, compiled: int, seconds: float) -> None:
-        """Writes how many kernels are compiled, at most once in ten seconds."""
+        """Writes how many kernels are compiled, at most once in ten seconds.
+
+        Args:
+            compiled: Number of kernels that are compiled.
+            seconds: Time that the process has spent on them, in seconds.
+        """
         if time.monotonic() - self._last_line >= SECONDS_BETWEEN_LINES:
             self._write(f"{ANNOUNCEMENT}: {compiled} done in {seconds:.0f} s ...")
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any, get_args
 import typer
 
 from nearkin.cli.usage_errors import RedactingCommand
+from nearkin.runtime.docstrings import remove_sections
 
 ANY = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
@@ -75,6 +76,7 @@ def _with_server_options(command: Callable[..., None]) -> Callable[..., None]:
             description += f"  [default: {field.default}]"
         option = typer.Option(names, help=description, show_default=False)
         parameters.append(_optional_parameter(name, Annotated[_option_type(name, kind), option]))
+    command.__doc__ = remove_sections(inspect.getdoc(command) or "")
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command

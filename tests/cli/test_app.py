@@ -93,6 +93,16 @@ def test_help_shows_examples(command: str) -> None:
     assert f"nearkin {command}" in shown
 
 
+@pytest.mark.parametrize("command", ["dedup", "serve", "index build", "token create"])
+def test_help_leaves_out_sections_for_readers_of_the_code(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*command.split(), "--help") == 0
+    text = capsys.readouterr().out
+    assert "Usage:" in text
+    assert not any(section in text for section in ("Args:", "Returns:", "Raises:"))
+
+
 def test_help_lists_every_command() -> None:
     shown = nearkin("--help").stdout
     assert all(command in shown for command in COMMANDS)

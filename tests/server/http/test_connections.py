@@ -17,6 +17,7 @@ from nearkin.server.http.connections import ConnectionLimits
 from nearkin.server.http.middleware import RequestMiddleware
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.telemetry import Instruments
+from tests.server.http.sockets import read_until_closed
 from tests.services import free_port, start_serving, wait_until
 
 GET = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -52,17 +53,6 @@ def connect(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), PATIENCE)
 
 
-def rest_of(connection: socket.socket) -> bytes:
-    """Returns what the server sends until it closes the connection."""
-    came = b""
-    try:
-        while some := connection.recv(1 << 16):
-            came += some
-    except ConnectionResetError:
-        pass
-    return came
-
-
 def is_served(port: int) -> bool:
     """Returns whether another client of this address is answered."""
     with connect(port) as connection:
@@ -85,7 +75,7 @@ HALVES = {
 def test_incomplete_head_is_closed(port: int, name: str) -> None:
     with connect(port) as connection:
         connection.sendall(HALVES[name])
-        assert rest_of(connection) == b""
+        assert read_until_closed(connection) == b""
 
 
 @pytest.mark.parametrize("second", [b"\r\n", b"GET /"])
@@ -94,7 +84,7 @@ def test_incomplete_second_head_is_closed(port: int, second: bytes) -> None:
         connection.sendall(GET)
         assert connection.recv(1 << 16).startswith(b"HTTP/1.1 200")
         connection.sendall(second)
-        assert b"HTTP/1.1" not in rest_of(connection)
+        assert b"HTTP/1.1" not in read_until_closed(connection)
 
 
 def test_slow_head_is_closed(port: int) -> None:
@@ -133,7 +123,7 @@ def test_large_head_is_rejected(port: int, sent: bytes) -> None:
     with connect(port) as connection:
         with suppress(ConnectionResetError, BrokenPipeError):
             connection.sendall(sent)
-        assert rest_of(connection)[:12] in (b"HTTP/1.1 400", b"")
+        assert read_until_closed(connection)[:12] in (b"HTTP/1.1 400", b"")
     assert is_served(port)
 
 
@@ -159,7 +149,7 @@ def test_endless_trailers_are_rejected(port: int) -> None:
                 connection.sendall(b"X-Trailer-%d: %s\r\n" % (at, b"y" * 100))
         except (ConnectionResetError, BrokenPipeError):
             pass
-        rest_of(connection)
+        read_until_closed(connection)
     assert is_served(port)
 
 
@@ -172,7 +162,7 @@ def test_number_of_pipelined_requests_is_limited(port: int) -> None:
             came += connection.recv(1 << 16)
         with suppress(ConnectionResetError, BrokenPipeError):
             connection.sendall(POST + b"Content-Length: 10\r\n\r\n" + b'{"text":1}' + GET * 5000)
-        assert rest_of(connection).count(b"HTTP/1.1 200") < 5000
+        assert read_until_closed(connection).count(b"HTTP/1.1 200") < 5000
     assert is_served(port)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.server.http.sockets import read_until_closed
 from tests.services import free_port, start_serving, wait_until
 
 CERTIFICATE = (
@@ -89,17 +90,6 @@ def is_served(port: int) -> bool:
         return False
 
 
-def rest_of(connection: socket.socket) -> bytes:
-    """Returns what the server sends until it closes the connection."""
-    came = b""
-    try:
-        while some := connection.recv(1 << 16):
-            came += some
-    except ConnectionResetError:
-        pass
-    return came
-
-
 BEGINNINGS = {"nothing": 0.0, "half a hello": 0.5, "a whole hello": 1.0}
 
 
@@ -110,14 +100,14 @@ def test_incomplete_handshake_is_closed(port: int, name: str) -> None:
         connection.sendall(hello[: int(len(hello) * BEGINNINGS[name])])
         wait_until(lambda: is_served(port), "another client is served")
         # ends when the server closes the connection
-        rest_of(connection)
+        read_until_closed(connection)
     wait_until(lambda: is_served(port), "another client is served")
 
 
 def test_invalid_handshake_is_closed(port: int) -> None:
     with connect(port) as connection:
         connection.sendall(GET)
-        assert b"HTTP/1.1" not in rest_of(connection)
+        assert b"HTTP/1.1" not in read_until_closed(connection)
     wait_until(lambda: is_served(port), "another client is served")
 
 
