@@ -268,7 +268,7 @@ def meter(monkeypatch: pytest.MonkeyPatch) -> ReadMeter:
         monkeypatch.setattr(module, name, lambda *values: reads.count(original(*values)))
 
     for module, names in (
-        (sqlite, ["_entry"]),
+        (sqlite, ["entry_of_row"]),
         (postgres, ["_entry"]),
         (memory, ["unpack_entry", "unpack_head"]),
         (redis, ["unpack_entry", "unpack_head"]),

@@ -18,8 +18,8 @@ MEMBERS = 120
 @pytest.fixture
 def meter(monkeypatch: pytest.MonkeyPatch) -> ReadMeter:
     found = ReadMeter()
-    made = sqlite._entry
-    monkeypatch.setattr(sqlite, "_entry", lambda row: found.count(made(row)))
+    made = sqlite.entry_of_row
+    monkeypatch.setattr(sqlite, "entry_of_row", lambda row: found.count(made(row)))
     return found
 
 

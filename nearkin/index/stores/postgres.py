@@ -34,6 +34,7 @@ from nearkin.index.migration.state import (
 )
 from nearkin.index.stores.addresses import without_password
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
+from nearkin.index.stores.entry_rows import COLUMNS, entry_of_row, row_of_entry
 from nearkin.index.stores.pool_log import watch_pool_log
 
 SCHEMA = 3
@@ -47,10 +48,6 @@ HEADS = (
     "''::bytea, NULL::text, ''::bytea"
 )
 """The columns of an entry without its content."""
-COLUMNS = (
-    "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, "
-    "signature, text, payload"
-)
 TYPES = (
     "int8",
     "text",
@@ -867,23 +864,9 @@ def _binary(keys: np.ndarray, words: np.ndarray) -> bytes:
 
 
 def _row(entry: Entry) -> tuple[Any, ...]:
-    """Returns the row of an entry, in the order of COLUMNS."""
-    return (
-        entry.ref,
-        entry.scope,
-        entry.id,
-        entry.digest,
-        entry.leader,
-        entry.cluster,
-        entry.similarity,
-        entry.size,
-        entry.created,
-        entry.seen,
-        entry.posted,
-        entry.signature,
-        None if entry.text is None else escape_text(entry.text),
-        entry.payload,
-    )
+    """Returns the row of an entry, with its text as the server can store it."""
+    text = None if entry.text is None else escape_text(entry.text)
+    return row_of_entry(entry._replace(text=text))
 
 
 def _by_id(row: tuple[Any, ...]) -> tuple[str, str]:
@@ -892,38 +875,8 @@ def _by_id(row: tuple[Any, ...]) -> tuple[str, str]:
 
 def _entry(row: tuple[Any, ...]) -> Entry:
     """Returns the entry of a row with COLUMNS or HEADS."""
-    (
-        ref,
-        scope,
-        name,
-        digest,
-        leader,
-        cluster,
-        similarity,
-        size,
-        created,
-        seen,
-        posted,
-        signature,
-        text,
-        payload,
-    ) = row
-    return Entry(
-        scope=scope,
-        id=name,
-        ref=ref,
-        digest=bytes(digest),
-        leader=leader,
-        cluster=cluster,
-        similarity=similarity,
-        size=size,
-        created=created,
-        seen=seen,
-        posted=posted,
-        signature=bytes(signature),
-        text=None if text is None else unescape_text(text),
-        payload=bytes(payload),
-    )
+    entry = entry_of_row(row)
+    return entry if entry.text is None else entry._replace(text=unescape_text(entry.text))
 
 
 def escape_text(text: str) -> str:

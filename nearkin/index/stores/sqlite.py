@@ -48,6 +48,7 @@ from nearkin.index.migration.state import (
 )
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
 from nearkin.index.stores.bucket_table import BucketTable, enter
+from nearkin.index.stores.entry_rows import COLUMNS, entry_of_row, row_of_entry
 from nearkin.runtime.files import make_folders, sync_folder
 from nearkin.runtime.outputs import require_outside_work_folders
 
@@ -80,10 +81,6 @@ HEADS = (
     "NULL, x''"
 )
 """The columns of an entry without its content, which is stored in other pages of the file."""
-COLUMNS = (
-    "ref, scope, id, digest, leader, cluster, similarity, size, created, seen, posted, "
-    "signature, text, payload"
-)
 CREATE = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE entries (
@@ -439,7 +436,7 @@ class SqliteStore:
         with self._lock, self._failing():
             for some in _chunks(ids):
                 query = f"SELECT {COLUMNS} FROM entries WHERE scope = ? AND id IN ({_marks(some)})"
-                found |= {row[2]: _entry(row) for row in self._rows(query, (scope, *some))}
+                found |= {row[2]: entry_of_row(row) for row in self._rows(query, (scope, *some))}
         return [found.get(name) for name in ids]
 
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
@@ -447,7 +444,7 @@ class SqliteStore:
         with self._lock, self._failing():
             for some in _chunks(refs):
                 query = f"SELECT {COLUMNS} FROM entries WHERE ref IN ({_marks(some)})"
-                found |= {row[0]: _entry(row) for row in self._rows(query, some)}
+                found |= {row[0]: entry_of_row(row) for row in self._rows(query, some)}
         return [found.get(ref) for ref in refs]
 
     def postings(self, keys: np.ndarray) -> Postings:
@@ -625,7 +622,7 @@ class SqliteStore:
         rows = self._portion(
             query, {"scope": scope, "leader": leader, "limit": -1 if limit is None else limit}
         )
-        return [_entry(row) for row in rows]
+        return [entry_of_row(row) for row in rows]
 
     def member_page(
         self, scope: str, leader: str, after: int, skip: int, limit: int
@@ -635,7 +632,7 @@ class SqliteStore:
             f"LIMIT :limit OFFSET :skip"
         )
         values = {"scope": scope, "leader": leader, "after": after, "skip": skip, "limit": limit}
-        return [_entry(row) for row in self._portion(query, values)]
+        return [entry_of_row(row) for row in self._portion(query, values)]
 
     def member_count(self, scope: str, leader: str) -> int:
         query = f"SELECT COUNT(*) FROM entries WHERE {RESOLVED_TO}"
@@ -652,7 +649,7 @@ class SqliteStore:
             query, {"last": last, "scope": scope, "limit": portions.size if content else PORTION}
         ):
             last = rows[-1][0]
-            entries = [_entry(row) for row in rows]
+            entries = [entry_of_row(row) for row in rows]
             portions.read(len(entries), content_size(entries))
             yield from entries
 
@@ -699,7 +696,7 @@ class SqliteStore:
         )
         values = {"seen": -math.inf, "ref": 0, "before": before}
         while rows := self._portion(query, values):
-            found = [_entry(row) for row in rows]
+            found = [entry_of_row(row) for row in rows]
             values["seen"], values["ref"] = found[-1].seen, found[-1].ref
             yield from found
 
@@ -766,60 +763,8 @@ def _word(ref: int, leads: int, size: int) -> int:
 
 def _row(number: int, written: KeyedEntry, step: int) -> tuple[Any, ...]:
     entry, keys = written
-    return (
-        number,
-        entry.scope,
-        entry.id,
-        entry.digest,
-        entry.leader,
-        entry.cluster,
-        entry.similarity,
-        entry.size,
-        entry.created,
-        entry.seen,
-        entry.posted,
-        entry.signature,
-        entry.text,
-        entry.payload,
-        None if keys is None else keys.tobytes(),
-        step,
-    )
-
-
-def _entry(row: tuple[Any, ...]) -> Entry:
-    """Returns the entry of a row with COLUMNS or HEADS."""
-    (
-        ref,
-        scope,
-        name,
-        digest,
-        leader,
-        cluster,
-        similarity,
-        size,
-        created,
-        seen,
-        posted,
-        signature,
-        text,
-        payload,
-    ) = row
-    return Entry(
-        scope=scope,
-        id=name,
-        ref=ref,
-        digest=digest,
-        leader=leader,
-        cluster=cluster,
-        similarity=similarity,
-        size=size,
-        created=created,
-        seen=seen,
-        posted=bool(posted),
-        signature=signature,
-        text=text,
-        payload=payload,
-    )
+    packed_keys = None if keys is None else keys.tobytes()
+    return *row_of_entry(entry._replace(ref=number)), packed_keys, step
 
 
 def _marks(values: Sequence[Any]) -> str:
