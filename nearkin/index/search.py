@@ -12,8 +12,9 @@ import numpy as np
 
 from nearkin.index.changes import Changes
 from nearkin.index.entry import MAX_SIZE, MEMBER, REF_SHIFT, Entry
+from nearkin.index.lookup_probes import LookupProber
 from nearkin.index.preparation import PreparedDocuments, Preparer
-from nearkin.index.settings import IndexSettings
+from nearkin.index.settings import IndexSettings, require_probeable
 from nearkin.index.stats import SearchStats
 from nearkin.index.stores.base import Store
 from nearkin.lsh.kernels import pair_agreements
@@ -100,6 +101,10 @@ class Searcher:
         self._margin = largest_margin(spec.k, agreeing_share, PASS_PROBABILITY)
         keys = np.empty((0, 0), np.uint64) if spec.truncated else None
         self._layout = band_layout_of(spec, preparer.banding, keys).layout
+        require_probeable(spec, settings.probes, settings.lookup_probes)
+        self._prober: LookupProber | None = None
+        if settings.lookup_probes:
+            self._prober = LookupProber(preparer, settings.lookup_probes)
 
     def decide(
         self, prepared: PreparedDocuments, excluded: frozenset[int], changes: Changes
@@ -114,10 +119,11 @@ class Searcher:
             changes: Changes of the step. `may_overflow` is set if a bucket may overflow.
         """
         n = len(prepared.digests)
-        ranked = self.rank(prepared, leaders_only=True, excluded=excluded)
+        read_keys = self._read_keys(prepared)
+        ranked = self.rank(prepared, leaders_only=True, excluded=excluded, read_keys=read_keys)
         changes.may_overflow |= ranked.may_overflow
-        batch_keys = _keys_shared_in_batch(prepared.keys, prepared.empty)
-        if not len(ranked.words) and not any(batch_keys):
+        batch_keys = _keys_shared_in_batch(prepared.keys, read_keys, prepared.empty)
+        if not len(ranked.words) and not any(keys.read for keys in batch_keys):
             return [NO_REPRESENTATIVE] * n
         pool = self.fetch(prepared, ranked)
         bounds = np.searchsorted(ranked.documents, np.arange(n + 1)).tolist()
@@ -127,13 +133,13 @@ class Searcher:
         for i in range(n):
             keys = batch_keys[i]
             candidates = slice(bounds[i], bounds[i + 1])
-            near = Counter(other for key in keys for other in new_leaders.get(key, ()))
+            near = Counter(other for key in keys.read for other in new_leaders.get(key, ()))
             decision = NO_REPRESENTATIVE
             if candidates.start < candidates.stop or near:
                 decision = self._best(i, candidates, near, ranked, pool, prepared)
             decisions.append(decision)
             if decision.entry is None and decision.position is None:
-                for key in keys:
+                for key in keys.posted:
                     new_leaders.setdefault(key, []).append(i)
         return decisions
 
@@ -143,6 +149,7 @@ class Searcher:
         *,
         leaders_only: bool,
         excluded: frozenset[int] = frozenset(),
+        read_keys: np.ndarray | None = None,
     ) -> RankedCandidates:
         """Returns the stored documents in the buckets of a batch, by shared bands, then by age.
 
@@ -152,9 +159,13 @@ class Searcher:
             prepared: The batch.
             leaders_only: True to leave out documents that are not representatives.
             excluded: Numbers of documents that are left out.
+            read_keys: Keys of the buckets that are read, uint64 (n, m). By default those of the
+                documents, with the additional ones of `lookup_probes`.
         """
-        n, keys_per_document = prepared.keys.shape
-        keys = prepared.keys.reshape(-1)
+        if read_keys is None:
+            read_keys = self._read_keys(prepared)
+        n, keys_per_document = read_keys.shape
+        keys = read_keys.reshape(-1)
         postings = self.store.postings(keys)
         sizes = np.diff(postings.offsets)
         self.stats.record_buckets(keys, postings, sizes)
@@ -194,6 +205,12 @@ class Searcher:
         return RankedCandidates(
             documents[keep], words[order][keep], shared[order][keep], may_overflow
         )
+
+    def _read_keys(self, prepared: PreparedDocuments) -> np.ndarray:
+        """Returns the keys of the buckets that are read for a batch, uint64 (n, m)."""
+        if self._prober is None:
+            return prepared.keys
+        return np.concatenate([prepared.keys, self._prober.keys(prepared)], axis=1)
 
     def fetch(self, prepared: PreparedDocuments, ranked: RankedCandidates) -> Pool:
         """Fetches all candidates at once and places them after the batch.
@@ -320,22 +337,38 @@ class Searcher:
         return similarity
 
 
-def _keys_shared_in_batch(keys: np.ndarray, empty: np.ndarray) -> list[list[int]]:
-    """Returns for each document of a batch those of its keys that another one also has.
+class _BatchKeys(NamedTuple):
+    """The keys by which a document meets other documents of its batch."""
+
+    posted: list[int]
+    """Keys of its buckets that other documents read."""
+    read: list[int]
+    """Keys that it reads, of buckets of other documents."""
+
+
+def _keys_shared_in_batch(
+    posted: np.ndarray, read: np.ndarray, empty: np.ndarray
+) -> list[_BatchKeys]:
+    """Returns for each document of a batch those of its keys that other documents also have.
 
     Args:
-        keys: Band keys, uint64 (n, b).
+        posted: Keys of the documents' buckets, uint64 (n, b).
+        read: Keys of the buckets that are read for them, uint64 (n, m): first those of `posted`.
         empty: Documents that match nothing, bool (n,).
     """
-    n = len(keys)
+    n = len(posted)
     if n == 1:
-        return [[]]
-    flat = keys.reshape(-1)
+        return [_BatchKeys([], [])]
+    flat = read.reshape(-1)
     order = np.argsort(flat, kind="stable")
     ordered = flat[order]
     repeated = ordered[1:] == ordered[:-1]
     is_shared = np.zeros(len(flat), bool)
     is_shared[order[1:][repeated]] = True
     is_shared[order[:-1][repeated]] = True
-    is_shared = is_shared.reshape(keys.shape) & ~empty[:, None]
-    return [keys[i][is_shared[i]].tolist() for i in range(n)]
+    is_shared = is_shared.reshape(read.shape) & ~empty[:, None]
+    bands = posted.shape[1]
+    return [
+        _BatchKeys(posted[i][is_shared[i, :bands]].tolist(), read[i][is_shared[i]].tolist())
+        for i in range(n)
+    ]

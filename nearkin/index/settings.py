@@ -26,6 +26,7 @@ MINIMUMS = {
     "max_batch": 1,
     "documents": 1,
     "probes": 0,
+    "lookup_probes": 0,
 }
 """The smallest values of settings that are whole numbers."""
 
@@ -42,6 +43,9 @@ class IndexSettings:
         bands: Number of bands, or None to derive it from the recall.
         rows: Number of rows of a band, or None to derive it from the recall.
         probes: Number of slots of a band that are probed (MinHash only).
+        lookup_probes: Number of additional buckets of each band that a look-up reads. Nothing more
+            is stored, and the setting can differ each time the index is opened (measure jaccard
+            with whole slots, and vectors).
         documents: Approximate number of documents. Bands of signs are derived from it.
         postings: `leaders` (a bucket grows with clusters) or `all` (every stored document can be
             found).
@@ -69,6 +73,7 @@ class IndexSettings:
     bands: int | None = None
     rows: int | None = None
     probes: int = 0
+    lookup_probes: int = 0
     documents: int = 1_000_000
     postings: str = "leaders"
     store_text: bool = True
@@ -96,6 +101,8 @@ class IndexSettings:
         for name, minimum in MINIMUMS.items():
             if getattr(self, name) < minimum:
                 raise UsageError(f"{name}={getattr(self, name)} is less than {minimum}")
+        if self.spec is not None:
+            require_probeable(self.spec, self.probes, self.lookup_probes)
         for name in ("record_ttl", "bucket_ttl", "window", "max_memory"):
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
@@ -148,6 +155,26 @@ class IndexSettings:
         return replace(settings, spec=_parse_spec(of_spec, prefix)) if of_spec else settings
 
 
+def require_probeable(spec: Spec, probes: int, lookup_probes: int) -> None:
+    """Requires that look-ups can read additional buckets.
+
+    Args:
+        spec: Spec of the index.
+        probes: Number of probed slots of each band, for which postings are stored.
+        lookup_probes: Number of additional buckets of each band.
+
+    Raises:
+        UsageError: If they cannot.
+    """
+    has_whole_slots = spec.measure == "jaccard" and not spec.truncated
+    if lookup_probes and (probes or not (has_whole_slots or spec.measure == "cosine")):
+        raise UsageError(
+            f"lookup_probes={lookup_probes} is for whole MinHash slots of measure jaccard and for "
+            f"vectors, without probes; this index has measure={spec.measure!r}, "
+            f"slot_bits={spec.slot_bits} and probes={probes}"
+        )
+
+
 class SettingsFields(TypedDict, total=False):
     """The fields of IndexSettings that callers may pass by name, without Spec and threshold."""
 
@@ -155,6 +182,7 @@ class SettingsFields(TypedDict, total=False):
     bands: int | None
     rows: int | None
     probes: int
+    lookup_probes: int
     documents: int
     postings: str
     store_text: bool
