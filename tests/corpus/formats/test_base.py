@@ -190,7 +190,8 @@ def test_every_row_is_kept_removed_or_rejected(
 ) -> None:
     """Every row is counted once, and kept rows equal those of the input."""
     folder = tmp_path_factory.mktemp("case")
-    table = pa.table({"text": pa.array(texts, pa.string()), "n": list(range(len(texts)))})
+    numbers = pa.array(range(len(texts)), pa.int64())
+    table = pa.table({"text": pa.array(texts, pa.string()), "n": numbers})
     rows = [json.dumps(row) for row in table.to_pylist()]
     if ".jsonl" in name:
         data = "".join(f"{row}\n" for row in rows).encode()
