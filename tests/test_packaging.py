@@ -1,6 +1,7 @@
 """Tests of what pyproject.toml promises: extras, metadata, and the hints that name extras."""
 
 import ast
+import os
 import re
 import shutil
 import subprocess
@@ -11,10 +12,13 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
+DATED = r"\d+\.\d+\.\d+ - \d{4}-\d\d-\d\d"
+"""The heading of a release in the changelog: its version and its date."""
 
 
 def extras_in_hints() -> set[str]:
@@ -101,3 +105,19 @@ def test_source_distribution_has_tests_and_docs(tmp_path: Path) -> None:
     missing = {name for name in listed.stdout.splitlines() if not name.startswith(ignored)} - packed
     assert missing == set()
     assert not [name for name in packed if name.endswith((".pyc", ".key", ".db"))]
+
+
+def test_workflow_runs_the_script_that_decides_about_changes() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    job = workflow["jobs"]["check"]
+    assert ".ci/run" in [step.get("run") for step in job["steps"]]
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
+    minors = [one.rpartition(" ")[2] for one in PROJECT["classifiers"] if " 3." in one]
+    assert job["strategy"]["matrix"]["python"] == minors
+
+
+def test_releases_in_the_changelog_are_dated() -> None:
+    headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    assert headings[0] == "Unreleased" or re.search(DATED, headings[0])
+    assert all(re.fullmatch(DATED, heading) for heading in headings[1:])
+    assert f"{PROJECT['version']} - " in " ".join(headings)

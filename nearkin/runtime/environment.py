@@ -1,8 +1,22 @@
-"""Checks of the environment variables with which Numba would fail."""
+"""Checks of the platform, and of the environment variables with which Numba would fail."""
 
 import os
+import sys
 
 from nearkin.errors import UsageError
+
+
+def require_supported_platform() -> None:
+    """Requires an operating system on which files can be locked and are private to a user.
+
+    Raises:
+        UsageError: On Windows. The message says what to use there.
+    """
+    if sys.platform == "win32":
+        raise UsageError(
+            "nearkin does not run on Windows, because its locks and the permissions of its files "
+            "are those of POSIX; use it in WSL 2 or in a container"
+        )
 
 
 def check_numba_settings() -> None:

@@ -8,7 +8,6 @@ folder; a process that finds it there, and nothing at OUT, moves it back.
 """
 
 import errno
-import fcntl
 import json
 import os
 import re
@@ -22,6 +21,7 @@ from pathlib import Path
 from typing import TypedDict
 
 from nearkin.errors import UsageError
+from nearkin.runtime.file_locks import lock_exclusively
 from nearkin.runtime.files import (
     PRIVATE_FILE,
     PRIVATE_FOLDER,
@@ -587,7 +587,7 @@ def _lock(path: Path, out: Path) -> int:
         except FileNotFoundError:
             continue  # the holder has just finished and removed the folder
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_exclusively(handle, wait=False)
             held = _identity(path / LOCK)
             if held is not None and held == (os.fstat(handle).st_dev, os.fstat(handle).st_ino):
                 return handle

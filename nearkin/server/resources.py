@@ -1,6 +1,5 @@
 """The index of a server and what belongs to it. A new index is created with a secret key."""
 
-import fcntl
 import logging
 import os
 from collections.abc import Iterator, Sequence
@@ -15,6 +14,7 @@ from nearkin.index.migration.copy import UNLIMITED_SIZE
 from nearkin.index.opening import without_fixed_settings
 from nearkin.index.stores.urls import recorded_url
 from nearkin.keys import ENVIRONMENT, HashKey
+from nearkin.runtime.file_locks import lock_exclusively, lock_shared
 from nearkin.runtime.files import PRIVATE_FILE, make_folders, write_durably
 from nearkin.server.golden_probe import GoldenPair, read_golden_pairs
 from nearkin.server.http.tokens import TokenFile
@@ -102,7 +102,10 @@ def _key_file_locked(settings: ServerSettings) -> Iterator[None]:
         yield
         return
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH if exists else fcntl.LOCK_EX)
+        if exists:
+            lock_shared(handle)
+        else:
+            lock_exclusively(handle)
         yield
     finally:
         os.close(handle)

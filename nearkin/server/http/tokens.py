@@ -4,7 +4,6 @@ A token is `nk_<name>_<secret>`. The secret consists of 256 random bits, so that
 SHA-256 is as hard to invert as a slow password hash.
 """
 
-import fcntl
 import hashlib
 import hmac
 import json
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from nearkin.errors import UsageError
 from nearkin.index.entry import require_public_name
+from nearkin.runtime.file_locks import lock_exclusively
 from nearkin.runtime.files import PRIVATE_FILE, make_folders, write_durably
 from nearkin.server.http.rates import parse_rate
 
@@ -239,7 +239,7 @@ class TokenFile:
                 PRIVATE_FILE,
             )
             with os.fdopen(handle) as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
+                lock_exclusively(lock)
                 self.refresh()
                 yield
                 rows = [
