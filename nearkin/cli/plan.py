@@ -99,11 +99,37 @@ class WorkloadOptions:
     engine: Annotated[
         str, typer.Option(help="Engine: local, spark or index.", rich_help_panel=RUN)
     ] = "local"
+    latency: Annotated[
+        float | None,
+        typer.Option(
+            help="Maximum CPU time of a query in milliseconds (engine index).",
+            metavar="MS",
+            rich_help_panel=RUN,
+        ),
+    ] = None
+    core_hour_price: Annotated[
+        float | None,
+        typer.Option(help="Price of a core for an hour, for the price.", rich_help_panel=RUN),
+    ] = None
+    gb_month_price: Annotated[
+        float | None,
+        typer.Option(
+            help="Price of a GB for a month, for the price: disk of runs, memory of an index.",
+            rich_help_panel=RUN,
+        ),
+    ] = None
     memory: o.Memory = o.MEMORY
     threshold: o.Threshold = 0.8
     recall: o.Recall = 0.95
     bands: o.Bands = None
     rows: o.Rows = None
+    precision: Annotated[
+        float | None,
+        typer.Option(
+            help="Minimum share of the candidates that are near-duplicates, from which k follows.",
+            rich_help_panel=SIMILARITY,
+        ),
+    ] = None
     error: Annotated[
         float | None,
         typer.Option(
@@ -153,6 +179,10 @@ class WorkloadOptions:
             disk=size(self.disk),
             seconds=o.parse_seconds(self.time, "--time"),
             cores=o.workers_or_cores(self.cores),
+            precision=self.precision,
+            latency=None if self.latency is None else self.latency / 1000,
+            core_hour_price=self.core_hour_price,
+            gb_month_price=self.gb_month_price,
         )
 
 

@@ -55,6 +55,12 @@ SHINGLE_BYTES = 5
 """The size of text for each shingle of words, if the size of the text is not given."""
 REFERENCE_BANDS = 13
 """The number of bands with which the rates were calibrated."""
+HOURS_PER_MONTH = 730
+QUERY_SECONDS = 200e-6
+"""The CPU time of a query of an index in memory apart from text and comparisons, in seconds
+(measured: 0.25 ms for texts of 100 words)."""
+MAX_COMPARED = 100
+"""The number of candidates that a query compares by default (`max_candidates`)."""
 MAX_REPRESENTATIVES = 1000
 """The number of representatives of a bucket above which an index is slow."""
 
@@ -106,6 +112,11 @@ class Workload:
         disk: Largest disk space in bytes.
         seconds: Largest duration of a run in seconds.
         cores: Number of cores.
+        precision: Requested share of the candidates that are near-duplicates. More slots are chosen
+            for it, unless the Spec, the error or the bands are given.
+        latency: Largest CPU time of a query in seconds (engine `index`).
+        core_hour_price: Price of a core for an hour, in any currency.
+        gb_month_price: Price of a GB for a month: of disk for runs, of memory for an index.
     """
 
     documents: int
@@ -126,6 +137,10 @@ class Workload:
     disk: float | None = None
     seconds: float | None = None
     cores: int = 2
+    precision: float | None = None
+    latency: float | None = None
+    core_hour_price: float | None = None
+    gb_month_price: float | None = None
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -139,7 +154,23 @@ class Workload:
                 raise UsageError(f"{name}={value:g} is less than {low}; give at least {low}")
         if not 0 <= self.duplicates < 1:
             raise UsageError(f"duplicates={self.duplicates} is outside 0 to 1 (exclusive)")
-        for name in ("ingest", "signature_ram", "text_bytes", "error", "disk", "seconds"):
+        if self.precision is not None and not 0 < self.precision < 1:
+            raise UsageError(f"precision={self.precision:g} is outside 0 to 1 (both exclusive)")
+        if self.latency is not None and self.engine != "index":
+            raise UsageError(f"latency={self.latency:g} is of queries; set engine=index")
+        for name in ("core_hour_price", "gb_month_price"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise UsageError(f"{name}={value:g} is negative; give 0 or more")
+        for name in (
+            "ingest",
+            "signature_ram",
+            "text_bytes",
+            "error",
+            "disk",
+            "seconds",
+            "latency",
+        ):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise UsageError(f"{name}={value:g} is not above 0; give a positive number")
@@ -283,6 +314,51 @@ def binned_updates(shingles: float, k: int, rounds: int) -> float:
     return rounds * shingles + k * (1 - 1 / k) ** (rounds * shingles) * shingles
 
 
+def candidate_precision(duplicates: float, recall: float, by_chance: float) -> float:
+    """Returns the expected share of candidate pairs that are near-duplicates.
+
+    Each duplicate has at least one pair. A candidate by chance is counted at both documents.
+
+    Args:
+        duplicates: Share of the documents that are near-duplicates of others, in [0, 1).
+        recall: Candidate probability of near-duplicates, in [0, 1].
+        by_chance: Expected number of unrelated candidates of a document.
+
+    Examples:
+        >>> candidate_precision(0.1, 1.0, 0.2)
+        0.5
+    """
+    true = duplicates * recall
+    total = true + by_chance / 2
+    return true / total if total else 1.0
+
+
+def smallest_precise_k(workload: Workload) -> int:
+    """Returns the smallest doubled k whose solved bands reach the requested precision.
+
+    Args:
+        workload: Requirements of a deployment, with a precision.
+
+    Returns:
+        The default k, or two, four or eight times as many slots. The largest k if none suffices.
+    """
+    assert workload.precision is not None
+    spec = Spec()
+    unrelated = Distribution.assumed(workload.documents)
+    k = spec.k
+    while k < spec.signature_limits.largest_k:
+        measure = measure_of(replace(spec, k=k))
+        request = BandingRequest(workload.threshold, workload.recall, documents=workload.documents)
+        banding = measure.banding(request)
+        probabilities = candidate_probabilities(measure, banding, unrelated.similarities)
+        by_chance = float((probabilities * unrelated.pairs).sum())
+        recall = banding.candidate_recall
+        if candidate_precision(workload.duplicates, recall, by_chance) >= workload.precision:
+            break
+        k *= 2
+    return k
+
+
 def choose_signature(workload: Workload) -> Spec:
     """Returns the Spec with the widest slots whose signatures fit into the memory for them.
 
@@ -299,6 +375,8 @@ def choose_signature(workload: Workload) -> Spec:
         (200, 2)
     """
     default = Spec()
+    if workload.precision is not None and workload.error is None and workload.bands is None:
+        default = replace(default, k=smallest_precise_k(workload))
     limits = default.signature_limits
     choices = []
     for width in limits.slot_bits:
@@ -495,6 +573,7 @@ class _PlanBuilder:
         expected = float((probabilities * unrelated.pairs).sum())
         formula = f"Σ P(candidate) · pairs, of {unrelated.source}"
         self.add_line("recall", "candidates of a document by chance", expected, "", formula)
+        self._add_precision(banding, expected)
         postings = banding.bands * (1 + banding.probes)
         self.add_line("recall", "postings of a document", postings, "", "b · (1 + probes)")
         holds = banding.recall >= work.recall - 1e-12
@@ -504,6 +583,75 @@ class _PlanBuilder:
             gives = (lower, "solved bands and rows")
         self.verdicts.append(LimitVerdict("recall", work.recall, banding.recall, "", holds, gives))
         return banding
+
+    def _add_precision(self, banding: Banding, by_chance: float) -> None:
+        """Adds the share of the candidates that are near-duplicates."""
+        work = self.workload
+        precision = candidate_precision(work.duplicates, banding.candidate_recall, by_chance)
+        formula = (
+            "duplicates · P(candidate) / (duplicates · P(candidate) + candidates by chance / 2)"
+        )
+        self.add_line("recall", "precision of candidates", precision, "", formula)
+        if work.precision is None:
+            return
+        holds = precision >= work.precision
+        gives = () if holds else ("more slots (k)", "a higher threshold")
+        self.verdicts.append(LimitVerdict("precision", work.precision, precision, "", holds, gives))
+
+    def add_latency(self, spec: Spec, banding: Banding) -> None:
+        """Adds the CPU time of a query, without the network and the round trips of a store."""
+        work = self.workload
+        if work.engine != "index":
+            return
+        rates = self.rates
+        if _has_slots(spec):
+            updates = binned_updates(work.shingles, spec.k, ROUNDS)
+            rate = rates.binned
+            if spec.scheme == "classic":
+                updates = work.shingles * spec.k
+                rate = rates.classic
+            sketching = work.document_bytes / rates.text + updates / rate
+        else:
+            sketching = work.document_bytes / rates.text
+        # A comparison takes time in proportion to the shingles; the rate is that of 250.
+        comparison = work.shingles / 250 / rates.exact
+        seconds = QUERY_SECONDS + sketching + MAX_COMPARED * comparison
+        formula = (
+            f"{QUERY_SECONDS * 1e6:.0f} µs + sketching {sketching * 1e6:.0f} µs + at most "
+            f"{MAX_COMPARED} comparisons of {comparison * 1e6:.2f} µs, in memory"
+        )
+        self.add_line("index", "CPU of a query", seconds, "s", formula)
+        self.add_limit(
+            "latency", work.latency, seconds, "s", "fewer slots (k)", "a lower max_candidates"
+        )
+
+    def add_price(self) -> None:
+        """Adds the price of a run, or of an index for a month."""
+        work = self.workload
+        if work.core_hour_price is None and work.gb_month_price is None:
+            return
+        per_hour = work.core_hour_price or 0.0
+        per_month = work.gb_month_price or 0.0
+        values = {line.name: line.value for line in self.lines if line.part == work.engine}
+        if work.engine == "index":
+            size = values["memory"] / 1e9
+            hours = float(work.cores * HOURS_PER_MONTH)
+            months = 1.0
+            name = "price of a month"
+        else:
+            size = values.get("disk at the peak", values.get("shuffled band keys", 0.0)) / 1e9
+            if work.engine == "spark":
+                size += values["shuffled payloads"] / 1e9
+            duration = values["seconds"] / 3600
+            hours = work.cores * duration
+            months = duration / HOURS_PER_MONTH
+            name = "price of a run"
+        price = hours * per_hour + size * months * per_month
+        formula = (
+            f"core hours · {per_hour:g} + GB · months · {per_month:g} = {hours:,.4g} · "
+            f"{per_hour:g} + {size:,.4g} · {months:.3g} · {per_month:g}"
+        )
+        self.add_line("price", name, price, "", formula)
 
     def add_brute_force(self) -> None:
         """Adds the cost of comparing all pairs."""
@@ -736,6 +884,8 @@ def plan(
         builder.add_index(spec, banding)
     else:
         builder.add_spark(spec, banding)
+    builder.add_latency(spec, banding)
+    builder.add_price()
     return Plan(
         workload=workload,
         spec=spec,

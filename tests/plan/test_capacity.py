@@ -320,3 +320,72 @@ def test_terminal_shows_formulas_and_verdicts(capsys: pytest.CaptureFixture[str]
 def test_plan_is_a_library_function() -> None:
     found = nk.plan(1000, rates=RATES)
     assert isinstance(found, Plan)
+
+
+def test_precision_of_candidates_agrees_with_a_sum_over_similarities() -> None:
+    """The expected candidates by chance are summed here on a finer grid."""
+    found = plan(1_000_000, nk.Spec(), RATES, bands=20, rows=5, threshold=0.8, duplicates=0.2)
+    import numpy as np
+
+    s = (np.arange(100_000) + 0.5) / 100_000
+    by_chance = 999_999 * np.mean(20 * (1 - s) ** 19 * (1 - (1 - s**5) ** 20))
+    true = 0.2 * (1 - (1 - 0.8**5) ** 20)
+    expected = true / (true + by_chance / 2)
+    assert found.value("precision of candidates") == pytest.approx(expected, rel=0.02)
+
+
+def test_plan_chooses_slots_for_a_precision() -> None:
+    coarse = plan(1_000_000, threshold=0.5, rates=RATES)
+    assert coarse.spec.k == 128
+    target = 3 * coarse.value("precision of candidates")
+    found = plan(1_000_000, threshold=0.5, precision=target, rates=RATES)
+    assert found.spec.k > 128
+    verdict = next(verdict for verdict in found.verdicts if verdict.limit == "precision")
+    assert verdict.holds == (found.value("precision of candidates") >= target)
+    assert verdict.holds
+    given = plan(1_000_000, nk.Spec(), RATES, threshold=0.5, precision=target)
+    assert not given.fits
+    with pytest.raises(UsageError, match="precision=1 is outside"):
+        Workload(10, precision=1.0)
+
+
+def test_latency_of_a_query_is_a_limit_of_an_index() -> None:
+    found = plan(1_000_000, engine="index", latency=0.01, memory=1e12, rates=RATES)
+    seconds = found.value("CPU of a query")
+    text = 1500 / RATES.text
+    updates = binned_updates(300, 128, 4) / RATES.binned
+    assert seconds == pytest.approx(200e-6 + text + updates + 100 * 1.2 / RATES.exact)
+    assert found.fits
+    assert not plan(1_000_000, engine="index", latency=1e-4, memory=1e12, rates=RATES).fits
+    with pytest.raises(UsageError, match="set engine=index"):
+        Workload(10, latency=0.01)
+
+
+def test_prices_follow_from_core_hours_and_gigabytes() -> None:
+    prices = {"core_hour_price": 0.05, "gb_month_price": 0.1}
+    run = plan(10_000_000, rates=RATES, cores=8, **prices)
+    hours = run.value("seconds") / 3600
+    disk = run.value("disk at the peak") / 1e9
+    assert run.value("price of a run") == pytest.approx(8 * hours * 0.05 + disk * hours / 730 * 0.1)
+    index = plan(10_000_000, engine="index", rates=RATES, cores=4, **prices)
+    memory = index.value("memory") / 1e9
+    assert index.value("price of a month") == pytest.approx(4 * 730 * 0.05 + memory * 0.1)
+    spark = plan(10_000_000, engine="spark", rates=RATES, cores=4, core_hour_price=0.05)
+    assert spark.value("price of a run") == pytest.approx(spark.value("core-hours") * 0.05)
+    with pytest.raises(UsageError, match="unknown line 'price of a run'"):
+        plan(1000, rates=RATES).value("price of a run")
+    with pytest.raises(UsageError, match="core_hour_price=-1 is negative"):
+        Workload(10, core_hour_price=-1)
+
+
+def test_plan_command_takes_precision_latency_and_prices(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    arguments = ["plan", "--docs", "1M", "--engine", "index", "--latency", "20", "--json"]
+    prices = ["--core-hour-price", "0.05", "--gb-month-price", "3", "--precision", "0.001"]
+    assert command([*arguments, *prices]) == 0
+    written = json.loads(capfd.readouterr().out)
+    assert written["workload"]["latency"] == 0.02
+    assert {"latency", "precision"} <= {verdict["limit"] for verdict in written["verdicts"]}
+    assert any(line["name"] == "price of a month" for line in written["lines"])
+    assert command(["plan", "--docs", "1M", "--latency", "20"]) == 2

@@ -84,7 +84,7 @@ def format_quantity(amount: float, unit: str) -> str:
 
 
 def _verdict_text(verdict: LimitVerdict) -> Text:
-    relation = "at least" if verdict.limit == "recall" else "at most"
+    relation = "at least" if verdict.limit in ("recall", "precision") else "at most"
     requested = format_quantity(verdict.asked, verdict.unit)
     needed = format_quantity(verdict.needed, verdict.unit)
     result = ("met    ", "green") if verdict.holds else ("not met ", "red")
