@@ -1,7 +1,7 @@
 """The functions of the library: tables, frames, lists or files in, Arrow tables out."""
 
 import tempfile
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
@@ -271,7 +271,7 @@ def sketch(
 def frequencies(
     data: Any,
     *,
-    text: str | None = None,
+    text: str | Sequence[str] | None = None,
     tokens: str | None = None,
     spec: Spec | None = None,
     key: HashKey | None = None,
@@ -284,7 +284,7 @@ def frequencies(
 
     Args:
         data: The documents, as for `dedup`.
-        text: Column of texts. The default is `text`.
+        text: Column of texts, or several columns, whose texts are joined. The default is `text`.
         tokens: Column of token lists, instead of texts.
         spec: The Spec of the shingles. The default is `Spec()`.
         key: The hash key, if the Spec requires one.

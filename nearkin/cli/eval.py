@@ -119,7 +119,7 @@ def eval(
         for settings in parse_grid(grid):
             table = dedup(
                 [Path(name) for name in inputs],
-                text=columns.text,
+                text=columns.text_columns or None,
                 tokens=columns.tokens,
                 vector=columns.vector,
                 id=columns.id_column,

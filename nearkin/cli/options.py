@@ -70,7 +70,13 @@ Inputs = Annotated[
         help="Files, globs, folders, URLs (s3://, gs://, file://), or the folder of a saved run."
     ),
 ]
-Text = Annotated[str | None, column_option("--text", "Column of texts.  [default: text]")]
+Text = Annotated[
+    str | None,
+    column_option(
+        "--text",
+        "Column of texts, or several that are joined, for example title,body.  [default: text]",
+    ),
+]
 Tokens = Annotated[
     str | None, column_option("--tokens", "Column of token lists, instead of texts.")
 ]
@@ -412,6 +418,24 @@ class ColumnOptions:
     vector: Vector = None
     id_column: Id = None
 
+    @property
+    def text_columns(self) -> list[str]:
+        """The columns of texts that --text names.
+
+        Raises:
+            UsageError: If a name is empty or repeated.
+        """
+        from nearkin.errors import UsageError
+
+        if self.text is None:
+            return []
+        names = [name.strip() for name in self.text.split(",")] if "," in self.text else [self.text]
+        if not all(names) or len(set(names)) < len(names):
+            raise UsageError(
+                f"--text {self.text!r} is not a list of different columns; write it as title,body"
+            )
+        return names
+
     def to_columns(self, carried: tuple[str, ...] = (), memory: str = MEMORY) -> "Columns":
         """Returns the columns that are read.
 
@@ -433,11 +457,12 @@ class ColumnOptions:
         given = [f"{option} {value}" for option, value in options.items() if value is not None]
         if len(given) > 1:
             raise UsageError(f"{' and '.join(given)} exclude each other")
-        text = self.text
+        texts = self.text_columns
         if not given:
-            text = "text"
+            texts = ["text"]
         columns = Columns(
-            text=text,
+            text=texts[0] if texts else None,
+            joined=tuple(texts[1:]),
             tokens=self.tokens,
             vector=self.vector,
             id=self.id_column,

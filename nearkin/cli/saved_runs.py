@@ -51,9 +51,12 @@ def _options_of_saved_run(saved: "SavedRun") -> dict[str, object]:
 
     spec = saved.spec
     columns = saved.record.require_files(saved.folder).request.columns
+    text = columns["text"]
+    if text is not None:
+        text = ",".join([text, *columns.get("joined", ())])
     base_hash = None if spec.base_hash == KEYED else spec.base_hash
     return {
-        "text": columns["text"],
+        "text": text,
         "tokens": columns["tokens"],
         "vector": columns["vector"],
         "id_column": columns["id"],

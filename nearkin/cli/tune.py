@@ -229,7 +229,7 @@ def _observe(
     columns = options.to_columns()
     if not inputs:
         if request.measure == "cosine":
-            columns = replace(columns, vector="vector", text=None, dimensions=1)
+            columns = replace(columns, vector="vector", text=None, joined=(), dimensions=1)
         return None, request.to_spec(columns)
     corpus = FileCorpus.open(inputs)
     print_warnings(describe_skipped(corpus.skipped))

@@ -1,7 +1,8 @@
 """The columns that a run reads, and the limits of its documents."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 BATCH_ROWS = 8192
 """The maximum number of rows of a batch."""
@@ -14,6 +15,8 @@ DOCUMENT_SHARE = 32
 document, in several threads at once."""
 UNFOLDED_SHARE = 8
 """Parsing one row may take this many times the document limit."""
+TEXT_SEPARATOR = "\n"
+"""The text between the values of joined columns."""
 ID = "id"
 """The name of the column of ids in a batch."""
 CARRIED_PREFIX = "column "
@@ -32,6 +35,19 @@ def document_limit(memory: int) -> int:
         (31250000, True)
     """
     return min(MAX_DOCUMENT, memory // DOCUMENT_SHARE)
+
+
+def join_texts(texts: Iterable[str | None]) -> str:
+    """Returns the text of a document whose text is in several columns.
+
+    Args:
+        texts: The values of the columns. None is left out.
+
+    Examples:
+        >>> join_texts(["a title", None, "the body"]).splitlines()
+        ['a title', 'the body']
+    """
+    return TEXT_SEPARATOR.join(text for text in texts if text is not None)
 
 
 def carried_column_name(name: str) -> str:
@@ -56,6 +72,7 @@ class ColumnsRecord(TypedDict):
     dimensions: int | None
     id: str | None
     extra: tuple[str, ...]
+    joined: NotRequired[tuple[str, ...]]
     """The carried columns."""
 
 
@@ -71,6 +88,8 @@ class Columns:
         id: The column of ids, or None to make ids from path and row.
         carried_columns: The columns that are not compared but are needed later: by the keep policy,
             for blocks, for sources and for splits.
+        joined: Further columns of texts, which are appended to the first in this order. Values that
+            are null are left out.
         document_limit: The maximum size of a document in bytes. Larger documents are rejected, and
             so are rows that need a multiple of this to be read. A resumed run and a run over saved
             signatures keep the limit, because it decides which rows are documents.
@@ -82,6 +101,7 @@ class Columns:
     dimensions: int | None = None
     id: str | None = None
     carried_columns: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
     document_limit: int = MAX_DOCUMENT
 
     @classmethod
@@ -94,6 +114,7 @@ class Columns:
             dimensions=record["dimensions"],
             id=record["id"],
             carried_columns=tuple(record["extra"]),
+            joined=tuple(record.get("joined", ())),
         )
 
     def to_record(self) -> ColumnsRecord:
@@ -101,7 +122,7 @@ class Columns:
 
         The document limit is not part of it, because a resumed run keeps its own.
         """
-        return ColumnsRecord(
+        record = ColumnsRecord(
             text=self.text,
             tokens=self.tokens,
             vector=self.vector,
@@ -109,6 +130,9 @@ class Columns:
             id=self.id,
             extra=self.carried_columns,
         )
+        if self.joined:
+            record["joined"] = self.joined
+        return record
 
     def with_memory(self, memory: int) -> "Columns":
         """Returns these columns with the document limit of a run.
@@ -127,8 +151,13 @@ class Columns:
 
     @property
     def source(self) -> str:
-        """The name of the column of documents in the inputs."""
+        """The name of the column of documents in the inputs, or of the first one."""
         return str(self.vector or self.tokens or self.text)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The names of the columns of documents in the inputs. Several ones are joined."""
+        return (self.source, *self.joined)
 
     @property
     def option(self) -> str:
@@ -140,6 +169,6 @@ class Columns:
         """All columns that are read, without repetitions."""
         return tuple(
             dict.fromkeys(
-                name for name in (self.source, self.id, *self.carried_columns) if name is not None
+                name for name in (*self.sources, self.id, *self.carried_columns) if name is not None
             )
         )

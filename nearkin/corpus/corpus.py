@@ -315,7 +315,8 @@ def _require_known_policy(on_error: str) -> None:
 
 
 def _require(columns: Columns, names: Sequence[str], file: InputFile) -> None:
-    options = {columns.source: columns.option, columns.id: "--id"}
+    options: dict[str | None, str] = dict.fromkeys(columns.sources, columns.option)
+    options[columns.id] = "--id"
     for name in columns.all:
         if name not in names:
             way = f"; choose one with {options[name]}" if name in options else ""

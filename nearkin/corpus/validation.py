@@ -1,6 +1,7 @@
 """The decision which rows are documents, and the reasons why others are rejected."""
 
 from collections.abc import Callable
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -8,7 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearkin.corpus.batches import RAW_PREFIX
-from nearkin.corpus.columns import ID, MAX_DOCUMENT, Columns, carried_column_name
+from nearkin.corpus.columns import (
+    ID,
+    MAX_DOCUMENT,
+    TEXT_SEPARATOR,
+    Columns,
+    carried_column_name,
+)
 from nearkin.corpus.encoded_columns import (
     cast_to_stored_type,
     remove_encoding,
@@ -58,7 +65,10 @@ def check_rows(rows: pa.RecordBatch, columns: Columns) -> CheckedRows:
         UsageError: If a column has a type that cannot hold documents.
     """
     content = rows[columns.source]
-    checked = check_content(content, columns)
+    if columns.joined:
+        checked = check_joined_texts(rows, columns)
+    else:
+        checked = check_content(content, columns)
     reasons = dict(checked.reasons)
     values = {columns.content: checked.values}
     if columns.id is not None:
@@ -102,6 +112,46 @@ def check_content(values: pa.Array, columns: Columns) -> CheckedColumn:
     return check_texts(values, columns.source, columns.document_limit)
 
 
+def check_joined_texts(rows: pa.RecordBatch, columns: Columns) -> CheckedColumn:
+    """Joins the columns of texts, and checks the result.
+
+    A row is rejected if a value is not valid UTF-8, the joined text is too long, or every value is
+    null.
+
+    Args:
+        rows: The rows.
+        columns: The columns that are read.
+
+    Raises:
+        UsageError: If a column is not text.
+    """
+    parts: list[pa.Array] = []
+    reasons: dict[int, str] = {}
+    nulls = np.zeros(len(rows), np.int64)
+    for name in columns.sources:
+        checked = check_texts(rows[name], name, columns.document_limit)
+        for at, reason in checked.reasons.items():
+            if reason == null_reason(name):
+                nulls[at] += 1
+            else:
+                reasons[at] = reason
+        parts.append(checked.values)
+    joined = reduce(_join_pairwise, parts)
+    shown = " and ".join(columns.sources)
+    too_long = too_long_reason(shown, columns.document_limit)
+    reasons.update(dict.fromkeys(_long_texts(joined, columns.document_limit), too_long))
+    empty = np.flatnonzero(nulls == len(columns.sources))
+    reasons.update(dict.fromkeys(empty.tolist(), f"{shown} are null"))
+    return CheckedColumn(joined, reasons)
+
+
+def _join_pairwise(first: pa.Array, second: pa.Array) -> pa.Array:
+    """Joins two columns of texts. A null in one of them is left out."""
+    # Arrow's null_handling="skip" loses rows in which every value is null.
+    both = pc.binary_join_element_wise(first, second, pa.scalar(TEXT_SEPARATOR, pa.large_string()))
+    return pc.coalesce(both, first, second)
+
+
 def content_arrow_type(columns: Columns) -> pa.DataType:
     """Returns the type of the column of documents in a batch."""
     if columns.vector:
@@ -138,6 +188,15 @@ def _python_value(values: pa.Array, at: int) -> object:
         return view_as_binary(one)[0].as_py() if is_text(one.type) else "(invalid UTF-8)"
 
 
+def null_reason(name: str) -> str:
+    """Returns the reason for the rejection of a value that is null.
+
+    Args:
+        name: The name of the value.
+    """
+    return f"{name} is null"
+
+
 def too_long_reason(name: str, limit: int) -> str:
     """Returns the reason for the rejection of a value that is too long.
 
@@ -167,14 +226,14 @@ def check_texts(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Check
     values, large = remove_encoding_within(values, limit)
     if pa.types.is_null(values.type):
         return CheckedColumn(
-            values.cast(pa.large_string()), _where(values.is_null(), f"{name} is null")
+            values.cast(pa.large_string()), _where(values.is_null(), null_reason(name))
         )
     if not (is_text(values.type) or is_binary(values.type)):
         raise UsageError(
             f"column {name!r} is {values.type}, not text; choose another column "
             "with --text, or use --tokens for lists"
         )
-    reasons = _where(values.is_null(), f"{name} is null") if values.null_count else {}
+    reasons = _where(values.is_null(), null_reason(name)) if values.null_count else {}
     values, broken = validate_text(values)
     reasons.update(dict.fromkeys(broken, f"{name} is not valid UTF-8"))
     reasons.update(

@@ -68,7 +68,8 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
     `ReadKeywords` those of reading (on_error, hidden, follow_links).
 
     Attributes:
-        text: Column of texts. The default is `text`.
+        text: Column of texts, or several columns, whose texts are joined in this order. The default
+            is `text`.
         tokens: Column of token lists, instead of texts.
         vector: Column of vectors, instead of texts.
         measure: `jaccard`, `weighted-jaccard`, `simhash`, or `cosine` for vectors. The default is
@@ -83,7 +84,7 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
         max_df: Share of the documents, in (0, 1), above which a shingle is removed.
     """
 
-    text: str | None
+    text: str | Sequence[str] | None
     tokens: str | None
     vector: str | None
     measure: str | None
@@ -127,12 +128,35 @@ def columns_of(parameters: RunParameters, id: str | None) -> Columns:
     if len(given) > 1:
         named = " and ".join(f"{name}={value!r}" for name, value in given.items())
         raise UsageError(f"{named} exclude each other")
-    text = parameters.get("text")
+    texts = text_columns_of(parameters.get("text"))
     if not given:
-        text = "text"
+        texts = ("text",)
     return Columns(
-        text=text, tokens=parameters.get("tokens"), vector=parameters.get("vector"), id=id
+        text=texts[0] if texts else None,
+        joined=texts[1:],
+        tokens=parameters.get("tokens"),
+        vector=parameters.get("vector"),
+        id=id,
     )
+
+
+def text_columns_of(text: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Returns the columns of texts that a parameter names.
+
+    Args:
+        text: A column, several columns, or None.
+
+    Raises:
+        UsageError: If no column is named, or one twice.
+    """
+    if text is None:
+        return ()
+    if isinstance(text, str):
+        return (text,)
+    names = tuple(text)
+    if not names or len(set(names)) < len(names):
+        raise UsageError(f"text={list(names)!r} is not a list of different columns")
+    return names
 
 
 def resources_of(parameters: RunParameters) -> SpecResources:

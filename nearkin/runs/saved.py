@@ -131,6 +131,10 @@ def _require_same_columns(requested: Columns, saved: Columns, folder: Path) -> N
     for name in ("text", "tokens", "vector", "id"):
         value = getattr(requested, name)
         saved_value = getattr(saved, name)
+        if name == "text" and requested.text is not None and requested.joined:
+            value = ",".join(requested.sources)
+        if name == "text" and saved.text is not None and saved.joined:
+            saved_value = ",".join(saved.sources)
         if value not in (None, getattr(default, name), saved_value):
             made_with = f"no --{name}" if saved_value is None else f"--{name} {saved_value}"
             raise UsageError(

@@ -1,6 +1,7 @@
 """The deduplication of a DataFrame."""
 
 import tempfile
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Unpack
@@ -22,6 +23,7 @@ from nearkin.engine.spark.sources import FrameSource, quoted
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.report.run_warnings import log_warnings, warn_of_run
+from nearkin.runs.parameters import text_columns_of
 from nearkin.runs.spec_request import require_valid_cut, resolve_spec, select_frequency_cut
 from nearkin.runtime.progress import Progress, Silent
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources
@@ -37,7 +39,7 @@ def dedup(
     frame: DataFrame,
     *,
     id: str,
-    text: str | None = None,
+    text: str | Sequence[str] | None = None,
     tokens: str | None = None,
     vector: str | None = None,
     measure: str | None = None,
@@ -64,7 +66,8 @@ def dedup(
         frame: Rows with an id column. They may be computed more than once and must be the same
             each time.
         id: Column of unique ids, text or whole numbers.
-        text: Column of texts. The default is `text`.
+        text: Column of texts, or several columns, whose texts are joined in this order. The default
+            is `text`.
         tokens: Column of token lists. Replaces `text`.
         vector: Column of vectors. Replaces `text`.
         measure: `jaccard`, `weighted-jaccard`, `simhash`, or `cosine` for vectors. The default is
@@ -165,16 +168,23 @@ def require_supported(options: RunOptions) -> None:
 
 
 def _columns_of(
-    id_column: str, text: str | None, tokens: str | None, vector: str | None
+    id_column: str, text: str | Sequence[str] | None, tokens: str | None, vector: str | None
 ) -> Columns:
     content = {"text": text, "tokens": tokens, "vector": vector}
     given = {name: column for name, column in content.items() if column is not None}
     if len(given) > 1:
         shown = " and ".join(f"{name}={column!r}" for name, column in given.items())
         raise UsageError(f"{shown} exclude each other; give one of them")
+    texts = text_columns_of(text)
     if not given:
-        text = "text"
-    return Columns(text=text, tokens=tokens, vector=vector, id=id_column)
+        texts = ("text",)
+    return Columns(
+        text=texts[0] if texts else None,
+        joined=texts[1:],
+        tokens=tokens,
+        vector=vector,
+        id=id_column,
+    )
 
 
 def _with_frequency_cut(
@@ -185,7 +195,8 @@ def _with_frequency_cut(
     require_valid_cut(max_df, request.options.spec)
     text_size = f.lit(0)
     if columns.text:
-        text_size = f.sum(f.length(f.col(quoted(columns.source))))
+        sizes = [f.length(f.col(quoted(name))) for name in columns.sources]
+        text_size = f.sum(sum((f.coalesce(size, f.lit(0)) for size in sizes), f.lit(0)))
     frequencies = count_over_spark(
         frame.sparkSession,
         FrameSource(frame, request).hashes,

@@ -18,6 +18,7 @@ from nearkin.corpus.columns import (
     UNFOLDED_SHARE,
     Columns,
     carried_column_name,
+    join_texts,
 )
 from nearkin.corpus.formats.base import (
     FileSlice,
@@ -214,6 +215,8 @@ class _JsonSliceBuilder:
         name = self._columns.source
         if not isinstance(value, dict):
             return "the row is not a JSON object"
+        if self._columns.joined:
+            return self._find_joined_fault(value) or self._find_id_fault(value)
         if name not in value:
             return f"the field {name} is missing"
         if value[name] is None:
@@ -235,9 +238,31 @@ class _JsonSliceBuilder:
             return f"{name} is not a string"
         elif _longer_than(value[name], self._columns.document_limit):
             return too_long_reason(name, self._columns.document_limit)
+        return self._find_id_fault(value)
+
+    def _find_joined_fault(self, value: dict[str, Any]) -> str | None:
+        """Returns the reason why the texts of several fields are not a document, or None."""
+        names = self._columns.sources
+        shown = " and ".join(names)
+        if all(value.get(name) is None for name in names):
+            return f"{shown} are missing or null"
+        for name in names:
+            if not isinstance(value.get(name), str | None):
+                return f"{name} is not a string"
+        if _longer_than(join_texts(map(value.get, names)), self._columns.document_limit):
+            return too_long_reason(shown, self._columns.document_limit)
+        return None
+
+    def _find_id_fault(self, value: dict[str, Any]) -> str | None:
         if self._columns.id is not None and value.get(self._columns.id) is None:
             return f"the id in {self._columns.id} is null"
         return None
+
+    def _content_of(self, value: dict[str, Any]) -> Any:
+        """Returns the document of a parsed line."""
+        if self._columns.joined:
+            return join_texts(map(value.get, self._columns.sources))
+        return value[self._columns.source]
 
     def _find_column_fault(self, value: dict[str, Any]) -> str | None:
         """Returns the reason why the id or a carried column cannot be used, or None.
@@ -283,7 +308,7 @@ class _JsonSliceBuilder:
             values, self._rows = [values[at] for at in fit], [self._rows[at] for at in fit]
         arrays = {
             columns.content: pa.array(
-                [value[columns.source] for value in values], content_arrow_type(columns)
+                [self._content_of(value) for value in values], content_arrow_type(columns)
             )
         }
         if columns.id is not None:
