@@ -44,3 +44,22 @@ def test_columns_of_a_frame_may_have_any_name(spark: SparkSession) -> None:
         assert sorted(kept["key"].to_pylist()) == ["a", "c"]
         assert kept.column_names == table.column_names
     assert local.kept.tolist() == [True, False, True]
+
+
+def test_joined_columns_are_those_of_the_local_engine(spark: SparkSession) -> None:
+    body = "one two three four five six seven eight nine ten"
+    rows = [
+        ("a", "a title", body),
+        ("b", "a title", f"{body} today"),
+        ("c", None, body),
+        ("d", None, None),
+    ]
+    frame = spark.createDataFrame(rows, "id string, title string, body string")
+    table = {name: [row[at] for row in rows] for at, name in enumerate(("id", "title", "body"))}
+    local = nk.dedup(table, id="id", text=["title", "body"])
+    with nk.spark.dedup(frame, id="id", text=["title", "body"]) as result:
+        clusters = {row.id: (row.cluster, row.kept) for row in result.clusters.collect()}
+        reasons = [row.reason for row in result.rejected.collect()]
+    expected = local.clusters.arrow.to_pylist()
+    assert clusters == {row["id"]: (row["cluster"], row["kept"]) for row in expected}
+    assert reasons == local.rejected["reason"].to_pylist() == ["title and body are null"]
