@@ -96,6 +96,7 @@ class SpecKeywords(TypedDict, total=False):
 
     normalise: tuple[str, ...]
     stem: str | None
+    stemmer: str | None
     base_hash: str
     hash_seed: int
     key_id: str | None
