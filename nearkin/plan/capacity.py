@@ -85,6 +85,10 @@ class WorkloadKeywords(TypedDict, total=False):
     disk: float | None
     seconds: float | None
     cores: int
+    precision: float | None
+    latency: float | None
+    core_hour_price: float | None
+    gb_month_price: float | None
 
 
 @dataclass(frozen=True)
