@@ -14,6 +14,21 @@ class NearkinError(Exception):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*(redact(one) if isinstance(one, str) else one for one in arguments))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default, an error is unpickled by a call with its message, which some classes do not
+        # take. A pool of processes hangs if that fails.
+        return _restore_error, (type(self), self.args, self.__dict__)
+
+
+def _restore_error(
+    kind: type[NearkinError], arguments: tuple[Any, ...], attributes: dict[str, Any]
+) -> NearkinError:
+    """Returns an unpickled error."""
+    error = kind.__new__(kind)
+    error.args = arguments
+    error.__dict__.update(attributes)
+    return error
+
 
 class UsageError(NearkinError, ValueError):
     """An error: the request is invalid.

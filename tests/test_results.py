@@ -242,3 +242,51 @@ def test_representations_fit_a_screen() -> None:
         assert len(lines) <= 24
         assert max(map(len, lines)) <= 120
     assert "... and 490 more rows" in repr(result.clusters)
+
+
+def public_values() -> dict[str, Any]:
+    texts = ["one two three four", "one two three four five", "six seven eight nine"]
+    values: dict[str, Any] = {
+        "plan": nk.plan(1000),
+        "tuning": nk.tune(),
+        "spec": nk.Spec(),
+        "builder": nk.MinHashBuilder(nk.Spec(k=16)).update("one two three"),
+        "counting": nk.CountingMinHash(nk.Spec(k=16)).add("one two three"),
+        "hamming index": nk.HammingIndex(64, 3),
+        "bottom k": nk.BottomK.of(np.arange(5, dtype=np.uint64), 4),
+        "frequencies": nk.frequencies(texts),
+        "resources": nk.SpecResources(),
+    }
+    with nk.Index.open("memory://", threshold=0.5) as index:
+        values["outcome"] = index.upsert("a", texts[0], "x")
+        index.upsert("a", texts[1], "y")
+        values["matches"] = index.query("a", texts[0])
+        values["entry"] = index.get("a", "x")
+        values["cluster"] = index.cluster("a", "x")
+        values["explanation"] = index.explain("a", "x", "y")
+        values["stats"] = index.stats()
+        values["settings"] = index.settings
+    return values
+
+
+@pytest.mark.parametrize(
+    "duplicate", [lambda value: pickle.loads(pickle.dumps(value)), copy.copy, copy.deepcopy]
+)
+def test_everything_that_the_library_returns_pickles_and_copies(duplicate: Any) -> None:
+    for name, value in public_values().items():
+        again = duplicate(value)
+        assert type(again) is type(value), name
+        if hasattr(value, "snapshot"):
+            assert (again.snapshot() == value.snapshot()).all()
+            again.merge(value) if name == "builder" else again.add("four five six")
+
+
+def test_every_error_pickles_with_its_attributes() -> None:
+    service = nk.ServiceError("unreachable", "no answer", status=503, retry_after=2.0)
+    large = nk.LargeClusterError("a", None, inherits=True)
+    plain = [nk.UsageError("not valid"), nk.StoreError("gone"), nk.RunError("failed")]
+    for error in (service, large, *plain):
+        for again in (pickle.loads(pickle.dumps(error)), copy.copy(error), copy.deepcopy(error)):
+            assert type(again) is type(error)
+            assert str(again) == str(error)
+            assert vars(again) == vars(error)

@@ -1,7 +1,7 @@
 """A builder of signatures of documents that arrive in parts."""
 
 from threading import Lock
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +42,13 @@ class MinHashBuilder:
         self.spec = spec
         self.resources = resources
         self._slots = np.full(spec.k, EMPTY_SLOT, np.uint32)
+        self._lock = Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
         self._lock = Lock()
 
     def update(self, *parts: str) -> Self:

@@ -7,7 +7,7 @@ its minimum is unknown. Such slots are reported, not guessed.
 """
 
 from threading import Lock
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -59,6 +59,13 @@ class CountingMinHash:
         self._functions = multipliers(spec)
         self._lock = Lock()
         self._clear()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._lock = Lock()
 
     def _clear(self) -> None:
         shape = (self.spec.k, self.depth)
