@@ -326,16 +326,17 @@ COPIES = (
 """The source of a copy, the share of the releases that it copies, and how it changes them."""
 
 
-def write_corpus(rng: random.Random) -> list[dict[str, str | int]]:
+def write_corpus(rng: random.Random, releases: int = RELEASES) -> list[dict[str, str | int]]:
     """Returns the documents, in the order in which the archive received them.
 
     The field `release` says which release a document is a copy of.
 
     Args:
         rng: The source of randomness.
+        releases: Number of releases, of which some are copied.
     """
     received: list[tuple[date, str, int, str]] = []
-    for number in range(1, RELEASES + 1):
+    for number in range(1, releases + 1):
         release = write_release(number, rng)
         received.append((release.day, "issuer", number, release.text))
         for source, share, edit in COPIES:

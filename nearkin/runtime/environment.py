@@ -10,7 +10,7 @@ def require_supported_platform() -> None:
     """Requires an operating system on which files can be locked and are private to a user.
 
     Raises:
-        UsageError: On Windows. The message says what to use there.
+        UsageError: If it is Windows. The message says what to use there.
     """
     if sys.platform == "win32":
         raise UsageError(
