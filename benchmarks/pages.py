@@ -58,20 +58,24 @@ def peers_table(record: dict[str, Any]) -> str:
     """Returns a table that compares nearkin with other tools."""
     own = record["systems"][0]["seconds"]
     rows = [
-        "| system | version | wall s | times nearkin | CPU s | memory GB | recall | precision |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- |",
+        "| system | version | wall s | times nearkin | CPU s | memory GB | recall | precision "
+        "| candidates |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for result in record["systems"]:
         if "failed" in result:
             rows.append(
-                f"| {result['name']} | {result.get('version', '')} | {result['failed']} | | | | | |"
+                f"| {result['name']} | {result.get('version', '')} | {result['failed']} "
+                "| | | | | | |"
             )
             continue
+        candidates = result.get("candidates")
         rows.append(
             f"| {result['name']} | {result['version']} | {result['seconds']:.1f} | "
             f"{result['seconds'] / own:.1f} | "
             f"{result['cpu']:.1f} | "
-            f"{result['memory'] / 1e9:.2f} | {result['recall']:.3f} | {result['precision']:.3f} |"
+            f"{result['memory'] / 1e9:.2f} | {result['recall']:.3f} | {result['precision']:.3f} | "
+            f"{'' if candidates is None else format(candidates, ',')} |"
         )
     return "\n".join(rows) + "\n"
 

@@ -22,10 +22,17 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from benchmarks.pages import write_pages
-from benchmarks.peer_runners.shared import THRESHOLD, shingles
+from benchmarks.peer_runners.shared import CANDIDATES, SLOTS, THRESHOLD, shingles
 from nearkin.errors import RunError
-from nearkin.lab.bench import ProcessUsage, describe_machine, run_nearkin, run_process
+from nearkin.lab.bench import (
+    ProcessUsage,
+    count_candidates,
+    describe_machine,
+    run_nearkin,
+    run_process,
+)
 from nearkin.lab.synth import SynthSettings, synth
+from nearkin.lsh.slot_bands import solve_banding
 from nearkin.version import VERSION
 
 HERE = Path(__file__).parent
@@ -53,12 +60,26 @@ class Peer(NamedTuple):
     requirements: tuple[str, ...]
     script: str
     runs: int = 1
+    label: str = ""
+    """Name in the table, if it is not that of the library."""
+    arguments: tuple[str, ...] = ()
+    """Further arguments of the script."""
 
 
+OWN_BANDING = solve_banding(THRESHOLD, 0.95, SLOTS)
+"""The bands that nearkin chooses for the threshold. With the same bands, libraries differ in speed
+and not in what they look for."""
 PEERS = (
     Peer("gaoya", ("gaoya", "pyarrow"), "run_gaoya.py", 3),
     Peer("rensa", ("rensa", "pyarrow"), "run_rensa.py", 3),
     Peer("datasketch", ("datasketch", "pyarrow"), "run_datasketch.py"),
+    Peer(
+        "datasketch",
+        ("datasketch", "pyarrow"),
+        "run_datasketch.py",
+        label=f"datasketch, {OWN_BANDING.bands} × {OWN_BANDING.rows} as nearkin",
+        arguments=(str(OWN_BANDING.bands), str(OWN_BANDING.rows)),
+    ),
     Peer("datatrove", ("datatrove[io,processing]", "spacy"), "run_datatrove.py"),
     Peer("text-dedup", ("text-dedup",), "run_text_dedup.py"),
 )
@@ -104,7 +125,14 @@ def run_peer(peer: Peer, python: Path, corpus: Path, out: Path) -> ProcessUsage:
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
     done = run_process(
-        [str(python), str(HERE / "peer_runners" / peer.script), str(corpus), str(out), str(work)]
+        [
+            str(python),
+            str(HERE / "peer_runners" / peer.script),
+            str(corpus),
+            str(out),
+            str(work),
+            *peer.arguments,
+        ]
     )
     shutil.rmtree(work)
     return done
@@ -156,6 +184,12 @@ def score_pairs(corpus: Path, pairs_file: Path) -> tuple[float, float]:
         return other.submit(recall_and_precision, corpus, pairs_file).result()
 
 
+def read_candidates(pairs_file: Path) -> int | None:
+    """Returns the number of candidates that a library wrote with its pairs, if it tells it."""
+    metadata = pq.read_schema(pairs_file).metadata or {}
+    return int(metadata[CANDIDATES]) if CANDIDATES in metadata else None
+
+
 def measure_tool(
     name: str, release: str, corpus: Path, runs: int, run: Callable[[Path], ProcessUsage]
 ) -> dict[str, Any]:
@@ -171,6 +205,7 @@ def measure_tool(
         "memory": max(one.memory for one in done),
         "recall": recall,
         "precision": precision,
+        "candidates": read_candidates(out),
     }
     print(json.dumps(row), flush=True)
     return row
@@ -182,7 +217,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--documents", type=int, default=400_000)
-    parser.add_argument("--only", nargs="*", default=[peer.name for peer in PEERS])
+    parser.add_argument("--only", nargs="*", default=sorted({peer.name for peer in PEERS}))
     options = parser.parse_args()
     corpus = WORK / "corpus"
     shutil.rmtree(corpus, ignore_errors=True)
@@ -190,6 +225,7 @@ def main() -> None:
     documents = corpus / "documents"
     find_pairs(documents, WORK / "pairs.parquet")
     systems = [measure_tool("nearkin", VERSION, corpus, 3, lambda out: find_pairs(documents, out))]
+    systems[0]["candidates"] = count_candidates(documents, "--threshold", str(THRESHOLD))
     for peer in PEERS:
         if peer.name not in options.only:
             continue
@@ -198,7 +234,7 @@ def main() -> None:
             release = version(python, peer.name)
             systems.append(
                 measure_tool(
-                    peer.name,
+                    peer.label or peer.name,
                     release,
                     corpus,
                     peer.runs,
@@ -207,7 +243,9 @@ def main() -> None:
             )
         except RunError as error:
             print(error, file=sys.stderr)
-            systems.append({"name": peer.name, "failed": str(error).strip().splitlines()[-1]})
+            systems.append(
+                {"name": peer.label or peer.name, "failed": str(error).strip().splitlines()[-1]}
+            )
     if options.documents == 400_000 and len(systems) == len(PEERS) + 1:
         about = ABOUT.format(documents=options.documents, checked=CHECKED_PAIRS)
         record = {"about": about, "machine": describe_machine(), "systems": systems}

@@ -25,6 +25,7 @@ from nearkin.lab.bench import (
     BenchResult,
     describe_machine,
     measure_commands,
+    measure_low_similarities,
     measure_sketching,
     run_nearkin,
     run_process,
@@ -45,6 +46,7 @@ def whole_runs(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
     documents = 400_000 if full else 50_000
     synth(folder / "large", SynthSettings(documents=documents, length="lognormal:1500:0.3"))
     yield from measure_commands(folder / "large/documents", folder, documents, runs)
+    yield from measure_low_similarities(folder, 50_000 if full else 10_000, runs)
 
 
 def scaling(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:

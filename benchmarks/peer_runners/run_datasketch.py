@@ -1,4 +1,7 @@
-"""Runs datasketch as its guide does: MinHashLSH with its own tuning and estimated similarities."""
+"""Runs datasketch as its guide does: MinHashLSH and estimated similarities.
+
+The bands are those that it chooses for the threshold, or given numbers of bands and rows.
+"""
 
 import sys
 
@@ -6,7 +9,7 @@ from datasketch import MinHash, MinHashLSH
 from shared import SLOTS, THRESHOLD, read, shingles, write
 
 
-def main(corpus: str, out: str, _work: str) -> None:
+def main(corpus: str, out: str, _work: str, bands: str = "", rows: str = "") -> None:
     """Finds pairs in raw texts."""
     ids, texts = read(corpus)
     sketches = list(
@@ -14,16 +17,19 @@ def main(corpus: str, out: str, _work: str) -> None:
             ([one.encode() for one in shingles(text)] for text in texts), num_perm=SLOTS
         )
     )
-    index = MinHashLSH(threshold=THRESHOLD, num_perm=SLOTS)
+    params = (int(bands), int(rows)) if bands else None
+    index = MinHashLSH(threshold=THRESHOLD, num_perm=SLOTS, params=params)
     with index.insertion_session() as session:
         for row, sketch in enumerate(sketches):
             session.insert(row, sketch)
     found = set()
+    candidates = 0
     for row, sketch in enumerate(sketches):
         for other in index.query(sketch):
+            candidates += other > row
             if other > row and sketch.jaccard(sketches[other]) >= THRESHOLD:
                 found.add((ids[row], ids[other]))
-    write(out, found)
+    write(out, found, candidates)
 
 
 main(*sys.argv[1:])

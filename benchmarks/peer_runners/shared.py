@@ -16,6 +16,8 @@ THRESHOLD = 0.8
 SLOTS = 128
 WORDS = 3
 WORD = re.compile(r"\w+")
+CANDIDATES = b"candidates"
+"""The entry of the metadata that holds the number of compared pairs, if a library tells it."""
 LARGEST_CLUSTER = 1000
 """The largest cluster whose pairs are written. A cluster of n documents has n²/2 pairs."""
 
@@ -46,9 +48,11 @@ def clustered(clusters: Iterable[list[str]]) -> Iterable[tuple[str, str]]:
             yield from combinations(members, 2)
 
 
-def write(path: str, pairs: Iterable[tuple[str, str]]) -> None:
-    """Writes pairs of ids, each once, with the smaller id first."""
+def write(path: str, pairs: Iterable[tuple[str, str]], candidates: int | None = None) -> None:
+    """Writes pairs of ids, each once, with the smaller id first, and the number of candidates."""
     ordered = sorted({(a, b) if a < b else (b, a) for a, b in pairs if a != b})
     columns = {"id_a": [a for a, _ in ordered], "id_b": [b for _, b in ordered]}
     schema = pa.schema([("id_a", pa.large_string()), ("id_b", pa.large_string())])
+    if candidates is not None:
+        schema = schema.with_metadata({CANDIDATES: str(candidates)})
     pq.write_table(pa.table(columns, schema=schema), path)

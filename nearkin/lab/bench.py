@@ -1,5 +1,6 @@
 """The benchmark of `nearkin bench`: medians of the speeds of sketching and of whole runs."""
 
+import json
 import os
 import platform
 import statistics
@@ -192,19 +193,14 @@ def measure_whole_runs(documents: int = 100_000, runs: int = 3) -> Iterator[Benc
         corpus = Path(folder) / "synth"
         synth(corpus, SynthSettings(documents=documents, length="lognormal:1500:0.3"))
         yield from measure_commands(corpus / "documents", Path(folder), documents, runs)
+        yield from measure_low_similarities(Path(folder), documents, runs)
 
 
+LOW_BANDING = ("--threshold", "0.5", "--bands", "42", "--rows", "3")
+"""Options of a run with bands that also find pairs far below the threshold."""
 COMMANDS: dict[str, tuple[str, ...]] = {
     "nearkin pairs": ("pairs",),
-    "nearkin pairs --threshold 0.5 --bands 42 --rows 3": (
-        "pairs",
-        "--threshold",
-        "0.5",
-        "--bands",
-        "42",
-        "--rows",
-        "3",
-    ),
+    f"nearkin pairs {' '.join(LOW_BANDING)}": ("pairs", *LOW_BANDING),
     "nearkin dedup": ("dedup",),
 }
 
@@ -229,6 +225,53 @@ def measure_commands(
         yield BenchResult.from_runs(
             f"{title}: memory", "GB", [usage.memory / 1e9 for usage in usages]
         )
+
+
+def measure_low_similarities(folder: Path, documents: int, runs: int) -> Iterator[BenchResult]:
+    """Yields the cost of 42 bands of 3 rows on texts that share boilerplate, and the candidates.
+
+    Each document ends in one of twenty standard paragraphs, so that a twentieth of all pairs have
+    low similarities. Without them, unrelated texts share nothing, and such bands cost little.
+
+    Args:
+        folder: Folder for the corpora and the outputs.
+        documents: Number of documents.
+        runs: Number of runs.
+    """
+    for share, description in ((0.0, "nothing in common"), (1.0, "shared paragraphs")):
+        corpus = folder / f"boilerplate-{share:g}"
+        settings = SynthSettings(
+            documents=documents, length="lognormal:1500:0.3", boilerplate=share
+        )
+        synth(corpus, settings)
+        inputs = corpus / "documents"
+        line = ("pairs", inputs, *LOW_BANDING, "--out", folder / "low.parquet", "--overwrite")
+        run_nearkin(*line)
+        seconds = [run_nearkin(*line).seconds for _ in range(runs)]
+        title = f"42 × 3 over {documents:,} documents with {description}"
+        yield BenchResult.from_runs(title, "s", seconds)
+        candidates = count_candidates(inputs, *LOW_BANDING)
+        yield BenchResult.from_runs(f"{title}: candidates", "", [float(candidates)])
+
+
+def count_candidates(inputs: Path, *options: str) -> int:
+    """Returns the number of candidate pairs that `nearkin pairs` compares.
+
+    Args:
+        inputs: Folder of the documents.
+        *options: Options of the command.
+
+    Raises:
+        RunError: If the command fails.
+    """
+    with TemporaryDirectory(prefix="nearkin-bench-") as folder:
+        out = str(Path(folder) / "pairs.parquet")
+        line = [sys.executable, "-m", "nearkin", "pairs", str(inputs), *options, "--out", out]
+        done = subprocess.run([*line, "--json"], capture_output=True, text=True)
+        if done.returncode:
+            raise RunError(f"{' '.join(line)} failed: {done.stderr[-2000:]}")
+        stages = json.loads(done.stdout)["stages"]
+        return int(stages["candidates"]["candidates"])
 
 
 def results_to_dict(results: list[BenchResult]) -> dict[str, Any]:

@@ -1,0 +1,23 @@
+"""Tests of benchmarks: texts with shared paragraphs make many candidates of low similarity."""
+
+from pathlib import Path
+
+import pytest
+
+from nearkin.errors import RunError
+from nearkin.lab.bench import count_candidates, measure_low_similarities
+
+
+def test_shared_paragraphs_make_candidates_of_low_bands(tmp_path: Path) -> None:
+    figures = {result.name: result.value for result in measure_low_similarities(tmp_path, 3000, 1)}
+    title = "42 × 3 over 3,000 documents with"
+    without = figures[f"{title} nothing in common: candidates"]
+    shared = figures[f"{title} shared paragraphs: candidates"]
+    assert without > 0
+    assert shared > 5 * without
+    assert figures[f"{title} shared paragraphs"] > 0
+
+
+def test_failed_count_of_candidates_names_the_command(tmp_path: Path) -> None:
+    with pytest.raises(RunError, match=r"nearkin pairs .*missing"):
+        count_candidates(tmp_path / "missing")
