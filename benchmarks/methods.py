@@ -46,7 +46,7 @@ METHODS: tuple[tuple[str, dict[str, Any]], ...] = (
 
 
 class Labels(NamedTuple):
-    """What is known about the documents.
+    """The facts that are known about the documents.
 
     Attributes:
         release: Number of the release of each document, by its id.

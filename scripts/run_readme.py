@@ -39,6 +39,8 @@ BLOCK = re.compile(
 NUMBER = re.compile(r"\d[\d.,]*")
 RULED = re.compile(r"[\s━─█]+")
 ELISION = "…"
+COMPILATION = re.compile(r"^(nearkin: Compiling kernels, |kernels compiled in ).*\n", re.MULTILINE)
+"""Lines that only the first command on a machine prints."""
 
 ROOT = Path(__file__).parents[1]
 LONGEST = 600
@@ -207,7 +209,7 @@ def run_file(path: str, *, write: bool) -> str:
             count += 1
             name = f"{path}, block {count}"
             try:
-                printed = run.run(block["kind"], block["code"], name)
+                printed = COMPILATION.sub("", run.run(block["kind"], block["code"], name))
                 if block["output"] is None:
                     continue
                 try:

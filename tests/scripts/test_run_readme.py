@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from nearkin.runtime.compilation import ANNOUNCEMENT
 from scripts.run_readme import (
     DifferentOutputError,
     find_pages,
@@ -41,6 +42,18 @@ def test_page_with_a_different_output_fails(tmp_path: Path) -> None:
         run_file(str(page), write=False)
     run_file(str(page), write=True)
     assert page.read_text() == "```bash\necho hello\n```\n\n```text\nhello\n```\n"
+    run_file(str(page), write=False)
+
+
+def test_compilation_of_a_first_command_is_not_a_part_of_the_output(tmp_path: Path) -> None:
+    lines = [
+        f"nearkin: {ANNOUNCEMENT}: sketch ...",
+        "Kept 3",
+        "kernels compiled in 4.7 s, once on this machine",
+    ]
+    page = tmp_path / "page.md"
+    commands = "\n".join(f"echo '{line}'" for line in lines)
+    page.write_text(f"```bash\n{commands}\n```\n\n```text\nKept 3\n```\n")
     run_file(str(page), write=False)
 
 

@@ -20,6 +20,8 @@ OUTPUT_FILES = (
     ("run record", "run.json"),
 )
 """The names and the paths of the files of an output, in the order in which they are listed."""
+LEAST_COMPILATION = 0.05
+"""The shortest compilation of kernels that is shown, in seconds."""
 
 
 def print_summary(data: ReportData, console: Console, output: Path | None = None) -> None:
@@ -35,6 +37,9 @@ def print_summary(data: ReportData, console: Console, output: Path | None = None
     console.print(_category_table(data))
     if data.total_seconds:
         console.print(Text(_describe_speed(data), style="dim"))
+    if data.compile_seconds >= LEAST_COMPILATION:
+        compilation = f"kernels compiled in {data.compile_seconds:,.1f} s, once on this machine"
+        console.print(Text(compilation, style="dim"))
     for warning in data.all_warnings:
         console.print(Text.assemble(("warning ", "yellow"), make_visible(warning)))
     if output is not None:
@@ -56,8 +61,6 @@ def _describe_speed(data: ReportData) -> str:
     speed = f"{data.total_seconds:,.2f} s, {rate:,.0f} documents/s"
     if data.peak_memory:
         speed += f", peak memory {format_bytes(data.peak_memory)}"
-    if data.compile_seconds:
-        speed += f"; kernels were compiled in {data.compile_seconds:,.1f} s, once on this machine"
     return speed
 
 
