@@ -31,6 +31,7 @@ from nearkin.report.page import render_page
 from nearkin.report.run_warnings import log_warnings, warn_of_pairs, warn_of_skipped_inputs
 from nearkin.results import DedupResult, PairsResult, ResultTable, TemporaryFolder, TemporaryRun
 from nearkin.runs.pairs import Relation, find_pairs, parse_relation
+from nearkin.runs.parameter_help import show_parameters
 from nearkin.runs.parameters import (
     ReadKeywords,
     RunParameters,
@@ -50,6 +51,7 @@ from nearkin.sketch.resources import NO_RESOURCES, DocumentFrequencies, SpecReso
 from nearkin.spec import Spec
 
 
+@show_parameters
 def dedup(
     data: Any,
     *,
@@ -90,6 +92,7 @@ def dedup(
     return result
 
 
+@show_parameters
 def pairs(
     data: Any,
     *,

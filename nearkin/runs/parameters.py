@@ -82,6 +82,8 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
         frequencies: Document frequencies for tf-idf weights.
         cut: The shingles that are removed, if the Spec has a frequency cut.
         max_df: Share of the documents, in (0, 1), above which a shingle is removed.
+        memory: Bound on the anonymous memory of the run: a number of bytes, or a size such as
+            `4GB`.
     """
 
     text: str | Sequence[str] | None

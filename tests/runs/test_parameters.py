@@ -1,3 +1,4 @@
+import inspect
 from pathlib import Path
 from typing import Any, get_type_hints
 
@@ -100,3 +101,24 @@ def test_reading_options_are_keywords(tmp_path: Path) -> None:
         nk.dedup(tmp_path, on_error="fail")
     with pytest.raises(nk.UsageError, match="on-error 'stop' is not one of quarantine, fail"):
         nk.dedup(pa.table({"text": TEXTS}), on_error="stop")
+
+
+@pytest.mark.parametrize("function", [nk.dedup, nk.pairs])
+def test_every_keyword_is_in_the_signature_and_in_the_help(function: Any) -> None:
+    signature = inspect.signature(function)
+    text = inspect.getdoc(function)
+    for name in RunParameters.__annotations__:
+        assert signature.parameters[name].kind is inspect.Parameter.KEYWORD_ONLY
+        assert f"\n    {name}: " in text, name
+    assert "**parameters" not in text
+    assert signature.parameters["threshold"].default == 0.8
+    assert signature.parameters["cluster"].default == "leaders"
+
+
+def test_defaults_of_the_signature_are_those_of_a_run() -> None:
+    named = {
+        name: parameter.default
+        for name, parameter in inspect.signature(nk.dedup).parameters.items()
+        if name in RunParameters.__annotations__
+    }
+    assert nk.dedup(TEXTS, **named).clusters == nk.dedup(TEXTS).clusters

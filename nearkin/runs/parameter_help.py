@@ -1,0 +1,82 @@
+"""The signature and the help of functions that take the parameters of a run by keyword.
+
+A `TypedDict` tells type checkers which keywords a function takes. `help` and notebooks see only
+`**parameters`, so they are shown the keywords here.
+"""
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import fields
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from nearkin.engine.options import RunOptions
+from nearkin.runs.parameters import ReadKeywords, RunParameters, SpecOptionKeywords
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+ENTRY = re.compile(r"^    (\w+): ", re.MULTILINE)
+"""The beginning of an entry of a section of a docstring."""
+COLLECTED = re.compile(r"^        \*\*parameters:.*?\n(?=\n)", re.MULTILINE | re.DOTALL)
+"""The entry of a docstring for all keywords."""
+DEFAULTS = {"on_error": "quarantine", "hidden": False, "follow_links": False}
+
+
+def show_parameters(function: Function) -> Function:
+    """Shows the keywords of a run in the signature and in the help of a function.
+
+    Args:
+        function: A function whose last parameter is `**parameters: Unpack[RunParameters]`.
+
+    Returns:
+        The same function.
+    """
+    shown: Any = function
+    signature = inspect.signature(function)
+    others = [
+        parameter
+        for parameter in signature.parameters.values()
+        if parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+    defaults = _default_values()
+    keywords = [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=defaults.get(name),
+            annotation=annotation,
+        )
+        for name, annotation in RunParameters.__annotations__.items()
+    ]
+    shown.__signature__ = signature.replace(parameters=[*others, *keywords])
+    if function.__doc__ is not None:
+        entries = _entries()
+        text = "".join(entries[name] for name in RunParameters.__annotations__)
+        function.__doc__ = COLLECTED.sub(lambda _: text, function.__doc__)
+    return function
+
+
+def _default_values() -> dict[str, Any]:
+    """Returns the defaults of parameters that are not None."""
+    values = {item.name: getattr(RunOptions, item.name, None) for item in fields(RunOptions)}
+    values |= DEFAULTS
+    return {
+        name: str(value) if isinstance(value, StrEnum) else value
+        for name, value in values.items()
+        if name != "spec"
+    }
+
+
+def _entries() -> dict[str, str]:
+    """Returns the entries of docstrings for all parameters, as part of a section of arguments."""
+    entries: dict[str, str] = {}
+    for documented in (RunOptions, SpecOptionKeywords, ReadKeywords, RunParameters):
+        docstring = inspect.getdoc(documented) or ""
+        section = docstring.partition("Attributes:\n")[2].partition("\n\n")[0]
+        starts = [match.start() for match in ENTRY.finditer(section)]
+        for start, end in zip(starts, [*starts[1:], len(section)], strict=True):
+            entry = section[start:end].rstrip("\n")
+            name = entry.strip().partition(":")[0]
+            entries[name] = "".join(f"    {line}\n" for line in entry.splitlines())
+    return entries
