@@ -154,7 +154,11 @@ class CorpusScan(ABC):
         self._builders = ObjectPool(self.measure.payload_builder)
 
     def build_payload(self, documents: pa.Array) -> Payload:
-        """Returns what the exact comparison of some documents needs."""
+        """Returns what the exact comparison of some documents needs.
+
+        Args:
+            documents: Documents of a batch.
+        """
         return self._builders.use(lambda builder: builder.build(documents))
 
     def read_payload(self, ordinals: np.ndarray) -> Payload:
@@ -253,7 +257,11 @@ class CorpusScan(ABC):
 
     @abstractmethod
     def fingerprint(self, documents: pa.Array) -> np.ndarray:
-        """Returns fingerprints that are equal for exact duplicates, uint64 (n, 2)."""
+        """Returns fingerprints that are equal for exact duplicates, uint64 (n, 2).
+
+        Args:
+            documents: Documents of a batch.
+        """
 
     def _hash_blocks(self, batch: Batch) -> np.ndarray:
         column = self.run.settings.block_by
@@ -297,7 +305,11 @@ class PrefixScan(CorpusScan):
     sample_per_scan = 200
 
     def create_comparison(self, sample: np.ndarray) -> BatchComparison:
-        """Returns a function that compares a batch with the sampled documents."""
+        """Returns a function that compares a batch with the sampled documents.
+
+        Args:
+            sample: Numbers of the sampled documents in ascending order, int64 (m,).
+        """
         threshold = self.run.settings.threshold
         content = self.run.columns.content
         payload = self.read_payload(sample)
@@ -335,7 +347,11 @@ class PrefixScan(CorpusScan):
         return compare
 
     def fingerprint(self, documents: pa.Array) -> np.ndarray:
-        """Returns fingerprints of the shingles in their order, uint64 (n, 2)."""
+        """Returns fingerprints of the shingles in their order, uint64 (n, 2).
+
+        Args:
+            documents: Documents of a batch.
+        """
         out = np.empty((len(documents), 2), np.uint64)
         shingler = self.run.resources.shingler(self.run.settings.spec)
         for start, stream in iterate_streams(shingler, documents):
@@ -350,7 +366,11 @@ class AllPairsScan(CorpusScan):
     sample_per_scan = 50
 
     def create_comparison(self, sample: np.ndarray) -> BatchComparison:
-        """Returns a function that compares a batch with the sampled documents."""
+        """Returns a function that compares a batch with the sampled documents.
+
+        Args:
+            sample: Numbers of the sampled documents in ascending order, int64 (m,).
+        """
         threshold = self.run.settings.threshold
         content = self.run.columns.content
         payload = self.read_payload(sample)
@@ -374,7 +394,11 @@ class AllPairsScan(CorpusScan):
         return compare
 
     def fingerprint(self, documents: pa.Array) -> np.ndarray:
-        """Returns the fingerprints of the sketcher, uint64 (n, 2)."""
+        """Returns the fingerprints of the sketcher, uint64 (n, 2).
+
+        Args:
+            documents: Documents of a batch.
+        """
         return self.measure.sketcher().sketch(documents).fingerprints
 
 

@@ -275,5 +275,9 @@ def count_candidates(inputs: Path, *options: str) -> int:
 
 
 def results_to_dict(results: list[BenchResult]) -> dict[str, Any]:
-    """Returns results as a JSON object, with a description of the machine."""
+    """Returns results as a JSON object, with a description of the machine.
+
+    Args:
+        results: Results of measurements.
+    """
     return {"machine": describe_machine(), "figures": [asdict(result) for result in results]}

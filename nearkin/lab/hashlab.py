@@ -148,7 +148,11 @@ class TrialSets(NamedTuple):
 
 
 def encode_integers(numbers: range) -> list[bytes]:
-    """Returns integers as 8 bytes each."""
+    """Returns integers as 8 bytes each.
+
+    Args:
+        numbers: Whole numbers below 2^64.
+    """
     return [x.to_bytes(INTEGER_BYTES, "little") for x in numbers]
 
 

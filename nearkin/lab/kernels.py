@@ -34,7 +34,12 @@ def start_stream(seed: np.uint64, group: np.uint64, member: np.uint64) -> np.uin
 
 @kernel
 def random_below(state: np.uint64, bound: np.uint64) -> np.uint64:
-    """Returns a number in [0, bound) that follows from a state."""
+    """Returns a number in [0, bound) that follows from a state.
+
+    Args:
+        state: State, a word of 64 bits.
+        bound: Number above all results, at least 1.
+    """
     return ((mix64(state) >> U64(32)) * bound) >> U64(32)
 
 
@@ -259,6 +264,11 @@ def affine_61(a: np.uint64, x: np.uint64, b: np.uint64) -> np.uint64:
     """Returns (a·x + b) mod 2⁶¹ − 1 for a, b, x < 2⁶¹ − 1.
 
     The product has 128 bits, so it does not wrap around before the modulus is taken.
+
+    Args:
+        a: Multiplier, less than 2^61 − 1.
+        x: Value.
+        b: Summand, less than 2^61 − 1.
     """
     a_low = a & U32(0xFFFFFFFF)
     a_high = a >> U64(32)

@@ -143,7 +143,11 @@ class SynthSettings:
         self.bytes_at(0.5)
 
     def bytes_at(self, quantile: float) -> float:
-        """Returns the size of a document in bytes at a quantile of the distribution, in [0, 1]."""
+        """Returns the size of a document in bytes at a quantile of the distribution, in [0, 1].
+
+        Args:
+            quantile: Quantile of the sizes, in [0, 1].
+        """
         kind, *numbers = self.length.split(":")
         try:
             values = [float(number) for number in numbers]
@@ -176,7 +180,12 @@ class Vocabulary(NamedTuple):
 
     @classmethod
     def from_words(cls, words: list[str], weights: np.ndarray) -> "Vocabulary":
-        """Returns a vocabulary of words with weights, float64 (n,)."""
+        """Returns a vocabulary of words with weights, float64 (n,).
+
+        Args:
+            words: Distinct words.
+            weights: Relative frequency of each word.
+        """
         encoded = [word.encode() for word in words]
         bounds = np.round(np.cumsum(weights) / weights.sum() * FREQUENCY_TABLE_SIZE).astype(
             np.int64
@@ -189,6 +198,9 @@ class Vocabulary(NamedTuple):
     @classmethod
     def from_text(cls, text: str) -> "Vocabulary":
         """Returns the words of a text with their frequencies.
+
+        Args:
+            text: Text whose words are counted.
 
         Raises:
             UsageError: If the text contains no word.
@@ -256,7 +268,12 @@ class CorpusPlan:
         return sizes[:fitting]
 
     def rows(self, first: int, count: int) -> PlannedRows:
-        """Returns the documents of consecutive output rows, which are in shuffled order."""
+        """Returns the documents of consecutive output rows, which are in shuffled order.
+
+        Args:
+            first: Number of the first row.
+            count: Number of rows.
+        """
         numbers = np.empty(count, np.int64)
         kernels.permute_all(
             first,
@@ -268,7 +285,11 @@ class CorpusPlan:
         return self.rows_of(numbers)
 
     def rows_of(self, numbers: np.ndarray) -> PlannedRows:
-        """Returns the documents with some numbers, int64 (n,)."""
+        """Returns the documents with some numbers.
+
+        Args:
+            numbers: Numbers of the documents, int64 (n,).
+        """
         cluster = np.searchsorted(self.starts, numbers, side="right") - 1
         clusters = len(self.starts) - 1
         inside = (cluster >= 0) & (cluster < clusters)
@@ -329,7 +350,11 @@ class TextGenerator:
         )
 
     def texts(self, rows: PlannedRows) -> pa.Array:
-        """Returns the texts of some documents, large_string (n,)."""
+        """Returns the texts of some documents, large_string (n,).
+
+        Args:
+            rows: Planned documents.
+        """
         settings = self.settings
         vocabulary = self.vocabulary
         seed = settings.seed

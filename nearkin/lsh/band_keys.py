@@ -22,12 +22,20 @@ class BandLayout(NamedTuple):
 
 
 def slot_layout(rows: int) -> BandLayout:
-    """Returns the layout of whole MinHash slots, in bands of so many slots."""
+    """Returns the layout of whole MinHash slots, in bands of so many slots.
+
+    Args:
+        rows: Number of slots of a band.
+    """
     return BandLayout(SlotLayout(np.int64(rows)), np.empty((0, 0), np.uint64))
 
 
 def sign_layout(masks: np.ndarray) -> BandLayout:
-    """Returns the layout of signs, with the bits of each band as masks, uint64 (b, words)."""
+    """Returns the layout of signs, with the bits of each band as masks, uint64 (b, words).
+
+    Args:
+        masks: Bits of each band, uint64 (b, words).
+    """
     return BandLayout(SignLayout(np.int64(masks.shape[1])), masks)
 
 

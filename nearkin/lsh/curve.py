@@ -165,7 +165,11 @@ def sign_collision(similarity: float) -> float:
 
 @cache
 def log_factorials(largest: int) -> np.ndarray:
-    """Returns ln x! for x = 0 … largest, float64 (largest + 1,)."""
+    """Returns ln x! for x = 0 … largest, float64 (largest + 1,).
+
+    Args:
+        largest: Largest number x, at least 0.
+    """
     return np.array([math.lgamma(x + 1) for x in range(largest + 1)])
 
 

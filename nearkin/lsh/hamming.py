@@ -186,6 +186,9 @@ class HammingIndex:
     def remove(self, id: int) -> None:
         """Deletes the signature of an id.
 
+        Args:
+            id: Id of the signature.
+
         Raises:
             UsageError: If no signature is stored under the id.
         """
@@ -200,6 +203,9 @@ class HammingIndex:
 
     def query(self, signature: int) -> list[Neighbour]:
         """Returns all stored signatures within the distance, ordered by distance, then by id.
+
+        Args:
+            signature: Signature of the query, an integer of f bits.
 
         Raises:
             UsageError: If the signature has more than `bits` bits.
@@ -223,5 +229,9 @@ class HammingIndex:
 
 
 def as_integer(words: np.ndarray) -> int:
-    """Returns one signature, uint64 (w,), as the integer that `HammingIndex` takes."""
+    """Returns one signature, uint64 (w,), as the integer that `HammingIndex` takes.
+
+    Args:
+        words: Words of a signature, uint64.
+    """
     return int.from_bytes(np.asarray(words, "<u8").tobytes(), "little")

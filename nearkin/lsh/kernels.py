@@ -49,13 +49,23 @@ class TruncatedLayout(NamedTuple):
 
 @kernel
 def start_key(salt: np.uint64, band: int) -> np.uint64:
-    """Returns the initial value of a band key. The salt separates blocks."""
+    """Returns the initial value of a band key. The salt separates blocks.
+
+    Args:
+        salt: Salt of the block.
+        band: Number of the band.
+    """
     return mix64(salt + U64(band + 1) * BAND)
 
 
 @kernel
 def fold(h: np.uint64, word: np.uint64) -> np.uint64:
-    """Mixes one more slot or masked word of a band into its key."""
+    """Mixes one more slot or masked word of a band into its key.
+
+    Args:
+        h: Key so far.
+        word: Slot or masked word.
+    """
     h = (h ^ word) * SLOT
     return h ^ (h >> U64(32))
 
@@ -68,6 +78,12 @@ def slot_keys(
 
     The key starts as mix64(salt + band·G). For each slot of the band, h ← (h ^ slot)·C and then
     h ← h ^ (h >> 32).
+
+    Args:
+        signatures: Signatures, (n, w).
+        salts: Salt of the block of each document, uint64 (n,).
+        layout: Layout of the signatures.
+        out: Receives the keys, uint64 (b, n).
     """
     n, rows = signatures.shape[0], layout.rows
     for band in range(out.shape[0]):
@@ -83,7 +99,14 @@ def slot_keys(
 def sign_keys(
     signatures: np.ndarray, salts: np.ndarray, masks: np.ndarray, out: np.ndarray
 ) -> None:
-    """Computes the key of each band of signs into out, like `slot_keys`, over the masked words."""
+    """Computes the key of each band of signs into out, like `slot_keys`, over the masked words.
+
+    Args:
+        signatures: Signatures, (n, w).
+        salts: Salt of the block of each document, uint64 (n,).
+        masks: Bits of each band, uint64 (b, words).
+        out: Receives the keys, uint64 (b, n).
+    """
     for band in range(out.shape[0]):
         for i in range(signatures.shape[0]):
             h = start_key(salts[i], band)
@@ -94,7 +117,13 @@ def sign_keys(
 
 @kernel
 def sign_band(signatures: np.ndarray, mask: np.ndarray, out: np.ndarray) -> None:
-    """Computes keys of one band into out, uint64 (n,). They are valid only in one process."""
+    """Computes keys of one band into out, uint64 (n,). They are valid only in one process.
+
+    Args:
+        signatures: Signatures, (n, w).
+        mask: Bits of the band, uint64 (words,).
+        out: Receives the keys, uint64 (n,).
+    """
     for i in range(signatures.shape[0]):
         h = U64(0)
         for w in range(mask.shape[0]):
@@ -109,6 +138,13 @@ def probe_keys(
     """Computes keys without a block into out, uint64 (n, b·(1 + P)).
 
     Each band has the key of its slots, then P keys in which slot p is replaced by its runner-up.
+
+    Args:
+        slots: Whole slots, uint32 (n, k).
+        runners: Second smallest element of each slot, uint32 (n, k).
+        rows: Number of slots of a band.
+        probes: Number of probed slots of a band.
+        out: Receives the keys, uint64 (n, b·(1 + P)).
     """
     step = 1 + probes
     for i in range(out.shape[0]):
@@ -124,7 +160,13 @@ def probe_keys(
 
 @kernel
 def salt_keys(keys: np.ndarray, salts: np.ndarray, out: np.ndarray) -> None:
-    """Mixes the salts of blocks into keys without a block, (n, b), and writes them as (b, n)."""
+    """Mixes the salts of blocks into keys without a block, (n, b), and writes them as (b, n).
+
+    Args:
+        keys: Band keys without a block, uint64 (n, b).
+        salts: Salt of the block of each document, uint64 (n,).
+        out: Receives the keys, uint64 (b, n).
+    """
     for band in range(out.shape[0]):
         for i in range(keys.shape[0]):
             out[band, i] = mix64(keys[i, band] + salts[i] * BAND)
@@ -142,6 +184,14 @@ def pack_keys(
     """Packs the top bits of keys and the document numbers into words; returns their number.
 
     Only active documents whose key starts with the bits `part` are packed.
+
+    Args:
+        keys: Band keys, uint64 (n,).
+        active: True for the documents that are packed, bool (n,).
+        part: First bits of the keys that are packed.
+        part_bits: Number of bits of `part`.
+        ordinal_bits: Number of bits of a document number.
+        out: Receives the packed words, uint64.
     """
     low = (U64(1) << U64(ordinal_bits)) - U64(1)
     count = U64(0)
@@ -158,7 +208,15 @@ def pack_keys(
 def split_by_key(
     packed: np.ndarray, start: int, end: int, keys: np.ndarray, low: np.uint64
 ) -> None:
-    """Sorts one run of equal prefixes in place by (full key, document number)."""
+    """Sorts one run of equal prefixes in place by (full key, document number).
+
+    Args:
+        packed: Packed words: the top bits of a key, then a document number, uint64 (m,).
+        start: First position of the run.
+        end: Position after the run.
+        keys: Band keys, uint64 (n,).
+        low: Mask of the document number in a packed word.
+    """
     first = keys[packed[start] & low]
     equal = True
     for i in range(start + 1, end):
@@ -182,6 +240,13 @@ def find_buckets(
 
     Afterwards, `packed` contains only document numbers. The bounds of the buckets are in `starts`
     and `ends`.
+
+    Args:
+        packed: Packed words: the top bits of a key, then a document number, uint64 (m,).
+        keys: Band keys, uint64 (n,).
+        ordinal_bits: Number of bits of a document number.
+        starts: Receives the first position of each bucket, int64.
+        ends: Receives the position after the last one of each bucket, int64.
 
     Returns:
         The number of buckets.
@@ -215,7 +280,18 @@ def cut_run(
     ends: np.ndarray,
     count: int,
 ) -> int:
-    """Appends the bounds of the buckets of one sorted run; returns the number of buckets so far."""
+    """Appends the bounds of the buckets of one sorted run; returns the number of buckets so far.
+
+    Args:
+        packed: Packed words: the top bits of a key, then a document number, uint64 (m,).
+        run: First position of the run.
+        stop: Position after the run.
+        keys: Band keys, uint64 (n,).
+        low: Mask of the document number in a packed word.
+        starts: Receives the first position of each bucket, int64.
+        ends: Receives the position after the last one of each bucket, int64.
+        count: Number of buckets so far.
+    """
     begin = run
     for i in range(run + 1, stop + 1):
         if i == stop or keys[packed[i] & low] != keys[packed[begin] & low]:
@@ -228,7 +304,14 @@ def cut_run(
 
 @inlined
 def equal_slots(signatures: np.ndarray, x: np.uint64, y: np.uint64, layout: SlotLayout) -> int:
-    """Returns the number of agreeing slots. An empty slot agrees with no other slot."""
+    """Returns the number of agreeing slots. An empty slot agrees with no other slot.
+
+    Args:
+        signatures: Signatures, (n, w).
+        x: Position of one document.
+        y: Position of the other document.
+        layout: Layout of the signatures.
+    """
     a, b = signatures[x], signatures[y]
     same = U32(0)
     for j in range(a.shape[0]):
@@ -238,7 +321,14 @@ def equal_slots(signatures: np.ndarray, x: np.uint64, y: np.uint64, layout: Slot
 
 @inlined
 def equal_signs(signatures: np.ndarray, x: np.uint64, y: np.uint64, layout: SignLayout) -> int:
-    """Returns the number of agreeing bits, f minus the Hamming distance."""
+    """Returns the number of agreeing bits, f minus the Hamming distance.
+
+    Args:
+        signatures: Signatures, (n, w).
+        x: Position of one document.
+        y: Position of the other document.
+        layout: Layout of the signatures.
+    """
     words = signatures.shape[1]
     different = U64(0)
     for w in range(words):
@@ -248,7 +338,12 @@ def equal_signs(signatures: np.ndarray, x: np.uint64, y: np.uint64, layout: Sign
 
 @inlined
 def fold_lanes(word: np.uint64, bits: np.uint64) -> np.uint64:
-    """Sets the lowest bit of each lane of `bits` bits if any of its bits is set; has no branch."""
+    """Sets the lowest bit of each lane of `bits` bits if any of its bits is set; has no branch.
+
+    Args:
+        word: Word of lanes.
+        bits: Width of a lane in bits, a power of two.
+    """
     word |= (word >> U64(1)) & (U64(0) - U64(bits > U64(1)))
     word |= (word >> U64(2)) & (U64(0) - U64(bits > U64(2)))
     word |= (word >> U64(4)) & (U64(0) - U64(bits > U64(4)))
@@ -259,7 +354,14 @@ def fold_lanes(word: np.uint64, bits: np.uint64) -> np.uint64:
 def equal_truncated(
     signatures: np.ndarray, x: np.uint64, y: np.uint64, layout: TruncatedLayout
 ) -> int:
-    """Returns the number of agreeing truncated slots, computed 64 bits at a time."""
+    """Returns the number of agreeing truncated slots, computed 64 bits at a time.
+
+    Args:
+        signatures: Signatures, (n, w).
+        x: Position of one document.
+        y: Position of the other document.
+        layout: Layout of the signatures.
+    """
     bits = layout.bits
     ones = layout.ones
     size = U64(signatures.shape[1])
@@ -282,7 +384,16 @@ def slots_seen(
     band: int,
     layout: SlotLayout,
 ) -> bool:
-    """Returns True if the two signatures agree in all slots of an earlier band."""
+    """Returns True if the two signatures agree in all slots of an earlier band.
+
+    Args:
+        signatures: Signatures, (n, w).
+        table: Masks of the bands (signs), band keys (truncated slots), or an empty array.
+        x: Position of one document.
+        y: Position of the other document.
+        band: Number of the band.
+        layout: Layout of the signatures.
+    """
     a = signatures[x]
     b = signatures[y]
     rows = layout.rows
@@ -305,7 +416,16 @@ def signs_seen(
     band: int,
     layout: SignLayout,
 ) -> bool:
-    """Returns True if the two signatures agree in all bits of an earlier band."""
+    """Returns True if the two signatures agree in all bits of an earlier band.
+
+    Args:
+        signatures: Signatures, (n, w).
+        masks: Bits of each band, uint64 (b, words).
+        x: Position of one document.
+        y: Position of the other document.
+        band: Number of the band.
+        layout: Layout of the signatures.
+    """
     for earlier in range(band):
         different = U64(0)
         for w in range(signatures.shape[1]):
@@ -324,7 +444,16 @@ def truncated_seen(
     band: int,
     layout: TruncatedLayout,
 ) -> bool:
-    """Returns True if the two documents have the same key in an earlier band."""
+    """Returns True if the two documents have the same key in an earlier band.
+
+    Args:
+        signatures: Signatures, (n, w).
+        keys: Band keys, uint64 (n, b).
+        x: Position of one document.
+        y: Position of the other document.
+        band: Number of the band.
+        layout: Layout of the signatures.
+    """
     earlier = 0
     while earlier < band and keys[x, earlier] != keys[y, earlier]:
         earlier += 1
@@ -344,7 +473,14 @@ SEEN: dict[Any, Any] = {
 
 
 def agreements(signatures: np.ndarray, x: np.uint64, y: np.uint64, layout: NamedTuple) -> int:
-    """Returns the number of slots or bits in which documents x and y agree."""
+    """Returns the number of slots or bits in which documents x and y agree.
+
+    Args:
+        signatures: Signatures, (n, w).
+        x: Position of one document.
+        y: Position of the other document.
+        layout: Layout of the signatures.
+    """
     return AGREE[type(layout)](signatures, x, y, layout)
 
 
@@ -362,7 +498,16 @@ def seen_before(
     band: int,
     layout: NamedTuple,
 ) -> bool:
-    """Returns True if documents x and y agree in an earlier band."""
+    """Returns True if documents x and y agree in an earlier band.
+
+    Args:
+        signatures: Signatures, (n, w).
+        table: Masks of the bands (signs), band keys (truncated slots), or an empty array.
+        x: Position of one document.
+        y: Position of the other document.
+        band: Number of the band.
+        layout: Layout of the signatures.
+    """
     return SEEN[type(layout)](signatures, table, x, y, band, layout)
 
 
@@ -395,6 +540,19 @@ def bucket_pairs(
     A pair that an earlier band contains is skipped. If both documents were in a hot bucket, it is
     not skipped, because the hot bucket may not have yielded it. With probes, a document can be in
     a bucket twice, and a pair can occur again. `histogram` counts the candidates by agreements.
+
+    Args:
+        ordinals: Numbers of the documents, one bucket after the other, uint64.
+        starts: First position of each bucket, int64 (m,).
+        ends: Position after the last one of each bucket, int64 (m,).
+        signatures: Signatures, (n, w).
+        hot: True for documents of hot buckets of earlier bands, bool (n,).
+        band: Number of the band.
+        layout: Layout of the signatures.
+        table: Masks of the bands (signs), band keys (truncated slots), or an empty array.
+        margin: Smallest number of agreeing slots or bits of a pair.
+        histogram: Counts compared pairs by the number of agreeing slots or bits, int64 (k + 1,).
+        out: Receives the packed pairs, uint64.
 
     Returns:
         The number of pairs in out.
@@ -438,6 +596,17 @@ def hot_bucket_pairs(
     A bucket can be processed in portions: the first `known` leaders are those of the previous
     portions.
 
+    Args:
+        members: Numbers of the documents of the bucket in keep order, uint64.
+        signatures: Signatures, (n, w).
+        layout: Layout of the signatures.
+        margin: Smallest number of agreeing slots or bits of a pair.
+        join: Smallest number of agreeing slots or bits with which a member joins a leader.
+        leaders: Leaders so far. New ones are appended, uint64.
+        known: Number of leaders of previous portions.
+        histogram: Counts compared pairs by the number of agreeing slots or bits, int64 (k + 1,).
+        out: Receives the packed pairs, uint64.
+
     Returns:
         The number of pairs in out, and the number of leaders.
     """
@@ -472,7 +641,14 @@ def hot_bucket_pairs(
 def pair_agreements(
     pairs: np.ndarray, signatures: np.ndarray, layout: NamedTuple, out: np.ndarray
 ) -> None:
-    """Computes the number of agreeing slots or bits of each packed pair into out."""
+    """Computes the number of agreeing slots or bits of each packed pair into out.
+
+    Args:
+        pairs: Packed pairs, uint64 (m,).
+        signatures: Signatures, (n, w).
+        layout: Layout of the signatures.
+        out: Receives the numbers of agreeing slots or bits, int64 (m,).
+    """
     for p in range(pairs.shape[0]):
         a, b = pairs[p] >> U64(32), pairs[p] & U64(0xFFFFFFFF)
         out[p] = agreements(signatures, a, b, layout)

@@ -165,6 +165,9 @@ def comparison_cost(banding: SignBanding) -> float:
 
     It counts the band keys and the comparisons of unrelated pairs, whose cosines are assumed to
     follow Beta(1, 20).
+
+    Args:
+        banding: Bands of signs, with the number of documents.
     """
     similarities = (np.arange(100) + 0.5) / 100
     density = UNRELATED_BETA * (1 - similarities) ** (UNRELATED_BETA - 1)

@@ -97,6 +97,9 @@ def is_separator(c: np.uint8) -> bool:
 
     These bytes are ASCII other than letters, digits and underscore, and the first byte of U+4000 to
     U+9FFF. The latter are ideographs, which never compose and are separate tokens.
+
+    Args:
+        c: Code point.
     """
     low = c | U8(32)
     letter = U8(low - U8(97)) < U8(26)

@@ -13,6 +13,9 @@ TAG = re.compile(r"</?[A-Za-z][^<>]*>|<![^<>]*>|<\?[^<>]*\?>")
 def without_markup(text: str) -> str:
     """Replaces comments, scripts, styles and tags by spaces, and decodes entities.
 
+    Args:
+        text: Text with markup.
+
     Examples:
         >>> without_markup("<p>fish &amp; <b>chips</b> 1 < 2</p>").split()
         ['fish', '&', 'chips', '1', '<', '2']

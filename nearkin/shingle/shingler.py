@@ -98,7 +98,11 @@ class Shingler:
         self._buffers: dict[str, np.ndarray] = {}
 
     def without_cut(self, shingles: Shingles) -> Shingles:
-        """Returns the shingles that remain after the frequency cut."""
+        """Returns the shingles that remain after the frequency cut.
+
+        Args:
+            shingles: Shingles of documents.
+        """
         if self._cut is None:
             return shingles
         hashes, offsets = self._cut.apply(shingles.hashes, shingles.offsets)

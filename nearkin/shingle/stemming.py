@@ -23,7 +23,11 @@ class Stemmer(Protocol):
     """A stemmer of one language."""
 
     def stemWord(self, word: str) -> str:  # noqa: N802
-        """Returns the stem of a word."""
+        """Returns the stem of a word.
+
+        Args:
+            word: Normalized token.
+        """
 
 
 class Stems:

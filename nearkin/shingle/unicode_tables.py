@@ -19,7 +19,11 @@ ZERO = np.uint32(ord("0"))
 
 @cache
 def tables_for(steps: tuple[str, ...]) -> CodePointTables:
-    """Returns tables with which the kernels perform exactly these normalization steps."""
+    """Returns tables with which the kernels perform exactly these normalization steps.
+
+    Args:
+        steps: Normalization steps.
+    """
     with (
         files(__package__).joinpath(f"unicode-{UNICODE_VERSION}.npz").open("rb") as file,
         np.load(file) as arrays,
