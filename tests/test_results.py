@@ -290,3 +290,14 @@ def test_every_error_pickles_with_its_attributes() -> None:
             assert type(again) is type(error)
             assert str(again) == str(error)
             assert vars(again) == vars(error)
+
+
+def test_representations_of_all_results_fit_a_screen() -> None:
+    with nk.Index.open("memory://", threshold=0.5) as index:
+        index.upsert("a", f"{BASE} " * 500, "x")
+        index.upsert("a", f"{BASE} today " * 500, "y")
+        values = [index.get("a", "x"), index.explain("a", "x", "y")]
+    values += [nk.plan(1000), nk.tune(), nk.dedup(TABLE).report_data]
+    for value in values:
+        assert len(repr(value)) < 200
+        assert type(value).__name__ in repr(value)

@@ -127,6 +127,12 @@ class Entry(NamedTuple):
     payload: bytes
     """The columns of the payload, one after the other. It is empty if the text is kept."""
 
+    def __repr__(self) -> str:
+        return (
+            f"<Entry: {self.id!r} of scope {self.scope!r}, cluster {self.cluster!r}, similarity "
+            f"{self.similarity:.4f} to {self.leader!r}>"
+        )
+
     @property
     def is_leader(self) -> bool:
         """True if the document is a representative, to which others may be resolved."""

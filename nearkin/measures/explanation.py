@@ -70,7 +70,7 @@ class ShingleOverlap:
         return (self.shared / first if first else 0.0, self.shared / second if second else 0.0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Explanation:
     """The results of all stages for a pair of documents.
 
@@ -112,6 +112,13 @@ class Explanation:
     verdict: str
     why: str
     run: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
+
+    def __repr__(self) -> str:
+        first, second = self.names
+        return (
+            f"<Explanation: {first!r} and {second!r}: {self.verdict}, {self.measure} "
+            f"{self.similarity:.4f}, threshold {self.threshold:g}>"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the explanation as a JSON object."""

@@ -233,7 +233,7 @@ class LimitVerdict:
     gives: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Plan:
     """The capacity that a workload needs.
 
@@ -254,6 +254,13 @@ class Plan:
     rates: str
     lines: tuple[Line, ...]
     verdicts: tuple[LimitVerdict, ...]
+
+    def __repr__(self) -> str:
+        missed = sum(not verdict.holds for verdict in self.verdicts)
+        return (
+            f"<Plan: {self.workload.documents:,} documents, {self.bands} bands of {self.rows} "
+            f"rows, k={self.spec.k}, {missed} of {len(self.verdicts)} limits not met>"
+        )
 
     @property
     def fits(self) -> bool:

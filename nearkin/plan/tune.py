@@ -111,7 +111,7 @@ class OperatingPoint:
         return {**asdict(self), "similarities": similarities}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Tuning:
     """The operating points that reach a requested recall, the cheapest first.
 
@@ -130,6 +130,13 @@ class Tuning:
     distribution: Distribution
     points: tuple[OperatingPoint, ...]
     is_given: bool = False
+
+    def __repr__(self) -> str:
+        best = self.best
+        return (
+            f"<Tuning: {len(self.points)} operating points for threshold {self.threshold:g}; best: "
+            f"{best.bands} bands of {best.rows} rows, recall {best.recall:.4f}>"
+        )
 
     @property
     def best(self) -> OperatingPoint:

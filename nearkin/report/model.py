@@ -243,7 +243,7 @@ class ClusterExcerpt:
     examples: tuple[RemovedExample, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ReportData:
     """The data that a report shows.
 
@@ -303,6 +303,9 @@ class ReportData:
     leakage: Overlap | None = None
     what_if: tuple[ThresholdStep, ...] = ()
     borderline: tuple[BorderlinePair, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"<ReportData: {self.title}: {self.headline}>"
 
     @property
     def headline(self) -> str:

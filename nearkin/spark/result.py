@@ -16,7 +16,7 @@ from nearkin.report.run_warnings import warn_of_run
 from nearkin.report.spark_view import SparkRunView
 
 
-@dataclass
+@dataclass(repr=False)
 class SparkResult:
     """The result of `dedup`, as DataFrames.
 
@@ -89,3 +89,8 @@ class SparkResult:
     def statistics(self) -> dict[str, int]:
         """The numbers of documents that were read, kept, removed and rejected."""
         return summary_counts(collect_counts(self._run, self._run.recorded("cluster")))
+
+    def __repr__(self) -> str:
+        counts = self.statistics
+        documents = counts["read"] - counts["rejected"]
+        return f"<SparkResult: {documents:,} documents, {counts['kept']:,} kept>"
