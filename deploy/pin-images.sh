@@ -16,7 +16,7 @@ pin() {
 new_file="$(mktemp .env.XXXXXX)"
 trap 'rm -f "$new_file"' EXIT
 {
-  pin PYTHON_IMAGE python:3.11-slim
+  pin PYTHON_IMAGE python:3.13-slim
   pin REDIS_IMAGE redis:8-alpine
   pin PROMETHEUS_IMAGE prom/prometheus:v3.13.3
   pin GRAFANA_IMAGE grafana/grafana:13.2.3

@@ -121,3 +121,11 @@ def test_releases_in_the_changelog_are_dated() -> None:
     assert headings[0] == "Unreleased" or re.search(DATED, headings[0])
     assert all(re.fullmatch(DATED, heading) for heading in headings[1:])
     assert f"{PROJECT['version']} - " in " ".join(headings)
+
+
+def test_image_has_a_version_of_python_that_the_tests_run_with() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "ci.yml").read_text())
+    tested = workflow["jobs"]["check"]["strategy"]["matrix"]["python"]
+    for name in ("Dockerfile", "compose.yaml", "pin-images.sh"):
+        images = re.findall(r"python:(3\.\d+)-slim", (ROOT / "deploy" / name).read_text())
+        assert set(images) == {tested[-1]}, name
