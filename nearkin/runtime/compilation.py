@@ -33,14 +33,16 @@ class CompilationListener(Protocol):
         """
 
 
-class _Logger:
+class CompilationLogger:
     """A listener that logs the first compilation of the process."""
 
     def start_kernel(self, name: str) -> None:
+        """Logs that kernels are compiled, if this is the first of the process."""
         if not COMPILATION.compiled:
             LOG.info(ANNOUNCEMENT)
 
     def finish_kernel(self, compiled: int, seconds: float) -> None:
+        """Logs the number of compiled kernels at the level debug."""
         LOG.debug("compiled %d kernels in %.1f s", compiled, seconds)
 
 
@@ -58,7 +60,7 @@ class CompilationClock:
     def __init__(self) -> None:
         self.compiled = 0
         """Number of kernels that this process has compiled."""
-        self.listener: CompilationListener = _Logger()
+        self.listener: CompilationListener = CompilationLogger()
         """The receiver of updates. It may be replaced at any time."""
         self._lock = threading.Lock()
         self._active = 0

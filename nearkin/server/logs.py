@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from nearkin.redaction import redact
+from nearkin.runtime.compilation import COMPILATION, CompilationLogger
 
 STANDARD_FIELDS = frozenset(logging.makeLogRecord({}).__dict__) | {
     "message",
@@ -63,6 +64,8 @@ def _redact_texts(value: Any) -> Any:
 def configure_logging(level: str) -> None:
     """Sends all logs of this process to standard error, without uvicorn's access log.
 
+    The compilation of kernels is logged as well.
+
     Args:
         level: Lowest level that is logged: debug, info, warning or error.
     """
@@ -71,6 +74,8 @@ def configure_logging(level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
+    # a line of the command line would not be JSON
+    COMPILATION.listener = CompilationLogger()
     for name in ("uvicorn", "uvicorn.error", "uvicorn.access"):
         logger = logging.getLogger(name)
         logger.handlers.clear()

@@ -162,3 +162,17 @@ def test_documents_per_second_leave_the_compilation_out(
     assert float(shown[1]) == pytest.approx(working, abs=0.006)
     assert int(shown[2].replace(",", "")) == pytest.approx(50 / working, abs=1)
     assert float(shown[3].replace(",", "")) == pytest.approx(compiling, abs=0.06)
+
+
+def test_server_logs_the_compilation_as_json() -> None:
+    """A line of the command line among the logs of a server could not be parsed."""
+    code = (
+        "from nearkin.cli.compilation import CompilationLines; "
+        "from nearkin.runtime.compilation import COMPILATION; "
+        "from nearkin.server.logs import configure_logging; "
+        "COMPILATION.listener = CompilationLines(); configure_logging('info'); "
+        "COMPILATION.start('kernel'); COMPILATION.finish()"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    (line,) = ended.stderr.splitlines()
+    assert json.loads(line)["message"] == ANNOUNCEMENT
