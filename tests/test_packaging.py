@@ -129,3 +129,9 @@ def test_image_has_a_version_of_python_that_the_tests_run_with() -> None:
     for name in ("Dockerfile", "compose.yaml", "pin-images.sh"):
         images = re.findall(r"python:(3\.\d+)-slim", (ROOT / "deploy" / name).read_text())
         assert set(images) == {tested[-1]}, name
+
+
+def test_make_demo_says_how_to_use_what_it_installed() -> None:
+    command = ["make", "--dry-run", "demo"]
+    shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert "source .venv/bin/activate" in shown.splitlines()[-1]
