@@ -79,11 +79,15 @@ def upsert_requests(
         documents: Texts, vectors or NewDocuments, or a stream of Arrow batches.
 
     Raises:
-        UsageError: If a document is neither a text nor a vector of numbers.
+        UsageError: If a document is neither a text nor a vector of numbers, or the documents are
+            one text, a mapping or a set.
     """
+    from nearkin.index.documents import require_several
+
     if is_table(documents):
         yield from table_requests(scope, documents)
         return
+    require_several(documents)
     batches = BatchBuilder(scope)
     for document in documents:
         if (full := batches.add(document)) is not None:

@@ -1,10 +1,12 @@
 """The forms in which an index accepts documents."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+
+from nearkin.errors import UsageError
 
 
 class ShingledDocument(NamedTuple):
@@ -22,6 +24,26 @@ Document: TypeAlias = "str | Sequence[float] | np.ndarray | ShingledDocument"
 """A document that a caller may pass to an index."""
 CheckedDocument: TypeAlias = "str | np.ndarray | ShingledDocument"
 """A document that was verified; a vector is float32 (n,)."""
+
+
+def require_several(documents: object) -> None:
+    """Requires that documents are a list of them, and not one text or a table.
+
+    The characters of a text, the names of the columns of a table and the values of a set in any
+    order would be taken as documents.
+
+    Args:
+        documents: The documents that a caller passed.
+
+    Raises:
+        UsageError: If they are of such a type.
+    """
+    is_table = hasattr(documents, "columns") or hasattr(documents, "column_names")
+    if is_table or isinstance(documents, str | bytes | Mapping | Set):
+        raise UsageError(
+            f"{type(documents).__name__} is not a list of documents; give a list of texts or of "
+            "vectors"
+        )
 
 
 def default_id(digest: bytes) -> str:

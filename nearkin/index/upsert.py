@@ -16,7 +16,7 @@ from nearkin.errors import UsageError
 from nearkin.index.cache import Resolution
 from nearkin.index.changes import Changes
 from nearkin.index.clock import TOLERANCE
-from nearkin.index.documents import CheckedDocument, Document, default_id
+from nearkin.index.documents import CheckedDocument, Document, default_id, require_several
 from nearkin.index.entry import (
     Entry,
     Layer,
@@ -89,6 +89,7 @@ class Upserts:
         began = time.perf_counter()
         session = self._session
         self.require_writable(scope)
+        require_several(documents)
         max_batch = session.settings.max_batch
         if len(documents) > max_batch:
             raise UsageError(

@@ -8,11 +8,14 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import nearkin as nk
+from nearkin.client.batches import upsert_requests
 from nearkin.errors import UsageError
 from nearkin.index.maintenance import check_index, merge_clusters
 from nearkin.sketch.resources import SpecResources
@@ -417,3 +420,19 @@ def test_several_processes_store_each_document_once(
         merge_clusters(index)
         found = check_index(index)
         assert found.sound, found.problems[:3]
+
+
+@pytest.mark.parametrize(
+    "documents", ["one text", {"text": "one text"}, {"one text"}, pd.DataFrame({"text": ["one"]})]
+)
+def test_batches_that_are_no_lists_are_refused(documents: Any) -> None:
+    with nk.Index.open("memory://") as index:
+        with pytest.raises(nk.UsageError, match="is not a list of documents; give a list of texts"):
+            index.upsert_many("a", documents)
+        assert list(index.scan("a")) == []
+
+
+@pytest.mark.parametrize("documents", ["one text", {"text": "one text"}, {"one text"}])
+def test_the_client_refuses_batches_that_are_no_lists(documents: Any) -> None:
+    with pytest.raises(nk.UsageError, match="is not a list of documents"):
+        next(upsert_requests("a", documents))
