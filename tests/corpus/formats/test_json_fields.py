@@ -54,9 +54,10 @@ def test_field_can_be_missing_in_the_first_object(tmp_path: Path) -> None:
 
 
 def test_column_without_any_value_causes_a_warning(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl").write_text(
-        '{"text": "a", "quality": null}\n{"text": "b", "quality": null}\n'
-    )
+    # long texts, because short ones cause a warning of their own
+    texts = [" ".join(f"{letter}{number}" for number in range(100)) for letter in "ab"]
+    lines = [json.dumps({"text": text, "quality": None}) for text in texts]
+    (tmp_path / "a.jsonl").write_text("\n".join(lines))
     assert (
         run_command(
             "dedup", tmp_path / "a.jsonl", "--keep", "quality desc", "--out", tmp_path / "out"
