@@ -25,7 +25,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not config.getoption("--full"):
         skip = pytest.mark.skip(reason="full-size form; run make test-full")
         for item in items:
-            if "full" in item.keywords:
+            if item.get_closest_marker("full"):
                 item.add_marker(skip)
 
 
