@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sphinx.application import Sphinx
+from sphinx.ext.autodoc.preserve_defaults import update_default_value
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
@@ -41,7 +42,8 @@ myst_all_links_external = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_default_options = {"members": True, "show-inheritance": True}
-autodoc_preserve_defaults = True
+# `preserve_defaults` below shows defaults as the source writes them, where it can
+autodoc_preserve_defaults = False
 napoleon_google_docstring = True
 napoleon_numpy_docstring = False
 napoleon_use_rtype = False
@@ -99,8 +101,19 @@ def escape_docstring(
             lines[number] = escape_plain_text(line)
 
 
+def preserve_defaults(app: Sphinx, documented: Any, bound_method: Any) -> None:
+    """Shows the defaults of a function as its source writes them.
+
+    A signature that is made at run time, such as that of `nearkin.dedup`, has parameters that the
+    source of the function does not name. Their defaults are shown as values.
+    """
+    if "__signature__" not in getattr(documented, "__dict__", {}):
+        update_default_value(documented, bound_method)
+
+
 def setup(app: Sphinx) -> None:
     """Connects the generated parts of the reference, and the conversion of docstrings."""
     app.connect("builder-inited", lambda app: write_reference(Path(app.srcdir) / "_generated"))
+    app.connect("autodoc-before-process-signature", preserve_defaults)
     # before napoleon, which turns sections into markup
     app.connect("autodoc-process-docstring", escape_docstring, priority=400)
