@@ -24,6 +24,19 @@ class SpanKind(StrEnum):
     ELIDED = "elided"
 
 
+class DocumentRole(StrEnum):
+    """The role of a document beside another one, which decides how its own words are marked.
+
+    The own words of a removed document are lost with it: they are red and struck out. Those of a
+    kept document remain: they are green and underlined. If neither document was removed, the words
+    of both are highlighted alike.
+    """
+
+    KEPT = "kept"
+    REMOVED = "removed"
+    COMPARED = "compared"
+
+
 class DiffSpan(NamedTuple):
     """A stretch of both texts. Joined, the left sides are the left text, and so on."""
 

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nearkin.measures.explanation import Explanation
+from nearkin.report.diff import DocumentRole
 from nearkin.report.escaping import make_visible
 from nearkin.report.model import ClusterExcerpt, RemovedExample
 from nearkin.report.page import compare_cluster
@@ -88,8 +89,15 @@ def print_explanation(explanation: Explanation, console: Console) -> None:
     console.print(table)
     console.print(Rule(style="dim"))
     cluster = _as_cluster(explanation)
-    labels = ("first", "second")
-    console.print(side_by_side_table(cluster, styled=console.is_terminal, labels=labels))
+    neutral = DocumentRole.COMPARED
+    console.print(
+        side_by_side_table(
+            cluster,
+            styled=console.is_terminal,
+            labels=("first", "second"),
+            roles=(neutral, neutral),
+        )
+    )
 
 
 def render_explanation(explanation: Explanation) -> str:
@@ -105,6 +113,8 @@ def render_explanation(explanation: Explanation) -> str:
     return environment.get_template("explanation.html").render(
         names=[make_visible(name) for name in explanation.names],
         rows=describe_explanation(explanation),
-        pair=compare_cluster(_as_cluster(explanation)),
+        pair=compare_cluster(
+            _as_cluster(explanation), DocumentRole.COMPARED, DocumentRole.COMPARED
+        ),
         style=(folder / "page.css").read_text("utf-8"),
     )

@@ -17,7 +17,7 @@ from markupsafe import Markup, escape
 
 from nearkin.evaluate.boilerplate import MIN_SHARE
 from nearkin.report import charts
-from nearkin.report.diff import MAX_CHARACTERS, Piece, SpanKind, diff_sides
+from nearkin.report.diff import MAX_CHARACTERS, DocumentRole, Piece, SpanKind, diff_sides
 from nearkin.report.escaping import make_visible
 from nearkin.report.formatting import (
     format_bytes,
@@ -39,6 +39,12 @@ MAX_CLUSTERS = 20
 """The largest number of clusters on a page."""
 MAX_SOURCES = 100
 """The largest number of sources in the table of sources."""
+CHANGE_ELEMENTS = {
+    DocumentRole.KEPT: Markup("<ins>{}</ins>"),
+    DocumentRole.REMOVED: Markup("<del>{}</del>"),
+    DocumentRole.COMPARED: Markup("<mark>{}</mark>"),
+}
+"""The elements around the words that only one of two documents has, by its role."""
 _FOLDER = Path(__file__).parent
 
 
@@ -270,7 +276,8 @@ def _recall_figure(data: ReportData) -> charts.Chart | None:
 
 
 def _compare_pair(pair: BorderlinePair) -> PairComparison:
-    left, right = diff_markup(pair.text_a, pair.text_b)
+    neutral = DocumentRole.COMPARED
+    left, right = diff_markup(pair.text_a, pair.text_b, neutral, neutral)
     return PairComparison((pair.id_a, pair.id_b), pair.similarity, left, right)
 
 
@@ -319,11 +326,17 @@ def choose_example(cluster: ClusterExcerpt) -> RemovedExample | None:
     return cluster.examples[0] if cluster.examples else None
 
 
-def compare_cluster(cluster: ClusterExcerpt) -> ClusterComparison:
+def compare_cluster(
+    cluster: ClusterExcerpt,
+    left_role: DocumentRole = DocumentRole.KEPT,
+    right_role: DocumentRole = DocumentRole.REMOVED,
+) -> ClusterComparison:
     """Returns the kept document of a cluster beside a removed one, with marked differences.
 
     Args:
         cluster: Cluster with examples of removed documents.
+        left_role: Role of the document of the cluster.
+        right_role: Role of the example.
     """
     example = choose_example(cluster)
     if example is None:
@@ -331,7 +344,7 @@ def compare_cluster(cluster: ClusterExcerpt) -> ClusterComparison:
         return ClusterComparison(
             cluster=cluster, example=None, left=text, right=Markup(""), note="", others=()
         )
-    left, right = diff_markup(cluster.text, example.text)
+    left, right = diff_markup(cluster.text, example.text, left_role, right_role)
     return ClusterComparison(
         cluster=cluster,
         example=example,
@@ -342,20 +355,30 @@ def compare_cluster(cluster: ClusterExcerpt) -> ClusterComparison:
     )
 
 
-def diff_markup(a: str, b: str) -> tuple[Markup, Markup]:
+def diff_markup(
+    left: str, right: str, left_role: DocumentRole, right_role: DocumentRole
+) -> tuple[Markup, Markup]:
     """Returns two texts as markup, with their differences marked.
 
     Args:
-        a: First text, whose changes are marked as deleted.
-        b: Second text, whose changes are marked as inserted.
+        left: First text.
+        right: Second text.
+        left_role: Role of the first document, which decides how its own words are marked.
+        right_role: Role of the second document.
 
     Returns:
         Both texts. The second is empty if they read the same.
+
+    Examples:
+        >>> kept, removed = diff_markup("a cat", "a dog", DocumentRole.KEPT, DocumentRole.REMOVED)
+        >>> print(kept, removed)
+        a <ins>cat</ins> a <del>dog</del>
     """
-    left, right = diff_sides(a, b)
-    deleted = Markup("<del>{}</del>")
-    inserted = Markup("<ins>{}</ins>")
-    return _mark_changes(left, deleted), _mark_changes(right, inserted)
+    left_pieces, right_pieces = diff_sides(left, right)
+    return (
+        _mark_changes(left_pieces, CHANGE_ELEMENTS[left_role]),
+        _mark_changes(right_pieces, CHANGE_ELEMENTS[right_role]),
+    )
 
 
 def _describe_same_text(example: RemovedExample) -> str:

@@ -159,9 +159,11 @@ def test_terminal_and_page_mark_the_differences(
     assert run([*arguments, "--html", str(page)]) == 0
     shown = capfd.readouterr().out
     assert "match: the exact similarity" in shown
-    assert "[-mat-]" in shown
+    assert "«mat»" in shown
+    assert "«rug»" in shown
     text = page.read_text("utf-8")
-    assert "<del>mat</del>" in text
+    assert "<mark>mat</mark>" in text
+    assert "<del>" not in text
     assert "&lt;b&gt;" in text
     assert "<b>" not in text
     assert run(["explain", "one two three", "one two four"]) == 0

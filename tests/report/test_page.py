@@ -24,6 +24,7 @@ from nearkin.report.model import (
     ReportData,
     SourceCount,
     StageSeconds,
+    ThresholdStep,
 )
 from nearkin.report.page import compare_cluster, render_page
 
@@ -223,10 +224,21 @@ def test_run_without_verification_is_labelled_as_not_verified(data: ReportData) 
 
 def test_differences_are_marked_and_long_equal_passages_elided(data: ReportData) -> None:
     pair = compare_cluster(data.clusters[0])
-    assert "<del>old</del> end" in pair.left
-    assert "<ins>new</ins> end" in pair.right
+    assert "<ins>old</ins> end" in pair.left
+    assert "<del>new</del> end" in pair.right
     assert 'class="elided"' in pair.left
     assert len(pair.others) == 1
+
+
+def test_only_text_that_is_lost_with_the_removed_document_is_struck_out(data: ReportData) -> None:
+    example = RemovedExample("copy", 0.9, "one two lost three")
+    clusters = (ClusterExcerpt("original", "one two remaining three", 2, (example,)),)
+    borderline = (BorderlinePair(0.9, 0.9, "a", "b", "four five six", "four five seven"),)
+    steps = (ThresholdStep(0.9, 5, 5),)
+    text = render_page(replace(data, clusters=clusters, borderline=borderline, what_if=steps))
+    assert set(re.findall("<del>(.*?)</del>", text)) == {"Struck out", "lost"}
+    assert set(re.findall("<ins>(.*?)</ins>", text)) == {"Underlined", "remaining"}
+    assert set(re.findall("<mark>(.*?)</mark>", text)) == {"six", "seven"}
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from rich.console import Console
 
 from nearkin.report.model import ClusterExcerpt, RemovedExample, ReportData
@@ -52,13 +53,27 @@ def test_differences_are_symbols_in_a_file_and_styles_on_a_terminal(
 ) -> None:
     console = printed()
     print_clusters(data, console)
-    assert "[-old-] end" in text_of(console)
-    assert "{+new+} end" in text_of(console)
+    assert "{+old+} end" in text_of(console)
+    assert "[-new-] end" in text_of(console)
     assert "left/a.py:f:1" in text_of(console)
     console = printed(terminal=True)
     print_clusters(data, console)
-    assert "[-old-]" not in text_of(console)
-    assert "\x1b[4;32mnew" in text_of(console)
+    assert "[-new-]" not in text_of(console)
+    assert "\x1b[4;32mold" in text_of(console)
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_only_text_that_is_lost_with_the_removed_document_is_red_and_struck_out(
+    data: ReportData, width: int
+) -> None:
+    example = RemovedExample("copy", 0.9, "one two three lost four five")
+    clusters = (ClusterExcerpt("original", "one two three remaining four five", 2, (example,)),)
+    console = Console(file=io.StringIO(), force_terminal=True, width=width, color_system="standard")
+    print_clusters(replace(data, clusters=clusters), console)
+    text = text_of(console)
+    assert "\x1b[9;31mlost" in text
+    assert "\x1b[4;32mremaining" in text
+    assert text.count("\x1b[9;31m") == 1
 
 
 def test_hostile_text_does_not_control_the_terminal(data: ReportData, tmp_path: Path) -> None:

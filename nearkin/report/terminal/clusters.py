@@ -9,7 +9,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from nearkin.report.diff import DiffSpan, SpanKind, diff_words, focus_changes
+from nearkin.report.diff import DiffSpan, DocumentRole, SpanKind, diff_words, focus_changes
 from nearkin.report.escaping import make_visible
 from nearkin.report.formatting import format_similarity
 from nearkin.report.model import ClusterExcerpt, ReportData
@@ -35,16 +35,27 @@ class _ChangeMark(NamedTuple):
     closing: str = ""
 
 
-STYLED_MARKS = (_ChangeMark("red strike"), _ChangeMark("green underline"))
-PLAIN_MARKS = (_ChangeMark("", "[-", "-]"), _ChangeMark("", "{+", "+}"))
+STYLED_MARKS = {
+    DocumentRole.REMOVED: _ChangeMark("red strike"),
+    DocumentRole.KEPT: _ChangeMark("green underline"),
+    DocumentRole.COMPARED: _ChangeMark("bold yellow"),
+}
+"""The marks on a terminal."""
+PLAIN_MARKS = {
+    DocumentRole.REMOVED: _ChangeMark("", "[-", "-]"),
+    DocumentRole.KEPT: _ChangeMark("", "{+", "+}"),
+    DocumentRole.COMPARED: _ChangeMark("", "«", "»"),
+}
+"""The marks in a file or a pipe."""
 
 
 def print_clusters(data: ReportData, console: Console, top: int = 10) -> None:
     """Prints the most interesting clusters with highlighted differences.
 
-    On a wide console, the two documents stand side by side: differences are colored on a terminal,
-    and written as `[-kept-]` and `{+removed+}` in a file or a pipe. On a narrow one, they are
-    printed as one text.
+    On a wide console, the two documents stand side by side. On a narrow one, they are printed as
+    one text. Text that is only in the removed document is lost: it is red and struck out on a
+    terminal, and written as `[-lost-]` in a file or a pipe. Text that is only in the kept document
+    is green and underlined, or written as `{+kept+}`.
 
     Args:
         data: Data of the report, whose clusters are ranked.
@@ -58,8 +69,14 @@ def print_clusters(data: ReportData, console: Console, top: int = 10) -> None:
         if console.width < SIDE_BY_SIDE_WIDTH:
             console.print(inline_difference(cluster, styled=console.is_terminal))
             continue
-        labels = ("kept", "removed")
-        console.print(side_by_side_table(cluster, styled=console.is_terminal, labels=labels))
+        console.print(
+            side_by_side_table(
+                cluster,
+                styled=console.is_terminal,
+                labels=("kept", "removed"),
+                roles=(DocumentRole.KEPT, DocumentRole.REMOVED),
+            )
+        )
 
 
 def inline_difference(cluster: ClusterExcerpt, *, styled: bool) -> Text:
@@ -76,7 +93,9 @@ def inline_difference(cluster: ClusterExcerpt, *, styled: bool) -> Text:
     text = Text.assemble(("kept     ", "dim"), (make_visible(cluster.id), "bold"), "\n")
     if example is None:
         return text.append(make_visible(cluster.text))
-    lost_mark, kept_mark = STYLED_MARKS if styled else PLAIN_MARKS
+    marks = STYLED_MARKS if styled else PLAIN_MARKS
+    lost_mark = marks[DocumentRole.REMOVED]
+    kept_mark = marks[DocumentRole.KEPT]
     text.append("removed  ", "dim").append(make_visible(example.id), "bold")
     text.append(f", similarity {format_similarity(example.similarity)}\n\n", "dim")
     spans = diff_words(_join_lines(example.text), _join_lines(cluster.text))
@@ -103,15 +122,24 @@ def _ending_space(words: str) -> str:
     return words[len(words.rstrip()) :]
 
 
-def side_by_side_table(cluster: ClusterExcerpt, *, styled: bool, labels: tuple[str, str]) -> Table:
-    """Returns a table with the kept document beside a removed one, with highlighted differences.
+def side_by_side_table(
+    cluster: ClusterExcerpt,
+    *,
+    styled: bool,
+    labels: tuple[str, str],
+    roles: tuple[DocumentRole, DocumentRole],
+) -> Table:
+    """Returns a table with two documents side by side, with highlighted differences.
 
     Args:
-        cluster: Cluster with examples of removed documents.
-        styled: True to highlight by color, False to write `[-left-]` and `{+right+}`.
+        cluster: Cluster with examples of removed documents, the first of which is on the right.
+        styled: True to highlight by color, False to write the marks.
         labels: Labels of the two documents.
+        roles: Roles of the two documents, which decide how their own words are marked.
     """
-    left_mark, right_mark = STYLED_MARKS if styled else PLAIN_MARKS
+    marks = STYLED_MARKS if styled else PLAIN_MARKS
+    left_mark = marks[roles[0]]
+    right_mark = marks[roles[1]]
     example = choose_example(cluster)
     table = Table(box=None, expand=True, padding=(0, 2, 0, 0), header_style="")
     heading = Text.assemble((f"{labels[0]}\n", "dim"), (make_visible(cluster.id), "bold"))

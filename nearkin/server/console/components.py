@@ -2,18 +2,24 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from dash import dcc, html
 from dash.development.base_component import Component
 
-from nearkin.report.diff import MAX_CHARACTERS, Piece, SpanKind, diff_sides
+from nearkin.report.diff import MAX_CHARACTERS, DocumentRole, Piece, SpanKind, diff_sides
 from nearkin.report.escaping import make_visible
 from nearkin.report.formatting import format_similarity
 from nearkin.server.console.visitor import page_url
 
 EXCERPT_LENGTH = 140
 """Maximum number of characters of an excerpt."""
+CHANGE_ELEMENTS: Mapping[DocumentRole, Callable[[str], Component]] = {
+    DocumentRole.KEPT: html.Ins,
+    DocumentRole.REMOVED: html.Del,
+    DocumentRole.COMPARED: html.Mark,
+}
+"""The elements around the words that only one of two documents has, by its role."""
 EXCERPT_COLUMN = "Text"
 """Name of a column of excerpts. Its rows are stacked on narrow screens."""
 
@@ -154,21 +160,29 @@ def table(
     )
 
 
-def side_by_side(left: tuple[str, str], right: tuple[str, str], same: str) -> Component:
+class ShownText(NamedTuple):
+    """A text that is shown beside another one, with its label and its role."""
+
+    label: str
+    text: str
+    role: DocumentRole
+
+
+def side_by_side(left: ShownText, right: ShownText, same: str) -> Component:
     """Returns two texts side by side, with their differences marked.
 
     Args:
-        left: Label and text on the left.
-        right: Label and text on the right.
+        left: Text on the left.
+        right: Text on the right.
         same: Remark that is shown if the texts do not differ.
     """
-    left_label, left_text = left
-    right_label, right_text = right
-    left_pieces, right_pieces = diff_sides(left_text, right_text)
-    left_side = _labelled_text(left_label, _mark_changes(left_pieces, html.Del))
+    left_pieces, right_pieces = diff_sides(left.text, right.text)
+    left_element = CHANGE_ELEMENTS[left.role]
+    left_side = _labelled_text(left.label, _mark_changes(left_pieces, left_element))
     if not right_pieces:
         return html.Div([left_side, note(same)])
-    right_side = _labelled_text(right_label, _mark_changes(right_pieces, html.Ins))
+    right_element = CHANGE_ELEMENTS[right.role]
+    right_side = _labelled_text(right.label, _mark_changes(right_pieces, right_element))
     return html.Div([left_side, right_side], className="sides")
 
 

@@ -10,6 +10,7 @@ from nearkin.errors import UsageError
 from nearkin.index.entry import MAX_NAME_BYTES, ClusterPart, Entry
 from nearkin.index.index import Index
 from nearkin.measures.explanation import Explanation
+from nearkin.report.diff import DocumentRole
 from nearkin.report.escaping import make_visible
 from nearkin.report.explanation import describe_explanation
 from nearkin.report.formatting import format_similarity
@@ -288,8 +289,14 @@ def _comparison_section(
     else:
         content = [
             ui.side_by_side(
-                (f"Representative {make_visible(representative.id)}", representative.text),
-                (f"Member {make_visible(member.id)}", member.text),
+                ui.ShownText(
+                    f"Representative {make_visible(representative.id)}",
+                    representative.text,
+                    DocumentRole.KEPT,
+                ),
+                ui.ShownText(
+                    f"Member {make_visible(member.id)}", member.text, DocumentRole.REMOVED
+                ),
                 ui.equality_remark(member.similarity),
             )
         ]

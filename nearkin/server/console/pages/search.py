@@ -9,6 +9,7 @@ from dash.development.base_component import Component
 from nearkin.errors import UsageError
 from nearkin.index.documents import Document
 from nearkin.index.entry import Entry, Match
+from nearkin.report.diff import DocumentRole
 from nearkin.report.formatting import format_similarity
 from nearkin.server.console import components as ui
 from nearkin.server.console.visitor import Page, Visit, current_visit
@@ -137,7 +138,9 @@ def _match_article(
     if entry is None or entry.text is None or not isinstance(document, str):
         return html.Article([title])
     texts = ui.side_by_side(
-        ("Stored", entry.text), ("Input", document), ui.equality_remark(match.similarity)
+        ui.ShownText("Stored", entry.text, DocumentRole.KEPT),
+        ui.ShownText("Input", document, DocumentRole.REMOVED),
+        ui.equality_remark(match.similarity),
     )
     return html.Article([title, texts])
 
