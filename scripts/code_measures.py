@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -83,6 +83,38 @@ def raised_names(function: ast.FunctionDef | ast.AsyncFunctionDef) -> set[str]:
     return names
 
 
+def iterate_public(tree: ast.Module) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yields the public functions and methods of a module, without those inside of functions."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, FUNCTIONS):
+            if not node.name.startswith("_"):
+                yield node
+        else:
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def interface_docstrings(trees: Iterable[ast.Module]) -> dict[str, str]:
+    """Returns the docstrings of the methods of all interfaces (protocols), by method name.
+
+    A class that implements an interface does not repeat its docstrings.
+    """
+    docstrings: dict[str, str] = {}
+    for tree in trees:
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ClassDef):
+                continue
+            bases = {base.id for base in node.bases if isinstance(base, ast.Name)}
+            if "Protocol" not in bases:
+                continue
+            for method in node.body:
+                if isinstance(method, FUNCTIONS):
+                    text = ast.get_docstring(method) or ""
+                    docstrings[method.name] = docstrings.get(method.name, "") + text
+    return docstrings
+
+
 def has_short_body(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Returns True if the body without its docstring has at most SHORT_BODY lines."""
     body = function.body
@@ -97,22 +129,24 @@ def measure_source(root: Path) -> dict[str, str]:
     """Returns the measures of the source, by name."""
     counts: collections.Counter[str] = collections.Counter()
     class_names: collections.Counter[str] = collections.Counter()
-    for source, tree in iterate_trees(root):
+    modules = list(iterate_trees(root))
+    inherited = interface_docstrings(tree for _, tree in modules)
+    for source, tree in modules:
+        for function in iterate_public(tree):
+            docstring = ast.get_docstring(function) or inherited.get(function.name, "")
+            if len(parameters_of(function)) >= DOCUMENTED_FROM:
+                counts["public"] += 1
+                counts["documented"] += "Args:" in docstring
+            raised = raised_names(function)
+            counts["raised"] += len(raised)
+            counts["named"] += sum(name in docstring for name in raised)
         counts["lines"] += source.count("\n")
         counts["dictionaries"] += source.count("dict[str, Any]")
         for node in ast.walk(tree):
             if isinstance(node, FUNCTIONS):
-                docstring = ast.get_docstring(node) or ""
                 counts["functions"] += 1
                 counts["one word"] += "_" not in node.name.strip("_")
                 counts["short"] += has_short_body(node)
-                if not node.name.startswith("_"):
-                    if len(parameters_of(node)) >= DOCUMENTED_FROM:
-                        counts["public"] += 1
-                        counts["documented"] += "Args:" in docstring
-                    raised = raised_names(node)
-                    counts["raised"] += len(raised)
-                    counts["named"] += sum(name in docstring for name in raised)
             elif isinstance(node, ast.ClassDef):
                 class_names[node.name] += 1
             elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Tuple):

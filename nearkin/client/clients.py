@@ -430,7 +430,16 @@ class AsyncClient:
         await self._http.aclose()
 
     async def upsert(self, scope: str, document: "Document", id: str | None = None) -> Outcome:
-        """Does the same as `Client.upsert`."""
+        """Does the same as `Client.upsert`.
+
+        Args:
+            scope: Scope of the document.
+            document: A text, or a vector of numbers.
+            id: The id, or None for an id that is made from the content.
+
+        Returns:
+            The outcome. After a retry its `kind` is that of the last attempt.
+        """
         return await self._do(requests.upsert_request(scope, document, id))
 
     async def upsert_many(
@@ -438,33 +447,87 @@ class AsyncClient:
         scope: str,
         documents: "AsyncIterable[NewDocument | Document] | Iterable[NewDocument | Document] | Any",
     ) -> AsyncIterator[Line]:
-        """Does the same as `Client.upsert_many`. Documents may be an asynchronous iterable."""
+        """Does the same as `Client.upsert_many`. Documents may be an asynchronous iterable.
+
+        Args:
+            scope: Scope of the documents.
+            documents: Texts, vectors or NewDocuments; or a stream of Arrow batches (a pyarrow,
+                polars or pandas table, a RecordBatchReader) with columns `text` or `vector`, and
+                optionally `id`. They are read while outcomes are taken.
+
+        Yields:
+            An Outcome; or a ServiceError with its `line`, which is not raised, so that the
+            following documents are still processed.
+        """
         async for call in async_upsert_requests(scope, documents):
             for line in await self._do(call):
                 yield line
 
     async def query(self, scope: str, document: "Document", top: int = 10) -> list[Match]:
-        """Does the same as `Client.query`."""
+        """Does the same as `Client.query`.
+
+        Args:
+            scope: Scope of the search.
+            document: A text, or a vector of numbers.
+            top: Maximum number of matches.
+        """
         return await self._do(requests.query_request(scope, document, top))
 
     async def get(self, scope: str, id: str) -> StoredDocument | None:
-        """Does the same as `Client.get`."""
+        """Does the same as `Client.get`.
+
+        Args:
+            scope: Scope of the document.
+            id: The id of the document.
+        """
         return await self._do(requests.get_request(scope, id))
 
     async def remove(self, scope: str, id: str) -> bool:
-        """Does the same as `Client.remove`."""
+        """Does the same as `Client.remove`.
+
+        Args:
+            scope: Scope of the document.
+            id: The id of the document.
+
+        Returns:
+            False if the document did not exist. After a retry it is False too if the first attempt
+            deleted it.
+        """
         return await self._do(requests.remove_request(scope, id))
 
     async def add_part(self, scope: str, id: str, part: "str | Sequence[str]") -> int:
-        """Does the same as `Client.add_part`."""
+        """Does the same as `Client.add_part`.
+
+        Args:
+            scope: Scope of the document.
+            id: The id of the document.
+            part: A text, or a list of tokens.
+
+        Returns:
+            The number of distinct shingles so far.
+        """
         return await self._do(requests.add_part_request(scope, id, part))
 
     async def finish(self, scope: str, id: str) -> Outcome | None:
-        """Does the same as `Client.finish`."""
+        """Does the same as `Client.finish`.
+
+        Args:
+            scope: Scope of the document.
+            id: The id of the document.
+
+        Returns:
+            The outcome, or None if the document has no parts. After a retry it is None too if the
+            first attempt finished it.
+        """
         return await self._do(requests.finish_request(scope, id))
 
     async def cluster(self, scope: str, id: str) -> Cluster | None:
-        """Does the same as `Client.cluster`."""
+        """Does the same as `Client.cluster`.
+
+        Args:
+            scope: Scope of the document.
+            id: The id of any document of the cluster.
+        """
         reading = ClusterReader(scope, id)
         while reading.call is not None:
             reading.take(await self._do(reading.call))
@@ -473,7 +536,13 @@ class AsyncClient:
     async def clusters(
         self, scope: str, order: str = "largest", limit: int = 100
     ) -> AsyncIterator[ClusterPage]:
-        """Does the same as `Client.clusters`."""
+        """Does the same as `Client.clusters`.
+
+        Args:
+            scope: Scope of the clusters.
+            order: `largest` or `newest` first.
+            limit: Maximum number of clusters of a page.
+        """
         cursor: str | None = "0"
         while cursor is not None:
             page = await self._do(requests.clusters_request(scope, order, limit, cursor))
@@ -481,7 +550,13 @@ class AsyncClient:
             cursor = page.next
 
     async def explain(self, scope: str, a: str, b: str) -> "Explanation":
-        """Does the same as `Client.explain`."""
+        """Does the same as `Client.explain`.
+
+        Args:
+            scope: Scope of both documents.
+            a: The id of a document.
+            b: The id of another document.
+        """
         return await self._do(requests.explain_request(scope, a, b))
 
     async def tune(
@@ -493,7 +568,15 @@ class AsyncClient:
         documents: int = 1_000_000,
         points: int = 10,
     ) -> TuningResult:
-        """Does the same as `Client.tune`."""
+        """Does the same as `Client.tune`.
+
+        Args:
+            threshold: Minimum similarity of a match, in (0, 1].
+            recall: Minimum share of the matches at the threshold that are found, in (0, 1).
+            k: Number of slots or bits of a signature. The default is that of the index.
+            documents: Number of documents for which candidates are expected.
+            points: Maximum number of operating points.
+        """
         return await self._do(requests.tune_request(threshold, recall, k, documents, points))
 
     async def spec(self) -> IndexFacts:

@@ -147,7 +147,14 @@ class _InputSearch:
     skipped: list[SkippedPath] = field(default_factory=list)
 
     def expand(self, given: str) -> list[str]:
-        """Returns every file that one input names."""
+        """Returns every file that one input names.
+
+        Args:
+            given: A path, a folder, a pattern or a URL.
+
+        Raises:
+            UsageError: If there is no such file, or the input is not a path.
+        """
         for prefix in LOCAL:
             given = given.removeprefix(prefix)
         if "\0" in given:

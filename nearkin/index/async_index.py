@@ -94,33 +94,111 @@ class AsyncIndex:
         await self.close()
 
     async def upsert(self, scope: str, document: Document, id: str | None = None) -> Outcome:
-        """Does the same as `Index.upsert`, in a thread."""
+        """Does the same as `Index.upsert`, in a thread.
+
+        Args:
+            scope: Scope of the document, for example a tenant.
+            document: A text or a vector.
+            id: Id of the document. By default it is derived from the content. Another content
+                under a known id is an update.
+
+        Raises:
+            UsageError: If the document is of the wrong kind or too large, or a name is not valid.
+            StoreError: If the store fails.
+        """
         return await _run(self.index.upsert, scope, document, id)
 
     async def upsert_many(
         self, scope: str, documents: Sequence[Document], ids: Sequence[str | None] | None = None
     ) -> list[Outcome]:
-        """Does the same as `Index.upsert_many`, in a thread."""
+        """Does the same as `Index.upsert_many`, in a thread.
+
+        Args:
+            scope: Scope of the documents.
+            documents: Texts or vectors, at most `max_batch` of them.
+            ids: Ids of the documents; None for one that is derived from the content.
+
+        Raises:
+            UsageError: If a document is of the wrong kind or too large, or if there are too many.
+                Nothing is written then.
+            StoreError: If the store fails. Usually nothing is written then. Documents that change
+                what later ones find (updates, buckets that overflow) are written one by one: those
+                before the failure are written. The same batch may be sent again.
+        """
         return await _run(self.index.upsert_many, scope, documents, ids)
 
     async def query(self, scope: str, document: Document, top: int = 10) -> list[Match]:
-        """Does the same as `Index.query`, in a thread."""
+        """Does the same as `Index.query`, in a thread.
+
+        Args:
+            scope: Scope that is searched.
+            document: A text or a vector.
+            top: Maximum number of matches.
+
+        Returns:
+            The matches, most similar first: representatives, or any documents if all are posted.
+
+        Raises:
+            UsageError: If the document is not valid, or `top` is less than 1.
+        """
         return await _run(self.index.query, scope, document, top)
 
     async def get(self, scope: str, id: str) -> Entry | None:
-        """Does the same as `Index.get`, in a thread."""
+        """Does the same as `Index.get`, in a thread.
+
+        Args:
+            scope: Scope of the document.
+            id: Id of the document.
+
+        Returns:
+            The entry with its content, or None if the document does not exist.
+
+        Raises:
+            UsageError: If a name is not valid.
+            StoreError: If the store fails.
+        """
         return await _run(self.index.get, scope, id)
 
     async def cluster(self, scope: str, id: str) -> Cluster | None:
-        """Does the same as `Index.cluster`, in a thread."""
+        """Does the same as `Index.cluster`, in a thread.
+
+        Args:
+            scope: Scope of the document.
+            id: Id of any document of the cluster.
+
+        Returns:
+            The cluster, or None if the document does not exist. `cluster_part` reads a large
+            cluster in parts.
+
+        Raises:
+            UsageError: If a name is not valid.
+            StoreError: If the store fails.
+        """
         return await _run(self.index.cluster, scope, id)
 
     async def explain(self, scope: str, a: str, b: str) -> "Explanation":
-        """Does the same as `Index.explain`, in a thread."""
+        """Does the same as `Index.explain`, in a thread.
+
+        Args:
+            scope: Scope of both documents.
+            a: Id of the first document.
+            b: Id of the second document.
+
+        Raises:
+            UsageError: If a document does not exist, or its text is not stored.
+        """
         return await _run(self.index.explain, scope, a, b)
 
     async def remove(self, scope: str, id: str) -> bool:
-        """Does the same as `Index.remove`, in a thread."""
+        """Does the same as `Index.remove`, in a thread.
+
+        Args:
+            scope: Scope of the document.
+            id: Id of the document.
+
+        Returns:
+            False if the document did not exist.
+        """
         return await _run(self.index.remove, scope, id)
 
     async def expire(self) -> dict[str, int]:

@@ -85,7 +85,16 @@ class Upserts:
     def upsert_many(
         self, scope: str, documents: Sequence[Document], ids: Sequence[str | None] | None
     ) -> list[Outcome]:
-        """Upserts documents, as `Index.upsert_many` does."""
+        """Upserts documents, as `Index.upsert_many` does.
+
+        Args:
+            scope: Scope of the documents.
+            documents: Texts or vectors, at most `max_batch` of them.
+            ids: Ids of the documents; None for one that is derived from the content.
+
+        Raises:
+            UsageError: If a document is of the wrong kind or too large, or if there are too many.
+        """
         began = time.perf_counter()
         session = self._session
         self.require_writable(scope)

@@ -28,7 +28,13 @@ COSTS = (6, 5, 5, 12, 6)
 
 @kernel
 def start_stream(seed: np.uint64, group: np.uint64, member: np.uint64) -> np.uint64:
-    """Returns the initial state of an independent random stream."""
+    """Returns the initial state of an independent random stream.
+
+    Args:
+        seed: Seed of all streams.
+        group: Number of a group of documents.
+        member: Number of a document in its group.
+    """
     return mix64(mix64(mix64(seed + GOLDEN) ^ (group * GOLDEN)) + member * U64(0xD6E8FEB86659FD93))
 
 
@@ -48,6 +54,12 @@ def permute_one(i: np.uint64, n: np.uint64, bits: np.uint64, seed: np.uint64) ->
     """Returns the image of i under a random permutation of [0, n).
 
     Four Feistel rounds over 2·bits bits are repeated until the value is below n (cycle walking).
+
+    Args:
+        i: Number in [0, n).
+        n: Size of the permuted range, at most 4^bits.
+        bits: Half the number of bits of the Feistel network, less than 32.
+        seed: Seed of the permutation.
     """
     mask = (U64(1) << bits) - U64(1)
     x = i
@@ -66,7 +78,11 @@ def compose_words(
 ) -> np.uint64:
     """Writes random words in sentences into out and returns their number.
 
-    `frequencies` contains each word as often as its probability demands.
+    Args:
+        state: State of the random stream.
+        words: Number of words.
+        frequencies: Numbers of words, each as often as its probability demands, uint32 (n,).
+        out: Receives the tokens, uint32, at least `words` of them.
     """
     size = U64(frequencies.shape[0])
     left = U64(0)
@@ -85,7 +101,14 @@ def compose_words(
 def swap_sentences(tokens: np.ndarray, count: np.uint64, at: np.uint64, spare: np.ndarray) -> bool:
     """Exchanges the sentence at a position with the next one.
 
-    Returns False if there is no next sentence.
+    Args:
+        tokens: Tokens of a document, uint32. They are changed.
+        count: Number of tokens of the document.
+        at: Position of any token of the sentence.
+        spare: Scratch space, uint32, at least as long as the sentence.
+
+    Returns:
+        False if there is no next sentence.
     """
     start = at
     while start > U64(0) and not tokens[start - U64(1)] & SENTENCE:
@@ -118,10 +141,17 @@ def edit_words(
 ) -> np.uint64:
     """Applies random operations in place and returns the new number of tokens.
 
-    Operations are applied until the budget is spent: twice the number of 3-word shingles that may
-    change. `operations` contains each
-    operation as often as its probability demands. The caller provides room for one more token per
-    insertion.
+    Operations are applied until the budget is spent.
+
+    Args:
+        tokens: Tokens of a document, uint32. They are changed. The caller provides room for one
+            more token per insertion.
+        count: Number of tokens of the document.
+        state: State of the random stream.
+        budget: Twice the number of 3-word shingles that may change.
+        operations: Operations, each as often as its probability demands.
+        frequencies: Numbers of words, each as often as its probability demands, uint32 (n,).
+        spare: Scratch space, uint32, at least as long as the longest sentence.
     """
     while budget >= 5 and count > U64(1):
         operation = operations[random_below(state, U64(operations.shape[0]))]
@@ -163,6 +193,14 @@ def render_tokens(
     """Writes tokens as text into out[at:] and returns the end.
 
     A typo replaces one ASCII letter of its word by another.
+
+    Args:
+        tokens: Tokens of a document, uint32.
+        count: Number of tokens of the document.
+        words: Letters of all words, one after the other, uint8.
+        starts: Begin of each word in `words`, and the end of the last one.
+        out: Receives the text in UTF-8, uint8.
+        at: Position in `out` where the text begins.
     """
     for i in range(count):
         token = tokens[i]
@@ -205,8 +243,22 @@ def render_documents(
     """Writes the texts of documents into out, one after the other, and their offsets.
 
     Member 0 of a group is its original. The other members are edited copies of it with a planned
-    similarity. `lengths` are numbers of words, equal for all members of a group. `boilerplate` is
-    the number of a paragraph that is appended, or -1. `tokens` is scratch space of shape (2, room).
+    similarity.
+
+    Args:
+        groups: Number of the group of each document, shape (m,).
+        members: Number of each document in its group, shape (m,).
+        lengths: Number of words of each document, equal for all members of a group, shape (m,).
+        similarities: Planned similarity of each document to its original, float64 (m,).
+        boilerplate: Number of the paragraph that is appended to each document, or -1, shape (m,).
+        seed: Seed of all documents.
+        frequencies: Numbers of words, each as often as its probability demands, uint32 (n,).
+        operations: Operations, each as often as its probability demands.
+        words: Letters of all words, one after the other, uint8.
+        starts: Begin of each word in `words`, and the end of the last one.
+        tokens: Scratch space, uint32 of shape (2, room).
+        out: Receives the texts in UTF-8, uint8.
+        offsets: Receives the begin of each text, and the end of the last one, int64 (m + 1,).
     """
     at = U64(0)
     offsets[0] = 0
@@ -245,14 +297,28 @@ def render_documents(
 def permute_all(
     first: int, n: np.uint64, bits: np.uint64, seed: np.uint64, out: np.ndarray
 ) -> None:
-    """Writes the images of first, first + 1, … under a permutation of [0, n)."""
+    """Writes the images of first, first + 1, … under a permutation of [0, n).
+
+    Args:
+        first: First number, in [0, n).
+        n: Size of the permuted range, at most 4^bits.
+        bits: Half the number of bits of the Feistel network, less than 32.
+        seed: Seed of the permutation.
+        out: Receives the images of as many numbers as it is long.
+    """
     for i in range(out.shape[0]):
         out[i] = permute_one(U64(first + i), n, bits, seed)
 
 
 @kernel
 def draw_uniform(seed: np.uint64, keys: np.ndarray, out: np.ndarray) -> None:
-    """Writes a uniform random number in [0, 1) for each key."""
+    """Writes a uniform random number in [0, 1) for each key.
+
+    Args:
+        seed: Seed of the numbers.
+        keys: Integers of shape (m,). Equal keys receive equal numbers.
+        out: Receives the numbers, float64 of shape (m,).
+    """
     for i in range(keys.shape[0]):
         out[i] = (
             np.float64(mix64(mix64(seed) ^ (U64(keys[i]) * GOLDEN)) >> U64(11)) / 9007199254740992.0
@@ -290,7 +356,14 @@ def affine_61(a: np.uint64, x: np.uint64, b: np.uint64) -> np.uint64:
 
 @kernel
 def affine_minhash(values: np.ndarray, a: np.ndarray, b: np.ndarray, out: np.ndarray) -> None:
-    """Writes the minima of k affine functions over values below 2⁶¹ − 1, uint64 (k,)."""
+    """Writes the minima of k affine functions over values.
+
+    Args:
+        values: Values below 2⁶¹ − 1, uint64 (n,).
+        a: Multipliers below 2⁶¹ − 1, uint64 (k,).
+        b: Summands below 2⁶¹ − 1, uint64 (k,).
+        out: Receives the minima, uint64 (k,).
+    """
     for j in range(out.shape[0]):
         lowest = U64(0xFFFFFFFFFFFFFFFF)
         for i in range(values.shape[0]):
@@ -300,6 +373,13 @@ def affine_minhash(values: np.ndarray, a: np.ndarray, b: np.ndarray, out: np.nda
 
 @kernel
 def affine_hashes(values: np.ndarray, a: np.uint64, b: np.uint64, out: np.ndarray) -> None:
-    """Writes one affine function of each value."""
+    """Writes one affine function of each value.
+
+    Args:
+        values: Values below 2⁶¹ − 1, uint64 (n,).
+        a: Multiplier, less than 2⁶¹ − 1.
+        b: Summand, less than 2⁶¹ − 1.
+        out: Receives the hashes, uint64 (n,).
+    """
     for i in range(values.shape[0]):
         out[i] = affine_61(a, values[i], b)

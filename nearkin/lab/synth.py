@@ -147,6 +147,9 @@ class SynthSettings:
 
         Args:
             quantile: Quantile of the sizes, in [0, 1].
+
+        Raises:
+            UsageError: If the distribution of the lengths is not valid.
         """
         kind, *numbers = self.length.split(":")
         try:

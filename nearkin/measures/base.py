@@ -133,6 +133,9 @@ class Measure(Protocol):
 
         Args:
             key_builder: Builder of the band keys that cannot be computed from signatures.
+
+        Raises:
+            UsageError: If documents cannot be sketched with the weights of the Spec.
         """
 
     def payload_builder(self) -> PayloadBuilder:

@@ -430,13 +430,30 @@ class _PlanBuilder:
         self.verdicts: list[LimitVerdict] = []
 
     def add_line(self, part: str, name: str, value: float, unit: str, formula: str) -> float:
+        """Adds a line to the plan. Returns its value.
+
+        Args:
+            part: Part of the plan, for example `memory`.
+            name: What the line computes.
+            value: The value.
+            unit: Unit of the value.
+            formula: How the value is computed.
+        """
         self.lines.append(Line(part, name, float(value), unit, formula))
         return float(value)
 
     def add_limit(
         self, limit: str, asked: float | None, needed: float, unit: str, *alternatives: str
     ) -> None:
-        """Adds the verdict on an upper limit, if there is one. Empty alternatives are dropped."""
+        """Adds the verdict on an upper limit, if there is one.
+
+        Args:
+            limit: Name of the limit.
+            asked: The limit, or None if there is none.
+            needed: What the workload needs.
+            unit: Unit of both values.
+            *alternatives: What helps if the limit is exceeded. Empty texts are dropped.
+        """
         if asked is None:
             return
         holds = needed <= asked

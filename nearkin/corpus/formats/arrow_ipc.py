@@ -48,6 +48,9 @@ class ArrowIpc:
             columns: The columns to read.
             start: The row at which reading starts.
             whole: Whether the slices hold the complete rows.
+
+        Raises:
+            ValueError: If a record batch is too large to be read. The rows before it were yielded.
         """
         names = None if whole else list(columns.all)
         if (sliced := self._large(file, names)) is not None:

@@ -115,7 +115,13 @@ class _BufferSlicer:
         self._size = size
 
     def rows(self, array: pa.Array, start: int, count: int) -> pa.Array:
-        """Returns some rows of an array, in memory of their own."""
+        """Returns some rows of an array, in memory of their own.
+
+        Args:
+            array: An array whose buffers are mapped.
+            start: The first row.
+            count: The number of rows.
+        """
         if count == 0:
             return pa.array([], array.type)
         begin = start - start % ALIGNED

@@ -128,7 +128,11 @@ class LocalRun(Run):
         return int(path.read_text())
 
     def sketch_documents(self) -> SketchStats:
-        """Writes signatures, fingerprints, ids and carried columns to `sketch/`."""
+        """Writes signatures, fingerprints, ids and carried columns to `sketch/`.
+
+        Raises:
+            RunError: If the corpus has more documents than the local engine takes.
+        """
         latency = sketching.sketch_corpus(
             self.corpus,
             self.columns,

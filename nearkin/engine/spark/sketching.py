@@ -208,6 +208,13 @@ class _Task:
         self._shares = np.zeros(3)
 
     def add(self, documents: pa.RecordBatch, sketches: Sketches, seconds: float) -> None:
+        """Records a batch that was sketched.
+
+        Args:
+            documents: The documents of the batch, with their carried columns.
+            sketches: Their sketches.
+            seconds: Duration of the sketching, in seconds.
+        """
         self._latency.append((round(seconds, 6), len(documents)))
         for name in self._request.carried:
             self._unfit.update(
@@ -358,6 +365,9 @@ def read_rows(batches: Iterable[pa.RecordBatch], request: TaskRequest) -> Iterat
     Args:
         batches: Rows.
         request: Request of the run.
+
+    Raises:
+        RunError: If a row is not a document, and the request does not quarantine such rows.
     """
     columns = request.columns
     for number, batch in enumerate(batches):

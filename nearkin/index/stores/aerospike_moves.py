@@ -50,7 +50,15 @@ class Moves:
             self._enforce(held, refuse)
 
     def redirect(self, migration: MigrationState, refuse: Refuse) -> None:
-        """Writes the state of a migration, as `StateStore.redirect` does."""
+        """Writes the state of a migration, as `StateStore.redirect` does.
+
+        Args:
+            migration: The new state.
+            refuse: Refuses the running steps of other epochs than the given one.
+
+        Raises:
+            RacedError: If the store has reached the epoch of `migration` already.
+        """
         while True:
             (held,) = self._records.read(META, [MOVE])
             now = _announced(held) or _move(held)

@@ -218,7 +218,14 @@ class Records:
     def creation(
         self, kind: str, name: str | int, operations: list[dict[str, Any]], ttl: int
     ) -> Any:
-        """Returns a write that creates a record, and fails if it exists."""
+        """Returns a write that creates a record, and fails if it exists.
+
+        Args:
+            kind: Kind of the record.
+            name: Key of the record.
+            operations: Operations on its bins.
+            ttl: Time to live, as `life` returns it.
+        """
         policy = {"exists": self.library.aerospike.POLICY_EXISTS_CREATE, "ttl": ttl}
         return self.library.batch.Write(self.key(kind, name), operations, policy=policy)
 
@@ -254,6 +261,12 @@ class Records:
         """Yields the writes that `change` returns for pairs of a key and operations.
 
         The writes share one policy object, which makes large batches faster.
+
+        Args:
+            kind: Kind of the records.
+            operations: Pairs of the key of a record and the operations on its bins.
+            ttl: Time to live, as `life` returns it.
+            there: Whether the records must exist.
         """
         policy = {"ttl": ttl}
         if there:
@@ -286,7 +299,16 @@ class Records:
         generation: int,
         **more: Any,
     ) -> Any:
-        """Returns a write that changes a record, and fails if its generation is another one."""
+        """Returns a write that changes a record, and fails if its generation is another one.
+
+        Args:
+            kind: Kind of the record.
+            name: Key of the record.
+            operations: Operations on its bins.
+            ttl: Time to live, as `life` returns it.
+            generation: Generation at which the record was read.
+            **more: Further entries of the policy, which replace those made here.
+        """
         api = self.library.aerospike
         policy = {"gen": api.POLICY_GEN_EQ, "exists": api.POLICY_EXISTS_UPDATE, "ttl": ttl, **more}
         return self.library.batch.Write(
@@ -296,17 +318,39 @@ class Records:
     def replacement(
         self, kind: str, name: str | int, bins: dict[str, Any], ttl: int, generation: int
     ) -> Any:
-        """Returns a write that replaces all bins, and fails if the generation is another one."""
+        """Returns a write that replaces all bins, and fails if the generation is another one.
+
+        Args:
+            kind: Kind of the record.
+            name: Key of the record.
+            bins: New values of the bins, by name.
+            ttl: Time to live, as `life` returns it.
+            generation: Generation at which the record was read.
+        """
         replaces = self.library.aerospike.POLICY_EXISTS_REPLACE
         return self.exchange(kind, name, self.put(bins), ttl, generation, exists=replaces)
 
     def overwriting(self, kind: str, name: str | int, bins: dict[str, Any], ttl: int) -> Any:
-        """Returns a write that replaces all bins of an existing record of any generation."""
+        """Returns a write that replaces all bins of an existing record of any generation.
+
+        Args:
+            kind: Kind of the record.
+            name: Key of the record.
+            bins: New values of the bins, by name.
+            ttl: Time to live, as `life` returns it.
+        """
         policy = {"exists": self.library.aerospike.POLICY_EXISTS_REPLACE, "ttl": ttl}
         return self.library.batch.Write(self.key(kind, name), self.put(bins), policy=policy)
 
     def removal(self, kind: str, name: str | int, generation: int | None = None) -> Any:
-        """Returns the deletion of a record, or only of a record with the given generation."""
+        """Returns the deletion of a record.
+
+        Args:
+            kind: Kind of the record.
+            name: Key of the record.
+            generation: The deletion fails if the generation of the record is another one. None
+                for any generation.
+        """
         policy: dict[str, Any] = {"durable_delete": self._durable}
         if generation is not None:
             policy |= {"gen": self.library.aerospike.POLICY_GEN_EQ, "generation": generation}
@@ -424,11 +468,24 @@ class Records:
         return expressions.GE(expressions.SinceUpdateTime(), int(1000 * seconds)).compile()
 
     def where(self, kind: str, bin_: str, value: int, *bins: str) -> list[dict[str, Any]]:
-        """Returns bins of the records of a kind that hold a number in an indexed bin."""
+        """Returns bins of the records of a kind that hold a number in an indexed bin.
+
+        Args:
+            kind: Kind of the records.
+            bin_: Name of the indexed bin.
+            value: The number.
+            *bins: Names of the bins that are read.
+        """
         return self._queried(kind, bins, self.library.predicates.equals(bin_, value), {})
 
     def has(self, kind: str, bin_: str, value: int) -> bool:
-        """Returns whether a record of a kind holds a number in an indexed bin."""
+        """Returns whether a record of a kind holds a number in an indexed bin.
+
+        Args:
+            kind: Kind of the records.
+            bin_: Name of the indexed bin.
+            value: The number.
+        """
         return bool(
             self._queried(kind, ("f",), self.library.predicates.equals(bin_, value), {}, most=1)
         )
@@ -466,7 +523,15 @@ class Records:
         raise AssertionError("unreachable")
 
     def index(self, kind: str, bin_: str) -> None:
-        """Creates a secondary index over a bin of numbers, unless it exists."""
+        """Creates a secondary index over a bin of numbers, unless it exists.
+
+        Args:
+            kind: Kind of the records.
+            bin_: Name of the bin.
+
+        Raises:
+            UsageError: If the namespace has reached its limit of secondary indexes.
+        """
         namespace, named, _ = self.key(kind, 0)
         name = f"{named}_{bin_}"
         with self._converted_errors():

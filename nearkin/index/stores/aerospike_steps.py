@@ -195,6 +195,12 @@ class Steps:
         """Returns the present versions of documents.
 
         The state of a step decides which version of a locked document is the present one.
+
+        Args:
+            fields: Keys of the documents.
+
+        Raises:
+            StoreError: If a document changes faster than it can be read.
         """
         seen: dict[str, Version] = {}
         lost: set[tuple[str, int]] = set()

@@ -77,6 +77,9 @@ class StateStore(Protocol):
 
         Returns:
             The header that is stored. It is another one if the index existed already.
+
+        Raises:
+            IncompatibleError: If the store consists of shards that do not belong to one index.
         """
 
     def protect(self) -> None:

@@ -47,7 +47,14 @@ def slot_of(key: np.uint64, slots: np.ndarray) -> np.int64:
 def bucket_sizes(
     queries: np.ndarray, slots: np.ndarray, offsets: np.ndarray, places: np.ndarray
 ) -> None:
-    """Computes where the postings of each query begin, int64 of shape (m + 1,), and its slot."""
+    """Computes where the postings of each query begin, and the slot of each query.
+
+    Args:
+        queries: Band keys, uint64 of shape (m,).
+        slots: Slots of the table, int64 of shape (n, 4) with n a power of two.
+        offsets: Receives the begin of each query's postings, int64 of shape (m + 1,).
+        places: Receives the slot of each query, int64 of shape (m,).
+    """
     offsets[0] = 0
     for q in range(queries.shape[0]):
         at = slot_of(queries[q], slots)
@@ -59,7 +66,15 @@ def bucket_sizes(
 def fill_postings(
     places: np.ndarray, slots: np.ndarray, nodes: np.ndarray, offsets: np.ndarray, out: np.ndarray
 ) -> None:
-    """Copies the postings of each slot of `places` to `out`."""
+    """Copies the postings of each slot of `places` to `out`.
+
+    Args:
+        places: Slots of the queries, int64 of shape (m,), as `bucket_sizes` returns them.
+        slots: Slots of the table, int64 of shape (n, 4).
+        nodes: Nodes of the table, int64 of shape (nodes, 2).
+        offsets: Begin of each query's postings in `out`, int64 of shape (m + 1,).
+        out: Receives the postings, int64 of shape (offsets[m],).
+    """
     for q in range(places.shape[0]):
         if offsets[q] == offsets[q + 1]:
             continue
@@ -78,10 +93,18 @@ def append_postings(
     nodes: np.ndarray,
     state: np.ndarray,
 ) -> None:
-    """Appends a posting to the buckets of each row of keys, uint64 of shape (m, b).
+    """Appends a posting to the buckets of each row of keys.
 
-    A bucket that holds `most` postings loses its oldest one. `state` is updated. The caller has
-    made room for one more node a key.
+    A bucket that holds `most` postings loses its oldest one. The caller has made room for one more
+    node a key.
+
+    Args:
+        keys: Band keys of m documents, uint64 of shape (m, b).
+        words: Posting of each document, int64 of shape (m,).
+        most: Maximum number of postings of a bucket, at least 1.
+        slots: Slots of the table, int64 of shape (n, 4). They are changed.
+        nodes: Nodes of the table, int64 of shape (nodes, 2). They are changed.
+        state: Counts of the table, int64 of shape (5,). They are changed.
     """
     for d in range(keys.shape[0]):
         for q in range(keys.shape[1]):
@@ -119,7 +142,18 @@ def append_postings(
 def remove_postings(
     keys: np.ndarray, ref: np.int64, slots: np.ndarray, nodes: np.ndarray, state: np.ndarray
 ) -> int:
-    """Deletes the postings of a document from the buckets of keys, uint64 of shape (b,)."""
+    """Deletes the postings of a document from the buckets of its keys.
+
+    Args:
+        keys: Band keys of the document, uint64 of shape (b,).
+        ref: Number of the document.
+        slots: Slots of the table, int64 of shape (n, 4). They are changed.
+        nodes: Nodes of the table, int64 of shape (nodes, 2). They are changed.
+        state: Counts of the table, int64 of shape (5,). They are changed.
+
+    Returns:
+        The number of deleted postings.
+    """
     gone = 0
     for q in range(keys.shape[0]):
         at = slot_of(keys[q], slots)

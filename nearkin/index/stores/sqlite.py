@@ -217,6 +217,9 @@ class SqliteStore:
             url: `sqlite:///relative.db` or `sqlite:////absolute.db`, with the option
                 `?synchronous=normal`.
             most: Maximum number of postings of a bucket.
+
+        Raises:
+            UsageError: If the URL has an unknown option.
         """
         options = parse_qs(urlsplit(url).query)
         if unknown := sorted(set(options) - {"synchronous"}):
