@@ -1,5 +1,6 @@
 """The parameters of an open index, the place and state of its store, and its statistics."""
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 from nearkin.index.entry import Entry
@@ -14,6 +15,9 @@ if TYPE_CHECKING:
     from nearkin.measures.base import Measure
     from nearkin.runtime.metrics import QualityMetrics
     from nearkin.sketch.resources import SpecResources
+
+STORES_IN_MEMORY = ("memory:", "redis:", "rediss:")
+"""The beginnings of the URLs of stores that hold all documents in memory."""
 
 
 class IndexStats(TypedDict):
@@ -121,6 +125,21 @@ class IndexDescription:
         """Returns the counts that the store keeps: records, leaders, postings, bytes and others."""
         return self._session.store.counts()
 
+    def memory_bytes(self, counts: Mapping[str, int]) -> int:
+        """Returns the memory that the index takes, in bytes, as far as it is known.
+
+        It consists of the resolution cache of this process, and of what the store holds in memory.
+        Stores on disk count the size of their files, which is not memory; of those, only SQLite has
+        buckets in memory.
+
+        Args:
+            counts: Result of `counts`.
+        """
+        memory = self._session.cache.nbytes
+        if all(url.startswith(STORES_IN_MEMORY) for url in self.public_urls):
+            return memory + counts["bytes"]
+        return memory + counts.get("bucket_bytes", 0)
+
     def stats(self) -> IndexStats:
         """Returns counts of the store and of the cache, and the parameters of the index."""
         session = self._session
@@ -156,7 +175,7 @@ class IndexDescription:
         Args:
             recall: Recall on labelled documents, if it was measured.
         """
-        return self.search_stats.metrics(recall, self.counts().get("bytes"))
+        return self.search_stats.metrics(recall, self.memory_bytes(self.counts()))
 
     def hot_buckets(self, limit: int = 20) -> list[tuple[int, Entry]]:
         """Returns the largest buckets that searches read, largest first.

@@ -91,7 +91,7 @@ class Searcher:
         self.store = store
         self.settings = settings
         self.preparer = preparer
-        self.stats = SearchStats(settings.bucket_capacity)
+        self.stats = SearchStats(clock)
         self._clock = clock
         self._threshold = settings.threshold
         self._measure = preparer.measure
@@ -329,11 +329,16 @@ class Searcher:
         agreeing = np.empty(len(pairs), np.int64)
         pair_agreements(pairs, pool.signatures, self._layout, agreeing)
         passed = np.flatnonzero(agreeing >= self._margin)
+        reached_count = 0
         if len(passed):
             scored = self._measure.compare(pairs[passed], pool.stored)
             reached = scored.meets_threshold(self._threshold)
             similarity[passed[reached]] = scored.similarity[reached]
-            self.stats.record_comparisons(len(passed), int(np.count_nonzero(reached)))
+            reached_count = int(np.count_nonzero(reached))
+        if len(pairs):
+            self.stats.record_comparisons(
+                estimated=len(pairs), compared=len(passed), reached=reached_count
+            )
         return similarity
 
 

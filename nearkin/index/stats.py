@@ -1,6 +1,12 @@
 """The statistics of the searches of an index: quality metrics and the largest buckets."""
 
 import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from threading import Lock
 from typing import NamedTuple
 
@@ -8,6 +14,7 @@ import numpy as np
 
 from nearkin.index.entry import REF_SHIFT, Postings
 from nearkin.runtime.metrics import QualityMetrics, weighted_percentile
+from nearkin.runtime.sliding_window import SlidingWindow
 from nearkin.sketch.minhash import EMPTY_SLOT, fill_shares
 
 HOT_BUCKET_SIZE = 32
@@ -19,6 +26,21 @@ SLOT_SAMPLING = 16
 LATENCY_STEPS = 48
 """The number of latency classes, which are powers of 2^(1/2) microseconds, up to 12 s."""
 
+_UNCOUNTED: ContextVar[bool] = ContextVar("uncounted", default=False)
+
+
+@contextmanager
+def uncounted_searches() -> Iterator[None]:
+    """Leaves the searches of the current thread out of all statistics until the context ends.
+
+    Probes use it, because the statistics describe the searches of callers.
+    """
+    token = _UNCOUNTED.set(True)
+    try:
+        yield
+    finally:
+        _UNCOUNTED.reset(token)
+
 
 class FullestBucket(NamedTuple):
     """A large bucket."""
@@ -29,35 +51,113 @@ class FullestBucket(NamedTuple):
     """The number of its oldest document."""
 
 
+@dataclass
+class SearchCounts:
+    """The counts of some searches.
+
+    Attributes:
+        documents: Number of documents that were searched for.
+        candidates: Number of stored documents that they were compared with.
+        estimated: Number of similarities that were estimated, those of queries included.
+        compared: Number of exact comparisons: estimates that passed.
+        reached: Number of exact comparisons that reached the threshold.
+        slots: Number of slots that were inspected.
+        later_slots: Number of those that the last round filled.
+        bucket_sizes: How many buckets of each size were read.
+        latencies: How many documents were sketched in the time of each latency class.
+    """
+
+    documents: int = 0
+    candidates: int = 0
+    estimated: int = 0
+    compared: int = 0
+    reached: int = 0
+    slots: int = 0
+    later_slots: int = 0
+    bucket_sizes: Counter[int] = field(default_factory=Counter)
+    latencies: Counter[int] = field(default_factory=Counter)
+
+    def add(self, other: "SearchCounts") -> None:
+        """Adds the counts of other searches."""
+        self.documents += other.documents
+        self.candidates += other.candidates
+        self.estimated += other.estimated
+        self.compared += other.compared
+        self.reached += other.reached
+        self.slots += other.slots
+        self.later_slots += other.later_slots
+        self.bucket_sizes.update(other.bucket_sizes)
+        self.latencies.update(other.latencies)
+
+    @property
+    def exact_drop_rate(self) -> float | None:
+        """The share of the exact comparisons that did not reach the threshold, if there are any."""
+        return 1 - self.reached / self.compared if self.compared else None
+
+    def metrics(self, recall: float | None = None, memory: int | None = None) -> QualityMetrics:
+        """Returns the metrics of docs/reference/metrics.schema.json.
+
+        Args:
+            recall: Recall on labelled documents, if it was measured.
+            memory: Memory of the index in bytes, if it is known.
+        """
+        sizes = sorted(self.bucket_sizes.items())
+        latencies = sorted(self.latencies.items())
+        return QualityMetrics(
+            candidate_pairs_per_doc=self.candidates / self.documents if self.documents else None,
+            bucket_size_p50=weighted_percentile(sizes, 0.5),
+            bucket_size_p99=weighted_percentile(sizes, 0.99),
+            bucket_size_max=sizes[-1][0] if sizes else None,
+            verify_drop_rate=1 - self.reached / self.estimated if self.estimated else None,
+            recall_on_labeled_set=recall,
+            signature_build_latency_p50=_seconds_of_step(weighted_percentile(latencies, 0.5)),
+            signature_build_latency_p99=_seconds_of_step(weighted_percentile(latencies, 0.99)),
+            index_memory_bytes=memory,
+            empty_bin_rate=self.later_slots / self.slots if self.slots else None,
+        )
+
+
 class SearchStats:
-    """The counts of searches since the index was opened. Safe for threads.
+    """The counts of searches since the index was opened, and of the last ten minutes.
+
+    Safe for threads. Searches within `uncounted_searches` are not counted.
 
     Args:
-        bucket_capacity: Maximum number of postings of a bucket.
+        clock: Returns the time in seconds.
 
     Examples:
-        >>> stats = SearchStats(bucket_capacity=100)
+        >>> stats = SearchStats()
         >>> slots = np.zeros((2, 4), np.uint32)
         >>> stats.record_batch(documents=2, candidates=6, slots=slots, seconds=0.001)
         >>> stats.metrics().candidate_pairs_per_doc
         3.0
     """
 
-    def __init__(self, bucket_capacity: int) -> None:
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._lock = Lock()
-        self._bucket_sizes = np.zeros(bucket_capacity + 2, np.int64)
-        self._latencies = np.zeros(LATENCY_STEPS, np.int64)
+        self._total = SearchCounts()
+        self._recent = SlidingWindow(SearchCounts, clock)
         self._hot: dict[int, FullestBucket] = {}
-        self.documents = 0
-        """The number of documents that were searched for."""
-        self.candidates = 0
+
+    @property
+    def documents(self) -> int:
+        """The number of documents that were searched for since the index was opened."""
+        return self._total.documents
+
+    @property
+    def candidates(self) -> int:
         """The number of stored documents that they were compared with."""
-        self.compared = 0
-        """The number of exact comparisons."""
-        self.reached = 0
+        return self._total.candidates
+
+    @property
+    def compared(self) -> int:
+        """The number of exact comparisons since the index was opened."""
+        return self._total.compared
+
+    @property
+    def reached(self) -> int:
         """The number of exact comparisons that reached the threshold."""
-        self._slots = 0
-        self._later_slots = 0
+        return self._total.reached
 
     def record_buckets(self, keys: np.ndarray, postings: Postings, sizes: np.ndarray) -> None:
         """Records the buckets that a search read.
@@ -67,12 +167,14 @@ class SearchStats:
             postings: Contents of the buckets.
             sizes: Numbers of postings of the buckets, int64 (m,).
         """
-        if not len(postings.words):
+        if _UNCOUNTED.get() or not len(postings.words):
             return
-        counts = np.bincount(np.minimum(sizes[sizes > 0], len(self._bucket_sizes) - 1))
+        counts = Counter(sizes[sizes > 0].tolist())
         hot = np.flatnonzero(sizes >= HOT_BUCKET_SIZE)
+        self._add(SearchCounts(bucket_sizes=counts))
+        if not len(hot):
+            return
         with self._lock:
-            self._bucket_sizes[: len(counts)] += counts
             for i in hot.tolist():
                 oldest = int(postings.words[postings.offsets[i]]) >> REF_SHIFT
                 self._hot[int(keys[i])] = FullestBucket(int(sizes[i]), oldest)
@@ -91,6 +193,8 @@ class SearchStats:
                 array of shape (0, k).
             seconds: Duration of sketching, in seconds.
         """
+        if _UNCOUNTED.get():
+            return
         microseconds = seconds / max(documents, 1) * 1e6
         step = min(int(2 * math.log2(max(microseconds, 1.0))), LATENCY_STEPS - 1)
         filled = 0
@@ -98,23 +202,31 @@ class SearchStats:
         if len(slots) >= SLOT_SAMPLING or self.documents % SLOT_SAMPLING == 0:
             filled = int(np.count_nonzero(slots[:, 0] != EMPTY_SLOT)) * slots.shape[1]
             later = round(fill_shares(slots).later_round * filled)
-        with self._lock:
-            self.documents += documents
-            self.candidates += candidates
-            self._latencies[step] += documents
-            self._slots += filled
-            self._later_slots += later
+        self._add(
+            SearchCounts(
+                documents=documents,
+                candidates=candidates,
+                slots=filled,
+                later_slots=later,
+                latencies=Counter({step: documents}),
+            )
+        )
 
-    def record_comparisons(self, compared: int, reached: int) -> None:
-        """Records exact comparisons.
+    def record_comparisons(self, *, estimated: int, compared: int, reached: int) -> None:
+        """Records the comparisons of a document with its candidates.
 
         Args:
-            compared: Number of comparisons.
+            estimated: Number of candidates, whose similarity was estimated.
+            compared: Number of those whose estimate passed, and that were compared exactly.
             reached: Number of those that reached the threshold.
         """
+        if not _UNCOUNTED.get():
+            self._add(SearchCounts(estimated=estimated, compared=compared, reached=reached))
+
+    def _add(self, counts: SearchCounts) -> None:
         with self._lock:
-            self.compared += compared
-            self.reached += reached
+            self._total.add(counts)
+            self._recent.current().add(counts)
 
     def hot_buckets(self) -> list[FullestBucket]:
         """Returns the largest buckets that searches read, largest first."""
@@ -126,33 +238,26 @@ class SearchStats:
         return by_size[:MAX_HOT_BUCKETS]
 
     def metrics(self, recall: float | None = None, memory: int | None = None) -> QualityMetrics:
-        """Returns the metrics of docs/reference/metrics.schema.json.
+        """Returns the metrics of all searches since the index was opened.
 
         Args:
             recall: Recall on labelled documents, if it was measured.
             memory: Memory of the index in bytes, if it is known.
         """
         with self._lock:
-            sizes = [(size, int(count)) for size, count in enumerate(self._bucket_sizes) if count]
-            latencies = [(step, int(count)) for step, count in enumerate(self._latencies) if count]
-            documents = self.documents
-            candidates = self.candidates
-            compared = self.compared
-            reached = self.reached
-            later_slots = self._later_slots
-            slots = self._slots
-        return QualityMetrics(
-            candidate_pairs_per_doc=candidates / documents if documents else None,
-            bucket_size_p50=weighted_percentile(sizes, 0.5),
-            bucket_size_p99=weighted_percentile(sizes, 0.99),
-            bucket_size_max=sizes[-1][0] if sizes else None,
-            verify_drop_rate=1 - reached / compared if compared else None,
-            recall_on_labeled_set=recall,
-            signature_build_latency_p50=_seconds_of_step(weighted_percentile(latencies, 0.5)),
-            signature_build_latency_p99=_seconds_of_step(weighted_percentile(latencies, 0.99)),
-            index_memory_bytes=memory,
-            empty_bin_rate=later_slots / slots if slots else None,
-        )
+            return _sum([self._total]).metrics(recall, memory)
+
+    def recent_counts(self) -> SearchCounts:
+        """Returns the counts of the searches of the last ten minutes."""
+        with self._lock:
+            return _sum(self._recent.slices())
+
+
+def _sum(parts: Iterable[SearchCounts]) -> SearchCounts:
+    total = SearchCounts()
+    for part in parts:
+        total.add(part)
+    return total
 
 
 def _seconds_of_step(step: int | None) -> float | None:

@@ -19,7 +19,8 @@ class QualityMetrics:
         bucket_size_p50: Median number of documents in a bucket, buckets of one included.
         bucket_size_p99: 99th percentile of the number of documents in a bucket.
         bucket_size_max: Number of documents in the largest bucket.
-        verify_drop_rate: Share of the pairs that passed the prefilter but not the verification.
+        verify_drop_rate: Share of the compared pairs that verification drops. An index also counts
+            candidates that its estimate drops; runs count exact comparisons only.
         recall_on_labeled_set: Recall on the pairs that are known to be near-duplicates, either
             labelled or found by an audit.
         signature_build_latency_p50: Median time to sketch a document, in seconds: the time of its

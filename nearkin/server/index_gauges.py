@@ -5,7 +5,7 @@ Their values come from the store, which is read at most once a second.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from nearkin.errors import NearkinError
@@ -15,25 +15,29 @@ from nearkin.server.telemetry import Instruments
 log = logging.getLogger("nearkin.server")
 
 FLEET_METRICS = {
-    "candidate_pairs_per_doc": "Mean number of candidates of a searched document (mean of "
-    "nearkin_candidates).",
-    "bucket_size_p99": "99th percentile of the postings in the buckets that searches read. It "
-    "never exceeds bucket_capacity.",
-    "verify_drop_rate": "Share of the candidate pairs that passed the estimate but not the exact "
-    "comparison.",
-    "empty_bin_rate": "Share of one-permutation bins that no shingle reached. It rises if "
-    "documents become shorter.",
-    "signature_build_latency_p99": "99th percentile of the time to sketch a document, in seconds.",
+    "candidate_pairs_per_doc": "Mean number of candidates of a searched document in the last ten "
+    "minutes (mean of nearkin_candidates).",
+    "bucket_size_p99": "99th percentile of the postings in the buckets that searches of the last "
+    "ten minutes read. Probes are left out.",
+    "verify_drop_rate": "Share of the candidates of the last ten minutes that were dropped, by the "
+    "estimate or by the exact comparison.",
+    "exact_drop_rate": "Share of the exact comparisons of the last ten minutes that did not reach "
+    "the threshold. It rises if estimates are biased high.",
+    "empty_bin_rate": "Share of one-permutation bins that no shingle reached, in documents of the "
+    "last ten minutes. It rises if documents become shorter.",
+    "signature_build_latency_p99": "99th percentile of the time to sketch a document in the last "
+    "ten minutes, in seconds.",
     "index_memory_bytes": (
-        "Size of the index as its store counts it, in bytes: memory (memory://), the file without "
-        "the buckets in memory "
-        "(SQLite), used memory (Redis), or the tables (PostgreSQL)."
+        "Memory of the index, in bytes: the resolution cache of this process, and the documents "
+        "(memory://), the buckets in memory (SQLite) or the used memory of the server (Redis)."
     ),
     "recall_on_labeled_set": "Share of the golden pairs that were found. Only with --golden.",
 }
 """Descriptions of the metrics that fleet monitoring uses, by name without the prefix."""
 
 COUNT_METRICS = {
+    "store_bytes": "Size of the index as its store counts it, in bytes: memory (memory://), the "
+    "file (SQLite), used memory (Redis), or the tables (PostgreSQL).",
     "records": "Number of documents in the index.",
     "leaders": "Number of clusters in the index.",
     "postings": "Number of postings in the index.",
@@ -92,10 +96,9 @@ class IndexGauges:
         self._read_at = time.monotonic()
         try:
             index = self._index()
-            self._counts = index.counts()
-            self._metrics = index.search_stats.metrics(
-                self._recall(), self._counts.get("bytes")
-            ).values()
+            counts = index.counts()
+            self._counts = {**counts, "store_bytes": counts["bytes"]}
+            self._metrics = fleet_metrics(index, counts, self._recall())
         except NearkinError as error:
             # old counts must not be reported as current ones
             self._counts = {}
@@ -104,3 +107,18 @@ class IndexGauges:
             log.warning(
                 "cannot read the counts of the index", extra={"error": type(error).__name__}
             )
+
+
+def fleet_metrics(
+    index: Index, counts: Mapping[str, int], recall: float | None
+) -> dict[str, float | None]:
+    """Returns the metrics of `FLEET_METRICS` by name. Metrics without a value are None.
+
+    Args:
+        index: The index.
+        counts: Counts of its store.
+        recall: Recall of the golden pairs, or None if it was not measured.
+    """
+    recent = index.search_stats.recent_counts()
+    metrics = recent.metrics(recall, index.memory_bytes(counts)).values()
+    return {**metrics, "exact_drop_rate": recent.exact_drop_rate}

@@ -23,6 +23,7 @@ from nearkin.server.http.problems import ProblemError
 from nearkin.server.http.shares import ByteRateLimiter, ResourcePool
 from nearkin.server.http.tokens import LOCAL_PRINCIPAL, Principal
 from nearkin.server.index_gauges import IndexGauges
+from nearkin.server.live_probe import LiveProbes
 from nearkin.server.micro_batcher import MicroBatcher
 from nearkin.server.resources import ServerResources
 from nearkin.server.settings import ServerSettings
@@ -83,6 +84,7 @@ class Service:
         self.cluster_listings = ClusterListings(lambda: self.index)
         self.ready = False
         self.golden_result: GoldenResult | None = None
+        self.live_probes = LiveProbes(instruments, self.index, settings.live_probes)
         self._register_gauges()
 
     @classmethod
@@ -103,6 +105,8 @@ class Service:
         background = [service._warm_up(), service._sweep_regularly()]
         if service.golden_pairs:
             background.append(service._query_golden_pairs_regularly())
+        if settings.live_probes:
+            background.append(service._probe_live_scopes_regularly())
         if resources.shadow is not None:
             background.append(service._refresh_shadow_regularly(resources.shadow))
         context = copy_context()
@@ -279,7 +283,7 @@ class Service:
                     span.set_attribute(f"nearkin.seconds.{name}", seconds * len(documents))
         if self.shadow is not None:
             self.shadow.record_upserts(scope, outcomes, time.perf_counter() - began)
-        self.instruments.record_upserts(scope, outcomes)
+        self._record_outcomes(scope, outcomes)
         return outcomes
 
     async def query(self, scope: str, document: Document, top: int) -> list[Match]:
@@ -291,7 +295,7 @@ class Service:
             top: Maximum number of matches.
         """
         matches = await self.run_in_thread(self.index.query, scope, document, top)
-        self.instruments.record_query(len(matches))
+        self.instruments.record_query(scope, matches)
         return matches
 
     async def remove(self, scope: str, id: str) -> bool:
@@ -343,8 +347,12 @@ class Service:
                 self.shadow.record_upserts, scope, [outcome], time.perf_counter() - began
             )
             await self._mark_changed_for_shadow(parts_scope(scope), id)
-        self.instruments.record_upserts(scope, [outcome])
+        self._record_outcomes(scope, [outcome])
         return outcome
+
+    def _record_outcomes(self, scope: str, outcomes: Sequence[Outcome]) -> None:
+        self.instruments.record_upserts(scope, outcomes)
+        self.live_probes.add_outcomes(scope, outcomes)
 
     async def _mark_changed_for_shadow(self, scope: str, id: str) -> None:
         if self.shadow is not None:
@@ -401,6 +409,16 @@ class Service:
             lambda index: query_golden_pairs(index, self.golden_pairs)
         )
 
+    async def _probe_live_scopes_regularly(self) -> None:
+        """Queries live scopes with altered copies of their documents."""
+        while True:
+            await asyncio.sleep(self.settings.live_probe_every)
+            try:
+                await self.run_overview(self.live_probes.probe, self.index)
+            except StoreError as error:
+                self.instruments.record_store_error("probe")
+                log.warning("probes of live scopes failed", extra={"error": str(error)})
+
     async def _refresh_shadow_regularly(self, shadow: ShadowIndex) -> None:
         """Notices when another worker has switched to the shadow index or back."""
         while True:
@@ -419,6 +437,28 @@ class Service:
             lambda: self.index.search_stats.compared,
         )
         register_gauge = self.instruments.register_gauge
+        register_gauge(
+            "nearkin_representatives_returned",
+            "Number of distinct representatives that upserts and queries of the last ten minutes "
+            "returned, to within 1 %.",
+            self.instruments.representatives.estimate,
+        )
+        self.instruments.register_scope_gauge(
+            "nearkin_live_recall",
+            "Share of the queries with altered copies of stored documents of a `scope` that found "
+            "the document, in the last ten minutes.",
+            self.live_probes.recall_by_scope,
+        )
+        register_gauge(
+            "nearkin_bucket_capacity",
+            "The setting bucket_capacity: maximum number of postings of a bucket.",
+            lambda: self.index.settings.bucket_capacity,
+        )
+        register_gauge(
+            "nearkin_candidate_limit",
+            "The setting max_candidates: maximum number of candidates of a document.",
+            lambda: self.index.settings.max_candidates,
+        )
         register_gauge(
             "nearkin_queue_depth",
             "Number of single documents that wait.",

@@ -228,6 +228,16 @@ class ServerSettings(BaseSettings):
     golden_every: float = Field(
         60.0, gt=0, description="Seconds between two queries of the golden pairs."
     )
+    live_probes: int = Field(
+        20,
+        ge=0,
+        le=100,
+        description="Number of stored documents of each scope that are looked up again, slightly "
+        "altered, in each round that measures recall, 0 to 100; 0 turns it off.",
+    )
+    live_probe_every: float = Field(
+        60.0, gt=0, description="Seconds between two rounds of such look-ups."
+    )
     shadow_store: str | None = Field(
         None, description="URL of the store of a shadow index, which has another banding."
     )

@@ -4,7 +4,6 @@ import json
 import os
 import sqlite3
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
@@ -57,6 +56,8 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
         "golden.jsonl",
         "--golden-every",
         "1",
+        "--live-probe-every",
+        "0.2",
     )
     line = [sys.executable, "-m", "nearkin", "serve", *options]
     clean = {name: value for name, value in os.environ.items() if not name.startswith("NEARKIN_")}
@@ -89,8 +90,7 @@ def exposed(live: Live) -> Mapping[str, set[str]]:
             assert client.post("/v1/scopes/fed/documents", json=document).status_code == 200
         assert client.post("/v1/scopes/fed/query", json={"text": WORDS}).status_code == 200
         assert client.get("/v1/scopes/fed/documents/nobody").status_code == 404
-        time.sleep(1.1)
-        _samples(client)
+        wait_until(lambda: "nearkin_live_recall" in _samples(client), "live scopes are probed", 60)
         with sqlite3.connect(live.folder / "nearkin.db") as database:
             database.execute("ALTER TABLE entries RENAME TO hidden")
         assert client.get("/v1/scopes/fed/documents/nobody").status_code == 503

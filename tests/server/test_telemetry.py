@@ -13,11 +13,13 @@ from starlette.testclient import TestClient
 
 from nearkin.index.entry import Outcome
 from nearkin.server.app import create_app
+from nearkin.server.golden_probe import query_golden_pairs
 from nearkin.server.logs import JsonFormatter
 from nearkin.server.settings import ServerSettings
 from nearkin.server.telemetry import (
     MAX_SCOPE_LABELS,
     OTHER_SCOPES,
+    DistinctCount,
     Exposition,
     Instruments,
     create_meter_provider,
@@ -30,7 +32,8 @@ NAMES = (
     "nearkin_upsert_duration_seconds_bucket",
     "nearkin_candidates_bucket",
     "nearkin_exact_comparisons_total",
-    "nearkin_representatives_returned_total",
+    "nearkin_matches_returned_total",
+    "nearkin_representatives_returned",
     "nearkin_http_requests_total",
     "nearkin_http_duration_seconds_bucket",
     "nearkin_refused_total",
@@ -39,10 +42,16 @@ NAMES = (
     "nearkin_queue_limit",
     "nearkin_candidate_pairs_per_doc",
     "nearkin_bucket_size_p99",
+    "nearkin_bucket_capacity",
+    "nearkin_candidate_limit",
     "nearkin_verify_drop_rate",
+    "nearkin_exact_drop_rate",
     "nearkin_empty_bin_rate",
     "nearkin_signature_build_latency_p99",
     "nearkin_index_memory_bytes",
+    "nearkin_store_bytes",
+    "nearkin_live_recall",
+    "nearkin_live_probes_total",
     "nearkin_memory_budget_bytes",
     "nearkin_recall_on_labeled_set",
     "nearkin_records",
@@ -55,7 +64,7 @@ def test_all_metrics_are_exposed(serve: Serve, tmp_path: Path) -> None:
     golden.write_text(
         json.dumps({"a": "one two three four five", "b": "one two three four five"}) + "\n"
     )
-    client = serve(golden=golden, golden_every=0.05, memory_budget=10**9)
+    client = serve(golden=golden, golden_every=0.05, live_probe_every=0.05, memory_budget=10**9)
     for text in (
         "the cat sat on the mat",
         "the cat sat on the mat today",
@@ -64,7 +73,8 @@ def test_all_metrics_are_exposed(serve: Serve, tmp_path: Path) -> None:
         client.post("/v1/scopes/a/documents", json={"text": text})
     client.get("/v1/scopes/a/documents/nobody")
     client.app.state.service.instruments.record_store_error("test")  # type: ignore[attr-defined]
-    while client.app.state.service.golden_result is None:  # type: ignore[attr-defined]
+    service = client.app.state.service  # type: ignore[attr-defined]
+    while service.golden_result is None or not service.live_probes.recall_by_scope():
         pass
     text = client.get("/metrics").text
     there = {
@@ -177,3 +187,55 @@ def test_requests_and_batches_have_spans(tmp_path: Path) -> None:
     assert spans["POST /v1/scopes/{scope}/documents"]["http.response.status_code"] == 200
     assert spans["upsert"]["nearkin.documents"] == 1
     assert "nearkin.seconds.search" in spans["upsert"]
+
+
+def test_representatives_are_counted_once_however_often_they_are_returned(serve: Serve) -> None:
+    client = serve()
+    text = "the cat sat on the mat and looked at the big dog"
+    for number in range(3):
+        client.post("/v1/scopes/a/documents", json={"text": f"{text} number {number} {number}"})
+    for number in range(20):
+        client.post("/v1/scopes/a/documents", json={"id": f"copy-{number}", "text": text})
+        client.post("/v1/scopes/a/query", json={"text": text})
+    text = client.get("/metrics").text
+    values = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    clusters = {
+        row["id"]
+        for row in client.get("/v1/scopes/a/clusters").json()["clusters"]
+        if row["size"] > 1
+    }
+    assert float(values["nearkin_representatives_returned"]) == len(clusters)
+    assert float(values['nearkin_matches_returned_total{by="upsert"}']) >= 19
+
+
+def test_number_of_representatives_is_estimated_within_its_error() -> None:
+    distinct = DistinctCount(lambda: 0.0)
+    for part in range(100):
+        distinct.add("shop", [f"cluster-{part * 1000 + i}" for i in range(1000)])
+        distinct.add("shop", [f"cluster-{i}" for i in range(1000)])
+    # the standard error of 100,000 in 131,072 bits is 0.2 %
+    assert abs(distinct.estimate() - 100_000) < 100_000 * 6 * 0.002
+
+
+def test_probes_of_golden_pairs_do_not_hide_hot_buckets(serve: Serve, tmp_path: Path) -> None:
+    golden = tmp_path / "pairs.jsonl"
+    pairs = [
+        {"a": f"golden {i} one two three", "b": f"golden {i} one two three"} for i in range(50)
+    ]
+    golden.write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    client = serve(golden=golden, golden_every=10_000.0, index={"bands": "20", "rows": "1"})
+    service = client.app.state.service  # type: ignore[attr-defined]
+    shared = " ".join(f"shared{i}" for i in range(30))
+    for number in range(100):
+        own = " ".join(f"own{number}-{i}" for i in range(30))
+        client.post("/v1/scopes/a/documents", json={"text": f"{shared} {own}"})
+
+    def read_metrics() -> dict[str, object]:
+        counts = service.index.search_stats.recent_counts()
+        return {"compared": counts.compared, **counts.metrics().values()}
+
+    before = read_metrics()
+    assert before["bucket_size_p99"] > 50  # type: ignore[operator]
+    for _ in range(60):
+        query_golden_pairs(service.index, service.golden_pairs)
+    assert read_metrics() == before

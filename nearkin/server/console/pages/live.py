@@ -11,7 +11,7 @@ from nearkin.report.formatting import format_bytes, format_percent
 from nearkin.server.console import charts
 from nearkin.server.console import components as ui
 from nearkin.server.console.visitor import Page, Visit, current_visit
-from nearkin.server.index_gauges import FLEET_METRICS
+from nearkin.server.index_gauges import FLEET_METRICS, fleet_metrics
 from nearkin.server.telemetry import LAYER_RESULTS, RECENT_SECONDS, SecondOfActivity
 
 REFRESH_MILLISECONDS = 2000
@@ -28,7 +28,12 @@ RESULT_GROUPS = (
     ("Updated", ("updated",), charts.ORANGE),
     ("Known", tuple(LAYER_RESULTS.values()), charts.GREY),
 )
-PERCENT_METRICS = ("verify_drop_rate", "empty_bin_rate", "recall_on_labeled_set")
+PERCENT_METRICS = (
+    "verify_drop_rate",
+    "exact_drop_rate",
+    "empty_bin_rate",
+    "recall_on_labeled_set",
+)
 
 
 async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
@@ -62,9 +67,7 @@ async def _activity_content(visit: Visit) -> list[Component]:
     recall = None
     if service.golden_result is not None:
         recall = service.golden_result.recall
-    fleet = await service.run_in_thread(
-        service.index.search_stats.metrics, recall, counts.get("bytes")
-    )
+    fleet = await service.run_in_thread(fleet_metrics, service.index, counts, recall)
     now = int(time.time())
     seconds = {activity["second"]: activity for activity in series}
     recent = [seconds[second] for second in range(now - WINDOW, now) if second in seconds]
@@ -91,10 +94,10 @@ async def _activity_content(visit: Visit) -> list[Component]:
         ui.section(
             "Fleet metrics",
             ui.table(
-                "Of this process since it was started",
+                "Of this process in the last ten minutes",
                 ("Metric", "Value", "Meaning"),
                 [
-                    (name, format_metric(name, fleet.values()[name]), meaning)
+                    (name, format_metric(name, fleet[name]), meaning)
                     for name, meaning in FLEET_METRICS.items()
                 ],
                 numbers=(1,),

@@ -1,0 +1,233 @@
+"""Probes of live scopes: altered copies of stored documents that queries must find.
+
+A probe reads a stored representative, leaves out some of its shingles (or turns its vector by an
+angle) in memory, and queries the scope of the document with the copy. The similarity of the copy is
+known, and is above the threshold, so that a correct index returns the document. Nothing is written,
+the copy never leaves the process, and only numbers are reported.
+"""
+
+import math
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from threading import Lock
+
+import numpy as np
+
+from nearkin.errors import UsageError
+from nearkin.index.documents import Document, ShingledDocument
+from nearkin.index.entry import RESERVED, Entry, Outcome
+from nearkin.index.index import Index
+from nearkin.index.stats import uncounted_searches
+from nearkin.runtime.sliding_window import SlidingWindow
+from nearkin.server.telemetry import MAX_SCOPE_LABELS, Instruments
+
+MAX_SAMPLED = 100
+"""The number of documents that are remembered for each label of a scope."""
+MAX_PROBES_PER_ROUND = 1000
+"""The number of probes of all scopes together in one round."""
+
+
+@dataclass
+class _Sample:
+    """A uniform sample of the documents that were added (reservoir sampling, Vitter 1985, R)."""
+
+    added: int = 0
+    names: list[tuple[str, str]] = field(default_factory=list)
+
+    def add(self, scope: str, id: str) -> None:
+        """Adds a document, which may replace another one.
+
+        Args:
+            scope: Scope of the document.
+            id: Id of the document.
+        """
+        self.added += 1
+        if len(self.names) < MAX_SAMPLED:
+            self.names.append((scope, id))
+            return
+        place = int(random.random() * self.added)
+        if place < MAX_SAMPLED:
+            self.names[place] = (scope, id)
+
+
+@dataclass
+class _ProbeCounts:
+    """The probes of one scope label in some time."""
+
+    probed: int = 0
+    found: int = 0
+
+
+class LiveProbes:
+    """Samples representatives of live scopes, and measures the recall of queries with them.
+
+    Args:
+        instruments: Names the labels of scopes, and counts probes.
+        index: The index, whose clock is used.
+        per_scope: Number of probes of a scope in one round.
+    """
+
+    def __init__(self, instruments: Instruments, index: Index, per_scope: int) -> None:
+        self._instruments = instruments
+        self._per_scope = per_scope
+        self._samples: dict[str, _Sample] = {}
+        self._counts = SlidingWindow(dict[str, _ProbeCounts], index.now)
+        self._lock = Lock()
+        self._is_seeded = False
+
+    def add_outcomes(self, scope: str, outcomes: Sequence[Outcome]) -> None:
+        """Adds the representatives that upserts returned to the sample of their scope.
+
+        Args:
+            scope: Scope of the documents.
+            outcomes: Outcomes of the documents.
+        """
+        with self._lock:
+            sample = self._sample_of(scope)
+            for outcome in outcomes:
+                sample.add(scope, outcome.representative)
+
+    def _sample_of(self, scope: str) -> _Sample:
+        return self._samples.setdefault(self._instruments.scope_label(scope), _Sample())
+
+    def _seed(self, index: Index) -> None:
+        """Samples the oldest documents of scopes that an earlier process filled."""
+        for scope in islice(index.iterate_scopes(), MAX_SCOPE_LABELS):
+            if scope.startswith(RESERVED):
+                continue
+            entries = islice(index.scan(scope, content=False), MAX_SAMPLED)
+            ids = [entry.id for entry in entries if entry.is_leader]
+            with self._lock:
+                sample = self._sample_of(scope)
+                for id in ids:
+                    sample.add(scope, id)
+
+    def probe(self, index: Index) -> None:
+        """Probes each scope with some of its sampled documents.
+
+        Args:
+            index: The index that is measured.
+
+        Raises:
+            StoreError: If the store fails.
+        """
+        if not self._is_seeded:
+            self._seed(index)
+            self._is_seeded = True
+        with self._lock:
+            samples = {label: list(sample.names) for label, sample in self._samples.items()}
+        most = min(self._per_scope, max(1, MAX_PROBES_PER_ROUND // max(1, len(samples))))
+        for label, names in samples.items():
+            for scope, id in random.sample(names, min(most, len(names))):
+                is_found = probe_document(index, scope, id)
+                if is_found is None:
+                    continue
+                with self._lock:
+                    counts = self._counts.current().setdefault(label, _ProbeCounts())
+                    counts.probed += 1
+                    counts.found += is_found
+                self._instruments.record_probe(found=is_found)
+
+    def recall_by_scope(self) -> dict[str, float]:
+        """Returns the share of the probes of the last ten minutes that were found, by label."""
+        totals: dict[str, _ProbeCounts] = {}
+        with self._lock:
+            for part in self._counts.slices():
+                for label, counts in part.items():
+                    total = totals.setdefault(label, _ProbeCounts())
+                    total.probed += counts.probed
+                    total.found += counts.found
+        return {label: total.found / total.probed for label, total in totals.items()}
+
+
+def probe_document(index: Index, scope: str, id: str) -> bool | None:
+    """Returns whether a query with an altered copy of a representative finds it.
+
+    Args:
+        index: The index that is measured.
+        scope: Scope of the document.
+        id: Id of the document.
+
+    Returns:
+        True or False; None if the document is not one that queries must find, or if it was changed
+        meanwhile.
+    """
+    entry = index.get(scope, id)
+    if entry is None or not _must_be_found(index, entry):
+        return None
+    copy = altered_copy(index, entry)
+    if copy is None:
+        return None
+    try:
+        with uncounted_searches():
+            matches = index.query(scope, copy, top=index.settings.max_candidates)
+    except UsageError:
+        # the document was stored with a larger max_document
+        return None
+    if any(match.id == id for match in matches):
+        return True
+    current = index.get(scope, id)
+    is_unchanged = (
+        current is not None and current.digest == entry.digest and _must_be_found(index, current)
+    )
+    return False if is_unchanged else None
+
+
+def _must_be_found(index: Index, entry: Entry) -> bool:
+    """Returns True if a document is a representative whose times to live are not over."""
+    settings = index.settings
+    times = (settings.bucket_ttl, settings.record_ttl, settings.window)
+    now = index.now()
+    return (
+        entry.is_leader
+        and entry.posted
+        and all(ttl is None or entry.seen > now - ttl for ttl in times)
+    )
+
+
+def altered_copy(index: Index, entry: Entry) -> "Document | None":
+    """Returns a copy of a document that is half as far from it as the threshold allows.
+
+    A copy of a shingle set lacks randomly chosen shingles; a copy of a vector is turned in a random
+    direction. For other measures, the copy is the document itself.
+
+    Args:
+        index: The index of the document.
+        entry: The entry of the document, with its content.
+
+    Returns:
+        The copy, or None if the document has no shingles, or its content is not stored.
+    """
+    similarity = (1 + index.threshold) / 2
+    if index.spec.measure == "jaccard":
+        hashes = index.payload_of([entry]).columns[0]
+        if not len(hashes):
+            return None
+        # a subset of m of n shingles has the similarity m / n
+        kept = math.ceil(similarity * len(hashes))
+        rows = np.sort(np.random.default_rng().permutation(len(hashes))[:kept])
+        return ShingledDocument(hashes[rows])
+    if index.holds_vectors:
+        vector = np.frombuffer(entry.payload, np.float32).astype(np.float64)
+        return _turn_vector(vector, similarity)
+    return entry.text
+
+
+def _turn_vector(vector: np.ndarray, cosine: float) -> np.ndarray | None:
+    """Returns a unit vector at an angle to a vector, or None for a vector without a direction.
+
+    Args:
+        vector: The vector, float64 (n,).
+        cosine: Cosine of the angle.
+    """
+    length = float(np.linalg.norm(vector))
+    if length == 0.0 or len(vector) < 2:
+        return None
+    unit = vector / length
+    noise = np.random.default_rng().standard_normal(len(unit))
+    noise -= unit * float(noise @ unit)
+    noise /= np.linalg.norm(noise)
+    turned = cosine * unit + math.sqrt(1 - cosine**2) * noise
+    return turned.astype(np.float32)
