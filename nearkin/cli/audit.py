@@ -55,6 +55,7 @@ def audit(
     key_file: o.KeyFile = None,
     workers: o.Workers = None,
     json: o.Json = False,
+    quiet: o.Quiet = False,
 ) -> None:
     """Measure the precision and the recall of a run on its own corpus.
 
@@ -71,6 +72,7 @@ def audit(
         key_file: File or variable that holds the hash key, or None for no key.
         workers: Number of threads, or None for the number of cores.
         json: Whether the result is printed as JSON.
+        quiet: Whether no progress is shown.
 
     Raises:
         UsageError: If a number is out of range, or the folder is not a finished run.
@@ -88,7 +90,7 @@ def audit(
     if removed < 0:
         raise UsageError(f"removed={removed} is below 0")
     secret = o.read_key(key_file)
-    progress = o.open_progress()
+    progress = o.open_progress(quiet=quiet)
     try:
         result = audit_run(
             run,

@@ -153,7 +153,7 @@ def dedup(
     o.require_apart_from_files(out, spec, plan)
     require_as_saved(given, inputs, columns, spec)
     run, resolve = functions_of_engine(execution)
-    progress = o.open_progress()
+    progress = o.open_progress(quiet=output.quiet)
     workers = o.workers_or_cores(match.workers)
 
     def settings_with(resolved_spec: "Spec") -> "RunOptions":

@@ -35,6 +35,7 @@ def demo(
     overwrite: o.Overwrite = False,
     readable_by: o.ReadableBy = "owner",
     json: o.Json = False,
+    quiet: o.Quiet = False,
 ) -> None:
     """Deduplicate an archive of press releases that comes with nearkin, and show what was found.
 
@@ -51,6 +52,7 @@ def demo(
         overwrite: Whether an existing output is replaced.
         readable_by: Users who may read the output: `owner`, `group` or `everyone`.
         json: Whether the result is printed as JSON.
+        quiet: Whether no progress is shown.
 
     Examples:
         nearkin demo
@@ -86,7 +88,7 @@ def demo(
         settings = RunOptions(
             threshold=threshold, source="source", keep=PRESS_RELEASES_KEEP, workers=cores
         )
-    progress = o.open_progress()
+    progress = o.open_progress(quiet=quiet)
     with ExitStack() as stack:
         stack.callback(progress.close)
         corpus = PRESS_RELEASES

@@ -360,6 +360,15 @@ Json = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "--quiet",
+        "-q",
+        help="Show no progress: neither bars on a terminal nor lines every 30 seconds elsewhere.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 Memory = Annotated[
     str,
     typer.Option(
@@ -673,6 +682,7 @@ class OutputOptions:
     overwrite: Overwrite = False
     readable_by: ReadableBy = "owner"
     json: Json = False
+    quiet: Quiet = False
 
 
 @dataclass(frozen=True)
@@ -769,12 +779,21 @@ def workers_or_cores(workers: int | None) -> int:
     return workers or available_cores()
 
 
-def open_progress() -> "Progress":
-    """Returns a progress display on standard error. It is silent if that is not a terminal."""
+def open_progress(*, quiet: bool) -> "Progress":
+    """Returns a display of progress on standard error: bars on a terminal, else plain lines.
+
+    Args:
+        quiet: Whether nothing is displayed. Compilations of kernels are not announced then.
+    """
+    from nearkin.cli.progress_lines import PlainProgress
+    from nearkin.runtime.compilation import COMPILATION, CompilationLogger
     from nearkin.runtime.progress import Silent
 
-    if not sys.stderr.isatty():
+    if quiet:
+        COMPILATION.listener = CompilationLogger()
         return Silent()
+    if not sys.stderr.isatty():
+        return PlainProgress(sys.stderr)
     from nearkin.report.progress import TerminalProgress
 
     return TerminalProgress()

@@ -82,7 +82,7 @@ def pairs(
     require_pairs_output(out, tuple(inputs), resume=resume, overwrite=output.overwrite)
     o.require_apart_from_files(out, spec)
     require_as_saved(given, inputs, columns, spec)
-    progress = o.open_progress()
+    progress = o.open_progress(quiet=output.quiet)
 
     def settings_with(resolved_spec: "Spec") -> "RunOptions":
         settings = match.to_run_options(resolved_spec)

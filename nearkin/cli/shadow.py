@@ -30,6 +30,7 @@ def shadow(
     key_file: o.KeyFile = None,
     workers: o.Workers = None,
     json: o.Json = False,
+    quiet: o.Quiet = False,
 ) -> None:
     """Compare the settings of a saved run with other settings over the same signatures.
 
@@ -43,6 +44,7 @@ def shadow(
         key_file: File or variable that holds the hash key, or None for no key.
         workers: Number of threads, or None for the number of cores.
         json: Whether the result is printed as JSON.
+        quiet: Whether no progress is shown.
 
     Examples:
         nearkin shadow deduped/ --against "b=16,r=8"
@@ -55,7 +57,7 @@ def shadow(
     secret = o.read_key(key_file)
     settings = parse_shadow_settings(against)
     threads = o.workers_or_cores(workers)
-    progress = o.open_progress()
+    progress = o.open_progress(quiet=quiet)
     try:
         comparison = shadow_run(
             run, settings, progress, secret, golden=golden, listed=show, workers=threads

@@ -51,7 +51,7 @@ def sketch(
         out, is_signature_file, "a signature file", inputs, overwrite=output.overwrite
     )
     o.require_apart_from_files(out, spec)
-    progress = o.open_progress()
+    progress = o.open_progress(quiet=output.quiet)
     threads = o.workers_or_cores(workers)
     try:
         resolved = resolve_inputs(

@@ -137,6 +137,7 @@ def synth(
     shingle: o.Shingle = "words:3",
     workers: o.Workers = None,
     json: o.Json = False,
+    quiet: o.Quiet = False,
 ) -> None:
     """Write a generated corpus, with the exact similarity of every planted pair.
 
@@ -146,6 +147,7 @@ def synth(
         shingle: Unit and length of a shingle, for example `words:3`.
         workers: Number of threads, or None for the number of cores.
         json: Whether the result is printed as JSON.
+        quiet: Whether no progress is shown.
 
     Examples:
         nearkin synth --documents 1000000 --out synth/
@@ -156,7 +158,7 @@ def synth(
     from nearkin.spec import Spec
 
     settings = corpus.to_settings()
-    progress = o.open_progress()
+    progress = o.open_progress(quiet=quiet)
     progress.stage("synth", settings.documents)
     try:
         facts = write_corpus(

@@ -1,6 +1,8 @@
 """Shows the progress of a run on a terminal: the stage, its speed and the remaining time."""
 
-from rich.console import Console
+import sys
+
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     Progress,
@@ -14,14 +16,20 @@ from rich.progress import (
 from rich.text import Text
 
 from nearkin.runtime.compilation import ANNOUNCEMENT, COMPILATION, CompilationListener, Stopwatch
+from nearkin.runtime.progress import describe_stage
+
+BAR_WIDTH = 12
+"""The width of a bar in characters. The widest line then fits on 80 columns."""
+LARGEST_OPEN_SHARE = 0.99
+"""The largest share that is shown of a stage that has not ended, because totals are estimates."""
 
 
 class TerminalProgress:
     """A progress display that shows one stage at a time on standard error.
 
-    A finished stage stays as a line with its speed. The compilation of kernels has a line of its
-    own. The methods may be called from several threads. Nothing is written if the console is not a
-    terminal.
+    A finished stage stays as a line with its speed and a tick. A stage that an error or Ctrl-C
+    interrupts has a cross instead. The compilation of kernels has a line of its own. The methods
+    may be called from several threads. Nothing is written if the console is not a terminal.
 
     Examples:
         >>> progress = TerminalProgress(Console(quiet=True))
@@ -58,17 +66,29 @@ class TerminalProgress:
             self._previous_listener = COMPILATION.listener
             COMPILATION.listener = self
         self._finish_stage()
-        self._task = self._progress.add_task(Text(name).markup, total=total)
+        self._task = self._progress.add_task(Text(describe_stage(name)).markup, total=total or None)
         self._watch = Stopwatch()
 
     def advance(self, count: int) -> None:
         """Counts more documents (or other items) as done."""
         if self._progress is not None and self._task is not None:
             self._progress.advance(self._task, count)
+            task = _find_task(self._progress, self._task)
+            if task.total is not None and task.completed >= task.total:
+                # only the end of the stage ends its clock; the total may be an estimate
+                self._progress.update(self._task, total=task.completed / LARGEST_OPEN_SHARE)
 
     def close(self) -> None:
-        """Ends the display. Does nothing if it has ended or no stage has begun."""
+        """Ends the display. Does nothing if it has ended or no stage has begun.
+
+        The stage is shown as interrupted if an exception is being handled, as in a `finally` block.
+        """
         if self._progress is not None:
+            is_interrupted = sys.exc_info()[0] is not None
+            if is_interrupted and self._task is not None:
+                self._progress.update(self._task, is_interrupted=True)
+                self._progress.stop_task(self._task)
+                self._task = None
             self._finish_stage()
             self._compilation = None
             self._progress.stop()
@@ -119,9 +139,10 @@ class TerminalProgress:
 
     def _create_display(self) -> Progress:
         return Progress(
-            SpinnerColumn(finished_text="✓"),
+            _StateColumn(),
             TextColumn("{task.description}"),
-            BarColumn(bar_width=40),
+            BarColumn(bar_width=BAR_WIDTH),
+            _ShareColumn(),
             _CountColumn(),
             _SpeedColumn(),
             TimeRemainingColumn(compact=True, elapsed_when_finished=True),
@@ -131,6 +152,30 @@ class TerminalProgress:
 
 def _find_task(progress: Progress, number: TaskID) -> Task:
     return progress.tasks[progress.task_ids.index(number)]
+
+
+class _StateColumn(SpinnerColumn):
+    """A column with a tick for a finished stage, a cross for an interrupted one, or a spinner."""
+
+    def __init__(self) -> None:
+        super().__init__(finished_text="✓")
+
+    def render(self, task: Task) -> RenderableType:
+        if task.fields.get("is_interrupted"):
+            return Text("✗", style="red")
+        return super().render(task)
+
+
+class _ShareColumn(ProgressColumn):
+    """A column with the share of a stage that is done, if its total is known."""
+
+    def render(self, task: Task) -> Text:
+        if task.total is None or task.description == ANNOUNCEMENT:
+            return Text("")
+        share = task.completed / task.total
+        if not task.finished:
+            share = min(share, LARGEST_OPEN_SHARE)
+        return Text(f"{share:.0%}", justify="right")
 
 
 class _CountColumn(ProgressColumn):

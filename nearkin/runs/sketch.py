@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nearkin.corpus import Batch, Columns, FileCorpus, make_ids
+from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.inputs import Selection
 from nearkin.errors import UsageError
 from nearkin.measures import measure_of
@@ -126,7 +127,7 @@ def run_sketch(job: SketchJob, progress: Progress) -> SketchSummary:
 
     documents = 0
     rejected = Counter[str]()
-    progress.stage("sketch", None)
+    progress.stage("sketch", estimate_documents(corpus))
     with (
         claimed(job.out, "nearkin sketch", replaces=job.overwrite) as claim,
         disk_errors(job.out.parent),

@@ -5,6 +5,42 @@ import time
 from typing import Protocol
 
 LOG = logging.getLogger("nearkin.run")
+STAGE_NAMES = {
+    "list inputs": "List inputs",
+    "read source code": "Read source code",
+    "frequencies": "Count shingles",
+    "sketch": "Read documents",
+    "collapse": "Find exact copies",
+    "bands": "Find candidates",
+    "candidates": "Find candidates",
+    "verify": "Compare candidates",
+    "cluster": "Form clusters",
+    "then": "Compare vectors",
+    "containment": "Find contained texts",
+    "smallest hashes": "Index shingles",
+    "look up": "Look up shingles",
+    "write": "Write results",
+    "read samples": "Read samples",
+    "compare": "Compare samples",
+    "synth": "Write documents",
+}
+"""What the stages do, in words for people, by the names under which they are recorded."""
+
+
+def describe_stage(name: str) -> str:
+    """Returns what a stage does, in a few words.
+
+    Args:
+        name: Name of the stage.
+
+    Returns:
+        The words, or the name itself if it is not one of nearkin's stages.
+
+    Examples:
+        >>> describe_stage("collapse"), describe_stage("my own stage")
+        ('Find exact copies', 'my own stage')
+    """
+    return STAGE_NAMES.get(name, name)
 
 
 class Progress(Protocol):

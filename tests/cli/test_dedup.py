@@ -100,7 +100,15 @@ def test_progress_is_shown_on_a_terminal(corpus: Path, tmp_path: Path) -> None:
             break
         shown += part
     assert running.wait() == 0
-    assert all(stage in shown for stage in (b"sketch", b"bands", b"verify", b"write"))
+    assert all(
+        stage in shown
+        for stage in (
+            b"Read documents",
+            b"Find candidates",
+            b"Compare candidates",
+            b"Write results",
+        )
+    )
 
 
 def test_run_record_and_json_output_contain_no_texts(

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from nearkin.corpus import Batch
+from nearkin.corpus.document_count import estimate_documents
 from nearkin.engine.document_frequencies import FrequencyRequest, count_repeated
 from nearkin.runtime.files import disk_errors
 from nearkin.runtime.threads import ObjectPool, ordered_map
@@ -37,7 +38,7 @@ def count_frequencies(request: FrequencyRequest, share: float = 0.0) -> Document
         sets = builders.use(lambda builder: builder.build(documents))
         return np.sort(sets.hashes), len(batch.rows)
 
-    request.progress.stage("frequencies", None)
+    request.progress.stage("frequencies", estimate_documents(corpus))
     documents = 0
     with disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nearkin.corpus import Columns, Corpus, FileCorpus
+from nearkin.corpus.document_count import estimate_documents
 from nearkin.engine.banding import builds_keys_while_sketching
 from nearkin.engine.local import sketching
 from nearkin.engine.local.candidates import (
@@ -103,10 +104,13 @@ class LocalRun(Run):
 
     def progress_of(self, stage: Stage) -> tuple[str, int | None]:
         """Returns the name and the number of steps under which progress reports a stage."""
+        if stage == Stage.SKETCH:
+            return str(stage), estimate_documents(self.corpus)
         if stage == Stage.CANDIDATES:
             return "bands", self.banding.bands
-        if stage == Stage.VERIFY:
-            return "verify", self.sketch_stats.documents
+        if stage == Stage.VERIFY and (self.brute_force or self.options.verify == Verify.EXACT):
+            # the documents are read again, and counted while they are
+            return str(stage), self.sketch_stats.documents
         return super().progress_of(stage)
 
     def prepare_inputs(self) -> None:

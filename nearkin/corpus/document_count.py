@@ -1,0 +1,130 @@
+"""Estimates the number of documents of a corpus before it is read, so that progress has a total."""
+
+import csv
+import io
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyarrow import parquet as pq
+
+from nearkin.corpus.batches import Corpus
+from nearkin.corpus.corpus import FileCorpus, TableCorpus
+from nearkin.corpus.decompression import DecompressedStream
+from nearkin.corpus.formats.arrow_ipc import ArrowIpc
+from nearkin.corpus.formats.base import UNREADABLE, Format, ItemsBeforeDamage
+from nearkin.corpus.formats.delimited import Delimited
+from nearkin.corpus.formats.json_lines import JsonLines
+from nearkin.corpus.formats.parquet import Parquet
+from nearkin.corpus.formats.plain_text import PlainText
+from nearkin.corpus.input_file import InputFile
+from nearkin.errors import NearkinError
+
+ARROW_FILE = b"ARROW1"
+"""The first bytes of an Arrow file. A stream has no such beginning."""
+SAMPLED_FILES = 8
+"""The largest number of files of each suffix whose rows are counted."""
+SAMPLED_BYTES = 1 << 20
+"""The largest number of stored bytes that are read of a file of rows of text."""
+
+
+def estimate_documents(corpus: Corpus) -> int | None:
+    """Estimates the number of documents of a corpus from samples of its files.
+
+    The estimate is exact for a table, for files of one text each, and for at most `SAMPLED_FILES`
+    parquet files. Otherwise the rows of some files, or of their beginnings, are extrapolated to the
+    sizes of all files. Rejected rows count as documents.
+
+    Args:
+        corpus: Files or a table. Nothing is remembered of it.
+
+    Returns:
+        The estimate, or None if the corpus has remote files, files that cannot be read, or another
+        type.
+    """
+    if isinstance(corpus, TableCorpus):
+        return corpus.table.num_rows
+    if not isinstance(corpus, FileCorpus) or any(file.remote for file in corpus.files):
+        return None
+    files_by_suffix: dict[str, list[InputFile]] = {}
+    for file in corpus.files:
+        files_by_suffix.setdefault(file.suffix, []).append(file)
+    try:
+        rows = [_estimate_rows(corpus, files) for files in files_by_suffix.values()]
+    except (*UNREADABLE, NearkinError):
+        return None
+    return round(sum(rows))
+
+
+def _estimate_rows(corpus: FileCorpus, files: Sequence[InputFile]) -> float:
+    """Estimates the rows of files of one suffix from the rows per byte of some of them."""
+    if isinstance(corpus.format_of(files[0]), PlainText):
+        return len(files)
+    step = -(-len(files) // SAMPLED_FILES)
+    sampled = files[::step]
+    sampled_rows = sum(_rows_of_file(file, corpus.format_of(file)) for file in sampled)
+    sampled_size = sum(file.status().size for file in sampled)
+    size = sum(file.status().size for file in files)
+    return sampled_rows * size / max(sampled_size, 1)
+
+
+def _rows_of_file(file: InputFile, form: Format) -> float:
+    if isinstance(form, Parquet):
+        with file.open_decompressed() as stream:
+            return float(pq.read_metadata(stream).num_rows)
+    if isinstance(form, ArrowIpc):
+        return _rows_of_batches(file)
+    size = file.status().size
+    with file.open() as stored:
+        beginning = stored.read(SAMPLED_BYTES)
+    content = _decompress_beginning(file, beginning)
+    is_complete = len(beginning) >= size
+    share = 1.0 if is_complete else len(beginning) / size
+    return _rows_of_text(content, form) / max(share, 1e-12)
+
+
+def _rows_of_batches(file: InputFile) -> float:
+    """Estimates the rows of an Arrow file or stream from its first record batch."""
+    if file.compression is not None:
+        raise ValueError("a compressed file must be read completely")
+    with file.open() as stream:
+        if stream.read(len(ARROW_FILE)) == ARROW_FILE:
+            reader = pa.ipc.open_file(stream)
+            batches = reader.num_record_batches
+            return float(reader.get_batch(0).num_rows * batches) if batches else 0.0
+        stream.seek(0)
+        batches_of_stream = pa.ipc.open_stream(stream)
+        begin = stream.tell()
+        first_batch = next(iter(batches_of_stream), None)
+        if first_batch is None:
+            return 0.0
+        batch_size = stream.tell() - begin
+        return float(first_batch.num_rows * (stream.size() - begin) / batch_size)
+
+
+def _decompress_beginning(file: InputFile, beginning: bytes) -> bytes:
+    """Returns the content of the first stored bytes of a file."""
+    if file.compression is None:
+        return beginning
+    stream = DecompressedStream(lambda: pa.BufferReader(beginning), file.compression)
+    parts: list[Any] = []
+    try:
+        while part := stream.read(SAMPLED_BYTES):
+            parts.append(part)
+    except UNREADABLE:
+        # the beginning ends in the middle of a compressed block
+        pass
+    return b"".join(parts)
+
+
+def _rows_of_text(content: bytes, form: Format) -> int:
+    if isinstance(form, Delimited):
+        lines = io.StringIO(content.decode("utf-8", "replace"), newline="")
+        rows = sum(1 for row in csv.reader(lines) if row)
+        return max(0, rows - 1)
+    if isinstance(form, JsonLines):
+        with pa.BufferReader(content) as stream:
+            # an array that was cut has no end, which is an error after its elements
+            rows_before_cut = ItemsBeforeDamage(form.read_rows(stream, SAMPLED_BYTES))
+            return sum(1 for json_row in rows_before_cut if json_row.raw)
+    return 1

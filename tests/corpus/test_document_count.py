@@ -1,0 +1,92 @@
+"""Tests of the estimated number of documents, against the number that is read."""
+
+import bz2
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import parquet
+
+from nearkin.corpus import Columns
+from nearkin.corpus.corpus import FileCorpus, TableCorpus
+from nearkin.corpus.document_count import estimate_documents
+from nearkin.corpus.input_file import InputFile
+
+ROWS = 30_000
+TEXTS = [
+    f"document {row:05d} has some words, and a few more in row {row % 7}" for row in range(ROWS)
+]
+TABLE = pa.table({"text": TEXTS})
+
+
+def as_csv() -> bytes:
+    lines = [f'{row},"{text}\nsecond line"' for row, text in enumerate(TEXTS)]
+    return ("id,text\n" + "\n".join(lines) + "\n").encode()
+
+
+def as_json_lines() -> bytes:
+    return "".join(json.dumps({"text": text}) + "\n" for text in TEXTS).encode()
+
+
+def as_json_array() -> bytes:
+    return json.dumps([{"text": text} for text in TEXTS]).encode()
+
+
+def as_arrow(*, stream: bool) -> bytes:
+    sink = pa.BufferOutputStream()
+    create_writer = pa.ipc.new_stream if stream else pa.ipc.new_file
+    with create_writer(sink, TABLE.schema) as writer:
+        writer.write_table(TABLE, max_chunksize=1000)
+    return bytes(sink.getvalue())
+
+
+def as_parquet() -> bytes:
+    sink = pa.BufferOutputStream()
+    parquet.write_table(TABLE, sink)
+    return bytes(sink.getvalue())
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.csv", as_csv()),
+        ("a.csv.gz", gzip.compress(as_csv())),
+        ("a.jsonl", as_json_lines()),
+        ("a.jsonl.bz2", bz2.compress(as_json_lines())),
+        ("a.json", as_json_array()),
+        ("a.arrow", as_arrow(stream=False)),
+        ("a.arrows", as_arrow(stream=True)),
+        ("a.parquet", as_parquet()),
+    ],
+)
+def test_estimate_is_within_two_percent_of_what_is_read(
+    name: str, content: bytes, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    corpus = FileCorpus.open([str(tmp_path / name)])
+    read = sum(len(batch.rows) for batch in corpus.batches(Columns()))
+    assert read == ROWS
+    assert estimate_documents(corpus) == pytest.approx(read, rel=0.02)
+
+
+def test_files_of_different_formats_add_up(tmp_path: Path) -> None:
+    for number in range(20):
+        (tmp_path / f"{number}.txt").write_text("one text")
+        (tmp_path / f"{number}.jsonl").write_text('{"text": "a b c"}\n' * 10)
+    assert estimate_documents(FileCorpus.open([str(tmp_path)])) == 20 + 200
+
+
+def test_table_in_memory_has_its_rows() -> None:
+    assert estimate_documents(TableCorpus(TABLE)) == ROWS
+
+
+@pytest.mark.parametrize("content", [b"", b"not parquet at all"])
+def test_files_that_cannot_be_read_have_no_estimate(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(content)
+    assert estimate_documents(FileCorpus.open([str(tmp_path / "a.parquet")])) is None
+
+
+def test_remote_files_are_not_opened_for_an_estimate() -> None:
+    assert estimate_documents(FileCorpus([InputFile("s3://bucket/a.jsonl", "a.jsonl")])) is None
