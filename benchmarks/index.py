@@ -58,7 +58,13 @@ def stores() -> Iterator[dict[str, str]]:
 
 
 def fill(index: nk.Index, scope: str, some: list[str]) -> float:
-    """Upserts texts in batches and returns the documents per second."""
+    """Upserts texts in batches and returns the documents per second.
+
+    Args:
+        index: The index.
+        scope: Scope of the documents.
+        some: Texts.
+    """
     began = time.perf_counter()
     for start in range(0, len(some), BATCH):
         index.upsert_many(scope, some[start : start + BATCH])
@@ -101,6 +107,11 @@ def probe(index: nk.Index, scope: str, seed: int) -> tuple[float, list[float]]:
     """Returns the documents per second of batches, and the microseconds of single upserts.
 
     PROBED documents are upserted before. 30 % of the measured documents match.
+
+    Args:
+        index: The index.
+        scope: Scope of the documents.
+        seed: Seed of the texts.
     """
     with texts(2 * PROBED + 2000, seed) as some:
         fill(index, scope, some[:PROBED])

@@ -60,7 +60,13 @@ def pairs_of_sets(similarity: float, pairs: int, seed: int) -> tuple[np.ndarray,
 
 
 def slots_of(hashes: np.ndarray, offsets: np.ndarray, k: int) -> np.ndarray:
-    """Returns binned signatures of sets, uint32 (n, k)."""
+    """Returns binned signatures of sets, uint32 (n, k).
+
+    Args:
+        hashes: Shingle hashes of all sets, one set after the other, uint64.
+        offsets: Begin of each set, and the end of the last one, int64 (n + 1,).
+        k: Number of slots.
+    """
     scheme = Binned(k, 1)
     out = np.empty((len(offsets) - 1, k), np.uint32)
     sketching.binned_minhash(hashes, offsets, scheme.rounds, scheme.completion, out)
@@ -136,7 +142,15 @@ def bits(full: bool) -> Table:
 def keys_of(
     hashes: np.ndarray, offsets: np.ndarray, bands: int, rows: int, probes: int
 ) -> np.ndarray:
-    """Returns band keys with their probes, uint64 (n, b, 1 + P)."""
+    """Returns band keys with their probes, uint64 (n, b, 1 + P).
+
+    Args:
+        hashes: Shingle hashes of all sets, one set after the other, uint64.
+        offsets: Begin of each set, and the end of the last one, int64 (n + 1,).
+        bands: Number of bands b.
+        rows: Rows of a band.
+        probes: Number of probes P of a band.
+    """
     spec = Spec(k=256)
     slots, runners = np.empty((2, len(offsets) - 1, spec.k), np.uint32)
     sketching.two_smallest(hashes, offsets, *multipliers(spec), slots, runners)
@@ -260,7 +274,15 @@ def hyperplane_probes(full: bool) -> Table:
 
 
 def probed(stored: np.ndarray, query: np.ndarray, bands: int, rows: int, probes: int) -> bool:
-    """Returns whether a query and a stored vector share a key of some band."""
+    """Returns whether a query and a stored vector share a key of some band.
+
+    Args:
+        stored: Projections of the stored vector, float32 (k,).
+        query: Projections of the query, float32 (k,).
+        bands: Number of bands.
+        rows: Rows of a band.
+        probes: Number of probes of a band of the query.
+    """
     for band in range(bands):
         part = slice(band * rows, (band + 1) * rows)
         differing = tuple(np.flatnonzero((stored[part] > 0) != (query[part] > 0)).tolist())
@@ -270,7 +292,13 @@ def probed(stored: np.ndarray, query: np.ndarray, bands: int, rows: int, probes:
 
 
 def rate(work: Callable[[], object], amount: float, runs: int) -> str:
-    """Returns the median amount per second, and the spread of the runs."""
+    """Returns the median amount per second, and the spread of the runs.
+
+    Args:
+        work: What is measured.
+        amount: Amount that one call processes.
+        runs: Number of measured calls, after one that is not measured.
+    """
     work()
     rates = sorted(amount / seconds for seconds in time_runs(work, runs))
     return f"{rates[len(rates) // 2]:,.0f} ({rates[0]:,.0f} to {rates[-1]:,.0f})"

@@ -120,7 +120,14 @@ def version(python: Path, name: str) -> str:
 
 
 def run_peer(peer: Peer, python: Path, corpus: Path, out: Path) -> ProcessUsage:
-    """Runs the script of a library once, in an empty work folder."""
+    """Runs the script of a library once, in an empty work folder.
+
+    Args:
+        peer: The library.
+        python: Interpreter of the environment in which the library is installed.
+        corpus: Folder of Parquet files with the columns `id` and `text`.
+        out: Path of the Parquet file of pairs.
+    """
     work = WORK / "scratch"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -193,7 +200,15 @@ def read_candidates(pairs_file: Path) -> int | None:
 def measure_tool(
     name: str, release: str, corpus: Path, runs: int, run: Callable[[Path], ProcessUsage]
 ) -> dict[str, Any]:
-    """Measures a tool and returns its row of the table."""
+    """Measures a tool and returns its row of the table.
+
+    Args:
+        name: Name of the tool.
+        release: Version of the tool.
+        corpus: Folder of the corpus and its planted pairs.
+        runs: Number of runs.
+        run: Runs the tool once, and writes the pairs to a path.
+    """
     out = WORK / "pairs.parquet"
     done = [run(out) for _ in range(runs)]
     recall, precision = score_pairs(corpus, out)

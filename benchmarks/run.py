@@ -42,7 +42,13 @@ CHECKED_PAIRS = 2000
 
 
 def whole_runs(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
-    """Measures whole runs over large files."""
+    """Measures whole runs over large files.
+
+    Args:
+        folder: Folder for the corpus and the outputs.
+        full: Whether to measure the full sizes.
+        runs: Number of runs of what is timed.
+    """
     documents = 400_000 if full else 50_000
     synth(folder / "large", SynthSettings(documents=documents, length="lognormal:1500:0.3"))
     yield from measure_commands(folder / "large/documents", folder, documents, runs)
@@ -50,7 +56,13 @@ def whole_runs(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
 
 
 def scaling(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
-    """Measures the time per document at two sizes, and the peak memory under a limit."""
+    """Measures the time per document at two sizes, and the peak memory under a limit.
+
+    Args:
+        folder: Folder for the corpus and the outputs.
+        full: Whether to measure the full sizes.
+        runs: Number of runs of what is timed.
+    """
     sizes = (1_000_000, 10_000_000) if full else (100_000, 400_000)
     for documents in sizes:
         corpus = folder / f"short-{documents}"
@@ -79,7 +91,13 @@ def scaling(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
 
 
 def truth(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
-    """Measures the recall of planted pairs, and the precision of pairs and removed documents."""
+    """Measures the recall of planted pairs, and the precision of pairs and removed documents.
+
+    Args:
+        folder: Folder for the corpus and the outputs.
+        full: Whether to measure the full sizes.
+        runs: Number of runs of what is timed.
+    """
     documents = 100_000 if full else 20_000
     corpus, out = folder / "truth", folder / "truth-out"
     synth(
@@ -154,7 +172,13 @@ def similarity(a: frozenset[int], b: frozenset[int]) -> float:
 
 
 def starting(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
-    """Measures the import, a small run with a warm cache, and the first run with an empty one."""
+    """Measures the import, a small run with a warm cache, and the first run with an empty one.
+
+    Args:
+        folder: Folder for the corpus and the outputs.
+        full: Whether to measure the full sizes.
+        runs: Number of runs of what is timed.
+    """
     few = folder / "few"
     synth(few, SynthSettings(documents=100))
     warm = ["dedup", few / "documents", "--out", folder / "few-out", "--overwrite"]

@@ -88,7 +88,13 @@ def start_server(store: str) -> Iterator[Server]:
 
 
 def write_lines(path: Path, some: Sequence[str], prefix: str) -> None:
-    """Returns documents with ids, one per line."""
+    """Writes documents with ids, one per line.
+
+    Args:
+        path: Path of the file.
+        some: Texts.
+        prefix: Beginning of each id; the number of the text follows.
+    """
     path.write_bytes(
         b"".join(
             orjson.dumps({"id": f"{prefix}{at}", "text": text}) + b"\n"
@@ -100,7 +106,14 @@ def write_lines(path: Path, some: Sequence[str], prefix: str) -> None:
 def send_streams(
     server: Server, folder: Path, parts: Sequence[Sequence[str]], prefix: str
 ) -> float:
-    """Sends all parts at the same time as streams of NDJSON. Returns the documents per second."""
+    """Sends all parts at the same time as streams of NDJSON. Returns the documents per second.
+
+    Args:
+        server: The server.
+        folder: Folder for the files that are sent and received.
+        parts: Texts of each stream.
+        prefix: Beginning of each id.
+    """
     curl, running = program("curl"), []
     for number, part in enumerate(parts):
         write_lines(folder / f"stream-{number}.ndjson", part, f"{prefix}{number}-")
@@ -137,7 +150,14 @@ def send_streams(
 def run_load(
     server: Server, folder: Path, seconds: int, starts: Sequence[int] = (0,) * THREADS
 ) -> Load:
-    """Runs single upserts over CONNECTIONS connections, from a line of each file of the folder."""
+    """Runs single upserts over CONNECTIONS connections, from a line of each file of the folder.
+
+    Args:
+        server: The server.
+        folder: Folder of the files of documents, as `bodies` writes them.
+        seconds: Duration of the load, in seconds.
+        starts: First line of each file that is sent.
+    """
     line = [program("wrk"), f"-t{THREADS}", f"-c{CONNECTIONS}", f"-d{seconds}s", "--timeout", "30s"]
     line += [
         "-s",
@@ -157,7 +177,13 @@ def run_load(
 
 
 def bodies(folder: Path, some: Sequence[str], prefix: str) -> int:
-    """Writes a file of documents for each thread of wrk. Returns the lines of each file."""
+    """Writes a file of documents for each thread of wrk. Returns the lines of each file.
+
+    Args:
+        folder: Folder of the files.
+        some: Texts.
+        prefix: Beginning of each id.
+    """
     per = len(some) // THREADS
     for number in range(THREADS):
         write_lines(
@@ -262,7 +288,14 @@ def memory(full: bool) -> Table:
 
 
 def index_growth(store: str, folder: Path, starts: Sequence[int], ends: Sequence[int]) -> int:
-    """Returns the growth of a process in bytes while its index takes lines of each file."""
+    """Returns the growth of a process in bytes while its index takes lines of each file.
+
+    Args:
+        store: `memory` or `sqlite`.
+        folder: Folder of the files of documents.
+        starts: First measured line of each file. The lines before it are upserted first.
+        ends: Line of each file after the last measured one.
+    """
     with tempfile.TemporaryDirectory() as own:
         url = "memory://" if store == "memory" else f"sqlite:///{own}/kin.db"
         with nk.Index.open(url) as index:

@@ -40,7 +40,14 @@ MLLIB_TABLES = 3
 
 
 def corpus_of(documents: int, folder: Path, length: str, files: int = 8) -> Path:
-    """Returns a synthetic corpus, which is generated once."""
+    """Returns a synthetic corpus, which is generated once.
+
+    Args:
+        documents: Number of documents.
+        folder: Folder of all corpora.
+        length: Distribution of the lengths, as `SynthSettings` takes it.
+        files: Number of files.
+    """
     path = folder / f"{documents}-{length.replace(':', '-')}"
     if not (path / "truth.parquet").exists():
         synth(
@@ -109,7 +116,14 @@ class Watched:
 def dedup(corpus: Path, out: Path, engine: str, recall: float = 0.95) -> dict[str, Any]:
     """Runs `nearkin dedup` with an engine.
 
-    Returns the stages of run.json and the measured process.
+    Args:
+        corpus: Folder of the corpus.
+        out: Output folder of the run.
+        engine: `local` or `spark`.
+        recall: Share of the pairs at the threshold that must be found, in (0, 1).
+
+    Returns:
+        The stages of run.json and the measured process.
     """
     line = [
         sys.executable,

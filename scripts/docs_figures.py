@@ -52,7 +52,17 @@ class Drawing:
         *,
         bold: bool = False,
     ) -> None:
-        """Writes one line of text; y is its baseline."""
+        """Writes one line of text; y is its baseline.
+
+        Args:
+            x: Horizontal position, in pixels from the left.
+            y: Position of the baseline, in pixels from the top.
+            text: The text.
+            size: Size of the font, in pixels.
+            color: Color of the text.
+            anchor: Part of the text at x: `start`, `middle` or `end`.
+            bold: Whether the text is bold.
+        """
         weight = " font-weight='bold'" if bold else ""
         self.parts.append(
             f"<text x='{x:g}' y='{y:g}' font-size='{size}' fill='{color}' "
@@ -70,7 +80,17 @@ class Drawing:
         fill: str = PALE_BLUE,
         border: str = BLUE,
     ) -> None:
-        """Draws a box with centred lines of text, of which the first is bold."""
+        """Draws a box with centred lines of text, of which the first is bold.
+
+        Args:
+            x: Left edge, in pixels.
+            y: Upper edge, in pixels.
+            width: Width, in pixels.
+            height: Height, in pixels.
+            lines: The lines of text.
+            fill: Color of the area.
+            border: Color of the border.
+        """
         self.parts.append(
             f"<rect x='{x:g}' y='{y:g}' width='{width:g}' height='{height:g}' rx='6' fill='{fill}' "
             f"stroke='{border}' "
@@ -90,7 +110,14 @@ class Drawing:
             )
 
     def bar(self, x: float, y: float, width: float, color: str) -> None:
-        """Draws a thin bar in a pale form of a colour."""
+        """Draws a thin bar in a pale form of a colour.
+
+        Args:
+            x: Left edge, in pixels.
+            y: Upper edge, in pixels.
+            width: Width, in pixels.
+            color: BLUE or ORANGE.
+        """
         pale = {BLUE: PALE_BLUE, ORANGE: PALE_ORANGE}[color]
         self.parts.append(
             f"<rect x='{x:g}' y='{y:g}' width='{width:g}' height='13' rx='4' fill='{pale}' "
@@ -107,7 +134,16 @@ class Drawing:
         *,
         dashed: bool = False,
     ) -> None:
-        """Draws a straight line."""
+        """Draws a straight line.
+
+        Args:
+            x1: Horizontal position of the start, in pixels.
+            y1: Vertical position of the start, in pixels.
+            x2: Horizontal position of the end, in pixels.
+            y2: Vertical position of the end, in pixels.
+            color: Color of the line.
+            dashed: Whether the line is dashed.
+        """
         dash = " stroke-dasharray='5 4'" if dashed else ""
         self.parts.append(
             f"<line x1='{x1:g}' y1='{y1:g}' x2='{x2:g}' y2='{y2:g}' stroke='{color}' "
@@ -117,7 +153,16 @@ class Drawing:
     def arrow(
         self, x1: float, y1: float, x2: float, y2: float, label: str = "", *, dashed: bool = False
     ) -> None:
-        """Draws an arrow with an optional label above its middle."""
+        """Draws an arrow with an optional label above its middle.
+
+        Args:
+            x1: Horizontal position of the start, in pixels.
+            y1: Vertical position of the start, in pixels.
+            x2: Horizontal position of the end, in pixels.
+            y2: Vertical position of the end, in pixels.
+            label: The label, or an empty text.
+            dashed: Whether the line is dashed.
+        """
         dash = " stroke-dasharray='5 4'" if dashed else ""
         self.parts.append(
             f"<line x1='{x1:g}' y1='{y1:g}' x2='{x2:g}' y2='{y2:g}' stroke='{QUIET}' "

@@ -39,23 +39,50 @@ class RecordingMeter:
         self.declared.append(DeclaredMetric(name + suffix, kind, description))
 
     def create_counter(self, name: str, unit: str = "", description: str = "") -> None:
-        """Notes a counter."""
+        """Notes a counter.
+
+        Args:
+            name: Name of the metric.
+            unit: Unit of the metric.
+            description: Description of the metric.
+        """
         self._note("counter", name, unit, description)
 
     def create_histogram(self, name: str, unit: str = "", description: str = "", **_: Any) -> None:
-        """Notes a histogram."""
+        """Notes a histogram.
+
+        Args:
+            name: Name of the metric.
+            unit: Unit of the metric.
+            description: Description of the metric.
+            **_: Further parameters of the interface, which are ignored.
+        """
         self._note("histogram", name, unit, description)
 
     def create_observable_counter(
         self, name: str, callbacks: Any = None, unit: str = "", description: str = ""
     ) -> None:
-        """Notes a counter that is read when it is asked for."""
+        """Notes a counter that is read when it is asked for.
+
+        Args:
+            name: Name of the metric.
+            callbacks: Functions that read the metric. They are not called.
+            unit: Unit of the metric.
+            description: Description of the metric.
+        """
         self._note("counter", name, unit, description)
 
     def create_observable_gauge(
         self, name: str, callbacks: Any = None, unit: str = "", description: str = ""
     ) -> None:
-        """Notes a gauge."""
+        """Notes a gauge.
+
+        Args:
+            name: Name of the metric.
+            callbacks: Functions that read the metric. They are not called.
+            unit: Unit of the metric.
+            description: Description of the metric.
+        """
         self._note("gauge", name, unit, description)
 
 

@@ -10,7 +10,15 @@ from shared import SLOTS, THRESHOLD, read, shingles, write
 
 
 def main(corpus: str, out: str, _work: str, bands: str = "", rows: str = "") -> None:
-    """Finds pairs in raw texts."""
+    """Finds pairs in raw texts.
+
+    Args:
+        corpus: Folder of Parquet files with the columns `id` and `text`.
+        out: Path of the Parquet file of pairs.
+        _work: Not used.
+        bands: Number of bands. By default the library chooses it.
+        rows: Rows of a band, if `bands` is given.
+    """
     ids, texts = read(corpus)
     sketches = list(
         MinHash.generator(

@@ -16,7 +16,13 @@ ENTRY = struct.Struct("<II")
 
 
 def main(corpus: str, out: str, work: str) -> None:
-    """Finds clusters in raw texts, and writes the pairs inside each cluster."""
+    """Finds clusters in raw texts, and writes the pairs inside each cluster.
+
+    Args:
+        corpus: Folder of Parquet files with the columns `id` and `text`.
+        out: Path of the Parquet file of pairs.
+        work: Folder for temporary files.
+    """
     paths = files(corpus)
     config = MinhashConfig(n_grams=WORDS)
     stages = (

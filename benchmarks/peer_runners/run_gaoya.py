@@ -9,7 +9,13 @@ BANDS = 16
 
 
 def main(corpus: str, out: str, _work: str) -> None:
-    """Finds pairs in raw texts."""
+    """Finds pairs in raw texts.
+
+    Args:
+        corpus: Folder of Parquet files with the columns `id` and `text`.
+        out: Path of the Parquet file of pairs.
+        _work: Not used.
+    """
     ids, texts = read(corpus)
     index = MinHashStringIndex(
         32,

@@ -13,7 +13,13 @@ SEED = 42
 
 
 def main(corpus: str, out: str, _work: str) -> None:
-    """Finds pairs in raw texts."""
+    """Finds pairs in raw texts.
+
+    Args:
+        corpus: Folder of Parquet files with the columns `id` and `text`.
+        out: Path of the Parquet file of pairs.
+        _work: Not used.
+    """
     ids, texts = read(corpus)
     sketches = RMinHash.from_token_sets((list(shingles(text)) for text in texts), SLOTS, SEED)
     index = RMinHashLSH(THRESHOLD, SLOTS, BANDS)

@@ -14,7 +14,13 @@ from shared import SLOTS, THRESHOLD, WORDS, clustered, write
 
 
 def main(corpus: str, out: str, work: str) -> None:
-    """Finds clusters in raw texts, and writes the pairs inside each cluster."""
+    """Finds clusters in raw texts, and writes the pairs inside each cluster.
+
+    Args:
+        corpus: Folder of Parquet files with the columns `id` and `text`.
+        out: Path of the Parquet file of pairs.
+        work: Folder for temporary files.
+    """
     options = {
         "path": "parquet",
         "data_files": f"{corpus}/*.parquet",

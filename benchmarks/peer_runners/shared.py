@@ -49,7 +49,13 @@ def clustered(clusters: Iterable[list[str]]) -> Iterable[tuple[str, str]]:
 
 
 def write(path: str, pairs: Iterable[tuple[str, str]], candidates: int | None = None) -> None:
-    """Writes pairs of ids, each once, with the smaller id first, and the number of candidates."""
+    """Writes pairs of ids, each once, with the smaller id first, and the number of candidates.
+
+    Args:
+        path: Path of the Parquet file.
+        pairs: Pairs of ids, in any order.
+        candidates: Number of compared pairs, or None if the library does not tell it.
+    """
     ordered = sorted({(a, b) if a < b else (b, a) for a, b in pairs if a != b})
     columns = {"id_a": [a for a, _ in ordered], "id_b": [b for _, b in ordered]}
     schema = pa.schema([("id_a", pa.large_string()), ("id_b", pa.large_string())])
