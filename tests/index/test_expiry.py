@@ -76,7 +76,7 @@ def test_one_of_several_processes_sweeps(
     first.upsert_many("a", corpus(20), [f"d{i}" for i in range(20)])
     clock.now += 100.0
 
-    def due(before: float, posted: bool) -> Iterator[Entry]:
+    def due(before: float, *, posted: bool) -> Iterator[Entry]:
         raise AssertionError("it was not its turn")
 
     # fewer than half of the documents are due at once, as opposed to a clock that is wrong

@@ -278,7 +278,7 @@ class AerospikeStore:
                 if entry is not None and scope in (None, entry.scope):
                     yield entry if content else without_content(entry)
 
-    def due(self, before: float, posted: bool) -> Iterator[Entry]:
+    def due(self, before: float, *, posted: bool) -> Iterator[Entry]:
         there = self.scan(content=False)
         found = [entry for entry in there if entry.seen < before and (entry.posted or not posted)]
         yield from sorted(found, key=lambda entry: (entry.seen, entry.ref))

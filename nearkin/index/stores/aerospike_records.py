@@ -112,6 +112,7 @@ class Records:
         namespace: Namespace,
         prefix: str,
         url: str,
+        *,
         durable: bool,
     ) -> None:
         self.library = library
@@ -189,7 +190,12 @@ class Records:
                     namespace, lambda command: _fields(_answers(client, command)), edition[0]
                 )
                 return cls(
-                    client, library, described, prefix, shown, described.deletes_durably(durable)
+                    client,
+                    library,
+                    described,
+                    prefix,
+                    shown,
+                    durable=described.deletes_durably(durable),
                 )
             except BaseException:
                 client.close()
@@ -235,6 +241,7 @@ class Records:
         name: str | int,
         operations: list[dict[str, Any]],
         ttl: int,
+        *,
         there: bool = False,
     ) -> Any:
         """Returns a write that changes a record.
@@ -256,6 +263,7 @@ class Records:
         kind: str,
         operations: Iterable[tuple[str | int, list[dict[str, Any]]]],
         ttl: int,
+        *,
         there: bool = False,
     ) -> Iterator[Any]:
         """Yields the writes that `change` returns for pairs of a key and operations.

@@ -243,7 +243,7 @@ class Steps:
         """
         held = self.held(fields)
         for step in {record.step for record in held.values() if record.step}:
-            state = self.end(step, step in self._left)
+            state = self.end(step, mine=step in self._left)
             if not state:
                 raise BusyError(
                     f"{self._records.url}: a document is being changed by another step; repeat the "
@@ -390,14 +390,14 @@ class Steps:
         except StoreError:
             self._left.add(step)
 
-    def end(self, step: int, mine: bool, parts: Parts | None = None) -> int:
+    def end(self, step: int, parts: Parts | None = None, *, mine: bool) -> int:
         """Completes a step that is committed, and undoes one that is not.
 
         Args:
             step: Number of the step.
+            parts: Parts of the step, if it is known.
             mine: Whether the step is one of this process. The plan of another process must not have
                 been written for LEASE seconds.
-            parts: ChangePlan of the step, if it is known.
 
         Returns:
             COMMITTED or ABORTED; 0 if the step is running; VANISHED if its plan was deleted.
@@ -477,7 +477,7 @@ class Steps:
                 [self._records.overwriting(STEPS, step, done, self._never)], (NOT_FOUND,)
             )
 
-    def _complete(self, step: int, items: dict[str, list[list[Any]]], again: bool) -> None:
+    def _complete(self, step: int, items: dict[str, list[list[Any]]], *, again: bool) -> None:
         if again:
             self._buckets.put((word, _keys(packed)) for word, packed, _ in items.get("enter", []))
         self._buckets.remove(
@@ -630,7 +630,7 @@ class Steps:
             elif "q" in bins and bins["q"] < finished:
                 ghosts.append(bins["q"])
             elif "q" in bins and bins["t"] != DONE:
-                self.end(bins["q"], bins["q"] in self._left)
+                self.end(bins["q"], mine=bins["q"] in self._left)
         self._records.run((self._records.removal(STEPS, name) for name in ghosts), (NOT_FOUND,))
 
 

@@ -165,7 +165,7 @@ class RecordStore(Protocol):
     def scopes(self) -> Iterator[str]:
         """Yields each scope that has documents once, in no particular order."""
 
-    def due(self, before: float, posted: bool) -> Iterator[Entry]:
+    def due(self, before: float, *, posted: bool) -> Iterator[Entry]:
         """Yields documents without their content, those that were seen longest ago first.
 
         It reads a bounded portion at a time.

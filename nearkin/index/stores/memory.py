@@ -231,8 +231,8 @@ class MemoryStore:
             names = list(self._scopes)
         yield from names
 
-    def due(self, before: float, posted: bool) -> Iterator[Entry]:
-        refs, seen = self._due(before, posted)
+    def due(self, before: float, *, posted: bool) -> Iterator[Entry]:
+        refs, seen = self._due(before, posted=posted)
         for place in np.lexsort((refs, seen)).tolist():
             ref = int(refs[place])
             row = self._rows.get(ref)
@@ -250,7 +250,7 @@ class MemoryStore:
         # Only the clock of this process has set the times at which documents were seen.
         return None
 
-    def _due(self, before: float, posted: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _due(self, before: float, *, posted: bool) -> tuple[np.ndarray, np.ndarray]:
         """Returns the documents that `due` yields. The lock is released between portions.
 
         Returns:

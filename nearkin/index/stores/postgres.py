@@ -495,7 +495,9 @@ class PostgresStore:
             for entry, keys in (*entering, *changes.posted)
             if keys is not None
         ]
-        added = self._insert_postings(run, [*pairs, *changes.postings_added], changes.may_overflow)
+        added = self._insert_postings(
+            run, [*pairs, *changes.postings_added], may_overflow=changes.may_overflow
+        )
         self._tally(run, changes, leaders, added - removed)
         if changes.events:
             query = (
@@ -626,7 +628,7 @@ class PostgresStore:
         return numbers
 
     def _insert_postings(
-        self, run: Any, pairs: list[tuple[int, np.ndarray]], may_overflow: bool
+        self, run: Any, pairs: list[tuple[int, np.ndarray]], *, may_overflow: bool
     ) -> int:
         """Inserts postings.
 
@@ -745,7 +747,7 @@ class PostgresStore:
     def median_seen(self) -> float | None:
         return None
 
-    def due(self, before: float, posted: bool) -> Iterator[Entry]:
+    def due(self, before: float, *, posted: bool) -> Iterator[Entry]:
         only = "AND posted" if posted else ""
         query = (
             f"SELECT {HEADS} FROM {self._s}.documents WHERE (seen, ref) > (%(seen)s, %(ref)s) AND "

@@ -484,7 +484,7 @@ class RedisStore:
                     seen.add(name)
                     yield name.decode()
 
-    def due(self, before: float, posted: bool) -> Iterator[Entry]:
+    def due(self, before: float, *, posted: bool) -> Iterator[Entry]:
         seen, member = b"", b""
         name = b"posted" if posted else b"seen"
         while True:

@@ -532,8 +532,8 @@ class ShardedStore:
                     seen.add(scope)
                     yield scope
 
-    def due(self, before: float, posted: bool) -> Iterator[Entry]:
-        parts = (shard.due(before, posted) for shard in self.shards)
+    def due(self, before: float, *, posted: bool) -> Iterator[Entry]:
+        parts = (shard.due(before, posted=posted) for shard in self.shards)
         yield from heapq.merge(*parts, key=lambda entry: (entry.seen, entry.ref))
 
     def posting_portion(self, place: Any, most: int) -> PostingPortion:

@@ -690,7 +690,7 @@ class SqliteStore:
             found = self._rows(query, (self._number("records") // 2,))
         return found[0][0] if found else None
 
-    def due(self, before: float, posted: bool) -> Iterator[Entry]:
+    def due(self, before: float, *, posted: bool) -> Iterator[Entry]:
         only = "AND posted" if posted else ""
         query = (
             f"SELECT {HEADS} FROM entries WHERE (seen, ref) > (:seen, :ref) AND seen < :before "

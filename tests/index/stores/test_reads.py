@@ -69,17 +69,18 @@ def test_due_documents_come_oldest_first_in_portions(
         clock.now += 100.0
     everything = list(index.scan("a", content=False))
     wanted = sorted((entry.seen, entry.ref) for entry in everything if entry.posted or not posted)
-    assert [(entry.seen, entry.ref) for entry in store_of(index).due(np.inf, posted)] == wanted
+    due = store_of(index).due(np.inf, posted=posted)
+    assert [(entry.seen, entry.ref) for entry in due] == wanted
     until = clock.now - 150.0
     early = [pair for pair in wanted if pair[0] < until]
     assert 0 < len(early) < len(wanted)
     meter.reset()
-    due = list(store_of(index).due(until, posted))
+    due = list(store_of(index).due(until, posted=posted))
     assert [(entry.seen, entry.ref) for entry in due] == early
     if has_indexes(url):
         assert meter.content == 0
     meter.reset()
-    list(itertools.islice(store_of(index).due(np.inf, posted), 3))
+    list(itertools.islice(store_of(index).due(np.inf, posted=posted), 3))
     if has_indexes(url):
         assert meter.entries <= 2 * small_portions * count_shards(url)
 
