@@ -2,11 +2,12 @@
 
 Every request is idempotent: an upsert with the same id, or with an id made from the same content,
 is the same document. Therefore failed connections and temporary refusals (429, 503) are retried
-after a random time that grows, and not before the Retry-After of the server.
+after a random time that grows, and not before the Retry-After of the server. A client that was
+never connected does not retry: its address is probably wrong, or the server was not started.
 """
 
 import os
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self, TypeVar
@@ -41,6 +42,8 @@ R = TypeVar("R")
 TOKEN = "NEARKIN_TOKEN"
 """The environment variable that holds the token."""
 URL = "http://127.0.0.1:8080"
+CONNECT_SECONDS = 10.0
+"""The maximum time in which a connection is opened, in seconds."""
 LIMITS = httpx2.Limits(max_connections=100, max_keepalive_connections=100, keepalive_expiry=20.0)
 """The limits of connections.
 
@@ -71,13 +74,24 @@ class Retries:
                 f"{self} is not valid: attempts must be at least 1, and times at least 0"
             )
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """The arguments of `tenacity.Retrying`. The caller gets the result of the last attempt."""
+    def options(self, *, was_connected: Callable[[], bool]) -> dict[str, Any]:
+        """Returns the arguments of `tenacity.Retrying`.
+
+        The caller gets the result of the last attempt.
+
+        Args:
+            was_connected: Returns whether the client has reached its server before. If it has not,
+                a failure to connect is not retried.
+        """
+
+        def should_retry(error: BaseException) -> bool:
+            is_unreachable = isinstance(error, ServiceError) and error.code == "unreachable"
+            return self.should_retry(error) and (was_connected() or not is_unreachable)
+
         return {
             "stop": tenacity.stop_after_attempt(self.attempts),
             "wait": self.wait,
-            "retry": tenacity.retry_if_exception(self.should_retry)
+            "retry": tenacity.retry_if_exception(should_retry)
             | tenacity.retry_if_result(_has_transient),
             "retry_error_callback": lambda state: state.outcome.result(),
         }
@@ -144,7 +158,7 @@ def _http_arguments(
     return {
         "base_url": parsed,
         "headers": headers,
-        "timeout": timeout,
+        "timeout": httpx2.Timeout(timeout, connect=min(timeout, CONNECT_SECONDS)),
         "verify": verify,
         "limits": LIMITS,
     }
@@ -160,13 +174,27 @@ def _translate_http_errors(url: httpx2.URL) -> Iterator[None]:
     try:
         yield
     except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-        raise ServiceError("unreachable", f"{url} cannot be reached: {error}") from error
+        raise ServiceError(
+            "unreachable",
+            f"{url} cannot be reached: {error or type(error).__name__}; start a server there with "
+            "nearkin serve, or give the address of another one",
+        ) from error
     except httpx2.TimeoutException as error:
         raise ServiceError("no-answer", f"{url} did not respond in time") from error
     except httpx2.RequestError as error:
         raise ServiceError(
             "no-answer", f"the connection to {url} failed: {error or type(error).__name__}"
         ) from error
+
+
+@contextmanager
+def _unless_silent() -> Iterator[None]:
+    """Ends the block if nothing answers."""
+    try:
+        yield
+    except ServiceError as error:
+        if error.code not in ("unreachable", "no-answer"):
+            raise
 
 
 class Client:
@@ -201,6 +229,7 @@ class Client:
             **_http_arguments(url, token, timeout, verify), transport=transport
         )
         self._retries = retries
+        self._was_connected = False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._http.base_url)!r})"
@@ -371,17 +400,22 @@ class Client:
         return self._do(requests.stats_request())
 
     def ready(self) -> bool:
-        """Returns whether the server is ready. The request is not retried."""
-        return self._send(requests.ready_request())
+        """Returns whether the server is ready. False if nothing answers. It is not retried."""
+        with _unless_silent():
+            return self._send(requests.ready_request())
+        return False
 
     def _do(self, call: Call[T]) -> T:
-        return tenacity.Retrying(**self._retries.options)(self._send, call)
+        return tenacity.Retrying(
+            **self._retries.options(was_connected=lambda: self._was_connected)
+        )(self._send, call)
 
     def _send(self, call: Call[T]) -> T:
         with (
             _translate_http_errors(self._http.base_url),
             self._http.stream(**call.options) as answer,
         ):
+            self._was_connected = True
             buffer = ResponseBuffer(answer)
             for chunk in answer.iter_bytes():
                 buffer.add(chunk)
@@ -415,6 +449,7 @@ class AsyncClient:
             **_http_arguments(url, token, timeout, verify), transport=transport
         )
         self._retries = retries
+        self._was_connected = False
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({str(self._http.base_url)!r})"
@@ -589,14 +624,19 @@ class AsyncClient:
 
     async def ready(self) -> bool:
         """Does the same as `Client.ready`."""
-        return await self._send(requests.ready_request())
+        with _unless_silent():
+            return await self._send(requests.ready_request())
+        return False
 
     async def _do(self, call: Call[T]) -> T:
-        return await tenacity.AsyncRetrying(**self._retries.options)(self._send, call)
+        return await tenacity.AsyncRetrying(
+            **self._retries.options(was_connected=lambda: self._was_connected)
+        )(self._send, call)
 
     async def _send(self, call: Call[T]) -> T:
         with _translate_http_errors(self._http.base_url):
             async with self._http.stream(**call.options) as answer:
+                self._was_connected = True
                 buffer = ResponseBuffer(answer)
                 async for chunk in answer.aiter_bytes():
                     buffer.add(chunk)

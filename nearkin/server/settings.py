@@ -108,7 +108,8 @@ class ServerSettings(BaseSettings):
     )
     source_rate: str = Field(
         "2000/second",
-        description="Rate of documents of one client address. Tokens can have rates of their own.",
+        description="Rate of documents of one client address without a token, and of each token "
+        "without a rate of its own.",
     )
     failures: str = Field(
         "20/minute", description="Rate of failed authentications of one client address."

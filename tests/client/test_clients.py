@@ -22,6 +22,7 @@ from tests.client.conftest import (
     problem,
     texts,
 )
+from tests.services import free_port
 
 
 def test_a_part_that_is_not_valid_unicode_is_a_usage_error(client: Any, scope: str) -> None:
@@ -125,11 +126,10 @@ def test_a_refused_request_raises_the_problem_with_its_field(client: Any, scope:
         lambda: problem(503, "busy"),
         lambda: problem(429, "rate-limited"),
         lambda: httpx2.Response(502, text="<html>"),
-        lambda: httpx2.ConnectError("refused"),
         lambda: httpx2.ReadTimeout("slow"),
         lambda: httpx2.RemoteProtocolError("cut"),
     ],
-    ids=["busy", "rate", "proxy", "unreachable", "slow", "cut"],
+    ids=["busy", "rate", "proxy", "slow", "cut"],
 )
 def test_a_temporary_failure_is_retried_with_the_same_body(
     make_client: ClientMaker, failure: Callable[[], Any]
@@ -140,6 +140,42 @@ def test_a_temporary_failure_is_retried_with_the_same_body(
     )
     assert len({request.content for _, request in server.requests}) == 1
     assert len(server.requests) == 3
+
+
+@pytest.mark.parametrize(
+    "failure", [httpx2.ConnectError("refused"), httpx2.ConnectTimeout("silent")]
+)
+def test_a_client_fails_at_once_if_nothing_listens(
+    make_client: ClientMaker, failure: Exception
+) -> None:
+    server = ScriptedServer(failure)
+    client = make_client(transport=server.transport)
+    with pytest.raises(nk.ServiceError, match=r"unreachable: .*start a server"):
+        client.upsert("s", "text")
+    assert len(server.requests) == 1
+
+
+def test_a_connected_client_retries_while_its_server_restarts(make_client: ClientMaker) -> None:
+    gone = httpx2.ConnectError("refused")
+    done = httpx2.Response(200, json=DONE)
+    server = ScriptedServer(done, gone, gone, httpx2.Response(200, json=DONE))
+    client = make_client(transport=server.transport, retries=SHORT_RETRIES)
+    assert [client.upsert("s", "text").id for _ in range(2)] == ["a", "a"]
+    assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [httpx2.ConnectError("refused"), httpx2.ConnectTimeout("silent"), httpx2.ReadTimeout("slow")],
+)
+def test_ready_returns_false_if_nothing_answers(
+    make_client: ClientMaker, failure: Exception
+) -> None:
+    assert make_client(transport=ScriptedServer(failure).transport).ready() is False
+
+
+def test_ready_returns_false_if_nothing_listens_on_the_port(make_client: ClientMaker) -> None:
+    assert make_client(f"http://127.0.0.1:{free_port()}").ready() is False
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 409, 413, 422, 500])

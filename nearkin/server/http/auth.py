@@ -26,7 +26,8 @@ class Authenticator:
     Args:
         tokens: The known tokens.
         rates: Counts documents and failed authentications.
-        source_rate: Rate of documents of one client address.
+        source_rate: Rate of documents of one client address without a token, and of a token
+            without a rate of its own.
         failures: Rate of failed authentications of one client address.
         unauthenticated_rate: Rate of requests of one client address that need no token, except
             health checks.
@@ -106,7 +107,7 @@ class Authenticator:
             )
 
     async def admit_documents(self, principal: Principal, source: str, count: int) -> None:
-        """Counts documents for a token and an address.
+        """Counts documents for a token, or for an address without a token.
 
         Args:
             principal: The token's principal.
@@ -125,16 +126,12 @@ class Authenticator:
 
     def admission_step(self, principal: Principal) -> int:
         """Returns how many documents of a stream are counted at once: a tenth of the rate."""
-        rates = [self.source_rate]
-        if principal.rate is not None:
-            rates.append(principal.rate)
-        return max(1, min(parse_rate(rate).amount for rate in rates) // 10)
+        return max(1, parse_rate(principal.rate or self.source_rate).amount // 10)
 
     async def take_documents(self, principal: Principal, source: str, count: int) -> float:
-        """Counts documents for a token and an address if both rates have room.
+        """Counts documents for a token, or for an address without a token, if the rate has room.
 
-        A token that exceeds its own rate uses up nothing of its address's rate, which others behind
-        the same proxy share. An address that exceeds its rate uses up nothing of a token's rate.
+        Documents of a token do not count for its address, which others behind the same proxy share.
 
         Args:
             principal: The token's principal.
@@ -144,18 +141,10 @@ class Authenticator:
         Returns:
             0 if the documents were counted; otherwise the seconds until there is room.
         """
-        key = ("token", principal.name)
-        if principal.rate is not None and (
-            wait := await self.rates.seconds_until_room(principal.rate, *key, cost=count)
-        ):
-            return wait
-        if wait := await self.rates.take(self.source_rate, "source", source, cost=count):
-            return wait
-        return (
-            0.0
-            if principal.rate is None
-            else await self.rates.take(principal.rate, *key, cost=count)
-        )
+        if principal is LOCAL_PRINCIPAL:
+            return await self.rates.take(self.source_rate, "source", source, cost=count)
+        rate = principal.rate or self.source_rate
+        return await self.rates.take(rate, "token", principal.name, cost=count)
 
 
 def source_address(request: Request) -> str:
