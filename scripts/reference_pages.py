@@ -21,6 +21,7 @@ from typer.main import get_command
 import nearkin
 from nearkin import errors
 from nearkin.cli.app import app as command_line
+from nearkin.cli.commands import Command
 from nearkin.cli.serve import _with_server_options, start
 from nearkin.server.app import create_app
 from nearkin.server.settings import ServerSettings
@@ -82,7 +83,7 @@ def leaf_commands(group: Any, context: Any) -> Iterator[tuple[Any, Any]]:
 def serve_command() -> Any:
     """Returns the command behind `nearkin serve`, whose options are the settings of the server."""
     application = typer.Typer(add_completion=False)
-    application.command()(_with_server_options(start))
+    application.command(cls=Command)(_with_server_options(start))
     return get_command(application)
 
 

@@ -186,11 +186,11 @@ def test_no_error_of_the_client_repeats_a_password(url: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        ["index", "info", "memory://"],
+        ["index", "info", "--store", "memory://"],
         ["serve"],
         ["serve", "--port"],
         ["dedup", "x.jsonl", "--recall"],
-        ["backup", "a", "b", "c"],
+        ["index", "backup", "--store", "a", "--out", "c"],
     ],
 )
 def test_no_usage_error_repeats_a_password(

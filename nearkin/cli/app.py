@@ -36,10 +36,10 @@ from nearkin.cli import (
     tune,
 )
 from nearkin.cli import options as o
+from nearkin.cli.commands import HELP_NAMES, Command, CommandGroup, call
 from nearkin.cli.compilation import CompilationLines
 from nearkin.cli.signals import INTERRUPTED, EndedBySignalError, ending_signals
 from nearkin.cli.standard_streams import prepare_streams
-from nearkin.cli.usage_errors import RedactingGroup
 from nearkin.errors import NearkinError, RunError, UsageError
 from nearkin.redaction import redact
 from nearkin.runtime.compilation import COMPILATION
@@ -53,9 +53,9 @@ USAGE = 2
 
 app = typer.Typer(
     name="nearkin",
-    cls=RedactingGroup,
+    cls=CommandGroup,
+    context_settings={"help_option_names": HELP_NAMES},
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
 )
@@ -83,7 +83,7 @@ def run(arguments: list[str]) -> int:
     try:
         o.restrict_new_files(os.environ.get(o.READABLE_BY) or Readers.OWNER.value)
         check_numba_settings()
-        app(arguments)
+        return call(app, arguments, "nearkin") or DONE
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else DONE
     except UsageError as error:
@@ -95,7 +95,6 @@ def run(arguments: list[str]) -> int:
     finally:
         os.umask(umask)
         COMPILATION.listener = previous_listener
-    return DONE
 
 
 def print_message(message: str, code: int) -> int:
@@ -191,41 +190,63 @@ def nearkin(
     *,
     version: Annotated[
         bool,
-        typer.Option("--version", callback=show_version, is_eager=True, help="Print the version."),
+        typer.Option(
+            "--version", "-V", callback=show_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     """Find near-duplicate documents in files, in event streams and in an online index."""
 
 
+START = "Start"
+CHECK = "Check and choose settings"
+SERVICE = "Index and service"
+LABORATORY = "Laboratory"
 COMMANDS = (
-    dedup.dedup,
-    pairs.pairs,
-    sketch.sketch,
-    merge.merge,
-    info.info,
-    synth.synth,
-    demo.demo,
-    bench.bench,
-    tune.tune,
-    plan.plan,
-    explain.explain,
-    audit.audit,
-    eval.eval,
-    shadow.shadow,
-    experiment.experiment,
-    hashlab.hashlab,
-    backup.backup,
-    backup.restore,
-    stream.stream,
+    (START, (demo.demo, dedup.dedup, pairs.pairs)),
+    (
+        CHECK,
+        (
+            info.info,
+            explain.explain,
+            audit.audit,
+            eval.eval,
+            shadow.shadow,
+            tune.tune,
+            plan.plan,
+        ),
+    ),
+    (SERVICE, (stream.stream,)),
+    (
+        LABORATORY,
+        (
+            sketch.sketch,
+            merge.merge,
+            synth.synth,
+            bench.bench,
+            experiment.experiment,
+            hashlab.hashlab,
+        ),
+    ),
 )
-for command in COMMANDS:
-    app.command()(with_clean_ending(command, ends_by_signal=command is not stream.stream))
-app.command(context_settings=serve.ANY)(with_clean_ending(serve.serve, ends_by_signal=False))
+"""The commands by the panels of the help page, in the order in which they are shown."""
+for panel, commands in COMMANDS:
+    for command in commands:
+        ends_by_signal = command is not stream.stream
+        app.command(cls=Command, rich_help_panel=panel)(
+            with_clean_ending(command, ends_by_signal=ends_by_signal)
+        )
+app.command(cls=Command, context_settings=serve.ANY, rich_help_panel=SERVICE)(
+    with_clean_ending(serve.serve, ends_by_signal=False)
+)
+for command in (backup.backup, backup.restore):
+    index.index.command()(command)
 for name, group in (("index", index.index), ("token", token.token)):
     for registered in group.registered_commands:
         if registered.callback is not None:
+            registered.cls = Command
             registered.callback = with_clean_ending(registered.callback)
-    app.add_typer(group, name=name)
+    app.add_typer(group, name=name, cls=CommandGroup, rich_help_panel=SERVICE)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""`nearkin backup` and `nearkin restore`: consistent copies of an embedded store."""
+"""`nearkin index backup` and `nearkin index restore`: consistent copies of an embedded store."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -6,20 +6,33 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.option_groups import OUTPUT, with_option_groups
+from nearkin.cli.option_groups import INPUT, OUTPUT, with_option_groups
 from nearkin.cli.printing import print_facts
 
 if TYPE_CHECKING:
     from nearkin.index.backup import BackupResult
 
-Url = Annotated[str, typer.Argument(help="URL of the index: sqlite:///file.db.", metavar="URL")]
+Store = Annotated[
+    str,
+    typer.Option(
+        "--store",
+        help="URL of the store of the index: sqlite:///file.db",
+        metavar="URL",
+        rich_help_panel=INPUT,
+    ),
+]
 
 
 @with_option_groups
 def backup(
     *,
-    url: Url,
-    out: Annotated[Path, typer.Option(help="File of the copy.", rich_help_panel=OUTPUT)],
+    store: Store,
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", metavar="FILE", help="File of the copy.", rich_help_panel=OUTPUT
+        ),
+    ],
     overwrite: o.Overwrite = False,
     json: o.Json = False,
 ) -> None:
@@ -28,44 +41,44 @@ def backup(
     The copy is checked before the command reports success.
 
     Args:
-        url: URL of the index.
+        store: URL of the store of the index.
         out: File of the copy.
         overwrite: Whether an existing output is replaced.
         json: Whether the result is printed as JSON.
 
     Examples:
-        nearkin backup sqlite:///nearkin.db --out backups/monday.db
+        nearkin index backup --store sqlite:///nearkin.db --out backups/monday.db
     """
     from nearkin.index.backup import backup as copy_index
     from nearkin.index.backup import is_index_file
     from nearkin.runs.output import require_file_output
 
     require_file_output(out, is_index_file, "a backup of an index", overwrite=overwrite)
-    _print_copied(copy_index(url, out), as_json=json)
+    _print_copied(copy_index(store, out), as_json=json)
 
 
 @with_option_groups
 def restore(
     *,
-    file: Annotated[Path, typer.Argument(help="File that nearkin backup wrote.")],
-    url: Url,
+    file: Annotated[Path, typer.Argument(help="File that nearkin index backup wrote.")],
+    store: Store,
     overwrite: o.Overwrite = False,
     json: o.Json = False,
 ) -> None:
     """Restore a backup to the place of an index. No process may have the index open.
 
     Args:
-        file: File that `nearkin backup` wrote.
-        url: URL of the index that is restored.
+        file: File that `nearkin index backup` wrote.
+        store: URL of the store of the restored index.
         overwrite: Whether an existing output is replaced.
         json: Whether the result is printed as JSON.
 
     Examples:
-        nearkin restore backups/monday.db sqlite:///nearkin.db --overwrite
+        nearkin index restore backups/monday.db --store sqlite:///nearkin.db --overwrite
     """
     from nearkin.index.backup import restore as restore_index
 
-    _print_copied(restore_index(file, url, overwrite=overwrite), as_json=json)
+    _print_copied(restore_index(file, store, overwrite=overwrite), as_json=json)
 
 
 def _print_copied(copied: "BackupResult", *, as_json: bool) -> None:

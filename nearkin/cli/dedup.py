@@ -91,7 +91,21 @@ class ResultOptions:
     ] = False
 
 
-@with_option_groups
+COMMON_OPTIONS = (
+    "text",
+    "id_column",
+    "threshold",
+    "measure",
+    "shingle",
+    "keep",
+    "out",
+    "overwrite",
+    "memory",
+    "resume",
+)
+
+
+@partial(with_option_groups, common=COMMON_OPTIONS)
 def dedup(
     *,
     given: GivenOptions,

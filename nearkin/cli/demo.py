@@ -17,7 +17,7 @@ QUOTED_CLUSTERS = 400
 def demo(
     *,
     out: Annotated[
-        Path, typer.Option("--out", help="Output folder.", rich_help_panel=OUTPUT)
+        Path, typer.Option("--out", "-o", help="Output folder.", rich_help_panel=OUTPUT)
     ] = Path("demo"),
     source_code: Annotated[
         bool,

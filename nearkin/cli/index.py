@@ -45,17 +45,21 @@ Scope = Annotated[
         rich_help_panel=INPUT,
     ),
 ]
-Url = Annotated[
+Target = Annotated[
     str,
-    typer.Argument(
-        help="URL of the store: sqlite:///file.db, redis://…, postgresql://…, aerospike://…",
+    typer.Option(
+        "--to",
+        help="URL of an empty store for the new index.",
         metavar="URL",
+        rich_help_panel=OUTPUT,
     ),
 ]
 IndexThreshold = Annotated[
     float | None,
     typer.Option(
         "--threshold",
+        "-t",
+        metavar="SHARE",
         help="Minimum similarity at which a document is resolved to another, in (0, 1].  "
         "[default: 0.8]",
         rich_help_panel=SIMILARITY,
@@ -329,33 +333,33 @@ def remove(
 
 @index.command()
 @with_option_groups
-def info(*, url: Url, resources: o.IndexKeyOptions, json: o.Json = False) -> None:
+def info(*, store: Store, resources: o.IndexKeyOptions, json: o.Json = False) -> None:
     """Show the settings of an index and the number of its documents.
 
     Args:
-        url: URL of the index.
+        store: URL of the store of the index.
         resources: Options for the data that the Spec of the index refers to.
         json: Whether the result is printed as JSON.
     """
-    with open_existing_index(url, resources) as opened:
+    with open_existing_index(store, resources) as opened:
         print_facts({**opened.stats(), "durability": opened.durability}, as_json=json)
 
 
 @index.command()
 @with_option_groups
-def check(*, url: Url, resources: o.IndexKeyOptions, json: o.Json = False) -> None:
+def check(*, store: Store, resources: o.IndexKeyOptions, json: o.Json = False) -> None:
     """Check that an index is consistent, and verify every match again.
 
     The exit code is 1 if it is not consistent.
 
     Args:
-        url: URL of the index.
+        store: URL of the store of the index.
         resources: Options for the data that the Spec of the index refers to.
         json: Whether the result is printed as JSON.
     """
     from nearkin.index.maintenance import check_index
 
-    with open_existing_index(url, resources) as opened:
+    with open_existing_index(store, resources) as opened:
         result = check_index(opened)
     if json:
         print_json(result.to_dict())
@@ -372,19 +376,19 @@ def check(*, url: Url, resources: o.IndexKeyOptions, json: o.Json = False) -> No
 
 @index.command()
 @with_option_groups
-def compact(*, url: Url, resources: o.IndexKeyOptions, json: o.Json = False) -> None:
+def compact(*, store: Store, resources: o.IndexKeyOptions, json: o.Json = False) -> None:
     """Merge clusters whose representatives are near-duplicates of each other.
 
     Such clusters arise from the order of arrival, or from two processes that write at the same time.
 
     Args:
-        url: URL of the index.
+        store: URL of the store of the index.
         resources: Options for the data that the Spec of the index refers to.
         json: Whether the result is printed as JSON.
     """  # noqa: E501
     from nearkin.index.maintenance import merge_clusters
 
-    with open_existing_index(url, resources) as opened:
+    with open_existing_index(store, resources) as opened:
         print_facts(merge_clusters(opened), as_json=json)
 
 
@@ -392,7 +396,7 @@ def compact(*, url: Url, resources: o.IndexKeyOptions, json: o.Json = False) -> 
 @with_option_groups
 def expire(
     *,
-    url: Url,
+    store: Store,
     resources: o.IndexKeyOptions,
     record_ttl: Annotated[
         str | None,
@@ -424,7 +428,7 @@ def expire(
     """Delete entries that were not seen for longer than their time to live.
 
     Args:
-        url: URL of the index.
+        store: URL of the store of the index.
         resources: Options for the data that the Spec of the index refers to.
         record_ttl: Time after which documents that were not seen are deleted, or None.
         bucket_ttl: Time after which representatives that were not seen leave their buckets,
@@ -433,13 +437,13 @@ def expire(
         json: Whether the result is printed as JSON.
 
     Examples:
-        nearkin index expire sqlite:///kin.db --record-ttl 90d --bucket-ttl 14d
+        nearkin index expire --store sqlite:///kin.db --record-ttl 90d --bucket-ttl 14d
     """
     times = {
         "record_ttl": o.parse_seconds(record_ttl, "--record-ttl"),
         "bucket_ttl": o.parse_seconds(bucket_ttl, "--bucket-ttl"),
     }
-    with open_existing_index(url, resources, **times) as opened:
+    with open_existing_index(store, resources, **times) as opened:
         print_facts(opened.expire(trust_clock=trust_clock), as_json=json)
 
 
@@ -447,16 +451,19 @@ def expire(
 @with_option_groups
 def export(
     *,
-    url: Url,
+    store: Store,
     resources: o.IndexKeyOptions,
-    out: Annotated[Path, typer.Option(help="Parquet file.", rich_help_panel=OUTPUT)],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", metavar="FILE", help="Parquet file.", rich_help_panel=OUTPUT),
+    ],
     overwrite: o.Overwrite = False,
     json: o.Json = False,
 ) -> None:
     """Write all documents of an index into a parquet file, which migrate can load elsewhere.
 
     Args:
-        url: URL of the index.
+        store: URL of the store of the index.
         resources: Options for the data that the Spec of the index refers to.
         out: Parquet file.
         overwrite: Whether an existing output is replaced.
@@ -469,7 +476,7 @@ def export(
     require_file_output(out, is_export, "an exported index", overwrite=overwrite)
     with disk_errors(out.parent):
         make_folders(out.parent)
-    with open_existing_index(url, resources) as opened:
+    with open_existing_index(store, resources) as opened:
         print_facts({"documents": opened.export(out), "out": str(out)}, as_json=json)
 
 
@@ -477,28 +484,34 @@ def export(
 @with_option_groups
 def migrate(
     *,
-    source: Annotated[
-        str, typer.Argument(help="URL of an index, or the parquet file of an export.")
+    store: Annotated[
+        str,
+        typer.Option(
+            "--store",
+            help="URL of the store of the index, or the parquet file of an export.",
+            metavar="URL",
+            rich_help_panel=INPUT,
+        ),
     ],
-    target: Annotated[str, typer.Argument(help="URL of an empty store.")],
+    target: Target,
     resources: o.IndexKeyOptions,
     json: o.Json = False,
 ) -> None:
     """Copy an index into another store, with its ids, clusters and times.
 
     Args:
-        source: URL of an index, or the parquet file of an export.
+        store: URL of the store of the index, or the parquet file of an export.
         target: URL of an empty store.
         resources: Options for the data that the Spec of the index refers to.
         json: Whether the result is printed as JSON.
 
     Examples:
-        nearkin index migrate sqlite:///kin.db postgresql://nearkin@db/kin
+        nearkin index migrate --store sqlite:///kin.db --to postgresql://nearkin@db/kin
     """
     from nearkin.loading import migrate as copy_index
 
     secret = o.read_key(resources.key_file)
-    documents = copy_index(source, target, secret, resources.spec_resources)
+    documents = copy_index(store, target, secret, resources.spec_resources)
     print_facts({"documents": documents}, as_json=json)
 
 
@@ -506,10 +519,16 @@ def migrate(
 @with_option_groups
 def rebuild(
     *,
-    source: Annotated[str, typer.Argument(help="URL of the index.")],
+    store: Store,
     resources: o.IndexKeyOptions,
     target: Annotated[
-        str | None, typer.Argument(help="URL of an empty store for the new index.")
+        str | None,
+        typer.Option(
+            "--to",
+            help="URL of an empty store for the new index.",
+            metavar="URL",
+            rich_help_panel=OUTPUT,
+        ),
     ] = None,
     cut_over: Annotated[
         bool,
@@ -523,7 +542,7 @@ def rebuild(
         bool,
         typer.Option(
             "--cut-back",
-            help="Move the index back to SOURCE, or end an interrupted move.",
+            help="Move the index back to --store, or end an interrupted move.",
             rich_help_panel=RUN,
         ),
     ] = False,
@@ -550,11 +569,11 @@ def rebuild(
     """Build an index with another Spec or threshold from the texts of an index in use, and compare the two.
 
     Args:
-        source: URL of the index.
+        store: URL of the store of the index.
         resources: Options for the data that the Spec of the index refers to.
         target: URL of an empty store for the new index, or None with `cut_back`.
         cut_over: Whether the index is moved to the new store.
-        cut_back: Whether the index is moved back to the source.
+        cut_back: Whether the index is moved back to the store.
         threshold: Minimum similarity in the new index, or None for the current one.
         shingle: Unit and length of a shingle in the new index, or None for the current ones.
         k: Number of slots or bits of a signature of the new index, or None for the current one.
@@ -566,11 +585,11 @@ def rebuild(
         UsageError: If the options contradict each other, or the target is missing.
 
     Examples:
-        nearkin index rebuild sqlite:///kin.db sqlite:///next.db --shingle chars:5 --threshold 0.7
+        nearkin index rebuild --store sqlite:///kin.db --to sqlite:///next.db --shingle chars:5 --threshold 0.7
 
-        nearkin index rebuild sqlite:///kin.db sqlite:///next.db --shingle chars:5 --cut-over
+        nearkin index rebuild --store sqlite:///kin.db --to sqlite:///next.db --shingle chars:5 --cut-over
 
-        nearkin index rebuild sqlite:///kin.db --cut-back
+        nearkin index rebuild --store sqlite:///kin.db --cut-back
     """  # noqa: E501
     from nearkin.errors import UsageError
     from nearkin.index.migration import cutover
@@ -589,15 +608,18 @@ def rebuild(
         others = (target, threshold, new_key_file)
         if cut_over or changes or any(value is not None for value in others):
             raise UsageError(
-                "--cut-back takes the URL that the index was moved from, and no other option"
+                "--cut-back and options of a new index exclude each other; give only --store, the "
+                "URL that the index was moved from"
             )
-        print_facts(cutover.cut_back(source, secret, folder), as_json=json)
+        print_facts(cutover.cut_back(store, secret, folder), as_json=json)
         return
     if target is None:
-        raise UsageError(f"give the URL of an empty store beside {source}, or --cut-back")
+        raise UsageError(
+            "missing option --to URL of an empty store; to undo a move, give --cut-back"
+        )
     new_secret = o.read_key(new_key_file)
     facts = cutover.rebuild(
-        source,
+        store,
         target,
         changes,
         threshold,
@@ -613,9 +635,15 @@ def rebuild(
 @with_option_groups
 def rotate_key(
     *,
-    source: Annotated[str, typer.Argument(help="URL of the index.")],
+    store: Store,
     target: Annotated[
-        str, typer.Argument(help="URL of an empty store, or of an unfinished copy of the index.")
+        str,
+        typer.Option(
+            "--to",
+            help="URL of an empty store, or of an unfinished copy of the index.",
+            metavar="URL",
+            rich_help_panel=OUTPUT,
+        ),
     ],
     new_key_file: NewKeyFile,
     skip_without_text: Annotated[
@@ -641,7 +669,7 @@ def rotate_key(
     Repeat the command to continue an interrupted copy.
 
     Args:
-        source: URL of the index.
+        store: URL of the store of the index.
         target: URL of an empty store, or of an unfinished copy of the index.
         new_key_file: File or variable that holds the key of the new index.
         skip_without_text: Whether documents whose text was not stored are left out.
@@ -649,15 +677,15 @@ def rotate_key(
         json: Whether the result is printed as JSON.
 
     Examples:
-        nearkin index rotate-key sqlite:///kin.db sqlite:///next.db --new-key-file new.key --unfinished
+        nearkin index rotate-key --store sqlite:///kin.db --to sqlite:///next.db --new-key-file new.key --unfinished
 
-        nearkin index rotate-key sqlite:///kin.db sqlite:///next.db --new-key-file new.key
+        nearkin index rotate-key --store sqlite:///kin.db --to sqlite:///next.db --new-key-file new.key
     """  # noqa: E501
     from nearkin.index.migration.key_rotation import rotate_key as rotate_index_key
     from nearkin.keys import HashKey
 
     facts = rotate_index_key(
-        source,
+        store,
         target,
         HashKey.read(new_key_file),
         skip_without_text=skip_without_text,

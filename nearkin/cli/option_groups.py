@@ -6,6 +6,7 @@ for each field of the group, which is what typer sees, and passes the filled gro
 
 import inspect
 from collections.abc import Callable
+from copy import copy
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
@@ -14,6 +15,7 @@ import typer
 
 from nearkin.runtime.docstrings import remove_sections
 
+COMMON = "Common options"
 INPUT = "Input"
 SIMILARITY = "Similarity"
 CANDIDATES = "Candidates"
@@ -22,8 +24,22 @@ CLUSTERING = "Clustering"
 OUTPUT = "Output"
 RUN = "Run"
 ADVANCED = "Advanced"
-PANELS = (INPUT, SIMILARITY, CANDIDATES, VERIFICATION, CLUSTERING, OUTPUT, RUN, ADVANCED)
+HELP = "Help"
+PANELS = (
+    COMMON,
+    INPUT,
+    SIMILARITY,
+    CANDIDATES,
+    VERIFICATION,
+    CLUSTERING,
+    OUTPUT,
+    RUN,
+    ADVANCED,
+    HELP,
+)
 """The panels of the help page, in the order in which they are shown."""
+SHOWS_ALL = "nearkin.shows_all_options"
+"""The key of a context under which `--help-all` is recorded."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +94,40 @@ def flag_of(name: str) -> str:
     return f"--{name.removesuffix('_column').replace('_', '-')}"
 
 
-def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
+def show_all_options(context: typer.Context, *, requested: bool) -> None:
+    """Prints the help page with all options and ends the command, if that was requested."""
+    if requested and not context.resilient_parsing:
+        context.meta[SHOWS_ALL] = True
+        context.get_help()
+        raise typer.Exit
+
+
+HelpAll = Annotated[
+    bool,
+    typer.Option(
+        "--help-all",
+        callback=show_all_options,
+        is_eager=True,
+        expose_value=False,
+        help="Show all options.",
+        rich_help_panel=HELP,
+    ),
+]
+
+
+def with_option_groups(
+    command: Callable[..., None], common: tuple[str, ...] = ()
+) -> Callable[..., None]:
     """Returns a command that typer can register, with one parameter for each field of its groups.
 
     A parameter of type `GivenOptions` receives the names of the options that were given.
     Options are ordered by the panel of the help page in which they are shown. The help page begins
     with the docstring of the command, without its sections for readers of the code.
+
+    Args:
+        command: The command.
+        common: Names of the parameters that are used most. They come first, and the short help
+            page of a command with many options shows no others.
     """
     hints = get_type_hints(command, include_extras=True)
     plain: list[inspect.Parameter] = []
@@ -107,8 +151,20 @@ def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
         for name, group in groups.items():
             values = {field.name: options.pop(field.name) for field in fields(group)}
             arguments[name] = group(**values)
+        options.pop("help_all", None)
         command(**arguments, **options)
 
+    if common:
+        plain = [
+            _move_to_common_panel(parameter) if parameter.name in common else parameter
+            for parameter in plain
+        ]
+        plain.append(
+            inspect.Parameter(
+                "help_all", inspect.Parameter.KEYWORD_ONLY, annotation=HelpAll, default=False
+            )
+        )
+        plain.sort(key=lambda one: common.index(one.name) if one.name in common else len(common))
     parameters = [context, *sorted(plain, key=_panel_number)]
     run_command.__doc__ = remove_sections(inspect.getdoc(command) or "")
     run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -128,6 +184,18 @@ def _group_parameters(group: type) -> list[inspect.Parameter]:
         )
         for field in fields(group)
     ]
+
+
+def _move_to_common_panel(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Returns a parameter whose option is in the panel of the common options."""
+    kind, *extras = get_args(parameter.annotation)
+    moved: list[object] = []
+    for extra in extras:
+        if isinstance(extra, typer.models.OptionInfo):
+            extra = copy(extra)
+            extra.rich_help_panel = COMMON
+        moved.append(extra)
+    return parameter.replace(annotation=Annotated[(kind, *moved)])
 
 
 def _panel_number(parameter: inspect.Parameter) -> int:

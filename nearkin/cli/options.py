@@ -88,6 +88,7 @@ OnError = Annotated[
     str,
     typer.Option(
         "--on-error",
+        metavar="ACTION",
         help="Treatment of rows and files that cannot be read: quarantine or fail.",
         rich_help_panel=INPUT,
     ),
@@ -121,6 +122,8 @@ Threshold = Annotated[
     float,
     typer.Option(
         "--threshold",
+        "-t",
+        metavar="SHARE",
         help="Minimum similarity of two near-duplicates, in (0, 1].",
         rich_help_panel=SIMILARITY,
     ),
@@ -138,6 +141,7 @@ Shingle = Annotated[
     str,
     typer.Option(
         "--shingle",
+        metavar="UNIT:N",
         help="Unit and length of a shingle: words:N or chars:N.",
         rich_help_panel=SIMILARITY,
     ),
@@ -262,6 +266,7 @@ Recall = Annotated[
     float,
     typer.Option(
         "--recall",
+        metavar="SHARE",
         help="Minimum share of the pairs at the threshold that become candidates, in (0, 1).",
         rich_help_panel=CANDIDATES,
     ),
@@ -330,13 +335,16 @@ Verify = Annotated[
     str,
     typer.Option(
         "--verify",
+        metavar="MODE",
         help="Comparison of candidate pairs: exact, estimate (signatures only) or none.",
         rich_help_panel=VERIFICATION,
     ),
 ]
 Out = Annotated[
     Path,
-    typer.Option("--out", help="Output folder or file.", metavar="PATH", rich_help_panel=OUTPUT),
+    typer.Option(
+        "--out", "-o", help="Output folder or file.", metavar="PATH", rich_help_panel=OUTPUT
+    ),
 ]
 Overwrite = Annotated[
     bool,
@@ -346,6 +354,7 @@ ReadableBy = Annotated[
     str,
     typer.Option(
         "--readable-by",
+        metavar="USERS",
         help="Users who may read the output, which contains texts: owner, group or everyone.",
         envvar=READABLE_BY,
         callback=lambda value: restrict_new_files(value),
@@ -561,6 +570,7 @@ class ClusterOptions:
     cluster: Annotated[
         str,
         typer.Option(
+            metavar="METHOD",
             help="Clustering method: leaders (every removed document is verified against the kept "
             "one) or components (connected pairs).",
             rich_help_panel=CLUSTERING,
@@ -569,6 +579,7 @@ class ClusterOptions:
     floor: Annotated[
         float | None,
         typer.Option(
+            metavar="SHARE",
             help="Minimum similarity to the kept document (components only), from 0 to the "
             "threshold.  [default: threshold - 0.2]",
             rich_help_panel=CLUSTERING,
@@ -585,6 +596,7 @@ class ClusterOptions:
     empty: Annotated[
         str,
         typer.Option(
+            metavar="ACTION",
             help="Treatment of documents without shingles, which never match: keep or drop.",
             rich_help_panel=CLUSTERING,
         ),

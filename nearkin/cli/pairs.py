@@ -1,6 +1,7 @@
 """`nearkin pairs`."""
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,8 +17,21 @@ if TYPE_CHECKING:
     from nearkin.engine.options import RunOptions
     from nearkin.spec import Spec
 
+COMMON_OPTIONS = (
+    "text",
+    "id_column",
+    "threshold",
+    "measure",
+    "shingle",
+    "relation",
+    "out",
+    "overwrite",
+    "memory",
+    "resume",
+)
 
-@with_option_groups
+
+@partial(with_option_groups, common=COMMON_OPTIONS)
 def pairs(
     *,
     given: GivenOptions,

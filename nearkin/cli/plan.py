@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -218,7 +219,21 @@ class PlannedSpecOptions:
         return Spec(**given)
 
 
-@with_option_groups
+COMMON_OPTIONS = (
+    "docs",
+    "threshold",
+    "recall",
+    "engine",
+    "memory",
+    "disk",
+    "time",
+    "measure",
+    "out",
+    "json",
+)
+
+
+@partial(with_option_groups, common=COMMON_OPTIONS)
 def plan(
     *,
     workload: WorkloadOptions,
@@ -234,6 +249,8 @@ def plan(
     out: Annotated[
         Path | None,
         typer.Option(
+            "--out",
+            "-o",
             help="Write the plan into a file, for dedup --plan.",
             metavar="FILE",
             rich_help_panel=OUTPUT,

@@ -7,10 +7,60 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from nearkin.cli.usage_errors import RedactingCommand
+from nearkin.cli.commands import HELP_NAMES, Command, call
+from nearkin.cli.option_groups import COMMON, HelpAll
 from nearkin.runtime.docstrings import remove_sections
 
 ANY = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
+
+ACCESS = "Access"
+LIMITS = "Limits"
+OBSERVATION = "Observation"
+PANELS = {
+    COMMON: (
+        "host",
+        "port",
+        "store",
+        "kind",
+        "index",
+        "key_file",
+        "tokens",
+        "tls_cert",
+        "tls_key",
+        "workers",
+    ),
+    ACCESS: ("keyed", "spec_resources", "allow_anonymous", "trusted_proxies"),
+    OBSERVATION: (
+        "golden",
+        "golden_every",
+        "shadow_store",
+        "shadow_bands",
+        "shadow_rows",
+        "shadow_probes",
+        "audit",
+        "console",
+        "metrics",
+        "otlp",
+        "log_level",
+    ),
+}
+"""The settings of the server by panels of the help page. All others are limits."""
+PLACEHOLDERS = {
+    "store": "URL",
+    "shadow_store": "URL",
+    "limits_store": "URL",
+    "otlp": "URL",
+    "index": "NAME=VALUE",
+    "key_file": "FILE",
+    "tokens": "FILE",
+    "tls_cert": "FILE",
+    "tls_key": "FILE",
+    "golden": "FILE",
+    "audit": "FILE",
+    "spec_resources": "DIR",
+    "trusted_proxies": "ADDRESSES",
+}
+"""What to enter for settings whose names do not say it."""
 
 
 def serve(context: typer.Context) -> None:
@@ -22,12 +72,14 @@ def serve(context: typer.Context) -> None:
         inner = typer.Typer(
             add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False
         )
-        inner.command(cls=RedactingCommand)(_with_server_options(start))
+        inner.command(cls=Command, context_settings={"help_option_names": HELP_NAMES})(
+            _with_server_options(start)
+        )
     except ImportError as error:
         raise MissingExtraError.for_extra(
             f"nearkin serve requires {error.name}", "server"
         ) from error
-    inner(context.args, prog_name="nearkin serve")
+    call(inner, context.args, "nearkin serve")
 
 
 def start(config: Path | None, **options: Any) -> None:
@@ -64,9 +116,14 @@ def _with_server_options(command: Callable[..., None]) -> Callable[..., None]:
     from nearkin.server.settings import ServerSettings
 
     config = typer.Option(
-        "--config", help="TOML file with settings.", envvar="NEARKIN_CONFIG", metavar="FILE"
+        "--config",
+        help="TOML file with settings.",
+        envvar="NEARKIN_CONFIG",
+        metavar="FILE",
+        rich_help_panel=COMMON,
     )
     parameters = [_optional_parameter("config", Annotated[Path | None, config])]
+    parameters.append(_optional_parameter("help_all", HelpAll))
     for name, field in ServerSettings.model_fields.items():
         kind = _without_none(field.annotation)
         flag = name.replace("_", "-")
@@ -74,12 +131,26 @@ def _with_server_options(command: Callable[..., None]) -> Callable[..., None]:
         description = str(field.description)
         if field.default is not None and not isinstance(field.default, dict):
             description += f"  [default: {field.default}]"
-        option = typer.Option(names, help=description, show_default=False)
+        option = typer.Option(
+            names,
+            help=description,
+            show_default=False,
+            metavar=PLACEHOLDERS.get(name),
+            rich_help_panel=panel_of_setting(name),
+        )
         parameters.append(_optional_parameter(name, Annotated[_option_type(name, kind), option]))
     command.__doc__ = remove_sections(inspect.getdoc(command) or "")
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command
+
+
+def panel_of_setting(name: str) -> str:
+    """Returns the panel of the help page that shows a setting of the server."""
+    for panel, names in PANELS.items():
+        if name in names:
+            return panel
+    return LIMITS
 
 
 def _optional_parameter(name: str, annotation: Any) -> inspect.Parameter:

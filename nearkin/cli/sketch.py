@@ -1,14 +1,28 @@
 """`nearkin sketch`."""
 
 import sys
+from functools import partial
 
 from nearkin.cli import options as o
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json, print_warnings, require_documents
 from nearkin.runtime.loading import paused_collector
 
+COMMON_OPTIONS = (
+    "text",
+    "id_column",
+    "measure",
+    "shingle",
+    "k",
+    "out",
+    "overwrite",
+    "memory",
+    "workers",
+    "json",
+)
 
-@with_option_groups
+
+@partial(with_option_groups, common=COMMON_OPTIONS)
 def sketch(
     *,
     inputs: o.Inputs,

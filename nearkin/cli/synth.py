@@ -59,8 +59,10 @@ class CorpusOptions:
     edits: Annotated[
         str,
         typer.Option(
-            help="Weights of the edit operations that make copies.",
-            metavar="NAME=WEIGHT,…",
+            help="Weights of the edit operations that make copies.  [default: substitute=4, "
+            "delete=1, insert=1, swap=0.25, typo=1]",
+            metavar="WEIGHTS",
+            show_default=False,
             rich_help_panel=INPUT,
         ),
     ] = "substitute=4,delete=1,insert=1,swap=0.25,typo=1"

@@ -1,6 +1,7 @@
 """`nearkin tune`."""
 
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -66,7 +67,21 @@ class SignatureOptions:
         return SpecRequest(self.measure, given)
 
 
-@with_option_groups
+COMMON_OPTIONS = (
+    "text",
+    "measure",
+    "shingle",
+    "threshold",
+    "recall",
+    "bands",
+    "rows",
+    "documents",
+    "plot",
+    "json",
+)
+
+
+@partial(with_option_groups, common=COMMON_OPTIONS)
 def tune(
     *,
     sampling: SampleOptions,

@@ -89,8 +89,8 @@ def _require_progress(visited: list[str], target: str) -> None:
     path = " -> ".join([*visited, target])
     if target in visited:
         raise StoreError(
-            f"migration loop detected: {path}; run nearkin index rebuild --cut-back {visited[-1]} "
-            f"to end it there"
+            f"migration loop detected: {path}; run nearkin index rebuild --store "
+            f"{visited[-1]} --cut-back to end it there"
         )
     if len(visited) >= MAX_MIGRATIONS:
         raise StoreError(

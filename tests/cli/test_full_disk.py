@@ -75,13 +75,15 @@ def test_export_to_a_full_disk_leaves_the_previous_one(disk: Path, tmp_path: Pat
     export = disk / "index.parquet"
     assert (
         nearkin(
-            "index", "export", url, "--out", str(export), "--overwrite", folder=tmp_path
+            "index", "export", "--store", url, "--out", str(export), "--overwrite", folder=tmp_path
         ).returncode
         == 0
     )
     before = export.read_bytes()
     fill(disk)
-    ended = nearkin("index", "export", url, "--out", str(export), "--overwrite", folder=tmp_path)
+    ended = nearkin(
+        "index", "export", "--store", url, "--out", str(export), "--overwrite", folder=tmp_path
+    )
     require_one_sentence(ended, "space", str(export))
     assert export.read_bytes() == before
     assert {path.name for path in disk.iterdir()} == {"index.parquet", "filling"}

@@ -203,15 +203,18 @@ def test_backup_and_restore_from_the_command_line(
 ) -> None:
     fill(url)
     out = str(tmp_path / "copy.db")
-    assert app.run(["backup", url, "--out", out, "--json"]) == 0
+    assert app.run(["index", "backup", "--store", url, "--out", out, "--json"]) == 0
     assert re.search(r'"documents": 300', capsys.readouterr().out)
-    assert app.run(["backup", url, "--out", out]) == app.USAGE
-    assert app.run(["backup", url, "--out", out, "--overwrite"]) == 0
-    assert app.run(["restore", out, url]) == app.USAGE
+    assert app.run(["index", "backup", "--store", url, "--out", out]) == app.USAGE
+    assert app.run(["index", "backup", "--store", url, "--out", out, "--overwrite"]) == 0
+    assert app.run(["index", "restore", out, "--store", url]) == app.USAGE
     assert "--overwrite" in capsys.readouterr().err
-    assert app.run(["restore", out, url, "--overwrite"]) == 0
+    assert app.run(["index", "restore", out, "--store", url, "--overwrite"]) == 0
     assert "documents: 300" in capsys.readouterr().out
-    assert app.run(["restore", str(tmp_path / "nowhere"), url, "--overwrite"]) == app.USAGE
+    assert (
+        app.run(["index", "restore", str(tmp_path / "nowhere"), "--store", url, "--overwrite"])
+        == app.USAGE
+    )
 
 
 def test_a_backup_of_a_keyed_index_names_the_key(
@@ -224,7 +227,16 @@ def test_a_backup_of_a_keyed_index_names_the_key(
     ) as index:
         index.upsert("s", "the cat sat on the mat")
     assert (
-        app.run(["backup", f"sqlite:///{tmp_path}/keyed.db", "--out", str(tmp_path / "copy.db")])
+        app.run(
+            [
+                "index",
+                "backup",
+                "--store",
+                f"sqlite:///{tmp_path}/keyed.db",
+                "--out",
+                str(tmp_path / "copy.db"),
+            ]
+        )
         == 0
     )
     assert f"with the key {secret.id}" in capsys.readouterr().err

@@ -130,7 +130,7 @@ def test_an_interrupted_load_is_completed_by_a_repetition(
         {
             "run": ["build", run, "--store", url["run"]],
             "files": ["build", files, "--id", "id", "--threshold", "0.7", "--store", url["files"]],
-            "copy": ["migrate", url["files"], url["copy"]],
+            "copy": ["migrate", "--store", url["files"], "--to", url["copy"]],
         },
     )
     for name, line in lines.items():
@@ -200,7 +200,7 @@ def test_an_index_needs_the_frequency_cut_of_its_run(
         == 0
     )
     assert json.loads(capsys.readouterr().out) == {"matches": []}
-    assert command(["index", "check", url, "--spec-resources", run]) == 0
+    assert command(["index", "check", "--store", url, "--spec-resources", run]) == 0
     with nk.Index.open(url, tables=run) as index:
         assert index.upsert("default", f"{texts[0]} more", "near").representative == "d0"
 

@@ -151,9 +151,9 @@ def test_an_unused_index_is_swept_when_the_clock_is_confirmed(
         with pytest.raises(ClockError, match="--trust-clock"):
             index.expire()
         assert index.counts()["records"] == 20
-    assert command(["index", "expire", url, "--record-ttl", "90d"]) == 1
+    assert command(["index", "expire", "--store", url, "--record-ttl", "90d"]) == 1
     assert "--trust-clock" in capsys.readouterr().err
-    assert command(["index", "expire", url, "--record-ttl", "90d", "--trust-clock"]) == 0
+    assert command(["index", "expire", "--store", url, "--record-ttl", "90d", "--trust-clock"]) == 0
     with open_index(url) as index:
         assert index.counts()["records"] == 0
 

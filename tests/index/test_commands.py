@@ -44,15 +44,17 @@ def test_the_commands_of_an_index_work_on_one_store(
     assert said("query", str(tmp_path / "page.txt"), "--store", url, "--scope", "other") == {
         "matches": []
     }
-    assert said("info", url)["records"] == 60
+    assert said("info", "--store", url)["records"] == 60
     assert said("remove", "d3", "none", "--store", url) == {"removed": 1, "not_there": 1}
-    assert said("check", url)["sound"] is True
-    assert said("compact", url)["moved"] >= 0
-    assert said("expire", url, "--record-ttl", "1d") == {"postings": 0, "records": 0}
-    assert said("export", url, "--out", str(tmp_path / "out.parquet"))["documents"] == 59
+    assert said("check", "--store", url)["sound"] is True
+    assert said("compact", "--store", url)["moved"] >= 0
+    assert said("expire", "--store", url, "--record-ttl", "1d") == {"postings": 0, "records": 0}
+    assert said("export", "--store", url, "--out", str(tmp_path / "out.parquet"))["documents"] == 59
     rebuilt = said(
         "rebuild",
+        "--store",
         url,
+        "--to",
         f"sqlite:///{tmp_path}/next.db",
         "--shingle",
         "chars:5",
@@ -61,23 +63,23 @@ def test_the_commands_of_an_index_work_on_one_store(
     )
     assert rebuilt["documents"] == 59
     assert rebuilt["spec_before"] != rebuilt["spec_after"]
-    assert said("check", f"sqlite:///{tmp_path}/next.db")["sound"] is True
+    assert said("check", "--store", f"sqlite:///{tmp_path}/next.db")["sound"] is True
     for line in (
         ["query", str(tmp_path / "no.txt"), "--store", url],
-        ["info", "ftp://x"],
-        ["info", "sqlite://"],
+        ["info", "--store", "ftp://x"],
+        ["info", "--store", "sqlite://"],
     ):
         said(*line, code=2)
-    assert command(["index", "info", f"sqlite:///{tmp_path}/kin.db"]) == 0
+    assert command(["index", "info", "--store", f"sqlite:///{tmp_path}/kin.db"]) == 0
     assert "records: 59" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     "line",
     [
-        ["info", "redis://127.0.0.1:abc/0"],
-        ["check", "sqlite:///none.db"],
-        ["export", "sqlite:///none.db", "--out", "x.parquet"],
+        ["info", "--store", "redis://127.0.0.1:abc/0"],
+        ["check", "--store", "sqlite:///none.db"],
+        ["export", "--store", "sqlite:///none.db", "--out", "x.parquet"],
         ["query", "none.txt", "--store", "sqlite:///none.db"],
     ],
 )
@@ -102,5 +104,5 @@ def test_check_exits_with_1_for_a_damaged_index(
         entry = index.get("a", "x")
         assert entry is not None
         store_of(index).apply(Changes(changed=[entry._replace(leader="gone")]))
-    assert command(["index", "check", url]) == 1
+    assert command(["index", "check", "--store", url]) == 1
     assert "its representative does not exist" in capsys.readouterr().out

@@ -56,7 +56,7 @@ def test_an_export_is_loaded_into_another_store(
     path = tmp_path / "index.parquet"
     assert index.export(path) == 120
     target = f"sqlite:///{tmp_path}/copy.db"
-    assert command(["index", "migrate", str(path), target, "--json"]) == 0
+    assert command(["index", "migrate", "--store", str(path), "--to", target, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == {"documents": 120}
     with nk.Index.open(target) as copy:
         assert copy.threshold == 0.7
@@ -65,11 +65,23 @@ def test_an_export_is_loaded_into_another_store(
             assert copy.get("a", entry.id)._replace(ref=0) == entry._replace(ref=0)
         assert copy.upsert("a", corpus(120)[0], "d0").kind == "exact"
     # all documents were loaded before
-    assert command(["index", "migrate", str(path), target]) == 0
+    assert command(["index", "migrate", "--store", str(path), "--to", target]) == 0
     with nk.Index.open(target) as copy:
         assert copy.stats()["records"] == 120
         copy.upsert("b", "another one", "x")
-    assert command(["index", "migrate", str(path), target]) == 2
+    assert command(["index", "migrate", "--store", str(path), "--to", target]) == 2
     assert "already has documents" in capsys.readouterr().err
     for bad in ("missing.parquet", "copy.db"):
-        assert command(["index", "migrate", str(tmp_path / bad), f"sqlite:///{tmp_path}/x.db"]) == 2
+        assert (
+            command(
+                [
+                    "index",
+                    "migrate",
+                    "--store",
+                    str(tmp_path / bad),
+                    "--to",
+                    f"sqlite:///{tmp_path}/x.db",
+                ]
+            )
+            == 2
+        )

@@ -117,7 +117,7 @@ def test_an_unreachable_server_is_a_store_error(
     where = url.format(port=free_port())
     with pytest.raises(StoreError):
         nk.Index.open(where)
-    assert command(["index", "info", where]) == 1
+    assert command(["index", "info", "--store", where]) == 1
     shown = capsys.readouterr().err
     assert "127.0.0.1" in shown
     assert "secret" not in shown

@@ -40,7 +40,7 @@ def test_other_unreachable_stores_are_one_sentence_without_the_password(
     port = free_port()
     path = "0" if scheme == "redis" else "test"
     url = f"{scheme}://user:s3cret@127.0.0.1:{port}/{path}"
-    line = [sys.executable, "-m", "nearkin", "index", "info", url]
+    line = [sys.executable, "-m", "nearkin", "index", "info", "--store", url]
     ended = subprocess.run(line, capture_output=True, text=True, check=False, cwd=tmp_path)
     assert ended.returncode == 1
     assert ended.stderr.count("\n") == 1

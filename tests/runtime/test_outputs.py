@@ -511,11 +511,11 @@ def test_exports_and_backups_replace_only_files_of_their_kind(
     store = f"sqlite:///{tmp_path / 'kin.db'}"
     assert command("index", "build", docs, "--store", store) == 0
     before = docs.read_bytes()
-    for line in (["index", "export", store], ["backup", store]):
+    for line in (["index", "export", "--store", store], ["index", "backup", "--store", store]):
         assert command(*line, "--out", docs, "--overwrite") == 2
         assert docs.read_bytes() == before
         for flags in ([], ["--overwrite"]):
-            assert command(*line, "--out", tmp_path / "deep" / line[0], *flags) == 0
+            assert command(*line, "--out", tmp_path / "deep" / line[1], *flags) == 0
     capsys.readouterr()
 
 

@@ -21,8 +21,8 @@ COMMANDS = {
     "merge": "merge rows.nkin",
     "synth": "synth --documents 10",
     "demo": "demo",
-    "index export": "index export sqlite:///index.db",
-    "backup": "backup sqlite:///index.db",
+    "index export": "index export --store sqlite:///index.db",
+    "index backup": "index backup --store sqlite:///index.db",
     "plan": "plan --docs 1000",
 }
 

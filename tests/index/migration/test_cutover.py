@@ -391,7 +391,7 @@ def test_an_interrupted_migration_is_ended_by_cut_back(
             with pytest.raises(StoreError, match="--cut-back"):
                 index.upsert("a", corpus(2)[1], "y")
         assert index.query("a", corpus(1)[0])[0].id == "x"
-        assert command(["index", "rebuild", url, "--cut-back", "--json"]) == 0
+        assert command(["index", "rebuild", "--store", url, "--cut-back", "--json"]) == 0
         assert json.loads(capsys.readouterr().out)["was"] == phase
         assert index.upsert("a", corpus(2)[1], "y").id == "y"
 
@@ -412,18 +412,24 @@ def test_rebuild_with_cut_over_and_cut_back_from_the_command_line(
         out = capsys.readouterr()
         return json.loads(out.out) if code == 0 else {"error": out.err}
 
-    report = said("rebuild", url, target, "--shingle", "words:2", "--cut-over")
+    report = said("rebuild", "--store", url, "--to", target, "--shingle", "words:2", "--cut-over")
     assert (report["documents"], report["moved_to"]) == (30, target)
     assert report["spec_before"] != report["spec_after"]
     assert said("info", url)["url"] == target
     said("remove", "d3", "--store", url)
-    assert "cannot move to" in said("rebuild", url, target, "--cut-over", code=2)["error"]
-    back = said("rebuild", url, "--cut-back")
+    assert (
+        "cannot move to"
+        in said("rebuild", "--store", url, "--to", target, "--cut-over", code=2)["error"]
+    )
+    back = said("rebuild", "--store", url, "--cut-back")
     assert (back["documents"], back["removed_meanwhile"], back["moved_to"]) == (29, 0, url)
     assert said("info", target)["records"] == 29
-    assert "not been moved" in said("rebuild", url, "--cut-back", code=2)["error"]
-    assert "and no other option" in said("rebuild", url, target, "--cut-back", code=2)["error"]
-    assert "URL of an empty store" in said("rebuild", url, code=2)["error"]
+    assert "not been moved" in said("rebuild", "--store", url, "--cut-back", code=2)["error"]
+    assert (
+        "exclude each other"
+        in said("rebuild", "--store", url, "--to", target, "--cut-back", code=2)["error"]
+    )
+    assert "give an empty store" in said("rebuild", "--store", url, code=2)["error"]
 
 
 def test_passwords_are_not_stored(request: pytest.FixtureRequest, tmp_path: Path) -> None:
@@ -472,7 +478,18 @@ def test_a_rebuild_with_other_shingles_needs_texts(
     with nk.Index.open(url, threshold=0.7, store_text=False) as index:
         index.upsert("a", "one two three four")
     assert (
-        command(["index", "rebuild", url, f"sqlite:///{tmp_path}/next.db", "--shingle", "words:2"])
+        command(
+            [
+                "index",
+                "rebuild",
+                "--store",
+                url,
+                "--to",
+                f"sqlite:///{tmp_path}/next.db",
+                "--shingle",
+                "words:2",
+            ]
+        )
         == 2
     )
     with nk.Index.open(url) as index, pytest.raises(UsageError, match="is not stored"):

@@ -160,7 +160,17 @@ def test_a_key_rotation_from_the_command_line(
     new, _ = index_with_lost_key(source)
     path = tmp_path / "new.key"
     path.write_text(bytes(range(16)).hex())
-    line = ["index", "rotate-key", source, target, "--new-key-file", str(path), "--json"]
+    line = [
+        "index",
+        "rotate-key",
+        "--store",
+        source,
+        "--to",
+        target,
+        "--new-key-file",
+        str(path),
+        "--json",
+    ]
     assert command([*line, "--unfinished"]) == 0
     assert not json.loads(capsys.readouterr().out)["finished"]
     assert command(line) == 0

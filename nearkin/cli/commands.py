@@ -1,0 +1,274 @@
+"""Commands and groups of commands, with help pages for a terminal of 80 columns.
+
+The help page of a command with many options shows the common ones. `--help-all` shows all of them.
+"""
+
+import re
+import textwrap
+from collections.abc import Callable
+from copy import copy
+from pathlib import Path
+from typing import Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from nearkin.cli.option_groups import COMMON, HELP, SHOWS_ALL
+
+EXAMPLES = "Examples:"
+HELP_NAMES = ["-h", "--help"]
+PLACEHOLDERS: dict[Any, str] = {int: "N", float: "NUMBER", Path: "PATH"}
+"""What to enter for a value of a type, if the option does not say it."""
+EXPECTED: dict[Any, str] = {int: "a whole number", float: "a number"}
+"""What a value of a type is called in messages."""
+UNEXPECTED = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", re.DOTALL)
+WIDTH = 79
+"""The maximum width of a line of an example, in characters."""
+
+
+class Command(TyperCommand):
+    """A command whose help page begins with the common options, and ends with examples."""
+
+    def __init__(self, *arguments: Any, **fields: Any) -> None:
+        super().__init__(*arguments, **fields)
+        name_values(self.params)
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Returns the option that prints the help page."""
+        return shown_last(super().get_help_option(ctx))
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        """Returns the parts of the usage line, for example `[OPTIONS]` and `INPUTS...`."""
+        pieces: list[str] = ["[OPTIONS]"]
+        for parameter in self.params:
+            if parameter.param_type_name == "argument":
+                piece = str(parameter.metavar)
+                pieces.append(piece if parameter.required else f"[{piece}]")
+        return pieces
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Prints the help page.
+
+        Args:
+            ctx: The context of the command.
+            formatter: A formatter, which is not used.
+        """
+        description, _, examples = (self.help or "").partition(EXAMPLES)
+        page = copy(self)
+        page.help = description.strip()
+        page.params = [_one_name(parameter) for parameter in self.params]
+        common = [parameter for parameter in page.params if is_common(parameter)]
+        more = len(page.params) - len(common)
+        if any(map(_is_in_common_panel, common)) and SHOWS_ALL not in ctx.meta:
+            page.params = common
+        super(Command, page).format_help(ctx, formatter)
+        lines = [wrap_example(text) for text in examples.split("\n\n") if text.strip()]
+        if lines:
+            typer.echo("\n".join([f" {EXAMPLES}", *lines, ""]))
+        if page.params is common:
+            typer.echo(f" {more} more options: {ctx.command_path} --help-all\n")
+
+
+class CommandGroup(TyperGroup):
+    """A group of commands that names the group of a command that is not its own."""
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        name_values(self.params)
+
+    def get_help_option(self, ctx: Any) -> Any:
+        """Returns the option that prints the help page."""
+        return shown_last(super().get_help_option(ctx))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Returns the name and the command that arguments call, and the other arguments.
+
+        Args:
+            ctx: The context of the group.
+            args: The arguments after the name of the group.
+
+        Raises:
+            UsageError: If there is no such command. The message suggests a similar one.
+        """
+        from nearkin.errors import UsageError
+        from nearkin.suggestions import did_you_mean
+
+        name = args[0]
+        if name in self.commands or name.startswith("-") or ctx.resilient_parsing:
+            return super().resolve_command(ctx, args)
+        for group_name, group in self.commands.items():
+            if isinstance(group, TyperGroup) and name in group.commands:
+                advice = f"; did you mean '{group_name} {name}'?"
+                break
+        else:
+            advice = did_you_mean(name, self.commands)
+        raise UsageError(f"no such command {name!r}{advice or see_help(ctx)}")
+
+
+def see_help(context: Any) -> str:
+    """Returns the end of an error message, which names the help page of a command."""
+    return f"; see {context.command_path} --help"
+
+
+def name_values(parameters: list[Any]) -> None:
+    """Gives every parameter a placeholder that says what to enter. Flags have none.
+
+    Args:
+        parameters: The parameters of a command, which are changed.
+    """
+    for parameter in parameters:
+        if parameter.param_type_name == "argument":
+            many = "..." if parameter.nargs != 1 else ""
+            parameter.metavar = f"{parameter.metavar or parameter.name.upper()}{many}"
+            parameter.display_type_rich = show_no_type
+        elif parameter.is_flag:
+            parameter.metavar = ""
+        elif parameter.metavar is None:
+            annotation = parameter.type_descriptor.annotation
+            default = parameter.name.rpartition("_")[2].upper()
+            parameter.metavar = PLACEHOLDERS.get(annotation, default)
+
+
+def show_no_type(ctx: Any) -> None:
+    """Shows no type of an argument, because its name says what to enter.
+
+    Args:
+        ctx: The context of the command.
+    """
+
+
+def shown_last(option: Any) -> Any:
+    """Returns the option that prints the help page, in the last panel of the page."""
+    if option is not None:
+        option.rich_help_panel = HELP
+        option.help = "Show this page."
+        option.metavar = ""
+    return option
+
+
+def is_common(parameter: Any) -> bool:
+    """Returns whether a short help page shows a parameter."""
+    if parameter.param_type_name == "argument" or parameter.required:
+        return True
+    return parameter.rich_help_panel in (COMMON, HELP)
+
+
+def _is_in_common_panel(parameter: Any) -> bool:
+    return getattr(parameter, "rich_help_panel", None) == COMMON
+
+
+def _one_name(parameter: Any) -> Any:
+    """Returns a parameter for the help page; a flag with an opposite is shown as `--[no-]NAME`."""
+    if parameter.param_type_name != "option" or not parameter.secondary_opts:
+        return parameter
+    shown = copy(parameter)
+    shown.opts = [f"--[no-]{parameter.opts[0].removeprefix('--')}"]
+    shown.secondary_opts = []
+    return shown
+
+
+def wrap_example(example: str) -> str:
+    r"""Returns an example command of a help page, in lines that can be pasted into a shell.
+
+    Args:
+        example: The command.
+
+    Examples:
+        >>> print(wrap_example("nearkin pairs " + "a-long-name/" * 5 + " --out pairs.parquet"))
+          nearkin pairs a-long-name/a-long-name/a-long-name/a-long-name/a-long-name/ \
+            --out pairs.parquet
+    """
+    words = example.split()
+    # a break inside of quotes would change the value
+    pieces: list[str] = []
+    quoted = False
+    for word in words:
+        if quoted or (pieces and not word.startswith("-") and pieces[-1].startswith("--")):
+            pieces[-1] += f" {word}"
+        else:
+            pieces.append(word)
+        if word.count('"') % 2:
+            quoted = not quoted
+    text = " ".join(piece.replace(" ", "\0") for piece in pieces)
+    lines = textwrap.wrap(
+        text,
+        WIDTH - 2,
+        initial_indent="  ",
+        subsequent_indent="    ",
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+    return " \\\n".join(lines).replace("\0", " ")
+
+
+def usage_message(error: Any) -> str:
+    """Returns a usage error of the parser of the command line as one sentence.
+
+    Args:
+        error: The error.
+
+    Returns:
+        What happened, the value, and what to do.
+    """
+    from nearkin.suggestions import did_you_mean
+
+    context = error.ctx
+    see = "" if context is None else see_help(context)
+    parameter = getattr(error, "param", None)
+    kind = type(error).__name__
+    if kind == "NoSuchOption":
+        names = [name for one in context.command.get_params(context) for name in one.opts]
+        advice = did_you_mean(error.option_name, names)
+        return f"no such option {error.option_name!r}{advice or see}"
+    if kind == "MissingParameter" and parameter is not None:
+        return f"missing {name_of(parameter)}{see}"
+    if kind == "BadParameter" and parameter is not None:
+        name = name_of(parameter).partition(" ")[2].partition(" ")[0]
+        for fault in getattr(error.__cause__, "errors", list)():
+            expected = EXPECTED.get(parameter.type_descriptor.annotation)
+            if expected:
+                return f"{name} {fault['input']!r} is not {expected}{see}"
+        return f"{name}: {error.message.rstrip('.')}{see}"
+    message = error.format_message().strip().rstrip(".")
+    extra = UNEXPECTED.fullmatch(message)
+    if extra is not None:
+        return f"unexpected argument {extra[1]!r}{see}"
+    return f"{message[:1].lower()}{message[1:]}{see}"
+
+
+def name_of(parameter: Any) -> str:
+    """Returns the name of a parameter and its placeholder, for example `--out PATH`."""
+    if parameter.param_type_name == "argument":
+        return f"argument {parameter.metavar}"
+    long_name = max(parameter.opts, key=len)
+    return f"option {long_name} {parameter.metavar or ''}".strip()
+
+
+def call(run: Callable[..., Any], arguments: list[str], name: str) -> int | None:
+    """Runs a typer application, whose errors are raised.
+
+    Args:
+        run: The application.
+        arguments: The arguments after the name of the program.
+        name: The name of the program, for usage lines.
+
+    Returns:
+        The exit code of the command, or None if it ended without one.
+
+    Raises:
+        UsageError: If the arguments are not valid.
+    """
+    from nearkin.errors import UsageError
+
+    try:
+        code = run(arguments, prog_name=name, standalone_mode=False)
+    except PARSER_ERROR as error:
+        message = usage_message(error)
+        if not message:
+            return error.exit_code
+        raise UsageError(message) from error
+    return code if isinstance(code, int) else None
+
+
+# typer exports only subclasses of this error.
+PARSER_ERROR: Any = typer.BadParameter.__mro__[1]
