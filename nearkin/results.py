@@ -361,6 +361,7 @@ class DedupResult:
             "kept": self.kept,
             "rejected": self.rejected,
             "statistics": self.statistics,
+            "warnings": self.warnings,
             "report_data": self.report_data,
         }
 
@@ -370,6 +371,8 @@ class DedupResult:
         self.__dict__.update(state)
 
     def __repr__(self) -> str:
+        if self._finished is None and "statistics" not in self.__dict__:
+            return "<DedupResult: closed>"
         counts = self.statistics
         documents = counts["read"] - counts["rejected"]
         return f"<DedupResult: {documents:,} documents, {counts['kept']:,} kept>"

@@ -133,6 +133,7 @@ def equal(a: nk.DedupResult, b: nk.DedupResult) -> None:
     assert a.kept.tolist() == b.kept.tolist()
     assert a.statistics == b.statistics
     assert a.report_data == b.report_data
+    assert a.warnings == b.warnings
     assert repr(a) == repr(b)
 
 
@@ -156,6 +157,12 @@ def test_results_copy(copied: Any, result: nk.DedupResult, tmp_path: Path) -> No
     # a copy is as complete as the result
     assert again.rethreshold(1.0).kept.tolist() == [True, False, True, True, True]
     assert again.write(tmp_path / "out").exists()
+
+
+def test_a_closed_result_has_a_representation() -> None:
+    result = nk.dedup(TABLE, id="key")
+    result.close()
+    assert repr(result) == "<DedupResult: closed>"
 
 
 def test_deep_copies_do_not_share_arrays(result: nk.DedupResult) -> None:

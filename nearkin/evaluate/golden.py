@@ -154,6 +154,8 @@ def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
         labels = None
         if "label" in names:
             labels = [_parse_label(text, path) for text in _read_texts(table, "label")]
+        else:
+            _refuse_unnamed_labels(table, path)
         return golden_set_from_pairs(pairs, labels, closure=closure)
     raise UsageError(
         f"{path} has the columns {', '.join(table.column_names)}; a golden set has the columns "
@@ -163,6 +165,21 @@ def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
 
 def _read_texts(table: pa.Table, name: str) -> list[str]:
     return [str(value) for value in table[name].to_pylist()]
+
+
+def _refuse_unnamed_labels(table: pa.Table, path: Path) -> None:
+    """Refuses pairs with a column that has the values of labels but another name than `label`.
+
+    Without this check, every pair would count as a pair of duplicates.
+    """
+    labels = {*POSITIVE_LABELS, *NEGATIVE_LABELS}
+    for name in table.column_names:
+        values = {value.lower() for value in _read_texts(table, name)}
+        if name not in ("id_a", "id_b") and values and values <= labels:
+            raise UsageError(
+                f"the column {name!r} of {path} has the values of labels; rename it to label, or "
+                "delete it if all pairs are duplicates"
+            )
 
 
 def _parse_label(text: str, path: Path) -> bool:

@@ -12,6 +12,10 @@ from nearkin.lsh.curve import (
     truncated_collision,
 )
 from nearkin.lsh.solve import MAX_PASS_RATE, prefilter_margin, smallest_integer
+from nearkin.spec import MEASURES
+
+SLOT_LIMITS = MEASURES["jaccard"]
+"""The limits of the number of slots, which messages name."""
 
 
 @dataclass(frozen=True)
@@ -101,14 +105,17 @@ def fixed_banding(
         slot_bits: Number of bits of a slot that the prefilter compares; None for whole slots.
 
     Raises:
-        UsageError: If a signature does not have b·r slots.
+        UsageError: If a number is less than 1, or a signature does not have b·r slots.
     """
     probes = min(probes, rows)
-    if bands < 1 or rows < 1 or bands * rows > k:
-        enough = math.ceil(max(bands * rows, 1) / 8) * 8
+    if bands < 1 or rows < 1:
+        raise UsageError(f"bands={bands} and rows={rows} must both be at least 1")
+    if bands * rows > k:
+        enough = -(-bands * rows // SLOT_LIMITS.k_step) * SLOT_LIMITS.k_step
+        larger_k = f", or --k {enough}" if enough <= SLOT_LIMITS.largest_k else ""
         raise UsageError(
             f"bands={bands} and rows={rows} need {bands * rows} slots, but a signature has k={k}; "
-            f"use fewer bands or rows, or --k {enough}"
+            f"use fewer bands or rows{larger_k}"
         )
     banding = Banding(bands, rows, k, 0, collision, probes, slot_bits)
     agreement = banding.agreement_probability(collision)

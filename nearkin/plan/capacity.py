@@ -151,6 +151,7 @@ class Workload:
             raise UsageError(
                 f"unknown engine {self.engine!r}; valid engines are {', '.join(ENGINES)}"
             )
+        self._require_finite()
         least = {"documents": 1, "shingles": 1, "cores": 1, "clusters": 0, "memory": LEAST_MEMORY}
         for name, low in least.items():
             value = getattr(self, name)
@@ -161,7 +162,10 @@ class Workload:
         if self.precision is not None and not 0 < self.precision < 1:
             raise UsageError(f"precision={self.precision:g} is outside 0 to 1 (both exclusive)")
         if self.latency is not None and self.engine != "index":
-            raise UsageError(f"latency={self.latency:g} is of queries; set engine=index")
+            raise UsageError(
+                f"latency={self.latency:g} limits the seconds of a query, and engine="
+                f"{self.engine} has no queries; set engine=index"
+            )
         for name in ("core_hour_price", "gb_month_price"):
             value = getattr(self, name)
             if value is not None and value < 0:
@@ -178,6 +182,12 @@ class Workload:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise UsageError(f"{name}={value:g} is not above 0; give a positive number")
+
+    def _require_finite(self) -> None:
+        """Refuses numbers that are infinite or not a number, with which no plan has a meaning."""
+        for name, value in vars(self).items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise UsageError(f"{name}={value:g} is not a finite number")
 
     @property
     def document_bytes(self) -> float:
@@ -466,6 +476,8 @@ class _PlanBuilder:
         j = work.threshold
         is_derived = work.error is not None and not is_given
         origin = "given" if is_given else "the default"
+        if not is_given and spec.k != Spec().k:
+            origin = f"the default of {Spec().k}, doubled up to the precision or to the maximum"
         if is_derived:
             needed = _slots_for_error(spec, work)
             step = spec.signature_limits.k_step
@@ -601,7 +613,7 @@ class _PlanBuilder:
         expected = float((probabilities * unrelated.pairs).sum())
         formula = f"Σ P(candidate) · pairs, of {unrelated.source}"
         self.add_line("recall", "candidates of a document by chance", expected, "", formula)
-        self._add_precision(banding, expected)
+        self._add_precision(measure.spec, banding, expected)
         postings = banding.bands * (1 + banding.probes)
         self.add_line("recall", "postings of a document", postings, "", "b · (1 + probes)")
         holds = banding.recall >= work.recall - 1e-12
@@ -612,7 +624,7 @@ class _PlanBuilder:
         self.verdicts.append(LimitVerdict("recall", work.recall, banding.recall, "", holds, gives))
         return banding
 
-    def _add_precision(self, banding: Banding, by_chance: float) -> None:
+    def _add_precision(self, spec: Spec, banding: Banding, by_chance: float) -> None:
         """Adds the share of the candidates that are near-duplicates."""
         work = self.workload
         precision = candidate_precision(work.duplicates, banding.candidate_recall, by_chance)
@@ -623,7 +635,10 @@ class _PlanBuilder:
         if work.precision is None:
             return
         holds = precision >= work.precision
-        gives = () if holds else ("more slots (k)", "a higher threshold")
+        gives: tuple[str, ...] = ()
+        if not holds:
+            larger_k = "more slots (k)" if spec.k < spec.signature_limits.largest_k else ""
+            gives = tuple(text for text in (larger_k, "a higher threshold") if text)
         self.verdicts.append(LimitVerdict("precision", work.precision, precision, "", holds, gives))
 
     def add_latency(self, spec: Spec, banding: Banding) -> None:

@@ -292,13 +292,13 @@ def fit_spec(spec: Spec, budget: int) -> Spec:
 
     Examples:
         >>> fit_spec(Spec(), 300).k, fit_spec(Spec(measure="simhash"), 16).k
-        (72, 128)
+        (75, 128)
     """
-    limits = spec.signature_limits
-    fitting = budget * 8 // spec.slot_bits // limits.k_step * limits.k_step
-    k = min(fitting, limits.largest_k)
-    if k < limits.k_step:
-        least = limits.k_step * spec.slot_bits // 8
+    step = spec.smallest_k
+    fitting = budget * 8 // spec.slot_bits // step * step
+    k = min(fitting, spec.signature_limits.largest_k)
+    if k < step:
+        least = step * spec.slot_bits // 8
         raise UsageError(
             f"a budget of {budget} bytes is too small for a signature of {spec.slot_bits}-bit "
             f"slots; give at least {least} bytes"
@@ -363,6 +363,10 @@ def tune(
         raise UsageError(f"threshold {threshold} is outside 0 (exclusive) to 1")
     if not 0 < recall < 1:
         raise UsageError(f"recall {recall} is outside 0 to 1 (exclusive); 0.95 is usual")
+    if not documents >= 1:
+        raise UsageError(f"documents={documents} is less than 1; give the size of the corpus")
+    _check_table_counts(tables, probes)
+    _check_limits(at_most or {})
     spec = spec or default_spec(bands, rows, max(tables))
     if budget is not None:
         spec = fit_spec(spec, budget)
@@ -408,6 +412,24 @@ def tune(
         tuple(points[:MAX_POINTS]),
         is_given=bands is not None,
     )
+
+
+def _check_table_counts(tables: Sequence[int], probes: Sequence[int]) -> None:
+    """Requires numbers of tables from 1 and numbers of probes from 0."""
+    if not tables or min(tables) < 1:
+        raise UsageError(f"tables={list(tables)} must be numbers of at least 1")
+    if not probes or min(probes) < 0:
+        raise UsageError(f"probes={list(probes)} must be numbers of at least 0")
+
+
+def _check_limits(at_most: Mapping[float, float]) -> None:
+    """Requires limits that are a probability at a similarity, both from 0 to 1."""
+    for similarity, probability in at_most.items():
+        if not (0 <= similarity <= 1 and 0 <= probability <= 1):
+            raise UsageError(
+                f"the limit {similarity:g}:{probability:g} is not a similarity and a candidate "
+                "probability, both from 0 to 1"
+            )
 
 
 def default_spec(bands: int | None, rows: int | None, tables: int = 1) -> Spec:

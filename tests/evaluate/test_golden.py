@@ -197,6 +197,18 @@ def test_golden_sets_are_read_from_files(tmp_path: Path) -> None:
         read_golden_set(tmp_path / "none.csv")
 
 
+@pytest.mark.parametrize("values", ["1,0", "True,False", "duplicate,duplicate"])
+def test_labels_under_another_name_are_refused(values: str, tmp_path: Path) -> None:
+    first, second = values.split(",")
+    path = tmp_path / "pairs.csv"
+    path.write_text(f"id_a,id_b,is_copy\n1,2,{first}\n2,3,{second}\n")
+    with pytest.raises(UsageError, match=r"column 'is_copy' of .* rename it to label"):
+        read_golden_set(path)
+    # a list of pairs of nearkin has other columns, which are not labels
+    path.write_text("id_a,id_b,similarity\n1,2,0.91\n2,3,1\n")
+    assert len(read_golden_set(path).ids) == 3
+
+
 def test_grid_is_parsed_to_all_combinations() -> None:
     assert len(parse_grid("threshold=0.5,0.6;recall=0.9,0.95")) == 4
     with pytest.raises(UsageError, match="is not of the form"):

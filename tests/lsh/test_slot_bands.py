@@ -95,3 +95,12 @@ def test_solved_banding_of_truncated_slots_reaches_recall(slot_bits: int, thresh
     whole = solve_banding(threshold, 0.95, 128)
     assert banding.recall >= 0.95
     assert (banding.bands, banding.rows) == (whole.bands, whole.rows)
+
+
+def test_a_larger_k_is_proposed_only_if_there_is_one() -> None:
+    with pytest.raises(UsageError, match=r"use fewer bands or rows, or --k 1024$"):
+        fixed_banding(0.8, 0.95, 128, 204, 5)
+    with pytest.raises(UsageError, match=r"use fewer bands or rows$"):
+        fixed_banding(0.8, 0.95, 128, 205, 5)
+    with pytest.raises(UsageError, match="bands=-1 and rows=-1 must both be at least 1"):
+        fixed_banding(0.8, 0.95, 128, -1, -1)

@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -359,6 +360,28 @@ def test_latency_of_a_query_is_a_limit_of_an_index() -> None:
     assert not plan(1_000_000, engine="index", latency=1e-4, memory=1e12, rates=RATES).fits
     with pytest.raises(UsageError, match="set engine=index"):
         Workload(10, latency=0.01)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+@pytest.mark.parametrize("name", ["core_hour_price", "gb_month_price", "ingest", "text_bytes"])
+def test_numbers_that_are_not_finite_are_refused(name: str, value: float) -> None:
+    keywords: dict[str, Any] = {name: value}
+    with pytest.raises(UsageError, match=f"{name}={value:g} is not a finite number"):
+        Workload(10, **keywords)
+
+
+def test_a_precision_out_of_reach_names_no_larger_k_than_the_largest() -> None:
+    found = plan(1_000_000, precision=0.99, rates=RATES)
+    verdict = next(verdict for verdict in found.verdicts if verdict.limit == "precision")
+    assert not verdict.holds
+    assert found.spec.k == found.spec.signature_limits.largest_k
+    assert verdict.gives == ("a higher threshold",)
+    line = next(line for line in found.lines if line.name == "k")
+    assert line.formula == "the default of 128, doubled up to the precision or to the maximum"
+    assert plan(1000, rates=RATES).lines[0].formula == "the default"
+    given = plan(1_000_000, nk.Spec(), RATES, precision=0.99)
+    verdict = next(verdict for verdict in given.verdicts if verdict.limit == "precision")
+    assert verdict.gives == ("more slots (k)", "a higher threshold")
 
 
 def test_prices_follow_from_core_hours_and_gigabytes() -> None:

@@ -3,6 +3,7 @@
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -96,10 +97,31 @@ def test_tables_and_probes_are_tuned() -> None:
 
 
 def test_budget_limits_the_signature() -> None:
-    assert tune(budget=300).spec.k == 72
+    assert tune(budget=300).spec.k == 75
     assert tune(spec=Spec(slot_bits=1), budget=16).spec.k == 128
-    with pytest.raises(UsageError, match="give at least 32 bytes"):
-        tune(budget=10)
+    assert tune(0.9, 0.5, budget=8).spec.k == 2
+    with pytest.raises(UsageError, match="give at least 4 bytes"):
+        tune(budget=3)
+    with pytest.raises(UsageError, match="give at least 1 bytes"):
+        tune(spec=Spec(slot_bits=4), budget=0)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"documents": 0}, "documents=0 is less than 1"),
+        ({"documents": float("nan")}, "documents=nan is less than 1"),
+        ({"tables": []}, r"tables=\[\] must be numbers of at least 1"),
+        ({"tables": [0], "bands": 20, "rows": 5}, r"tables=\[0\] must be"),
+        ({"probes": [-1]}, r"probes=\[-1\] must be numbers of at least 0"),
+        ({"at_most": {2.0: 0.5}}, "the limit 2:0.5 is not a similarity"),
+        ({"at_most": {0.5: float("nan")}}, "the limit 0.5:nan is not"),
+        ({"bands": 0, "rows": 5}, "bands=0 and rows=5 must both be at least 1"),
+    ],
+)
+def test_arguments_out_of_range_are_named(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        tune(**wrong)
 
 
 def test_unreachable_or_invalid_requests_are_rejected() -> None:
