@@ -28,7 +28,7 @@ from nearkin.keys import HashKey
 from nearkin.measures import measure_of
 from nearkin.report.files import read_report
 from nearkin.report.page import render_page
-from nearkin.report.run_warnings import log_warnings, warn_of_pairs, warn_of_skipped_inputs
+from nearkin.report.run_warnings import log_warnings, warn_of_inputs, warn_of_pairs
 from nearkin.results import DedupResult, PairsResult, ResultTable, TemporaryFolder, TemporaryRun
 from nearkin.runs.pairs import Relation, find_pairs, parse_relation
 from nearkin.runs.parameter_help import show_parameters
@@ -138,7 +138,7 @@ def pairs(
     table = pa.Table.from_batches(batches, schema)
     run.progress.close()
     statistics = dict(run.work.manifest["stages"])
-    warnings = warn_of_skipped_inputs(run.corpus)
+    warnings = warn_of_inputs(run.corpus, run.columns)
     if parsed == Relation.SIMILARITY:
         warnings += warn_of_pairs(run)
     log_warnings(warnings)

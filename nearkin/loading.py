@@ -59,7 +59,7 @@ def add_files(
         StoreError: If the store fails.
     """
     corpus = FileCorpus.open(inputs)
-    warnings = describe_skipped(corpus.skipped)
+    warnings = [*describe_skipped(corpus.skipped), *corpus.describe_doubts(columns)]
     columns = detect_dimensions(corpus, columns)
     corpus.check(columns)
     new_index: dict[str, Any] = {}

@@ -23,7 +23,7 @@ from nearkin.errors import MissingExtraError, UsageError
 from nearkin.report.collect import collect_counts, collect_report, summary_counts
 from nearkin.report.local_view import ExcerptCollector, LocalRunView
 from nearkin.report.model import ReportData
-from nearkin.report.run_warnings import warn_of_run, warn_of_skipped_inputs
+from nearkin.report.run_warnings import warn_of_inputs, warn_of_run
 from nearkin.runs.output import write_result
 from nearkin.runtime.files import Readers
 
@@ -37,6 +37,7 @@ REJECTED_ROWS = pa.schema(
     [
         ("file", pa.large_string()),
         ("row", pa.int64()),
+        ("line", pa.int64()),
         ("reason", pa.large_string()),
         ("raw", pa.large_string()),
     ]
@@ -241,8 +242,8 @@ class DedupResult:
     def rejected(self) -> ResultTable:
         """The rejected rows, which are not documents.
 
-        The columns are file (empty for a table), row (from 0, null for a whole file), reason, and
-        raw (the beginning of the value).
+        The columns are file (empty for a table), row (from 0, null for a whole file), line (from 1,
+        null if the format has no lines), reason, and raw (the beginning of the value).
         """
         path = self._open[0].run.work.path / "sketch" / REJECTED
         rows = [orjson.loads(line) for line in path.read_bytes().splitlines()]
@@ -267,7 +268,7 @@ class DedupResult:
     def warnings(self) -> tuple[str, ...]:
         """Sentences about the result, for example that most texts are short."""
         run = self._open[0].run
-        return (*warn_of_run(run), *warn_of_skipped_inputs(run.corpus))
+        return (*warn_of_run(run), *warn_of_inputs(run.corpus, run.columns))
 
     @cached_property
     def statistics(self) -> dict[str, int]:

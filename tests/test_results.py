@@ -109,7 +109,7 @@ def test_removed_and_rejected_rows_are_tables() -> None:
     assert result.removed.to_pandas()["id"].tolist() == ["0000000000"]
     assert result.removed["kind"].to_pylist() == ["near"]
     assert result.rejected.arrow.to_pylist() == [
-        {"file": "", "row": 1, "reason": "text is null", "raw": ""}
+        {"file": "", "row": 1, "line": None, "reason": "text is null", "raw": ""}
     ]
     assert result.statistics["rejected"] == 1
 
@@ -122,7 +122,7 @@ def test_rejected_rows_of_files_name_the_file(tmp_path: Path) -> None:
 
 
 def test_on_error_fail_names_the_row_of_a_table() -> None:
-    with pytest.raises(nk.RunError, match="row 1: text is null"):
+    with pytest.raises(nk.RunError, match=r"row 1 \(counted from 0\): text is null"):
         nk.dedup([BASE, None], on_error="fail")
 
 

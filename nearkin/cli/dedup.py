@@ -12,7 +12,7 @@ from nearkin.cli import options as o
 from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import OUTPUT, RUN, GivenOptions, with_option_groups
 from nearkin.cli.plan_file import apply_plan
-from nearkin.cli.printing import print_json, require_documents
+from nearkin.cli.printing import print_inputs, print_json, require_documents
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.runtime.loading import paused_collector
 
@@ -203,6 +203,8 @@ def dedup(
             record = record.with_audit(audited.audit, audited.metrics)
     finally:
         progress.close()
+    if not output.json:
+        print_inputs(resolved.account)
     print_run(record, out, as_json=output.json)
     counts = record.counts
     rejected = counts["rejected"]

@@ -109,6 +109,45 @@ FollowLinks = Annotated[
         rich_help_panel=INPUT,
     ),
 ]
+Include = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--include",
+        help="Pattern of the names of the files that are read, for example '*.csv'. May be "
+        "repeated.",
+        metavar="GLOB",
+        rich_help_panel=INPUT,
+    ),
+]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude",
+        help="Pattern of the names of files that are left out, for example '*.md'. May be "
+        "repeated.",
+        metavar="GLOB",
+        rich_help_panel=INPUT,
+    ),
+]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        "--delimiter",
+        help="Character between the values of CSV files: comma, semicolon, tab, pipe or any other. "
+        " [default: detected]",
+        metavar="CHAR",
+        rich_help_panel=INPUT,
+    ),
+]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        "--encoding",
+        help="Encoding of CSV files, for example utf-8, utf-16 or windows-1252.  "
+        "[default: detected]",
+        rich_help_panel=INPUT,
+    ),
+]
 Measure = Annotated[
     str | None,
     typer.Option(
@@ -435,6 +474,8 @@ class ColumnOptions:
     tokens: Tokens = None
     vector: Vector = None
     id_column: Id = None
+    delimiter: Delimiter = None
+    encoding: Encoding = None
 
     @property
     def text_columns(self) -> list[str]:
@@ -468,6 +509,7 @@ class ColumnOptions:
             UsageError: If several kinds of content are named.
         """
         from nearkin.corpus import Columns
+        from nearkin.corpus.dialect import parse_delimiter, parse_encoding
         from nearkin.engine.options import parse_size
         from nearkin.errors import UsageError
 
@@ -485,6 +527,8 @@ class ColumnOptions:
             vector=self.vector,
             id=self.id_column,
             carried_columns=carried,
+            delimiter=parse_delimiter(self.delimiter),
+            encoding=parse_encoding(self.encoding),
         )
         return columns.with_memory(parse_size(memory))
 
@@ -496,13 +540,17 @@ class ReadOptions:
     on_error: OnError = "quarantine"
     hidden: Hidden = False
     follow_links: FollowLinks = False
+    include: Include = None
+    exclude: Exclude = None
 
     @property
     def selection(self) -> "Selection":
         """The rules that decide which files of input folders are read."""
         from nearkin.corpus.inputs import Selection
 
-        return Selection(self.hidden, self.follow_links)
+        return Selection(
+            self.hidden, self.follow_links, tuple(self.include or ()), tuple(self.exclude or ())
+        )
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import typer
 from nearkin.cli import options as o
 from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import OUTPUT, VERIFICATION, GivenOptions, with_option_groups
-from nearkin.cli.printing import print_json, print_warnings, require_documents
+from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.runtime.loading import paused_collector
 
@@ -124,6 +124,7 @@ def pairs(
     if output.json:
         print_json(summary.to_json())
     else:
+        print_inputs(resolved.account)
         sys.stderr.write(f"{summary.pairs:,} verified pairs in {out}\n")
     sketch_stats = summary.stages.get("sketch")
     if sketch_stats:

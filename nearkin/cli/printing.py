@@ -30,6 +30,16 @@ def print_warnings(warnings: Iterable[str]) -> None:
         sys.stderr.write(f"nearkin: warning: {warning}\n")
 
 
+def print_inputs(account: str) -> None:
+    """Prints what was read on standard error.
+
+    Args:
+        account: A sentence with the numbers of files by kind, or an empty text.
+    """
+    if account:
+        sys.stderr.write(f"{account}\n")
+
+
 def print_json(summary: Mapping[str, object]) -> None:
     """Writes a summary as JSON on standard output."""
     import json

@@ -5,7 +5,7 @@ from functools import partial
 
 from nearkin.cli import options as o
 from nearkin.cli.option_groups import with_option_groups
-from nearkin.cli.printing import print_json, print_warnings, require_documents
+from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
 from nearkin.runtime.loading import paused_collector
 
 COMMON_OPTIONS = (
@@ -97,6 +97,7 @@ def sketch(
     if output.json:
         print_json(summary.to_json())
     else:
+        print_inputs(resolved.account)
         sys.stderr.write(
             f"{summary.documents:,} signatures in {out} ({summary.rejected:,} rows rejected)\n"
         )

@@ -247,7 +247,7 @@ def _observe(
             columns = replace(columns, vector="vector", text=None, joined=(), dimensions=1)
         return None, request.to_spec(columns)
     corpus = FileCorpus.open(inputs)
-    print_warnings(describe_skipped(corpus.skipped))
+    print_warnings([*describe_skipped(corpus.skipped), *corpus.describe_doubts(columns)])
     columns = detect_dimensions(corpus, columns)
     spec = request.to_spec(columns)
     distribution = observe_corpus(

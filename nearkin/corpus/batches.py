@@ -25,6 +25,8 @@ class Rejection(NamedTuple):
     """The reason, in words."""
     raw: str = ""
     """The first characters of the row."""
+    line: int | None = None
+    """The line at which the row begins, counted from 1. None if the format has no lines."""
 
 
 class Batch(NamedTuple):

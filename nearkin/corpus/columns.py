@@ -72,8 +72,11 @@ class ColumnsRecord(TypedDict):
     dimensions: int | None
     id: str | None
     extra: tuple[str, ...]
-    joined: NotRequired[tuple[str, ...]]
     """The carried columns."""
+    joined: NotRequired[tuple[str, ...]]
+    """Further columns of texts."""
+    delimiter: NotRequired[str]
+    encoding: NotRequired[str]
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,8 @@ class Columns:
             for blocks, for sources and for splits.
         joined: Further columns of texts, which are appended to the first in this order. Values that
             are null are left out.
+        delimiter: The character between the values of CSV files, or None to detect it.
+        encoding: The codec of CSV files, or None to detect it.
         document_limit: The maximum size of a document in bytes. Larger documents are rejected, and
             so are rows that need a multiple of this to be read. A resumed run and a run over saved
             signatures keep the limit, because it decides which rows are documents.
@@ -102,6 +107,8 @@ class Columns:
     id: str | None = None
     carried_columns: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
+    delimiter: str | None = None
+    encoding: str | None = None
     document_limit: int = MAX_DOCUMENT
 
     @classmethod
@@ -115,6 +122,8 @@ class Columns:
             id=record["id"],
             carried_columns=tuple(record["extra"]),
             joined=tuple(record.get("joined", ())),
+            delimiter=record.get("delimiter"),
+            encoding=record.get("encoding"),
         )
 
     def to_record(self) -> ColumnsRecord:
@@ -132,6 +141,10 @@ class Columns:
         )
         if self.joined:
             record["joined"] = self.joined
+        if self.delimiter is not None:
+            record["delimiter"] = self.delimiter
+        if self.encoding is not None:
+            record["encoding"] = self.encoding
         return record
 
     def with_memory(self, memory: int) -> "Columns":

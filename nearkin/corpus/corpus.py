@@ -1,5 +1,6 @@
 """Corpora: files of any format in the order of their names, or a table in memory."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -8,9 +9,16 @@ import pyarrow as pa
 
 from nearkin.corpus.batches import WHOLE_FILE, Batch, Rejection
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
+from nearkin.corpus.dialect import LABELS, UTF8, WINDOWS, Dialect
 from nearkin.corpus.file_names import format_path
 from nearkin.corpus.formats.arrow_ipc import ArrowIpc
-from nearkin.corpus.formats.base import UNREADABLE, FileSlice, Format, describe_error
+from nearkin.corpus.formats.base import (
+    UNREADABLE,
+    FileSlice,
+    Format,
+    RejectedRow,
+    describe_error,
+)
 from nearkin.corpus.formats.delimited import Delimited
 from nearkin.corpus.formats.foreign_content import READABLE, find_foreign_content
 from nearkin.corpus.formats.json_array import JsonArray, holds_array
@@ -36,15 +44,13 @@ FORMATS: dict[str, Format] = {
     ".jsonl": LINES,
     ".ndjson": LINES,
     ".json": LINES,
-    ".csv": Delimited(","),
-    ".tsv": Delimited("\t"),
     ".arrow": ArrowIpc(),
     ".arrows": ArrowIpc(),
     ".feather": ArrowIpc(),
     ".ipc": ArrowIpc(),
 }
-"""The formats by suffix, without parquet, whose reader has settings of its own. Files with other
-suffixes are one text each."""
+"""The formats by suffix, without parquet, CSV and TSV, whose readers belong to a corpus. Files with
+other suffixes are one text each."""
 ON_ERROR = ("quarantine", "fail")
 REJECT_ADVICE = "Correct the row, or reject such rows with --on-error quarantine"
 
@@ -58,6 +64,7 @@ class FileCorpus:
             raises an error.
         ahead: The number of bytes up to which parts of a file are decoded ahead.
         skipped: The files and folders among the inputs that are not read.
+        searched: The paths of the files that a folder or a pattern contributed.
 
     Attributes:
         statuses: The status of each file that was read, by its path. A file has changed if its
@@ -73,13 +80,21 @@ class FileCorpus:
         on_error: str = "quarantine",
         ahead: int = AHEAD,
         skipped: Sequence[SkippedPath] = (),
+        searched: frozenset[str] = frozenset(),
     ) -> None:
         _require_known_policy(on_error)
         self.files = tuple(files)
         self.on_error = on_error
         self._parquet = Parquet(ahead)
-        self._formats = {**FORMATS, ".parquet": self._parquet, ".pq": self._parquet}
+        self._formats = {
+            **FORMATS,
+            ".parquet": self._parquet,
+            ".pq": self._parquet,
+            ".csv": Delimited(","),
+            ".tsv": Delimited("\t"),
+        }
         self.skipped = tuple(skipped)
+        self._searched = searched
         self.statuses: dict[str, FileStatus] = {}
         self._json_formats: dict[str, JsonLines] = {}
 
@@ -105,7 +120,7 @@ class FileCorpus:
             MissingExtraError: If a URL needs a package that is not installed.
         """
         found = find_inputs(inputs, selection)
-        return cls(found.files, on_error, ahead, found.skipped)
+        return cls(found.files, on_error, ahead, found.skipped, found.searched)
 
     def set_scratch_folder(self, folder: Path) -> None:
         """Sets the folder for temporary files. The default is that of the system."""
@@ -136,6 +151,76 @@ class FileCorpus:
         """The relative names of the files."""
         return [file.name for file in self.files]
 
+    def describe_files(self, columns: Columns) -> str:
+        """Returns a sentence with the numbers of files by kind, and of the skipped ones.
+
+        It is empty if all files are of one kind that is read in the usual way, and none is skipped.
+
+        Args:
+            columns: The columns that are read.
+        """
+        kinds = Counter(self._kind_of(file, columns) for file in self.files)
+        parts = [
+            f"{count:,} {kind} {'file' if count == 1 else 'files'}{note}"
+            for (kind, note), count in sorted(kinds.items())
+        ]
+        if len(kinds) == 1 and not self.skipped and not next(iter(kinds))[1]:
+            return ""
+        if self.skipped:
+            parts.append(f"{len(self.skipped):,} skipped")
+        return f"Inputs: {', '.join(parts)}"
+
+    def _kind_of(self, file: InputFile, columns: Columns) -> tuple[str, str]:
+        """Returns the suffix of a file, and how it is read if that is not the usual way."""
+        kind = file.suffix or "unnamed"
+        form = self.format_of(file)
+        if form is TEXT:
+            return kind, " (one text each)"
+        if not isinstance(form, Delimited):
+            return kind, ""
+        try:
+            dialect = form.dialect_of(file, columns)
+        except UNREADABLE:
+            return kind, ""
+        usual = Dialect(form.delimiter, UTF8)
+        notes = []
+        if dialect.delimiter != usual.delimiter:
+            notes.append(f"separated by {dialect.delimiter_label}")
+        if dialect.encoding != usual.encoding:
+            notes.append(dialect.encoding_label)
+        return kind, f" ({', '.join(notes)})" if notes else ""
+
+    def describe_doubts(self, columns: Columns) -> list[str]:
+        """Returns warnings about files that may have been read otherwise than intended.
+
+        These are files of an unknown suffix that a folder or a pattern contributed beside files
+        with rows, and files whose encoding was guessed.
+
+        Args:
+            columns: The columns that are read.
+        """
+        texts = [file for file in self.files if self.format_of(file) is TEXT]
+        found = [file for file in texts if file.path in self._searched]
+        doubts = []
+        if found and len(texts) < len(self.files):
+            doubts.append(
+                f"read {_name_with_others(found)} as one text each, because the suffix is not that "
+                "of a file with rows; leave such files out with --exclude, for example "
+                f"--exclude '*{found[0].suffix or found[0].name}'"
+            )
+        guessed = [
+            file
+            for file in self.files
+            if columns.encoding is None
+            and self._kind_of(file, columns)[1].endswith(f"{LABELS[WINDOWS]})")
+        ]
+        if guessed:
+            doubts.append(
+                f"read {_name_with_others(guessed)} as Windows-1252, because it is not valid "
+                "UTF-8; name another encoding with --encoding"
+            )
+        return doubts
+
     def check(self, columns: Columns) -> None:
         """Checks what can be known about the files before they are read completely.
 
@@ -161,7 +246,12 @@ class FileCorpus:
         form = self.format_of(file)
         if not isinstance(form, (Parquet, ArrowIpc)):
             # The content of remote files is checked when they are read.
-            if not file.remote and (content := find_foreign_content(file, whole_text=form is TEXT)):
+            content = None
+            if not file.remote and not (
+                isinstance(form, Delimited) and form.is_wide(file, columns)
+            ):
+                content = find_foreign_content(file, whole_text=form is TEXT)
+            if content:
                 raise UsageError(
                     f"cannot read {format_path(file.path)}: it holds {content}. "
                     f"{READABLE}; remove the file from the inputs"
@@ -178,7 +268,7 @@ class FileCorpus:
             return list(dict.fromkeys([*found.names, *columns.carried_columns]))
         if form is TEXT:
             return ["text"]
-        return form.columns(file) or None
+        return form.columns(file, columns) or None
 
     def _require_fields(self, columns: Columns, fields: dict[str, FieldSample]) -> None:
         """Requires that each carried column is a field of some object, if all files are JSON."""
@@ -255,23 +345,23 @@ class FileCorpus:
                 f"the file cannot be read{f' from row {row}' if row else ''}: "
                 f"{describe_error(error)}"
             )
-            self._refuse(file, [(WHOLE_FILE, reason, "")])
-            yield FileSlice(
-                np.empty(0, np.int64),
-                make_empty_documents(columns),
-                [(WHOLE_FILE, reason, "")],
-                row + 1,
-            )
+            rejected = [RejectedRow(WHOLE_FILE, reason, "")]
+            self._refuse(file, rejected)
+            yield FileSlice(np.empty(0, np.int64), make_empty_documents(columns), rejected, row + 1)
         except KeyError as error:
             raise UsageError(f"{file.path} has no column {error}") from error
         self.require_unchanged(number)
 
-    def _refuse(self, file: InputFile, rejected: list[tuple[int, str, str]]) -> None:
+    def _refuse(self, file: InputFile, rejected: list[RejectedRow]) -> None:
         if rejected and self.on_error == "fail":
-            row, reason, raw = rejected[0]
-            place = file.path if row == WHOLE_FILE else f"{file.path}, row {row}"
-            shown = f" ({raw[:60]!r})" if raw else ""
-            raise RunError(f"{place}: {reason}{shown}. {REJECT_ADVICE}")
+            first = rejected[0]
+            place = file.path
+            if first.line is not None:
+                place = f"{file.path}, line {first.line}"
+            elif first.row != WHOLE_FILE:
+                place = f"{file.path}, row {first.row} (counted from 0)"
+            shown = f" ({first.raw[:60]!r})" if first.raw else ""
+            raise RunError(f"{place}: {first.reason}{shown}. {REJECT_ADVICE}")
 
     def require_unchanged(self, number: int) -> FileStatus:
         """Compares a file with its status at the first reading.
@@ -343,6 +433,12 @@ def require_unique_column(name: str, names: Sequence[str], place: str) -> None:
         )
 
 
+def _name_with_others(files: Sequence[InputFile]) -> str:
+    """Returns the name of the first file, and the number of the others."""
+    others = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
+    return f"{files[0].name!r}{others}"
+
+
 class _BatchBuilder:
     """Joins small slices, such as text files, into batches that are large enough for a thread."""
 
@@ -387,8 +483,8 @@ class _BatchBuilder:
 
 def _rejections(number: int, file_slice: FileSlice) -> list[Rejection]:
     return [
-        Rejection(file=number, row=row, reason=reason, raw=raw)
-        for row, reason, raw in file_slice.rejected
+        Rejection(file=number, row=entry.row, reason=entry.reason, raw=entry.raw, line=entry.line)
+        for entry in file_slice.rejected
     ]
 
 
@@ -450,8 +546,11 @@ class TableCorpus:
         """
         for file_slice in check_batches(self._parts(columns, start[1]), columns, whole=False):
             if file_slice.rejected and self.on_error == "fail":
-                row, reason, raw = file_slice.rejected[0]
-                raise RunError(f"row {row}: {reason} ({raw[:60]!r}). {REJECT_ADVICE}")
+                first_row = file_slice.rejected[0]
+                raise RunError(
+                    f"row {first_row.row} (counted from 0): {first_row.reason} "
+                    f"({first_row.raw[:60]!r}). {REJECT_ADVICE}"
+                )
             yield Batch(
                 first=first,
                 files=np.zeros(len(file_slice.rows), np.int32),

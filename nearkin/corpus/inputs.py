@@ -6,6 +6,7 @@ import stat
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -30,6 +31,8 @@ SPECIAL = "it is not a regular file"
 OUTPUT = "it is the output of a nearkin run"
 MATCHED_FOLDER = "it is a folder; name it without a pattern, or end the pattern with /**"
 UNREADABLE = "it cannot be read"
+EXCLUDED = "it matches --exclude"
+NOT_INCLUDED = "it matches no --include"
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,59 @@ class Selection:
         hidden: Whether names that start with `.` or `_` are included.
         follow_links: Whether symbolic links to folders are followed. Each folder is read once,
             so loops end.
+        include: Patterns of which a file must match at least one, as `matches_pattern` defines it.
+            Every file is included if there are none.
+        exclude: Patterns of which a file must match none.
     """
 
     hidden: bool = False
     follow_links: bool = False
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for name, patterns in (("include", self.include), ("exclude", self.exclude)):
+            if not all(isinstance(pattern, str) and pattern for pattern in patterns):
+                raise UsageError(
+                    f"{name}={list(patterns)!r} has a pattern that is empty or not a text"
+                )
+
+    def find_refusal(self, relative: str) -> str | None:
+        """Returns the reason why the patterns leave a file out, or None.
+
+        Args:
+            relative: The path of the file relative to its input.
+        """
+        if any(matches_pattern(relative, pattern) for pattern in self.exclude):
+            return EXCLUDED
+        if self.include and not any(matches_pattern(relative, one) for one in self.include):
+            return NOT_INCLUDED
+        return None
+
+
+def matches_pattern(relative: str, pattern: str) -> bool:
+    """Returns whether a file, or a folder above it, matches a pattern.
+
+    A pattern without `/` is compared with each name of the path. Any other pattern is compared with
+    the path from its beginning; `*` and `**` match across `/` then.
+
+    Args:
+        relative: The path of the file relative to its input, with slashes.
+        pattern: The pattern, with `*`, `?` and `[...]`.
+
+    Examples:
+        >>> matches_pattern("docs/README.md", "*.md"), matches_pattern("a/b.csv", "a/")
+        (True, True)
+        >>> matches_pattern("old/a.csv", "**/old/*"), matches_pattern("a.csv", "*.md")
+        (True, False)
+    """
+    parts = relative.split("/")
+    plain = pattern.rstrip("/").removeprefix("./")
+    if "/" not in plain:
+        return any(fnmatchcase(part, plain) for part in parts)
+    paths = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+    forms = {plain, plain.removeprefix("**/")}
+    return any(fnmatchcase(path, form) for path in paths for form in forms)
 
 
 class SkippedPath(NamedTuple):
@@ -58,6 +110,8 @@ class InputListing(NamedTuple):
 
     files: tuple[InputFile, ...]
     skipped: tuple[SkippedPath, ...]
+    searched: frozenset[str]
+    """The paths of the files that a folder or a pattern contributed, and that nobody named."""
 
 
 def find_inputs(inputs: Sequence[str], selection: Selection | None = None) -> InputListing:
@@ -81,13 +135,15 @@ def find_inputs(inputs: Sequence[str], selection: Selection | None = None) -> In
         {path for given in inputs for path in search.expand(os.fspath(given))}, key=os.fsencode
     )
     if not paths:
-        raise UsageError("no inputs given")
+        left_out = f": {search.skipped[0].path}: {search.skipped[0].reason}"
+        raise UsageError(f"no inputs are left{left_out}" if search.skipped else "no inputs given")
     shown = [hide_password(path) for path in paths]
     names = [make_safe_name(path) for path in _relative(shown)]
     files = map(InputFile, paths, make_distinct_names(names))
     return InputListing(
         tuple(sorted(files, key=lambda file: file.name.encode())),
         tuple(sorted({entry for entry in search.skipped if entry.path not in set(shown)})),
+        frozenset(paths) - search.named,
     )
 
 
@@ -145,6 +201,7 @@ class _InputSearch:
 
     selection: Selection
     skipped: list[SkippedPath] = field(default_factory=list)
+    named: set[str] = field(default_factory=set)
 
     def expand(self, given: str) -> list[str]:
         """Returns every file that one input names.
@@ -177,7 +234,8 @@ class _InputSearch:
                     f"{format_path(given)} is not a regular file or a folder; "
                     "write its content to a file, and name that file"
                 )
-            found = [path]
+            self.named.add(path)
+            found = [path] if self._selects(path, path.rpartition("/")[2]) else []
         elif MAGIC & set(given):
             before = len(self.skipped)
             found = self._matches(path)
@@ -199,6 +257,7 @@ class _InputSearch:
         A folder that a recursive pattern reaches by several links counts once.
         """
         recursive = "**" in pattern
+        top = len(_fixed_folder(pattern, is_file=False))
         found: list[str] = []
         real: set[str] = set()
         matches = glob.glob(pattern, recursive=True, include_hidden=self.selection.hidden)  # noqa: PTH207 (absolute patterns)
@@ -209,7 +268,9 @@ class _InputSearch:
                 continue
             folder = os.path.realpath(os.path.dirname(match))  # noqa: PTH120
             target = f"{folder}/{os.path.basename(match)}"  # noqa: PTH119
-            if self._regular(match) and not (recursive and target in real):
+            if not self._regular(match) or not self._selects(match, match[top:]):
+                continue
+            if not (recursive and target in real):
                 real.add(target)
                 found.append(match)
         return found
@@ -237,7 +298,12 @@ class _InputSearch:
             )
             for name in files:
                 path = f"{parent.rstrip('/')}/{name}"
-                if self._visible(path, name) and self._regular(path):
+                relative = path[len(folder.rstrip("/")) + 1 :]
+                if (
+                    self._visible(path, name)
+                    and self._regular(path)
+                    and self._selects(path, relative)
+                ):
                     yield path
 
     def _unreadable(self, top: str) -> "_ListingErrorHandler":
@@ -259,6 +325,12 @@ class _InputSearch:
             return True
         self.skip(path, HIDDEN)
         return False
+
+    def _selects(self, path: str, relative: str) -> bool:
+        reason = self.selection.find_refusal(relative)
+        if reason is not None:
+            self.skip(path, reason)
+        return reason is None
 
     def _regular(self, path: str) -> bool:
         try:
@@ -285,19 +357,35 @@ class _InputSearch:
                 ]
             else:
                 found = [path] if filesystem.exists(path) else []
+                self.named.update(_url(protocol, name) for name in found)
         except (OSError, ValueError) as error:
             raise make_listing_error(given, error) from error
         except loaded_driver_errors() as error:
             raise make_listing_error(given, error) from error
-        if not found:
-            raise UsageError(f"no files match {given}")
-        return [_url(protocol, name) for name in found]
+        before = len(self.skipped)
+        top = len(_fixed_folder(path, is_file=found == [path]))
+        selected = [
+            name for name in found if self._selects(_url(protocol, name), name[top:].lstrip("/"))
+        ]
+        self._require(selected, given, f"no files match {given}", before)
+        return [_url(protocol, name) for name in selected]
 
     def _visible_in(self, folder: str, name: str, protocol: str) -> bool:
         if self.selection.hidden or not is_hidden(name[len(folder) :].strip("/").split("/")):
             return True
         self.skip(_url(protocol, name), HIDDEN)
         return False
+
+
+def _fixed_folder(path: str, *, is_file: bool) -> str:
+    """Returns the folder to which the paths of found files are relative.
+
+    It is the folder of a file, a folder itself, or the part of a pattern before its first wildcard.
+    """
+    wildcards = [path.index(mark) for mark in MAGIC if mark in path]
+    if wildcards:
+        return path[: path.rfind("/", 0, min(wildcards)) + 1]
+    return path[: path.rfind("/") + 1] if is_file else path
 
 
 def _url(protocol: str, name: str) -> str:

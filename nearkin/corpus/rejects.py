@@ -28,6 +28,8 @@ class QuarantineWriter:
             place: dict[str, str | int] = {"file": self._names[entry.file]}
             if entry.row != WHOLE_FILE:
                 place["row"] = entry.row
+            if entry.line is not None:
+                place["line"] = entry.line
             self._file.write(
                 orjson.dumps({**place, "reason": entry.reason, "raw": entry.raw}) + b"\n"
             )

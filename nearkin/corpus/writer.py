@@ -52,7 +52,7 @@ def write_kept(
     for number, name in enumerate(make_output_names(corpus.names)):
         target = join_inside(folder, name)
         target.parent.mkdir(parents=True, exist_ok=True)
-        writer = _writer(corpus, number, target)
+        writer = _writer(corpus, columns, number, target)
         for file_slice in _written(
             corpus.read_slices(number, columns, whole=True), writer, kept, rows, first
         ):
@@ -68,14 +68,14 @@ def write_kept(
         )
 
 
-def _writer(corpus: FileCorpus, number: int, target: Path) -> Writer | None:
+def _writer(corpus: FileCorpus, columns: Columns, number: int, target: Path) -> Writer | None:
     """Returns the writer for a file.
 
     It is None for a file that cannot be read at all and has no rows to write.
     """
     file = corpus.files[number]
     try:
-        return corpus.format_of(file).writer(file, str(target))
+        return corpus.format_of(file).writer(file, columns, str(target))
     except (OSError, ValueError, pa.ArrowException):
         return None
 

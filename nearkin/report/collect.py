@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus import Corpus
 from nearkin.evaluate.boilerplate import Boilerplate
 from nearkin.evaluate.overlap import Overlap
 from nearkin.lsh.sign_bands import SignBanding
@@ -36,7 +35,7 @@ from nearkin.report.model import (
     StageSeconds,
     ThresholdStep,
 )
-from nearkin.report.run_warnings import FinishedStages, warn_of_run, warn_of_skipped_inputs
+from nearkin.report.run_warnings import FinishedStages, warn_of_run
 from nearkin.shingle import text_buffers
 from nearkin.shingle.readable import shingle_texts
 from nearkin.sketch.minhash import slot_sources
@@ -103,10 +102,9 @@ class RunView(ABC):
         """
         self.run = run
 
-    @property
     @abstractmethod
-    def corpus(self) -> Corpus | None:
-        """The corpus of the run, or None if the engine was given a table."""
+    def input_warnings(self) -> list[str]:
+        """Returns warnings about the input files. There are none about a table."""
 
     @abstractmethod
     def stage_statistics(self) -> Mapping[str, Mapping[str, Any]]:
@@ -187,8 +185,7 @@ def collect_report(view: RunView, title: str, peak_memory: int) -> ReportData:
         f"no document has a value in column {name!r}, which the settings refer to; check its name"
         for name in view.empty_columns()
     ]
-    if view.corpus is not None:
-        warnings += warn_of_skipped_inputs(view.corpus)
+    warnings += view.input_warnings()
     return ReportData(
         title=title,
         parameters=collect_parameters(run),

@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus import Corpus
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.result_schema import EXACT, NEAR, VECTOR
@@ -30,6 +29,7 @@ from nearkin.report.model import (
     SourceCount,
     ThresholdStep,
 )
+from nearkin.report.run_warnings import warn_of_inputs
 from nearkin.report.whatif import borderline_pairs, evaluate_thresholds
 
 BORDERLINE_CHARACTERS = 600
@@ -108,10 +108,9 @@ class LocalRunView(RunView):
         self._excerpts = excerpts
         self._rejected = rejected
 
-    @property
-    def corpus(self) -> Corpus:
-        """The corpus of the run."""
-        return self._local.corpus
+    def input_warnings(self) -> list[str]:
+        """Returns warnings about the input files. There are none about a table."""
+        return warn_of_inputs(self._local.corpus, self._local.columns)
 
     def stage_statistics(self) -> Mapping[str, Mapping[str, Any]]:
         """Returns the statistics of all stages by name, in the order of execution."""

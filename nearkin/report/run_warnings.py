@@ -5,7 +5,7 @@ import warnings as python_warnings
 from collections.abc import Iterable
 from typing import Protocol
 
-from nearkin.corpus import Corpus, FileCorpus
+from nearkin.corpus import Columns, Corpus, FileCorpus
 from nearkin.corpus.inputs import describe_skipped
 from nearkin.engine.options import RunOptions
 from nearkin.engine.short_documents import CHARACTERS, USUAL_THRESHOLD, ShortDocumentCounts
@@ -239,10 +239,13 @@ def _has_log_handler() -> bool:
     return False
 
 
-def warn_of_skipped_inputs(corpus: Corpus) -> list[str]:
-    """Returns a warning for each reason for which a part of the inputs was not read.
+def warn_of_inputs(corpus: Corpus, columns: Columns) -> list[str]:
+    """Returns warnings about inputs that were not read, or perhaps not as intended.
 
     Args:
         corpus: Corpus of the run.
+        columns: Columns that were read.
     """
-    return describe_skipped(corpus.skipped) if isinstance(corpus, FileCorpus) else []
+    if not isinstance(corpus, FileCorpus):
+        return []
+    return [*describe_skipped(corpus.skipped), *corpus.describe_doubts(columns)]

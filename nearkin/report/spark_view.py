@@ -10,7 +10,6 @@ import pyarrow as pa
 from pyspark.sql import Window
 from pyspark.sql import functions as f
 
-from nearkin.corpus import Corpus
 from nearkin.engine.result_schema import EXACT, KINDS
 from nearkin.engine.spark.arrow_columns import numbers
 from nearkin.engine.spark.rereading import ExcerptRows
@@ -26,6 +25,7 @@ from nearkin.report.collect import (
     RunView,
 )
 from nearkin.report.model import Histogram, SizeCount, SourceCount
+from nearkin.report.run_warnings import warn_of_inputs
 
 
 class SimilarityFacts(TypedDict):
@@ -53,11 +53,12 @@ class SparkRunView(RunView):
         self._spark_run = run
         self._clusters = clusters
 
-    @property
-    def corpus(self) -> Corpus | None:
-        """The corpus of the run, or None if the run reads a DataFrame."""
+    def input_warnings(self) -> list[str]:
+        """Returns warnings about the input files. There are none about a DataFrame."""
         source = self._spark_run.source
-        return source.corpus if isinstance(source, FileSource) else None
+        if not isinstance(source, FileSource):
+            return []
+        return warn_of_inputs(source.corpus, self._spark_run.request.columns)
 
     def stage_statistics(self) -> Mapping[str, Mapping[str, Any]]:
         """Returns the statistics of all stages by name, in the order of execution."""

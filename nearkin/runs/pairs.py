@@ -21,7 +21,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.engine.result_schema import CONTAINED
 from nearkin.engine.stats import StageRecords
 from nearkin.errors import UsageError
-from nearkin.report.run_warnings import warn_of_pairs, warn_of_skipped_inputs
+from nearkin.report.run_warnings import warn_of_inputs, warn_of_pairs
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.job import Job, check_job
 from nearkin.runs.output import require_file_output
@@ -185,7 +185,7 @@ def run_pairs(
         set_readers(staged, job.readers)
         claim.publish_file(staged)
         stages = work.manifest["stages"]
-        warnings = warn_of_skipped_inputs(corpus)
+        warnings = warn_of_inputs(corpus, job.columns)
         if parsed == Relation.SIMILARITY:
             warnings += warn_of_pairs(run)
     return PairsSummary(

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from nearkin.corpus import Columns
+from nearkin.corpus.dialect import parse_delimiter, parse_encoding
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.options import RunOptionKeywords, RunOptions, parse_memory
 from nearkin.errors import UsageError
@@ -50,11 +51,22 @@ class ReadKeywords(TypedDict, total=False):
             `fail` raises an error. The default is `quarantine`.
         hidden: Whether hidden files of folders are read. The default is False.
         follow_links: Whether links to folders are followed. The default is False.
+        include: Patterns of the names of the files that are read, for example `["*.csv"]`. The
+            default is every file.
+        exclude: Patterns of the names of files that are left out.
+        delimiter: Character between the values of CSV files, or `comma`, `semicolon`, `tab` or
+            `pipe`. By default, it is detected.
+        encoding: Encoding of CSV files, for example `utf-8` or `windows-1252`. By default, it is
+            detected.
     """
 
     on_error: str
     hidden: bool
     follow_links: bool
+    include: Sequence[str]
+    exclude: Sequence[str]
+    delimiter: str | None
+    encoding: str | None
 
 
 class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=False):
@@ -65,7 +77,8 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
     keep, empty, block_by, source, split, second_measure, hot_bucket_size, fanout, memory (a number
     of bytes, or a size such as `4GB`) and workers. `SpecOptionKeywords` documents the options of
     the Spec (shingle, normalise, stem, scheme, k, slot_bits, seed, base_hash, weights), and
-    `ReadKeywords` those of reading (on_error, hidden, follow_links).
+    `ReadKeywords` those of reading (on_error, hidden, follow_links, include, exclude, delimiter,
+    encoding).
 
     Attributes:
         text: Column of texts, or several columns, whose texts are joined in this order. The default
@@ -139,6 +152,8 @@ def columns_of(parameters: RunParameters, id: str | None) -> Columns:
         tokens=parameters.get("tokens"),
         vector=parameters.get("vector"),
         id=id,
+        delimiter=parse_delimiter(parameters.get("delimiter")),
+        encoding=parse_encoding(parameters.get("encoding")),
     )
 
 
@@ -181,7 +196,17 @@ def options_of(parameters: RunParameters) -> dict[str, Any]:
 
 def selection_of(reading: ReadKeywords) -> Selection:
     """Returns the rules that decide which files of folders are read."""
-    return Selection(reading.get("hidden", False), reading.get("follow_links", False))
+    include = reading.get("include", ())
+    exclude = reading.get("exclude", ())
+    for name, patterns in (("include", include), ("exclude", exclude)):
+        if isinstance(patterns, str):
+            raise UsageError(f"{name}={patterns!r} is one text; give a list of patterns")
+    return Selection(
+        reading.get("hidden", False),
+        reading.get("follow_links", False),
+        tuple(include),
+        tuple(exclude),
+    )
 
 
 def spec_of(parameters: RunParameters, columns: Columns) -> Spec:

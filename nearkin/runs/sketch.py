@@ -11,7 +11,7 @@ from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.inputs import Selection
 from nearkin.errors import UsageError
 from nearkin.measures import measure_of
-from nearkin.report.run_warnings import warn_of_skipped_inputs
+from nearkin.report.run_warnings import warn_of_inputs
 from nearkin.runs.output import require_file_output
 from nearkin.runs.run_record import RUN
 from nearkin.runtime.files import Readers, disk_errors, set_readers
@@ -150,7 +150,7 @@ def run_sketch(job: SketchJob, progress: Progress) -> SketchSummary:
         out=job.out,
         documents=documents,
         reasons=dict(sorted(rejected.items())),
-        warnings=warn_of_skipped_inputs(corpus),
+        warnings=warn_of_inputs(corpus, job.columns),
         spec=job.spec,
     )
 

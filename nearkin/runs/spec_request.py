@@ -73,12 +73,14 @@ class ResolvedInputs(NamedTuple):
         spec: The Spec of the signatures.
         resources: The hash key and the data that the Spec refers to.
         statuses: The statuses of the files that were read, by path. The job must find the same.
+        account: A sentence with the numbers of files by kind. Empty for a saved run.
     """
 
     columns: Columns
     spec: Spec
     resources: SpecResources
     statuses: Mapping[str, FileStatus] = MappingProxyType({})
+    account: str = ""
 
 
 def resolve_spec(
@@ -181,7 +183,8 @@ def resolve_inputs(
     spec, cut = _resolve_cut(request, counting, count_in_work_folder)
     spec, frequencies = _resolve_weights(request, counting, spec, count_in_work_folder)
     resources = SpecResources(request.secret, frequencies, cut)
-    return ResolvedInputs(columns, spec, resources, corpus.statuses)
+    account = corpus.describe_files(columns)
+    return ResolvedInputs(columns, spec, resources, corpus.statuses, account)
 
 
 def _resolve_saved(

@@ -71,7 +71,7 @@ def test_failed_run_leaves_nothing_so_that_the_command_can_be_repeated(tmp_path:
     ended = nearkin(
         "dedup", tmp_path / "a.jsonl", "--out", tmp_path / "out", "--on-error", "fail", code=1
     )
-    assert "a.jsonl, row 1: the row is not valid JSON" in ended.stderr
+    assert "a.jsonl, line 2: the row is not valid JSON" in ended.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
     (tmp_path / "a.jsonl").write_text('{"text": "fine"}\n')
     nearkin("dedup", tmp_path / "a.jsonl", "--out", tmp_path / "out")

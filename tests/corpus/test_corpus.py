@@ -26,7 +26,7 @@ from tests.corpus.samples import (
 
 def test_failure_names_file_row_and_value(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_bytes(b'{"text": "x"}\n{"text": 5}\n')
-    with pytest.raises(RunError, match=r"a\.jsonl, row 1: text is not a string .*\{"):
+    with pytest.raises(RunError, match=r"a\.jsonl, line 2: text is not a string .*\{"):
         read_corpus(FileCorpus.open([str(tmp_path)], on_error="fail"), Columns())
 
 

@@ -97,7 +97,7 @@ def test_reading_options_are_keywords(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "one two three"}\n{"text": 5}\n')
     assert len(nk.dedup(tmp_path)) == 1
     assert len(nk.dedup(tmp_path, hidden=True)) == 2
-    with pytest.raises(nk.RunError, match=r"a\.jsonl, row \d"):
+    with pytest.raises(nk.RunError, match=r"a\.jsonl, line \d"):
         nk.dedup(tmp_path, on_error="fail")
     with pytest.raises(nk.UsageError, match="on-error 'stop' is not one of quarantine, fail"):
         nk.dedup(pa.table({"text": TEXTS}), on_error="stop")

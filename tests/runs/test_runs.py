@@ -471,7 +471,7 @@ def test_bad_rows_and_files_are_counted(tmp_path: Path) -> None:
         ("b.parquet", None),
     ]
     shutil.rmtree(tmp_path.with_name("out"))
-    with pytest.raises(RunError, match=r"a\.jsonl, row 1: the row is not valid JSON"):
+    with pytest.raises(RunError, match=r"a\.jsonl, line 2: the row is not valid JSON"):
         finished(
             tmp_path, tmp_path.with_name("out"), columns=Columns(), source=None, on_error="fail"
         )

@@ -33,8 +33,13 @@ def _skip_rows(
 class ArrowIpc:
     """The format of Arrow IPC files and streams, including Feather version 2."""
 
-    def columns(self, file: InputFile) -> list[str]:
-        """Returns the names of the columns."""
+    def columns(self, file: InputFile, requested: Columns) -> list[str]:
+        """Returns the names of the columns.
+
+        Args:
+            file: The file.
+            requested: Not used, because the file itself says how it is read.
+        """
         with file.open_decompressed() as source:
             return list(self._open(source).schema.names)
 
@@ -137,11 +142,12 @@ class ArrowIpc:
             yield from split_batch(first + skipped, part.slice(skipped))
             first += len(batch)
 
-    def writer(self, file: InputFile, target: str) -> TableWriter:
+    def writer(self, file: InputFile, columns: Columns, target: str) -> TableWriter:
         """Returns a writer of a file or a stream, like the input.
 
         Args:
             file: The input file.
+            columns: Not used, because the file itself says how it is read.
             target: The path of the file to write.
         """
         with file.open_decompressed() as source:

@@ -13,14 +13,28 @@ from nearkin.corpus.input_file import InputFile
 Item = TypeVar("Item")
 
 
+class RejectedRow(NamedTuple):
+    """A row of a file that cannot be a document."""
+
+    row: int
+    """The position of the row in the file, counted from 0."""
+    reason: str
+    """The reason, in words."""
+    raw: str
+    """The first characters of the row."""
+    line: int | None = None
+    """The line at which the row begins, counted from 1 as editors do. None if the format has no
+    lines."""
+
+
 class FileSlice(NamedTuple):
     """Consecutive rows of one file, divided into documents and rejected rows."""
 
     rows: np.ndarray
     """The positions of the documents in the file, int64 (n,)."""
     documents: pa.RecordBatch
-    rejected: list[tuple[int, str, str]]
-    """The row, the reason and the first characters of each rejected row."""
+    rejected: list[RejectedRow]
+    """The rejected rows, in order."""
     next_row: int
     """The row at which reading continues after this slice."""
     complete_rows: Any = None
@@ -97,8 +111,13 @@ class Format(Protocol):
     into rejections.
     """
 
-    def columns(self, file: InputFile) -> list[str] | None:
-        """Returns the names of the columns, or None if each row has fields of its own."""
+    def columns(self, file: InputFile, requested: Columns) -> list[str] | None:
+        """Returns the names of the columns, or None if each row has fields of its own.
+
+        Args:
+            file: The file.
+            requested: The columns to read, with the options for reading the file.
+        """
 
     def read(
         self, file: InputFile, columns: Columns, start: int, *, whole: bool
@@ -112,11 +131,12 @@ class Format(Protocol):
             whole: Whether the slices hold the complete rows.
         """
 
-    def writer(self, file: InputFile, target: str) -> Writer:
+    def writer(self, file: InputFile, columns: Columns, target: str) -> Writer:
         """Returns a writer of a file in the same format.
 
         Args:
             file: The input file.
+            columns: The columns that were read, with the options for reading the file.
             target: The path of the file to write.
         """
 

@@ -1,6 +1,7 @@
 """Comma- and tab-separated values.
 
-The csv module of Python parses the values. Kept rows are copied character by character.
+The csv module of Python parses the values. Kept rows are copied character by character, with the
+delimiter, the encoding and the line ends of the input.
 """
 
 import csv
@@ -13,20 +14,20 @@ import pyarrow as pa
 
 from nearkin.corpus.batches import RAW_PREFIX
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
+from nearkin.corpus.dialect import SAMPLE_BYTES, WIDE, Dialect, detect_dialect
 from nearkin.corpus.formats.base import (
     FileSlice,
     ItemsBeforeDamage,
+    RejectedRow,
     make_unused_name,
     open_compressed_sink,
 )
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows, format_raw_prefix
 
-ESCAPE = "surrogateescape"
-"""The error handler for text. Bytes that are not UTF-8 are read as lone surrogates and written as
-the same bytes, so that only their row is rejected."""
 BOM = "\ufeff"
 LINE_ENDS = ("\n", "\r")
+SAMPLE_BLOCK = 1 << 16
 UNCLOSED = "the row has a quote that is not closed"
 csv.field_size_limit((1 << 31) - 1)  # The size of rows is bounded by _LineReader, with a reason.
 
@@ -39,30 +40,69 @@ class DelimitedRow(NamedTuple):
     fault."""
     values: list[str]
     fault: str | None
+    line: int
+    """The line at which the row begins, counted from 1."""
 
 
 class Delimited:
     """The format of rows with a header. All values are text, and an empty value is an empty text.
 
+    The dialect of each file is detected once, unless the columns name it.
+
     Args:
-        delimiter: The character between values.
+        delimiter: The usual character between values.
+
+    Attributes:
+        delimiter: The usual character between values.
     """
 
     def __init__(self, delimiter: str) -> None:
-        self._delimiter = delimiter
+        self.delimiter = delimiter
+        self._dialects: dict[tuple[str, str | None, str | None], Dialect] = {}
 
-    def columns(self, file: InputFile) -> list[str]:
-        """Returns the names in the header."""
+    def dialect_of(self, file: InputFile, columns: Columns) -> Dialect:
+        """Returns the delimiter and the encoding of a file.
+
+        Args:
+            file: The file.
+            columns: The columns to read, which may name the delimiter and the encoding.
+        """
+        key = (file.path, columns.delimiter, columns.encoding)
+        if key not in self._dialects:
+            with file.open_decompressed() as stream:
+                sample = _read_sample(stream)
+            self._dialects[key] = detect_dialect(
+                sample, self.delimiter, columns.delimiter, columns.encoding
+            )
+        return self._dialects[key]
+
+    def is_wide(self, file: InputFile, columns: Columns) -> bool:
+        """Returns whether a file is UTF-16 or UTF-32, which other readers of text refuse.
+
+        Args:
+            file: The file.
+            columns: The columns to read, which may name the encoding.
+        """
+        return self.dialect_of(file, columns).encoding.startswith(WIDE)
+
+    def columns(self, file: InputFile, requested: Columns) -> list[str]:
+        """Returns the names in the header.
+
+        Args:
+            file: The file.
+            requested: The columns to read, which may name the delimiter and the encoding.
+        """
+        dialect = self.dialect_of(file, requested)
         with file.open_decompressed() as stream:
             return self._header(
-                _DelimitedRowReader(stream, self._delimiter, Columns().document_limit)
+                _DelimitedRowReader(stream, dialect, Columns().document_limit)
             ).values
 
     @staticmethod
     def _header(records: "_DelimitedRowReader") -> DelimitedRow:
         header = next(
             (record for record in records if record.fault or record.values),
-            DelimitedRow("", [], None),
+            DelimitedRow("", [], None, 1),
         )
         if header.fault:
             raise ValueError(f"the header is not valid: {header.fault}")
@@ -79,9 +119,11 @@ class Delimited:
             start: The row at which reading starts.
             whole: Whether the slices hold the complete rows.
         """
+        dialect = self.dialect_of(file, columns)
         with file.open_decompressed() as stream:
-            records = _DelimitedRowReader(stream, self._delimiter, columns.document_limit)
-            builder = _DelimitedSliceBuilder(self._header(records).values, columns, whole=whole)
+            records = _DelimitedRowReader(stream, dialect, columns.document_limit)
+            names = self._header(records).values
+            builder = _DelimitedSliceBuilder(names, columns, dialect, whole=whole)
             rows = ItemsBeforeDamage(enumerate(records))
             for at, record in rows:
                 if at >= start and (record.values or record.fault):
@@ -92,18 +134,29 @@ class Delimited:
                 yield builder.take_slice()
             rows.raise_damage()
 
-    def writer(self, file: InputFile, target: str) -> "DelimitedWriter":
-        """Returns a writer that begins with the header of the input.
+    def writer(self, file: InputFile, columns: Columns, target: str) -> "DelimitedWriter":
+        """Returns a writer that begins with the header of the input, in the same dialect.
 
         Args:
             file: The input file.
+            columns: The columns that were read, which may name the delimiter and the encoding.
             target: The path of the file to write.
         """
+        dialect = self.dialect_of(file, columns)
         with file.open_decompressed() as stream:
-            header = self._header(
-                _DelimitedRowReader(stream, self._delimiter, Columns().document_limit)
-            )
-        return DelimitedWriter(header, self._delimiter, open_compressed_sink(file, target))
+            header = self._header(_DelimitedRowReader(stream, dialect, Columns().document_limit))
+        return DelimitedWriter(header, dialect, open_compressed_sink(file, target))
+
+
+def _read_sample(stream: Any) -> bytes:
+    """Returns the first bytes of a file, or those before damage."""
+    parts = ItemsBeforeDamage(iter(lambda: bytes(stream.read(SAMPLE_BLOCK)), b""))
+    sample = b""
+    for part in parts:
+        sample += part
+        if len(sample) >= SAMPLE_BYTES:
+            break
+    return sample[:SAMPLE_BYTES]
 
 
 class _DelimitedRowReader:
@@ -115,14 +168,14 @@ class _DelimitedRowReader:
 
     Args:
         stream: A stream of bytes.
-        delimiter: The character between values.
+        dialect: The delimiter and the encoding.
         limit: The maximum number of characters of a row.
     """
 
-    def __init__(self, stream: Any, delimiter: str, limit: int) -> None:
+    def __init__(self, stream: Any, dialect: Dialect, limit: int) -> None:
         buffered = io.BufferedReader(stream) if isinstance(stream, io.RawIOBase) else stream
-        self._text = io.TextIOWrapper(buffered, "utf-8", ESCAPE, newline="")
-        self._delimiter = delimiter
+        self._text = io.TextIOWrapper(buffered, dialect.encoding, dialect.errors, newline="")
+        self._delimiter = dialect.delimiter
         self._limit = limit
         self._records = self._every_record()
 
@@ -142,24 +195,26 @@ class _DelimitedRowReader:
             except (csv.Error, _TooLongError) as error:
                 values, fault = [], str(error)
             taken = lines.taken
+            line = lines.first_line
             if lines.ended_inside:
                 fault = UNCLOSED
             if fault is None:
-                yield DelimitedRow("".join(taken), values, None)
+                yield DelimitedRow("".join(taken), values, None, line)
                 continue
-            yield DelimitedRow(taken[0][:RAW_PREFIX] if taken else "", [], fault)
-            yield from map(self._single_line, taken[1:])
+            yield DelimitedRow(taken[0][:RAW_PREFIX] if taken else "", [], fault, line)
+            for number, text in enumerate(taken[1:], line + 1):
+                yield self._read_single_line(text, number)
             reader = csv.reader(lines, delimiter=self._delimiter)
 
-    def _single_line(self, line: str) -> DelimitedRow:
-        lines = _LineReader(io.StringIO(line, newline=""), self._limit)
+    def _read_single_line(self, text: str, number: int) -> DelimitedRow:
+        lines = _LineReader(io.StringIO(text, newline=""), self._limit)
         try:
             values = next(csv.reader(lines, delimiter=self._delimiter))
         except (csv.Error, _TooLongError) as error:
-            return DelimitedRow(line[:RAW_PREFIX], [], str(error))
+            return DelimitedRow(text[:RAW_PREFIX], [], str(error), number)
         if lines.ended_inside:
-            return DelimitedRow(line[:RAW_PREFIX], [], UNCLOSED)
-        return DelimitedRow(line, values, None)
+            return DelimitedRow(text[:RAW_PREFIX], [], UNCLOSED, number)
+        return DelimitedRow(text, values, None, number)
 
 
 class _TooLongError(Exception):
@@ -171,17 +226,19 @@ class _LineReader:
 
     Attributes:
         taken: The lines of the current row.
+        first_line: The number of the first of these lines, counted from 1.
         ended_inside: Whether the file ended while a quote was open.
     """
 
     def __init__(self, text: io.TextIOBase, limit: int) -> None:
         self._text = text
         self._limit = limit
-        self._first = True
+        self._lines_read = 0
         self.begin_row()
 
     def begin_row(self) -> None:
         self.taken: list[str] = []
+        self.first_line = self._lines_read + 1
         self.ended_inside = False
         self._size = 0
 
@@ -194,16 +251,14 @@ class _LineReader:
         if not line:
             raise StopIteration
         self.taken.append(line)
+        self._lines_read += 1
         if len(line) >= self._limit and not line.endswith(LINE_ENDS):
             self._skip_rest_of_line()
             raise self._too_long()
         self._size += len(line)
         if self._size > self._limit:
             raise self._too_long()
-        if self._first:
-            self._first = False
-            return line.removeprefix(BOM)
-        return line
+        return line.removeprefix(BOM) if self._lines_read == 1 else line
 
     def _skip_rest_of_line(self) -> None:
         while (part := self._text.readline(self._limit)) and not part.endswith(LINE_ENDS):
@@ -219,16 +274,19 @@ class _LineReader:
 class _DelimitedSliceBuilder:
     """Collects rows into a slice."""
 
-    def __init__(self, names: list[str], columns: Columns, *, whole: bool) -> None:
+    def __init__(
+        self, names: list[str], columns: Columns, dialect: Dialect, *, whole: bool
+    ) -> None:
         self._names = names
         self._columns = columns
+        self._dialect = dialect
         self._whole = whole
         self._clear()
 
     def _clear(self) -> None:
         self._rows: list[int] = []
         self._records: list[DelimitedRow] = []
-        self._rejected: list[tuple[int, str, str]] = []
+        self._rejected: list[RejectedRow] = []
         self._size = 0
         self._next = 0
 
@@ -242,16 +300,10 @@ class _DelimitedSliceBuilder:
 
     def add(self, at: int, record: DelimitedRow) -> None:
         self._next = at + 1
-        if fault := record.fault or _find_fault(record, self._names):
-            self._rejected.append(
-                (
-                    at,
-                    fault,
-                    format_raw_prefix(
-                        record.raw[:RAW_PREFIX].rstrip("\r\n").encode("utf-8", ESCAPE)
-                    ),
-                )
-            )
+        if fault := record.fault or _find_fault(record, self._names, self._dialect):
+            beginning = record.raw[:RAW_PREFIX].rstrip("\r\n").encode("utf-8", self._dialect.errors)
+            raw = format_raw_prefix(beginning)
+            self._rejected.append(RejectedRow(at, fault, raw, record.line))
             return
         self._rows.append(at)
         self._records.append(record)
@@ -266,12 +318,15 @@ class _DelimitedSliceBuilder:
         ]
         checked = check_rows(pa.record_batch(arrays, list(wanted)), self._columns)
         rows = np.array(self._rows, np.int64)
-        rejected = [(self._rows[at], reason, raw) for at, reason, raw in checked.rejected]
+        rejected = [
+            RejectedRow(self._rows[at], reason, raw, self._records[at].line)
+            for at, reason, raw in checked.rejected
+        ]
         whole = [self._records[at].raw for at in checked.kept.tolist()] if self._whole else None
         file_slice = FileSlice(
             rows[checked.kept],
             checked.documents,
-            sorted([*self._rejected, *rejected]),
+            sorted([*self._rejected, *rejected], key=lambda entry: entry.row),
             self._next,
             whole,
         )
@@ -279,14 +334,14 @@ class _DelimitedSliceBuilder:
         return file_slice
 
 
-def _find_fault(record: DelimitedRow, names: list[str]) -> str | None:
+def _find_fault(record: DelimitedRow, names: list[str], dialect: Dialect) -> str | None:
     if len(record.values) != len(names):
         return f"the row has {len(record.values)} values instead of {len(names)}"
     if not record.raw.isascii():
         try:
             record.raw.encode()
         except UnicodeEncodeError:
-            return "the row is not valid UTF-8"
+            return f"the row is not valid {dialect.encoding_label}"
     return None
 
 
@@ -295,15 +350,15 @@ class DelimitedWriter:
 
     Args:
         header: The header of the input.
-        delimiter: The character between values.
+        dialect: The delimiter and the encoding.
         sink: The stream to write to.
     """
 
-    def __init__(self, header: DelimitedRow, delimiter: str, sink: Any) -> None:
+    def __init__(self, header: DelimitedRow, dialect: Dialect, sink: Any) -> None:
         self._header = header
-        self._delimiter = delimiter
+        self._delimiter = dialect.delimiter
         self._line_end = header.raw[len(header.raw.rstrip("\r\n")) :] or "\n"
-        self._sink = io.TextIOWrapper(sink, "utf-8", ESCAPE, newline="")
+        self._sink = io.TextIOWrapper(sink, dialect.encoding, dialect.errors, newline="")
         self._begun = False
 
     def select(

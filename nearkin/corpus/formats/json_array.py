@@ -8,6 +8,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from nearkin.corpus.columns import Columns
 from nearkin.corpus.formats.base import open_compressed_sink
 from nearkin.corpus.formats.json_lines import BLOCK, BOM, JsonLines, JsonRow, LineWriter
 from nearkin.corpus.input_file import InputFile
@@ -48,6 +49,8 @@ class JsonArray(JsonLines):
     The file is read in blocks, and one element at a time is in memory.
     """
 
+    has_lines = False
+
     def read_rows(self, stream: Any, limit: int) -> Iterator[JsonRow]:
         """Yields the elements of a stream. An element of more than `limit` bytes has no bytes.
 
@@ -63,11 +66,12 @@ class JsonArray(JsonLines):
             yield from elements.feed(bytes(block))
         elements.require_end()
 
-    def writer(self, file: InputFile, target: str) -> "ArrayWriter":
+    def writer(self, file: InputFile, columns: Columns, target: str) -> "ArrayWriter":
         """Returns a writer of an array.
 
         Args:
             file: The input file.
+            columns: Not used, because the file itself says how it is read.
             target: The path of the file to write.
         """
         return ArrayWriter(open_compressed_sink(file, target))

@@ -23,6 +23,7 @@ from nearkin.corpus.columns import (
 from nearkin.corpus.formats.base import (
     FileSlice,
     ItemsBeforeDamage,
+    RejectedRow,
     make_unused_name,
     open_compressed_sink,
 )
@@ -92,10 +93,21 @@ def read_lines(stream: Any, limit: int = LINE_SHARE * MAX_DOCUMENT) -> Iterator[
 
 
 class JsonLines:
-    """The format of files with one object per line: `.jsonl`, `.ndjson` and `.json`."""
+    """The format of files with one object per line: `.jsonl`, `.ndjson` and `.json`.
 
-    def columns(self, file: InputFile) -> list[str] | None:
-        """Returns None, because each line has fields of its own."""
+    Attributes:
+        has_lines: Whether each row is a line of the file.
+    """
+
+    has_lines = True
+
+    def columns(self, file: InputFile, requested: Columns) -> list[str] | None:
+        """Returns None, because each line has fields of its own.
+
+        Args:
+            file: The file.
+            requested: Not used, because the file itself says how it is read.
+        """
         return None
 
     def read_rows(self, stream: Any, limit: int) -> Iterator[JsonRow]:
@@ -119,7 +131,7 @@ class JsonLines:
             whole: Whether the slices hold the complete rows.
         """
         with file.open_decompressed() as stream:
-            builder = _JsonSliceBuilder(columns, whole=whole)
+            builder = _JsonSliceBuilder(columns, whole=whole, has_lines=self.has_lines)
             lines = ItemsBeforeDamage(self.read_rows(stream, LINE_SHARE * columns.document_limit))
             next_row = start
             for line in lines:
@@ -132,11 +144,12 @@ class JsonLines:
                 yield builder.take_slice(next_row)
             lines.raise_damage()
 
-    def writer(self, file: InputFile, target: str) -> "LineWriter":
+    def writer(self, file: InputFile, columns: Columns, target: str) -> "LineWriter":
         """Returns a writer of lines.
 
         Args:
             file: The input file.
+            columns: Not used, because the file itself says how it is read.
             target: The path of the file to write.
         """
         return LineWriter(open_compressed_sink(file, target))
@@ -145,9 +158,10 @@ class JsonLines:
 class _JsonSliceBuilder:
     """Parses lines and collects them into a slice."""
 
-    def __init__(self, columns: Columns, *, whole: bool) -> None:
+    def __init__(self, columns: Columns, *, whole: bool, has_lines: bool) -> None:
         self._columns = columns
         self._whole = whole
+        self._has_lines = has_lines
         self._names = columns.all
         self._texts = tuple(
             name for name in (columns.id, *columns.carried_columns) if name is not None
@@ -158,8 +172,11 @@ class _JsonSliceBuilder:
         self._rows: list[int] = []
         self._values: list[dict[str, Any]] = []
         self._lines: list[bytes] = []
-        self._rejected: list[tuple[int, str, str]] = []
+        self._rejected: list[RejectedRow] = []
         self._bytes = 0
+
+    def _line_of(self, line: JsonRow) -> int | None:
+        return line.row + 1 if self._has_lines else None
 
     @property
     def full(self) -> bool:
@@ -172,10 +189,11 @@ class _JsonSliceBuilder:
     def add(self, line: JsonRow) -> None:
         if line.raw is None:
             self._rejected.append(
-                (
+                RejectedRow(
                     line.row,
                     too_long_reason("the row", LINE_SHARE * self._columns.document_limit),
                     "",
+                    self._line_of(line),
                 )
             )
             return
@@ -190,7 +208,9 @@ class _JsonSliceBuilder:
         except orjson.JSONDecodeError as error:
             value, reason = None, _find_json_fault(raw, error)
         if reason:
-            self._rejected.append((line.row, reason, format_raw_prefix(raw)))
+            self._rejected.append(
+                RejectedRow(line.row, reason, format_raw_prefix(raw), self._line_of(line))
+            )
             return
         self._restore_exact_numbers(raw, value)
         self._rows.append(line.row)

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from nearkin.corpus.batches import WHOLE_FILE
 from nearkin.corpus.columns import Columns
-from nearkin.corpus.formats.base import FileSlice, describe_error
+from nearkin.corpus.formats.base import FileSlice, RejectedRow, describe_error
 from nearkin.corpus.formats.parquet_row_groups import RowGroup, RowGroupReader, list_row_groups
 from nearkin.corpus.formats.record_batches import AHEAD, TableWriter, check_batches, split_batch
 from nearkin.corpus.formats.scratch_files import ScratchFiles
@@ -69,7 +69,10 @@ def _make_damage_rejection(
         f"{group.number}): {describe_error(damage)}"
     )
     return FileSlice(
-        np.empty(0, np.int64), make_empty_documents(columns), [(WHOLE_FILE, reason, "")], end
+        np.empty(0, np.int64),
+        make_empty_documents(columns),
+        [RejectedRow(WHOLE_FILE, reason, "")],
+        end,
     )
 
 
@@ -97,8 +100,13 @@ class Parquet:
         self._ahead = ahead
         self.scratch_folder: Path | None = None
 
-    def columns(self, file: InputFile) -> list[str]:
-        """Returns the names of the columns."""
+    def columns(self, file: InputFile, requested: Columns) -> list[str]:
+        """Returns the names of the columns.
+
+        Args:
+            file: The file.
+            requested: Not used, because the file itself says how it is read.
+        """
         with file.open() as source:
             return list(pq.read_schema(source).names)
 
@@ -166,11 +174,12 @@ class Parquet:
                 f"({describe_error(damage)}); drop that column from the file, or leave the file out"
             )
 
-    def writer(self, file: InputFile, target: str) -> TableWriter:
+    def writer(self, file: InputFile, columns: Columns, target: str) -> TableWriter:
         """Returns a writer with the schema and the compression of the input.
 
         Args:
             file: The input file.
+            columns: Not used, because the file itself says how it is read.
             target: The path of the file to write.
         """
         with file.open() as source, pq.ParquetFile(source) as parquet:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus.columns import Columns
-from nearkin.corpus.formats.base import FileSlice, open_compressed_sink
+from nearkin.corpus.formats.base import FileSlice, RejectedRow, open_compressed_sink
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import format_raw_prefix, too_long_reason
 
@@ -18,8 +18,13 @@ BLOCK = 1 << 20
 class PlainText:
     """The format of files that are one text. The only column is `text`."""
 
-    def columns(self, file: InputFile) -> list[str] | None:
-        """Returns None, because there are no columns."""
+    def columns(self, file: InputFile, requested: Columns) -> list[str] | None:
+        """Returns None, because there are no columns.
+
+        Args:
+            file: The file.
+            requested: Not used, because the file itself says how it is read.
+        """
         return None
 
     def read(
@@ -38,18 +43,19 @@ class PlainText:
         with file.open_decompressed() as stream:
             raw = read_up_to(stream, columns.document_limit + 1)
         fault = _find_fault(raw, columns.document_limit)
-        rejected = [(0, fault, format_raw_prefix(raw))] if fault else []
+        rejected = [RejectedRow(0, fault, format_raw_prefix(raw))] if fault else []
         texts = [] if fault else [raw.decode()]
         documents = pa.record_batch([pa.array(texts, pa.large_string())], ["text"])
         yield FileSlice(
             np.zeros(len(texts), np.int64), documents, rejected, 1, raw if whole else None
         )
 
-    def writer(self, file: InputFile, target: str) -> "FileWriter":
+    def writer(self, file: InputFile, columns: Columns, target: str) -> "FileWriter":
         """Returns a writer of one text.
 
         Args:
             file: The input file.
+            columns: Not used, because the file itself says how it is read.
             target: The path of the file to write.
         """
         return FileWriter(file, target)

@@ -9,7 +9,7 @@ import pyarrow.ipc
 
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
 from nearkin.corpus.encoded_columns import cast_to_stored_type, measure_decoded_rows
-from nearkin.corpus.formats.base import FileSlice, make_unused_name
+from nearkin.corpus.formats.base import FileSlice, RejectedRow, make_unused_name
 from nearkin.corpus.validation import check_rows
 
 AHEAD = 128 << 20
@@ -28,7 +28,7 @@ def check_batches(
     """
     for first, batch in batches:
         checked = check_rows(batch, columns)
-        rejected = [(first + at, reason, raw) for at, reason, raw in checked.rejected]
+        rejected = [RejectedRow(first + at, reason, raw) for at, reason, raw in checked.rejected]
         complete = None
         if whole:
             complete = select_rows(batch, checked.mask)

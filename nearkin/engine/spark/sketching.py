@@ -334,6 +334,7 @@ def _read(
         place = {
             "file": corpus.names[entry.file],
             "row": None if entry.row == WHOLE_FILE else entry.row,
+            "line": entry.line,
         }
         rejected.append(
             (number << FILE_SHIFT | counted[number], json.dumps(place), entry.reason, entry.raw)

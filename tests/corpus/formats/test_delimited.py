@@ -33,14 +33,15 @@ def test_rows_with_a_wrong_number_of_values_are_rejected(tmp_path: Path) -> None
 def test_header_that_is_not_utf8_is_an_error(tmp_path: Path) -> None:
     data = "text,größe\nfine,1\nalso fine,2\nschön,3\n".encode("latin-1")
     (tmp_path / "a.csv").write_bytes(data)
-    texts, rejected = read_file(tmp_path / "a.csv")
+    columns = Columns(encoding="utf-8")
+    texts, rejected = read_file(tmp_path / "a.csv", columns)
     assert texts == ["fine", "also fine"]
     assert [(entry.row, entry.reason) for entry in rejected] == [(2, "the row is not valid UTF-8")]
     assert (
-        copy_all_rows(tmp_path / "a.csv", Columns(), tmp_path / "out") == data[: data.index(b"sch")]
+        copy_all_rows(tmp_path / "a.csv", columns, tmp_path / "out") == data[: data.index(b"sch")]
     )
     with pytest.raises(UsageError, match="no column 'größe'"):
-        FileCorpus.open([str(tmp_path / "a.csv")]).check(Columns(text="größe"))
+        FileCorpus.open([str(tmp_path / "a.csv")]).check(Columns(text="größe", encoding="utf-8"))
 
 
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])

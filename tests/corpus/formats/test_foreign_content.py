@@ -14,7 +14,8 @@ FOREIGN = {
     "scan.pdf": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n",
     "image.bin": b"abc\0def",
     "lines.jsonl": gzip.compress(b'{"text": "a"}\n'),
-    "table.csv": "text\na\n".encode("utf-16"),
+    "table.csv": b"PK\x03\x04" + bytes(100),
+    "wide.jsonl": '{"text": "a"}\n'.encode("utf-16"),
     "data.txt": b"PAR1" + bytes(50),
 }
 

@@ -1,0 +1,244 @@
+"""The delimiter and the encoding of CSV files: options, and their detection from a sample.
+
+Detection reads a bounded beginning of the file. What cannot be decided from it keeps the default:
+UTF-8, and the delimiter of the suffix.
+"""
+
+import codecs
+import csv
+import io
+import re
+from typing import NamedTuple
+
+from nearkin.errors import UsageError
+
+SAMPLE_BYTES = 1 << 20
+"""The number of bytes at the beginning of a file from which its encoding is detected."""
+SAMPLE_CHARACTERS = 1 << 16
+"""The number of characters at the beginning of a file from which its delimiter is detected."""
+SAMPLE_ROWS = 100
+"""The number of rows from which the delimiter is detected."""
+DELIMITERS = (",", ";", "\t", "|")
+"""The delimiters that are detected, in the order in which they are preferred."""
+DELIMITER_NAMES = {"comma": ",", "semicolon": ";", "tab": "\t", "\\t": "\t", "pipe": "|"}
+"""The names by which an option may give a delimiter."""
+UTF8 = "utf-8"
+UTF16_LITTLE = "utf-16-le"
+UTF16_BIG = "utf-16-be"
+WINDOWS = "cp1252"
+LABELS = {
+    UTF8: "UTF-8",
+    UTF16_LITTLE: "UTF-16",
+    UTF16_BIG: "UTF-16",
+    WINDOWS: "Windows-1252",
+}
+"""The names of encodings in messages."""
+WIDE = ("utf-16", "utf-32")
+"""The beginnings of the names of encodings whose characters are not bytes."""
+UTF8_CHARACTER = re.compile(
+    rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}"
+)
+"""A character of UTF-8 that is not ASCII."""
+NON_ASCII = re.compile(rb"[\x80-\xff]+")
+UNLIKELY = re.compile(rb"[\x81\x8d\x8f\x90\x9d\xfe\xff]|[\x80-\xff]{4,}")
+"""Bytes that Windows-1252 does not define, or that are more often damage than letters; and runs of
+letters with accents that are too long for a language of Western Europe."""
+
+
+class Dialect(NamedTuple):
+    """The delimiter and the encoding of a CSV file."""
+
+    delimiter: str
+    encoding: str
+    """The name of a codec of Python."""
+
+    @property
+    def errors(self) -> str:
+        """The error handler with which each row is read, and written as the same bytes.
+
+        Bytes that are not valid are read as lone surrogates, so that only their row is rejected.
+        """
+        return "surrogatepass" if self.encoding.startswith(WIDE) else "surrogateescape"
+
+    @property
+    def encoding_label(self) -> str:
+        """The name of the encoding in messages."""
+        return LABELS.get(self.encoding, self.encoding)
+
+    @property
+    def delimiter_label(self) -> str:
+        """The delimiter in messages."""
+        return "a tab" if self.delimiter == "\t" else f"{self.delimiter!r}"
+
+
+def parse_delimiter(text: str | None) -> str | None:
+    r"""Returns the delimiter that an option gives.
+
+    Args:
+        text: One character, or `comma`, `semicolon`, `tab` or `pipe`. None leaves it to detection.
+
+    Raises:
+        UsageError: If it is not one character, or cannot delimit values.
+
+    Examples:
+        >>> parse_delimiter("tab"), parse_delimiter(";"), parse_delimiter(None)
+        ('\t', ';', None)
+    """
+    if text is None:
+        return None
+    delimiter = DELIMITER_NAMES.get(text.lower(), text)
+    if len(delimiter) != 1 or delimiter in '"\r\n\0 ' or not delimiter.isascii():
+        raise UsageError(
+            f"delimiter={text!r} is not one character that can delimit values; use "
+            f"{', '.join(name for name in DELIMITER_NAMES if name.isalpha())}, or another ASCII "
+            "character that is not a quote, a space or a line end"
+        )
+    return delimiter
+
+
+def parse_encoding(text: str | None) -> str | None:
+    """Returns the name of the codec that an option gives.
+
+    Args:
+        text: The name of an encoding, for example `utf-8`, `utf-16` or `windows-1252`. None leaves
+            it to detection.
+
+    Raises:
+        UsageError: If Python has no such text encoding.
+
+    Examples:
+        >>> parse_encoding("Windows-1252"), parse_encoding("utf8"), parse_encoding(None)
+        ('cp1252', 'utf-8', None)
+    """
+    if text is None:
+        return None
+    try:
+        name = codecs.lookup(text).name
+        "a".encode(name)
+    except (LookupError, UnicodeError, ValueError) as error:
+        raise UsageError(
+            f"encoding={text!r} is not a known text encoding; use, for example, utf-8, utf-16, "
+            "windows-1252, iso8859-15, shift_jis or gb18030"
+        ) from error
+    return UTF8 if name == "utf-8-sig" else name
+
+
+def detect_dialect(
+    sample: bytes, default_delimiter: str, delimiter: str | None, encoding: str | None
+) -> Dialect:
+    """Returns the dialect of a file.
+
+    Args:
+        sample: The first bytes of the file, up to SAMPLE_BYTES.
+        default_delimiter: The delimiter of the suffix of the file.
+        delimiter: The delimiter that an option gives, or None.
+        encoding: The encoding that an option gives, or None.
+    """
+    chosen = _order_bytes(sample, encoding) if encoding else detect_encoding(sample)
+    if delimiter is None:
+        complete = len(sample) < SAMPLE_BYTES
+        text = sample.decode(chosen, "replace")
+        complete = complete and len(text) <= SAMPLE_CHARACTERS
+        delimiter = detect_delimiter(
+            text[:SAMPLE_CHARACTERS].removeprefix("\ufeff"), default_delimiter, complete=complete
+        )
+    return Dialect(delimiter, chosen)
+
+
+def detect_encoding(sample: bytes) -> str:
+    """Returns the encoding of a text: UTF-8, UTF-16 or Windows-1252.
+
+    A text with characters of UTF-8 is UTF-8, even if other bytes of it are damaged.
+
+    Args:
+        sample: The first bytes of the text.
+
+    Examples:
+        >>> detect_encoding("Größe".encode()), detect_encoding("Größe".encode("cp1252"))
+        ('utf-8', 'cp1252')
+    """
+    if sample.startswith(codecs.BOM_UTF8):
+        return UTF8
+    if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or _has_wide_ascii(sample):
+        return _order_bytes(sample, "utf-16")
+    try:
+        # The last character of the sample may be incomplete.
+        codecs.getincrementaldecoder(UTF8)().decode(sample)
+    except UnicodeDecodeError:
+        return WINDOWS if _is_windows_text(sample) else UTF8
+    return UTF8
+
+
+def _has_wide_ascii(sample: bytes) -> bool:
+    """Returns True if every second byte of ASCII text in UTF-16 is null."""
+    least = 0.8 * (len(sample) // 2)
+    low, high = sample[::2].count(0), sample[1::2].count(0)
+    return len(sample) >= 4 and min(low, high) == 0 and max(low, high) >= least
+
+
+def _order_bytes(sample: bytes, encoding: str) -> str:
+    """Returns the encoding with its byte order, so that a copy can be written in the same order."""
+    if encoding != "utf-16":
+        return encoding
+    if sample.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return UTF16_LITTLE if sample.startswith(codecs.BOM_UTF16_LE) else UTF16_BIG
+    return UTF16_BIG if sample[::2].count(0) > sample[1::2].count(0) else UTF16_LITTLE
+
+
+def _is_windows_text(sample: bytes) -> bool:
+    """Returns True if the bytes that are not ASCII look like letters and signs of Windows-1252.
+
+    Bytes that happen to form a character of UTF-8 are rare in Windows-1252: they would be a letter
+    with an accent before a sign.
+    """
+    characters = len(UTF8_CHARACTER.findall(sample))
+    stray = sum(map(len, NON_ASCII.findall(UTF8_CHARACTER.sub(b"", sample))))
+    unlikely = sum(map(len, UNLIKELY.findall(sample)))
+    return 4 * characters <= stray and 4 * unlikely < stray
+
+
+def detect_delimiter(text: str, default: str, *, complete: bool = True) -> str:
+    r"""Returns the delimiter under which the rows have as many values as the header.
+
+    Args:
+        text: The beginning of the file.
+        default: The delimiter of the suffix. It is returned if the header has one column, or if no
+            other delimiter fits better.
+        complete: Whether the text is the whole file. Otherwise its last row is left out.
+
+    Examples:
+        >>> detect_delimiter("id;text\n1;one, two\n2;three\n", ",")
+        ';'
+    """
+    candidates = [default, *(mark for mark in DELIMITERS if mark != default)]
+    best, best_fit = default, (0.0, 0)
+    for candidate in candidates:
+        fit = _measure_fit(text, candidate, complete=complete)
+        if fit[0] > best_fit[0]:
+            best, best_fit = candidate, fit
+    return best
+
+
+def _measure_fit(text: str, delimiter: str, *, complete: bool) -> tuple[float, int]:
+    """Returns the share of rows with as many values as the header, and their number of values.
+
+    Both are zero if the header has one column.
+    """
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    lengths = []
+    try:
+        for row in reader:
+            if row:
+                lengths.append(len(row))
+            if len(lengths) > SAMPLE_ROWS:
+                break
+    except csv.Error:
+        return 0.0, 0
+    if not complete and 1 < len(lengths) <= SAMPLE_ROWS:
+        lengths.pop()
+    if not lengths or lengths[0] < 2:
+        return 0.0, 0
+    rows = lengths[1:]
+    share = sum(length == lengths[0] for length in rows) / len(rows) if rows else 1.0
+    # A header that fits no row is still better than a single column.
+    return max(share, 1e-9), lengths[0]
