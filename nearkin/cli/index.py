@@ -266,9 +266,17 @@ def query(
     top: Annotated[
         int, typer.Option(help="Maximum number of matches.", rich_help_panel=OUTPUT)
     ] = 10,
+    members: Annotated[
+        bool,
+        typer.Option(
+            "--members",
+            help="Also compare the stored members of the representatives that match.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False,
     json: o.Json = False,
 ) -> None:
-    """List the stored documents that resemble a text, the most similar first. Nothing is written.
+    """List the representatives that resemble a text, the most similar first. Nothing is written.
 
     Args:
         file: Text file, or `-` for standard input.
@@ -276,6 +284,7 @@ def query(
         resources: Options for the data that the Spec of the index refers to.
         scope: Scope of the documents.
         top: Maximum number of matches.
+        members: Whether members of the matching representatives are compared, too.
         json: Whether the result is printed as JSON.
 
     Raises:
@@ -296,7 +305,7 @@ def query(
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file} cannot be read as text: {error}") from error
     with open_existing_index(store, resources) as opened:
-        matches = opened.query(scope, document, top)
+        matches = opened.query(scope, document, top, members=members)
     if json:
         print_json({"matches": [asdict(match) for match in matches]})
         return

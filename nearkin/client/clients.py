@@ -275,15 +275,19 @@ class Client:
         for call in upsert_requests(scope, documents):
             yield from self._do(call)
 
-    def query(self, scope: str, document: "Document", top: int = 10) -> list[Match]:
-        """Returns the stored documents that resemble a document, the most similar first.
+    def query(
+        self, scope: str, document: "Document", top: int = 10, *, members: bool = False
+    ) -> list[Match]:
+        """Returns the representatives that resemble a document, the most similar first.
 
         Args:
             scope: Scope of the search.
             document: A text, or a vector of numbers.
             top: Maximum number of matches.
+            members: True to compare the members of these representatives, too, as `Index.query`
+                does.
         """
-        return self._do(requests.query_request(scope, document, top))
+        return self._do(requests.query_request(scope, document, top, members=members))
 
     def get(self, scope: str, id: str) -> StoredDocument | None:
         """Returns a stored document, or None if it does not exist.
@@ -498,15 +502,18 @@ class AsyncClient:
             for line in await self._do(call):
                 yield line
 
-    async def query(self, scope: str, document: "Document", top: int = 10) -> list[Match]:
+    async def query(
+        self, scope: str, document: "Document", top: int = 10, *, members: bool = False
+    ) -> list[Match]:
         """Does the same as `Client.query`.
 
         Args:
             scope: Scope of the search.
             document: A text, or a vector of numbers.
             top: Maximum number of matches.
+            members: True to compare the members of these representatives, too.
         """
-        return await self._do(requests.query_request(scope, document, top))
+        return await self._do(requests.query_request(scope, document, top, members=members))
 
     async def get(self, scope: str, id: str) -> StoredDocument | None:
         """Does the same as `Client.get`.

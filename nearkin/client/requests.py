@@ -57,13 +57,16 @@ def upsert_request(scope: str, document: "Document", id: str | None) -> Call[Out
     )
 
 
-def query_request(scope: str, document: "Document", top: int) -> Call[list[Match]]:
-    """Returns the request for the stored documents that resemble a document.
+def query_request(
+    scope: str, document: "Document", top: int, *, members: bool
+) -> Call[list[Match]]:
+    """Returns the request for the representatives that resemble a document.
 
     Args:
         scope: Scope of the search.
         document: A text, or a vector of numbers.
         top: Maximum number of matches.
+        members: True to request the similar members of these representatives, too.
 
     Raises:
         UsageError: If the document is neither a text nor a vector of numbers.
@@ -75,7 +78,9 @@ def query_request(scope: str, document: "Document", top: int) -> Call[list[Match
             for match in read_json(answer)["matches"]
         ]
 
-    body = to_json_line(document)[:-1] + b',"top":%d}' % top
+    body = to_json_line(document)[:-1] + b',"top":%d' % top
+    # older servers do not know the member
+    body += b',"members":true}' if members else b"}"
     return Call("POST", path_in_scope(scope, "query"), read, body)
 
 

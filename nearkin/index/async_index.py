@@ -127,21 +127,24 @@ class AsyncIndex:
         """
         return await _run(self.index.upsert_many, scope, documents, ids)
 
-    async def query(self, scope: str, document: Document, top: int = 10) -> list[Match]:
+    async def query(
+        self, scope: str, document: Document, top: int = 10, *, members: bool = False
+    ) -> list[Match]:
         """Does the same as `Index.query`, in a thread.
 
         Args:
             scope: Scope that is searched.
             document: A text or a vector.
             top: Maximum number of matches.
+            members: True to compare the members of the matching representatives, too.
 
         Returns:
-            The matches, most similar first: representatives, or any documents if all are posted.
+            The matches, most similar first. The similarity of each was computed exactly.
 
         Raises:
             UsageError: If the document is not valid, or `top` is less than 1.
         """
-        return await _run(self.index.query, scope, document, top)
+        return await _run(self.index.query, scope, document, top, members=members)
 
     async def get(self, scope: str, id: str) -> Entry | None:
         """Does the same as `Index.get`, in a thread.

@@ -202,13 +202,17 @@ class Match:
         id: Id of the document.
         cluster: Id of its cluster.
         similarity: Exact similarity to the query.
-        shared: Number of bands (or probes) in common with the query.
+        shared: Number of bands (or probes) in common with the query. It is 0 for a member that was
+            found through its representative.
+        representative: Id of the representative of the cluster. It is the document's own id if the
+            document is the representative, and empty if a server of an older version answered.
     """
 
     id: str
     cluster: str
     similarity: float
     shared: int
+    representative: str = ""
 
 
 class OutcomeKind(StrEnum):

@@ -22,6 +22,8 @@ from nearkin.index.entry import (
 from nearkin.index.stores.base import PORTION, Store
 
 if TYPE_CHECKING:
+    from nearkin.index.preparation import PreparedDocuments
+    from nearkin.index.search import Searcher
     from nearkin.measures.base import Payload
     from nearkin.measures.explanation import Explanation
 
@@ -36,16 +38,24 @@ class IndexReader(IndexDescription):
     while the index moves ends in the store in which it began.
     """
 
-    def query(self, scope: str, document: Document, top: int = 10) -> list[Match]:
-        """Finds stored documents at or above the threshold. Nothing is written.
+    def query(
+        self, scope: str, document: Document, top: int = 10, *, members: bool = False
+    ) -> list[Match]:
+        """Finds representatives at or above the threshold. Nothing is written.
+
+        With `postings="all"`, it finds any documents.
 
         Args:
             scope: Scope that is searched.
             document: A text or a vector.
             top: Maximum number of matches.
+            members: True to compare the members of the matching representatives, too: at most
+                `max_candidates` of them, those of the most similar representatives first. Members
+                whose content is not stored cannot be compared, and are left out. So is a member
+                whose representative is below the threshold.
 
         Returns:
-            The matches, most similar first: representatives, or any documents if all are posted.
+            The matches, most similar first. The similarity of each was computed exactly.
 
         Raises:
             UsageError: If the document is not valid, or `top` is less than 1.
@@ -67,11 +77,15 @@ class IndexReader(IndexDescription):
         positions = np.arange(1, 1 + len(pool.entries), dtype=np.uint64)
         similarities = searcher.similarity(np.uint64(0), positions, pool).tolist()
         matches = [
-            Match(entry.id, entry.cluster, similarity, int(shared[entry.ref]))
+            Match(entry.id, entry.cluster, similarity, int(shared[entry.ref]), entry.leader)
             for entry, similarity in zip(pool.entries, similarities, strict=True)
             if similarity >= 0
         ]
-        return sorted(matches, key=lambda match: (-match.similarity, match.id))[:top]
+        matches.sort(key=_rank_of_match)
+        if members and searcher.settings.postings == "leaders":
+            matches += _matching_members(searcher, prepared, matches)
+            matches.sort(key=_rank_of_match)
+        return matches[:top]
 
     def get(self, scope: str, id: str) -> Entry | None:
         """Returns the entry of a document.
@@ -270,6 +284,35 @@ class IndexReader(IndexDescription):
             entries: Entries with their content.
         """
         return self._session.preparer.payload_of(entries)
+
+
+def _rank_of_match(match: Match) -> tuple[float, str]:
+    """Returns the key that orders matches: the most similar first, then by id."""
+    return -match.similarity, match.id
+
+
+def _matching_members(
+    searcher: "Searcher", prepared: "PreparedDocuments", matches: Sequence[Match]
+) -> list[Match]:
+    """Returns the members of matching representatives that are similar to a query themselves.
+
+    Args:
+        searcher: The searcher of the query.
+        prepared: The query, as a batch of one document.
+        matches: The matching representatives, most similar first.
+    """
+    left = searcher.settings.max_candidates
+    members: list[Entry] = []
+    for match in matches:
+        if left <= 0:
+            break
+        portion = searcher.store.members(prepared.scope, match.id, left)
+        left -= len(portion)
+        members += portion
+    return [
+        Match(entry.id, entry.cluster, similarity, 0, entry.leader)
+        for entry, similarity in searcher.compare_members(prepared, members)
+    ]
 
 
 def _leader_of(store: Store, entry: Entry | None) -> Entry | None:

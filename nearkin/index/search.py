@@ -19,7 +19,13 @@ from nearkin.index.stats import SearchStats
 from nearkin.index.stores.base import Store
 from nearkin.lsh.kernels import pair_agreements
 from nearkin.lsh.solve import largest_margin
-from nearkin.measures.base import StoredPayloads, band_layout_of, concatenate_payloads, row_starts
+from nearkin.measures.base import (
+    StoredPayloads,
+    as_stored,
+    band_layout_of,
+    concatenate_payloads,
+    row_starts,
+)
 from nearkin.packed_pairs import pack_pairs
 
 
@@ -241,6 +247,39 @@ class Searcher:
         positions = {entry.ref: n + i for i, entry in enumerate(alive)}
         return Pool(signatures, stored, alive, positions)
 
+    def compare_members(
+        self, prepared: PreparedDocuments, members: list[Entry]
+    ) -> list[tuple[Entry, float]]:
+        """Compares members of clusters with a document exactly. No estimate comes first.
+
+        The comparisons are not counted in the statistics, which describe candidates.
+
+        Args:
+            prepared: A batch of one document.
+            members: Members of any clusters of its scope.
+
+        Returns:
+            The members that reach the threshold, each with its exact similarity. Members whose
+            content is not stored are left out.
+        """
+        now = self._clock()
+        times = (self.settings.record_ttl, self.settings.window)
+        comparable = [
+            entry
+            for entry in members
+            if (entry.text is not None or entry.payload) and _was_seen(entry, now, times)
+        ]
+        if not comparable:
+            return []
+        payload = concatenate_payloads([prepared.payload, self.preparer.payload_of(comparable)])
+        # position 0 is the document of the batch
+        others = np.arange(1, 1 + len(comparable), dtype=np.uint64)
+        pairs = pack_pairs(np.zeros(1, np.uint64), others)
+        scored = self._measure.compare(pairs, as_stored(payload))
+        reached = np.flatnonzero(scored.meets_threshold(self._threshold))
+        similarity = scored.similarity
+        return [(comparable[i], float(similarity[i])) for i in reached.tolist()]
+
     def _is_alive(self, entry: Entry, now: float) -> bool:
         """Returns True if a document still is in buckets and no time limit has passed.
 
@@ -248,7 +287,7 @@ class Searcher:
         """
         settings = self.settings
         times = (settings.bucket_ttl, settings.record_ttl, settings.window)
-        return entry.posted and all(ttl is None or entry.seen >= now - ttl for ttl in times)
+        return entry.posted and _was_seen(entry, now, times)
 
     def _best(
         self,
@@ -340,6 +379,11 @@ class Searcher:
                 estimated=len(pairs), compared=len(passed), reached=reached_count
             )
         return similarity
+
+
+def _was_seen(entry: Entry, now: float, times: tuple[float | None, ...]) -> bool:
+    """Returns True if a document was seen within each of several times, in seconds."""
+    return all(ttl is None or entry.seen >= now - ttl for ttl in times)
 
 
 class _BatchKeys(NamedTuple):

@@ -286,15 +286,18 @@ class Service:
         self._record_outcomes(scope, outcomes)
         return outcomes
 
-    async def query(self, scope: str, document: Document, top: int) -> list[Match]:
-        """Returns the stored documents that resemble a document, most similar first.
+    async def query(
+        self, scope: str, document: Document, top: int, *, members: bool = False
+    ) -> list[Match]:
+        """Returns the representatives that resemble a document, most similar first.
 
         Args:
             scope: Scope that is searched.
             document: Text or vector.
             top: Maximum number of matches.
+            members: True to return the similar members of these representatives, too.
         """
-        matches = await self.run_in_thread(self.index.query, scope, document, top)
+        matches = await self.run_in_thread(self.index.query, scope, document, top, members=members)
         self.instruments.record_query(scope, matches)
         return matches
 

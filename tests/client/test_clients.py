@@ -55,6 +55,18 @@ def test_documents_are_stored_matched_explained_and_deleted(client: Any, scope: 
     assert [client.remove(scope, "one"), client.remove(scope, "one")] == [True, False]
 
 
+def test_query_with_members_returns_similar_members(client: Any, scope: str) -> None:
+    text = " ".join(f"{scope}{number}" for number in range(40))
+    client.upsert(scope, text, id="one")
+    assert client.upsert(scope, f"{text} more", id="two").representative == "one"
+    assert [match.id for match in client.query(scope, f"{text} more")] == ["one"]
+    matches = client.query(scope, f"{text} more", members=True)
+    assert [(match.id, match.representative) for match in matches] == [
+        ("two", "one"),
+        ("one", "one"),
+    ]
+
+
 @pytest.mark.parametrize(
     "id", ["a/b", "https://kin.example/é?x=1#y", "100%25", "a b+c", ".", "..", "a/../b", "%2E"]
 )

@@ -106,3 +106,19 @@ def test_check_exits_with_1_for_a_damaged_index(
         store_of(index).apply(Changes(changed=[entry._replace(leader="gone")]))
     assert command(["index", "check", "--store", url]) == 1
     assert "its representative does not exist" in capsys.readouterr().out
+
+
+def test_query_with_members_prints_similar_members(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    url = f"sqlite:///{tmp_path}/kin.db"
+    text = " ".join(f"w{number}" for number in range(40))
+    with nk.Index.open(url) as index:
+        index.upsert("default", text, "one")
+        index.upsert("default", f"{text} more", "two")
+    path = tmp_path / "page.txt"
+    path.write_text(f"{text} more")
+    assert command(["index", "query", str(path), "--store", url]) == 0
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["one"]
+    assert command(["index", "query", str(path), "--store", url, "--members"]) == 0
+    assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["two", "one"]

@@ -28,7 +28,11 @@ BODIES: dict[str, list[Any]] = {
         {"id": "\x1f", "text": "x"},
         {},
     ],
-    "POST /v1/scopes/{scope}/query": [{"text": text, "top": 100} for text in TEXTS]
+    "POST /v1/scopes/{scope}/query": [
+        {"text": text, "top": 100, "members": members}
+        for text in TEXTS
+        for members in (False, True)
+    ]
     + [{"text": ""}, {}],
     "PATCH /v1/scopes/{scope}/documents/{id}": [{"text": SHARED}],
     "POST /v1/scopes/{scope}/documents/{id}:close": [None],

@@ -160,7 +160,7 @@ def test_internal_error_is_logged_but_not_returned(
 ) -> None:
     client = serve()
 
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("inner words")
 
     monkeypatch.setattr(client.app.state.service.index, "query", broken)  # type: ignore[attr-defined]

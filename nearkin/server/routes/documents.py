@@ -138,9 +138,9 @@ def outcome_json(outcome: Outcome) -> bytes:
     summary="Find documents that resemble a document",
 )
 async def query(request: Request, scope: ScopeName, who: Reader) -> m.Matches:
-    """Returns the stored documents whose similarity reaches the threshold, most similar first.
+    """Returns the representatives whose similarity reaches the threshold, most similar first.
 
-    Nothing is stored.
+    With `members`, their similar members are returned, too. Nothing is stored.
 
     Args:
         request: The request.
@@ -153,7 +153,7 @@ async def query(request: Request, scope: ScopeName, who: Reader) -> m.Matches:
     service = ready_service(request)
     body = await parse_body(request, m.QueryRequest)
     top = min(body.top, service.settings.max_top)
-    matches = await service.query(scope, body.document, top)
+    matches = await service.query(scope, body.document, top, members=body.members)
     return m.Matches(matches=[m.QueryMatch.from_match(match) for match in matches])
 
 

@@ -61,6 +61,10 @@ class QueryRequest(TextOrVector):
     """A document to search for."""
 
     top: int = Field(10, ge=1, le=1000, description="Maximum number of matches.")
+    members: bool = Field(
+        False,
+        description="True to compare the stored members of matching representatives, too.",
+    )
 
 
 class DocumentPart(Model):
@@ -175,7 +179,11 @@ class QueryMatch(Model):
     cluster: str = Field(description="Id of the cluster.")
     similarity: float = Field(description="Exact similarity to the query.")
     shared_bands: int = Field(
-        description="Number of bands that the document shares with the query."
+        description="Number of bands that the document shares with the query. It is 0 for a "
+        "member that was found through its representative."
+    )
+    representative: str = Field(
+        description="Id of the representative of the cluster, which can be the document itself."
     )
 
     @classmethod
@@ -186,6 +194,7 @@ class QueryMatch(Model):
             cluster=match.cluster,
             similarity=match.similarity,
             shared_bands=match.shared,
+            representative=match.representative,
         )
 
 
