@@ -100,6 +100,21 @@ class WorkloadOptions:
     engine: Annotated[
         str, typer.Option(help="Engine: local, spark or index.", rich_help_panel=RUN)
     ] = "local"
+    store: Annotated[
+        str,
+        typer.Option(
+            help="Store of an index: memory, sqlite, redis or postgres (engine index).",
+            rich_help_panel=RUN,
+        ),
+    ] = "memory"
+    store_text: Annotated[
+        bool,
+        typer.Option(
+            "--store-text/--no-store-text",
+            help="Store the texts of an index (engine index).",
+            rich_help_panel=RUN,
+        ),
+    ] = True
     latency: Annotated[
         float | None,
         typer.Option(
@@ -184,6 +199,8 @@ class WorkloadOptions:
             latency=None if self.latency is None else self.latency / 1000,
             core_hour_price=self.core_hour_price,
             gb_month_price=self.gb_month_price,
+            store=self.store,
+            store_text=self.store_text,
         )
 
 

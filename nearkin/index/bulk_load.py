@@ -95,7 +95,7 @@ class BulkLoad:
             preparer,
             self._prepare(scope, column, documents, signatures),
             contents=column.to_pylist() if keeps_text else None,
-            posts_members=settings.postings == "all",
+            settings=settings,
             now=now,
         )
         new = [

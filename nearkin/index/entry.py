@@ -96,9 +96,9 @@ class Entry(NamedTuple):
     """The record of one document of an index.
 
     A *representative* is its own leader and has postings. Any other document is resolved to a
-    representative. Every entry keeps the text of its document (or the payload of exact comparison,
-    if texts are not stored), so that its cluster can be elected again when the representative is
-    removed.
+    representative. The entry of a representative keeps the text of its document, or the payload of
+    exact comparison if texts are not stored. That of another document keeps its text, too. Without
+    texts it keeps neither, unless the setting `member_content` is true.
     """
 
     scope: str
@@ -112,7 +112,8 @@ class Entry(NamedTuple):
     cluster: str
     """The id of the cluster. It stays when another representative is elected."""
     similarity: float
-    """The exact similarity to the leader."""
+    """The exact similarity to the leader. It is a lower bound if the document was resolved to
+    another leader after its content was no longer stored."""
     size: int
     """The number of rows of the payload, which are distinct shingles. It is 0 for vectors."""
     created: float
@@ -125,7 +126,8 @@ class Entry(NamedTuple):
     signature: bytes
     text: str | None
     payload: bytes
-    """The columns of the payload, one after the other. It is empty if the text is kept."""
+    """The columns of the payload, one after the other. It is empty if the text is kept, or if the
+    content is not stored."""
 
     def __repr__(self) -> str:
         return (
@@ -137,6 +139,11 @@ class Entry(NamedTuple):
     def is_leader(self) -> bool:
         """True if the document is a representative, to which others may be resolved."""
         return self.leader == self.id
+
+    @property
+    def has_content(self) -> bool:
+        """True if the document can be compared exactly. An empty document has no content."""
+        return self.text is not None or bool(self.payload)
 
     @property
     def posting(self) -> int:

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from nearkin.index.changes import KeyedEntry
 from nearkin.index.entry import Entry
+from nearkin.index.settings import IndexSettings
 
 if TYPE_CHECKING:
     from nearkin.index.preparation import PreparedDocuments, Preparer
@@ -18,7 +19,8 @@ class EntryBuilder:
         prepared: The n prepared documents.
         contents: Texts to keep, n of them. None if payloads are kept instead. An item that is not
             a text keeps its payload.
-        posts_members: True if all documents enter buckets, not only representatives.
+        settings: Settings of the index. They decide which documents enter buckets, and which keep
+            a payload.
         now: Time of insertion, in seconds of the clock.
     """
 
@@ -28,13 +30,15 @@ class EntryBuilder:
         prepared: "PreparedDocuments",
         *,
         contents: Sequence[object] | None,
-        posts_members: bool,
+        settings: IndexSettings,
         now: float,
     ) -> None:
         self._preparer = preparer
         self._prepared = prepared
         self._contents = contents
-        self._posts_members = posts_members
+        self._posts_members = settings.postings == "all"
+        # documents in buckets are compared with those that come later
+        self._keeps_member_content = settings.member_content or self._posts_members
         self._now = now
         packs = contents is None or not all(isinstance(content, str) for content in contents)
         self._starts = prepared.payload_starts() if packs else None
@@ -56,7 +60,8 @@ class EntryBuilder:
         content = None if self._contents is None else self._contents[position]
         text = content if isinstance(content, str) else None
         payload = b""
-        if self._starts is not None and text is None:
+        keeps_payload = leader == id or self._keeps_member_content
+        if self._starts is not None and text is None and keeps_payload:
             payload = self._preparer.packed_payload(prepared.payload, self._starts, position)
         entry = Entry(
             scope=prepared.scope,

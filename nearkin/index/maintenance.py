@@ -61,9 +61,10 @@ class IntegrityReport:
 def check_index(index: Index, limit: int = 100) -> IntegrityReport:
     """Verifies every document, every bucket and every count of an index.
 
-    Each document must be resolved to an existing representative, at or above the threshold. Buckets
-    must hold exactly the postings of their documents. Two clusters of a scope must not have the
-    same id, except while a representative is removed, or if an id that was deleted came again.
+    Each document must be resolved to an existing representative, at or above the threshold. The
+    similarity is not verified if the content of either is not stored. Buckets must hold exactly the
+    postings of their documents. Two clusters of a scope must not have the same id, except while a
+    representative is removed, or if an id that was deleted came again.
 
     Args:
         index: The index.
@@ -185,8 +186,9 @@ def _resolution_problems(
 def _cluster_problems(index: Index, scope: str, entries: list[Entry]) -> Iterator[IntegrityProblem]:
     """Yields the problems of resolutions, similarities included."""
     session = index._session
-    problems, sound = _resolution_problems(session.store, scope, entries)
+    problems, resolved = _resolution_problems(session.store, scope, entries)
     yield from problems
+    sound = [pair for pair in resolved if all(entry.has_content for entry in pair)]
     if not sound:
         return
     stored = session.preparer.comparable_payloads([entry for pair in sound for entry in pair])

@@ -20,6 +20,7 @@ from nearkin.index.handovers import (
     standing_heir,
 )
 from nearkin.index.session import Session
+from nearkin.index.similarity_bounds import similarity_bound
 from nearkin.index.stores.sharded import ShardedStore
 
 MAX_REASSIGNED = 256
@@ -129,7 +130,7 @@ class Removals:
             older = session.entry_of(scope, cluster.into)
             if older is None or not older.is_leader:
                 return False
-            members = self._move_similar(members, older, changes)
+            members = self._move_similar(entry, members, older, changes)
         if members:
             handover = self._handover_of(entry) if cluster.inherits else None
             self._reassign_members(entry, members, changes, handover)
@@ -138,33 +139,59 @@ class Removals:
         session.apply(changes)
         return True
 
-    def _move_similar(self, members: list[Entry], older: Entry, changes: Changes) -> list[Entry]:
+    def _move_similar(
+        self, entry: Entry, members: list[Entry], older: Entry, changes: Changes
+    ) -> list[Entry]:
         """Resolves the members that are similar enough to another representative to that one.
+
+        Members without content follow their representative, because they cannot be compared.
+
+        Args:
+            entry: The representative that the members are resolved to.
+            members: Members of it.
+            older: The other representative.
+            changes: Changes of the step, which are extended.
 
         Returns:
             The other members.
         """
         session = self._session
-        stored = session.preparer.comparable_payloads([older, *members])
-        scored = session.measure.compare(np.arange(1, len(members) + 1, dtype=np.uint64), stored)
+        known = [entry, *(member for member in members if member.has_content)]
+        stored = session.preparer.comparable_payloads([older, *known])
+        scored = session.measure.compare(np.arange(1, len(known) + 1, dtype=np.uint64), stored)
         near = scored.meets_threshold(session.threshold).tolist()
+        similarities = scored.similarity.tolist()
         changes.required_leaders.append(older)
         others: list[Entry] = []
-        for member, similarity, is_near in zip(
-            members, scored.similarity.tolist(), near, strict=True
-        ):
+        for member, similarity, is_near in zip(known[1:], similarities[1:], near[1:], strict=True):
             if not is_near:
                 others.append(member)
                 continue
             changes.changed.append(
                 member._replace(leader=older.id, cluster=older.cluster, similarity=similarity)
             )
+        for member in members:
+            if not member.has_content:
+                changes.changed.append(self._follow(member, similarities[0], older))
         return others
+
+    def _follow(self, member: Entry, similarity: float, leader: Entry) -> Entry:
+        """Returns a member without content as it is resolved to another representative.
+
+        Args:
+            member: The member.
+            similarity: Similarity of its present representative to the other one, or a lower bound.
+            leader: The other representative.
+        """
+        bound = similarity_bound(self._session.spec.measure, member.similarity, similarity)
+        return member._replace(leader=leader.id, cluster=leader.cluster, similarity=bound)
 
     def _reassign_members(
         self, removed: Entry, members: list[Entry], changes: Changes, handover: Handover | None
     ) -> None:
         """Searches a representative for each member of a removed one, in order of their numbers.
+
+        Members without content cannot be searched for. They are resolved to the heir.
 
         Args:
             removed: The representative that is removed.
@@ -172,6 +199,60 @@ class Removals:
             changes: Changes of the step, which are extended.
             handover: Handover of the cluster's id; None if no document inherits it.
         """
+        known = [member for member in members if member.has_content]
+        unknown = [member for member in members if not member.has_content]
+        if known:
+            self._search_for_members(removed, known, changes, handover)
+        if unknown:
+            self._resolve_to_heir(removed, unknown, known, changes, handover)
+
+    def _resolve_to_heir(
+        self,
+        removed: Entry,
+        members: list[Entry],
+        known: list[Entry],
+        changes: Changes,
+        handover: Handover | None,
+    ) -> None:
+        """Resolves members without content to the heir of their representative.
+
+        Without an heir the first of them becomes the representative. It is in no buckets, because
+        nothing can be compared with it.
+
+        Args:
+            removed: The representative that is removed.
+            members: Members of it without content.
+            known: The other members of it, which are among `changes.changed`.
+            changes: Changes of the step, which are extended.
+            handover: Handover of the cluster's id; None if no document inherits it.
+        """
+        similarities = {member.id: member.similarity for member in known}
+        heirs = [
+            entry
+            for entry in changes.changed
+            if entry.id in similarities
+            and entry.is_leader
+            and (handover is None or entry.cluster == removed.cluster)
+        ]
+        heir: Entry | None = heirs[0] if heirs else None
+        similarity = similarities[heirs[0].id] if heirs else 0.0
+        if heir is None and handover is not None and self._has_heir(removed, handover, changes):
+            # the similarity of an heir from an earlier step to the removed document is not known
+            heir = changes.required_leaders[-1]
+        if heir is None:
+            first = members[0]
+            members = members[1:]
+            cluster = first.id if handover is None else removed.cluster
+            heir = first._replace(leader=first.id, cluster=cluster, similarity=1.0, posted=False)
+            similarity = first.similarity
+            changes.changed.append(heir)
+        for member in members:
+            changes.changed.append(self._follow(member, similarity, heir))
+
+    def _search_for_members(
+        self, removed: Entry, members: list[Entry], changes: Changes, handover: Handover | None
+    ) -> None:
+        """Searches a representative for each of some members that have content."""
         session = self._session
         scope = removed.scope
         posts_members = session.settings.postings == "all"
@@ -328,7 +409,7 @@ class Removals:
         members = self._members_for_step(entry, older.id, inherits_cluster=False)
         changes.leader_snapshots.append(leader_snapshot(entry, members))
         if members:
-            others = self._move_similar(members, older, changes)
+            others = self._move_similar(entry, members, older, changes)
             if others:
                 self._reassign_members(entry, others, changes, None)
         return changes
@@ -375,6 +456,8 @@ class Removals:
             return 0
         if entry.cluster != older.cluster:
             return 0
+        if not (entry.has_content and older.has_content):
+            return None
         stored = session.preparer.comparable_payloads([older, entry])
         scored = session.measure.compare(np.array([1], np.uint64), stored)
         if not scored.meets_threshold(session.threshold)[0]:

@@ -265,9 +265,7 @@ class Searcher:
         now = self._clock()
         times = (self.settings.record_ttl, self.settings.window)
         comparable = [
-            entry
-            for entry in members
-            if (entry.text is not None or entry.payload) and _was_seen(entry, now, times)
+            entry for entry in members if entry.has_content and _was_seen(entry, now, times)
         ]
         if not comparable:
             return []

@@ -50,6 +50,9 @@ class IndexSettings:
         postings: `leaders` (a bucket grows with clusters) or `all` (every stored document can be
             found).
         store_text: True to keep texts. False to keep only the hashes that exact comparison needs.
+        member_content: True to keep these hashes, or the vectors, of documents that are resolved to
+            a representative, too. By default such a document keeps its id, digest, cluster and
+            similarity only. It has no effect if texts are kept or all documents are posted.
         max_candidates: Maximum number of documents that are compared with one document. Those with
             the most shared bands are compared first.
         cache: Maximum number of resolutions kept in memory. 0 keeps none.
@@ -77,6 +80,7 @@ class IndexSettings:
     documents: int = 1_000_000
     postings: str = "leaders"
     store_text: bool = True
+    member_content: bool = False
     max_candidates: int = 100
     cache: int = 500_000
     cache_bytes: int = 128 << 20
@@ -186,6 +190,7 @@ class SettingsFields(TypedDict, total=False):
     documents: int
     postings: str
     store_text: bool
+    member_content: bool
     max_candidates: int
     cache: int
     cache_bytes: int

@@ -298,7 +298,7 @@ class Upserts:
             self._session.preparer,
             prepared,
             contents=batch.documents if keeps_text else None,
-            posts_members=settings.postings == "all",
+            settings=settings,
             now=now,
         )
         renewed = {entry.id for entry in changes.changed}

@@ -18,6 +18,14 @@ from nearkin.engine.options import LEAST_MEMORY
 from nearkin.errors import UsageError
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import BandingRequest, Measure, measure_of
+from nearkin.plan.index_sizes import (
+    INDEX_SIZES,
+    OWN_NAME_BYTES,
+    PACKED_BYTES,
+    SQLITE_PAGE_CACHE,
+    IndexShape,
+    IndexSize,
+)
 from nearkin.plan.rates import Rates, known_rates
 from nearkin.plan.tune import Distribution, candidate_probabilities
 from nearkin.sketch.minhash import ROUNDS
@@ -25,10 +33,10 @@ from nearkin.spec import Spec
 
 ENGINES = ("local", "spark", "index")
 SECONDS_PER_YEAR = 365.25 * 86400
-CACHE_ENTRY_BYTES = 93
-"""The size of an entry of the resolution cache: two ids and their share of a hash map."""
-RECORD_BYTES = 64
-"""The size of a record of an index without signature and payload: ids, counts and times."""
+CACHE_ENTRY_BYTES = 225
+"""The size of an entry of the resolution cache: ids of 20 bytes, and rows of dictionaries."""
+CACHE_ENTRIES = 480_000
+"""The number of entries that fit into the resolution cache by default (`cache_bytes`)."""
 DOCUMENT_FACTS_BYTES = 40
 """The size of what a run stores of a document: lengths, counts, fingerprints and positions."""
 DOCUMENT_RESULT_BYTES = 29
@@ -89,6 +97,8 @@ class WorkloadKeywords(TypedDict, total=False):
     latency: float | None
     core_hour_price: float | None
     gb_month_price: float | None
+    store: str
+    store_text: bool
 
 
 @dataclass(frozen=True)
@@ -102,8 +112,8 @@ class Workload:
         ingest: Number of documents to sketch per second, or None if there is no requirement.
         signature_ram: Largest memory for signatures, in bytes.
         shingles: Number of shingles of a document.
-        clusters: Number of kept documents, which an index stores with postings. By default the
-            documents that are not duplicates.
+        clusters: Number of kept documents, which are the representatives of an index. By default
+            the documents that are not duplicates.
         engine: Engine: `local`, `spark` or `index`.
         text_bytes: Size of the text of a document. Five bytes for each shingle by default.
         input_bytes: Size of the input files. By default the size of the texts.
@@ -120,7 +130,10 @@ class Workload:
             for it, unless the Spec, the error or the bands are given.
         latency: Largest CPU time of a query in seconds (engine `index`).
         core_hour_price: Price of a core for an hour, in any currency.
-        gb_month_price: Price of a GB for a month: of disk for runs, of memory for an index.
+        gb_month_price: Price of a GB for a month: of disk for runs, of memory and disk for an
+            index.
+        store: Store of an index: `memory`, `sqlite`, `redis` or `postgres` (engine `index`).
+        store_text: True if an index of texts stores them.
     """
 
     documents: int
@@ -145,6 +158,8 @@ class Workload:
     latency: float | None = None
     core_hour_price: float | None = None
     gb_month_price: float | None = None
+    store: str = "memory"
+    store_text: bool = True
 
     def __post_init__(self) -> None:
         if self.engine not in ENGINES:
@@ -152,6 +167,15 @@ class Workload:
                 f"unknown engine {self.engine!r}; valid engines are {', '.join(ENGINES)}"
             )
         self._require_finite()
+        if self.store not in INDEX_SIZES:
+            raise UsageError(
+                f"unknown store {self.store!r}; sizes are known of {', '.join(INDEX_SIZES)}"
+            )
+        if self.engine == "index" and self.kept > self.documents:
+            raise UsageError(
+                f"clusters={self.clusters:,} is more than documents={self.documents:,}; give at "
+                "most one for each document"
+            )
         least = {"documents": 1, "shingles": 1, "cores": 1, "clusters": 0, "memory": LEAST_MEMORY}
         for name, low in least.items():
             value = getattr(self, name)
@@ -677,7 +701,7 @@ class _PlanBuilder:
         per_month = work.gb_month_price or 0.0
         values = {line.name: line.value for line in self.lines if line.part == work.engine}
         if work.engine == "index":
-            size = values["memory"] / 1e9
+            size = (values["memory"] + values["disk"]) / 1e9
             hours = float(work.cores * HOURS_PER_MONTH)
             months = 1.0
             name = "price of a month"
@@ -766,59 +790,72 @@ class _PlanBuilder:
         self.add_limit("time", work.seconds, seconds, "s", more_cores, "engine spark")
 
     def add_index(self, spec: Spec, banding: Banding) -> None:
-        """Adds memory and network traffic of an online index."""
+        """Adds memory, disk and network traffic of an online index."""
         work = self.workload
         clusters = work.kept
         bands = banding.bands
+        keys = bands * (1 + banding.probes)
         rows = banding.rows
         signature = _signature_bytes(spec)
-        if spec.unit == "vector":
-            payload = 4 * spec.n
-            payload_formula = "4·dimensions"
-        else:
-            payload = 8 * work.shingles
-            payload_formula = "8·shingles"
-        formula = "clusters: representatives are stored, other documents are resolved to them"
-        self.add_line("index", "records", clusters, "", formula)
-        formula = (
-            f"records · ({RECORD_BYTES} + signature + {payload_formula}) = {clusters:,} · "
-            f"({RECORD_BYTES} + {signature} + {payload})"
-        )
-        records = self.add_line(
-            "index",
-            "bytes of records",
-            clusters * (RECORD_BYTES + signature + payload),
-            "B",
-            formula,
-        )
-        formula = f"records · b = {clusters:,} · {bands}"
-        postings = self.add_line("index", "postings", clusters * bands, "", formula)
-        formula = "16 per posting: key and record"
-        self.add_line("index", "bytes of postings", 16 * postings, "B", formula)
+        payload = self._payload_bytes(spec)
+        has_texts = work.store_text and spec.unit != "vector"
+        content = work.document_bytes if has_texts else payload
+        self.add_line("index", "records", work.documents, "", "one for each document")
+        formula = "clusters: documents that others are resolved to"
+        self.add_line("index", "representatives", clusters, "", formula)
+        formula = f"representatives · keys = {clusters:,} · {keys}"
+        postings = self.add_line("index", "postings", clusters * keys, "", formula)
         if spec.measure in ("simhash", "cosine"):
             formula = f"at most b · 2^r = {bands} · 2^{rows}"
-            self.add_line("index", "buckets", min(bands * 2.0**rows, postings), "", formula)
-            formula = f"records / 2^r = {clusters:,} / {2**rows:,}"
+            buckets = self.add_line(
+                "index", "buckets", min(bands * 2.0**rows, postings), "", formula
+            )
+            formula = f"representatives / 2^r = {clusters:,} / {2**rows:,}"
             per_bucket = clusters / 2**rows
+            occupied = buckets * -math.expm1(-postings / buckets) if buckets else 0.0
         else:
             formula = "one for each posting: representatives seldom share a band"
-            self.add_line("index", "buckets", postings, "", formula)
+            occupied = self.add_line("index", "buckets", postings, "", formula)
             formula = "postings / buckets"
             per_bucket = postings / max(postings, 1)
         self.add_line("index", "representatives of a bucket", per_bucket, "", formula)
-        formula = f"documents · {CACHE_ENTRY_BYTES} = {work.documents:,} · {CACHE_ENTRY_BYTES}"
-        cache = self.add_line(
-            "index", "resolved cache", work.documents * CACHE_ENTRY_BYTES, "B", formula
+        shape = IndexShape(
+            documents=work.documents,
+            representatives=clusters,
+            content=signature + content,
+            member_content=content if has_texts else 0,
+            keys=keys,
+            buckets=occupied,
         )
-        read = bands * per_bucket
-        network = bands * 8 + read * 20 + min(read, 100) * (RECORD_BYTES + signature) + payload
+        size = INDEX_SIZES[work.store](shape)
+        kept = "text" if has_texts else "payload"
         formula = (
-            "8·b + 20 per posting + records of at most 100 candidates + one payload, "
+            f"{clusters:,} representatives with signature {signature} and {kept} {content:,.0f}, "
+            f"{shape.members:,} others with {shape.member_content:,.0f}, as {work.store} stores "
+            "them"
+        )
+        self.add_line("index", "bytes of records", size.records, "B", formula)
+        formula = f"as {work.store} stores them"
+        if work.store == "sqlite":
+            formula = "in the records"
+        self.add_line("index", "bytes of postings", size.postings, "B", formula)
+        formula = (
+            f"min(documents, {CACHE_ENTRIES:,}) · {CACHE_ENTRY_BYTES}, with the default settings"
+        )
+        cached = min(work.documents, CACHE_ENTRIES)
+        cache = self.add_line("index", "resolved cache", cached * CACHE_ENTRY_BYTES, "B", formula)
+        read = bands * per_bucket
+        record = PACKED_BYTES + OWN_NAME_BYTES + shape.content
+        network = bands * 8 + read * 20 + min(read, MAX_COMPARED) * record + payload
+        formula = (
+            f"8·b + 20 per posting + records of at most {MAX_COMPARED} candidates + one payload, "
             f"{read:,.0f} postings"
         )
         self.add_line("index", "network of a query", network, "B", formula)
-        total = records + 16 * postings + cache
-        formula = "records + postings + resolved cache"
+        disk = size.total if size.on_disk else 0.0
+        formula = f"records + postings in {work.store}" if disk else f"none over {work.store}"
+        self.add_line("index", "disk", disk, "B", formula)
+        total, formula = self._index_memory(size, cache)
         self.add_line("index", "memory", total, "B", formula)
         self.add_limit(
             "memory",
@@ -828,6 +865,7 @@ class _PlanBuilder:
             f"postings on {math.ceil(total / work.memory)} shards",
             "a store on disk (sqlite, postgres)",
         )
+        self.add_limit("disk", work.disk, disk, "B", f"{disk / 1e9:,.0f} GB of disk")
         if per_bucket > MAX_REPRESENTATIVES:
             more_rows = math.ceil(math.log2(max(clusters, 2) / 100))
             self.add_limit(
@@ -838,6 +876,34 @@ class _PlanBuilder:
                 f"r = {more_rows} rows, with 100 representatives in a bucket",
                 "max_candidates",
             )
+
+    def _payload_bytes(self, spec: Spec) -> float:
+        """Returns the size of what exact comparison needs of a document."""
+        columns = measure_of(spec).column_types
+        row_bytes = sum(np.dtype(kind).itemsize * (width or 1) for kind, width in columns)
+        return row_bytes if spec.unit == "vector" else row_bytes * self.workload.shingles
+
+    def _index_memory(self, size: IndexSize, cache: float) -> tuple[float, str]:
+        """Returns the memory of an index: of the process, and of a server that keeps it in memory.
+
+        Args:
+            size: Size of the index in its store.
+            cache: Size of the resolved cache.
+
+        Returns:
+            The memory in bytes, and its formula.
+        """
+        if not size.on_disk:
+            return size.total + cache, "records + postings + resolved cache"
+        if not size.bucket_memory:
+            return cache, "resolved cache; the database has its own memory"
+        pages = min(size.total, SQLITE_PAGE_CACHE)
+        formula = (
+            f"buckets in each process + page cache of at most {_megabytes(SQLITE_PAGE_CACHE)} + "
+            f"resolved cache = {_megabytes(size.bucket_memory)} + {_megabytes(pages)} + "
+            f"{_megabytes(cache)}"
+        )
+        return size.bucket_memory + pages + cache, formula
 
     def add_spark(self, spec: Spec, banding: Banding) -> None:
         """Adds shuffles, memory and time of a run over Spark."""

@@ -160,7 +160,10 @@ class ClusterListings:
             return listing
 
     def pairs(self, scope: str) -> Distribution | None:
-        """Returns the similarities of all pairs of a sample; None for fewer than two documents."""
+        """Returns the similarities of all pairs of a sample of the documents with content.
+
+        The result is None for fewer than two such documents.
+        """
         listing = self.listing(scope)
         with self._locked(scope):
             with self._lock:
@@ -200,7 +203,11 @@ class ClusterListings:
         for start in range(0, len(listing.sample), SAMPLE_BATCH):
             # after a cutover, the numbers may belong to other documents
             sampled = index.get_by_refs(list(listing.sample[start : start + SAMPLE_BATCH]))
-            entries += [entry for entry in sampled if entry is not None and entry.scope == scope]
+            entries += [
+                entry
+                for entry in sampled
+                if entry is not None and entry.scope == scope and entry.has_content
+            ]
             if sum(entry.size for entry in entries) > MAX_SAMPLE_SHINGLES:
                 break
         if len(entries) < 2:

@@ -125,6 +125,9 @@ def _key_errors(path: Path) -> Iterator[None]:
 
 def _open_index(settings: ServerSettings) -> Index:
     index_settings = settings.index_settings()
+    if settings.shadow_store is not None:
+        # a shadow index is compared with the live one, for which it searches every document
+        index_settings = replace(index_settings, member_content=True)
     if settings.kind == "vector" and index_settings.spec is None:
         raise UsageError(
             "an index of vectors needs their dimensions; set NEARKIN_VECTOR_DIMENSIONS or pass "

@@ -29,7 +29,9 @@ from nearkin.index.migration.copy import (
     claim_target,
     copy_documents,
     copy_missing,
+    copy_resolved,
     document_of,
+    partition_by_content,
     shares_shingles,
 )
 from nearkin.index.migration.cutover import cut_over
@@ -425,7 +427,7 @@ class ShadowIndex:
             self._remove_changes(scope, changes)
             return
         entries = dict(zip(ids, self.index.get_many(scope, ids), strict=True))
-        existing = [(id, entry) for id, entry in entries.items() if entry is not None]
+        existing = [entry for entry in entries.values() if entry is not None]
         began = time.perf_counter()
         outcomes = self._upsert_in_standby(scope, existing)
         seconds = time.perf_counter() - began
@@ -450,18 +452,22 @@ class ShadowIndex:
         self._only_live_duplicates += change.duplicate and not outcome.duplicate
         self._only_shadow_duplicates += outcome.duplicate and not change.duplicate
 
-    def _upsert_in_standby(self, scope: str, entries: list[tuple[str, Entry]]) -> list[Outcome]:
-        """Upserts documents; unchanged ones too, so that they live as long as in the live index."""
+    def _upsert_in_standby(self, scope: str, entries: list[Entry]) -> list[Outcome]:
+        """Upserts documents; unchanged ones too, so that they live as long as in the live index.
+
+        Documents without content are copied as they are resolved, and have no outcome.
+        """
         standby = self.standby
         batch_size = standby.settings.max_batch
         outcomes = list[Outcome]()
         same_shingles = shares_shingles(self.index, standby)
-        for start in range(0, len(entries), batch_size):
-            batch = entries[start : start + batch_size]
-            contents = [
-                document_of(entry, standby, same_shingles=same_shingles) for _, entry in batch
-            ]
-            outcomes += standby.upsert_many(scope, contents, [id for id, _ in batch])
+        known, resolved = partition_by_content(entries, standby, same_shingles=same_shingles)
+        for start in range(0, len(known), batch_size):
+            batch = known[start : start + batch_size]
+            contents = [document_of(entry, standby, same_shingles=same_shingles) for entry in batch]
+            outcomes += standby.upsert_many(scope, contents, [entry.id for entry in batch])
+        source = CopySource.of(self.index).store
+        copy_resolved(source, standby, scope, resolved, same_shingles=same_shingles)
         return outcomes
 
     def _remove_changes(self, scope: str, copied: dict[str, _Change]) -> None:

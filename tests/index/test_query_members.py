@@ -97,12 +97,21 @@ def test_expired_members_are_not_returned(opened: Opener, clock: Clock) -> None:
 
 def test_members_of_vectors_are_compared_by_their_vectors() -> None:
     spec = nk.Spec(measure="cosine", unit="vector", n=4)
-    index = nk.Index.open("memory://", spec, 0.9)
+    index = nk.Index.open("memory://", spec, 0.9, member_content=True)
     index.upsert("a", [1.0, 0.0, 0.0, 0.0], "one")
     assert index.upsert("a", [1.0, 0.1, 0.0, 0.0], "two").representative == "one"
     matches = index.query("a", [1.0, 0.1, 0.0, 0.0], members=True)
     assert [match.id for match in matches] == ["two", "one"]
     assert matches[0].similarity == pytest.approx(1.0)
+
+
+def test_members_of_vectors_are_left_out_if_they_have_no_content() -> None:
+    spec = nk.Spec(measure="cosine", unit="vector", n=4)
+    index = nk.Index.open("memory://", spec, 0.9)
+    index.upsert("a", [1.0, 0.0, 0.0, 0.0], "one")
+    assert index.upsert("a", [1.0, 0.1, 0.0, 0.0], "two").representative == "one"
+    matches = index.query("a", [1.0, 0.1, 0.0, 0.0], members=True)
+    assert [match.id for match in matches] == ["one"]
 
 
 def test_postings_of_all_documents_find_members_without_the_option(opened: Opener) -> None:

@@ -179,7 +179,7 @@ def test_an_index_without_texts_keeps_hashes_and_refuses_explanations(
     opened: Opener, measure: str
 ) -> None:
     spec = nk.Spec(measure=measure, k=128)
-    index = opened(store_text=False, spec=spec, threshold=0.8)
+    index = opened(store_text=False, member_content=True, spec=spec, threshold=0.8)
     texts = corpus(60)
     index.upsert_many("a", texts, [f"d{i}" for i in range(60)])
     assert all(entry.text is None and entry.payload for entry in index.scan())

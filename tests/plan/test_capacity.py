@@ -55,15 +55,16 @@ def test_plan_of_a_billion_documents() -> None:
 )
 @pytest.mark.parametrize("items", [1_000_000, 10_000_000])
 def test_plan_of_an_index(items: int, clusters: int, inside: int) -> None:
-    """Postings grow with the clusters and the cache with the items, at 2^5 buckets per band."""
+    """Postings grow with the clusters and records with the items, at 2^5 buckets per band."""
     spec = nk.Spec(measure="cosine", unit="vector", n=384)
     arguments = {"clusters": clusters, "engine": "index", "bands": 20, "rows": 5, "memory": 1e12}
     found = plan(items, spec, RATES, **arguments)
     assert int(found.value("representatives of a bucket")) == inside
-    assert found.value("records") == clusters
+    assert found.value("records") == items
+    assert found.value("representatives") == clusters
     assert found.value("postings") == 20 * clusters
     assert found.value("buckets") == 20 * 32
-    assert found.value("resolved cache") == 93 * items
+    assert found.value("resolved cache") == 225 * 480_000
     hot = [verdict for verdict in found.verdicts if verdict.limit == "representatives of a bucket"]
     assert [verdict.holds for verdict in hot] == ([False] if inside > 1000 else [])
 

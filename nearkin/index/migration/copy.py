@@ -15,10 +15,13 @@ from nearkin.index.handovers import is_handovers_scope
 from nearkin.index.index import Index
 from nearkin.index.migration.state import FILLING, MOVED, OPEN, MigrationState
 from nearkin.index.parts import is_parts_scope
+from nearkin.index.similarity_bounds import similarity_bound
 from nearkin.index.stores.base import PORTION, Store
 from nearkin.sketch.resources import shingle_facts
 
 T = TypeVar("T")
+RESOLVED_AT_ONCE = 200
+"""The number of documents without content that are copied in one step."""
 DOCUMENTS_AT_ONCE = 1000
 """The number of documents that are copied at once."""
 UNLIMITED_SIZE = 1 << 40
@@ -179,7 +182,9 @@ def copy_documents(source: Index, target: Index, names: Iterable[tuple[str, str]
     for scope, ids in ids_by_scope.items():
         for portion in _portions(ids, DOCUMENTS_AT_ONCE):
             wanted = dict(zip(portion, store.entries(scope, portion), strict=True))
-            total = total.plus(copy_entries(target, scope, wanted, same_shingles=same_shingles))
+            total = total.plus(
+                copy_entries(store, target, scope, wanted, same_shingles=same_shingles)
+            )
     return total
 
 
@@ -204,16 +209,25 @@ def copy_missing(
     for scope, entries in takewhile(lambda _: keep_going(), batches):
         ids = [entry.id for entry in entries]
         wanted = dict(zip(ids, store.entries(scope, ids), strict=True))
-        total = total.plus(copy_entries(target, scope, wanted, same_shingles=same_shingles))
+        total = total.plus(copy_entries(store, target, scope, wanted, same_shingles=same_shingles))
     return total
 
 
 def copy_entries(
-    target: Index, scope: str, wanted: Mapping[str, Entry | None], *, same_shingles: bool
+    source: Store,
+    target: Index,
+    scope: str,
+    wanted: Mapping[str, Entry | None],
+    *,
+    same_shingles: bool,
 ) -> CopyCounts:
     """Makes documents of one scope of a copy equal to given ones.
 
+    A document without content cannot be searched for. It is resolved to the copy of its
+    representative.
+
     Args:
+        source: The store that the documents were read from.
         target: The copy.
         scope: Scope of the documents.
         wanted: Entries by id. None for a document that must not exist.
@@ -232,11 +246,121 @@ def copy_entries(
         for entry in wanted.values()
         if entry is not None and not _has_same_content(entry, existing[entry.id])
     ]
-    for portion in _portions(differing, target.settings.max_batch):
-        documents = [document_of(entry, target, same_shingles=same_shingles) for entry in portion]
-        target.upsert_many(scope, documents, [entry.id for entry in portion])
+    known, resolved = partition_by_content(differing, target, same_shingles=same_shingles)
+    _upsert_copies(target, scope, known, same_shingles=same_shingles)
+    copy_resolved(source, target, scope, resolved, same_shingles=same_shingles)
     surplus = [id for id, entry in wanted.items() if entry is None and existing[id] is not None]
     return CopyCounts(len(differing), sum(target.remove(scope, id) for id in surplus))
+
+
+def partition_by_content(
+    entries: Iterable[Entry], target: Index, *, same_shingles: bool
+) -> tuple[list[Entry], list[Entry]]:
+    """Returns the documents that a copy can upsert, and those that keep their resolution.
+
+    Args:
+        entries: Stored documents.
+        target: The copy.
+        same_shingles: The result of `shares_shingles` for source and copy.
+    """
+    # without equal shingles, `document_of` explains that a text is missing
+    keeps_resolutions = target.holds_vectors or same_shingles
+    known: list[Entry] = []
+    resolved: list[Entry] = []
+    for entry in entries:
+        is_known = entry.has_content or not keeps_resolutions
+        (known if is_known else resolved).append(entry)
+    return known, resolved
+
+
+def _upsert_copies(
+    target: Index, scope: str, entries: Sequence[Entry], *, same_shingles: bool
+) -> None:
+    for portion in _portions(entries, target.settings.max_batch):
+        documents = [document_of(entry, target, same_shingles=same_shingles) for entry in portion]
+        target.upsert_many(scope, documents, [entry.id for entry in portion])
+
+
+def copy_resolved(
+    source: Store, target: Index, scope: str, entries: Sequence[Entry], *, same_shingles: bool
+) -> None:
+    """Copies documents without content, each resolved to the copy of its representative.
+
+    Args:
+        source: The store that the documents were read from.
+        target: The copy.
+        scope: Scope of the documents.
+        entries: Documents without content.
+        same_shingles: The result of `shares_shingles` for source and copy.
+    """
+    for portion in _portions(entries, RESOLVED_AT_ONCE):
+        # representatives may have a higher number than their members
+        missing = _missing_leaders(target, scope, portion)
+        leaders = [entry for entry in source.entries(scope, missing) if entry is not None]
+        known, unknown = partition_by_content(leaders, target, same_shingles=same_shingles)
+        _upsert_copies(target, scope, known, same_shingles=same_shingles)
+        _write_resolved(target, scope, unknown)
+        copied = {entry.id for entry in unknown}
+        _write_resolved(target, scope, [entry for entry in portion if entry.id not in copied])
+
+
+def _missing_leaders(target: Index, scope: str, members: Sequence[Entry]) -> list[str]:
+    """Returns the ids of the members' representatives that a copy does not have."""
+    names = sorted({entry.leader for entry in members})
+    stored = target.get_many(scope, names)
+    return [name for name, entry in zip(names, stored, strict=True) if entry is None]
+
+
+def _write_resolved(target: Index, scope: str, entries: Sequence[Entry]) -> None:
+    """Writes documents without content, whose representatives the copy has."""
+    if not entries:
+        return
+    session = target._session
+    existing = target.get_many(scope, [entry.id for entry in entries])
+    for entry, old in zip(entries, existing, strict=True):
+        if old is not None and not _has_same_content(entry, old):
+            target.remove(scope, entry.id)
+    new = [
+        entry
+        for entry, old in zip(entries, existing, strict=True)
+        if not _has_same_content(entry, old)
+    ]
+
+    def write() -> None:
+        names = sorted({entry.leader for entry in new})
+        leaders = dict(zip(names, session.store.entries(scope, names), strict=True))
+        changes = Changes()
+        for entry in new:
+            copy, leader = _resolved_copy(entry, leaders[entry.leader], target)
+            changes.new.append(KeyedEntry(copy, None))
+            if leader is not None:
+                changes.required_leaders.append(leader)
+        session.apply(changes)
+
+    session.run_step(scope, write)
+
+
+def _resolved_copy(entry: Entry, leader: Entry | None, target: Index) -> tuple[Entry, Entry | None]:
+    """Returns a document without content as a copy stores it, and the leader that must exist.
+
+    It is a representative of its own, in no buckets, if its representative is missing, or if their
+    similarity is below the threshold of the copy.
+
+    Args:
+        entry: The document.
+        leader: Its representative as the copy stores it, or None.
+        target: The copy.
+    """
+    copy = entry._replace(ref=0, posted=False, signature=b"")
+    is_below = leader is not None and leader.is_leader and entry.similarity < target.threshold
+    if leader is None or leader.id == entry.id or is_below:
+        return copy._replace(leader=entry.id, cluster=entry.id, similarity=1.0), None
+    if leader.is_leader:
+        return copy._replace(leader=leader.id, cluster=leader.cluster), leader
+    similarity = similarity_bound(target.spec.measure, entry.similarity, leader.similarity)
+    root = target.get(entry.scope, leader.leader)
+    copy = copy._replace(leader=leader.leader, cluster=leader.cluster, similarity=similarity)
+    return copy, root
 
 
 def _copy_unchanged(

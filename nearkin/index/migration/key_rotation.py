@@ -128,7 +128,7 @@ def _copy_texts(source: Store, target: Index, *, skip_without_text: bool) -> set
             left_out.update((scope, id) for id in missing)
             # an earlier version of one, whose text was stored, may have been copied
             wanted |= dict.fromkeys(missing)
-        copy_entries(target, scope, wanted, same_shingles=False)
+        copy_entries(source, target, scope, wanted, same_shingles=False)
     return left_out
 
 

@@ -1,0 +1,218 @@
+"""The sizes of an online index in each kind of store, from the number and shape of its documents.
+
+The constants follow from the layout of the records, and were fitted to measurements with ids of 20
+bytes. Tests compare the sizes with stores that are filled.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+NAME_BYTES = 65
+"""The size of the names in a record: a scope of 5 bytes, and an id, a leader and a cluster of 20
+each."""
+OWN_NAME_BYTES = 25
+"""The size of the names in the packed record of a representative."""
+PACKED_BYTES = 68
+"""The size of the fixed part of a packed record."""
+SQLITE_PAGE = 4096
+SQLITE_PAGE_CACHE = 256 << 20
+"""The largest page cache of a process over SQLite."""
+POSTGRES_PAGE = 8192
+
+
+@dataclass(frozen=True)
+class IndexShape:
+    """The number and the sizes of the documents of an index.
+
+    Attributes:
+        documents: Number of documents.
+        representatives: Number of documents that are representatives.
+        content: Size of the signature and the text or payload of a representative, in bytes.
+        member_content: Size of the text or payload of another document, in bytes.
+        keys: Number of postings of a representative.
+        buckets: Number of buckets that are not empty.
+    """
+
+    documents: int
+    representatives: int
+    content: float
+    member_content: float
+    keys: int
+    buckets: float
+
+    @property
+    def members(self) -> int:
+        """The number of documents that are not representatives."""
+        return self.documents - self.representatives
+
+    @property
+    def postings(self) -> int:
+        """The number of postings."""
+        return self.representatives * self.keys
+
+
+@dataclass(frozen=True)
+class IndexSize:
+    """The size of an index in a store.
+
+    Attributes:
+        records: Size of the records with their indexes, in bytes.
+        postings: Size of the postings, in bytes.
+        bucket_memory: Size of the buckets that each process keeps in memory, in bytes.
+        on_disk: True if records and postings are on a disk; False if they are in memory.
+        fixed: Size of an empty store, in bytes.
+    """
+
+    records: float
+    postings: float
+    bucket_memory: float
+    on_disk: bool
+    fixed: float = 0.0
+
+    @property
+    def total(self) -> float:
+        """The size of the store, without buckets that processes keep beside it."""
+        return self.records + self.postings + self.fixed
+
+
+def bucket_table_bytes(postings: float, buckets: float) -> float:
+    """Returns the memory of buckets in arrays: slots of 32 bytes and nodes of 16.
+
+    A table of slots is doubled when it is half full, nodes when they are full.
+
+    Args:
+        postings: Number of postings.
+        buckets: Number of buckets that are not empty.
+
+    Examples:
+        >>> bucket_table_bytes(0, 0), bucket_table_bytes(20_000, 10_000)
+        (196608, 1572864)
+    """
+    least = 1 << 12
+    slots = max(least, 1 << math.ceil(math.log2(max(2 * buckets, 1))))
+    nodes = max(least, 1 << math.ceil(math.log2(max(postings, 1))))
+    return 32 * slots + 16 * nodes
+
+
+def memory_size(shape: IndexShape) -> IndexSize:
+    """Returns the size of an index in `memory://`.
+
+    Args:
+        shape: Shape of the index.
+    """
+    # objects of packed bytes, of the key and of the number; rows of two dictionaries; lists
+    objects = 33 + 75 + 32 + 2 * 40 + 10
+    leader = objects + PACKED_BYTES + OWN_NAME_BYTES + shape.content
+    member = objects + 10 + PACKED_BYTES + OWN_NAME_BYTES + 20 + shape.member_content
+    return IndexSize(
+        records=shape.representatives * leader + shape.members * member,
+        postings=bucket_table_bytes(shape.postings, shape.buckets),
+        bucket_memory=0.0,
+        on_disk=False,
+    )
+
+
+def sqlite_size(shape: IndexShape) -> IndexSize:
+    """Returns the size of an index in an SQLite file, in whole pages.
+
+    Args:
+        shape: Shape of the index.
+    """
+    row = 53 + NAME_BYTES
+    indexes = 116
+    # an index over leaders has members alone
+    leader = _row_in_pages(row + shape.content + 8 * shape.keys, SQLITE_PAGE) + indexes
+    member = _row_in_pages(row + shape.member_content, SQLITE_PAGE) + indexes + 22
+    return IndexSize(
+        records=shape.representatives * leader + shape.members * member,
+        # the keys are in the records
+        postings=0.0,
+        bucket_memory=bucket_table_bytes(shape.postings, shape.buckets),
+        on_disk=True,
+        fixed=80e3,
+    )
+
+
+def postgres_size(shape: IndexShape) -> IndexSize:
+    """Returns the size of an index in PostgreSQL, in whole pages, with its indexes.
+
+    Args:
+        shape: Shape of the index.
+    """
+    row = 105 + NAME_BYTES
+    leader = _postgres_row(row, shape.content) + 200
+    member = _postgres_row(row, shape.member_content) + 230
+    return IndexSize(
+        records=shape.representatives * leader + shape.members * member,
+        # a row of 48 bytes, and its entry in an index that is filled in random order
+        postings=86.0 * shape.postings,
+        bucket_memory=0.0,
+        on_disk=True,
+        fixed=250e3,
+    )
+
+
+def redis_size(shape: IndexShape) -> IndexSize:
+    """Returns the memory of an index in a Redis server.
+
+    Buckets and ids are fields of hashes, of which there are 65,536 or up to 256 times as many.
+
+    Args:
+        shape: Shape of the index, whose documents are those of the setting `documents`.
+    """
+    sorted_set_item = 129
+    objects = 85
+    leader = objects + 1.06 * (PACKED_BYTES + OWN_NAME_BYTES + shape.content) + 3 * sorted_set_item
+    member = (
+        objects
+        + 1.06 * (PACKED_BYTES + OWN_NAME_BYTES + 20 + shape.member_content)
+        + 2 * sorted_set_item
+        + 60
+    )
+    ids = 25.0 * shape.documents + 70 * _occupied(shape.documents, 1 << 16)
+    expected = shape.documents * max(shape.keys, 1)
+    hashes = 1 << (16 + min(8, (expected // 64 >> 16).bit_length()))
+    bucket_hashes = 85 * _occupied(shape.buckets, hashes)
+    return IndexSize(
+        records=shape.representatives * leader + shape.members * member + ids,
+        postings=12.0 * shape.buckets + 8.0 * shape.postings + bucket_hashes,
+        bucket_memory=0.0,
+        on_disk=False,
+        fixed=200e3,
+    )
+
+
+INDEX_SIZES: dict[str, Callable[[IndexShape], IndexSize]] = {
+    "memory": memory_size,
+    "sqlite": sqlite_size,
+    "redis": redis_size,
+    "postgres": postgres_size,
+}
+"""The sizes by the kind of store."""
+
+
+def _occupied(items: float, places: int) -> float:
+    """Returns the expected number of places that random items occupy."""
+    return places * -math.expm1(-items / places)
+
+
+def _row_in_pages(row: float, page: int) -> float:
+    """Returns the share of pages that a row takes. A row larger than a page has pages of its own.
+
+    Args:
+        row: Size of the row, in bytes.
+        page: Size of a page, in bytes.
+    """
+    usable = page - 24
+    if row <= usable:
+        return page / (usable // row)
+    return page * math.ceil(row / usable)
+
+
+def _postgres_row(row: float, content: float) -> float:
+    """Returns the size of a row, whose content is in another table if the row is large."""
+    if row + content <= 2000:
+        return _row_in_pages(row + content, POSTGRES_PAGE)
+    # chunks of 1,996 bytes with a header, four to a page, and an index over them
+    return _row_in_pages(row + 40, POSTGRES_PAGE) + 1.06 * content + 60

@@ -1,0 +1,228 @@
+"""Tests of the planned sizes of an index: against stores of each kind that are filled."""
+
+import gc
+import itertools
+import sqlite3
+import tracemalloc
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+
+import nearkin as nk
+from nearkin.errors import UsageError
+from nearkin.index.documents import Document
+from nearkin.plan.capacity import Plan, Workload, plan
+from nearkin.plan.index_sizes import INDEX_SIZES, bucket_table_bytes
+from nearkin.plan.rates import known_rates
+from tests.index.conftest import preparer_of, store_of
+from tests.services import postgres_server, redis_server
+
+DOCUMENTS = 2000
+WORDS = 100
+DIMENSIONS = 128
+BATCH = 200
+FACTOR = 1.3
+NUMBERS = itertools.count()
+
+
+class Corpus(NamedTuple):
+    """Documents of an index, and the requirements that describe them."""
+
+    spec: nk.Spec
+    documents: Sequence[Document]
+    clusters: int
+    store_text: bool
+
+    def workload(self, store: str) -> Workload:
+        """Returns the requirements for a store, with the mean size of the texts."""
+        texts = [text for text in self.documents if isinstance(text, str)]
+        return Workload(
+            documents=len(self.documents),
+            clusters=self.clusters,
+            shingles=WORDS - 2,
+            text_bytes=float(np.mean([len(text) for text in texts])) if texts else None,
+            engine="index",
+            store=store,
+            store_text=self.store_text,
+        )
+
+
+def _corpus(kind: str, clusters: int, *, store_text: bool) -> Corpus:
+    """Returns documents: first a representative of each cluster, then near copies of them."""
+    rng = np.random.default_rng(1)
+    documents: list[Document] = []
+    if kind == "vectors":
+        spec = nk.Spec(measure="cosine", unit="vector", n=DIMENSIONS)
+        vectors = rng.standard_normal((DOCUMENTS, DIMENSIONS)).astype(np.float32)
+        vectors[clusters:] *= 0.05
+        vectors[clusters:] += vectors[np.arange(clusters, DOCUMENTS) % clusters]
+        documents += list(vectors)
+        return Corpus(spec, documents, clusters, store_text)
+    bases = [[f"w{number}" for number in rng.integers(0, 10**6, WORDS)] for _ in range(clusters)]
+    for number in range(DOCUMENTS):
+        words = list(bases[number % clusters])
+        if number >= clusters:
+            words[rng.integers(WORDS)] = f"c{number}"
+        documents.append(" ".join(words))
+    return Corpus(nk.Spec(), documents, clusters, store_text)
+
+
+def _open(url: str, corpus: Corpus) -> nk.Index:
+    return nk.Index.open(
+        url,
+        spec=corpus.spec,
+        threshold=0.8,
+        documents=DOCUMENTS,
+        store_text=corpus.store_text,
+    )
+
+
+def _add(index: nk.Index, corpus: Corpus, start: int, end: int) -> None:
+    """Adds a range of the documents. Ids have 20 bytes."""
+    for first in range(start, end, BATCH):
+        batch = corpus.documents[first : min(first + BATCH, end)]
+        ids = [f"document-{first + number:011d}" for number in range(len(batch))]
+        index.upsert_many("scope", batch, ids)
+
+
+def _fill(url: str, corpus: Corpus) -> None:
+    with _open(url, corpus) as index:
+        _add(index, corpus, 0, DOCUMENTS)
+        assert index.stats()["leaders"] == pytest.approx(corpus.clusters, rel=0.02)
+
+
+def _planned(corpus: Corpus, store: str) -> Plan:
+    spec = corpus.spec if corpus.spec.unit == "vector" else None
+    return plan(corpus.workload(store), spec, known_rates())
+
+
+def _warm_up(index: nk.Index, corpus: Corpus) -> None:
+    """Loads the kernels, and allocates the buffers in which documents are sketched."""
+    preparer = preparer_of(index)
+    documents = [preparer.check(document) for document in corpus.documents[:BATCH]]
+    preparer.prepare("scope", documents, [preparer.digest(document) for document in documents])
+    preparer.payload(preparer.column(documents))
+
+
+def _measure_memory(corpus: Corpus) -> tuple[float, float]:
+    with _open("memory://", corpus) as index:
+        _add(index, corpus, 0, 2 * BATCH)
+    tracemalloc.start()
+    try:
+        with _open("memory://", corpus) as index:
+            buckets = store_of(index).table.nbytes  # type: ignore[attr-defined]
+            _warm_up(index, corpus)
+            gc.collect()
+            before = tracemalloc.get_traced_memory()[0]
+            _add(index, corpus, 0, DOCUMENTS)
+            gc.collect()
+            used = buckets + tracemalloc.get_traced_memory()[0] - before
+    finally:
+        tracemalloc.stop()
+    return used, _planned(corpus, "memory").value("memory")
+
+
+def _measure_sqlite(corpus: Corpus, folder: Path) -> tuple[float, float]:
+    path = folder / "index.db"
+    _fill(f"sqlite:///{path}", corpus)
+    with sqlite3.connect(path) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    return path.stat().st_size, _planned(corpus, "sqlite").value("disk")
+
+
+def _measure_redis(corpus: Corpus, port: int) -> tuple[float, float]:
+    import redis
+
+    with redis.Redis(port=port) as client:
+        client.flushall()
+        before = client.info("memory")["used_memory"]
+        _fill(f"redis://127.0.0.1:{port}/0", corpus)
+        used = client.info("memory")["used_memory"] - before
+    found = _planned(corpus, "redis")
+    return used, found.value("memory") - found.value("resolved cache")
+
+
+def _measure_postgres(corpus: Corpus, port: int) -> tuple[float, float]:
+    import psycopg
+
+    url = f"postgresql://nearkin@127.0.0.1:{port}/postgres"
+    schema = f"sizes{next(NUMBERS)}"
+    _fill(f"{url}?schema={schema}", corpus)
+    query = (
+        "SELECT sum(pg_total_relation_size(c.oid)) FROM pg_class c "
+        "JOIN pg_namespace n ON n.oid = c.relnamespace WHERE n.nspname = %s AND c.relkind = 'r'"
+    )
+    with psycopg.connect(url) as connection:
+        row = connection.execute(query, (schema,)).fetchone()
+    assert row is not None
+    return float(row[0]), _planned(corpus, "postgres").value("disk")
+
+
+@pytest.fixture(scope="module")
+def measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., object]]:
+    """Returns a function that fills a store, and returns its size and the planned size."""
+    folder = tmp_path_factory.mktemp("servers")
+    with redis_server(folder, "--appendonly", "no") as redis_port, postgres_server(folder) as port:
+
+        def measure_store(store: str, corpus: Corpus, folder: Path) -> tuple[float, float]:
+            if store == "memory":
+                return _measure_memory(corpus)
+            if store == "sqlite":
+                return _measure_sqlite(corpus, folder)
+            if store == "redis":
+                return _measure_redis(corpus, redis_port)
+            return _measure_postgres(corpus, port)
+
+        yield measure_store
+
+
+@pytest.mark.parametrize("store", list(INDEX_SIZES))
+@pytest.mark.parametrize(
+    ("kind", "clusters", "store_text"),
+    [
+        ("vectors", 40, True),
+        ("vectors", DOCUMENTS, True),
+        ("texts", 40, True),
+        ("texts", 40, False),
+        ("texts", DOCUMENTS, True),
+        ("texts", DOCUMENTS, False),
+    ],
+)
+def test_the_planned_size_of_an_index_agrees_with_a_filled_store(
+    measure: Callable[..., tuple[float, float]],
+    tmp_path: Path,
+    store: str,
+    kind: str,
+    clusters: int,
+    store_text: bool,
+) -> None:
+    corpus = _corpus(kind, clusters, store_text=store_text)
+    measured, planned = measure(store, corpus, tmp_path)
+    assert 1 / FACTOR < planned / measured < FACTOR
+
+
+@pytest.mark.parametrize(("documents", "keys"), [(1, 3), (5_000, 7), (20_000, 13)])
+def test_the_planned_size_of_buckets_is_that_of_their_arrays(documents: int, keys: int) -> None:
+    from nearkin.index.stores.bucket_table import BucketTable
+
+    table = BucketTable(10)
+    rng = np.random.default_rng(2)
+    all_keys = rng.integers(0, 2**63, (documents, keys)).astype(np.uint64)
+    for start in range(0, documents, 500):
+        part = all_keys[start : start + 500]
+        table.append_all(part, np.arange(len(part), dtype=np.int64) << 24)
+    postings = documents * keys
+    assert bucket_table_bytes(postings, postings) == pytest.approx(table.nbytes, rel=0.15)
+
+
+def test_a_plan_of_an_unknown_store_is_refused() -> None:
+    with pytest.raises(UsageError, match="unknown store 'mysql'"):
+        Workload(10, engine="index", store="mysql")
+
+
+def test_a_plan_with_more_clusters_than_documents_is_refused() -> None:
+    with pytest.raises(UsageError, match="clusters=11 is more than documents=10"):
+        Workload(10, engine="index", clusters=11)
