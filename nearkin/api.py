@@ -266,7 +266,7 @@ def sketch(
     """
     spec = spec or Spec()
     if isinstance(texts, list | tuple):
-        refuse_paths(texts)
+        refuse_paths(texts, reads_files=False)
     measure = measure_of(spec, resources)
     return sketch_documents(texts, measure, sketcher_pool(measure), workers).signatures
 

@@ -71,6 +71,8 @@ def _to_table(data: Any) -> pa.Table:
     if hasattr(data, "__arrow_c_stream__") and not _is_array(data):
         try:
             return pa.table(data)
+        except UnicodeEncodeError as error:
+            raise _invalid_text(error) from error
         except pa.ArrowException as error:
             raise UsageError(
                 "the table has a column of a type that Arrow does not have "
@@ -131,20 +133,25 @@ def refuse_distributed(data: object) -> None:
         )
 
 
-def refuse_paths(values: Sequence[object]) -> None:
+def refuse_paths(values: Sequence[object], *, reads_files: bool = True) -> None:
     """Refuses strings that all are paths of existing files, which would be taken as texts.
 
     Args:
         values: The values of a list.
+        reads_files: True if the caller's function reads files and takes tables. Decides the hint.
 
     Raises:
         UsageError: If all values are such strings.
     """
     if values and all(isinstance(value, str) and os.path.lexists(value) for value in values):
+        hint = "read the files first; to take the paths as texts, pass pyarrow.array(paths)"
+        if reads_files:
+            hint = (
+                "to read the files, pass [Path(path) for path in paths]; to compare the paths "
+                "themselves as texts, pass a mapping {'text': paths}"
+            )
         raise UsageError(
-            f"the texts are paths of existing files, for example {values[0]!r}; to read the files, "
-            "pass [Path(path) for path in paths]; to compare the paths themselves as texts, pass a "
-            "mapping {'text': paths}"
+            f"the texts are paths of existing files, for example {values[0]!r}; {hint}"
         )
 
 
@@ -218,9 +225,20 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
         )
     try:
         found = pa.array(values, from_pandas=True)
+    except UnicodeEncodeError as error:
+        raise _invalid_text(error) from error
     except (pa.ArrowException, TypeError) as error:
         raise UsageError(f"the values are not of one Arrow type: {error}") from error
     return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
+
+
+def _invalid_text(error: UnicodeEncodeError) -> UsageError:
+    """Returns the error about a text with half of a surrogate pair, which UTF-8 does not have."""
+    return UsageError(
+        f"the text {error.object[:40]!r} is not valid Unicode (character {error.start} is a lone "
+        "surrogate); replace such characters, for example with text.encode('utf-8', "
+        "'replace').decode()"
+    )
 
 
 def _column_names(values: Any) -> list[str] | None:

@@ -11,6 +11,7 @@ from nearkin.cluster.keep import KeepPolicy
 from nearkin.errors import UsageError
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import BandingRequest, Measure, measure_of
+from nearkin.runtime.threads import require_workers
 from nearkin.spec import Spec
 
 SMALL_CORPUS = 5000
@@ -236,8 +237,7 @@ class RunOptions:
                 f"memory {self.memory} bytes is too small; a run needs {LEAST_MEMORY} bytes "
                 f"({LEAST_MEMORY >> 20}MiB) or more"
             )
-        if self.workers < 1:
-            raise UsageError(f"workers={self.workers} must be at least 1")
+        require_workers(self.workers)
         # These raise an error for an invalid expression before anything is read.
         self.parsed_second_measure  # noqa: B018
         self.keep_policy  # noqa: B018

@@ -7,6 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
+from nearkin.errors import UsageError
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Tool = TypeVar("Tool")
@@ -19,6 +21,19 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
+def require_workers(workers: int) -> None:
+    """Requires a number of threads.
+
+    Args:
+        workers: Number of threads.
+
+    Raises:
+        UsageError: If it is not a whole number of at least 1.
+    """
+    if not isinstance(workers, int) or workers < 1:
+        raise UsageError(f"workers={workers!r} must be a whole number of at least 1")
+
+
 def ordered_map(
     work: Callable[[Item], Result], items: Iterable[Item], workers: int, ahead: int = 2
 ) -> Iterator[Result]:
@@ -29,7 +44,11 @@ def ordered_map(
         items: Items. At most `workers` + `ahead` of them are in memory.
         workers: Number of threads.
         ahead: Number of items that are submitted before a thread is free.
+
+    Raises:
+        UsageError: If the number of threads is not a whole number of at least 1.
     """
+    require_workers(workers)
     running: deque[Future[Result]] = deque()
     with ThreadPoolExecutor(workers, "nearkin") as pool:
         try:

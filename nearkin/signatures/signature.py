@@ -1,12 +1,12 @@
 """A signature with its Spec, as an object that can be compared, merged, stored and pickled."""
 
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
+from nearkin.corpus.arrow_conversion import to_documents, type_name
 from nearkin.errors import UsageError
 from nearkin.measures import measure_of
 from nearkin.measures.estimates import estimate
@@ -17,6 +17,10 @@ from nearkin.sketch.sketcher import Sketcher
 from nearkin.spec import Spec
 
 DEFAULT_SPEC = Spec()
+ELEMENTS = (str, int, np.integer)
+"""The types of the elements of a set."""
+MAX_SHINGLES = 2**32 - 1
+"""The largest number of shingles that a signature record can name."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,12 +68,14 @@ class Signature:
             spec: The Spec of the signature.
             resources: The hash key and the data that the Spec refers to.
         """
-        return cls._sketch(pa.array([text], pa.large_string()), spec, resources)
+        if not isinstance(text, str):
+            raise UsageError(f"{type_name(text)} is not a text")
+        return cls._sketch([text], spec, resources)
 
     @classmethod
     def from_tokens(
         cls,
-        tokens: Sequence[str],
+        tokens: Sequence[str] | Sequence[int],
         spec: Spec = DEFAULT_SPEC,
         *,
         resources: SpecResources = NO_RESOURCES,
@@ -77,12 +83,20 @@ class Signature:
         """Returns the signature of a list of tokens, which are not normalised.
 
         Args:
-            tokens: The tokens, in order.
+            tokens: The tokens, in order: texts, or numbers, which are taken as their decimal
+                digits.
             spec: The Spec of the signature.
             resources: The hash key and the data that the Spec refers to.
+
+        Raises:
+            UsageError: If it is one text instead of a list, or a token is null.
         """
-        lists = pa.array([list(tokens)], pa.large_list(pa.large_string()))
-        return cls._sketch(lists, spec, resources)
+        if isinstance(tokens, str | bytes | Set):
+            raise UsageError(
+                f"{type_name(tokens)} is not a list of tokens; use from_text for a text and "
+                "from_set for a set"
+            )
+        return cls._sketch([list(tokens)], spec, resources)
 
     @classmethod
     def from_set(
@@ -119,14 +133,24 @@ class Signature:
             hashes: Shingle hashes, uint64 (m,).
             spec: The Spec of the signature.
         """
-        values = np.ascontiguousarray(hashes, np.uint64)
+        _require_no_vectors(spec)
+        values = np.asarray(hashes)
+        is_integer = values.dtype.kind in "ui" or values.size == 0
+        if values.ndim != 1 or not is_integer or (values < 0).any():
+            raise UsageError(
+                f"hashes are one row of whole numbers of 64 bits, not {values.dtype} {values.shape}"
+            )
+        values = np.ascontiguousarray(values, np.uint64)
         starts = np.array([0, len(values)], np.int64)
         return cls(Sketcher(spec).sketch_hashes(values, starts).signatures[0], spec)
 
     @classmethod
-    def _sketch(cls, documents: pa.Array, spec: Spec, resources: SpecResources) -> "Signature":
+    def _sketch(cls, document: list[Any], spec: Spec, resources: SpecResources) -> "Signature":
+        """Returns the signature of the only document of a column."""
+        _require_no_vectors(spec)
+        [column] = to_documents(document)
         sketcher = measure_of(spec, resources).sketcher()
-        return cls(sketcher.sketch(documents).signatures[0], spec)
+        return cls(sketcher.sketch(column).signatures[0], spec)
 
     @classmethod
     def from_bytes(cls, data: bytes, spec: Spec = DEFAULT_SPEC) -> "Signature":
@@ -145,9 +169,14 @@ class Signature:
         """Returns the signature record in the wire format, with a checksum.
 
         Args:
-            shingles: Number of shingles of the document, which the record names. 0 for an empty
-                document.
+            shingles: Number of shingles of the document, which the record names, from 0 (for an
+                empty document) to 2^32 - 1.
+
+        Raises:
+            UsageError: If the number of shingles is out of range.
         """
+        if not 0 <= shingles <= MAX_SHINGLES:
+            raise UsageError(f"shingles={shingles} is outside 0 to {MAX_SHINGLES:,}")
         return write_record(np.asarray(self.values), shingles, self.spec)
 
     def jaccard(self, other: "Signature") -> float:
@@ -194,6 +223,8 @@ class Signature:
         return Signature(np.minimum(self.values, other.values), self.spec)
 
     def __or__(self, other: "Signature") -> "Signature":
+        if not isinstance(other, Signature):
+            return NotImplemented
         return self.merge(other)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:  # noqa: FBT001
@@ -219,6 +250,15 @@ class Signature:
         return f"<Signature: {self.spec.measure}, k={self.spec.k}, Spec {self.spec.fingerprint}>"
 
 
+def _require_no_vectors(spec: Spec) -> None:
+    """Refuses a Spec of vectors, which have no tokens and no hashes."""
+    if spec.unit == "vector":
+        raise UsageError(
+            "a Spec of vectors has signatures of vectors only; use "
+            "Signature(nearkin.sketch(vectors, spec)[0], spec)"
+        )
+
+
 def tokens_of_set(elements: Iterable[str | int], spec: Spec) -> list[str]:
     """Returns the elements of a set as tokens.
 
@@ -227,16 +267,21 @@ def tokens_of_set(elements: Iterable[str | int], spec: Spec) -> list[str]:
         spec: The Spec of the signature.
 
     Raises:
-        UsageError: If the Spec has shingles of several tokens, or of characters, or an element is
-            neither a text nor a number.
+        UsageError: If the Spec has shingles of several tokens, or of characters, the elements are a
+            text or a mapping, or an element is neither a text nor a number.
     """
+    if isinstance(elements, str | bytes | Mapping):
+        raise UsageError(
+            f"{type_name(elements)} is not a set; use from_text for a text, and a set or a list of "
+            "elements otherwise"
+        )
     if spec.unit != "words" or spec.n != 1:
         raise UsageError(
             f"a set has no order, and shingles of {spec.shingle} need one; use Spec(n=1), or pass "
             "a list of tokens"
         )
     tokens = list(elements if isinstance(elements, Set) else dict.fromkeys(elements))
-    if not all(isinstance(token, str | int) for token in tokens):
-        kind = next(type(token) for token in tokens if not isinstance(token, str | int))
+    if not all(isinstance(token, ELEMENTS) for token in tokens):
+        kind = next(type(token) for token in tokens if not isinstance(token, ELEMENTS))
         raise UsageError(f"an element of a set is a {kind.__name__}; give texts or whole numbers")
     return list(map(str, tokens))

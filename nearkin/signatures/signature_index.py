@@ -1,7 +1,7 @@
 """An index of signatures in memory, for sets, tokens, texts, vectors or signatures."""
 
 import json
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus.arrow_conversion import refuse_paths
+from nearkin.corpus.arrow_conversion import refuse_paths, to_documents, type_name
 from nearkin.errors import UsageError
 from nearkin.lsh.band_keys import write_band_keys
 from nearkin.lsh.kernels import pair_agreements
@@ -17,6 +17,7 @@ from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import BandingRequest, measure_of
 from nearkin.measures.base import band_layout_of
 from nearkin.packed_pairs import PAIRS_PER_BATCH, pack_pairs
+from nearkin.runtime.threads import require_workers
 from nearkin.signatures import kernels
 from nearkin.signatures.signature import Signature, tokens_of_set
 from nearkin.signatures.sketching import SketchedDocuments, sketch_documents, sketcher_pool
@@ -67,7 +68,12 @@ class SignatureMatches:
 
         Args:
             query: Number of the query, from 0.
+
+        Raises:
+            IndexError: If there are not so many queries.
         """
+        if not 0 <= query < len(self):
+            raise IndexError(f"query {query} is outside 0 to {len(self) - 1}")
         part = slice(int(self.starts[query]), int(self.starts[query + 1]))
         pairs = zip(self.ids[part].tolist(), self.estimates[part].tolist(), strict=True)
         return [SignatureMatch(id, estimate) for id, estimate in pairs]
@@ -128,6 +134,9 @@ class SignatureIndex:
             raise UsageError("bands and rows go together: give both, or neither")
         if not 0 < threshold <= 1:
             raise UsageError(f"threshold {threshold} is outside 0 (exclusive) to 1")
+        if not documents >= 1:
+            raise UsageError(f"documents={documents} is less than 1; give an approximate number")
+        require_workers(workers)
         self.threshold = threshold
         self.recall = recall
         self.documents = documents
@@ -205,11 +214,12 @@ class SignatureIndex:
         """
         self.add_many([id], _as_column(document))
 
-    def add_many(self, ids: Sequence[Id] | np.ndarray | pa.Array, documents: Any) -> None:
+    def add_many(self, ids: Iterable[Id] | pa.Array | pa.ChunkedArray, documents: Any) -> None:
         """Adds documents. Either all are added, or none.
 
         Args:
-            ids: Ids that the caller chooses, texts or whole numbers, each once.
+            ids: Ids that the caller chooses, texts or whole numbers, each once: a list, a numpy
+                array, an Arrow array or a series.
             documents: The documents, one for each id: a column of texts or of token lists, a list
                 of sets, a matrix of vectors, a list of `Signature`s, or an array of signatures,
                 (n, w).
@@ -218,7 +228,7 @@ class SignatureIndex:
             UsageError: If an id is stored already, or the documents are not valid.
             IncompatibleError: If a signature has another Spec.
         """
-        names: list[Id] = ids.tolist() if isinstance(ids, np.ndarray | pa.Array) else list(ids)
+        names = _list_ids(ids)
         self._require_new(names)
         sketched = self._signatures_of(documents)
         if len(sketched.signatures) != len(names):
@@ -238,6 +248,9 @@ class SignatureIndex:
             at_least: Minimum estimate. By default, the estimate may be several standard errors
                 below the threshold, so that the recall at the threshold is kept.
             top: Maximum number of matches.
+
+        Raises:
+            UsageError: If the document is not valid, or a limit is out of range.
         """
         return self.query_many(_as_column(document), at_least=at_least, top=top).of(0)
 
@@ -251,7 +264,11 @@ class SignatureIndex:
             at_least: Minimum estimate. By default, the estimate may be several standard errors
                 below the threshold, so that the recall at the threshold is kept.
             top: Maximum number of matches of a document.
+
+        Raises:
+            UsageError: If a document is not valid, or a limit is out of range.
         """
+        _check_limits(at_least, top)
         sketched = self._signatures_of(documents)
         keys = self._keys_of(sketched.signatures)
         parts = [
@@ -275,16 +292,19 @@ class SignatureIndex:
         """Deletes the signature of an id. Returns False if there was none."""
         return self.remove_many([id]) == 1
 
-    def remove_many(self, ids: Iterable[Id]) -> int:
+    def remove_many(self, ids: Iterable[Id] | pa.Array | pa.ChunkedArray) -> int:
         """Deletes signatures. Unknown ids are ignored.
 
         Args:
-            ids: Ids of signatures.
+            ids: Ids of signatures, as for `add_many`.
 
         Returns:
             The number of deleted signatures.
+
+        Raises:
+            UsageError: If the ids are one text instead of a list.
         """
-        found = [self._rows.pop(id, None) for id in ids]
+        found = [self._rows.pop(id, None) for id in _list_ids(ids)]
         rows = np.array([row for row in found if row is not None], np.int64)
         self._alive[rows] = False
         self._ids[rows] = None
@@ -315,7 +335,8 @@ class SignatureIndex:
             path: File, which is replaced when the new one is complete.
 
         Raises:
-            UsageError: If the ids are of both types, texts and numbers.
+            UsageError: If the ids are of both types, texts and numbers, an id is not valid Unicode,
+                or the path is a folder or in a folder that does not exist.
         """
         names, rows = self._stored()
         kinds = {type(name) for name in names} or {str}
@@ -333,7 +354,8 @@ class SignatureIndex:
             "ids": kinds.pop().__name__,
         }
         metadata = {METADATA: json.dumps(settings).encode()}
-        texts = pa.array(list(map(str, names)), pa.large_string())
+        [texts] = to_documents(list(map(str, names))) or [pa.array([], pa.large_string())]
+        _require_writable(Path(path))
         with SignatureWriter(Path(path), self.spec, metadata) as writer:
             for start in range(0, len(rows), ROWS_PER_BATCH):
                 part = rows[start : start + ROWS_PER_BATCH]
@@ -411,9 +433,11 @@ class SignatureIndex:
 
     def _require_new(self, names: list[Id]) -> None:
         """Requires that ids are texts or numbers, are not repeated, and are not stored."""
-        wrong = next((name for name in names if not isinstance(name, str | int)), None)
-        if wrong is not None:
-            raise UsageError(f"the id {wrong!r} is a {type(wrong).__name__}; give texts or numbers")
+        wrong = [name for name in names if type(name) is not str and type(name) is not int]
+        if wrong:
+            raise UsageError(
+                f"the id {wrong[0]!r} is a {type_name(wrong[0])}; give texts or whole numbers"
+            )
         if len(set(names)) < len(names):
             raise UsageError("an id is given more than once; give each document an id of its own")
         if not self._rows.keys().isdisjoint(names):
@@ -435,7 +459,7 @@ class SignatureIndex:
                 )
             # one text may be the name of a file by chance
             elif len(documents) > 1:
-                refuse_paths(documents)
+                refuse_paths(documents, reads_files=False)
         elif self._is_signature_matrix(documents):
             return self._given(documents)
         return sketch_documents(documents, self._measure, self._sketchers, self.workers)
@@ -588,6 +612,38 @@ class SignatureIndex:
         both = np.concatenate([first, second])
         pair_agreements(pairs, both, self._layout.layout, agreeing)
         return agreeing, self._measure.estimator.estimate(pairs, agreeing).similarity
+
+
+def _list_ids(ids: Iterable[Any] | pa.Array | pa.ChunkedArray) -> list[Any]:
+    """Returns ids of any library as a list of Python values.
+
+    Raises:
+        UsageError: If it is one text or a mapping, whose characters or keys are not ids.
+    """
+    if isinstance(ids, str | bytes | Mapping):
+        raise UsageError(f"{type_name(ids)} is not a list of ids; give a list, also for one id")
+    if isinstance(ids, np.ndarray):
+        return list(ids.tolist())
+    if isinstance(ids, pa.Array | pa.ChunkedArray):
+        return list(ids.to_pylist())
+    # numbers of numpy in a list are ids like those in an array
+    return [id.item() if isinstance(id, np.integer | np.str_) else id for id in ids]
+
+
+def _check_limits(at_least: float | None, top: int | None) -> None:
+    """Requires that a minimum estimate and a maximum number of matches are in their ranges."""
+    if at_least is not None and not -1 <= at_least <= 1:
+        raise UsageError(f"at_least={at_least} is outside the similarities, -1 to 1")
+    if top is not None and not (isinstance(top, int) and top >= 0):
+        raise UsageError(f"top={top!r} must be a whole number of at least 0")
+
+
+def _require_writable(path: Path) -> None:
+    """Requires a path where a file can be created or replaced."""
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; give the path of a file")
+    if not path.parent.is_dir():
+        raise UsageError(f"no such folder: {path.parent}; create it first")
 
 
 def _as_column(document: Any) -> Any:

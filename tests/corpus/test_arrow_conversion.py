@@ -68,7 +68,7 @@ def test_lists_of_existing_paths_are_not_taken_as_texts(tmp_path: Path) -> None:
     for path in paths:
         path.write_text("one two three")
     names = [str(path) for path in paths]
-    for call in (nk.dedup, nk.pairs, nk.frequencies, nk.sketch):
+    for call in (nk.dedup, nk.pairs, nk.frequencies):
         for data in (names, tuple(names)):
             with pytest.raises(nk.UsageError, match=r"are paths of existing files.*\[Path\(path\)"):
                 call(data)
@@ -77,6 +77,10 @@ def test_lists_of_existing_paths_are_not_taken_as_texts(tmp_path: Path) -> None:
     # what the message advises works
     assert nk.dedup([Path(path) for path in names]).kept.tolist() == [True, False]
     assert nk.dedup({"text": names}).kept.tolist() == [True, True]
+    # a function that reads no files advises something else
+    with pytest.raises(nk.UsageError, match=r"existing files.*pass pyarrow.array\(paths\)"):
+        nk.sketch(tuple(names))
+    assert len(nk.sketch(pa.array(names))) == 2
     # a list with any other text holds texts
     assert nk.dedup([*names, "one two three"]).kept.sum() == 3
     assert nk.dedup([names[0], paths[1]]).kept.sum() == 1
@@ -160,3 +164,18 @@ def test_type_without_an_arrow_equivalent_is_an_error() -> None:
     )
     with pytest.raises(UsageError, match=r"a type that Arrow does not have .*; cast or drop it"):
         nk.dedup(frame)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ["fine", "not \ud800"],
+        {"text": ["not \ud800"]},
+        [{"text": "not \ud800"}],
+        pd.DataFrame({"text": pd.Series(["not \ud800"], dtype=object)}),
+    ],
+    ids=["list", "mapping", "dictionaries", "pandas"],
+)
+def test_lone_surrogates_are_a_usage_error(data: Any) -> None:
+    with pytest.raises(UsageError, match="character 4 is a lone surrogate"):
+        to_table(data)

@@ -88,3 +88,44 @@ def test_signatures_of_different_specs_are_not_compared() -> None:
     with pytest.raises(nk.UsageError, match=r"use similarity\(\)"):
         signs.jaccard(signs)
     assert signs.similarity(signs) == 1.0
+
+
+def test_documents_of_another_type_are_refused() -> None:
+    make = nk.Signature
+    vectors = nk.Spec(measure="cosine", unit="vector", n=4)
+    for wrong in (
+        lambda: make.from_text(None),  # type: ignore[arg-type]
+        lambda: make.from_text(["a", "b"]),  # type: ignore[arg-type]
+        lambda: make.from_text("\ud800"),
+        lambda: make.from_text("a text", vectors),
+        lambda: make.from_tokens("a text"),
+        lambda: make.from_tokens({"a", "b"}),  # type: ignore[arg-type]
+        lambda: make.from_tokens([None, "b"]),  # type: ignore[list-item]
+        lambda: make.from_set("a text"),
+        lambda: make.from_set({"a": 1}),
+        lambda: make.from_set({1.5}),  # type: ignore[arg-type]
+        lambda: make.from_hashes(np.array([1.5])),
+        lambda: make.from_hashes(np.array([-1])),
+        lambda: make.from_hashes(np.zeros((2, 2), np.uint64)),
+        lambda: make.from_hashes(np.array([1], np.uint64), vectors),
+        lambda: make.from_text("a text").to_bytes(-1),
+        lambda: make.from_text("a text").to_bytes(2**32),
+    ):
+        with pytest.raises(nk.UsageError):
+            wrong()
+    with pytest.raises(TypeError, match="unsupported operand"):
+        make.from_text("a text") | "b"  # type: ignore[operator]
+
+
+def test_numbers_are_the_tokens_of_their_digits() -> None:
+    spec = nk.Spec(n=2, k=64)
+    numbers = nk.Signature.from_tokens([10, 2, 30], spec)
+    assert numbers == nk.Signature.from_tokens(["10", "2", "30"], spec)
+    assert numbers == nk.Signature.from_tokens(np.array([10, 2, 30]), spec)  # type: ignore[arg-type]
+    sets = nk.Spec(n=1, k=64)
+    of_numpy = nk.Signature.from_set(np.arange(5), sets)
+    assert of_numpy == nk.Signature.from_set(range(5), sets)
+    assert nk.Signature.from_tokens([], spec).jaccard(nk.Signature.from_text("", spec)) == 0
+    assert nk.Signature.from_hashes([2**64 - 1], spec) == nk.Signature.from_hashes(  # type: ignore[arg-type]
+        np.array([2**64 - 1], np.uint64), spec
+    )

@@ -3,6 +3,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -254,7 +256,7 @@ def test_mistakes_change_nothing() -> None:
         (["a", "a"], [{1}, {2}], "an id is given more than once"),
         (["id 1"], [{1}], "a signature is stored under the id 'id 1' already"),
         (["a"], [{1}, {2}], "there are 1 ids and 2 documents"),
-        ([0.5], [{1}], "the id 0.5 is a float; give texts or numbers"),
+        ([0.5], [{1}], "the id 0.5 is a float; give texts or whole numbers"),
         (["a"], np.zeros((1, 8), np.uint32), r"are uint32 \(n, 64\), not uint32 \(1, 8\)"),
         (["a"], [None], "text"),
         (["a", "b"], [__file__, "/"], "the texts are paths of existing files"),
@@ -277,3 +279,97 @@ def test_an_empty_index_answers() -> None:
     assert len(index.query_many([])) == 0
     index.add_many([], [])
     assert len(index) == 0
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ["1", "2"],
+        [1, 2],
+        [np.int64(1), np.str_("b")],
+        np.array([1, 2]),
+        pa.array(["a", "b"]),
+        pa.chunked_array([["a"], ["b"]]),
+        pd.Series([1, 2]),
+        pl.Series(["a", "b"]),
+        range(2),
+        iter("ab"),
+    ],
+)
+def test_ids_of_every_library_are_added_and_removed(ids: Any) -> None:
+    index = nk.SignatureIndex(0.5, SPEC)
+    index.add_many(ids, ["one text", "another"])
+    assert {type(id) for id in index.ids} <= {str, int}
+    assert index.remove_many(index.ids if hasattr(ids, "__next__") else ids) == 2
+
+
+@pytest.mark.parametrize("ids", ["ab", b"ab", {"a": 1, "b": 2}, [True, False], [None, "b"], [1.0]])
+def test_ids_that_are_not_texts_or_numbers_are_refused(ids: Any) -> None:
+    index = nk.SignatureIndex(0.5, SPEC)
+    with pytest.raises(nk.UsageError, match=r"not a list of ids|give texts or whole numbers"):
+        index.add_many(ids, ["one text", "another"])
+    assert len(index) == 0
+    if not isinstance(ids, list):
+        with pytest.raises(nk.UsageError, match="not a list of ids"):
+            index.remove_many(ids)
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"top": -1}, "top=-1 must be a whole number"),
+        ({"top": 1.5}, "top=1.5 must be"),
+        ({"at_least": float("nan")}, "at_least=nan is outside"),
+        ({"at_least": 2}, "at_least=2 is outside"),
+    ],
+)
+def test_limits_of_a_query_out_of_range_are_refused(limits: dict[str, Any], message: str) -> None:
+    with pytest.raises(nk.UsageError, match=message):
+        nk.SignatureIndex(0.5, SPEC).query("a text", **limits)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"workers": 0}, "workers=0 must be"),
+        ({"workers": 1.5}, "workers=1.5 must be"),
+        ({"documents": 0}, "documents=0 is less than 1"),
+        ({"documents": float("nan")}, "documents=nan is less than 1"),
+        ({"bands": -1, "rows": -1}, "must both be at least 1"),
+    ],
+)
+def test_settings_out_of_range_are_refused(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(nk.UsageError, match=message):
+        nk.SignatureIndex(0.5, SPEC, **wrong)
+
+
+def test_matches_of_a_query_that_was_not_asked_are_an_error() -> None:
+    matches = nk.SignatureIndex(0.5, SPEC).query_many(["a text", "another"])
+    for query in (-1, 2):
+        with pytest.raises(IndexError, match="outside 0 to 1"):
+            matches.of(query)
+
+
+def test_an_index_is_not_saved_where_no_file_can_be(tmp_path: Path) -> None:
+    index = nk.SignatureIndex(0.5, SPEC)
+    index.save(tmp_path / "empty")
+    assert len(nk.SignatureIndex.load(tmp_path / "empty")) == 0
+    with pytest.raises(nk.UsageError, match="is a folder"):
+        index.save(tmp_path)
+    with pytest.raises(nk.UsageError, match="no such folder"):
+        index.save(tmp_path / "none" / "index")
+    index.add("\ud800", "a text")
+    with pytest.raises(nk.UsageError, match="lone surrogate"):
+        index.save(tmp_path / "index")
+    assert [path.name for path in tmp_path.iterdir()] == ["empty"]
+
+
+def test_texts_that_are_paths_name_a_way_that_works(tmp_path: Path) -> None:
+    index = nk.SignatureIndex(0.5, SPEC)
+    paths = [str(tmp_path), str(tmp_path.parent)]
+    with pytest.raises(nk.UsageError, match=r"pass pyarrow.array\(paths\)"):
+        index.add_many(["a", "b"], paths)
+    index.add_many(["a", "b"], pa.array(paths))
+    assert nk.sketch(pa.array(paths)).shape == (2, 128)
+    with pytest.raises(nk.UsageError, match=r"pass pyarrow.array\(paths\)"):
+        nk.sketch(paths)
