@@ -27,6 +27,7 @@ test: $(DEV)  ## all tests in their quick form, doctests included
 test-full: $(DEV)  ## the same suites at full size
 	@bash scripts/services.sh
 	$(BIN)/python -m pytest --full
+	$(BIN)/python scripts/run_readme.py --slow docs/tutorials/spark.md
 
 coverage: $(DEV)
 	$(BIN)/python -m pytest --cov=nearkin --cov-report=term --cov-fail-under=90

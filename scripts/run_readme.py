@@ -2,7 +2,8 @@
 
 The ```bash and ```python blocks of a file run in order, in one empty folder.
 
-A block after the comment `<!-- not run: why -->` is left out. A python block that shows results
+A block after the comment `<!-- not run: why -->` is left out, and one after the comment
+`<!-- slow: why -->` too, unless --slow is given. A python block that shows results
 (>>>) is run as a doctest. A ```text block that directly follows a ```bash block shows what the
 commands print: it is compared without regard to numbers and blanks, and a line `…` in it stands for
 any lines. A folder stands for the Markdown files below it.
@@ -11,6 +12,7 @@ Run: python scripts/run_readme.py README.md docs            runs the examples an
     output
      python scripts/run_readme.py --write docs/tutorials    runs them and writes the output that
      differs into the pages
+     python scripts/run_readme.py --slow docs/tutorials     runs slow examples, too
      python scripts/run_readme.py --clone README.md         runs all blocks literally, those that
      are otherwise left out included: in one shell, in a clone of the repository, without the
      environment that runs this script
@@ -32,7 +34,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 BLOCK = re.compile(
-    r"(?P<skip><!-- not run:[^>]*-->\s*)?^```(?P<kind>bash|python)\n(?P<code>.*?)^```$"
+    r"(?:<!-- (?P<mark>not run|slow):[^>]*-->\s*)?^```(?P<kind>bash|python)\n(?P<code>.*?)^```$"
     r"(?:\n+```text\n(?P<output>.*?)^```$)?",
     re.MULTILINE | re.DOTALL,
 )
@@ -187,12 +189,13 @@ def keep_elisions(shown: str, printed: str) -> str:
     )
 
 
-def run_file(path: str, *, write: bool) -> str:
+def run_file(path: str, *, write: bool, slow: bool = False) -> str:
     """Runs every block of a file and returns a line that says so.
 
     Args:
         path: The Markdown file.
         write: Whether an output that differs from the one that the page shows replaces it.
+        slow: Whether blocks that are marked as slow run.
 
     Raises:
         SystemExit: If an example fails or prints something else.
@@ -204,7 +207,7 @@ def run_file(path: str, *, write: bool) -> str:
     with tempfile.TemporaryDirectory(prefix="nearkin-readme-") as folder, ExitStack() as left:
         run = PageRun(folder, left)
         for block in BLOCK.finditer(page):
-            if block["skip"]:
+            if block["mark"] == "not run" or (block["mark"] == "slow" and not slow):
                 continue
             count += 1
             name = f"{path}, block {count}"
@@ -310,6 +313,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--write", action="store_true", help="write the output into the pages")
+    parser.add_argument("--slow", action="store_true", help="run the slow examples, too")
     parser.add_argument("--clone", action="store_true", help="run the pages literally, in a clone")
     parser.add_argument("paths", nargs="+", help="Markdown files and folders")
     request = parser.parse_args()
@@ -320,7 +324,8 @@ def main() -> None:
     failed = 0
     with ProcessPoolExecutor(2, max_tasks_per_child=1) as pool:
         for future in [
-            pool.submit(run_file, page, write=request.write) for page in find_pages(request.paths)
+            pool.submit(run_file, page, write=request.write, slow=request.slow)
+            for page in find_pages(request.paths)
         ]:
             try:
                 print(future.result(), flush=True)

@@ -57,6 +57,20 @@ def test_compilation_of_a_first_command_is_not_a_part_of_the_output(tmp_path: Pa
     run_file(str(page), write=False)
 
 
+def test_slow_examples_run_only_on_request(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- slow: it waits -->\n```bash\necho hello\n```\n\n```text\nbye\n```\n")
+    assert run_file(str(page), write=False).endswith("0 examples run")
+    with pytest.raises(SystemExit, match="block 1"):
+        run_file(str(page), write=False, slow=True)
+
+
+def test_examples_that_are_not_run_do_not_run_as_slow_ones(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- not run: it fails -->\n```bash\nexit 1\n```\n")
+    assert run_file(str(page), write=False, slow=True).endswith("0 examples run")
+
+
 def test_pages_of_a_built_site_are_not_run(tmp_path: Path) -> None:
     for folder in ("docs/guides", "docs/_build", "docs/_generated"):
         (tmp_path / folder).mkdir(parents=True)
