@@ -87,3 +87,16 @@ def dropping(port: int, sign: bytes) -> Iterator[DroppingProxy]:
         yield proxy
     finally:
         proxy.close()
+
+
+def url_of(kind: str, port: int, name: str) -> str:
+    """Returns the URL of a store of its own in a server of this machine.
+
+    Args:
+        kind: `redis` or `postgres`.
+        port: Port of the server, or of a proxy in front of it.
+        name: Name of the store in the server.
+    """
+    if kind == "redis":
+        return f"redis://127.0.0.1:{port}/0?prefix={name}"
+    return f"postgresql://nearkin@127.0.0.1:{port}/postgres?schema={name}"

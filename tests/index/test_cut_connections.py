@@ -14,7 +14,7 @@ from nearkin.errors import OutcomeUnknownError, RacedError, StoreError
 from nearkin.index.maintenance import check_index
 from tests.index.conftest import NUMBERS, corpus
 from tests.index.cutting import cutting
-from tests.index.test_lost_answers import url_of
+from tests.index.dropping import url_of
 from tests.services import nearkin_server
 
 IDS = 20

@@ -16,34 +16,13 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run as command
 from nearkin.errors import IncompatibleError, MissingExtraError, StoreError, UsageError
-from nearkin.index.changes import Changes
 from nearkin.index.maintenance import check_index
 from nearkin.index.stores.packing import pack_entry, unpack_entry
 from tests.index.conftest import Opener, corpus, replace_store, store_of
+from tests.index.failing import Failing
 from tests.services import free_port, redis_server
 
 TEXT = "one two three four five six seven eight nine ten"
-
-
-class Failing:
-    """A store whose n-th step fails in the middle."""
-
-    def __init__(self, store: Any, when: int) -> None:
-        self._store, self._left = store, when
-
-    def __getattr__(self, name: str) -> Any:
-        method = getattr(self._store, name)
-        if name != "apply":
-            return method
-
-        def apply(changes: Changes) -> list[int]:
-            self._left -= 1
-            if self._left == 0:
-                raise StoreError("connection lost")
-            numbers: list[int] = method(changes)
-            return numbers
-
-        return apply
 
 
 def test_a_failed_step_writes_nothing_and_succeeds_when_repeated(

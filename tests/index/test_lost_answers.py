@@ -17,8 +17,8 @@ from nearkin.index.maintenance import check_index
 from nearkin.index.migration.state import COPYING, OPEN, MigrationState
 from nearkin.server.http.middleware import problem_from_error
 from tests.index.conftest import NUMBERS, corpus, replace_store, store_of
-from tests.index.dropping import DroppingProxy, dropping
-from tests.index.test_races import Between, Countdown
+from tests.index.dropping import DroppingProxy, dropping, url_of
+from tests.index.interleaving import Between, Countdown
 
 TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 SIGNS = {"redis": b"EVALSHA", "postgres": b"COMMIT"}
@@ -36,12 +36,6 @@ class Lossy:
 
     def lose(self, answers: int) -> None:
         self.proxy.left = answers
-
-
-def url_of(kind: str, port: int, name: str) -> str:
-    if kind == "redis":
-        return f"redis://127.0.0.1:{port}/0?prefix={name}"
-    return f"postgresql://nearkin@127.0.0.1:{port}/postgres?schema={name}"
 
 
 @pytest.fixture(params=["redis", "postgres", "sharded"])

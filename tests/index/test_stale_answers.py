@@ -24,7 +24,7 @@ from nearkin.index.migration.state import MOVED, OPEN, MigrationState
 from nearkin.index.preparation import Preparer
 from nearkin.index.stores.sqlite import SqliteStore
 from tests.index.conftest import Clock, Opener, corpus, replace_store, store_of
-from tests.index.test_races import Between, Countdown, beside
+from tests.index.interleaving import Between, Countdown, beside
 
 TEXT = "one two three four five six seven eight nine ten eleven twelve thirteen fourteen"
 

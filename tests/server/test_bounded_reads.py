@@ -10,7 +10,7 @@ from nearkin.index.index import Index
 from nearkin.index.stores import sqlite
 from tests.index.conftest import ReadMeter, family, fill, store_of
 from tests.server.conftest import Serve
-from tests.server.console.test_console import shown
+from tests.server.console.pages import page_content
 
 MEMBERS = 120
 
@@ -54,7 +54,7 @@ def test_page_of_a_large_cluster_reads_only_its_members(
 
 def test_console_page_reads_only_its_rows(client: TestClient, meter: ReadMeter) -> None:
     meter.reset()
-    text = shown(client, "clusters?scope=a&id=base&start=50")
+    text = page_content(client, "clusters?scope=a&id=base&start=50")
     size = int(re.findall(r"([0-9]+) resolved to", text)[0])
     assert size > 100
     assert "start=25" in text

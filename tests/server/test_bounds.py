@@ -20,6 +20,7 @@ from nearkin.server.routes import models
 from nearkin.server.settings import ServerSettings
 from scripts.server_tables import BOUNDS
 from tests.server.exchange import ARROW, NDJSON, App, Exchange, run, running, until
+from tests.server.hostile_json import HOSTILE
 
 MEGABYTE = 1_000_000
 TEXT = "a text of some words that another one may resemble, number {}"
@@ -626,15 +627,6 @@ def shape_by_hand(text: str) -> tuple[int, int, int]:
 def test_shape_of_json_is_counted_outside_of_strings(text: str) -> None:
     shape = json_shape(np.frombuffer(text.encode(), np.uint8))
     assert tuple(shape) == shape_by_hand(text)
-
-
-HOSTILE = {
-    "members": b"{" + b",".join(b'"%d":1' % at for at in range(1_000_000)) + b"}",
-    "brackets": b"[" * 15_000_000,
-    "numbers": b'{"vector":[' + b"1," * 7_000_000 + b"1]}",
-    "decimals": b'{"vector":[' + b"0.123456789012," * 1_000_000 + b"1]}",
-    "strings": b'{"vector":[' + b'"1",' * 60_000 + b"1]}",
-}
 
 
 @pytest.mark.parametrize("name", HOSTILE)

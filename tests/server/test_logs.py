@@ -10,8 +10,8 @@ from starlette.testclient import TestClient
 from nearkin.errors import MovedError, RacedError, StoreError
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.logs import JsonFormatter
-from tests.server.console.test_console import SAME
-from tests.server.test_scopes import (
+from tests.server.console.pages import SAME_ORIGIN
+from tests.server.two_scopes import (
     OTHER,
     OTHER_ID,
     OTHER_WORD,
@@ -68,7 +68,7 @@ def test_log_lines_contain_no_document_scope_or_token(
     client.get(
         f"/v1/scopes/{OTHER}/documents/{OTHER_ID}", headers={"authorization": f"Bearer {wrong}"}
     )
-    client.post("/console/login", data={"token": wrong}, headers=SAME)
+    client.post("/console/login", data={"token": wrong}, headers=SAME_ORIGIN)
     client.get(f"/{OTHER}/{OTHER_ID}?q={OTHER_WORD}", headers={"x-request-id": OTHER_ID})
     assert len(lines.lines) > len(asked) / 2
     secrets = [token.split("_", 2)[2] for token in (*tokens.values(), wrong)]

@@ -10,8 +10,8 @@ import pytest
 
 from nearkin.server.streams.ndjson import LineSplitter
 from tests.server.exchange import App, run, running, until
+from tests.server.hostile_json import HOSTILE
 from tests.server.loop_watch import LoopWatch
-from tests.server.test_bounds import HOSTILE
 
 UNITS = 10
 """Units of work that a step of the event loop may take: what 10,000,000 additions in Python

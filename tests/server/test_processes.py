@@ -5,11 +5,8 @@ import re
 import signal
 import ssl
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import httpx2
@@ -21,32 +18,8 @@ from nearkin.index.maintenance import check_index
 from nearkin.keys import HashKey
 from nearkin.server.settings import ServerSettings
 from nearkin.sketch.resources import SpecResources
-from tests.services import free_port, start_serving, wait_until
-
-LINE = [sys.executable, "-m", "nearkin", "serve"]
-
-
-@contextmanager
-def server(
-    folder: Path, *flags: str, scheme: str = "http"
-) -> Iterator[tuple[str, "subprocess.Popen[bytes]"]]:
-    """A running server and its process."""
-    port = free_port()
-    process = start_serving(
-        folder,
-        port,
-        "--log-level",
-        "info",
-        "--source-rate",
-        "1000000/second",
-        *flags,
-        scheme=scheme,
-    )
-    try:
-        yield f"{scheme}://127.0.0.1:{port}", process
-    finally:
-        process.terminate()
-        process.wait(60)
+from tests.server.serving import LINE, server
+from tests.services import wait_until
 
 
 def text(i: int) -> str:

@@ -17,7 +17,7 @@ from nearkin.errors import StoreError
 from nearkin.server.http.problems import PROBLEM_KINDS
 from nearkin.server.http.tokens import Principal, TokenFile
 from tests.server.conftest import Serve
-from tests.server.console.test_console import SAME, shown
+from tests.server.console.pages import SAME_ORIGIN, page_content
 
 TEXT = " ".join(f"word{at}" for at in range(50))
 
@@ -56,11 +56,11 @@ def test_problems_are_counted(serve: Serve, tmp_path: Path) -> None:
         client.post("/v1/shadow", json={"live": "shadow"}, headers=boss),
         client.get("/v1/scopes/a/clusters?limit=x", headers=boss),
         *(client.get("/v1/spec", headers=slow) for _ in range(2)),
-        client.post("/console/login", data={"token": "wrong"}, headers=SAME),
+        client.post("/console/login", data={"token": "wrong"}, headers=SAME_ORIGIN),
         client.post("/console/login", data={"token": "wrong"}),
         client.get("/console/nowhere"),
         client.get("/console/static/nowhere"),
-        client.post("/console/_dash-update-component", json={}, headers=SAME),
+        client.post("/console/_dash-update-component", json={}, headers=SAME_ORIGIN),
     ]
     expected: dict[str, int] = {}
     for answer in refused:
@@ -80,7 +80,7 @@ def test_problems_are_counted(serve: Serve, tmp_path: Path) -> None:
 
 def test_problems_of_the_console_are_counted(serve: Serve) -> None:
     client = serve()
-    assert "Not found" in shown(client, "clusters?scope=a&id=nobody")
+    assert "Not found" in page_content(client, "clusters?scope=a&id=nobody")
     assert counted(client, "nearkin_refused", "code").get("not-found") == 1
 
 
@@ -96,7 +96,7 @@ def test_store_failures_are_counted(serve: Serve, monkeypatch: pytest.MonkeyPatc
         monkeypatch.setattr(service.index._session.store, name, fail)
     assert client.get("/v1/scopes/a/documents/x").status_code == 503
     assert client.post("/v1/scopes/a/query", json={"text": TEXT}).status_code == 503
-    shown(client, "clusters?scope=a&id=x")
+    page_content(client, "clusters?scope=a&id=x")
     found = counted(client, "nearkin_store_errors", "operation")
     assert {"GET", "POST", "console"} <= set(found)
     assert found["metrics"] >= 1

@@ -10,7 +10,7 @@ from nearkin.server.app import create_app
 from nearkin.server.http.tokens import Principal, TokenFile
 from nearkin.server.settings import ServerSettings
 from tests.server.conftest import Serve
-from tests.server.test_processes import server
+from tests.server.serving import server
 
 READER = Principal("one", ("*",), ("read",))
 

@@ -1,184 +1,27 @@
 """A token of some scopes cannot read others. All answers of routes and pages are read."""
 
-import itertools
-import json
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import pytest
 from starlette.testclient import TestClient
 
-from nearkin.server.http.tokens import RIGHTS, Principal, TokenFile
-from tests.server.conftest import Serve
-from tests.server.console.test_console import AUDIT, SAME
+from tests.server.console.pages import SAME_ORIGIN
+from tests.server.two_scopes import (
+    OTHER,
+    OTHER_ID,
+    OTHER_WORD,
+    OWN_WORD,
+    bearer,
+    client,
+    every_callback,
+    every_route,
+    tokens,
+)
 
-OWN, OTHER = "own-scope", "zebra-scope"
-OWN_ID, OTHER_ID = "own-id", "quagga-id"
-OWN_WORD, OTHER_WORD = "aardvark", "okapi"
-SHARED = " ".join(f"word{at}" for at in range(60))
-COPIES = 40
-"""Enough documents in one bucket for the page of hot buckets to show it."""
-SCOPES, IDS = (OWN, OTHER), (OWN_ID, OTHER_ID)
-TEXTS = (f"{OWN_WORD} {SHARED}", SHARED)
-BODIES: dict[str, list[Any]] = {
-    "POST /v1/scopes/{scope}/documents": [
-        {"id": "new", "text": TEXTS[0]},
-        {"text": SHARED},
-        {"id": "\x1f", "text": "x"},
-        {},
-    ],
-    "POST /v1/scopes/{scope}/query": [
-        {"text": text, "top": 100, "members": members}
-        for text in TEXTS
-        for members in (False, True)
-    ]
-    + [{"text": ""}, {}],
-    "PATCH /v1/scopes/{scope}/documents/{id}": [{"text": SHARED}],
-    "POST /v1/scopes/{scope}/documents/{id}:close": [None],
-    "POST /v1/explain": [
-        {"scope": scope, "a": a, "b": b} for scope in SCOPES for a in IDS for b in IDS
-    ],
-    "POST /v1/tune": [{}, {"threshold": 0.99, "recall": 0.999, "k": 8}],
-    "POST /v1/shadow": [{"live": "shadow"}, {"live": "primary"}],
-}
-"""Bodies by route. A new route with a body must be added here."""
-QUERIES: dict[str, list[str]] = {
-    "GET /v1/scopes/{scope}/documents/{id}": ["", "?include=signature"],
-    "GET /v1/scopes/{scope}/clusters/{id}": ["", "?start=1&limit=1"],
-    "GET /v1/scopes/{scope}/clusters": [
-        "",
-        "?order=newest&limit=1",
-        "?cursor=0",
-        "?cursor=999999999",
-        "?cursor=x",
-    ],
-}
-VALUES: dict[str, list[Any]] = {
-    "url.pathname": [
-        f"/console/{page}"
-        for page in ("", "live", "try", "clusters", "tuning", "buckets", "shadow", "audit")
-    ],
-    "url.search": [
-        "",
-        *(f"?scope={scope}" for scope in SCOPES),
-        *(f"?scope={s}&id={i}" for s in SCOPES for i in IDS),
-    ],
-    "live-clock.n_intervals": [1],
-    "try-button.n_clicks": [1],
-    "try-text.value": TEXTS,
-    "try-scope.value": SCOPES,
-    "search-button.n_clicks": [1],
-    "search-text.n_submit": [1],
-    "search-text.value": [*TEXTS, *IDS, "word", OTHER_WORD],
-    "search-scope.data": SCOPES,
-    "tune-threshold.value": [0.8],
-    "tune-recall.value": [0.9, 2],
-    "tune-k.value": [128],
-    "tune-scope.data": SCOPES,
-}
-"""Values by input of the console's callbacks. A new input must be added here."""
-
-
-def bearer(token: str) -> dict[str, str]:
-    return {"authorization": f"Bearer {token}"}
-
-
-@pytest.fixture
-def tokens(tmp_path: Path) -> dict[str, str]:
-    held = TokenFile(tmp_path / "tokens.json")
-    every = {"boss": Principal("boss", ("*",), RIGHTS), "own": Principal("own", (OWN,), RIGHTS)}
-    return {name: held.create(principal) for name, principal in every.items()}
-
-
-@pytest.fixture
-def client(serve: Serve, tokens: dict[str, str], tmp_path: Path) -> TestClient:
-    """A server with everything that it can show: golden pairs, a shadow, an audit, full buckets in
-    two scopes."""
-    (tmp_path / "golden.jsonl").write_text(
-        json.dumps({"a": f"{OTHER_WORD} {SHARED}", "b": SHARED}) + "\n"
-    )
-    (tmp_path / "audit.json").write_text(json.dumps(AUDIT))
-    second = {
-        "shadow_store": f"sqlite:///{tmp_path}/shadow.db",
-        "shadow_bands": 32,
-        "shadow_rows": 4,
-    }
-    client = serve(
-        store=f"sqlite:///{tmp_path}/first.db",
-        index={"postings": "all"},
-        golden=tmp_path / "golden.jsonl",
-        audit=tmp_path / "audit.json",
-        **second,
-    )
-    for scope, id, word in ((OWN, OWN_ID, OWN_WORD), (OTHER, OTHER_ID, OTHER_WORD)):
-        for at in range(COPIES):
-            new = {"id": f"{id}-{at}" if at else id, "text": f"{word} {SHARED} end{at}"}
-            client.post(
-                f"/v1/scopes/{scope}/documents", json=new, headers=bearer(tokens["boss"])
-            ).raise_for_status()
-    return client
+__all__ = ["client", "tokens"]
 
 
 def foreign(request: str) -> list[str]:
     """Returns what an answer must not contain: the other scope's name, ids and words."""
     return [needle for needle in (OTHER, OTHER_ID, OTHER_WORD) if needle not in request]
-
-
-def every_route(client: TestClient, token: str) -> Iterator[tuple[str, str]]:
-    """Asks every operation of the description for both scopes.
-
-    Yields the request and the answer with its headers.
-    """
-    operations = [
-        (method.upper(), path)
-        for path, found in client.get("/openapi.json").json()["paths"].items()
-        for method in found
-    ]
-    # what deletes comes last, so that there is something to learn until then
-    for method, path in sorted(operations, key=lambda operation: operation[0] == "DELETE"):
-        route = f"{method} {path}"
-        bodies = BODIES[route] if method in ("POST", "PATCH", "PUT") else [None]
-        places = itertools.product(
-            SCOPES if "{scope}" in path else [""], IDS if "{id}" in path else [""]
-        )
-        for (scope, id), query, body in itertools.product(places, QUERIES.get(route, [""]), bodies):
-            if (scope, id) == (OWN, OTHER_ID) and (method == "PATCH" or path.endswith(":close")):
-                # it would create a document of that id in its own scope, which later answers name
-                continue
-            address = path.format(scope=scope, id=id) + query
-            answer = client.request(method, address, json=body, headers=bearer(token))
-            assert answer.status_code != 500, (route, answer.text)
-            yield (
-                f"{method} {address} {json.dumps(body)}",
-                f"{answer.status_code} {answer.headers} {answer.text}",
-            )
-
-
-def every_callback(client: TestClient, token: str) -> Iterator[tuple[str, str]]:
-    """Opens every page of the console and calls every callback with every combination of values."""
-    client.post("/console/login", data={"token": token}, headers=SAME).raise_for_status()
-    for address in VALUES["url.pathname"]:
-        answer = client.get(address)
-        yield address, f"{answer.headers} {answer.text}"
-    for call in client.get("/console/_dash-dependencies").json():
-        inputs, state = call["inputs"], call["state"]
-        names = [f"{field['id']}.{field['property']}" for field in (*inputs, *state)]
-        for values in itertools.product(*(VALUES[name] for name in names)):
-            fields = [
-                {**field, "value": value}
-                for field, value in zip((*inputs, *state), values, strict=True)
-            ]
-            id, _, field = call["output"].partition(".")
-            body = {
-                "output": call["output"],
-                "outputs": {"id": id, "property": field},
-                "inputs": fields[: len(inputs)],
-                "state": fields[len(inputs) :],
-                "changedPropIds": names[:1],
-            }
-            answer = client.post("/console/_dash-update-component", json=body, headers=SAME)
-            yield json.dumps(body), f"{answer.status_code} {answer.headers} {answer.text}"
 
 
 def test_token_cannot_access_other_scopes(client: TestClient, tokens: dict[str, str]) -> None:
@@ -217,14 +60,14 @@ def test_pages_about_all_scopes_need_a_token_of_all_scopes(
     client: TestClient, tokens: dict[str, str], page: str
 ) -> None:
     for name, told in (("own", "needs a token with the scope *"), ("boss", "")):
-        client.post("/console/login", data={"token": tokens[name]}, headers=SAME)
+        client.post("/console/login", data={"token": tokens[name]}, headers=SAME_ORIGIN)
         asked = {"output": "main.children", "outputs": {"id": "main", "property": "children"}}
         values = (("pathname", f"/console/{page}"), ("search", ""))
         inputs = [{"id": "url", "property": field, "value": value} for field, value in values]
         body = {**asked, "inputs": inputs, "changedPropIds": ["url.pathname"]}
-        answer = client.post("/console/_dash-update-component", json=body, headers=SAME)
+        answer = client.post("/console/_dash-update-component", json=body, headers=SAME_ORIGIN)
         assert told in answer.text
-        client.post("/console/logout", headers=SAME)
+        client.post("/console/logout", headers=SAME_ORIGIN)
 
 
 @pytest.mark.parametrize(

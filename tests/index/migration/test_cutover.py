@@ -31,7 +31,7 @@ from tests.index.conftest import (
     replace_store,
     store_of,
 )
-from tests.index.test_faults import Failing
+from tests.index.failing import Failing
 
 Url = "str | list[str]"
 OTHER = nk.Spec(n=2)

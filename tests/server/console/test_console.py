@@ -18,7 +18,6 @@ from typing import Any
 import httpx2
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
-from starlette.testclient import TestClient
 
 from nearkin.server.console.mount import COOKIE
 from nearkin.server.console.recent_metrics import SUFFIX, RecentMetrics
@@ -27,6 +26,7 @@ from nearkin.server.console.visitor import MAX_SCOPES, Visit
 from nearkin.server.http.tokens import Principal, TokenFile
 from tests.conftest import PATIENCE
 from tests.server.conftest import Serve
+from tests.server.console.pages import AUDIT, SAME_ORIGIN, console_response, page_content
 from tests.services import free_port, start_process, wait_for, wait_until
 
 PHONE, DESK = {"width": 400, "height": 800}, {"width": 1200, "height": 900}
@@ -40,31 +40,11 @@ PAGES = (
     "shadow",
     "audit",
 )
-SAME = {"Sec-Fetch-Site": "same-origin"}
 WORDS = [f"word{i}" for i in range(60)]
 HOSTILE = (
     "</pre><script>window.pwned = 1</script><img src=x onerror='window.pwned = 2'> "
     "\u202eleft to right {{7*7}}"
 )
-AUDIT = {
-    "precision": {"hits": 99, "total": 100, "low": 0.94, "high": 0.998},
-    "recall": {"hits": 96, "total": 100, "low": 0.9, "high": 0.98},
-    "asked": 0.95,
-    "bins": [
-        {
-            "low": 0.8,
-            "high": 1.0,
-            "recall": {"hits": 96, "total": 100, "low": 0.9, "high": 0.98},
-            "predicted": 0.97,
-        }
-    ],
-    "sampled": 500,
-    "exact": 3,
-    "seconds": 1.0,
-    "seed": 1,
-    "advice": "recall is what was asked for (0.95) or better",
-    "metrics": {"schema": "nearkin.metrics/1"},
-}
 
 
 @dataclass(frozen=True)
@@ -465,7 +445,7 @@ def test_console_requires_session(running: Running) -> None:
             assert (answer.status_code, answer.headers["location"]) == (303, "/console/login")
         assert client.get("_dash-layout").status_code == 401
         update = {"output": "main.children", "inputs": []}
-        asked = client.post("_dash-update-component", json=update, headers=SAME)
+        asked = client.post("_dash-update-component", json=update, headers=SAME_ORIGIN)
         assert asked.status_code == 401
         for path in (
             "nope",
@@ -505,7 +485,7 @@ def test_console_sends_security_headers(running: Running) -> None:
     with httpx2.Client(base_url=f"{running.url}/console/", timeout=300) as client:
         door = client.get("login")
         assert "script" not in door.headers["content-security-policy"]
-        answer = client.post("login", data={"token": running.admin}, headers=SAME)
+        answer = client.post("login", data={"token": running.admin}, headers=SAME_ORIGIN)
         assert re.search(r"HttpOnly.*Path=/console/.*SameSite=strict", answer.headers["set-cookie"])
         page = client.get("live")
         policy = dict(
@@ -528,7 +508,8 @@ def test_failed_authentications_are_limited(serve: Serve, tmp_path: Path) -> Non
     TokenFile(tmp_path / "tokens.json").create(Principal("one", ("*",), ("read",)))
     client = serve(failures="2/minute")
     tries = [
-        client.post("/console/login", data={"token": "nk_one_x"}, headers=SAME) for _ in range(4)
+        client.post("/console/login", data={"token": "nk_one_x"}, headers=SAME_ORIGIN)
+        for _ in range(4)
     ]
     assert [one.status_code for one in tries] == [401, 401, 429, 429]
     assert "Try again in a minute" in tries[-1].text
@@ -538,7 +519,7 @@ def test_revoked_token_ends_session(serve: Serve, tmp_path: Path) -> None:
     tokens = TokenFile(tmp_path / "tokens.json")
     token = tokens.create(Principal("one", ("*",), ("read",)))
     client = serve()
-    client.post("/console/login", data={"token": token}, headers=SAME)
+    client.post("/console/login", data={"token": token}, headers=SAME_ORIGIN)
     assert client.get("/console/try", follow_redirects=False).status_code == 200
     tokens.revoke("one")
     tokens.create(Principal("one", ("*",), ("read",)))
@@ -556,7 +537,7 @@ def test_console_without_tokens_needs_no_sign_in(serve: Serve) -> None:
         "changedPropIds": ["url.pathname"],
     }
     asked = {**head, "inputs": [{"id": "url", "property": "pathname", "value": "/console/"}]}
-    answer = client.post("/console/_dash-update-component", json=asked, headers=SAME)
+    answer = client.post("/console/_dash-update-component", json=asked, headers=SAME_ORIGIN)
     assert "no tokens" in answer.text
     assert "logout" not in answer.text
     assert client.get("/console/", headers={"Host": "rebound.example"}).status_code == 403
@@ -565,40 +546,10 @@ def test_console_without_tokens_needs_no_sign_in(serve: Serve) -> None:
 def test_metrics_right_opens_only_the_live_page(serve: Serve, tmp_path: Path) -> None:
     token = TokenFile(tmp_path / "tokens.json").create(Principal("one", ("*",), ("metrics",)))
     client = serve()
-    client.post("/console/login", data={"token": token}, headers=SAME)
-    assert "Upserts per second" in shown(client, "live")
+    client.post("/console/login", data={"token": token}, headers=SAME_ORIGIN)
+    assert "Upserts per second" in page_content(client, "live")
     for page in ("try", "clusters", "tuning", "buckets", "shadow", "audit"):
-        assert "needs the right" in shown(client, page)
-
-
-def asked(client: TestClient, output: str, *inputs: object, **state: object) -> str:
-    """Returns the answer of a page to inputs (`id.property`, value) and further fields."""
-    of = [
-        {"id": name.split(".")[0], "property": name.split(".")[1], "value": value}
-        for name, value in inputs
-    ]  # type: ignore
-    held = [
-        {"id": name.replace("_", "-"), "property": "value", "value": value}
-        for name, value in state.items()
-    ]
-    body = {
-        "output": output,
-        "outputs": dict(zip(("id", "property"), output.split("."), strict=True)),
-        "inputs": of,
-        "state": held,
-        "changedPropIds": [inputs[0][0]],  # type: ignore[index]
-    }
-    answer = client.post("/console/_dash-update-component", json=body, headers=SAME)
-    assert answer.status_code == 200
-    return answer.text
-
-
-def shown(client: TestClient, page: str) -> str:
-    """Returns the content of a page."""
-    path, _, search = page.partition("?")
-    return asked(
-        client, "main.children", ("url.pathname", f"/console/{path}"), ("url.search", f"?{search}")
-    )
+        assert "needs the right" in page_content(client, page)
 
 
 def test_hot_buckets_are_shown_with_their_oldest_document(serve: Serve) -> None:
@@ -606,7 +557,7 @@ def test_hot_buckets_are_shown_with_their_oldest_document(serve: Serve) -> None:
     for i in range(50):
         new = {"id": f"copy {i}", "text": f"{variant()} end{i}"}
         client.post("/v1/scopes/a/documents", json=new).raise_for_status()
-    text = shown(client, "buckets")
+    text = page_content(client, "buckets")
     assert "copy 0" in text
     assert "id=copy+0" in text
     assert "Largest first" in text
@@ -617,15 +568,15 @@ def test_search_page_accepts_vectors_as_json(serve: Serve) -> None:
     client.post(
         "/v1/scopes/a/documents", json={"id": "one", "vector": [1, 2, 3]}
     ).raise_for_status()
-    assert "A vector, as JSON" in shown(client, "try")
+    assert "A vector, as JSON" in page_content(client, "try")
     clicked = "try-found.children", ("try-button.n_clicks", 1)
-    assert "1 representative is 0.800 similar or more" in asked(
+    assert "1 representative is 0.800 similar or more" in console_response(
         client, *clicked, try_text="[1, 2, 3]", try_scope="a"
     )
     for wrong in ("words", "[1, 2]", "[1, null, 2]", "5"):
-        assert "warnings" in asked(client, *clicked, try_text=wrong, try_scope="a")
-    assert "The text is not stored" in shown(client, "clusters?scope=a&id=one")
-    assert "Candidate probability" in shown(client, "tuning?scope=a")
+        assert "warnings" in console_response(client, *clicked, try_text=wrong, try_scope="a")
+    assert "The text is not stored" in page_content(client, "clusters?scope=a&id=one")
+    assert "Candidate probability" in page_content(client, "tuning?scope=a")
 
 
 def test_invalid_requests_are_reported(serve: Serve, capfd: pytest.CaptureFixture[str]) -> None:
@@ -637,9 +588,9 @@ def test_invalid_requests_are_reported(serve: Serve, capfd: pytest.CaptureFixtur
         "clusters?scope=a&id=none",
         "tuning?scope=%00",
     ):
-        assert "warnings" in shown(client, page), page
+        assert "warnings" in page_content(client, page), page
     for start in ("-1", "x", "99999999999999999999", "²"):
-        assert "one" in shown(client, f"clusters?scope=a&order=none&start={start}")
+        assert "one" in page_content(client, f"clusters?scope=a&order=none&start={start}")
     for threshold, recall, k in (
         (2, 0.9, 128),
         (0.8, "x", 128),
@@ -665,7 +616,9 @@ def test_invalid_requests_are_reported(serve: Serve, capfd: pytest.CaptureFixtur
         }
         assert (
             "Invalid request"
-            in client.post("/console/_dash-update-component", json=request, headers=SAME).text
+            in client.post(
+                "/console/_dash-update-component", json=request, headers=SAME_ORIGIN
+            ).text
         ), (
             threshold,
             recall,
@@ -681,8 +634,8 @@ def test_requests_of_pages_are_counted_and_bounded_like_those_of_the_api(
     client = serve()
     memory = client.app.state.service.memory  # type: ignore[attr-defined]
     memory.caller_share = 10_000_000
-    client.post("/console/login", data={"token": token}, headers=SAME)
-    headers = {**SAME, "Content-Type": "application/json"}
+    client.post("/console/login", data={"token": token}, headers=SAME_ORIGIN)
+    headers = {**SAME_ORIGIN, "Content-Type": "application/json"}
     path = "/console/_dash-update-component"
     beyond_the_share = client.post(path, content=b" " * 10_000_001, headers=headers)
     assert (beyond_the_share.status_code, beyond_the_share.json()["code"]) == (429, "rate-limited")
@@ -691,7 +644,7 @@ def test_requests_of_pages_are_counted_and_bounded_like_those_of_the_api(
     )
     assert (many_values.status_code, many_values.json()["code"]) == (422, "invalid-request")
     long_text = "word " * 1_000_000
-    found = asked(
+    found = console_response(
         client, "try-found.children", ("try-button.n_clicks", 1), try_text=long_text, try_scope="a"
     )
     assert "No match" in found
@@ -703,7 +656,7 @@ def test_hostile_vectors_are_rejected_before_parsing(
 ) -> None:
     client = serve(kind="vector", index={"dimensions": "3"})
     for text in ("[" * 100_000, "[0" + ",0" * 1_000_000 + "]"):
-        found = asked(
+        found = console_response(
             client, "try-found.children", ("try-button.n_clicks", 1), try_text=text, try_scope="a"
         )
         assert "Invalid request" in found
@@ -805,9 +758,9 @@ def test_slow_pages_use_overview_threads(
         return original(*arguments, **fields)
 
     monkeypatch.setattr(f"{path}.{name}", recording)
-    shown(client, "clusters?scope=a&id=d0")
-    shown(client, "tuning?scope=a")
-    asked(
+    page_content(client, "clusters?scope=a&id=d0")
+    page_content(client, "tuning?scope=a")
+    console_response(
         client,
         "try-found.children",
         ("try-button.n_clicks", 1),
@@ -827,7 +780,8 @@ def test_slow_pages_use_overview_threads(
     body = {"output": "search-found.children", "outputs": search, "inputs": inputs, "state": state}
     body["changedPropIds"] = ["search-button.n_clicks"]
     assert (
-        client.post("/console/_dash-update-component", json=body, headers=SAME).status_code == 200
+        client.post("/console/_dash-update-component", json=body, headers=SAME_ORIGIN).status_code
+        == 200
     )
     assert threads
     assert all(name.startswith("nearkin-overview") for name in threads)
