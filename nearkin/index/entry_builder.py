@@ -63,6 +63,7 @@ class EntryBuilder:
         keeps_payload = leader == id or self._keeps_member_content
         if self._starts is not None and text is None and keeps_payload:
             payload = self._preparer.packed_payload(prepared.payload, self._starts, position)
+        has_no_size = self._preparer.vectors or bool(prepared.empty[position])
         entry = Entry(
             scope=prepared.scope,
             id=id,
@@ -71,7 +72,7 @@ class EntryBuilder:
             leader=leader,
             cluster=cluster,
             similarity=similarity,
-            size=0 if self._preparer.vectors else int(prepared.payload.sizes[position]),
+            size=0 if has_no_size else int(prepared.payload.sizes[position]),
             created=self._now,
             seen=self._now,
             posted=posted,

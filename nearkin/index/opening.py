@@ -7,12 +7,14 @@ from typing import Any, NamedTuple
 
 from nearkin.errors import IncompatibleError, StoreError
 from nearkin.index.migration.state import MOVED, StoreState
-from nearkin.index.settings import IndexSettings
+from nearkin.index.settings import IndexSettings, threshold_of_distance
 from nearkin.index.stores.base import Store
 from nearkin.index.stores.urls import open_store, recorded_url, with_passwords
 from nearkin.spec import Spec
 
 FORMAT = 1
+DISTANCE_FORMAT = 2
+"""The format of an index with a Hamming distance, which older versions of nearkin refuse."""
 DEFAULT_THRESHOLD = 0.8
 FIXED_SETTINGS = (
     "threshold",
@@ -24,7 +26,7 @@ FIXED_SETTINGS = (
     "postings",
     "store_text",
 )
-"""The settings that are fixed when an index is created, besides its Spec."""
+"""The settings that are fixed when an index is created, besides its Spec and its distance."""
 MAX_MIGRATIONS = 5
 """The number of migrations that are followed, one after the other."""
 
@@ -116,18 +118,29 @@ def _request_after_migration(
 def without_fixed_settings(settings: IndexSettings) -> IndexSettings:
     """Returns settings without the Spec and those that are fixed when an index is created."""
     default = IndexSettings()
-    defaults = {name: getattr(default, name) for name in FIXED_SETTINGS}
+    defaults = {name: getattr(default, name) for name in (*FIXED_SETTINGS, "distance")}
     return replace(settings, spec=None, **defaults)
 
 
 def new_header(settings: IndexSettings) -> dict[str, Any]:
-    """Returns the header of a new index."""
-    spec = settings.spec or Spec()
+    """Returns the header of a new index.
+
+    Args:
+        settings: Settings of the request.
+
+    Raises:
+        UsageError: If a distance is given that does not go with the other settings.
+    """
+    spec = settings.spec or Spec(measure="jaccard" if settings.distance is None else "simhash")
     values = asdict(settings)
     header = {"format": FORMAT, "spec": json.loads(spec.to_json())}
     header |= {name: values[name] for name in FIXED_SETTINGS}
     if settings.threshold is None:
         header["threshold"] = DEFAULT_THRESHOLD
+    if settings.distance is not None:
+        header["format"] = DISTANCE_FORMAT
+        header["distance"] = settings.distance
+        header["threshold"] = threshold_of_distance(spec, settings)
     return header
 
 
@@ -142,15 +155,17 @@ def settings_of(header: dict[str, Any], requested: IndexSettings, url: str) -> I
     Raises:
         IncompatibleError: If the header has another format, or the request names another value.
     """
-    if header["format"] != FORMAT:
+    if header["format"] not in (FORMAT, DISTANCE_FORMAT):
         raise IncompatibleError(
-            f"{url} has index format {header['format']}; this version of nearkin reads {FORMAT}"
+            f"{url} has index format {header['format']}; this version of nearkin reads {FORMAT} "
+            f"and {DISTANCE_FORMAT}"
         )
     spec = Spec.from_json(json.dumps(header["spec"]))
     if requested.spec is not None:
         requested.spec.require(spec, f"the index {url}")
     default = IndexSettings()
     fixed = {name: header[name] for name in FIXED_SETTINGS}
+    fixed["distance"] = header.get("distance")
     for name, value in fixed.items():
         given = getattr(requested, name)
         if given != getattr(default, name) and given != value:

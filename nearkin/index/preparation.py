@@ -17,6 +17,7 @@ from nearkin.lsh.band_keys import key_builder_for, write_band_keys
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
 from nearkin.measures.base import Payload, StoredPayloads, as_stored, band_layout_of, row_starts
+from nearkin.measures.hamming import Hamming
 from nearkin.packed_pairs import sorted_unique
 from nearkin.runtime.threads import ObjectPool
 from nearkin.sketch.resources import SpecResources
@@ -79,6 +80,11 @@ class Preparer:
     def takes_shingles(self) -> bool:
         """True if the shingle set of a document is all that is needed of it."""
         return self.measure.spec.measure == "jaccard"
+
+    @property
+    def compares_signatures(self) -> bool:
+        """True if documents are compared by the Hamming distance of their signatures."""
+        return isinstance(self.measure, Hamming)
 
     @property
     def signatures_suffice(self) -> bool:
@@ -210,7 +216,10 @@ class Preparer:
             )
         else:
             sketches = self._sketchers.use(lambda sketcher: sketcher.sketch(column))
-            payload = self.payload(column)
+            if self.compares_signatures:
+                payload = _payload_of_signatures(sketches.signatures)
+            else:
+                payload = self.payload(column)
         keys = self._band_keys(scope, sketches)
         empty = sketches.shingles == 0
         return PreparedDocuments(scope, digests, sketches.signatures, keys, payload, empty)
@@ -278,6 +287,8 @@ class Preparer:
 
     def payload_of(self, entries: Sequence[Entry]) -> Payload:
         """Returns the payload of stored documents, from their texts or as it was stored."""
+        if self.compares_signatures and all(entry.signature for entry in entries):
+            return _payload_of_signatures(self.signatures_of(entries))
         if all(entry.text is not None for entry in entries):
             return self.payload(self.column([entry.text or "" for entry in entries]))
         sizes = np.empty(len(entries), np.int64)
@@ -330,6 +341,11 @@ class Preparer:
         if all(entry.text is not None for entry in entries):
             return self.prepare(scope, [entry.text or "" for entry in entries], digests)
         payload = self.payload_of(entries)
+        if self.compares_signatures:
+            signatures = payload.columns[0]
+            keys = self.keys_of_signatures(scope, signatures)
+            empty = np.array([entry.size == 0 for entry in entries], bool)
+            return PreparedDocuments(scope, digests, signatures, keys, payload, empty)
         hashes = payload.columns[0]
         starts = np.concatenate([[0], np.cumsum(payload.sizes)]).astype(np.int64)
         counts = None
@@ -391,3 +407,8 @@ class Preparer:
             layout = band_layout_of(self.measure.spec, self.banding, None)
             write_band_keys(layout, sketches.signatures, salts, keys)
         return np.ascontiguousarray(keys.T)
+
+
+def _payload_of_signatures(signatures: np.ndarray) -> Payload:
+    """Returns the payload of documents that are compared by their signatures, (n, w)."""
+    return Payload(np.ones(len(signatures), np.int64), (signatures,))

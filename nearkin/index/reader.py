@@ -259,6 +259,7 @@ class IndexReader(IndexDescription):
                     "that the pair cannot be explained"
                 )
             texts.append(entry.text)
+        distance = session.settings.distance
         request = BandingRequest(
             threshold=session.threshold,
             recall=session.settings.recall,
@@ -267,13 +268,16 @@ class IndexReader(IndexDescription):
             probes=session.banding.probes,
             documents=EXPLAINED_DOCUMENTS,
         )
+        # the bands of a distance follow from it alone
+        banding = session.banding if distance is not None else session.measure.banding(request)
         return explain_pair(
             texts[0],
             texts[1],
             spec=session.spec,
             resources=session.resources,
             threshold=session.threshold,
-            banding=session.measure.banding(request),
+            banding=banding,
+            distance=distance,
             names=(a, b),
         )
 

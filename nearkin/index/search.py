@@ -105,6 +105,9 @@ class Searcher:
         self._compares_sets = spec.measure == "jaccard"
         agreeing_share = self._measure.estimator.expected_agreements(self._threshold) / spec.k
         self._margin = largest_margin(spec.k, agreeing_share, PASS_PROBABILITY)
+        if preparer.compares_signatures:
+            # the signatures decide, so that the margin is exact
+            self._margin = preparer.banding.margin
         keys = np.empty((0, 0), np.uint64) if spec.truncated else None
         self._layout = band_layout_of(spec, preparer.banding, keys).layout
         require_probeable(spec, settings.probes, settings.lookup_probes)

@@ -133,7 +133,7 @@ class Session:
         resources = resources or NO_RESOURCES
         if self._tables is not None:
             resources = SpecResources.read(self._tables, settings.spec, resources.secret)
-        measure = measure_of(settings.spec, resources)
+        measure = measure_of(settings.spec, resources, settings.distance)
         request = BandingRequest(
             threshold=settings.threshold,
             recall=settings.recall,

@@ -39,6 +39,9 @@ class IndexSettings:
         spec: Spec of the signatures. None for that of the existing index.
         threshold: Minimum similarity of a document to the representative it is resolved to, in
             (0, 1]. None for that of the existing index.
+        distance: Maximum Hamming distance of a document to the representative it is resolved to, in
+            bits (measure simhash only). It decides the threshold, 1 − distance / k, and the bands.
+            None to compare exact similarities.
         recall: Share of similar representatives that a search must find, in (0, 1).
         bands: Number of bands, or None to derive it from the recall.
         rows: Number of rows of a band, or None to derive it from the recall.
@@ -72,6 +75,7 @@ class IndexSettings:
 
     spec: Spec | None = None
     threshold: float | None = None
+    distance: int | None = None
     recall: float = 0.95
     bands: int | None = None
     rows: int | None = None
@@ -156,7 +160,10 @@ class IndexSettings:
             for name, value in given.items()
         }
         settings = cls(**values)
-        return replace(settings, spec=_parse_spec(of_spec, prefix)) if of_spec else settings
+        if not of_spec:
+            return settings
+        spec = _parse_spec(of_spec, prefix, measures_distance=settings.distance is not None)
+        return replace(settings, spec=spec)
 
 
 def require_probeable(spec: Spec, probes: int, lookup_probes: int) -> None:
@@ -182,6 +189,7 @@ def require_probeable(spec: Spec, probes: int, lookup_probes: int) -> None:
 class SettingsFields(TypedDict, total=False):
     """The fields of IndexSettings that callers may pass by name, without Spec and threshold."""
 
+    distance: int | None
     recall: float
     bands: int | None
     rows: int | None
@@ -235,7 +243,40 @@ def merge_settings(
     return merged
 
 
-def _parse_spec(given: Mapping[str, str], prefix: str) -> Spec:
+def threshold_of_distance(spec: Spec, settings: IndexSettings) -> float:
+    """Returns the threshold that follows from the Hamming distance of an index.
+
+    Args:
+        spec: Spec of the index.
+        settings: Settings with a distance.
+
+    Raises:
+        UsageError: If the Spec or another setting does not go with the distance.
+    """
+    from nearkin.lsh.sign_bands import block_banding
+
+    distance = settings.distance
+    assert distance is not None
+    if spec.measure != "simhash":
+        raise UsageError(
+            f"distance={distance} is for measure simhash, and the Spec of the index has "
+            f"{spec.measure}; pass Spec(measure='simhash'), or a threshold in place of the distance"
+        )
+    if settings.bands is not None or settings.probes:
+        raise UsageError(
+            f"distance={distance} chooses its own bands; leave out bands, rows and probes"
+        )
+    threshold = (spec.k - distance) / spec.k
+    if settings.threshold not in (None, threshold):
+        raise UsageError(
+            f"distance={distance} and threshold={settings.threshold} contradict each other; leave "
+            "one of them out"
+        )
+    block_banding(spec.k, distance, settings.documents)
+    return threshold
+
+
+def _parse_spec(given: Mapping[str, str], prefix: str, *, measures_distance: bool) -> Spec:
     """Returns the Spec that variables define."""
     numbers = {
         name.lower(): _parse_value(int, given[name], prefix + name)
@@ -245,7 +286,8 @@ def _parse_spec(given: Mapping[str, str], prefix: str) -> Spec:
     if "DIMENSIONS" in given:
         dimensions = _parse_value(int, given["DIMENSIONS"], prefix + "DIMENSIONS")
         return Spec(measure="cosine", unit="vector", n=dimensions, **numbers)
-    return Spec.for_shingle(given.get("SHINGLE", "words:3"), **numbers)
+    measure = "simhash" if measures_distance else "jaccard"
+    return Spec.for_shingle(given.get("SHINGLE", "words:3"), measure=measure, **numbers)
 
 
 def _parse_value(kind: Any, text: str, name: str) -> Any:

@@ -78,6 +78,7 @@ class ReopenedStore(TypedDict):
 class KeptSettings(TypedDict):
     """The settings that a copy takes over from its source."""
 
+    distance: int | None
     recall: float
     postings: str
     store_text: bool
@@ -87,6 +88,7 @@ class KeptSettings(TypedDict):
 def kept_settings(settings: IndexSettings) -> KeptSettings:
     """Returns the settings that a copy takes over from its source, by name."""
     return {
+        "distance": settings.distance,
         "recall": settings.recall,
         "postings": settings.postings,
         "store_text": settings.store_text,
@@ -144,15 +146,21 @@ def rebuild(
                 )
             resources = replace(resources, secret=new_secret)
             spec = spec.keyed_with(new_secret)
+        kept = kept_settings(source.settings)
+        if threshold is not None:
+            # similarities are compared in place of distances
+            kept["distance"] = None
+        elif source.settings.distance is None:
+            threshold = source.threshold
         with Index.open(
             target_url,
             spec,
-            source.threshold if threshold is None else threshold,
+            threshold,
             resources=resources,
             follow=False,
             cache=1,
             max_document=UNLIMITED_SIZE,
-            **kept_settings(source.settings),
+            **kept,
         ) as target:
             # read before the cutover, after which the source is open at the target's store
             spec_before = source.spec.fingerprint
