@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from nearkin.errors import (
         ClockError,
         IncompatibleError,
+        IndexFullError,
         KeyRequiredError,
         LargeClusterError,
         MissingExtraError,
@@ -83,6 +84,7 @@ __all__ = [
     "IncompatibleError",
     "Index",
     "IndexFacts",
+    "IndexFullError",
     "IndexSettings",
     "IndexStats",
     "KeyRequiredError",
@@ -199,6 +201,7 @@ _HOMES = {
     "SynthSettings": "nearkin.lab.synth",
     "ClockError": "nearkin.errors",
     "IncompatibleError": "nearkin.errors",
+    "IndexFullError": "nearkin.errors",
     "KeyRequiredError": "nearkin.errors",
     "LargeClusterError": "nearkin.errors",
     "MissingExtraError": "nearkin.errors",

@@ -98,6 +98,13 @@ class StoreError(RunError):
     """
 
 
+class IndexFullError(StoreError):
+    """An error: an index would need more memory than its setting `max_memory`.
+
+    Nothing was written. Documents can still be looked up and deleted.
+    """
+
+
 class OutcomeUnknownError(StoreError):
     """An error: the answer of a store was lost, so that a write may or may not have happened.
 
@@ -174,4 +181,4 @@ class ServiceError(NearkinError, RuntimeError):
     @property
     def transient(self) -> bool:
         """True if the same request can succeed later."""
-        return self.code in ("unreachable", "no-answer") or self.status in (429, 502, 503, 504)
+        return self.code in ("unreachable", "no-answer") or self.status in (429, 502, 503, 504, 507)

@@ -40,8 +40,6 @@ class IndexStats(TypedDict):
     spec_fingerprint: str
     url: str
     """The URL of the store, without a password."""
-    evicted_cold: int
-    """The number of documents that left their buckets because memory is bounded."""
 
 
 class IndexDescription:
@@ -158,7 +156,6 @@ class IndexDescription:
             rows=session.banding.rows,
             spec_fingerprint=session.spec.fingerprint,
             url=session.store.url,
-            evicted_cold=session.evicted_cold,
         )
         if "bucket_bytes" in counts:
             stats["bucket_bytes"] = counts["bucket_bytes"]

@@ -18,6 +18,8 @@ RESERVED = "\x1f"
 
 Callers cannot name such scopes.
 """
+HANDOVERS_PREFIX = f"{RESERVED}heirs:"
+"""The prefix of the scopes that hold handovers. It is stored, so it does not change."""
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 MAX_NAME_BYTES = 1024
 """The maximum length of a scope or an id, in bytes of UTF-8."""

@@ -14,11 +14,8 @@ import json
 from dataclasses import dataclass, replace
 
 from nearkin.index.changes import Changes, KeyedEntry
-from nearkin.index.entry import RESERVED, Entry, reserved_scope
+from nearkin.index.entry import HANDOVERS_PREFIX, Entry, reserved_scope
 from nearkin.index.stores.base import Store
-
-HANDOVERS_PREFIX = f"{RESERVED}heirs:"
-"""The prefix of the scopes that hold handovers. It is stored, so it does not change."""
 
 
 def is_handovers_scope(scope: str) -> bool:

@@ -46,7 +46,7 @@ class Index(IndexReader):
         super().__init__(session)
         self._removals = Removals(session)
         self._expiry = Expiry(session)
-        self._upserts = Upserts(session, self._removals, self._expiry)
+        self._upserts = Upserts(session, self._removals)
         self._parts = DocumentParts(session, self.upsert)
 
     @classmethod

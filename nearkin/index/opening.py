@@ -9,7 +9,12 @@ from nearkin.errors import IncompatibleError, StoreError
 from nearkin.index.migration.state import MOVED, StoreState
 from nearkin.index.settings import IndexSettings, threshold_of_distance
 from nearkin.index.stores.base import Store
-from nearkin.index.stores.urls import open_store, recorded_url, with_passwords
+from nearkin.index.stores.urls import (
+    open_store,
+    recorded_url,
+    with_passwords,
+    without_inapplicable_bound,
+)
 from nearkin.spec import Spec
 
 FORMAT = 1
@@ -73,7 +78,8 @@ def open_index(url: str | Sequence[str], requested: IndexSettings, *, follow: bo
         store.close()
         visited.append(lasting_name(urls))
         _require_progress(visited, lasting_name(state.migration.urls))
-        requested = _request_after_migration(header, requested, store.url)
+        next_urls = state.migration.urls
+        requested = _request_after_migration(header, requested, store.url, next_urls)
         urls = with_passwords(state.migration.urls, urls)
 
 
@@ -101,13 +107,19 @@ def _require_progress(visited: list[str], target: str) -> None:
 
 
 def _request_after_migration(
-    header: dict[str, Any], requested: IndexSettings, url: str
+    header: dict[str, Any], requested: IndexSettings, url: str, next_urls: Sequence[str]
 ) -> IndexSettings:
     """Returns the settings to request from the store that an index has moved to.
 
     They are free if the request agrees with the index from before the migration.
+
+    Args:
+        header: Header of the index before the migration.
+        requested: Settings of the request.
+        url: URL of the store before the migration, for messages.
+        next_urls: URLs of the store that the index has moved to.
     """
-    requested = replace(requested, max_memory=None)
+    requested = without_inapplicable_bound(requested, next_urls)
     try:
         settings_of(header, requested, url)
     except IncompatibleError:

@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
 from random import random
 from threading import RLock
@@ -36,7 +35,11 @@ from nearkin.index.scope_names import ScopeNames
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.addresses import MEMORY_URL
 from nearkin.index.stores.base import Store
-from nearkin.index.stores.urls import recorded_url, with_passwords
+from nearkin.index.stores.urls import (
+    recorded_url,
+    with_passwords,
+    without_inapplicable_bound,
+)
 from nearkin.spec import Spec
 
 if TYPE_CHECKING:
@@ -106,11 +109,9 @@ class Session:
         self.follow = follow
         self.process_name = uuid.uuid4().hex
         """A name that no other open index has, in this process or another one."""
-        self.cache = ResolvedCache(opened.settings.cache, opened.settings.cache_bytes)
+        self.cache = ResolvedCache(opened.settings.cache, opened.settings.max_cache_bytes)
         self.drain_cluster: Callable[[str, LargeClusterError], None] | None = None
         """Resolves members of a cluster that is too large for one step. Set by `Removals`."""
-        self.evicted_cold = 0
-        """The number of documents that left their buckets because memory is bounded."""
         self._tables = tables
         self._locks = [RLock() for _ in range(LOCK_STRIPES)]
         self._refresh_lock = RLock()
@@ -197,7 +198,8 @@ class Session:
 
     def _switch_store(self, migration: MigrationState) -> None:
         """Switches to the store that the index has moved to, while no step is under way."""
-        settings = replace(without_fixed_settings(self.settings), max_memory=None)
+        settings = without_fixed_settings(self.settings)
+        settings = without_inapplicable_bound(settings, migration.urls)
         opened = open_index(with_passwords(migration.urls, self.urls), settings, follow=True)
         with ExitStack() as stack:
             for lock in self._locks:

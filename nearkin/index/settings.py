@@ -14,6 +14,10 @@ POSTINGS = ("leaders", "all")
 """The values of the setting `postings`."""
 SPEC_VARIABLES = ("SHINGLE", "SEED", "K", "DIMENSIONS")
 """The variables of an environment that define a Spec."""
+LEAST_MAX_MEMORY = 1 << 20
+"""The smallest value of the setting `max_memory`, in bytes."""
+CACHE_SHARE = 8
+"""The part of `max_memory` that cached resolutions may take is one divided by this number."""
 DAY = 86400.0
 SERVER_TIMES = {"record_ttl": 90 * DAY, "bucket_ttl": 14 * DAY}
 """The default times to live of a server, in seconds. An embedded index keeps everything."""
@@ -69,8 +73,9 @@ class IndexSettings:
             counted.
         max_document: Maximum size of a document, in bytes.
         max_batch: Maximum number of documents of a batch.
-        max_memory: Maximum memory of a `memory://` store, in bytes. If it is exceeded, the
-            documents that were not used for longest leave their buckets, and are counted.
+        max_memory: Maximum memory that a process keeps for the index, in bytes, at least 1 MiB
+            (`memory://` and `sqlite://` only): its documents, buckets, pages and cached
+            resolutions. Documents beyond it are refused with `IndexFullError`.
     """
 
     spec: Spec | None = None
@@ -117,6 +122,24 @@ class IndexSettings:
                 raise UsageError(
                     f"{name}={value} is not a number above 0; leave it out for no limit"
                 )
+
+        if self.max_memory is not None and self.max_memory < LEAST_MAX_MEMORY:
+            raise UsageError(
+                f"max_memory={self.max_memory} is less than {LEAST_MAX_MEMORY:,} bytes; give more, "
+                "or leave it out for no limit"
+            )
+
+    @property
+    def max_cache_bytes(self) -> int:
+        """The maximum memory of cached resolutions, in bytes."""
+        if self.max_memory is None:
+            return self.cache_bytes
+        return min(self.cache_bytes, self.max_memory // CACHE_SHARE)
+
+    @property
+    def max_store_memory(self) -> int | None:
+        """The maximum memory of the store in this process, in bytes, or None for no limit."""
+        return None if self.max_memory is None else self.max_memory - self.max_cache_bytes
 
     @classmethod
     def from_env(

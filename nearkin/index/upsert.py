@@ -7,7 +7,6 @@ by a search for similar representatives.
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -22,12 +21,10 @@ from nearkin.index.entry import (
     Layer,
     Outcome,
     OutcomeKind,
-    batches_by_scope,
     require_id,
     require_scope,
 )
 from nearkin.index.entry_builder import EntryBuilder
-from nearkin.index.expiry import UNPOSTED_AT_ONCE, Expiry
 from nearkin.index.removal import Removals
 from nearkin.index.session import Session
 
@@ -74,13 +71,11 @@ class Upserts:
     Args:
         session: The open index.
         removals: Removes the previous content of a document that is updated.
-        expiry: Takes documents out of their buckets if memory is bounded.
     """
 
-    def __init__(self, session: Session, removals: Removals, expiry: Expiry) -> None:
+    def __init__(self, session: Session, removals: Removals) -> None:
         self._session = session
         self._removals = removals
-        self._expiry = expiry
 
     def upsert_many(
         self, scope: str, documents: Sequence[Document], ids: Sequence[str | None] | None
@@ -158,7 +153,6 @@ class Upserts:
         searched = time.perf_counter()
         if changes:
             session.apply(changes)
-        self._evict_cold()
         written = time.perf_counter()
         durations = {
             "look_up": looked_up - began,
@@ -320,20 +314,6 @@ class Upserts:
                 cluster = leader
                 similarity = decision.similarity
             changes.new.append(builder.build(i, id, leader, cluster, similarity))
-
-    def _evict_cold(self) -> None:
-        """Takes the coldest documents out of their buckets if the memory limit is exceeded."""
-        session = self._session
-        max_memory = session.settings.max_memory
-        if max_memory is None:
-            return
-        counts = session.store.counts()
-        if counts["bytes"] <= max_memory:
-            return
-        due = session.store.due(np.inf, posted=True)
-        cold = islice(due, max(1, counts["leaders"] // 10))
-        for scope, entries in batches_by_scope(cold, UNPOSTED_AT_ONCE):
-            session.evicted_cold += self._expiry.unpost(session.store, scope, entries)
 
 
 def _outcomes(

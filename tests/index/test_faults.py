@@ -9,7 +9,6 @@ import resource
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -183,20 +182,6 @@ def test_a_missing_driver_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setitem(sys.modules, module, None)
         with pytest.raises(MissingExtraError, match="pip install"):
             nk.Index.open(url)
-
-
-def test_the_coldest_documents_leave_buckets_if_memory_is_full(clock: Any) -> None:
-    index = nk.Index.open("memory://", threshold=0.7, clock=clock, max_memory=700_000)
-    for at, text in enumerate(corpus(400, share=0.0)):
-        clock.now += 1
-        index.upsert("a", text, f"d{at}")
-    assert index.stats()["evicted_cold"] > 0
-    assert index.stats()["records"] == 400
-    assert index.query("a", corpus(400, share=0.0)[399])[0].id == "d399"
-    assert index.query("a", corpus(400, share=0.0)[0]) == []
-    assert check_index(index).sound
-    with pytest.raises(UsageError, match="max_memory"):
-        nk.Index.open("sqlite:///never.db", max_memory=1)
 
 
 def test_explain_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -107,19 +107,42 @@ class BucketTable:
             kernels.remove_postings(keys, np.int64(ref), self._slots, self._nodes, self._state)
         )
 
-    def _reserve(self, more: int) -> None:
-        """Makes room for `more` keys and postings."""
+    def peak_bytes(self, more: int) -> int:
+        """Returns the memory while postings are appended, in bytes.
+
+        Arrays that are too small are copied to larger ones, so both exist for a moment.
+
+        Args:
+            more: Number of keys and postings to append.
+        """
+        slots = self._slots_with_room(more)
+        copied_slots = 0 if slots == len(self._slots) else slots * self._slots[0].nbytes
+        nodes = self._nodes_with_room(more)
+        copied_nodes = 0 if nodes == len(self._nodes) else nodes * self._nodes[0].nbytes
+        return self.nbytes + copied_slots + copied_nodes
+
+    def _slots_with_room(self, more: int) -> int:
         size = len(self._slots)
         if 2 * (self._state[kernels.TAKEN] + more) > size:
             alive = int((self._slots[:, kernels.FIRST] > 0).sum())
             while 2 * (alive + more) > size or 4 * alive > size:
                 size *= 2
-            larger = np.zeros((size, 4), np.int64)
+        return size
+
+    def _nodes_with_room(self, more: int) -> int:
+        size = len(self._nodes)
+        return size if int(self._state[kernels.NODES]) + more <= size else 2 * size + more
+
+    def _reserve(self, more: int) -> None:
+        """Makes room for `more` keys and postings."""
+        if 2 * (self._state[kernels.TAKEN] + more) > len(self._slots):
+            larger = np.zeros((self._slots_with_room(more), 4), np.int64)
             self._state[kernels.TAKEN] = kernels.rehash(self._slots, larger)
             self._slots = larger
         used = int(self._state[kernels.NODES])
-        if used + more > len(self._nodes):
-            grown = np.empty((2 * len(self._nodes) + more, 2), np.int64)
+        size = self._nodes_with_room(more)
+        if size > len(self._nodes):
+            grown = np.empty((size, 2), np.int64)
             grown[:used] = self._nodes[:used]
             self._nodes = grown
 

@@ -22,12 +22,19 @@ from nearkin.index.migration.state import CLOSING, COPYING, MigrationState, Stor
 from nearkin.index.stores.addresses import MEMORY_URL
 from nearkin.index.stores.base import LOG_KEPT, PORTION
 from nearkin.index.stores.bucket_table import BucketTable, enter
+from nearkin.index.stores.memory_bound import growing_keys, require_room
 from nearkin.index.stores.packing import pack_entry, unpack_entry, unpack_head, unpack_sighting
 
-ENTRY_BYTES = 300
-"""The memory that Python needs for an entry beside its packed form, in bytes."""
-POSTING_BYTES = 48
-"""The memory of a posting in a half-full table, in bytes."""
+ENTRY_BYTES = 340
+"""The largest memory of an entry beside its packed form and its names, in bytes.
+
+It consists of the objects of the packed form, of the key and of the number, of two rows in
+dictionaries that are a third full, and of numbers in lists.
+"""
+LIST_BYTES = 400
+"""The largest memory of the list of a scope or of a representative's members, in bytes."""
+EVENT_BYTES = 400
+"""The memory of a line of the change log, with names of usual length, in bytes."""
 
 
 class MemoryStore:
@@ -35,11 +42,13 @@ class MemoryStore:
 
     Args:
         most: Maximum number of postings of a bucket.
+        max_memory: Maximum memory of the store in bytes, or None for no limit.
     """
 
     url = MEMORY_URL
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, max_memory: int | None = None) -> None:
+        self._max_memory = max_memory
         self.table = BucketTable(most)
         self._rows: dict[int, bytes] = {}
         self._refs: dict[str, int] = {}
@@ -158,6 +167,7 @@ class MemoryStore:
                 raise RacedError(
                     "a document was resolved to another representative by another process"
                 )
+        self._require_room(changes)
         for snapshot in changes.leader_snapshots:
             leader = snapshot.entry
             stored = self._get(leader.ref)
@@ -165,9 +175,19 @@ class MemoryStore:
                 stored and stored.leader, self._members.get(_key(leader.scope, leader.id), ())
             )
 
+    def _require_room(self, changes: Changes) -> None:
+        """Verifies that a step stays within the memory of the store."""
+        keys = None if self._max_memory is None else growing_keys(changes)
+        if keys is None:
+            return
+        more = sum(_entry_bytes(entry, pack_entry(entry)) for entry, _ in changes.new)
+        more += LIST_BYTES * len(changes.new)
+        buckets = self.table.peak_bytes(keys) - self.table.nbytes
+        require_room(self.nbytes + more + buckets, self._max_memory, self.url)
+
     def _put(self, entry: Entry) -> None:
         packed = pack_entry(entry)
-        self._bytes += len(packed)
+        self._bytes += _entry_bytes(entry, packed)
         self._leaders += entry.is_leader
         self._rows[entry.ref] = packed
         self._refs[_key(entry.scope, entry.id)] = entry.ref
@@ -186,13 +206,15 @@ class MemoryStore:
         entry = unpack_entry(ref, packed)
         self._unlink(entry)
         del self._refs[_key(entry.scope, entry.id)]
-        self._bytes -= len(packed)
+        self._bytes -= _entry_bytes(entry, packed)
         self._leaders -= entry.is_leader
 
     @property
     def nbytes(self) -> int:
-        """The approximate memory of the store, in bytes."""
-        return self.table.postings * POSTING_BYTES + self._bytes + len(self._rows) * ENTRY_BYTES
+        """An upper limit of the memory of the store, in bytes."""
+        lists = len(self._scopes) + len(self._members)
+        events = len(self._events)
+        return self.table.nbytes + self._bytes + LIST_BYTES * lists + EVENT_BYTES * events
 
     def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
         with self._lock:
@@ -325,6 +347,11 @@ def _delete(lists: "dict[str, Refs]", key: str, ref: int) -> None:
         del refs[place]
         if not refs:
             del lists[key]
+
+
+def _entry_bytes(entry: Entry, packed: bytes) -> int:
+    """Returns the largest memory of an entry, in bytes."""
+    return ENTRY_BYTES + len(packed) + len(entry.scope.encode()) + len(entry.id.encode())
 
 
 def _key(scope: str, name: str) -> str:

@@ -22,6 +22,7 @@ import numpy as np
 
 from nearkin.errors import (
     IncompatibleError,
+    IndexFullError,
     MovedError,
     OutcomeUnknownError,
     RacedError,
@@ -49,6 +50,7 @@ from nearkin.index.migration.state import (
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
 from nearkin.index.stores.bucket_table import BucketTable, enter
 from nearkin.index.stores.entry_rows import COLUMNS, entry_of_row, row_of_entry
+from nearkin.index.stores.memory_bound import growing_keys, require_room
 from nearkin.runtime.files import make_folders, sync_folder
 from nearkin.runtime.outputs import require_outside_work_folders
 
@@ -169,20 +171,34 @@ class SqliteStore:
         most: Maximum number of postings of a bucket.
         synchronous: `full` if an acknowledged step must survive a power cut, or `normal` if it is
             enough that it survives the end of the process.
+        max_memory: Maximum memory of buckets and pages in this process, in bytes, or None for no
+            limit. A quarter of it is for pages.
 
     Raises:
         UsageError: If `synchronous` has another value.
+        IndexFullError: If the buckets of the file need more memory.
         IncompatibleError: If a later version of nearkin wrote the file.
         StoreError: If the file cannot be opened.
     """
 
-    def __init__(self, path: Path, most: int, synchronous: str = "full") -> None:
+    def __init__(
+        self,
+        path: Path,
+        most: int,
+        synchronous: str = "full",
+        max_memory: int | None = None,
+    ) -> None:
         if synchronous not in ("full", "normal"):
             raise UsageError(
                 f"unknown synchronous={synchronous!r}; valid values are full and normal"
             )
         self.path = path
         self.most = most
+        cache_kib = CACHE_KIB
+        self._max_bucket_memory = None
+        if max_memory is not None:
+            cache_kib = min(CACHE_KIB, max_memory // 4 // 1024)
+            self._max_bucket_memory = max_memory - 1024 * cache_kib
         self._lock = RLock()
         self.table = BucketTable(most)
         self._step = 0
@@ -202,21 +218,26 @@ class SqliteStore:
             )
             self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute(f"PRAGMA synchronous = {synchronous}")
-            self._db.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
+            self._db.execute(f"PRAGMA cache_size = -{cache_kib}")
             self._db.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
             self._migrate()
             if is_new:
                 sync_folder(path.parent)
-            self._load()
+            try:
+                self._load()
+            except IndexFullError:
+                self._db.close()
+                raise
 
     @classmethod
-    def of_url(cls, url: str, most: int) -> "SqliteStore":
+    def of_url(cls, url: str, most: int, max_memory: int | None = None) -> "SqliteStore":
         """Opens the store of a URL.
 
         Args:
             url: `sqlite:///relative.db` or `sqlite:////absolute.db`, with the option
                 `?synchronous=normal`.
             most: Maximum number of postings of a bucket.
+            max_memory: Maximum memory of buckets and pages in this process, in bytes.
 
         Raises:
             UsageError: If the URL has an unknown option.
@@ -226,7 +247,8 @@ class SqliteStore:
             raise UsageError(
                 f"unknown option {unknown[0]!r} of {url!r}; the only valid option is synchronous"
             )
-        return cls(file_of(url), most, options.get("synchronous", ["full"])[0])
+        synchronous = options.get("synchronous", ["full"])[0]
+        return cls(file_of(url), most, synchronous, max_memory)
 
     @property
     def url(self) -> str:
@@ -332,6 +354,7 @@ class SqliteStore:
                 for rows in blocks:
                     words = [_word(ref, leads, size) for ref, leads, size, _ in rows]
                     keys = np.frombuffer(b"".join(row[3] for row in rows), np.uint64)
+                    self._require_room(table, len(keys))
                     table.append_all(keys.reshape(len(rows), -1), np.array(words, np.int64))
             with closing(self._blocks("SELECT word, keys FROM loose ORDER BY ref")) as blocks:
                 for word, blob in chain.from_iterable(blocks):
@@ -352,6 +375,11 @@ class SqliteStore:
         with self._snapshot():
             self._update_buckets()
         self._version = version
+
+    def _require_room(self, table: BucketTable, more: int) -> None:
+        """Verifies that buckets stay within their memory if postings are appended."""
+        if self._max_bucket_memory is not None:
+            require_room(table.peak_bytes(more), self._max_bucket_memory, self.url)
 
     @contextmanager
     def _snapshot(self) -> Iterator[None]:
@@ -376,6 +404,7 @@ class SqliteStore:
             "keys IS NOT NULL ORDER BY ref",
             (self._step,),
         )
+        self._require_room(self.table, sum(len(row[3]) // 8 for row in rows if row[4]))
         for ref, leads, size, blob, posted, _ in rows:
             keys = np.frombuffer(blob, np.uint64)
             self.table.remove(keys, ref)
@@ -489,6 +518,9 @@ class SqliteStore:
             leaders |= {ref: leader for ref, _, leader in rows}
             if set(some) - {(ref, name) for ref, name, _ in rows}:
                 raise RacedError("a document was deleted by another process")
+        keys = growing_keys(changes)
+        if keys:
+            self._require_room(self.table, keys)
         if any(leaders.get(entry.ref) != entry.leader for entry in changes.expected):
             raise RacedError("a document was resolved to another representative by another process")
         for refs in _chunks(sorted({entry.ref for entry in changes.required_leaders})):

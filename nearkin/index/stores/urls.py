@@ -1,6 +1,7 @@
 """The stores by the scheme of their URL, and URLs that are recorded without passwords."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
@@ -11,6 +12,8 @@ from nearkin.index.stores.base import Store
 
 USUAL_BANDS = 20
 """The number of bands that is assumed if the settings do not give it."""
+BOUNDED = ("memory", "sqlite")
+"""The schemes of stores that hold documents or buckets in the memory of the process."""
 ONE_PORT = ("redis", "rediss", "aerospike")
 """The schemes whose URLs have one host. The driver of PostgreSQL parses its own URLs."""
 
@@ -21,13 +24,13 @@ ONE_PORT = ("redis", "rediss", "aerospike")
 def _memory(url: str, settings: IndexSettings) -> Store:
     from nearkin.index.stores.memory import MemoryStore
 
-    return MemoryStore(settings.bucket_capacity)
+    return MemoryStore(settings.bucket_capacity, settings.max_store_memory)
 
 
 def _sqlite(url: str, settings: IndexSettings) -> Store:
     from nearkin.index.stores.sqlite import SqliteStore
 
-    return SqliteStore.of_url(url, settings.bucket_capacity)
+    return SqliteStore.of_url(url, settings.bucket_capacity, settings.max_store_memory)
 
 
 def _redis(url: str, settings: IndexSettings) -> Store:
@@ -86,6 +89,11 @@ def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
         StoreError: If the store cannot be reached.
     """
     if not isinstance(url, str):
+        if settings.max_memory is not None and len(url) > 1:
+            raise UsageError(
+                f"max_memory={settings.max_memory} applies to one store, not to {len(url)} shards; "
+                "remove the setting"
+            )
         shards = [open_store(shard, settings) for shard in url]
         if len(shards) == 1:
             return shards[0]
@@ -98,12 +106,24 @@ def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
         # the place of a password in a URL without a scheme is unknown
         named = repr(scheme or url[:40]) if "@" not in url or scheme else "a URL without a scheme"
         raise UsageError(f"unknown kind of store {named}; valid kinds are {known}")
-    if settings.max_memory is not None and scheme != "memory":
+    if settings.max_memory is not None and scheme not in BOUNDED:
         raise UsageError(
-            f"max_memory={settings.max_memory} applies to memory:// only, not to {scheme}://; "
-            f"remove the setting"
+            f"max_memory={settings.max_memory} applies to memory:// and sqlite:// only; a server "
+            f"holds the index of {scheme}://; remove the setting, and bound the server"
         )
     return SCHEMES[scheme](url, settings)
+
+
+def without_inapplicable_bound(settings: IndexSettings, urls: Sequence[str]) -> IndexSettings:
+    """Returns settings without `max_memory` if it does not apply to the store of some URLs.
+
+    Args:
+        settings: Settings of an index.
+        urls: URLs of the store that the index has moved to.
+    """
+    if len(urls) == 1 and scheme_of(urls[0]) in BOUNDED:
+        return settings
+    return replace(settings, max_memory=None)
 
 
 def scheme_of(url: str) -> str:

@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nearkin.errors import NearkinError, OutcomeUnknownError, StoreError, UsageError
+from nearkin.errors import IndexFullError, NearkinError, OutcomeUnknownError, StoreError, UsageError
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.telemetry import Instruments
 
@@ -72,6 +72,10 @@ def problem_from_error(error: BaseException) -> ProblemError:
             "outcome-unknown",
             "the response of the store was lost; send the request again",
             retry_after=1.0,
+        )
+    if isinstance(error, IndexFullError):
+        return ProblemError(
+            "index-full", "the index is full; delete documents, or raise max_memory"
         )
     if isinstance(error, StoreError):
         return ProblemError(

@@ -81,6 +81,11 @@ PROBLEM_KINDS: dict[str, ProblemKind] = {
             "effect. It can be retried."
         ),
     ),
+    "index-full": ProblemKind(
+        507,
+        "Index full",
+        "The index needs more memory than its setting max_memory. Nothing was written.",
+    ),
     "not-ready": ProblemKind(503, "Server not ready", "The server is still starting."),
     "timeout": ProblemKind(
         503, "Request timed out", "The request took too long. Repeating an upsert is safe."
