@@ -4,6 +4,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from datetime import datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from urllib.parse import quote
@@ -130,6 +131,15 @@ class ResponseBuffer:
         return httpx2.Response(
             head.status_code, headers=head.headers, content=bytes(self._body), request=head.request
         )
+
+
+def parse_time(text: str | float) -> float:
+    """Returns a time of a response, in seconds since 1970.
+
+    Args:
+        text: Time in the form of RFC 3339, or in seconds since 1970 (servers before version 0.2).
+    """
+    return text if isinstance(text, (int, float)) else datetime.fromisoformat(text).timestamp()
 
 
 def path_in_scope(scope: str, *parts: str) -> str:

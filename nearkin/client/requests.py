@@ -12,6 +12,7 @@ from nearkin.client.call import (
     Call,
     build_result,
     or_none,
+    parse_time,
     path_in_scope,
     read_json,
     require_success,
@@ -91,11 +92,13 @@ def get_request(scope: str, id: str) -> Call[StoredDocument | None]:
         scope: Scope of the document.
         id: Id of the document.
     """
-    return Call(
-        "GET",
-        path_in_scope(scope, "documents", id),
-        or_none(lambda answer: build_result(StoredDocument, read_json(answer))),
-    )
+
+    def read(answer: httpx2.Response) -> StoredDocument:
+        response = read_json(answer)
+        times = {name: parse_time(response[name]) for name in ("created", "seen")}
+        return build_result(StoredDocument, {**response, **times})
+
+    return Call("GET", path_in_scope(scope, "documents", id), or_none(read))
 
 
 def remove_request(scope: str, id: str) -> Call[bool]:
@@ -245,8 +248,11 @@ def clusters_request(scope: str, order: str, limit: int, cursor: str) -> Call[Cl
 
     def read(answer: httpx2.Response) -> ClusterPage:
         response = read_json(answer)
-        clusters = tuple(build_result(ClusterHead, cluster) for cluster in response["clusters"])
-        return ClusterPage(clusters, response["next"], response["as_of"])
+        clusters = tuple(
+            build_result(ClusterHead, {**cluster, "created": parse_time(cluster["created"])})
+            for cluster in response["clusters"]
+        )
+        return ClusterPage(clusters, response["next"], parse_time(response["as_of"]))
 
     params = {"order": order, "limit": str(limit), "cursor": cursor}
     return Call("GET", path_in_scope(scope, "clusters"), read, params=params)

@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 import orjson
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from fastapi.responses import HTMLResponse, RedirectResponse
 from starlette.exceptions import HTTPException
 
 from nearkin.errors import MissingExtraError, NearkinError, StoreError, UsageError
 from nearkin.index.index import Index
+from nearkin.server.api_docs import CONTENT_POLICY, render_docs
 from nearkin.server.http.auth import Authenticator, source_address
 from nearkin.server.http.connections import ConnectionLimits, LimitedConnection
 from nearkin.server.http.middleware import RequestMiddleware, problem_response
@@ -112,14 +114,23 @@ def create_app(
         description="Detects near-duplicates of texts and vectors. Each match is verified.",
         # a route below returns the description, which is serialized only once
         openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
         lifespan=lifespan,
     )
     app.state.settings = settings
     app.state.openapi_json = None
     app.add_api_route("/openapi.json", _openapi_json, include_in_schema=False)
+    app.add_api_route("/docs", _api_docs, include_in_schema=False)
     for router in (documents.upserts, documents.router, info.router):
         app.include_router(router)
     console = mount_console(app, shared_folder) if settings.console else None
+    start_page = "/docs" if console is None else "/console/"
+
+    def redirect_to_start_page() -> RedirectResponse:
+        return RedirectResponse(start_page)
+
+    app.add_api_route("/", redirect_to_start_page, include_in_schema=False)
     app.add_middleware(ReleaseReservations)
     app.add_middleware(
         RequestMiddleware,
@@ -250,6 +261,12 @@ async def _openapi_json(request: Request) -> Response:
     if state.openapi_json is None:
         state.openapi_json = orjson.dumps(describe_api(request.app))
     return Response(state.openapi_json, media_type="application/json")
+
+
+async def _api_docs(request: Request) -> Response:
+    await request.app.state.authenticator.admit_unauthenticated(source_address(request))
+    headers = {"Content-Security-Policy": CONTENT_POLICY}
+    return HTMLResponse(render_docs(describe_api(request.app)), headers=headers)
 
 
 def create_worker_app() -> FastAPI:

@@ -5,13 +5,13 @@ They are computed from time to time, because stores do not rank clusters.
 
 import heapq
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import Lock
 from typing import Generic, NamedTuple, TypeVar
 
-from nearkin.index.entry import Entry
+from nearkin.index.entry import RESERVED, Entry
 from nearkin.index.index import Index
 from nearkin.plan.observe import observe_sample
 from nearkin.plan.tune import Distribution
@@ -40,6 +40,10 @@ SAMPLE_MULTIPLIER = 0x9E3779B97F4A7C15
 Computer Programming*, 6.4)."""
 SCOPE_SEARCH_SECONDS = 1.0
 """Maximum number of seconds for which a store is searched for scopes."""
+SCOPE_COUNT_SECONDS = 2.0
+"""Number of seconds after which no further scope is counted."""
+MAX_COUNTED_SCOPES = 10_000
+"""Maximum number of scopes whose counts are kept."""
 
 
 class ClusterSummary(NamedTuple):
@@ -95,6 +99,34 @@ class ClusterListing:
     valid_until: float
 
 
+class ScopeCounts(NamedTuple):
+    """The numbers of documents and clusters of a scope.
+
+    Attributes:
+        documents: Number of documents.
+        clusters: Number of clusters.
+        as_of: Time of the count, in seconds since 1970.
+        valid_until: Time after which the scope is counted again.
+    """
+
+    documents: int
+    clusters: int
+    as_of: float
+    valid_until: float
+
+
+class ScopeNames(NamedTuple):
+    """The scopes of an index.
+
+    Attributes:
+        names: Names in ascending order.
+        complete: False if the search took longer than SCOPE_SEARCH_SECONDS.
+    """
+
+    names: tuple[str, ...]
+    complete: bool
+
+
 class _CachedValue(Generic[T]):
     """A value that is computed again when it is too old."""
 
@@ -118,11 +150,18 @@ def _valid_until(began: float, ended: float) -> float:
     return ended + max(MIN_LIFETIME, LIFETIME_FACTOR * (ended - began))
 
 
-def _store_newest(cache: dict[str, T], scope: str, value: T) -> None:
-    """Stores a value as the newest one, and deletes the oldest ones if there are too many."""
+def _store_newest(cache: dict[str, T], scope: str, value: T, most: int = MAX_CACHED_SCOPES) -> None:
+    """Stores a value as the newest one, and deletes the oldest ones if there are too many.
+
+    Args:
+        cache: Values by scope.
+        scope: Scope of the value.
+        value: The value.
+        most: Maximum number of values.
+    """
     cache.pop(scope, None)
     cache[scope] = value
-    while len(cache) > MAX_CACHED_SCOPES:
+    while len(cache) > most:
         del cache[next(iter(cache))]
 
 
@@ -139,6 +178,7 @@ class ClusterListings:
         self._clock = clock
         self._listings: dict[str, ClusterListing] = {}
         self._distributions: dict[str, tuple[float, Distribution | None]] = {}
+        self._scope_counts: dict[str, ScopeCounts] = {}
         self._lock = Lock()
         self._scope_locks: dict[str, tuple[Lock, int]] = {}
         self._scopes = _CachedValue(self._read_scopes, clock)
@@ -176,7 +216,44 @@ class ClusterListings:
 
     def scopes(self) -> tuple[str, ...]:
         """Returns the scopes that were found within SCOPE_SEARCH_SECONDS, sorted by name."""
-        return self._scopes.get()
+        return self._scopes.get().names
+
+    def scope_names(self) -> ScopeNames:
+        """Returns the public scopes, and whether all of them were found."""
+        found = self._scopes.get()
+        public = tuple(name for name in found.names if not name.startswith(RESERVED))
+        return ScopeNames(public, found.complete)
+
+    def scope_counts(self, scopes: Sequence[str]) -> dict[str, ScopeCounts]:
+        """Returns the counts of some scopes, as far as they are counted in SCOPE_COUNT_SECONDS.
+
+        Counts are reused like listings. At least one scope is counted in each call, so that
+        repeated calls count all.
+
+        Args:
+            scopes: Names of scopes.
+        """
+        began = self._clock()
+        counts: dict[str, ScopeCounts] = {}
+        for scope in scopes:
+            known = self._scope_counts.get(scope)
+            is_current = known is not None and self._clock() < known.valid_until
+            if not is_current and self._clock() - began < SCOPE_COUNT_SECONDS:
+                known = self._count_scope(scope)
+                with self._lock:
+                    _store_newest(self._scope_counts, scope, known, MAX_COUNTED_SCOPES)
+            if known is not None:
+                counts[scope] = known
+        return counts
+
+    def _count_scope(self, scope: str) -> ScopeCounts:
+        began = self._clock()
+        documents = 0
+        clusters = 0
+        for entry in self._index().scan(scope, content=False):
+            documents += 1
+            clusters += entry.is_leader
+        return ScopeCounts(documents, clusters, began, _valid_until(began, self._clock()))
 
     def counts(self) -> dict[str, int]:
         """Returns the counts of the store, which can take long to compute."""
@@ -214,14 +291,16 @@ class ClusterListings:
             return None
         return observe_sample(index.payload_of(entries), index.measure, listing.documents)
 
-    def _read_scopes(self) -> tuple[str, ...]:
+    def _read_scopes(self) -> ScopeNames:
         began = self._clock()
         scopes = list[str]()
+        is_complete = True
         for scope in self._index().iterate_scopes():
             scopes.append(scope)
             if self._clock() - began > SCOPE_SEARCH_SECONDS:
+                is_complete = False
                 break
-        return tuple(sorted(scopes))
+        return ScopeNames(tuple(sorted(scopes)), is_complete)
 
     def _compute_listing(self, scope: str) -> ClusterListing:
         began = self._clock()

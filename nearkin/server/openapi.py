@@ -5,6 +5,8 @@ from typing import Any
 from fastapi import FastAPI
 
 from nearkin.runtime.docstrings import remove_sections
+from nearkin.server.api_examples import EXAMPLES, ID, SCOPE, OperationExample
+from nearkin.server.http.parsing import JSON
 from nearkin.server.http.problems import MEDIA_TYPE
 from nearkin.server.routes import models as m
 
@@ -58,10 +60,45 @@ def describe_api(app: FastAPI) -> dict[str, Any]:
             "description": "A problem.",
             "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
         }
-        for path in document["paths"].values():
-            for operation in path.values():
+        for path, operations in document["paths"].items():
+            for method, operation in operations.items():
                 operation["description"] = remove_sections(operation["description"])
+                _add_examples(operation, EXAMPLES[f"{method.upper()} {path}"])
                 operation["responses"].pop("422", None)
                 operation["responses"].update({"4XX": problem_response, "5XX": problem_response})
+        for unused in ("HTTPValidationError", "ValidationError"):
+            schemas.pop(unused, None)
+        for name, schema in schemas.items():
+            _remove_titles(schema)
+            schema["description"] = schema.get("description", name)
+        schemas["QueryRequest"]["properties"]["top"]["maximum"] = app.state.settings.max_top
         app.openapi_schema = document
     return app.openapi_schema
+
+
+def _add_examples(operation: dict[str, Any], example: OperationExample) -> None:
+    """Adds the name and the examples of an operation to its description."""
+    operation["operationId"] = example.operation_id
+    for parameter in operation.get("parameters", ()):
+        parameter["schema"].pop("title", None)
+        if parameter["in"] == "path":
+            parameter["example"] = {"scope": SCOPE, "id": ID}[parameter["name"]]
+    if example.request is not None:
+        operation["requestBody"]["content"][JSON]["example"] = example.request
+    for status, response in operation["responses"].items():
+        if status.startswith("2"):
+            response["description"] = "The request succeeded."
+            if isinstance(example.response, str):
+                text = {"schema": {"type": "string"}, "example": example.response}
+                response["content"] = {"text/plain": text}
+            elif example.response is not None:
+                body = response["content"][JSON]
+                body["schema"].pop("title", None)
+                body["example"] = example.response
+
+
+def _remove_titles(schema: dict[str, Any]) -> None:
+    """Removes titles that only repeat the names of members."""
+    schema.pop("title", None)
+    for item in schema.get("properties", {}).values():
+        item.pop("title", None)

@@ -1,11 +1,14 @@
 """Running a server in one process, or in several processes that share a store."""
 
+import errno
 import os
+import socket
 import ssl
 import sys
 import tempfile
 from contextlib import suppress
 from functools import partial
+from importlib.util import find_spec
 
 import uvicorn
 from uvicorn.config import STARTUP_FAILURE
@@ -13,8 +16,10 @@ from uvicorn.supervisors import Multiprocess
 
 from nearkin.errors import NearkinError, UsageError
 from nearkin.server.app import SHARED_FOLDER, create_app, prepare_process, read_tokens
+from nearkin.server.banner import format_banner
 from nearkin.server.http.connections import LimitedConnection
 from nearkin.server.http.tls import TlsConfig, TlsHandshake
+from nearkin.server.http.tokens import TokenFile
 from nearkin.server.resources import ServerResources, require_protection
 from nearkin.server.settings import ServerSettings
 
@@ -35,7 +40,22 @@ def serve(settings: ServerSettings) -> None:
     os.umask(0o077)
     prepare_process(settings)
     require_certificate(settings)
-    tokens, _ = read_tokens(settings)
+    tokens, allow_anonymous = read_tokens(settings)
+    sockets = bind_sockets(settings.host, settings.port)
+    try:
+        _serve(settings, tokens, sockets, allow_anonymous=allow_anonymous)
+    finally:
+        for listener in sockets:
+            listener.close()
+
+
+def _serve(
+    settings: ServerSettings,
+    tokens: TokenFile,
+    sockets: list[socket.socket],
+    *,
+    allow_anonymous: bool,
+) -> None:
     # Opened here, so that errors are reported as one sentence, and before workers start, so that
     # one process creates the key.
     resources = ServerResources.open(settings)
@@ -61,15 +81,73 @@ def serve(settings: ServerSettings) -> None:
         ssl_certfile=settings.tls_cert,
         ssl_keyfile=settings.tls_key,
     )
+    if sys.stdout.isatty():
+        is_open = allow_anonymous and not tokens.is_protected
+        port = sockets[0].getsockname()[1]
+        has_console = settings.console and find_spec("dash") is not None
+        banner = format_banner(settings, port, tokens, is_open=is_open, has_console=has_console)
+        sys.stdout.write(f"{banner}\n")
+        sys.stdout.flush()
     if settings.workers == 1:
-        run_server(make_config(create_app(settings, resources)))
+        run_server(make_config(create_app(settings, resources)), sockets)
         return
     resources.close()
     with tempfile.TemporaryDirectory(prefix="nearkin-") as shared_folder:
         os.environ.update(settings.as_environment())
         os.environ[SHARED_FOLDER] = shared_folder
         app = "nearkin.server.app:create_worker_app"
-        run_server(make_config(app, factory=True, workers=settings.workers))
+        run_server(make_config(app, factory=True, workers=settings.workers), sockets)
+
+
+def bind_sockets(host: str, port: int) -> list[socket.socket]:
+    """Returns sockets that are bound to all addresses of a host.
+
+    Args:
+        host: Name or address of this machine.
+        port: Port; 0 chooses a free one.
+
+    Raises:
+        UsageError: If the host is unknown, or if another program uses the port.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on {host!r}: {error.strerror or error}; pass an address of this "
+            "machine with --host"
+        ) from error
+    sockets: list[socket.socket] = []
+    failure: OSError | None = None
+    for family, _, _, _, address in dict.fromkeys(found):
+        listener = None
+        try:
+            listener = socket.socket(family, socket.SOCK_STREAM)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.bind((address[0], port, *address[2:]))
+        except OSError as error:
+            if listener is not None:
+                listener.close()
+            failure = error
+            if error.errno == errno.EADDRINUSE:
+                break
+            # a name can have an address that this machine does not use, such as ::1
+            continue
+        listener.set_inheritable(True)
+        port = listener.getsockname()[1]
+        sockets.append(listener)
+    if sockets and (failure is None or failure.errno != errno.EADDRINUSE):
+        return sockets
+    for listener in sockets:
+        listener.close()
+    assert failure is not None
+    if failure.errno == errno.EADDRINUSE:
+        raise UsageError(
+            f"port {port} of {host} is used by another program; stop it, or pass another --port "
+            "(0 chooses a free one)"
+        )
+    raise UsageError(f"cannot listen on port {port} of {host}: {failure.strerror}")
 
 
 def require_certificate(settings: ServerSettings) -> None:
@@ -90,17 +168,18 @@ def require_certificate(settings: ServerSettings) -> None:
         ) from error
 
 
-def run_server(config: TlsConfig) -> None:
+def run_server(config: TlsConfig, sockets: list[socket.socket]) -> None:
     """Runs uvicorn until a signal stops it, like `uvicorn.run` but with a given configuration.
 
     Args:
         config: The application, and the options of uvicorn.
+        sockets: Sockets to listen on.
     """
     if config.workers > 1:
-        Multiprocess(config, sockets=[config.bind_socket()]).run()
+        Multiprocess(config, sockets=sockets).run()
         return
     server = uvicorn.Server(config)
     with suppress(KeyboardInterrupt):
-        server.run()
+        server.run(sockets=sockets)
     if not server.started:
         sys.exit(STARTUP_FAILURE)

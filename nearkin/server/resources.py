@@ -86,7 +86,7 @@ def _key_file_locked(settings: ServerSettings) -> Iterator[None]:
     replace the other, and an index that was created with the replaced key could not be opened any
     more.
     """
-    if not settings.keyed or settings.key_file.startswith(ENVIRONMENT):
+    if not settings.keyed or settings.is_in_memory or settings.key_file.startswith(ENVIRONMENT):
         yield
         return
     path = Path(settings.key_file)
@@ -251,11 +251,14 @@ def _read_or_create_key(settings: ServerSettings) -> tuple[HashKey, bool] | None
             f"key_file names the environment variable "
             f"{settings.key_file.removeprefix(ENVIRONMENT)}, which is not set"
         )
-    path = Path(settings.key_file)
     secret, line = HashKey.generate()
+    if settings.is_in_memory:
+        # the index ends with the process, and so does its key
+        return secret, False
+    path = Path(settings.key_file)
     with _key_errors(path):
         write_durably(path, f"{line}\n".encode(), PRIVATE_FILE)
-    fields = {"file": settings.key_file, "key": secret.id}
+    fields = {"file": settings.key_file, "key_id": secret.id}
     log.warning(
         "secret key created; keep a copy, because the index cannot be used without it", extra=fields
     )

@@ -138,7 +138,11 @@ class ServerSettings(BaseSettings):
     max_stream: int = Field(
         10_000_000_000, ge=1024, description="Maximum size of a stream, in bytes, at least 1024."
     )
-    max_top: int = Field(100, ge=1, description="Maximum number of matches of a query.")
+    max_top: int = Field(
+        100,
+        ge=1,
+        description="Maximum number of matches of a query. Queries for more are refused.",
+    )
     queue: int = Field(
         2000,
         ge=1,
@@ -380,6 +384,11 @@ class ServerSettings(BaseSettings):
     def urls(self) -> list[str]:
         """The URLs of the stores."""
         return [url.strip() for url in self.store.split(",")]
+
+    @property
+    def is_in_memory(self) -> bool:
+        """True if documents are lost when the process ends."""
+        return all(url.startswith("memory:") for url in self.urls)
 
     @property
     def is_local(self) -> bool:

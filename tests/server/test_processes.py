@@ -1,8 +1,10 @@
 """`nearkin serve` as a process."""
 
 import json
+import os
 import re
 import signal
+import socket
 import ssl
 import subprocess
 import threading
@@ -13,13 +15,15 @@ import httpx2
 import pytest
 
 from nearkin.cli.app import run
+from nearkin.errors import UsageError
 from nearkin.index.index import Index
 from nearkin.index.maintenance import check_index
 from nearkin.keys import HashKey
+from nearkin.server.processes import bind_sockets
 from nearkin.server.settings import ServerSettings
 from nearkin.sketch.resources import SpecResources
 from tests.server.serving import LINE, server
-from tests.services import wait_until
+from tests.services import free_port, wait_until
 
 
 def text(i: int) -> str:
@@ -198,3 +202,58 @@ def test_tokens_are_created_listed_and_revoked_by_commands(
     assert re.search(r"short .* expires \d{4}-\d\d-\d\d \d\d:\d\d UTC", ask("list")[1])
     assert ask("create", "never", "--days", "nan")[0] == 2
     assert [ask("revoke", "crawler")[0] for _ in range(2)] == [0, 2]
+
+
+def test_taken_port_is_one_sentence_and_nothing_is_created(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        ended = subprocess.run(
+            [*LINE, "--port", str(port)], cwd=tmp_path, capture_output=True, text=True, timeout=120
+        )
+    assert ended.returncode == 2
+    assert ended.stdout == ""
+    (line,) = ended.stderr.splitlines()
+    assert f"port {port} of 127.0.0.1 is used by another program" in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_host_of_another_machine_is_refused_in_one_sentence() -> None:
+    for host in ("192.0.2.1", "no-such-host.invalid"):
+        with pytest.raises(UsageError, match="cannot listen on"):
+            bind_sockets(host, 0)
+
+
+def test_sockets_are_bound_to_all_addresses_of_a_host_with_one_port() -> None:
+    sockets = bind_sockets("localhost", 0)
+    try:
+        assert len({listener.getsockname()[1] for listener in sockets}) == 1
+        assert {listener.getsockname()[0] for listener in sockets} <= {"127.0.0.1", "::1"}
+    finally:
+        for listener in sockets:
+            listener.close()
+
+
+def test_server_on_a_terminal_prints_where_it_is(tmp_path: Path) -> None:
+    port = free_port()
+    main_end, terminal = os.openpty()
+    process = subprocess.Popen(
+        [*LINE, "--port", str(port), "--store", "memory://", "--no-console"],
+        cwd=tmp_path,
+        stdout=terminal,
+        stderr=subprocess.DEVNULL,
+    )
+    try:
+        os.close(terminal)
+        printed = b""
+        while b"access" not in printed:
+            printed += os.read(main_end, 4096)
+    finally:
+        process.terminate()
+        process.wait(60)
+        os.close(main_end)
+    text = printed.decode()
+    assert f"address   http://127.0.0.1:{port}" in text
+    assert f"API docs  http://127.0.0.1:{port}/docs" in text
+    assert "console   not served" in text

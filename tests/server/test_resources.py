@@ -8,6 +8,7 @@ from nearkin.cli.app import run
 from nearkin.errors import UsageError
 from nearkin.server.app import create_app
 from nearkin.server.http.tokens import Principal, TokenFile
+from nearkin.server.resources import open_index
 from nearkin.server.settings import ServerSettings
 from tests.server.conftest import Serve
 from tests.server.serving import server
@@ -76,3 +77,29 @@ def test_log_names_the_tokens_file_and_warns_without_tokens(
     first, second = (record for record in caplog.records if hasattr(record, "tokens"))
     assert (first.levelname, first.file, first.tokens) == ("WARNING", f"{tmp_path}/tokens.json", 0)  # type: ignore[attr-defined]
     assert (second.levelname, second.file, second.tokens) == ("INFO", f"{tmp_path}/tokens.json", 1)  # type: ignore[attr-defined]
+
+
+def key_settings(tmp_path: Path, store: str) -> ServerSettings:
+    """Settings of a server whose key does not exist yet."""
+    return ServerSettings.read(
+        store=store, key_file=str(tmp_path / "new.key"), tokens=tmp_path / "tokens.json"
+    )
+
+
+def test_memory_store_needs_no_key_file_and_gives_no_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_index(key_settings(tmp_path, "memory://")) as index:
+        assert index.spec.key_id is not None
+    assert caplog.records == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_created_key_is_logged_with_its_id(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_index(key_settings(tmp_path, f"sqlite:///{tmp_path}/kin.db")) as index:
+        (record,) = caplog.records
+        assert "secret key created" in record.getMessage()
+        assert vars(record)["key_id"] == index.spec.key_id
+        assert "key" not in vars(record)

@@ -291,6 +291,18 @@ StreamWriter = Annotated[Principal, Depends(RequireRight("write", cost=0))]
 Scraper = Annotated[Principal, Depends(RequireRight("metrics", cost=0, every_scope=True))]
 Admin = Annotated[Principal, Depends(RequireRight("admin", every_scope=True))]
 ScopeName = Annotated[
-    str, Path(min_length=1, max_length=1024, description="Scope: the name of a tenant or group.")
+    str,
+    Path(
+        min_length=1,
+        max_length=1024,
+        description="Scope: the name of a tenant or group, of at most 1,024 bytes in UTF-8.",
+    ),
 ]
-DocumentId = Annotated[str, Path(min_length=1, max_length=1024, description="Id of a document.")]
+DocumentId = Annotated[
+    str,
+    Path(
+        min_length=1,
+        max_length=1024,
+        description="Id of a document, of at most 1,024 bytes in UTF-8.",
+    ),
+]

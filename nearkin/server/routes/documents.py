@@ -152,7 +152,14 @@ async def query(request: Request, scope: ScopeName, who: Reader) -> m.Matches:
     """
     service = ready_service(request)
     body = await parse_body(request, m.QueryRequest)
-    top = min(body.top, service.settings.max_top)
+    max_top = service.settings.max_top
+    if "top" in body.model_fields_set and body.top > max_top:
+        raise ProblemError(
+            "invalid-request",
+            f"top={body.top} exceeds max_top={max_top} of this server; request fewer matches",
+            field="/top",
+        )
+    top = min(body.top, max_top)
     matches = await service.query(scope, body.document, top, members=body.members)
     return m.Matches(matches=[m.QueryMatch.from_match(match) for match in matches])
 
@@ -439,10 +446,10 @@ async def clusters(
                 id=row.cluster,
                 representative=row.representative,
                 size=row.size,
-                created=row.created,
+                created=m.format_time(row.created),
             )
             for row in page
         ],
         next=encode_cursor(listing_id, list(sort_key(page[-1]))) if has_more else None,
-        as_of=listing.as_of,
+        as_of=m.format_time(listing.as_of),
     )

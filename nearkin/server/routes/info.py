@@ -1,20 +1,22 @@
 """Routes about the index and the server, including the shadow index and health."""
 
 import json
+from bisect import bisect_right
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
-from fastapi import APIRouter, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from nearkin.errors import UsageError
 from nearkin.index.index import Index
 from nearkin.plan.tune import tune as find_operating_points
+from nearkin.server.cursors import MAX_CURSOR_LENGTH, decode_cursor, encode_cursor
 from nearkin.server.http.auth import Admin, Reader, Scraper, require_scope
 from nearkin.server.http.parsing import body_schema, parse_body
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.routes import models as m
-from nearkin.server.routes.documents import counted_response, ready_service
+from nearkin.server.routes.documents import PAGE_SIZE, counted_response, ready_service
 from nearkin.server.service import Service
 from nearkin.server.shadow import ShadowIndex, ShadowStatus
 from nearkin.server.telemetry import Exposition
@@ -78,6 +80,51 @@ async def tune(request: Request, who: Reader) -> dict[str, Any]:
     )
     result = tuning.to_dict()
     return {**result, "points": result["points"][: body.points]}
+
+
+@router.get("/v1/scopes", summary="List the scopes that the token may read")
+async def list_scopes(
+    request: Request,
+    who: Reader,
+    limit: Annotated[
+        int, Query(ge=1, le=1000, description="Maximum number of scopes.")
+    ] = PAGE_SIZE,
+    cursor: Annotated[
+        str | None,
+        Query(
+            min_length=1,
+            max_length=MAX_CURSOR_LENGTH,
+            description="`next` of the previous page.",
+        ),
+    ] = None,
+) -> m.ScopesAnswer:
+    """Returns the scopes that have documents, with the numbers of their documents and clusters.
+
+    Scopes that the token has no access to are not listed. Counts may be some minutes old.
+
+    Args:
+        request: The request.
+        who: Principal of the token.
+        limit: Maximum number of scopes.
+        cursor: Cursor of the page, or None for the first one.
+
+    Raises:
+        ProblemError: If the cursor is not valid, or the server is not ready.
+    """
+    service = ready_service(request)
+    listing_id = ("scopes",)
+    position = None if cursor is None else decode_cursor(cursor, listing_id)
+    listings = service.cluster_listings
+    found = await service.run_overview(listings.scope_names)
+    names = [name for name in found.names if who.can_access(name)]
+    start = 0 if position is None else bisect_right(names, str(position[0]))
+    page = names[start : start + limit]
+    counts = await service.run_overview(listings.scope_counts, page)
+    return m.ScopesAnswer(
+        scopes=[m.ListedScope.from_counts(name, counts.get(name)) for name in page],
+        next=encode_cursor(listing_id, [page[-1]]) if start + limit < len(names) else None,
+        complete=found.complete,
+    )
 
 
 @router.get("/v1/spec", summary="Get the Spec and the banding of the index")

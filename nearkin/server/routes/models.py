@@ -1,10 +1,12 @@
 """The JSON bodies of requests and responses."""
 
+from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from nearkin.index.entry import ClusterPart, Entry, Match
+from nearkin.server.cluster_listings import ScopeCounts
 
 Id = Annotated[
     str,
@@ -17,6 +19,24 @@ Id = Annotated[
 Scope = Annotated[
     str, Field(min_length=1, max_length=1024, description="Scope: the name of a tenant or group.")
 ]
+
+
+Time = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+"""A time in the form of RFC 3339, in UTC."""
+
+
+def format_time(seconds: float) -> str:
+    """Returns a time in the form of RFC 3339, with microseconds.
+
+    Args:
+        seconds: Time in seconds since 1970.
+
+    Examples:
+        >>> format_time(1_800_000_000.25)
+        '2027-01-15T08:00:00.250000Z'
+    """
+    time = datetime.fromtimestamp(seconds, UTC)
+    return time.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 class Model(BaseModel):
@@ -60,7 +80,7 @@ class UpsertRequest(TextOrVector):
 class QueryRequest(TextOrVector):
     """A document to search for."""
 
-    top: int = Field(10, ge=1, le=1000, description="Maximum number of matches.")
+    top: int = Field(10, ge=1, description="Maximum number of matches.")
     members: bool = Field(
         False,
         description="True to compare the stored members of matching representatives, too.",
@@ -134,13 +154,8 @@ class DocumentAnswer(Model):
     representative: str = Field(description="Id of the representative.")
     similarity: float = Field(description="Exact similarity to the representative.")
     shingles: int = Field(description="Number of distinct shingles; 0 for vectors.")
-    created: float = Field(
-        description="Time at which the document was stored, in seconds since 1970."
-    )
-    seen: float = Field(
-        description="Time of the last match in seconds since 1970, if documents have a time to "
-        "live."
-    )
+    created: Time = Field(description="Time at which the document was stored.")
+    seen: Time = Field(description="Time of the last match, if documents have a time to live.")
     text: str | None = Field(description="Text of the document, if texts are stored.")
     signature: str | None = Field(
         None,
@@ -165,8 +180,8 @@ class DocumentAnswer(Model):
             representative=entry.leader,
             similarity=entry.similarity,
             shingles=entry.size,
-            created=entry.created,
-            seen=entry.seen,
+            created=format_time(entry.created),
+            seen=format_time(entry.seen),
             text=entry.text,
             signature=entry.signature.hex() if include_signature else None,
         )
@@ -249,9 +264,7 @@ class ListedCluster(Model):
     id: str = Field(description="Id of the cluster.")
     representative: str = Field(description="Id of the representative.")
     size: int = Field(description="Number of documents.")
-    created: float = Field(
-        description="Time at which the representative was stored, in seconds since 1970."
-    )
+    created: Time = Field(description="Time at which the representative was stored.")
 
 
 class ClustersAnswer(Model):
@@ -259,8 +272,48 @@ class ClustersAnswer(Model):
 
     clusters: list[ListedCluster] = Field(description="Clusters in the requested order.")
     next: str | None = Field(description="Cursor of the next page, or null on the last page.")
-    as_of: float = Field(
-        description="Time at which the clusters were counted, in seconds since 1970."
+    as_of: Time = Field(description="Time at which the clusters were counted.")
+
+
+class ListedScope(Model):
+    """A scope that has documents."""
+
+    name: str = Field(description="Name of the scope.")
+    documents: int | None = Field(
+        description="Number of documents, or null if they were not counted in time. The next "
+        "request continues to count."
+    )
+    clusters: int | None = Field(description="Number of clusters, or null like `documents`.")
+    as_of: Time | None = Field(description="Time of the counts, or null without counts.")
+
+    @classmethod
+    def from_counts(cls, name: str, counts: ScopeCounts | None) -> Self:
+        """Converts the counts of a scope.
+
+        Args:
+            name: Name of the scope.
+            counts: Its counts, or None if it was not counted in time.
+
+        Returns:
+            The answer.
+        """
+        if counts is None:
+            return cls(name=name, documents=None, clusters=None, as_of=None)
+        return cls(
+            name=name,
+            documents=counts.documents,
+            clusters=counts.clusters,
+            as_of=format_time(counts.as_of),
+        )
+
+
+class ScopesAnswer(Model):
+    """A page of the scopes that a token may read."""
+
+    scopes: list[ListedScope] = Field(description="Scopes in the order of their names.")
+    next: str | None = Field(description="Cursor of the next page, or null on the last page.")
+    complete: bool = Field(
+        description="False if the store has so many scopes that not all were found in time."
     )
 
 
