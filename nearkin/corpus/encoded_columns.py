@@ -105,7 +105,28 @@ def cast_to_stored_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
         values = values.take(pa.array(np.arange(len(values))))
     if pa.types.is_dictionary(values.type):
         values = use_large_offsets(values.dictionary).take(values.indices)
-    return values.cast(kind)
+    return replace_list_views(values).cast(kind)
+
+
+def replace_list_views(values: pa.Array) -> pa.Array:
+    """Returns a column of list views as large lists, and any other column as it is.
+
+    Arrow's own cast (26.0) loses the last list after an empty one, and fails or returns wrong
+    lists for slices.
+
+    Args:
+        values: The column.
+
+    Examples:
+        >>> views = pa.array([["a"], [], ["b"]], pa.list_view(pa.string()))
+        >>> replace_list_views(views).to_pylist()
+        [['a'], [], ['b']]
+    """
+    if not (pa.types.is_list_view(values.type) or pa.types.is_large_list_view(values.type)):
+        return values
+    lengths = pc.fill_null(pc.list_value_length(values), 0).to_numpy(zero_copy_only=False)
+    offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64)
+    return pa.LargeListArray.from_arrays(pa.array(offsets), values.flatten(), mask=values.is_null())
 
 
 def remove_encoding_within(values: pa.Array, limit: int) -> tuple[pa.Array, list[int]]:

@@ -9,8 +9,12 @@ import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+import nearkin as nk
 from nearkin.corpus import Columns, FileCorpus, TableCorpus
+from nearkin.corpus.encoded_columns import cast_to_stored_type, replace_list_views
 from tests.corpus.samples import LIMIT
 
 
@@ -63,3 +67,41 @@ def test_encoded_column_of_more_than_two_gigabytes_is_read(encode: Any) -> None:
         assert batch.documents.nbytes <= 32 << 20
         rows += len(batch.rows)
     assert rows == 2400
+
+
+LISTS = st.lists(st.none() | st.lists(st.sampled_from(["a", "b", "c"]), max_size=3), max_size=6)
+
+
+@given(LISTS, st.integers(0, 6), st.booleans())
+def test_list_views_become_the_same_lists(
+    lists: list[list[str] | None], first: int, is_large: bool
+) -> None:
+    make = pa.large_list_view if is_large else pa.list_view
+    views = pa.array(lists, make(pa.string())).slice(first)
+    assert replace_list_views(views).to_pylist() == lists[first:]
+    stored = cast_to_stored_type(views, pa.large_list(pa.large_string()))
+    assert stored.to_pylist() == lists[first:]
+
+
+def test_list_views_that_overlap_and_are_out_of_order_become_the_same_lists() -> None:
+    views = pa.ListViewArray.from_arrays(
+        pa.array([2, 0, 4, 1], pa.int32()),
+        pa.array([2, 2, 0, 3], pa.int32()),
+        pa.array([1, 2, 3, 4]),
+    )
+    assert replace_list_views(views).to_pylist() == [[3, 4], [1, 2], [], [2, 3, 4]]
+
+
+def test_documents_of_list_views_are_those_of_lists() -> None:
+    lists = [["1", "2", "3"], ["1", "2", "3"], ["4", "5"], [], ["6"]]
+    kinds = ["kept", "exact", "unique", "empty", "unique"]
+    for kind in (pa.list_view(pa.string()), pa.large_list_view(pa.large_string())):
+        found = nk.dedup({"tokens": pa.array(lists, kind)}, tokens="tokens")
+        assert found.clusters["kind"].to_pylist() == kinds
+    numbers = pa.array([[1, 2], [1, 2], [], [6]], pa.list_view(pa.int64()))
+    assert (nk.sketch(numbers) == nk.sketch([["1", "2"], ["1", "2"], [], ["6"]])).all()
+    vectors = pa.array(
+        [[9.0, 9.0], [1.0, 2.0], [1.0, 2.0], [3.0, -1.0]], pa.list_view(pa.float32())
+    )
+    found = nk.dedup({"vector": vectors.slice(1)}, vector="vector", threshold=0.9)
+    assert found.clusters["kind"].to_pylist() == ["kept", "exact", "unique"]
