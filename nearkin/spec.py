@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple, Self, TypedDict, Unpack
@@ -31,6 +32,8 @@ MAX_DIMENSIONS = 1 << 16
 STEMMER_PACKAGE = "snowballstemmer"
 UNRECORDED_STEMMER = ""
 """The stemmer of a Spec with stems that does not say which release made them."""
+STEMMER_FORM = re.compile(r"\S+ \S+")
+"""The form of a stemmer: the package and its release."""
 
 
 @cache
@@ -247,6 +250,13 @@ class Spec:
             raise UsageError(f"stem={self.stem!r} needs words, not {self.unit}")
         if self.stemmer is not None and self.stem is None:
             raise UsageError(f"stemmer={self.stemmer!r} needs stem, the language of the stems")
+        if self.stemmer not in (None, UNRECORDED_STEMMER) and not STEMMER_FORM.fullmatch(
+            str(self.stemmer)
+        ):
+            raise UsageError(
+                f"stemmer={self.stemmer!r} is not a package and its release, for example "
+                "'snowballstemmer 3.1.1'; omit it to take the installed one"
+            )
         if (self.unit == "vector") != (self.measure == "cosine"):
             raise UsageError(
                 f"measure={self.measure!r} does not go with unit={self.unit!r}; vectors are "

@@ -1,5 +1,7 @@
 """Tests of Specs: the numbers of slots that signatures can have."""
 
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -75,3 +77,10 @@ def test_number_of_slots_outside_the_range_is_rejected(k: int) -> None:
 def test_number_of_signs_is_a_multiple_of_64() -> None:
     with pytest.raises(UsageError, match=r"k=100 is not a multiple of 64 .*; 64 and 128 are"):
         nk.Spec(measure="simhash", k=100)
+
+
+@pytest.mark.parametrize("stemmer", ["3.1.1", "snowballstemmer", "snowballstemmer  3.1.1", 3])
+def test_a_stemmer_that_is_not_a_package_and_a_release_is_refused(stemmer: Any) -> None:
+    with pytest.raises(UsageError, match="is not a package and its release"):
+        nk.Spec(stem="english", stemmer=stemmer)
+    assert nk.Spec(stem="english", stemmer="snowballstemmer 0.1").stemmer == "snowballstemmer 0.1"

@@ -78,6 +78,9 @@ def _to_table(data: Any) -> pa.Table:
                 "the table has a column of a type that Arrow does not have "
                 f"({error}); cast or drop it"
             ) from error
+        except ValueError as error:
+            # pandas allows several columns of one name
+            raise UsageError(f"the table cannot become an Arrow table: {error}") from error
     if is_pandas(data) and hasattr(data, "columns"):
         return pa.Table.from_pandas(data, preserve_index=False)
     if isinstance(data, Iterable) and not isinstance(data, Sized):
@@ -217,13 +220,13 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
         )
     if not _is_column(values):
         raise UsageError(f"{type_name(values)} is not a column of texts; give {COLUMNS}")
-    if hasattr(values, "__arrow_c_stream__"):
-        return pa.chunked_array(values)
     if _is_matrix(values):
         return pa.chunked_array(
             [pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])]
         )
     try:
+        if hasattr(values, "__arrow_c_stream__"):
+            return pa.chunked_array(values)
         found = pa.array(values, from_pandas=True)
     except UnicodeEncodeError as error:
         raise _invalid_text(error) from error

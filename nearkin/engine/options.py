@@ -1,5 +1,6 @@
 """The options of a run: checked and parsed once, then frozen."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -75,6 +76,8 @@ def parse_memory(memory: int | str) -> int:
     Raises:
         UsageError: If the text is not a size.
     """
+    if isinstance(memory, float) and not math.isfinite(memory):
+        raise UsageError(f"memory {memory:g} is not a size; give bytes or a text such as '4GB'")
     return parse_size(memory) if isinstance(memory, str) else memory
 
 

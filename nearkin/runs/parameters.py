@@ -170,6 +170,8 @@ def text_columns_of(text: str | Sequence[str] | None) -> tuple[str, ...]:
         return ()
     if isinstance(text, str):
         return (text,)
+    if not isinstance(text, list | tuple) or not all(isinstance(name, str) for name in text):
+        raise UsageError(f"text={text!r} is not the name of a column or a list of names")
     names = tuple(text)
     if not names or len(set(names)) < len(names):
         raise UsageError(f"text={list(names)!r} is not a list of different columns")
@@ -255,6 +257,8 @@ def _spec_fields(parameters: RunParameters) -> dict[str, Any]:
     }
     shingle = parameters.get("shingle")
     if shingle is not None:
+        if not isinstance(shingle, str):
+            raise UsageError(f"invalid shingle {shingle!r}; write it as 'words:3' or 'chars:5'")
         values["unit"], values["n"] = parse_shingle(shingle)
     normalise = parameters.get("normalise")
     if normalise is not None:
@@ -262,6 +266,8 @@ def _spec_fields(parameters: RunParameters) -> dict[str, Any]:
         values["normalise"] = tuple(step.strip() for step in steps if step.strip())
     base_hash = parameters.get("base_hash")
     key = parameters.get("key")
+    if key is not None and not isinstance(key, HashKey):
+        raise UsageError(f"key= is a {type(key).__name__}; give a nearkin.HashKey of the secret")
     if key is not None and base_hash not in (None, KEYED):
         raise UsageError(
             f"base_hash={base_hash!r} and key= exclude each other: keyed hashing is {KEYED}"

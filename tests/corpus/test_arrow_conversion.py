@@ -179,3 +179,11 @@ def test_type_without_an_arrow_equivalent_is_an_error() -> None:
 def test_lone_surrogates_are_a_usage_error(data: Any) -> None:
     with pytest.raises(UsageError, match="character 4 is a lone surrogate"):
         to_table(data)
+
+
+def test_series_with_lone_surrogates_and_repeated_column_names_are_usage_errors() -> None:
+    with pytest.raises(UsageError, match="lone surrogate"):
+        nk.sketch(pd.Series(["\ud800"], dtype=object))
+    repeated = pd.DataFrame([["one", "two"]], columns=["text", "text"])
+    with pytest.raises(UsageError, match=r"cannot become an Arrow table: .*\['text', 'text'\]"):
+        nk.dedup(repeated)

@@ -122,3 +122,19 @@ def test_defaults_of_the_signature_are_those_of_a_run() -> None:
         if name in RunParameters.__annotations__
     }
     assert nk.dedup(TEXTS, **named).clusters == nk.dedup(TEXTS).clusters
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"text": 0}, "text=0 is not the name of a column"),
+        ({"text": [1]}, r"text=\[1\] is not the name of a column"),
+        ({"shingle": 3}, "invalid shingle 3; write it as 'words:3'"),
+        ({"key": b"0123456789abcdef"}, "key= is a bytes; give a nearkin.HashKey"),
+        ({"memory": float("nan")}, "memory nan is not a size"),
+        ({"memory": float("inf")}, "memory inf is not a size"),
+    ],
+)
+def test_keywords_of_another_type_are_usage_errors(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(nk.UsageError, match=message):
+        nk.dedup({"text": ["a text"]}, **wrong)
