@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from nearkin.index.settings import IndexSettings
     from nearkin.keys import HashKey
     from nearkin.lab.synth import SynthSettings, synth
-    from nearkin.lsh.hamming import HammingIndex, Neighbour
     from nearkin.measures.estimates import estimate
     from nearkin.measures.explanation import Explanation
     from nearkin.plan.capacity import Plan, Workload, plan
@@ -55,6 +54,7 @@ if TYPE_CHECKING:
     from nearkin.report.model import ReportData
     from nearkin.results import DedupResult, PairsResult, ResultTable
     from nearkin.runtime.progress import Progress
+    from nearkin.signatures.hamming_index import HammingIndex, Neighbour
     from nearkin.signatures.signature import Signature
     from nearkin.signatures.signature_index import SignatureIndex, SignatureMatch, SignatureMatches
     from nearkin.sketch.bottom_k import BottomK
@@ -160,8 +160,8 @@ _HOMES = {
     "MinHashBuilder": "nearkin.sketch.builder",
     "CountingMinHash": "nearkin.sketch.counting",
     "BottomK": "nearkin.sketch.bottom_k",
-    "HammingIndex": "nearkin.lsh.hamming",
-    "Neighbour": "nearkin.lsh.hamming",
+    "HammingIndex": "nearkin.signatures.hamming_index",
+    "Neighbour": "nearkin.signatures.hamming_index",
     "simhash": "nearkin.sketch.simhash",
     "HashKey": "nearkin.keys",
     "DocumentFrequencies": "nearkin.sketch.resources",

@@ -1,4 +1,4 @@
-"""Search for all pairs of signatures within a Hamming distance, in a batch and for queries.
+"""Search for all pairs of signatures within a Hamming distance, in a batch.
 
 The search uses the block scheme and verifies candidates by counting differing bits. It is exact by
 the pigeonhole principle (Manku, Jain, Das Sarma, WWW 2007, section 3). See
@@ -46,7 +46,7 @@ def as_words(signatures: np.ndarray) -> np.ndarray:
         raise UsageError(
             f"invalid signatures: {words.dtype} {words.shape}; pass uint64 (n,) or (n, words)"
         )
-    return words.reshape(len(words), -1)
+    return words[:, np.newaxis] if words.ndim == 1 else words
 
 
 def all_pairs(
@@ -119,113 +119,6 @@ def _new_pairs_of_band(
 
     portions = split_buckets(bounds[0, :count], bounds[1, :count], PAIRS_PER_BATCH)
     yield from ordered_map(pairs_of, portions, workers)
-
-
-class Neighbour(NamedTuple):
-    """A stored signature within the distance of a query."""
-
-    id: int
-    distance: int
-
-
-class HammingIndex:
-    """An index of signatures that returns exactly those within a Hamming distance of a query.
-
-    Args:
-        bits: Number of bits f of a signature, a multiple of 64.
-        distance: Maximum Hamming distance d, less than f / 2.
-        blocks: Number of blocks, more than d. More blocks make more tables of smaller buckets.
-        expected: Expected number of signatures. It decides the number of blocks by default.
-
-    Raises:
-        UsageError: If an argument is out of range.
-
-    Examples:
-        >>> index = HammingIndex(64, 3)
-        >>> index.add(7, 0b1011), index.add(8, 0b0100)
-        (None, None)
-        >>> index.query(0b1010)
-        [Neighbour(id=7, distance=1), Neighbour(id=8, distance=3)]
-        >>> index.remove(7)
-        >>> index.query(0b1010), len(index)
-        ([Neighbour(id=8, distance=3)], 1)
-    """
-
-    def __init__(
-        self, bits: int, distance: int, blocks: int | None = None, expected: int = 1_000_000
-    ) -> None:
-        if bits % 64 or bits < 64:
-            raise UsageError(f"bits={bits} is not a positive multiple of 64")
-        banding = block_banding(bits, distance, expected, blocks)
-        self.bits = bits
-        self.distance = distance
-        self._masks = [as_integer(row) for row in banding.band_layout.masks_or_keys]
-        self._tables: list[dict[int, list[int]]] = [{} for _ in self._masks]
-        self._signatures: dict[int, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._signatures)
-
-    def add(self, id: int, signature: int) -> None:
-        """Stores a signature under an id, and replaces a signature that the id had before.
-
-        Args:
-            id: Id that the caller chooses.
-            signature: Signature as an integer of `bits` bits.
-
-        Raises:
-            UsageError: If the signature has more bits.
-        """
-        self._require_valid(signature)
-        if id in self._signatures:
-            self.remove(id)
-        self._signatures[id] = signature
-        for mask, table in zip(self._masks, self._tables, strict=True):
-            table.setdefault(signature & mask, []).append(id)
-
-    def remove(self, id: int) -> None:
-        """Deletes the signature of an id.
-
-        Args:
-            id: Id of the signature.
-
-        Raises:
-            UsageError: If no signature is stored under the id.
-        """
-        if id not in self._signatures:
-            raise UsageError(f"no signature is stored under the id {id}")
-        signature = self._signatures.pop(id)
-        for mask, table in zip(self._masks, self._tables, strict=True):
-            members = table[signature & mask]
-            members.remove(id)
-            if not members:
-                del table[signature & mask]
-
-    def query(self, signature: int) -> list[Neighbour]:
-        """Returns all stored signatures within the distance, ordered by distance, then by id.
-
-        Args:
-            signature: Signature of the query, an integer of f bits.
-
-        Raises:
-            UsageError: If the signature has more than `bits` bits.
-        """
-        self._require_valid(signature)
-        distances: dict[int, int] = {}
-        for mask, table in zip(self._masks, self._tables, strict=True):
-            for id in table.get(signature & mask, ()):
-                if id not in distances:
-                    distances[id] = (self._signatures[id] ^ signature).bit_count()
-        near = [
-            Neighbour(id, distance)
-            for id, distance in distances.items()
-            if distance <= self.distance
-        ]
-        return sorted(near, key=lambda neighbour: (neighbour.distance, neighbour.id))
-
-    def _require_valid(self, signature: int) -> None:
-        if not 0 <= signature < 1 << self.bits:
-            raise UsageError(f"{signature} is not a signature of {self.bits} bits")
 
 
 def as_integer(words: np.ndarray) -> int:

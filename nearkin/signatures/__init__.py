@@ -1,4 +1,4 @@
-"""Signatures as objects, and an index of signatures in memory.
+"""Signatures as objects, and indexes of signatures in memory.
 
 The package stands beside `nearkin.index`. Both search bands for similar documents, but an index of
 signatures has no store, no texts and no clusters: it returns every stored signature with its
