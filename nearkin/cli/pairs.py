@@ -59,7 +59,7 @@ def pairs(
     ] = False,
     resume: o.Resume = False,
 ) -> None:
-    """Write all verified pairs of near-duplicates into a parquet file.
+    """Write all verified pairs of near-duplicates into a file: .parquet, .csv, .tsv, .jsonl or .arrow.
 
     Its columns are id_a, id_b, similarity and estimate, and distance for simhash and cosine. Exact duplicates are
     represented by one of them unless --expand-exact is given.
@@ -78,6 +78,8 @@ def pairs(
 
     Examples:
         nearkin pairs docs.parquet --out pairs.parquet
+
+        nearkin pairs docs.csv --text title,body --out pairs.csv
 
         nearkin pairs docs.parquet --threshold 0.5 --bands 42 --rows 3 --out pairs.parquet
 

@@ -52,18 +52,14 @@ def sketch(
         nearkin sketch "crawl/*.jsonl.zst" --shingle chars:5 --k 256 --out crawl.signatures.arrow
     """
     with paused_collector():
-        from nearkin.runs.output import require_file_output
-        from nearkin.runs.sketch import SketchJob, run_sketch
+        from nearkin.runs.sketch import SketchJob, require_signature_output, run_sketch
         from nearkin.runs.spec_request import resolve_inputs
         from nearkin.runtime.files import Readers
-        from nearkin.sketch.signature_file import is_signature_file
 
     out = output.out
     request = spec.to_request()
     requested_columns = columns.to_columns(memory=memory)
-    require_file_output(
-        out, is_signature_file, "a signature file", inputs, overwrite=output.overwrite
-    )
+    require_signature_output(out, inputs, overwrite=output.overwrite)
     o.require_apart_from_files(out, spec)
     progress = o.open_progress(quiet=output.quiet)
     threads = o.workers_or_cores(workers)

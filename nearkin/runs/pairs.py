@@ -1,4 +1,7 @@
-"""All verified pairs of a corpus, as a parquet file. An interrupted run can be resumed."""
+"""All verified pairs of a corpus, as one file. An interrupted run can be resumed.
+
+Parquet and Arrow files record the request. The other formats have no place for it.
+"""
 
 import json
 import os
@@ -9,16 +12,18 @@ from pathlib import Path
 from typing import TypedDict
 
 import pyarrow as pa
+import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from nearkin.corpus import FileCorpus, find_first_change
+from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.input_manifest import InputRecord
 from nearkin.engine.local import result_tables
 from nearkin.engine.local.containment import find_contained, require_containable
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import first_difference
 from nearkin.engine.options import RunOptions
-from nearkin.engine.result_schema import CONTAINED
+from nearkin.engine.result_schema import CONTAINED, PAIRS
 from nearkin.engine.stats import StageRecords
 from nearkin.errors import UsageError
 from nearkin.report.run_warnings import warn_of_inputs, warn_of_pairs
@@ -26,13 +31,20 @@ from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.job import Job, check_job
 from nearkin.runs.output import require_file_output
 from nearkin.runs.saved import SavedRun, copy_saved_signatures, open_job_corpus, with_saved_run
+from nearkin.runs.table_files import TableFile, TableFormat, write_table_file
 from nearkin.runtime.files import disk_errors, set_readers, to_json
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.outputs import MANIFEST, RESULT, Claim, work_folder_of
 from nearkin.runtime.progress import Progress
 
+HEADER_BYTES = 1 << 16
+"""The number of bytes in which the first line of a file of pairs ends."""
 FOOTER_KEY = b"nearkin.run"
-"""The entry of a parquet footer that holds the request and the inputs of a file of pairs."""
+"""The entry of the metadata of a parquet or Arrow file that holds the request and the inputs."""
+HEADERS = frozenset({tuple(PAIRS.names), (*PAIRS.names, "distance"), tuple(CONTAINED.names), ("",)})
+"""The columns by which a file of pairs without such an entry is recognized.
+
+JSON lines without pairs are an empty file."""
 
 
 class Relation(StrEnum):
@@ -176,7 +188,7 @@ def run_pairs(
         staged = claim.path / RESULT
         with disk_errors(job.out.parent):
             schema = schema.with_metadata({FOOTER_KEY: to_json(footer)})
-            rows = result_tables.write_batches(staged, schema, batches)
+            rows = write_table_file(TableFile.require(job.out), staged, schema, batches)
         if os.path.lexists(job.out) and not may_replace_output(job, work):
             raise UsageError(
                 f"{job.out} was created while the run was working; resume it with --overwrite to "
@@ -212,6 +224,7 @@ def require_pairs_output(
     Raises:
         UsageError: If the file must not be written. The message says why.
     """
+    TableFile.require(out)
     replaceable = overwrite or resume
     require_file_output(out, is_pairs_file, "a file of pairs", inputs, overwrite=replaceable)
     work_folder = work_folder_of(out)
@@ -228,7 +241,15 @@ def _count_finished_pairs(
     """Returns the number of pairs in a finished file, or None if work is left."""
     if job.overwrite or not job.resume or not job.out.exists():
         return None
-    recorded = json.loads(_read_footer(job.out)[FOOTER_KEY])
+    recorded_footer = _read_footer(job.out).get(FOOTER_KEY)
+    if recorded_footer is None:
+        if (job.work_folder / MANIFEST).exists():
+            return None
+        raise UsageError(
+            f"{job.out} is finished, and its format does not record the request; replace it with "
+            "--overwrite, or choose another --out"
+        )
+    recorded = json.loads(recorded_footer)
     difference = first_difference(recorded["identity"], json.loads(json.dumps(identity)))
     change = None if difference else find_first_change(recorded["inputs"], corpus)
     if difference or change:
@@ -242,7 +263,7 @@ def _count_finished_pairs(
     if os.path.lexists(job.work_folder):
         # The run was killed while it deleted its work folder.
         Claim.take(job.out, "nearkin pairs").remove()
-    return int(pq.read_metadata(job.out).num_rows)
+    return _count_rows(job.out)
 
 
 def _contents(inputs: Sequence[InputRecord]) -> list[ContentRecord]:
@@ -263,11 +284,39 @@ def _contents(inputs: Sequence[InputRecord]) -> list[ContentRecord]:
 
 def is_pairs_file(path: Path) -> bool:
     """Returns whether a file was written by `nearkin pairs`."""
+    target = TableFile.require(path)
+    if target.format.is_text:
+        return _read_header(target) in HEADERS
     return FOOTER_KEY in _read_footer(path)
+
+
+def _read_header(target: TableFile) -> tuple[str, ...]:
+    """Returns the columns of a file of lines, as its first line names them."""
+    file = InputFile(str(target.path.absolute()), target.path.name)
+    try:
+        with file.open_decompressed() as stream:
+            line = bytes(stream.read(HEADER_BYTES)).partition(b"\n")[0].decode()
+        if target.delimits or not line:
+            return tuple(line.rstrip("\r").split(target.delimiter))
+        return tuple(json.loads(line))
+    except (OSError, ValueError, TypeError, pa.ArrowException):
+        return ()
 
 
 def _read_footer(path: Path) -> dict[bytes, bytes]:
     try:
+        if TableFile.require(path).format is TableFormat.ARROW:
+            with pa.OSFile(str(path)) as file:
+                return dict(pa.ipc.open_file(file).schema.metadata or {})
         return dict(pq.read_schema(path).metadata or {})
     except pa.ArrowException:
         return {}
+
+
+def _count_rows(path: Path) -> int:
+    """Returns the number of rows of a parquet or Arrow file."""
+    if TableFile.require(path).format is TableFormat.ARROW:
+        with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+            batches = range(reader.num_record_batches)
+            return sum(reader.get_batch(number).num_rows for number in batches)
+    return int(pq.read_metadata(path).num_rows)

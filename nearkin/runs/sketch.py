@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from nearkin.measures import measure_of
 from nearkin.report.run_warnings import warn_of_inputs
 from nearkin.runs.output import require_file_output
 from nearkin.runs.run_record import RUN
+from nearkin.runs.table_files import TableFile, TableFormat
 from nearkin.runtime.files import Readers, disk_errors, set_readers
 from nearkin.runtime.outputs import RESULT, claimed
 from nearkin.runtime.progress import Progress
@@ -155,12 +156,30 @@ def run_sketch(job: SketchJob, progress: Progress) -> SketchSummary:
     )
 
 
+def require_signature_output(out: Path, inputs: Iterable[Path | str], *, overwrite: bool) -> None:
+    """Requires that a signature file can be written.
+
+    Args:
+        out: The file.
+        inputs: The inputs of the command, which the file must not replace.
+        overwrite: Whether an existing signature file is replaced.
+
+    Raises:
+        UsageError: If the file must not be written, or its suffix is that of another format.
+    """
+    named = TableFile.parse(out)
+    if named is not None and named.format is not TableFormat.ARROW:
+        raise UsageError(
+            f"cannot write signatures to {str(out)!r}: a signature file is an Arrow file; give it "
+            "the suffix .arrow"
+        )
+    require_file_output(out, is_signature_file, "a signature file", inputs, overwrite=overwrite)
+
+
 def _require_outputs(job: SketchJob, corpus: FileCorpus, resource_files: dict[str, Path]) -> None:
     """Requires that the signature file and the files beside it can be written."""
     inputs = [*job.inputs, *(file.path for file in corpus.files)]
-    require_file_output(
-        job.out, is_signature_file, "a signature file", inputs, overwrite=job.overwrite
-    )
+    require_signature_output(job.out, inputs, overwrite=job.overwrite)
     for path in resource_files.values():
         require_file_output(
             path, is_frequencies_file, "a table of shingles", inputs, overwrite=job.overwrite

@@ -1,0 +1,260 @@
+"""Tables in files whose suffix decides the format: parquet, CSV, JSON lines or Arrow."""
+
+import csv
+import io
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+import pyarrow.ipc
+
+from nearkin.corpus.input_file import COMPRESSIONS
+from nearkin.engine.local import result_tables
+from nearkin.errors import UsageError
+
+WRITABLE = (
+    ".parquet, .csv, .tsv, .jsonl and .arrow; .csv, .tsv and .jsonl also with .gz, .zst, .bz2 or "
+    ".lz4 behind them"
+)
+"""The list of suffixes, for messages."""
+
+
+class TableFormat(StrEnum):
+    """A format in which tables are written."""
+
+    PARQUET = "parquet"
+    CSV = "csv"
+    TSV = "tsv"
+    JSON_LINES = "jsonl"
+    ARROW = "arrow"
+
+    @property
+    def is_text(self) -> bool:
+        """True if the format consists of lines, which a codec may compress."""
+        return self in (TableFormat.CSV, TableFormat.TSV, TableFormat.JSON_LINES)
+
+
+FORMATS = {
+    ".parquet": TableFormat.PARQUET,
+    ".pq": TableFormat.PARQUET,
+    ".csv": TableFormat.CSV,
+    ".tsv": TableFormat.TSV,
+    ".jsonl": TableFormat.JSON_LINES,
+    ".ndjson": TableFormat.JSON_LINES,
+    ".arrow": TableFormat.ARROW,
+    ".feather": TableFormat.ARROW,
+    ".ipc": TableFormat.ARROW,
+}
+OTHER_FILES = frozenset(
+    {".json", ".txt", ".xlsx", ".xls", ".ods", ".zip", ".tar", ".html", ".pdf", ".db", ".sqlite"}
+    | {".duckdb", ".orc", ".avro", ".pkl"}
+)
+"""Suffixes that people give to files and not to folders, in formats that nearkin does not write."""
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A file that holds a table.
+
+    Attributes:
+        path: The path of the file.
+        format: The format that its suffix decides.
+        compression: The codec of Arrow that its last suffix stands for, or None.
+    """
+
+    path: Path
+    format: TableFormat
+    compression: str | None = None
+
+    @classmethod
+    def parse(cls, path: Path) -> "TableFile | None":
+        """Returns the file that a path names, or None if its suffix is not that of a file.
+
+        Args:
+            path: The path of an output.
+
+        Raises:
+            UsageError: If the suffix is that of a file in a format that nearkin does not write.
+
+        Examples:
+            >>> TableFile.parse(Path("kept.csv.gz")).compression
+            'gzip'
+            >>> TableFile.parse(Path("deduped")) is None
+            True
+        """
+        compression = COMPRESSIONS.get(path.suffix.lower())
+        suffix = (Path(path.stem) if compression else path).suffix.lower()
+        found = FORMATS.get(suffix)
+        if found is not None and (compression is None or found.is_text):
+            return cls(path, found, compression)
+        if found is not None or compression is not None or suffix in OTHER_FILES:
+            raise UsageError(
+                f"cannot write {str(path)!r}: nearkin does not write files with the suffix "
+                f"{''.join(path.suffixes[-2:]) if compression else suffix}; it writes {WRITABLE}"
+            )
+        return None
+
+    @classmethod
+    def require(cls, path: Path) -> "TableFile":
+        """Returns the file that a path names. A path without a suffix is a parquet file.
+
+        Args:
+            path: The path of an output.
+
+        Raises:
+            UsageError: If the suffix is not that of a format that nearkin writes.
+        """
+        table_file = cls.parse(path)
+        if table_file is not None:
+            return table_file
+        if path.suffix:
+            raise UsageError(
+                f"cannot write {str(path)!r}: the suffix {path.suffix} names no format; nearkin "
+                f"writes {WRITABLE}"
+            )
+        return cls(path, TableFormat.PARQUET)
+
+    @property
+    def delimiter(self) -> str:
+        """The character between the values of CSV and TSV."""
+        return "\t" if self.format is TableFormat.TSV else ","
+
+    def require_types(self, schema: pa.Schema) -> None:
+        """Requires that the format can hold the columns of a table.
+
+        Args:
+            schema: The schema of the table.
+
+        Raises:
+            UsageError: If a column is nested or binary, and the format is CSV or TSV; or is binary,
+                and the format is JSON lines.
+        """
+        for field in schema:
+            nested = pa.types.is_nested(field.type)
+            binary = _is_binary(field.type)
+            if (binary and self.format.is_text) or (nested and self.delimits):
+                raise UsageError(
+                    f"cannot write {str(self.path)!r}: column {field.name!r} has the type "
+                    f"{field.type}, which .{self.format} cannot hold; use .parquet or .arrow"
+                )
+
+    @property
+    def delimits(self) -> bool:
+        """True if the format is CSV or TSV."""
+        return self.format in (TableFormat.CSV, TableFormat.TSV)
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    checks = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
+    return any(check(kind) for check in checks)
+
+
+def write_table_file(
+    target: TableFile, staged: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> int:
+    """Writes a table in the format of a file.
+
+    Args:
+        target: The file, which decides the format.
+        staged: The path to write to.
+        schema: The schema of the batches.
+        batches: The rows.
+
+    Returns:
+        The number of rows.
+
+    Raises:
+        UsageError: If the format cannot hold a column.
+    """
+    target.require_types(schema)
+    if target.format is TableFormat.PARQUET:
+        return result_tables.write_batches(staged, schema, iter(batches))
+    with open_sink(target, staged) as sink:
+        if target.format is TableFormat.ARROW:
+            return _write_arrow(sink, schema, batches)
+        if target.format is TableFormat.JSON_LINES:
+            return _write_json_lines(sink, batches)
+        return _write_delimited(sink, target.delimiter, schema, batches)
+
+
+@contextmanager
+def open_sink(target: TableFile, staged: Path) -> Iterator[Any]:
+    """Opens a stream of bytes that compresses as the suffix of a file says.
+
+    Args:
+        target: The file, which decides the compression.
+        staged: The path to write to.
+    """
+    with pa.OSFile(str(staged), "wb") as file:
+        if target.compression is None:
+            yield file
+        else:
+            with pa.CompressedOutputStream(file, target.compression) as stream:
+                yield stream
+
+
+def _write_arrow(sink: Any, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
+    rows = 0
+    with pa.ipc.new_file(sink, schema) as writer:
+        for batch in batches:
+            writer.write_batch(batch)
+            rows += len(batch)
+    return rows
+
+
+def _write_json_lines(sink: Any, batches: Iterable[pa.RecordBatch]) -> int:
+    rows = 0
+    for batch in batches:
+        lines = [orjson.dumps(row, default=str) for row in _plain_rows(batch)]
+        if lines:
+            sink.write(b"\n".join(lines) + b"\n")
+        rows += len(lines)
+    return rows
+
+
+def _write_delimited(
+    sink: Any, delimiter: str, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
+) -> int:
+    rows = 0
+    text = io.TextIOWrapper(sink, "utf-8", newline="")
+    writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+    writer.writerow(schema.names)
+    for batch in batches:
+        for row in _plain_rows(batch):
+            writer.writerow([format_csv_value(value) for value in row.values()])
+            rows += 1
+    text.flush()
+    text.detach()
+    return rows
+
+
+def format_csv_value(value: object) -> str:
+    """Returns a value as CSV files hold it. Numbers are written without loss.
+
+    Args:
+        value: The value. None becomes an empty text.
+
+    Examples:
+        >>> format_csv_value(True), format_csv_value(None), format_csv_value(0.9995)
+        ('true', '', '0.9995')
+    """
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)
+
+
+def _plain_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Returns rows of Python values. Numbers of 32 bits have as few digits as identify them."""
+    columns = {}
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        values = column.to_pylist()
+        if pa.types.is_float32(column.type):
+            values = [None if value is None else float(str(np.float32(value))) for value in values]
+        columns[name] = values
+    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
