@@ -170,8 +170,8 @@ def require_signature_output(out: Path, inputs: Iterable[Path | str], *, overwri
     named = TableFile.parse(out)
     if named is not None and named.format is not TableFormat.ARROW:
         raise UsageError(
-            f"cannot write signatures to {str(out)!r}: a signature file is an Arrow file; give it "
-            "the suffix .arrow"
+            f"cannot write signatures to {str(out)!r}: a signature file is an Arrow file; choose "
+            "an --out with the suffix .arrow"
         )
     require_file_output(out, is_signature_file, "a signature file", inputs, overwrite=overwrite)
 

@@ -113,9 +113,9 @@ def test_a_file_inside_an_input_folder_is_refused(
 ) -> None:
     """The next run would read it."""
     with pytest.raises(UsageError, match="inside the input folder"):
-        run(docs.parent, docs.parent / "out.parquet")
+        run(docs.parent, docs.parent / "out")
     with pytest.raises(UsageError, match="inside the input folder"):
-        require_apart(docs.parent / "out.parquet", [f"file://{docs.parent}"], marked=False)
+        require_apart(docs.parent / "out", [f"file://{docs.parent}"], marked=False)
     assert sorted(everything_below(tmp_path)) == ["in", "in/docs.parquet"]
 
 
