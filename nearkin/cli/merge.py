@@ -32,12 +32,12 @@ def merge(
     Examples:
         nearkin merge monday.arrow tuesday.arrow --out week.arrow
     """
-    from nearkin.runs.output import require_file_output
+    from nearkin.runs.sketch import require_signature_output
     from nearkin.runtime.files import disk_errors
     from nearkin.runtime.outputs import RESULT, claimed
-    from nearkin.sketch.signature_file import is_signature_file, merge_signatures
+    from nearkin.sketch.signature_file import merge_signatures
 
-    require_file_output(out, is_signature_file, "a signature file", files, overwrite=overwrite)
+    require_signature_output(out, files, overwrite=overwrite)
     with claimed(out, "nearkin merge", replaces=overwrite) as claim, disk_errors(out.parent):
         documents = merge_signatures(files, claim.path / RESULT)
         claim.publish_file(claim.path / RESULT)
