@@ -24,6 +24,7 @@ from nearkin.report.collect import collect_counts, collect_report, summary_count
 from nearkin.report.local_view import ExcerptCollector, LocalRunView
 from nearkin.report.model import ReportData
 from nearkin.report.run_warnings import warn_of_inputs, warn_of_run
+from nearkin.runs.kept_file import KeptFile, write_kept_file
 from nearkin.runs.output import write_result
 from nearkin.runtime.files import Readers
 
@@ -317,23 +318,28 @@ class DedupResult:
         return DedupResult(TemporaryRun(run, finished.folder), run.elect())
 
     def write(self, folder: str | Path, readable_by: str = "owner") -> Path:
-        """Writes the files that `nearkin dedup` writes.
+        """Writes the files that `nearkin dedup` writes, or the kept documents into one file.
 
-        The kept rows of a table are written to kept/documents.parquet.
+        In a folder, the kept rows of a table are written to kept/documents.parquet.
 
         Args:
-            folder: A new folder.
+            folder: A new folder; or a new file whose suffix is .parquet, .csv, .tsv, .jsonl or
+                .arrow, or one of the texts with .gz, .zst, .bz2 or .lz4.
             readable_by: Users who may read it: `owner`, `group` or `everyone`.
 
         Returns:
-            The folder.
+            The folder or file.
 
         Raises:
-            UsageError: If the folder exists, `readable_by` is unknown, or the result is closed or
+            UsageError: If the folder or file exists, the suffix is that of another format, the
+                format cannot hold a column, `readable_by` is unknown, or the result is closed or
                 unpickled.
         """
         finished, clustering = self._open
         readers = Readers.parse(readable_by)
+        file = KeptFile.parse(Path(folder))
+        if file is not None:
+            return write_kept_file(finished.run, clustering, file, readers)
         return write_result(finished.run, clustering, self.report_data, Path(folder), readers)
 
     def __len__(self) -> int:

@@ -1,7 +1,8 @@
 """`nearkin dedup`."""
 
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,6 +19,7 @@ from nearkin.runtime.loading import paused_collector
 
 if TYPE_CHECKING:
     from nearkin.engine.options import RunOptions
+    from nearkin.runs.kept_file import KeptFile
     from nearkin.runs.run_record import RunRecord
     from nearkin.runs.spec_request import ResolvedInputs
     from nearkin.spec import Spec
@@ -142,6 +144,8 @@ def dedup(
 
         nearkin dedup docs.parquet --text body --threshold 0.7 --keep "source:gold>web, length desc" --out deduped/
 
+        nearkin dedup docs.csv --text title,body --out cleaned.csv
+
         nearkin dedup docs.parquet --measure simhash --distance 3 --out deduped/
 
         nearkin dedup docs.parquet --vector embedding --threshold 0.95 --out deduped/
@@ -155,6 +159,7 @@ def dedup(
     with paused_collector():
         from nearkin.cluster.keep import KeepPolicy
         from nearkin.engine.options import carried_columns
+        from nearkin.runs.kept_file import KeptFile
         from nearkin.runs.output import require_output_free
 
     spec, match = apply_plan(plan, given, spec, match)
@@ -162,7 +167,12 @@ def dedup(
     policy = KeepPolicy.parse(clustering.keep)
     carried = carried_columns(policy, match.block_by, clustering.source, clustering.split)
     requested_columns = columns.to_columns(carried, match.memory)
+    kept_file = KeptFile.parse(output.out)
     out = output.out
+    if kept_file is not None:
+        kept_file.require_free(inputs, resume=resume, overwrite=output.overwrite)
+        require_convertible_inputs(kept_file, inputs, reading)
+        out = kept_file.run_folder
     require_output_free(out, resume=resume, overwrite=output.overwrite)
     o.require_apart_from_files(out, spec, plan)
     require_as_saved(given, inputs, columns, spec)
@@ -190,7 +200,7 @@ def dedup(
             resolved,
             settings_with(resolved.spec),
             reading,
-            output,
+            replace(output, out=out),
             resume=resume,
             annotate=result.annotate,
             save_signatures=result.save_signatures,
@@ -201,14 +211,40 @@ def dedup(
 
             audited = audit_run(out, progress, resolved.resources.secret, workers=workers)
             record = record.with_audit(audited.audit, audited.metrics)
+        if kept_file is not None:
+            kept_file.write_folder(
+                out / "kept", job.columns, job.readers, overwrite=resume or output.overwrite
+            )
     finally:
         progress.close()
     if not output.json:
         print_inputs(resolved.account)
     print_run(record, out, as_json=output.json)
+    if kept_file is not None and not output.json:
+        sys.stderr.write(f"kept documents in {output.out}\n")
     counts = record.counts
     rejected = counts["rejected"]
     require_documents(counts["read"] - rejected, rejected, f"see {out / 'rejected.jsonl'}")
+
+
+def require_convertible_inputs(
+    kept_file: "KeptFile", inputs: list[str], reading: o.ReadOptions
+) -> None:
+    """Requires that the format of a file of kept documents can hold the columns of the inputs.
+
+    Args:
+        kept_file: The file.
+        inputs: Files, globs, folders or URLs, or the folder of a saved run, which is not checked.
+        reading: The options for the selection of files.
+
+    Raises:
+        UsageError: If it cannot hold a column.
+    """
+    from nearkin.corpus import FileCorpus
+    from nearkin.runs.saved import SavedRun
+
+    if SavedRun.find(tuple(inputs)) is None:
+        kept_file.require_convertible(FileCorpus.open(inputs, selection=reading.selection))
 
 
 def functions_of_engine(

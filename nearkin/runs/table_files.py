@@ -179,7 +179,7 @@ def write_table_file(
         if target.format is TableFormat.ARROW:
             return _write_arrow(sink, schema, batches)
         if target.format is TableFormat.JSON_LINES:
-            return _write_json_lines(sink, batches)
+            return sum(write_json_lines(sink, to_plain_rows(batch)) for batch in batches)
         return _write_delimited(sink, target.delimiter, schema, batches)
 
 
@@ -208,14 +208,20 @@ def _write_arrow(sink: Any, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
     return rows
 
 
-def _write_json_lines(sink: Any, batches: Iterable[pa.RecordBatch]) -> int:
-    rows = 0
-    for batch in batches:
-        lines = [orjson.dumps(row, default=str) for row in _plain_rows(batch)]
-        if lines:
-            sink.write(b"\n".join(lines) + b"\n")
-        rows += len(lines)
-    return rows
+def write_json_lines(sink: Any, rows: list[dict[str, Any]]) -> int:
+    """Writes objects, one a line.
+
+    Args:
+        sink: The stream of bytes.
+        rows: The objects.
+
+    Returns:
+        The number of rows.
+    """
+    lines = [orjson.dumps(row, default=str) for row in rows]
+    if lines:
+        sink.write(b"\n".join(lines) + b"\n")
+    return len(lines)
 
 
 def _write_delimited(
@@ -226,7 +232,7 @@ def _write_delimited(
     writer = csv.writer(text, delimiter=delimiter, lineterminator="\n")
     writer.writerow(schema.names)
     for batch in batches:
-        for row in _plain_rows(batch):
+        for row in to_plain_rows(batch):
             writer.writerow([format_csv_value(value) for value in row.values()])
             rows += 1
     text.flush()
@@ -249,8 +255,12 @@ def format_csv_value(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def _plain_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
-    """Returns rows of Python values. Numbers of 32 bits have as few digits as identify them."""
+def to_plain_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+    """Returns rows of Python values. Numbers of 32 bits have as few digits as identify them.
+
+    Args:
+        batch: The rows, whose columns have different names.
+    """
     columns = {}
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         values = column.to_pylist()

@@ -33,6 +33,11 @@ def _skip_rows(
 class ArrowIpc:
     """The format of Arrow IPC files and streams, including Feather version 2."""
 
+    def schema(self, file: InputFile) -> pa.Schema:
+        """Returns the stored schema of a file."""
+        with file.open_decompressed() as source:
+            return self._open(source).schema
+
     def columns(self, file: InputFile, requested: Columns) -> list[str]:
         """Returns the names of the columns.
 
@@ -40,8 +45,7 @@ class ArrowIpc:
             file: The file.
             requested: Not used, because the file itself says how it is read.
         """
-        with file.open_decompressed() as source:
-            return list(self._open(source).schema.names)
+        return list(self.schema(file).names)
 
     def read(
         self, file: InputFile, columns: Columns, start: int, *, whole: bool

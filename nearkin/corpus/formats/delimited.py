@@ -98,6 +98,18 @@ class Delimited:
                 _DelimitedRowReader(stream, dialect, Columns().document_limit)
             ).values
 
+    def read_header(self, file: InputFile, columns: Columns) -> bytes:
+        """Returns the bytes of the header, with its line end.
+
+        Args:
+            file: The file.
+            columns: The columns to read, which may name the delimiter and the encoding.
+        """
+        dialect = self.dialect_of(file, columns)
+        with file.open_decompressed() as stream:
+            header = self._header(_DelimitedRowReader(stream, dialect, columns.document_limit))
+        return header.raw.encode(dialect.encoding, dialect.errors)
+
     @staticmethod
     def _header(records: "_DelimitedRowReader") -> DelimitedRow:
         header = next(

@@ -100,6 +100,11 @@ class Parquet:
         self._ahead = ahead
         self.scratch_folder: Path | None = None
 
+    def schema(self, file: InputFile) -> pa.Schema:
+        """Returns the stored schema of a file."""
+        with file.open() as source:
+            return pq.read_schema(source)
+
     def columns(self, file: InputFile, requested: Columns) -> list[str]:
         """Returns the names of the columns.
 
@@ -107,8 +112,7 @@ class Parquet:
             file: The file.
             requested: Not used, because the file itself says how it is read.
         """
-        with file.open() as source:
-            return list(pq.read_schema(source).names)
+        return list(self.schema(file).names)
 
     def read(
         self, file: InputFile, columns: Columns, start: int, *, whole: bool

@@ -1,0 +1,339 @@
+"""The kept documents of a run as one file, whose suffix decides the format.
+
+Rows of the same format are copied as they are. Rows of other formats become columns: the values of
+CSV are texts, and a file that is one text becomes a row with its name as `id`.
+"""
+
+import csv
+import io
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from nearkin.corpus import Columns, FileCorpus, TableCorpus, write_kept
+from nearkin.corpus.encoded_columns import cast_to_stored_type
+from nearkin.corpus.formats.arrow_ipc import ArrowIpc
+from nearkin.corpus.formats.delimited import Delimited
+from nearkin.corpus.formats.json_lines import JsonLines
+from nearkin.corpus.formats.parquet import Parquet
+from nearkin.corpus.input_file import InputFile
+from nearkin.engine.local.clustering import Clustering
+from nearkin.engine.local.run import LocalRun
+from nearkin.errors import RunError, UsageError
+from nearkin.runs.table_files import (
+    TableFile,
+    TableFormat,
+    open_sink,
+    to_plain_rows,
+    write_json_lines,
+    write_table_file,
+)
+from nearkin.runtime.files import Readers, disk_errors, set_readers
+from nearkin.runtime.outputs import RESULT, claimed, is_output, require_apart
+
+RUN_SUFFIX = ".run"
+"""The suffix of the folder beside a file of kept documents, which holds the other results."""
+
+
+@dataclass(frozen=True)
+class KeptFile:
+    """A file that receives the kept documents of a run.
+
+    Attributes:
+        table: The file and its format.
+    """
+
+    table: TableFile
+
+    @classmethod
+    def parse(cls, out: Path) -> "KeptFile | None":
+        """Returns the file that an output names, or None if the output is a folder.
+
+        Args:
+            out: The path of the output.
+
+        Raises:
+            UsageError: If its suffix is that of a file in a format that nearkin does not write.
+        """
+        table = None if out.is_dir() else TableFile.parse(out)
+        return None if table is None else cls(table)
+
+    @property
+    def run_folder(self) -> Path:
+        """The folder of the other results: the report, the clusters, the pairs and the record."""
+        return self.table.path.with_name(self.table.path.name + RUN_SUFFIX)
+
+    def require_free(
+        self, inputs: Iterable[Path | str], *, resume: bool = False, overwrite: bool = False
+    ) -> None:
+        """Requires that the file can be written.
+
+        Args:
+            inputs: The inputs of the run, which the file must not replace.
+            resume: Whether an interrupted run is resumed.
+            overwrite: Whether the results of an earlier run are replaced.
+
+        Raises:
+            UsageError: If the file is an input, or exists and was not written by the run in the
+                folder beside it, or must not be replaced.
+        """
+        out = self.table.path
+        require_apart(out, inputs, marked=False)
+        if not os.path.lexists(out):
+            return
+        if not resume and not overwrite:
+            raise UsageError(f"{out} exists; replace it with --overwrite, or choose another --out")
+        if not is_output(self.run_folder) or not out.is_file() or out.is_symlink():
+            raise UsageError(
+                f"{out} exists and was not written by a run in {self.run_folder}, so it is never "
+                "replaced; move or delete it, or choose another --out"
+            )
+
+    def require_convertible(self, corpus: FileCorpus) -> None:
+        """Requires that the format can hold the columns of parquet and Arrow inputs.
+
+        Args:
+            corpus: The inputs.
+
+        Raises:
+            UsageError: If it cannot hold a column.
+        """
+        for file in corpus.files:
+            form = corpus.format_of(file)
+            if isinstance(form, Parquet | ArrowIpc):
+                try:
+                    schema = form.schema(file)
+                except (OSError, pa.ArrowException):
+                    continue
+                self.table.require_types(schema)
+
+    def write_folder(
+        self, kept: Path, columns: Columns, readers: Readers, *, overwrite: bool
+    ) -> None:
+        """Writes the documents of a folder of kept files.
+
+        Args:
+            kept: The folder `kept` of a finished run.
+            columns: The columns that were read, with the options for reading CSV.
+            readers: The users who may read the file.
+            overwrite: Whether an existing file is replaced.
+
+        Raises:
+            UsageError: If the format cannot hold a column.
+            RunError: If the rows of the files do not fit into one table, or the disk is full.
+        """
+        found = (path for path in kept.rglob("*") if path.is_file())
+        names = sorted((path.relative_to(kept).as_posix() for path in found), key=os.fsencode)
+        corpus = FileCorpus([InputFile(str((kept / name).absolute()), name) for name in names])
+        self._publish(_FileJoin(corpus, columns, self.table).write, readers, overwrite=overwrite)
+
+    def write_table(self, table: pa.Table, readers: Readers) -> None:
+        """Writes the rows of a table.
+
+        Args:
+            table: The kept rows.
+            readers: The users who may read the file.
+
+        Raises:
+            UsageError: If the format cannot hold a column.
+            RunError: If the disk is full.
+        """
+
+        def write(staged: Path) -> None:
+            write_table_file(self.table, staged, table.schema, table.to_batches())
+
+        self.table.require_types(table.schema)
+        self._publish(write, readers, overwrite=False)
+
+    def _publish(
+        self, write: Callable[[Path], object], readers: Readers, *, overwrite: bool
+    ) -> None:
+        out = self.table.path
+        with claimed(out, "nearkin dedup", replaces=overwrite) as claim, disk_errors(out.parent):
+            staged = claim.path / RESULT
+            write(staged)
+            set_readers(staged, readers)
+            claim.publish_file(staged)
+
+
+def write_kept_file(
+    run: LocalRun, clustering: Clustering, file: KeptFile, readers: Readers
+) -> Path:
+    """Writes the kept documents of a run of the library into a new file.
+
+    Args:
+        run: The run.
+        clustering: Its clusters.
+        file: The file.
+        readers: The users who may read it.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        UsageError: If the file exists, or would replace an input, or its format cannot hold a
+            column.
+    """
+    corpus = run.corpus
+    kept = np.asarray(clustering.kept)
+    inputs = [one.path for one in corpus.files] if isinstance(corpus, FileCorpus) else []
+    file.require_free(inputs)
+    if isinstance(corpus, TableCorpus):
+        rows = np.asarray(run.documents().rows)[kept]
+        file.write_table(corpus.table.take(pa.array(rows)), readers)
+    elif isinstance(corpus, FileCorpus):
+        file.require_convertible(corpus)
+        with tempfile.TemporaryDirectory(dir=run.work.path) as folder:
+            write_kept(corpus, run.columns, kept, Path(folder))
+            file.write_folder(Path(folder), run.columns, readers, overwrite=False)
+    return file.table.path
+
+
+BLOCK = 1 << 20
+"""The number of bytes that are copied at a time."""
+JSON_ROWS = 8192
+"""The number of JSON objects whose columns are inferred at a time."""
+
+
+@dataclass(frozen=True)
+class _FileJoin:
+    """Files of kept rows that become one file."""
+
+    corpus: FileCorpus
+    columns: Columns
+    target: TableFile
+
+    def write(self, staged: Path) -> None:
+        """Writes all rows: as they are if every file has the format, otherwise by columns."""
+        if self._can_copy():
+            with open_sink(self.target, staged) as sink:
+                for file in self.corpus.files:
+                    self._copy_rows(file, sink, with_header=file is self.corpus.files[0])
+        elif self.target.format is TableFormat.JSON_LINES:
+            with open_sink(self.target, staged) as sink:
+                for file in self.corpus.files:
+                    for rows in self._read_rows(file):
+                        write_json_lines(sink, rows)
+        else:
+            schema = self._unify_schemas()
+            write_table_file(self.target, staged, schema, self._convert_rows(schema))
+
+    def _can_copy(self) -> bool:
+        """Returns whether the bytes of all files can follow each other in the target."""
+        forms = [self.corpus.format_of(file) for file in self.corpus.files]
+        if self.target.format is TableFormat.JSON_LINES:
+            return all(isinstance(form, JsonLines) and form.has_lines for form in forms)
+        if not self.target.delimits:
+            return False
+        beginnings = set()
+        for file, form in zip(self.corpus.files, forms, strict=True):
+            if not isinstance(form, Delimited) or form.delimiter != self.target.delimiter:
+                return False
+            beginnings.add((form.dialect_of(file, self.columns), self._header_of(file)))
+        return len(beginnings) == 1
+
+    def _header_of(self, file: InputFile) -> bytes:
+        form = self.corpus.format_of(file)
+        return form.read_header(file, self.columns) if isinstance(form, Delimited) else b""
+
+    def _copy_rows(self, file: InputFile, sink: Any, *, with_header: bool) -> None:
+        with file.open_decompressed() as stream:
+            if not with_header:
+                stream.read(len(self._header_of(file)))
+            while block := stream.read(BLOCK):
+                sink.write(block)
+
+    def _read_slices(self, file: InputFile) -> Iterator[Any]:
+        """Yields the complete rows of a file, in the form of its format."""
+        form = self.corpus.format_of(file)
+        for file_slice in form.read(file, self.columns, 0, whole=True):
+            if file_slice.rejected:
+                raise RunError(
+                    f"cannot read {file.path} again: {file_slice.rejected[0].reason}; run again "
+                    "with --overwrite"
+                )
+            yield file_slice.complete_rows
+
+    def _read_rows(self, file: InputFile) -> Iterator[list[dict[str, Any]]]:
+        """Yields the rows of a file as objects."""
+        form = self.corpus.format_of(file)
+        for rows in self._read_slices(file):
+            if isinstance(form, Parquet | ArrowIpc):
+                yield to_plain_rows(rows)
+            elif isinstance(form, Delimited):
+                yield self._parse_rows(file, form, rows)
+            elif isinstance(form, JsonLines):
+                yield [orjson.loads(row) for row in rows]
+            else:
+                yield [{"id": file.name, "text": rows.decode()}]
+
+    def _parse_rows(
+        self, file: InputFile, form: Delimited, rows: list[str]
+    ) -> list[dict[str, Any]]:
+        names = form.columns(file, self.columns)
+        if len(set(names)) < len(names):
+            raise RunError(
+                f"cannot convert {file.name!r}: two of its columns have the same name; write a "
+                "folder, or a file with the suffix of the input"
+            )
+        delimiter = form.dialect_of(file, self.columns).delimiter
+        reader = (
+            next(csv.reader(io.StringIO(row, newline=""), delimiter=delimiter)) for row in rows
+        )
+        return [dict(zip(names, values, strict=True)) for values in reader]
+
+    def _schemas_of(self, file: InputFile) -> Iterator[pa.Schema]:
+        form = self.corpus.format_of(file)
+        if isinstance(form, Parquet | ArrowIpc):
+            yield form.schema(file)
+        elif isinstance(form, Delimited):
+            yield pa.schema([(name, pa.string()) for name in form.columns(file, self.columns)])
+        elif isinstance(form, JsonLines):
+            for rows in self._read_rows(file):
+                for start in range(0, len(rows), JSON_ROWS):
+                    yield pa.schema(list(pa.array(rows[start : start + JSON_ROWS]).type))
+        else:
+            yield pa.schema([("id", pa.string()), ("text", pa.string())])
+
+    def _unify_schemas(self) -> pa.Schema:
+        schema = pa.schema([])
+        for file in self.corpus.files:
+            try:
+                for found in self._schemas_of(file):
+                    schema = pa.unify_schemas([schema, found], promote_options="permissive")
+            except pa.ArrowException as error:
+                raise RunError(
+                    f"the rows of {file.name!r} do not fit into one table with the others: "
+                    f"{' '.join(str(error).split())[:200]}; write a .jsonl file or a folder"
+                ) from error
+        return schema
+
+    def _convert_rows(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of all files as batches of one schema."""
+        for file in self.corpus.files:
+            if isinstance(self.corpus.format_of(file), Parquet | ArrowIpc):
+                for batch in self._read_slices(file):
+                    yield _conform(batch, schema)
+            else:
+                for rows in self._read_rows(file):
+                    objects = pa.array(rows, pa.struct(list(schema)))
+                    yield pa.RecordBatch.from_struct_array(objects)
+
+
+def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Returns a batch with the columns of a schema. Columns that it does not have are null."""
+    columns = []
+    for field in schema:
+        if field.name in batch.schema.names:
+            stored = cast_to_stored_type(batch[field.name], field.type)
+            columns.append(stored.cast(field.type))
+        else:
+            columns.append(pa.nulls(len(batch), field.type))
+    return pa.record_batch(columns, schema=schema)

@@ -1,0 +1,175 @@
+"""Tests of outputs of dedup that are one file."""
+
+import csv
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
+import pytest
+
+import nearkin as nk
+from nearkin.cli import app
+from tests.corpus.samples import run_command
+
+TEXT = "one two three four five six seven eight nine ten"
+ROWS = [
+    {"id": "a", "text": TEXT, "n": 1},
+    {"id": "b", "text": TEXT.upper(), "n": 2},
+    {"id": "c", "text": 'a text, "of its own"; with other words', "n": 3},
+]
+KEPT = [ROWS[0], ROWS[2]]
+
+
+def write_rows(path: Path, rows: list[dict[str, Any]]) -> Path:
+    """Writes rows in the format of the suffix."""
+    table = pa.Table.from_pylist(rows)
+    if path.suffix == ".parquet":
+        pq.write_table(table, path)
+    elif path.suffix == ".arrow":
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+    elif path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif path.suffix == ".json":
+        path.write_text(json.dumps(rows))
+    else:
+        delimiter = "\t" if path.suffix == ".tsv" else ","
+        with path.open("w", newline="") as file:
+            writer_of_rows = csv.DictWriter(file, list(rows[0]), delimiter=delimiter)
+            writer_of_rows.writeheader()
+            writer_of_rows.writerows(rows)
+    return path
+
+
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Returns the rows of a file. Numbers of CSV are read as numbers."""
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        data = gzip.decompress(data)
+    if ".csv" in path.suffixes or ".tsv" in path.suffixes:
+        delimiter = "\t" if ".tsv" in path.suffixes else ","
+        rows = csv.DictReader(io.StringIO(data.decode(), newline=""), delimiter=delimiter)
+        return [{**row, "n": int(row["n"])} for row in rows]
+    if ".jsonl" in path.suffixes:
+        return [json.loads(line) for line in data.splitlines()]
+    if path.suffix == ".arrow":
+        return pa.ipc.open_file(data).read_all().to_pylist()
+    return pq.read_table(io.BytesIO(data)).to_pylist()
+
+
+OUTPUTS = ["out.csv", "out.tsv", "out.jsonl", "out.parquet", "out.arrow", "out.csv.gz"]
+
+
+@pytest.mark.parametrize("out", OUTPUTS)
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv", "a.jsonl", "a.json", "a.parquet", "a.arrow"])
+def test_suffix_decides_the_format_of_kept_documents(name: str, out: str, tmp_path: Path) -> None:
+    source = write_rows(tmp_path / name, ROWS)
+    target = nk.dedup(source, id="id").write(tmp_path / out)
+    rows = [{**row, "n": int(row["n"])} for row in read_rows(target)]
+    assert rows == KEPT
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([name, out])
+
+
+@pytest.mark.parametrize("out", OUTPUTS)
+def test_kept_rows_of_a_table_are_written_as_the_suffix_says(out: str, tmp_path: Path) -> None:
+    result = nk.dedup(pa.Table.from_pylist(ROWS), id="id")
+    assert read_rows(result.write(tmp_path / out)) == KEPT
+    with pytest.raises(nk.UsageError, match="exists"):
+        result.write(tmp_path / out)
+
+
+def test_rows_of_the_same_format_are_copied(tmp_path: Path) -> None:
+    """Delimiter, encoding, quotes and line ends are those of the inputs."""
+    header = "id;text;n\r\n"
+    first = f'1;"{TEXT}";1\r\n2;{TEXT};2\r\n'
+    second = "3;Größe und Farbe;3\r\n"
+    (tmp_path / "a.csv").write_bytes((header + first).encode("cp1252"))
+    (tmp_path / "b.csv").write_bytes((header + second).encode("cp1252"))
+    options = ("--encoding", "cp1252", "--out", tmp_path / "out.csv")
+    assert run_command("dedup", tmp_path / "a.csv", tmp_path / "b.csv", *options) == 0
+    expected = header + f'1;"{TEXT}";1\r\n' + second
+    assert (tmp_path / "out.csv").read_bytes() == expected.encode("cp1252")
+
+
+def test_command_writes_the_other_results_beside_the_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_rows(tmp_path / "a.jsonl", ROWS)
+    out = tmp_path / "cleaned.csv"
+    assert run_command("dedup", source, "--id", "id", "--out", out) == 0
+    assert read_rows(out) == KEPT
+    assert (tmp_path / "cleaned.csv.run" / "report.html").is_file()
+    assert str(out) in capsys.readouterr().err.replace("\n", "").replace(" ", "")
+    assert run_command("dedup", source, "--id", "id", "--out", out) == app.USAGE
+    assert "exists" in capsys.readouterr().err
+    for option in ("--resume", "--overwrite"):
+        assert run_command("dedup", source, "--id", "id", "--out", out, option) == 0
+        assert read_rows(out) == KEPT
+
+
+def test_file_that_no_run_wrote_is_never_replaced(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_rows(tmp_path / "a.jsonl", ROWS)
+    out = tmp_path / "mine.csv"
+    out.write_text("precious")
+    assert run_command("dedup", source, "--out", out, "--overwrite") == app.USAGE
+    assert "never replaced" in capsys.readouterr().err
+    assert out.read_text() == "precious"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "mine.csv"]
+
+
+@pytest.mark.parametrize("out", ["cleaned.xlsx", "cleaned.json", "cleaned.parquet.gz"])
+def test_format_that_cannot_be_written_is_an_error(
+    out: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_rows(tmp_path / "a.jsonl", ROWS)
+    assert run_command("dedup", source, "--out", tmp_path / out) == app.USAGE
+    assert ".parquet, .csv, .tsv, .jsonl and .arrow" in capsys.readouterr().err
+    with pytest.raises(nk.UsageError, match=r"\.parquet, \.csv"):
+        nk.dedup(source).write(tmp_path / out)
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
+
+
+def test_nested_columns_are_an_error_before_the_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = write_rows(tmp_path / "a.parquet", [{**row, "tags": ["x"]} for row in ROWS])
+    assert run_command("dedup", source, "--out", tmp_path / "out.csv") == app.USAGE
+    assert "column 'tags' has the type" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["a.parquet"]
+
+
+def test_inputs_of_several_formats_become_one_table(tmp_path: Path) -> None:
+    write_rows(tmp_path / "in.parquet", ROWS[:1])
+    write_rows(tmp_path / "in.jsonl", [{"id": "d", "text": "entirely different words here"}])
+    result = nk.dedup([tmp_path / "in.parquet", tmp_path / "in.jsonl"], id="id")
+    rows = pq.read_table(result.write(tmp_path / "out.parquet")).to_pylist()
+    assert sorted(rows, key=lambda row: str(row["id"])) == [
+        ROWS[0],
+        {"id": "d", "text": "entirely different words here", "n": None},
+    ]
+
+
+def test_texts_become_rows_with_their_names(tmp_path: Path) -> None:
+    for name, text in (("a.txt", TEXT), ("b.txt", TEXT), ("c.txt", "something else, in full")):
+        (tmp_path / name).write_text(text)
+    target = nk.dedup(sorted(tmp_path.iterdir())).write(tmp_path / "out.jsonl")
+    assert read_rows(target) == [
+        {"id": "a.txt", "text": TEXT},
+        {"id": "c.txt", "text": "something else, in full"},
+    ]
+
+
+def test_rows_that_fit_no_table_are_an_error(tmp_path: Path) -> None:
+    rows = [{"text": TEXT, "n": 1}, {"text": "other words in this one", "n": [1]}]
+    source = tmp_path / "a.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with pytest.raises(nk.RunError, match=r"do not fit into one table.*\.jsonl"):
+        nk.dedup(source).write(tmp_path / "out.parquet")
+    assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
