@@ -11,6 +11,7 @@ import numpy as np
 
 from nearkin.errors import IncompatibleError, KeyRequiredError, MissingExtraError, UsageError
 from nearkin.keys import HashKey
+from nearkin.suggestions import did_you_mean
 
 FORMAT_VERSION = 1
 UNICODE_VERSION = "15.1.0"
@@ -188,6 +189,7 @@ class Spec:
         if unknown := sorted(set(self.normalise) - set(NORMALISATIONS)):
             raise UsageError(
                 f"normalise step {unknown[0]!r} is not one of {', '.join(NORMALISATIONS)}"
+                f"{did_you_mean(unknown[0], NORMALISATIONS)}"
             )
         object.__setattr__(
             self, "normalise", tuple(step for step in NORMALISATIONS if step in self.normalise)
@@ -195,6 +197,7 @@ class Spec:
         if self.measure not in MEASURES:
             raise UsageError(
                 f"measure={self.measure!r} is not one of {', '.join(map(repr, MEASURES))}"
+                f"{did_you_mean(self.measure, MEASURES)}"
             )
         usual = {
             "scheme": self.signature_limits.schemes[0],
@@ -239,6 +242,7 @@ class Spec:
                 )
                 raise UsageError(
                     f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}{where}"
+                    f"{did_you_mean(value, allowed)}"
                 )
 
     def _check_together(self) -> None:

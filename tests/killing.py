@@ -223,7 +223,12 @@ class Trial:
             return "there is neither the old nor the new result"
         if code == 0 and digest_of(out) != new:
             return "a finished result did not survive the power cut"
-        code = self.run([*self.case["line"], *again], None)
+        line = [*self.case["line"], *again]
+        if "--overwrite" in line and "--resume" in line:
+            # one of the two: there is nothing to resume before the work folder has a manifest
+            begun = (out.with_name("out.partial") / "manifest.json").exists()
+            line.remove("--overwrite" if begun else "--resume")
+        code = self.run(line, None)
         if code != 0:
             return f"resuming ended with {code}: {self.said.read_text()[-1500:]}"
         if digest_of(out) != new:

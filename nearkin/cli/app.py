@@ -149,7 +149,8 @@ def with_clean_ending(
     def run_command(*arguments: Any, **options: Any) -> None:
         def advice() -> str:
             if has_resume and can_resume(options.get("out")):
-                return "; continue with the same command and --resume"
+                instead = " in place of --overwrite" if options.get("overwrite") else ""
+                return f"; continue with the same command and --resume{instead}"
             return ""
 
         try:

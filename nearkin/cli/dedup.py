@@ -256,6 +256,7 @@ def functions_of_engine(
         UsageError: If the engine is unknown, or does not have an option that was given.
     """  # noqa: E501
     from nearkin.errors import UsageError
+    from nearkin.suggestions import did_you_mean
 
     if options.engine == SPARK:
         from nearkin.engine.spark.session import parse_conf
@@ -265,7 +266,10 @@ def functions_of_engine(
         run = partial(dedup_files, options.master, conf, merge_parts=options.merge_parts)
         return run, partial(prepare_files, options.master, conf)
     if options.engine != "local":
-        raise UsageError(f"engine={options.engine!r} is not one of local, spark")
+        raise UsageError(
+            f"engine={options.engine!r} is not one of local, spark"
+            f"{did_you_mean(options.engine, ('local', SPARK))}"
+        )
     if options.merge_parts:
         raise UsageError("--merge-parts requires --engine spark")
     if options.master:

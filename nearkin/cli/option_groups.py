@@ -147,7 +147,11 @@ def with_option_groups(
 
     @wraps(command)
     def run_command(context: typer.Context, **options: Any) -> None:
-        arguments: dict[str, object] = {name: GivenOptions.read(context) for name in given}
+        from nearkin.cli.contradictions import require_consistent
+
+        given_options = GivenOptions.read(context)
+        require_consistent(given_options, options)
+        arguments: dict[str, object] = dict.fromkeys(given, given_options)
         for name, group in groups.items():
             values = {field.name: options.pop(field.name) for field in fields(group)}
             arguments[name] = group(**values)

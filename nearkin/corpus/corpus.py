@@ -36,6 +36,7 @@ from nearkin.corpus.input_file import FileStatus, InputFile
 from nearkin.corpus.inputs import Selection, SkippedPath, find_inputs
 from nearkin.corpus.validation import make_empty_documents
 from nearkin.errors import NearkinError, RunError, UsageError
+from nearkin.suggestions import did_you_mean
 
 LINES = JsonLines()
 ARRAY = JsonArray()
@@ -287,7 +288,7 @@ class FileCorpus:
             seen = dict.fromkeys(other for found in fields.values() for other in found.names)
             raise UsageError(
                 f"no object of the inputs has the field {name!r} (they have "
-                f"{format_names(seen)}); correct its name"
+                f"{format_names(seen)}){did_you_mean(name, seen) or '; correct its name'}"
             )
 
     def batches(
@@ -401,7 +402,10 @@ class FileCorpus:
 
 def _require_known_policy(on_error: str) -> None:
     if on_error not in ON_ERROR:
-        raise UsageError(f"on-error {on_error!r} is not one of {', '.join(ON_ERROR)}")
+        raise UsageError(
+            f"on-error {on_error!r} is not one of {', '.join(ON_ERROR)}"
+            f"{did_you_mean(on_error, ON_ERROR)}"
+        )
 
 
 def _require(columns: Columns, names: Sequence[str], file: InputFile) -> None:
@@ -411,7 +415,8 @@ def _require(columns: Columns, names: Sequence[str], file: InputFile) -> None:
         if name not in names:
             way = f"; choose one with {options[name]}" if name in options else ""
             raise UsageError(
-                f"{file.path} has no column {name!r} (it has {', '.join(map(repr, names))}){way}"
+                f"{file.path} has no column {name!r} (it has {', '.join(map(repr, names))})"
+                f"{did_you_mean(name, names) or way}"
             )
         require_unique_column(name, names, file.path)
 
@@ -528,6 +533,7 @@ class TableCorpus:
                 raise UsageError(
                     f"the table has no column {name!r} (it has "
                     f"{', '.join(map(repr, self.table.schema.names))})"
+                    f"{did_you_mean(name, self.table.schema.names)}"
                 )
             require_unique_column(name, self.table.schema.names, "the table")
 

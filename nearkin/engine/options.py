@@ -14,6 +14,7 @@ from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import BandingRequest, Measure, measure_of
 from nearkin.runtime.threads import require_workers
 from nearkin.spec import Spec
+from nearkin.suggestions import did_you_mean
 
 SMALL_CORPUS = 5000
 """Corpora with fewer documents are compared by brute force."""
@@ -250,7 +251,10 @@ class RunOptions:
     def _parse_choice(self, name: str, choices: type[StrEnum]) -> None:
         value = getattr(self, name)
         if value not in list(choices):
-            raise UsageError(f"{name}={value!r} is not valid; choose one of {', '.join(choices)}")
+            raise UsageError(
+                f"{name}={value!r} is not valid; choose one of {', '.join(choices)}"
+                f"{did_you_mean(value, choices)}"
+            )
         object.__setattr__(self, name, choices(value))
 
     def _check_similarity(self) -> None:

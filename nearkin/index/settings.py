@@ -9,6 +9,7 @@ from typing import Any, Self, TypedDict, get_args, get_origin, get_type_hints
 
 from nearkin.errors import UsageError
 from nearkin.spec import Spec
+from nearkin.suggestions import did_you_mean
 
 POSTINGS = ("leaders", "all")
 """The values of the setting `postings`."""
@@ -103,7 +104,10 @@ class IndexSettings:
 
     def __post_init__(self) -> None:
         if self.postings not in POSTINGS:
-            raise UsageError(f"postings={self.postings!r} is not one of {', '.join(POSTINGS)}")
+            raise UsageError(
+                f"postings={self.postings!r} is not one of {', '.join(POSTINGS)}"
+                f"{did_you_mean(self.postings, POSTINGS)}"
+            )
         if self.threshold is not None and not 0 < self.threshold <= 1:
             raise UsageError(f"threshold {self.threshold} is outside 0 (exclusive) to 1")
         if (self.bands is None) != (self.rows is None):
@@ -177,6 +181,7 @@ class IndexSettings:
             valid = ", ".join(sorted((*known, *SPEC_VARIABLES)))
             raise UsageError(
                 f"unknown setting {prefix}{unknown[0]}; valid settings (after {prefix}) are {valid}"
+                f"{did_you_mean(unknown[0], (*known, *SPEC_VARIABLES))}"
             )
         values = {
             known[name]: _parse_value(types[known[name]], value, prefix + name)

@@ -28,6 +28,7 @@ from nearkin.runtime.outputs import RESULT, claimed
 from nearkin.runtime.threads import ordered_map
 from nearkin.shingle import Shingler
 from nearkin.spec import Spec
+from nearkin.suggestions import did_you_mean
 from nearkin.verify.jaccard import SetBuilder, compare_sets
 
 BATCH_DOCUMENTS = 4096
@@ -131,6 +132,7 @@ class SynthSettings:
         if unknown := sorted(set(self.operations) - set(OPERATIONS)):
             raise UsageError(
                 f"unknown operation {unknown[0]!r}; valid operations are {', '.join(OPERATIONS)}"
+                f"{did_you_mean(unknown[0], OPERATIONS)}"
             )
         if self.copies < 1 or self.files < 1 or sum(self.operations.values()) <= 0:
             raise UsageError(
@@ -139,6 +141,7 @@ class SynthSettings:
         if self.format not in FORMATS:
             raise UsageError(
                 f"unknown format {self.format!r}; valid formats are {', '.join(FORMATS)}"
+                f"{did_you_mean(self.format, FORMATS)}"
             )
         self.bytes_at(0.5)
 

@@ -30,6 +30,7 @@ from nearkin.plan.rates import Rates, known_rates
 from nearkin.plan.tune import Distribution, candidate_probabilities
 from nearkin.sketch.minhash import ROUNDS
 from nearkin.spec import Spec
+from nearkin.suggestions import did_you_mean
 
 ENGINES = ("local", "spark", "index")
 SECONDS_PER_YEAR = 365.25 * 86400
@@ -165,6 +166,7 @@ class Workload:
         if self.engine not in ENGINES:
             raise UsageError(
                 f"unknown engine {self.engine!r}; valid engines are {', '.join(ENGINES)}"
+                f"{did_you_mean(self.engine, ENGINES)}"
             )
         self._require_finite()
         if self.store not in INDEX_SIZES:

@@ -73,7 +73,7 @@ def _create_or_resume(
     if os.path.lexists(job.out) and not may_replace_output(job, work):
         raise UsageError(
             f"{job.out} exists, and the run in {job.work_folder} was begun without --overwrite; "
-            "resume it with --overwrite"
+            f"move {job.out} away, then resume the run"
         )
     return work
 

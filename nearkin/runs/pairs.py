@@ -36,6 +36,7 @@ from nearkin.runtime.files import disk_errors, set_readers, to_json
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.outputs import MANIFEST, RESULT, Claim, work_folder_of
 from nearkin.runtime.progress import Progress
+from nearkin.suggestions import did_you_mean
 
 HEADER_BYTES = 1 << 16
 """The number of bytes in which the first line of a file of pairs ends."""
@@ -66,7 +67,10 @@ def parse_relation(relation: str, settings: RunOptions, *, expand_exact: bool) -
         UsageError: If the relation is unknown, or another option contradicts it.
     """
     if relation not in list(Relation):
-        raise UsageError(f"relation={relation!r} is not one of {', '.join(Relation)}")
+        raise UsageError(
+            f"relation={relation!r} is not one of {', '.join(Relation)}"
+            f"{did_you_mean(relation, Relation)}"
+        )
     if relation == Relation.CONTAINMENT:
         require_containable(settings.spec)
         if expand_exact:
@@ -191,8 +195,8 @@ def run_pairs(
             rows = write_table_file(TableFile.require(job.out), staged, schema, batches)
         if os.path.lexists(job.out) and not may_replace_output(job, work):
             raise UsageError(
-                f"{job.out} was created while the run was working; resume it with --overwrite to "
-                "replace it"
+                f"{job.out} was created while the run was working; move it away, then resume the "
+                "run"
             )
         set_readers(staged, job.readers)
         claim.publish_file(staged)

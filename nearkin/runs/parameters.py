@@ -12,6 +12,7 @@ from nearkin.keys import HashKey
 from nearkin.runs.spec_request import resolve_spec
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.spec import KEYED, Spec, parse_shingle
+from nearkin.suggestions import did_you_mean
 
 
 class SpecOptionKeywords(TypedDict, total=False):
@@ -125,7 +126,10 @@ def require_known(parameters: Mapping[str, Any]) -> None:
     valid = RunParameters.__annotations__
     for name in parameters:
         if name not in valid:
-            raise UsageError(f"unknown setting {name!r}; valid settings are {', '.join(valid)}")
+            raise UsageError(
+                f"unknown setting {name!r}; valid settings are {', '.join(valid)}"
+                f"{did_you_mean(name, valid)}"
+            )
 
 
 def columns_of(parameters: RunParameters, id: str | None) -> Columns:
@@ -286,7 +290,9 @@ def _frequency_fields(parameters: RunParameters) -> dict[str, str | None]:
     frequencies = parameters.get("frequencies")
     cut = parameters.get("cut")
     if weights not in (None, "tf", "tfidf"):
-        raise UsageError(f"weights={weights!r} is not one of tf, tfidf")
+        raise UsageError(
+            f"weights={weights!r} is not one of tf, tfidf{did_you_mean(weights, ('tf', 'tfidf'))}"
+        )
     measure = parameters.get("measure")
     if weights is not None and measure != "simhash":
         raise UsageError(

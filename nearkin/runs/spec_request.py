@@ -23,6 +23,7 @@ from nearkin.runtime.outputs import MANIFEST, Claim, require_apart, work_folder_
 from nearkin.runtime.progress import Progress
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.spec import KEYED, Spec
+from nearkin.suggestions import did_you_mean
 
 LEAST_CUT = 20
 """The least number of documents that must contain a shingle before a frequency cut removes it."""
@@ -287,7 +288,10 @@ def select_frequency_cut(counted: DocumentFrequencies, max_df: float) -> Documen
 
 def _check_weights(request: SpecRequest, spec: Spec) -> None:
     if request.weights not in (None, "tf", "tfidf"):
-        raise UsageError(f"weights={request.weights!r} is not one of tf, tfidf")
+        raise UsageError(
+            f"weights={request.weights!r} is not one of tf, tfidf"
+            f"{did_you_mean(request.weights, ('tf', 'tfidf'))}"
+        )
     if request.weights is not None and spec.measure != "simhash":
         raise UsageError(
             f"weights={request.weights!r} requires measure simhash, and the measure is "

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nearkin.errors import RunError, UsageError
+from nearkin.suggestions import did_you_mean
 
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
@@ -40,6 +41,7 @@ class Readers(Enum):
         except ValueError as error:
             raise UsageError(
                 f"unknown readers {name!r}; choose owner, group or everyone"
+                f"{did_you_mean(name, (reader.value for reader in cls))}"
             ) from error
 
     @property

@@ -14,6 +14,7 @@ from nearkin.errors import IncompatibleError, MissingExtraError, UsageError
 from nearkin.hashing import kernels as hashing
 from nearkin.hashing.families import Key, hash_values
 from nearkin.spec import UNRECORDED_STEMMER, Spec, installed_stemmer
+from nearkin.suggestions import did_you_mean
 
 SUFFIX = "_stemmer"
 """The end of the names of the modules that have a stemmer."""
@@ -90,7 +91,10 @@ def open_stemmer(language: str) -> Stemmer:
     names = [module.name for module in pkgutil.iter_modules(snowballstemmer.__path__)]
     languages = sorted(name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
     if language not in languages:
-        raise UsageError(f"stem={language!r} is not one of {', '.join(languages)}")
+        raise UsageError(
+            f"stem={language!r} is not one of {', '.join(languages)}"
+            f"{did_you_mean(language, languages)}"
+        )
     module = importlib.import_module(f"snowballstemmer.{language}{SUFFIX}")
     class_name = "".join(part.title() for part in language.split("_")) + "Stemmer"
     created: Stemmer = getattr(module, class_name)()

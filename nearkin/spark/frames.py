@@ -30,6 +30,7 @@ from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.spark.incremental import open_saved_run
 from nearkin.spark.result import SparkResult
 from nearkin.spec import Spec
+from nearkin.suggestions import did_you_mean
 
 ID_TYPES = ("string", "byte", "short", "integer", "long")
 """Types that an id column may have."""
@@ -111,6 +112,7 @@ def dedup(
         raise UsageError(
             f"unknown option {unknown[0]!r}; valid options are "
             f"{', '.join(RunOptionKeywords.__annotations__)}"
+            f"{did_you_mean(unknown[0], RunOptionKeywords.__annotations__)}"
         )
     fields: dict[str, Any] = dict(options)
     fields["memory"] = parse_memory(options.get("memory", RunOptions.memory))
@@ -215,7 +217,10 @@ def _require_columns(frame: DataFrame, columns: Columns) -> None:
     for name in columns.all:
         if name not in frame.columns:
             existing = ", ".join(map(repr, frame.columns))
-            raise UsageError(f"the DataFrame has no column {name!r} (it has {existing})")
+            raise UsageError(
+                f"the DataFrame has no column {name!r} (it has {existing})"
+                f"{did_you_mean(name, frame.columns)}"
+            )
     kind = frame.schema[str(columns.id)].dataType.typeName()
     if kind not in ID_TYPES:
         raise UsageError(

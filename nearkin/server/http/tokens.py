@@ -21,6 +21,7 @@ from nearkin.index.entry import require_public_name
 from nearkin.runtime.file_locks import lock_exclusively
 from nearkin.runtime.files import PRIVATE_FILE, make_folders, write_durably
 from nearkin.server.http.rates import parse_rate
+from nearkin.suggestions import did_you_mean
 
 RIGHTS = ("read", "write", "metrics", "admin")
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -188,7 +189,10 @@ class TokenFile:
         if unknown := [right for right in principal.rights if right not in RIGHTS] or (
             [] if principal.rights else ["none"]
         ):
-            raise UsageError(f"unknown right {unknown[0]!r}; valid rights are {', '.join(RIGHTS)}")
+            raise UsageError(
+                f"unknown right {unknown[0]!r}; valid rights are {', '.join(RIGHTS)}"
+                f"{did_you_mean(unknown[0], RIGHTS)}"
+            )
         if not principal.scopes or not all(principal.scopes):
             raise UsageError(
                 f"scopes {principal.scopes!r} contain an empty name; use * for all scopes"
