@@ -122,10 +122,10 @@ def test_keyed_run_requires_its_key_and_does_not_show_it(
     common = ["dedup", str(tmp_path / "docs.jsonl"), "--save-signatures", "--threshold", "0.6"]
     assert run([*common, "--key-file", str(tmp_path / "key"), "--out", str(out)]) == 0
     written = b"".join(path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file())
-    said = "".join(capfd.readouterr()).encode()
+    printed = "".join(capfd.readouterr()).encode()
     assert key.id.encode() in written
-    assert line.encode() not in written + said
-    assert bytes.fromhex(line) not in written + said
+    assert line.encode() not in written + printed
+    assert bytes.fromhex(line) not in written + printed
     record = json.loads((out / "run.json").read_bytes())
     assert record["spec"]["base_hash"] == "siphash"
     assert record["counts"]["kept"] == 1

@@ -34,9 +34,9 @@ def nearkin(*arguments: str, folder: Path) -> "subprocess.CompletedProcess[str]"
 def require_one_sentence(ended: "subprocess.CompletedProcess[str]", *words: str) -> None:
     assert ended.returncode == 1, ended.stderr
     assert "Traceback" not in ended.stderr
-    told = ended.stderr.strip().splitlines()[-1]
-    assert told.startswith("nearkin: ")
-    assert all(word in told for word in words), told
+    message = ended.stderr.strip().splitlines()[-1]
+    assert message.startswith("nearkin: ")
+    assert all(word in message for word in words), message
 
 
 def rows(count: int) -> str:

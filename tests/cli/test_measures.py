@@ -204,9 +204,9 @@ def test_wrong_usage(
     assert (
         run(["dedup", str(corpus / "docs.parquet"), *options, "--out", str(tmp_path / "out")]) == 2
     )
-    said = capfd.readouterr().err
-    assert message in said
-    assert "Traceback" not in said
+    errors = capfd.readouterr().err
+    assert message in errors
+    assert "Traceback" not in errors
     assert not (tmp_path / "out").exists()
 
 

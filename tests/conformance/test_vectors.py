@@ -110,8 +110,8 @@ def test_node_gives_same_result_for_random_texts(full: bool) -> None:
         sketches = Sketcher(spec).sketch(pa.array(texts, pa.large_string()))
         keys = np.empty((4, len(texts)), np.uint64)
         write_band_keys(slot_layout(7), sketches.signatures, np.zeros(len(texts), np.uint64), keys)
-        asked = {"spec": json.loads(spec.to_json()), "bands": 4, "rows": 7}
-        lines = "".join(json.dumps(asked | {"text": text}) + "\n" for text in texts)
+        parameters = {"spec": json.loads(spec.to_json()), "bands": 4, "rows": 7}
+        lines = "".join(json.dumps(parameters | {"text": text}) + "\n" for text in texts)
         done = subprocess.run(
             [str(NODE), RUN, "--stdin", str(UNICODE)],
             input=lines,

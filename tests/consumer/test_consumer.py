@@ -317,13 +317,13 @@ def test_events_cannot_name_reserved_scopes(stream: Stream, index: nk.Index) -> 
     """Reserved scopes contain unfinished documents of other tenants."""
     index.add_part("victim", "open", "a piece of another tenant")
     reserved = parts_scope("victim")
-    held = index.get(reserved, "open")
+    part = index.get(reserved, "open")
     stream.add(text="overwritten", id="open", scope=reserved)
     stream.add(text="a name of control characters", id="a\x1fb")
     stream.add(text="fine", id="fine")
     done = consume(stream, IndexSink(index))
     assert (done.dead, done.kinds.total(), stream.pending) == (2, 1, 0)
-    assert index.get(reserved, "open") == held
+    assert index.get(reserved, "open") == part
     assert [letter["nearkin:reason"] for letter in stream.letters] == [
         "scope must be 1 to 1024 bytes without control characters",
         "id must be 1 to 1024 bytes without control characters",

@@ -261,14 +261,16 @@ def unit() -> dict[str, list[str]]:
 
 def test_systemd_unit_is_restricted() -> None:
     lines = unit()
-    asked = {
+    restrictions = {
         "ProtectSystem": "strict",
         "NoNewPrivileges": "yes",
         "User": "nearkin",
         "StateDirectory": "nearkin",
         "UMask": "0077",
     }
-    assert {name: lines[name] for name in asked} == {name: [value] for name, value in asked.items()}
+    assert {name: lines[name] for name in restrictions} == {
+        name: [value] for name, value in restrictions.items()
+    }
     # compiled kernels are written and then run
     assert "MemoryDenyWriteExecute" not in lines
     assert seconds(lines["TimeoutStopSec"][0]) > SHUTDOWN_GRACE

@@ -68,15 +68,15 @@ def test_dashboard_queries_use_declared_metrics(
 
 
 def test_dashboard_shows_every_metric(exposed: Mapping[str, set[str]]) -> None:
-    asked = {
+    queried = {
         name
         for panel in panels()
         for target in panel["targets"]
         for name in NAME.findall(target["expr"])
     }
-    told = {name for name in exposed if not name.endswith("_created")}
-    families = {re.sub(f"({'|'.join(QUANTILES)})$", "", name) for name in told}
-    assert families == {re.sub(f"({'|'.join(QUANTILES)})$", "", name) for name in asked}
+    names = {name for name in exposed if not name.endswith("_created")}
+    families = {re.sub(f"({'|'.join(QUANTILES)})$", "", name) for name in names}
+    assert families == {re.sub(f"({'|'.join(QUANTILES)})$", "", name) for name in queried}
 
 
 def test_dashboard_can_be_imported() -> None:

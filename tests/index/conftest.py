@@ -113,14 +113,14 @@ def clock() -> Clock:
 @pytest.fixture
 def opened(url: "str | list[str]", clock: Clock) -> Iterator[Opener]:
     """Returns a function that opens indexes over the store; all are closed at the end."""
-    held: list[nk.Index] = []
+    indexes: list[nk.Index] = []
 
     def open_index(**fields: Any) -> nk.Index:
-        held.append(nk.Index.open(url, **{"threshold": 0.7, "clock": clock, **fields}))
-        return held[-1]
+        indexes.append(nk.Index.open(url, **{"threshold": 0.7, "clock": clock, **fields}))
+        return indexes[-1]
 
     yield open_index
-    for index in held:
+    for index in indexes:
         index.close()
 
 

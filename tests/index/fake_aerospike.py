@@ -108,11 +108,11 @@ class Cluster:
         return Client(self)
 
     def live(self, place: tuple[str, Any]) -> Record | None:
-        held = self.records.get(place)
-        if held is not None and held.until <= self.now:
+        record = self.records.get(place)
+        if record is not None and record.until <= self.now:
             del self.records[place]
             return None
-        return held
+        return record
 
     def cold_start(self) -> None:
         """The server starts again and reads its device.
@@ -139,7 +139,7 @@ class Cluster:
     def kind(self, kind: str) -> list[Record]:
         """All records of a set whose name ends so."""
         places = [place for place in list(self.records) if place[0].endswith(f"_{kind}")]
-        return [held for place in places if (held := self.live(place)) is not None]
+        return [record for place in places if (record := self.live(place)) is not None]
 
     def lost(self) -> exception.AerospikeError:
         error = exception.TimeoutError()
@@ -245,9 +245,9 @@ class Client:
         except RefusedError as refused:
             record.result = refused.code
             return
-        held = self.cluster.live(place)
+        stored = self.cluster.live(place)
         record.result = OK
-        record.record = (record.key, {"gen": held.generation if held else 0, "ttl": 0}, bins)
+        record.record = (record.key, {"gen": stored.generation if stored else 0, "ttl": 0}, bins)
 
     def _place(self, key: tuple[Any, ...]) -> tuple[str, Any]:
         namespace, kind, name, *digest = key
@@ -265,42 +265,44 @@ class Client:
     def _read(self, place: tuple[str, Any], record: Any) -> dict[str, Any]:
         if self.linearizes and not self.cluster.strong:
             raise RefusedError(ENTERPRISE_ONLY)
-        held = self.cluster.live(place)
-        if held is None:
+        stored = self.cluster.live(place)
+        if stored is None:
             raise RefusedError(NOT_FOUND)
         if record.read_all_bins:
-            return dict(held.bins)
-        bins = dict(held.bins)
+            return dict(stored.bins)
+        bins = dict(stored.bins)
         out: dict[str, Any] = {}
         for operation in record.ops:
             _operate(operation, bins, out)
-        assert bins == held.bins, "a read changed its record"
+        assert bins == stored.bins, "a read changed its record"
         return out
 
     def _write(self, place: tuple[str, Any], record: Any) -> dict[str, Any]:
-        policy, held = record.policy or {}, self.cluster.live(place)
+        policy, stored = record.policy or {}, self.cluster.live(place)
         _known(policy, WRITE_POLICY)
         exists = policy.get("exists", aerospike.POLICY_EXISTS_IGNORE)
-        if held is None and exists in (
+        if stored is None and exists in (
             aerospike.POLICY_EXISTS_UPDATE,
             aerospike.POLICY_EXISTS_REPLACE,
         ):
             raise RefusedError(NOT_FOUND)
-        if held is not None and exists == aerospike.POLICY_EXISTS_CREATE:
+        if stored is not None and exists == aerospike.POLICY_EXISTS_CREATE:
             raise RefusedError(EXISTS)
         if (
             policy.get("gen") == aerospike.POLICY_GEN_EQ
-            and held is not None
-            and record.meta["gen"] != held.generation
+            and stored is not None
+            and record.meta["gen"] != stored.generation
         ):
             raise RefusedError(GENERATION)
         if (
-            held is not None
+            stored is not None
             and policy.get("expressions") is not None
-            and not self._evaluate(policy["expressions"], held)
+            and not self._evaluate(policy["expressions"], stored)
         ):
             raise RefusedError(FILTERED)
-        bins = {} if held is None or exists == aerospike.POLICY_EXISTS_REPLACE else dict(held.bins)
+        bins = (
+            {} if stored is None or exists == aerospike.POLICY_EXISTS_REPLACE else dict(stored.bins)
+        )
         out: dict[str, Any] = {}
         for operation in record.ops:
             _operate(operation, bins, out)
@@ -311,13 +313,13 @@ class Client:
             raise RefusedError(FORBIDDEN)
         until = float("inf") if ttl == NEVER else self.cluster.now + ttl
         assert ttl == NEVER or 0 < ttl <= 10 * 365 * 86400
-        generation = 1 if held is None else held.generation + 1
-        self.cluster.history.append((self.cluster.now, place, held))
+        generation = 1 if stored is None else stored.generation + 1
+        self.cluster.history.append((self.cluster.now, place, stored))
         self.cluster.deleted.pop(place, None)
         self.cluster.records[place] = Record(bins, generation, until, self.cluster.now)
         return out
 
-    def _evaluate(self, compiled: list[tuple[int, Any, Any, int]], held: Record) -> Any:
+    def _evaluate(self, compiled: list[tuple[int, Any, Any, int]], stored: Record) -> Any:
         """Evaluates an expression in prefix order: operator, type, constant, number of operands."""
         rest = iter(compiled)
 
@@ -327,18 +329,21 @@ class Client:
             if operator == 4:
                 return given[0] >= given[1]
             if operator == 71:
-                return int(1000 * (self.cluster.now - held.updated))
+                return int(1000 * (self.cluster.now - stored.updated))
             assert operator == 200, compiled
             return constant["val"]
 
         return value()
 
     def _remove(self, place: tuple[str, Any], record: Any) -> dict[str, Any]:
-        policy, held = record.policy or {}, self.cluster.live(place)
+        policy, stored = record.policy or {}, self.cluster.live(place)
         _known(policy, REMOVE_POLICY)
-        if held is None:
+        if stored is None:
             raise RefusedError(NOT_FOUND)
-        if policy.get("gen") == aerospike.POLICY_GEN_EQ and policy["generation"] != held.generation:
+        if (
+            policy.get("gen") == aerospike.POLICY_GEN_EQ
+            and policy["generation"] != stored.generation
+        ):
             raise RefusedError(GENERATION)
         if policy.get("durable_delete") and self.cluster.edition == "Community":
             raise RefusedError(ENTERPRISE_ONLY)
@@ -348,8 +353,8 @@ class Client:
                 for _, written, before in self.cluster.history
                 if written == place and before is not None
             ]
-            self.cluster.deleted[place] = [*earlier, held]
-        self.cluster.history.append((self.cluster.now, place, held))
+            self.cluster.deleted[place] = [*earlier, stored]
+        self.cluster.history.append((self.cluster.now, place, stored))
         del self.cluster.records[place]
         return {}
 
@@ -373,12 +378,12 @@ class Client:
         if not command.startswith("sets/"):
             return {"node": (None, f"{command}\t{self._described(command)}\n")}
         _, namespace, kind = command.split("/")
-        held = [record for place, record in self.cluster.records.items() if place[0] == kind]
-        used = sum(_size(record.bins) for record in held)
+        records = [record for place, record in self.cluster.records.items() if place[0] == kind]
+        used = sum(_size(record.bins) for record in records)
         return {
             "node": (
                 None,
-                f"{command}\tns={namespace}:set={kind}:objects={len(held)}:data_used_bytes={used};\n",
+                f"{command}\tns={namespace}:set={kind}:objects={len(records)}:data_used_bytes={used};\n",
             )
         }
 
@@ -434,20 +439,20 @@ class Query:
         def work(_: int) -> list[tuple[Any, dict[str, int], dict[str, Any]]]:
             found = []
             for place in [place for place in cluster.records if place[0] == kind]:
-                held = cluster.live(place)
-                if held is None or (
-                    self._where is not None and held.bins.get(self._where[0]) != self._where[1]
+                stored = cluster.live(place)
+                if stored is None or (
+                    self._where is not None and stored.bins.get(self._where[0]) != self._where[1]
                 ):
                     continue
-                if policy and not self._client._evaluate(policy["expressions"], held):
+                if policy and not self._client._evaluate(policy["expressions"], stored):
                     continue
-                bins = {name: held.bins[name] for name in self._bins if name in held.bins}
+                bins = {name: stored.bins[name] for name in self._bins if name in stored.bins}
                 digest = hashlib.sha1(repr(place).encode(), usedforsecurity=False).digest()
                 cluster.digests[digest] = place
                 found.append(
                     (
                         (cluster.namespace, kind, None, bytearray(digest)),
-                        {"gen": held.generation, "ttl": 0},
+                        {"gen": stored.generation, "ttl": 0},
                         bins,
                     )
                 )
@@ -482,28 +487,28 @@ def _operate(operation: dict[str, Any], bins: dict[str, Any], out: dict[str, Any
 def _operate_on_map(
     code: int, operation: dict[str, Any], name: str, bins: dict[str, Any], out: dict[str, Any]
 ) -> None:
-    held = dict(bins.get(name, {}))
+    entries = dict(bins.get(name, {}))
     if code == aerospike.OP_MAP_PUT_ITEMS:
         assert operation["map_policy"] == {"map_order": aerospike.MAP_KEY_ORDERED}
         _check(operation["val"])
-        held |= operation["val"]
-        out[name] = len(held)
+        entries |= operation["val"]
+        out[name] = len(entries)
     elif code == aerospike.OP_MAP_GET_BY_KEY_RANGE:
         assert operation["return_type"] == aerospike.MAP_RETURN_KEY
         assert name not in out, "the client gives one answer a bin"
-        out[name] = [key for key in sorted(held) if operation["key"] <= key < operation["range"]]
+        out[name] = [key for key in sorted(entries) if operation["key"] <= key < operation["range"]]
     elif code == aerospike.OP_MAP_REMOVE_BY_KEY_RANGE:
         assert operation["return_type"] == aerospike.MAP_RETURN_NONE
-        held = {
+        entries = {
             key: value
-            for key, value in held.items()
+            for key, value in entries.items()
             if not operation["key"] <= key < operation["val"]
         }
     else:
         assert code == aerospike.OP_MAP_REMOVE_BY_KEY_LIST, f"the fake has no operation {code}"
         assert operation["return_type"] == aerospike.MAP_RETURN_NONE
-        held = {key: value for key, value in held.items() if key not in set(operation["val"])}
-    bins[name] = dict(sorted(held.items()))
+        entries = {key: value for key, value in entries.items() if key not in set(operation["val"])}
+    bins[name] = dict(sorted(entries.items()))
 
 
 def _known(policy: dict[str, Any], names: set[str]) -> None:

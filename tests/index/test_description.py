@@ -21,15 +21,15 @@ from tests.index.conftest import (
 def test_durability_describes_what_an_acknowledged_step_survives(
     opened: Opener, url: "str | list[str]"
 ) -> None:
-    said = opened().durability
+    durability = opened().durability
     if str(url).startswith("sqlite"):
-        assert said == "synced before it is acknowledged: survives a power cut"
+        assert durability == "synced before it is acknowledged: survives a power cut"
     elif str(url).startswith(("memory", "redis")):
-        assert "memory" in said
+        assert "memory" in durability
     elif str(url).startswith("postgres"):
-        assert "fsync is off" in said
+        assert "fsync is off" in durability
     else:
-        assert said
+        assert durability
 
 
 def count_entries(index: nk.Index) -> tuple[int, int]:

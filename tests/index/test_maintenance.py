@@ -82,13 +82,13 @@ def test_merge_clusters_resolves_a_similar_younger_representative(opened: Opener
     # representative
     second = opened() if index.url != "memory://" else index
     second.upsert("b", " ".join(two), "two")
-    moved = second.get("b", "two")
-    assert moved is not None
-    keys = preparer_of(second).keys_of("b", [moved])[0]
-    new_keys = preparer_of(second).keys_of("a", [moved._replace(scope="a")])[0]
-    stray = moved._replace(scope="a", ref=0)
+    resolved = second.get("b", "two")
+    assert resolved is not None
+    keys = preparer_of(second).keys_of("b", [resolved])[0]
+    new_keys = preparer_of(second).keys_of("a", [resolved._replace(scope="a")])[0]
+    stray = resolved._replace(scope="a", ref=0)
     store_of(second).apply(
-        Changes(dropped=[KeyedEntry(moved, keys)], new=[KeyedEntry(stray, new_keys)])
+        Changes(dropped=[KeyedEntry(resolved, keys)], new=[KeyedEntry(stray, new_keys)])
     )
     joined = second.upsert("a", " ".join(near(two, rng, 1)), "with two")
     assert joined.kind == "match"

@@ -132,8 +132,8 @@ def test_a_copy_keeps_unfinished_documents(tmp_path: Path) -> None:
         ) as anew:
             fill_copy(live, anew)
             assert check_index(anew).sound
-            held = anew.get_many(parts_scope("a"), ["one", "two"])
-            assert [(entry.leader, entry.posted) for entry in held if entry is not None] == [
+            parts = anew.get_many(parts_scope("a"), ["one", "two"])
+            assert [(entry.leader, entry.posted) for entry in parts if entry is not None] == [
                 ("one", False),
                 ("two", False),
             ]

@@ -49,12 +49,12 @@ def test_invalid_arguments_and_settings_are_usage_errors(opened: Opener) -> None
     for top in (0, -1):
         with pytest.raises(UsageError, match=f"top={top}"):
             index.query("a", TEXT, top)
-    for fields, said in (
+    for fields, message in (
         ({"probes": -1}, "probes"),
         ({"record_ttl": float("nan")}, "record_ttl"),
         ({"window": -1.0}, "window"),
     ):
-        with pytest.raises(UsageError, match=said):
+        with pytest.raises(UsageError, match=message):
             opened(**fields)
 
 

@@ -403,7 +403,7 @@ def test_race_errors_name_no_document(opened: Opener) -> None:
     index = opened()
     other = beside(index)
     index.upsert_many("a", [TEXT, f"{TEXT} more"], ["secret-id-one", "secret-id-two"])
-    store, said = store_of(index), list[str]()
+    store, messages = store_of(index), list[str]()
     works = [
         (lambda: other.remove("a", "secret-id-one"), lambda: index.remove("a", "secret-id-one")),
         (
@@ -423,12 +423,12 @@ def test_race_errors_name_no_document(opened: Opener) -> None:
                 try:
                     return super().apply(changes)
                 except StoreError as error:
-                    said.append(str(error))
+                    messages.append(str(error))
                     raise
 
         replace_store(index, Saying(store, countdown))
         work()
         replace_store(index, store)
-    assert said
-    assert "secret" not in json.dumps(said)
+    assert messages
+    assert "secret" not in json.dumps(messages)
     assert Event("erased", "a", "secret-id-one", "", 1_000_000.0) in list(store.events())

@@ -395,9 +395,9 @@ def test_a_killed_process_loses_no_acknowledged_document(tmp_path: Path, full: b
         acknowledged = process.stdout.read().splitlines()
         process.wait()
         with nk.Index.open(url) as index:
-            held = {entry.id for entry in index.scan()}
+            stored_ids = {entry.id for entry in index.scan()}
             # the last line may have been cut off by the kill
-            assert {line for line in acknowledged if len(line) == 22} <= held
+            assert {line for line in acknowledged if len(line) == 22} <= stored_ids
             assert check_index(index).sound
 
 

@@ -138,13 +138,13 @@ def test_all_pairs_within_hamming_distance_are_found(
 def test_distance_with_hot_buckets_gives_warning(texts: list[str]) -> None:
     rng = np.random.default_rng(1)
     documents = [*texts, *(" ".join(map(str, rng.integers(0, 10**6, 30))) for _ in range(6000))]
-    for most, said in ((5, True), (100, False)):
+    for most, expected in ((5, True), (100, False)):
         warnings = nk.dedup(
             documents, measure="simhash", distance=8, hot_bucket_size=most
         ).report_data.all_warnings
         assert (
             any("may be missing; raise --hot-bucket-size" in warning for warning in warnings)
-            == said
+            == expected
         )
 
 

@@ -70,8 +70,8 @@ def test_recall_warning_is_on_the_terminal_and_in_run_json(tmp_path: Path) -> No
     ended = CliRunner().invoke(app, [*line, "--bands", "64", "--rows", "1"])
     assert ended.exit_code == 0, ended.output
     assert "% of the pairs that share a bucket" in " ".join(ended.output.split())
-    said = json.loads((out / "run.json").read_bytes())["warnings"]
-    assert any("% of the pairs that share a bucket" in warning for warning in said)
+    warnings = json.loads((out / "run.json").read_bytes())["warnings"]
+    assert any("% of the pairs that share a bucket" in warning for warning in warnings)
     assert "of the pairs that share a bucket" in (out / "report.html").read_text()
 
 

@@ -178,9 +178,9 @@ async def running(
     Ready when the block begins.
     """
     write_durably(folder / "key", KEY.encode(), PRIVATE_FILE)
-    held = TokenFile(folder / "tokens.json")
+    token_file = TokenFile(folder / "tokens.json")
     tokens = {
-        name: held.create(Principal(name, (name, "shared", *scopes), ("read", "write")))
+        name: token_file.create(Principal(name, (name, "shared", *scopes), ("read", "write")))
         for name in names
     }
     fields = {

@@ -44,17 +44,17 @@ class Barrier:
 @pytest.fixture
 def barrier(monkeypatch: pytest.MonkeyPatch) -> Iterator[Barrier]:
     """Blocks upserts and queries of scopes that begin with `greedy`."""
-    held = Barrier("greedy")
+    greedy_barrier = Barrier("greedy")
     for owner, name in ((Index, "upsert_many"), (Index, "query"), (ClusterListings, "listing")):
         really = getattr(owner, name)
 
         def waits(this: Any, scope: str, *arguments: Any, really: Any = really, **more: Any) -> Any:
-            held.wait(scope)
+            greedy_barrier.wait(scope)
             return really(this, scope, *arguments, **more)
 
         monkeypatch.setattr(owner, name, waits)
-    yield held
-    held.opened.set()
+    yield greedy_barrier
+    greedy_barrier.opened.set()
 
 
 def line(number: int, words: int = 0) -> bytes:
@@ -650,8 +650,8 @@ def test_hostile_json_is_rejected_before_parsing(
             assert await answer.status() in (400, 422)
             stream = app.stream("hostile")
             stream.send(HOSTILE[name], more=False)
-            told = json.loads(await stream.finish())
-            assert told["problem"]["code"] in ("invalid-request", "not-json")
+            row = json.loads(await stream.finish())
+            assert row["problem"]["code"] in ("invalid-request", "not-json")
             assert all(count <= models.UpsertRequest.max_json_values for count in parsed)
 
     run(test())

@@ -59,7 +59,7 @@ def test_log_lines_contain_no_document_scope_or_token(
 ) -> None:
     """Every route and every callback of the console, with right and wrong values, at the level
     debug."""
-    asked = [
+    requests = [
         *every_route(client, tokens["boss"]),
         *every_callback(client, tokens["boss"]),
         *every_route(client, tokens["own"]),
@@ -70,7 +70,7 @@ def test_log_lines_contain_no_document_scope_or_token(
     )
     client.post("/console/login", data={"token": wrong}, headers=SAME_ORIGIN)
     client.get(f"/{OTHER}/{OTHER_ID}?q={OTHER_WORD}", headers={"x-request-id": OTHER_ID})
-    assert len(lines.lines) > len(asked) / 2
+    assert len(lines.lines) > len(requests) / 2
     secrets = [token.split("_", 2)[2] for token in (*tokens.values(), wrong)]
     for line in lines.lines:
         assert not [

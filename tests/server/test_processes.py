@@ -163,9 +163,9 @@ def test_usage_errors_have_no_traceback(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run(["serve", *flags]) == code
-    told = capsys.readouterr().err
-    assert words in told
-    assert "Traceback" not in told
+    errors = capsys.readouterr().err
+    assert words in errors
+    assert "Traceback" not in errors
 
 
 def test_help_lists_every_setting(
@@ -174,9 +174,11 @@ def test_help_lists_every_setting(
     monkeypatch.setenv("COLUMNS", "200")
     monkeypatch.setenv("TERMINAL_WIDTH", "200")
     assert run(["serve", "--help"]) == 0
-    told = capsys.readouterr().out
+    help_text = capsys.readouterr().out
     assert [
-        name for name in ServerSettings.model_fields if f"--{name.replace('_', '-')}" not in told
+        name
+        for name in ServerSettings.model_fields
+        if f"--{name.replace('_', '-')}" not in help_text
     ] == []
 
 
@@ -187,8 +189,8 @@ def test_tokens_are_created_listed_and_revoked_by_commands(
 
     def ask(*words: str) -> tuple[int, str, str]:
         code = run(["token", *words])
-        told = capsys.readouterr()
-        return code, told.out, told.err
+        printed = capsys.readouterr()
+        return code, printed.out, printed.err
 
     made = ask(
         "create", "crawler", "--scopes", "web,team-*", "--rights", "write", "--rate", "10/second"
@@ -196,8 +198,8 @@ def test_tokens_are_created_listed_and_revoked_by_commands(
     assert made.startswith("nk_crawler_")
     assert ask("list")[1] == "crawler  web,team-*  write  10/second  does not expire\n"
     assert json.loads(ask("list", "--json")[1])["tokens"][0]["rights"] == ["write"]
-    code, _, told = ask("create", "crawler")
-    assert (code, "revoke" in told) == (2, True)
+    code, _, printed = ask("create", "crawler")
+    assert (code, "revoke" in printed) == (2, True)
     assert ask("create", "short", "--days", "2")[0] == 0
     assert re.search(r"short .* expires \d{4}-\d\d-\d\d \d\d:\d\d UTC", ask("list")[1])
     assert ask("create", "never", "--days", "nan")[0] == 2

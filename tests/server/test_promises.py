@@ -36,10 +36,12 @@ def counted(
 def test_problems_are_counted(serve: Serve, tmp_path: Path) -> None:
     """Also those of the console, of paths that are not there, and of bodies that are not as
     described."""
-    held = TokenFile(tmp_path / "tokens.json")
-    boss = {"authorization": f"Bearer {held.create(Principal('boss', ('*',), ('admin',)))}"}
-    reader = {"authorization": f"Bearer {held.create(Principal('reader', ('a',), ('read',)))}"}
-    token = held.create(Principal("slow", ("*",), ("read",), rate="1/hour"))
+    token_file = TokenFile(tmp_path / "tokens.json")
+    boss = {"authorization": f"Bearer {token_file.create(Principal('boss', ('*',), ('admin',)))}"}
+    reader = {
+        "authorization": f"Bearer {token_file.create(Principal('reader', ('a',), ('read',)))}"
+    }
+    token = token_file.create(Principal("slow", ("*",), ("read",), rate="1/hour"))
     slow = {"authorization": f"Bearer {token}"}
     client = serve(max_body=2000)
     document = "/v1/scopes/a/documents"

@@ -144,19 +144,19 @@ def test_other_scopes_are_not_slowed_down(tmp_path: Path, monkeypatch: pytest.Mo
         async with running(
             tmp_path, "greedy", "other", scopes=("greedy*",), queue=400, requests=2000
         ) as app:
-            held: list[Exchange] = []
+            exchanges: list[Exchange] = []
             body = json.dumps({"text": TEXT}).encode()
             for at in range(100):
                 scope = f"/v1/scopes/greedy{at}"
                 for path in ("documents", "query"):
-                    held.append(app.request("greedy", f"{scope}/{path}", length=len(body)))
-                    held[-1].send(body, more=False)
-                held.append(app.request("greedy", f"{scope}/clusters", method="GET"))
-                held[-1].send(b"", more=False)
+                    exchanges.append(app.request("greedy", f"{scope}/{path}", length=len(body)))
+                    exchanges[-1].send(body, more=False)
+                exchanges.append(app.request("greedy", f"{scope}/clusters", method="GET"))
+                exchanges[-1].send(b"", more=False)
                 for kind in (NDJSON, ARROW):
-                    held.append(app.stream("greedy", kind, f"greedy{at}"))
-                    held[-1].send(body + b"\n" if kind == NDJSON else arrow(TEXT))
-                held.append(app.request("greedy", f"{scope}/documents", length=9_800_000))
+                    exchanges.append(app.stream("greedy", kind, f"greedy{at}"))
+                    exchanges[-1].send(body + b"\n" if kind == NDJSON else arrow(TEXT))
+                exchanges.append(app.request("greedy", f"{scope}/documents", length=9_800_000))
             await until(lambda: hold.entered >= 5)
 
             documents = "/v1/scopes/other/documents"
@@ -185,7 +185,7 @@ def test_other_scopes_are_not_slowed_down(tmp_path: Path, monkeypatch: pytest.Mo
                 answer = await app.post("other", f"/v1/{path}", sent)
                 assert await answer.status() in (200, 404, 422), path
             hold.opened.set()
-            await asyncio.gather(*(one.cancel() for one in held))
+            await asyncio.gather(*(one.cancel() for one in exchanges))
 
     run(test())
 

@@ -59,14 +59,14 @@ def test_walk_over_all_routes_finds_leaks(client: TestClient, tokens: dict[str, 
 def test_pages_about_all_scopes_need_a_token_of_all_scopes(
     client: TestClient, tokens: dict[str, str], page: str
 ) -> None:
-    for name, told in (("own", "needs a token with the scope *"), ("boss", "")):
+    for name, message in (("own", "needs a token with the scope *"), ("boss", "")):
         client.post("/console/login", data={"token": tokens[name]}, headers=SAME_ORIGIN)
-        asked = {"output": "main.children", "outputs": {"id": "main", "property": "children"}}
+        output = {"output": "main.children", "outputs": {"id": "main", "property": "children"}}
         values = (("pathname", f"/console/{page}"), ("search", ""))
         inputs = [{"id": "url", "property": field, "value": value} for field, value in values]
-        body = {**asked, "inputs": inputs, "changedPropIds": ["url.pathname"]}
+        body = {**output, "inputs": inputs, "changedPropIds": ["url.pathname"]}
         answer = client.post("/console/_dash-update-component", json=body, headers=SAME_ORIGIN)
-        assert told in answer.text
+        assert message in answer.text
         client.post("/console/logout", headers=SAME_ORIGIN)
 
 

@@ -109,19 +109,19 @@ def test_incomplete_shadow_index_cannot_become_live(
     monkeypatch.setattr(shadow.standby._session.store, "apply", failing)
     assert client.post(URL, json={"id": "one", "text": text(0)}).status_code == 200
     wait_until(lambda: client.get("/v1/shadow").json()["failed"], "the shadow index has failed")
-    told = client.post("/v1/shadow", json={"live": "shadow"})
-    assert (told.status_code, told.json()["code"]) == (409, "conflict")
+    refusal = client.post("/v1/shadow", json={"live": "shadow"})
+    assert (refusal.status_code, refusal.json()["code"]) == (409, "conflict")
 
 
 def test_shadow_index_must_differ_only_in_banding(tmp_path: Path) -> None:
     with Index.open(f"sqlite:///{tmp_path}/a.db", threshold=0.8, bands=13, rows=7) as live:
         live.upsert("a", text(0), "one")
-        for fields, said in (
+        for fields, message in (
             ({"threshold": 0.8, "bands": 13, "rows": 7}, "13 x 7"),
             ({"threshold": 0.7, "bands": 13, "rows": 7}, "threshold"),
         ):
-            url = f"sqlite:///{tmp_path}/{said}.db"
-            with pytest.raises(UsageError, match=said):
+            url = f"sqlite:///{tmp_path}/{message}.db"
+            with pytest.raises(UsageError, match=message):
                 ShadowIndex(
                     live,
                     ("other",),
@@ -273,11 +273,11 @@ def test_late_copies_use_the_current_document(
     with first(tmp_path) as mine, first(tmp_path) as other:
         workers = [beside(index, tmp_path) for index in (mine, other)]
         settled(*workers)
-        held = threading.Event()
+        released = threading.Event()
         really = workers[0]._copy_changes
 
         def late(scope: str, names: list[str]) -> None:
-            held.wait(60)
+            released.wait(60)
             really(scope, names)
 
         monkeypatch.setattr(workers[0], "_copy_changes", late)
@@ -287,7 +287,7 @@ def test_late_copies_use_the_current_document(
         workers[1].mark_changed("a", "erased")
         upsert(workers[1], 160, "changed")
         settled(workers[1])
-        held.set()
+        released.set()
         settled(*workers)
         for worker in workers:
             assert worker.standby.get("a", "erased") is None

@@ -133,7 +133,7 @@ def test_logs_are_json_without_texts_and_tokens(serve: Serve, tmp_path: Path) ->
     try:
         client = serve()
         secret = "nk_someone_" + "S" * 43
-        told = client.post(
+        response = client.post(
             "/v1/scopes/a/documents",
             json={"id": "confidential-id", "text": "top secret words"},
             headers={"authorization": secret},
@@ -148,7 +148,7 @@ def test_logs_are_json_without_texts_and_tokens(serve: Serve, tmp_path: Path) ->
         root.removeHandler(handler)
         root.setLevel(level)
     rows = [json.loads(line) for line in out.getvalue().splitlines()]
-    mine = [row for row in rows if row.get("request_id") == told.headers["x-request-id"]]
+    mine = [row for row in rows if row.get("request_id") == response.headers["x-request-id"]]
     assert mine[0]["route"] == "/v1/scopes/{scope}/documents"
     assert mine[0]["status"] == 200
     for word in ("top secret", "confidential-id", "S" * 43):
@@ -164,9 +164,9 @@ def test_internal_error_is_logged_but_not_returned(
         raise ZeroDivisionError("inner words")
 
     monkeypatch.setattr(client.app.state.service.index, "query", broken)  # type: ignore[attr-defined]
-    told = client.post("/v1/scopes/a/query", json={"text": "x"})
-    assert (told.status_code, told.json()["code"]) == (500, "internal")
-    assert "inner words" not in told.text
+    response = client.post("/v1/scopes/a/query", json={"text": "x"})
+    assert (response.status_code, response.json()["code"]) == (500, "internal")
+    assert "inner words" not in response.text
     assert "inner words" in caplog.text
 
 

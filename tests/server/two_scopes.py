@@ -86,9 +86,9 @@ def bearer(token: str) -> dict[str, str]:
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> dict[str, str]:
-    held = TokenFile(tmp_path / "tokens.json")
+    token_file = TokenFile(tmp_path / "tokens.json")
     every = {"boss": Principal("boss", ("*",), RIGHTS), "own": Principal("own", (OWN,), RIGHTS)}
-    return {name: held.create(principal) for name, principal in every.items()}
+    return {name: token_file.create(principal) for name, principal in every.items()}
 
 
 @pytest.fixture

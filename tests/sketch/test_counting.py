@@ -17,9 +17,9 @@ ELEMENTS = splitmix64(77, 60)
 steps = st.lists(st.tuples(st.booleans(), st.integers(0, 59)), max_size=150)
 
 
-def signature(held: Counter[int], spec: Spec) -> np.ndarray:
+def signature(counts: Counter[int], spec: Spec) -> np.ndarray:
     slots = np.full(spec.k, 0xFFFFFFFF, np.uint32)
-    scheme_of(spec).update(np.array(sorted(held), np.uint64), slots)
+    scheme_of(spec).update(np.array(sorted(counts), np.uint64), slots)
     return slots
 
 
@@ -30,17 +30,17 @@ def test_signature_is_exact_or_rebuild_is_due(
 ) -> None:
     """Adds and removes elements; compares the signature with that of the remaining elements."""
     spec = Spec(k=16, scheme=scheme)
-    sketch, held = CountingMinHash(spec, depth), Counter[int]()
+    sketch, counts = CountingMinHash(spec, depth), Counter[int]()
     for adding, i in steps:
         h = int(ELEMENTS[i])
         if adding:
             sketch.add_hashes(ELEMENTS[i : i + 1])
-            held[h] += 1
-        elif held[h]:
+            counts[h] += 1
+        elif counts[h]:
             sketch.discard_hashes(ELEMENTS[i : i + 1])
-            held[h] -= 1
-            held += Counter()
-        true = signature(held, spec)
+            counts[h] -= 1
+            counts += Counter()
+        true = signature(counts, spec)
         known = np.ones(16, bool)
         known[sketch.underflowed] = False
         assert (sketch._values[known, 0] == true[known]).all()
@@ -50,9 +50,9 @@ def test_signature_is_exact_or_rebuild_is_due(
         else:
             with pytest.raises(RebuildDueError, match="call rebuild with the remaining elements"):
                 sketch.snapshot()
-    assert len(sketch) == held.total()
-    rest = np.array(list(held.elements()), np.uint64)
-    assert (sketch.rebuild(rest).snapshot() == signature(held, spec)).all()
+    assert len(sketch) == counts.total()
+    rest = np.array(list(counts.elements()), np.uint64)
+    assert (sketch.rebuild(rest).snapshot() == signature(counts, spec)).all()
 
 
 def test_depth_limits_number_of_removed_elements() -> None:

@@ -85,7 +85,7 @@ def test_command_line(texts: list[str], tmp_path: Path, capfd: pytest.CaptureFix
     for i, text in enumerate(texts):
         (tmp_path / f"{i:03}.txt").write_text(text)
     out = tmp_path / "contained.parquet"
-    asked = [
+    command = [
         "pairs",
         str(tmp_path / "*.txt"),
         "--relation",
@@ -95,15 +95,15 @@ def test_command_line(texts: list[str], tmp_path: Path, capfd: pytest.CaptureFix
         "--out",
         str(out),
     ]
-    assert run(asked) == 0
+    assert run(command) == 0
     table = pq.read_table(out)
     assert table.column_names == ["id_a", "id_b", "containment", "jaccard"]
     assert len(table) > 30
-    assert run([*asked[:3], "overlap", *asked[4:], "--overwrite"]) == 2
+    assert run([*command[:3], "overlap", *command[4:], "--overwrite"]) == 2
     assert "relation='overlap' is not one of similarity, containment" in capfd.readouterr().err
-    assert run([*asked, "--overwrite", "--measure", "simhash"]) == 2
+    assert run([*command, "--overwrite", "--measure", "simhash"]) == 2
     assert "measure jaccard, not simhash" in capfd.readouterr().err
-    assert run([*asked, "--overwrite", "--expand-exact"]) == 2
+    assert run([*command, "--overwrite", "--expand-exact"]) == 2
 
 
 def test_empty_documents_are_not_contained() -> None:

@@ -105,9 +105,9 @@ def test_workers_and_the_order_of_rows_do_not_matter() -> None:
 
 def test_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pq.write_table(table_of(2), tmp_path / "docs.parquet")
-    asked = ["dedup", str(tmp_path / "docs.parquet"), "--id", "id", "--threshold", "0.7"]
+    command = ["dedup", str(tmp_path / "docs.parquet"), "--id", "id", "--threshold", "0.7"]
     out = tmp_path / "out"
-    assert run([*asked, "--second-measure", "cosine:v:0.97", "--out", str(out), "--json"]) == 0
+    assert run([*command, "--second-measure", "cosine:v:0.97", "--out", str(out), "--json"]) == 0
     found = json.loads(capfd.readouterr().out)
     then = found["stages"]["then"]
     assert then["documents"] + then["rejected"] > 0
@@ -119,11 +119,11 @@ def test_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None
     assert "Near-duplicates by second measure" in (out / "report.html").read_text("utf-8")
     assert not (tmp_path / "out.partial").exists()
     assert (
-        run([*asked, "--second-measure", "cosine:missing:0.9", "--out", str(tmp_path / "b")]) == 2
+        run([*command, "--second-measure", "cosine:missing:0.9", "--out", str(tmp_path / "b")]) == 2
     )
     assert "no column 'missing'" in capfd.readouterr().err
     for wrong in ("cosine:v", "jaccard:v:0.9", "cosine:v:2", "cosine::0.9"):
-        assert run([*asked, "--second-measure", wrong, "--out", str(tmp_path / "c")]) == 2
+        assert run([*command, "--second-measure", wrong, "--out", str(tmp_path / "c")]) == 2
         assert "is not valid; write it as cosine:COLUMN:THRESHOLD" in capfd.readouterr().err
 
 

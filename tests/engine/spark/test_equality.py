@@ -58,11 +58,11 @@ FULL = [
 
 
 def both(
-    code: pa.Table, frame: DataFrame, **asked: Any
+    code: pa.Table, frame: DataFrame, **options: Any
 ) -> tuple[tuple[list[dict[str, Any]], set[Any]], tuple[list[dict[str, Any]], set[Any]]]:
     """Clusters by id, and pairs, of either engine."""
-    local = nk.dedup(code, id="id", **asked)
-    with nks.dedup(frame, id="id", **asked) as result:
+    local = nk.dedup(code, id="id", **options)
+    with nks.dedup(frame, id="id", **options) as result:
         theirs = rows_of(result.clusters.toArrow()), pair_set(result.pairs.toArrow())
     return (rows_of(local.clusters.arrow), pair_set(local.pairs.arrow)), theirs
 
@@ -124,7 +124,7 @@ def test_components_across_tasks_and_crowded_bins(
 ) -> None:
     monkeypatch.setattr(cluster_tables, "PAIRS_IN_ONE_TASK", 0)
     monkeypatch.setattr(pair_bins, "BIN_BYTES", 20_000)
-    asked = {
+    options = {
         "text": "text",
         "threshold": 0.3,
         "bands": 40,
@@ -132,5 +132,5 @@ def test_components_across_tasks_and_crowded_bins(
         "cluster": "components",
         "empty": "drop",
     }
-    mine, theirs = both(code, frame, **asked)
+    mine, theirs = both(code, frame, **options)
     assert theirs == mine

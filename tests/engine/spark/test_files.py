@@ -103,7 +103,7 @@ def test_command_line(
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
-    asked = [
+    command = [
         "dedup",
         str(mixed),
         "--id",
@@ -116,9 +116,9 @@ def test_command_line(
         "--hot-bucket-size",
         "20",
     ]
-    asked += ["--annotate"] if annotate else []
-    assert run([*asked, "--out", str(tmp_path / "local")]) == 0
-    assert run([*asked, "--engine", "spark", "--out", str(tmp_path / "spark"), "--json"]) == 0, (
+    command += ["--annotate"] if annotate else []
+    assert run([*command, "--out", str(tmp_path / "local")]) == 0
+    assert run([*command, "--engine", "spark", "--out", str(tmp_path / "spark"), "--json"]) == 0, (
         capfd.readouterr().err
     )
     assert json.loads(capfd.readouterr().out)["engine"] == "spark"
@@ -145,7 +145,7 @@ def test_command_line(
 def test_wrong_usage(
     spark: SparkSession, mixed: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["dedup", str(mixed / "three.csv"), "--out", str(tmp_path / "out")]
+    command = ["dedup", str(mixed / "three.csv"), "--out", str(tmp_path / "out")]
     for more, message in (
         (["--engine", "hadoop"], "engine='hadoop' is not one of local, spark"),
         (["--master", "local[2]"], "--master local[2] requires --engine spark"),
@@ -157,10 +157,10 @@ def test_wrong_usage(
         (["--engine", "spark", "--text", "missing"], "no column 'missing'"),
         (["--engine", "spark", "--save-signatures"], "save_signatures needs the local engine"),
     ):
-        assert run([*asked, *more]) == 2
-        said = capfd.readouterr().err
-        assert message in said
-        assert "Traceback" not in said
+        assert run([*command, *more]) == 2
+        errors = capfd.readouterr().err
+        assert message in errors
+        assert "Traceback" not in errors
     assert not (tmp_path / "out").exists()
     assert (
         run(
@@ -177,10 +177,10 @@ def test_wrong_usage(
         )
         == 1
     )
-    said = capfd.readouterr().err
+    errors = capfd.readouterr().err
     # Whichever file a task comes to first.
-    assert "reject such rows with --on-error quarantine" in said
-    assert "Traceback" not in said
+    assert "reject such rows with --on-error quarantine" in errors
+    assert "Traceback" not in errors
 
 
 def test_invalid_rows_of_a_frame_are_rejected(spark: SparkSession, frame: DataFrame) -> None:
@@ -214,8 +214,8 @@ def test_invalid_rows_of_a_frame_are_rejected(spark: SparkSession, frame: DataFr
 
 
 def test_empty_frame_gives_empty_results(spark: SparkSession, frame: DataFrame) -> None:
-    for asked in ({}, {"bands": 20, "rows": 5}):
-        with nks.dedup(frame.limit(0), id="id", **asked) as result:
+    for options in ({}, {"bands": 20, "rows": 5}):
+        with nks.dedup(frame.limit(0), id="id", **options) as result:
             assert result.clusters.count() == result.pairs.count() == result.statistics["read"] == 0
 
 
@@ -250,9 +250,9 @@ def test_killed_tasks_are_repeated_with_the_same_result(
 
 
 def test_a_failed_task_names_its_document() -> None:
-    told = from_task(
+    converted = from_task(
         "Job aborted\n  File x\nnearkin.errors.RunError: document 'x7': ValueError: odd\n\n\tat "
         "org.apache.spark"
     )
-    assert isinstance(told, RunError)
-    assert str(told) == "document 'x7': ValueError: odd"
+    assert isinstance(converted, RunError)
+    assert str(converted) == "document 'x7': ValueError: odd"

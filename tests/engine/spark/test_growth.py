@@ -66,9 +66,9 @@ def test_other_bands_from_stored_signatures(
     spark: SparkSession, code: pa.Table, halves: tuple[DataFrame, DataFrame], saved: str
 ) -> None:
     nks.backfill(spark, saved, 16, 6)
-    asked = {**BANDED, "bands": 16, "rows": 6}
-    local = nk.dedup(code, id="id", **asked)
-    with nks.dedup(halves[1], id="id", against=saved, before=halves[0], **asked) as result:
+    options = {**BANDED, "bands": 16, "rows": 6}
+    local = nk.dedup(code, id="id", **options)
+    with nks.dedup(halves[1], id="id", against=saved, before=halves[0], **options) as result:
         assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
 
 

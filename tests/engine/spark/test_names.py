@@ -29,7 +29,7 @@ def test_columns_of_a_frame_may_have_any_name(spark: SparkSession) -> None:
         }
     )
     frame = spark.createDataFrame(table.to_pandas())
-    asked = {
+    options = {
         "text": "body",
         "id": "key",
         "keep": "text asc, wanted desc",
@@ -37,8 +37,8 @@ def test_columns_of_a_frame_may_have_any_name(spark: SparkSession) -> None:
         "split": "sort",
         "block_by": "doc",
     }
-    local = nk.dedup(table, **asked)
-    with nks.dedup(frame, **asked) as result:
+    local = nk.dedup(table, **options)
+    with nks.dedup(frame, **options) as result:
         assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
         kept = result.kept.toArrow()
         assert sorted(kept["key"].to_pylist()) == ["a", "c"]

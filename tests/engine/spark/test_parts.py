@@ -46,13 +46,13 @@ def test_merged_parts_equal_the_whole_document(
     spark: SparkSession, code: pa.Table, tmp_path: Path, full: bool
 ) -> None:
     spec, some = Spec(n=1), code.slice(0, 300)
-    asked: dict[str, Any] = {"tokens": "words", "spec": spec, "threshold": 0.7}
+    options: dict[str, Any] = {"tokens": "words", "spec": spec, "threshold": 0.7}
     if full:
-        asked |= {"bands": 20, "rows": 5, "hot_bucket_size": 10**6}
-    whole = nk.dedup(some, id="id", **asked)
+        options |= {"bands": 20, "rows": 5, "hot_bucket_size": 10**6}
+    whole = nk.dedup(some, id="id", **options)
     path = tmp_path / "parts.parquet"
     pq.write_table(in_parts(some), path)
-    with nks.dedup(spark.read.parquet(str(path)), id="id", merge_parts=True, **asked) as result:
+    with nks.dedup(spark.read.parquet(str(path)), id="id", merge_parts=True, **options) as result:
         assert fates(result.clusters.toArrow().to_pylist()) == fates(
             whole.clusters.arrow.to_pylist()
         )
@@ -78,7 +78,7 @@ def test_files_in_parts(spark: SparkSession, code: pa.Table, tmp_path: Path) -> 
             parts.take(pa.array(np.arange(number, len(parts), 3))),
             tmp_path / "in" / f"{number}.parquet",
         )
-    asked = [
+    options = [
         "--tokens",
         "words",
         "--shingle",
@@ -92,7 +92,7 @@ def test_files_in_parts(spark: SparkSession, code: pa.Table, tmp_path: Path) -> 
     ]
     pq.write_table(some, tmp_path / "whole.parquet")
     assert (
-        run(["dedup", str(tmp_path / "whole.parquet"), *asked, "--out", str(tmp_path / "a")]) == 0
+        run(["dedup", str(tmp_path / "whole.parquet"), *options, "--out", str(tmp_path / "a")]) == 0
     )
     spark_out = str(tmp_path / "b")
     assert (
@@ -100,7 +100,7 @@ def test_files_in_parts(spark: SparkSession, code: pa.Table, tmp_path: Path) -> 
             [
                 "dedup",
                 str(tmp_path / "in"),
-                *asked,
+                *options,
                 "--engine",
                 "spark",
                 "--merge-parts",
@@ -121,14 +121,14 @@ def test_files_in_parts(spark: SparkSession, code: pa.Table, tmp_path: Path) -> 
 
 def test_request_whose_parts_cannot_be_merged_is_refused(spark: SparkSession) -> None:
     some = spark.createDataFrame([("a", "x")], "id string, text string")
-    for asked in (
+    for options in (
         {"measure": "weighted-jaccard"},
         {"measure": "simhash"},
         {"probes": 2},
         {"spec": Spec(slot_bits=8)},
     ):
         with pytest.raises(UsageError, match="merge_parts needs measure jaccard with whole slots"):
-            nks.dedup(some, id="id", merge_parts=True, **asked)
+            nks.dedup(some, id="id", merge_parts=True, **options)
 
 
 def test_payloads_of_parts_are_united_without_repetitions() -> None:

@@ -58,10 +58,10 @@ def test_cluster_ids_are_kept_if_clusters_agree(
             live.remove("a", name)
         was = {entry.id: entry.cluster for entry in live.scan()}
         assert any(cluster in heads[:10] for cluster in was.values())
-        said = fill_copy(live, new_index)
+        counts = fill_copy(live, new_index)
         now = {entry.id: entry.cluster for entry in new_index.scan()}
         agreeing = sum(now[name] == cluster for name, cluster in was.items())
-        assert said["same_cluster"] == agreeing > 0.9 * len(was)
+        assert counts["same_cluster"] == agreeing > 0.9 * len(was)
         leaders = [entry.cluster for entry in new_index.scan() if entry.is_leader]
         assert len(leaders) == len(set(leaders))
         assert check_index(new_index).sound

@@ -139,16 +139,16 @@ def test_processes_follow_a_cutover_and_the_way_back(
     """Two processes write during the cutover, and during the way back."""
     url, target = (empty_store(kind, request, tmp_path) for _ in range(2))
     texts = corpus(300, seed=9)
-    held = {f"d{i}": text for i, text in enumerate(texts)}
+    expected = {f"d{i}": text for i, text in enumerate(texts)}
     live = nk.Index.open(url, threshold=0.7)
-    live.upsert_many("a", texts, list(held))
+    live.upsert_many("a", texts, list(expected))
     with writing(url, "x", "y") as writers, live:
         for writer in writers:
             writer.wait_for(10)
         with nk.Index.open(target, OTHER, 0.6, follow=False) as new_index:
             there = " ".join(new_index.public_urls)
-            said = cut_over(live, new_index, wait=0)
-        assert said["moved_to"] == there == " ".join(live.public_urls)
+            report = cut_over(live, new_index, wait=0)
+        assert report["moved_to"] == there == " ".join(live.public_urls)
         assert (live.spec, live.threshold) == (OTHER, 0.6)
         for writer in writers:
             writer.wait_for(20, there)
@@ -158,12 +158,12 @@ def test_processes_follow_a_cutover_and_the_way_back(
             writer.wait_for(20, here)
             writer.end()
         for writer in writers:
-            held |= writer.holds
-            assert not writer.gone & set(held)
+            expected |= writer.holds
+            assert not writer.gone & set(expected)
     with nk.Index.open(target) as index:
         assert " ".join(index.public_urls) == here
         assert index.spec == nk.Spec()
-        assert_holds(index, held)
+        assert_holds(index, expected)
 
 
 @pytest.mark.parametrize("kind", [kind for kind in STORES if kind != "memory"])
@@ -172,7 +172,7 @@ def test_threads_follow_a_cutover_from_memory(
 ) -> None:
     """The threads of one index write and read during a cutover to another kind of store."""
     target = empty_store(kind, request, tmp_path)
-    held = {}
+    expected = {}
     failed = []
     ended = threading.Event()
     with nk.Index.open("memory://", threshold=0.7) as live:
@@ -181,7 +181,7 @@ def test_threads_follow_a_cutover_from_memory(
             try:
                 for at, text in enumerate(texts):
                     live.upsert(name, text, f"{name}{at}")
-                    held[name, f"{name}{at}"] = text
+                    expected[name, f"{name}{at}"] = text
                     assert live.query(name, text, 1)[0].similarity == 1.0
                     assert live.cluster(name, f"{name}{at}") is not None
                     if ended.is_set() and at > 200:
@@ -202,7 +202,7 @@ def test_threads_follow_a_cutover_from_memory(
         for thread in threads:
             thread.join()
         assert failed == []
-        assert {(entry.scope, entry.id): entry.text for entry in live.scan()} == held
+        assert {(entry.scope, entry.id): entry.text for entry in live.scan()} == expected
         assert check_index(live).sound
 
 
@@ -214,7 +214,7 @@ def test_openings_follow_a_cutover_from_aerospike(
     processes.
     """
     url, target = (empty_store(one, request, tmp_path) for one in ("aerospike", kind))
-    held: dict[str, str] = {}
+    expected: dict[str, str] = {}
     failed: list[Exception] = []
     ended = threading.Event()
 
@@ -223,9 +223,9 @@ def test_openings_follow_a_cutover_from_aerospike(
             with nk.Index.open(url) as index:
                 for at, text in enumerate(texts):
                     index.upsert("a", text, f"{name}{at}")
-                    held[f"{name}{at}"] = text
+                    expected[f"{name}{at}"] = text
                     if at % 5 == 4:
-                        del held[f"{name}{at - 2}"]
+                        del expected[f"{name}{at - 2}"]
                         index.remove("a", f"{name}{at - 2}")
                     if ended.is_set() and at > 30:
                         break
@@ -245,7 +245,7 @@ def test_openings_follow_a_cutover_from_aerospike(
         for thread in threads:
             thread.join()
         assert failed == []
-        assert_holds(live, held)
+        assert_holds(live, expected)
 
 
 def test_readers_follow_a_cutover_at_the_next_refresh(
@@ -351,8 +351,8 @@ def test_a_failed_cutover_leaves_the_index_in_its_store(
     with nk.Index.open(target) as early, pytest.raises(StoreError, match="is being filled from"):
         early.upsert("a", "too early", "d")
     with nk.Index.open(target, OTHER, 0.6, follow=False) as new_index:
-        said = cut_over(live, new_index, wait=0)
-    assert said["documents"] == live.counts()["records"] == 1199
+        report = cut_over(live, new_index, wait=0)
+    assert report["documents"] == live.counts()["records"] == 1199
     assert check_index(live).sound
     kept = live.get("a", "d0")
     assert kept is not None

@@ -669,9 +669,9 @@ def test_group_stays_below_the_record_size(
         counts = index._session.store.counts()
         assert counts["postings"] <= 40
         assert counts["postings"] + counts["evicted"] == 60
-        held = index._session.store.postings(np.array([group + 1, group + 2], np.uint64))
-        refs = (held.words >> 24).tolist()
-        assert refs[: held.offsets[1]] == list(range(31 - held.offsets[1], 31))
+        postings = index._session.store.postings(np.array([group + 1, group + 2], np.uint64))
+        refs = (postings.words >> 24).tolist()
+        assert refs[: postings.offsets[1]] == list(range(31 - postings.offsets[1], 31))
 
 
 def test_bucket_and_document_larger_than_a_record_are_refused(cluster: Cluster) -> None:
@@ -810,7 +810,7 @@ def test_finished_plans_are_deleted_and_ignored_if_restored(
             device.now += 3
         assert len(device.kind("steps")) < 20
         before = contents(index)
-    states = {held.bins.get("t") for versions in device.deleted.values() for held in versions}
+    states = {version.bins.get("t") for versions in device.deleted.values() for version in versions}
     assert {aerospike_steps.PENDING, aerospike_steps.COMMITTED} <= states
     for _ in range(5):
         device.cold_start()

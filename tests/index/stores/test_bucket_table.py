@@ -17,11 +17,11 @@ def test_table_equals_lists_after_random_changes(most: int) -> None:
     table = BucketTable(most)
     lists = defaultdict(list)
     evicted = 0
-    held: dict[int, np.ndarray] = {}
+    keys_by_ref: dict[int, np.ndarray] = {}
     for step in range(3000):
-        if held and rng.random() < 0.3:
-            ref = int(rng.choice(list(held)))
-            keys = held.pop(ref)
+        if keys_by_ref and rng.random() < 0.3:
+            ref = int(rng.choice(list(keys_by_ref)))
+            keys = keys_by_ref.pop(ref)
             there = sum(ref in lists[int(key)] for key in keys)
             assert table.remove(keys, ref) == there
             for key in keys:
@@ -33,7 +33,7 @@ def test_table_equals_lists_after_random_changes(most: int) -> None:
                 else rng.integers(0, 40, 6).astype(np.uint64)
             )
             table.append(keys, (step + 1) << 24 | 5)
-            held[step + 1] = keys
+            keys_by_ref[step + 1] = keys
             for key in keys:
                 bucket = lists[int(key)]
                 bucket.append(step + 1)

@@ -131,8 +131,8 @@ def visit(browser: Browser, running: Running) -> Iterator[Open]:
         page.on("pageerror", lambda error: messages.append(str(error)))
         page.on(
             "request",
-            lambda asked: (
-                messages.append(asked.url) if not asked.url.startswith(running.url) else None
+            lambda request: (
+                messages.append(request.url) if not request.url.startswith(running.url) else None
             ),
         )
         page.goto(f"{running.url}/console/")
@@ -164,10 +164,10 @@ def test_session_cookie_does_not_contain_the_token(visit: Open, running: Running
     (cookie,) = page.context.cookies()
     assert (cookie["name"], cookie["httpOnly"], cookie["sameSite"]) == (COOKIE, True, "Strict")
     secret = running.admin.split("_", 2)[2]
-    held = page.evaluate(
+    stored = page.evaluate(
         "[document.cookie, ...Object.values(localStorage), ...Object.values(sessionStorage)].join()"
     )
-    for where in (cookie["value"], held, page.content(), page.url):
+    for where in (cookie["value"], stored, page.content(), page.url):
         assert secret not in where
     page.get_by_role("button", name="Log out").click()
     page.get_by_role("heading", name="Log in").wait_for()
@@ -230,16 +230,16 @@ def test_clusters_are_listed_and_searched(visit: Open) -> None:
     page.locator("caption", has_text="Newest").wait_for()
     assert "hostile" in (rows.first.text_content() or "")
     box = page.get_by_label("Document id, or words of a text")
-    for asked, expected in (
+    for search, expected in (
         ("third", "third"),
         ("OTHER30", "second"),
         (variant(), "first"),
         ("no such words", ""),
     ):
-        box.fill(asked)
+        box.fill(search)
         page.get_by_role("button", name="Search").click()
         found = page.locator("#search-found")
-        if asked == "no such words":
+        if search == "no such words":
             found.get_by_text("No documents found").wait_for()
         else:
             found.locator("tbody th", has_text=expected).first.wait_for()
@@ -445,8 +445,8 @@ def test_console_requires_session(running: Running) -> None:
             assert (answer.status_code, answer.headers["location"]) == (303, "/console/login")
         assert client.get("_dash-layout").status_code == 401
         update = {"output": "main.children", "inputs": []}
-        asked = client.post("_dash-update-component", json=update, headers=SAME_ORIGIN)
-        assert asked.status_code == 401
+        response = client.post("_dash-update-component", json=update, headers=SAME_ORIGIN)
+        assert response.status_code == 401
         for path in (
             "nope",
             "docs",
@@ -536,8 +536,8 @@ def test_console_without_tokens_needs_no_sign_in(serve: Serve) -> None:
         "outputs": {"id": "head", "property": "children"},
         "changedPropIds": ["url.pathname"],
     }
-    asked = {**head, "inputs": [{"id": "url", "property": "pathname", "value": "/console/"}]}
-    answer = client.post("/console/_dash-update-component", json=asked, headers=SAME_ORIGIN)
+    update = {**head, "inputs": [{"id": "url", "property": "pathname", "value": "/console/"}]}
+    answer = client.post("/console/_dash-update-component", json=update, headers=SAME_ORIGIN)
     assert "no tokens" in answer.text
     assert "logout" not in answer.text
     assert client.get("/console/", headers={"Host": "rebound.example"}).status_code == 403
@@ -598,7 +598,7 @@ def test_invalid_requests_are_reported(serve: Serve, capfd: pytest.CaptureFixtur
         (0.8, 0.9, 12.5),
         (None, 0.9, 128),
     ):
-        moved = [
+        positions = [
             ("tune-threshold.value", threshold),
             ("tune-recall.value", recall),
             ("tune-k.value", k),
@@ -609,7 +609,7 @@ def test_invalid_requests_are_reported(serve: Serve, capfd: pytest.CaptureFixtur
             "outputs": {"id": "tune-result", "property": "children"},
             "inputs": [
                 dict(zip(("id", "property", "value"), (*n.split("."), v), strict=True))
-                for n, v in moved
+                for n, v in positions
             ],
             "state": [body],
             "changedPropIds": ["tune-k.value"],

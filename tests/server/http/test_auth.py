@@ -33,7 +33,7 @@ def bearer(token: str) -> dict[str, str]:
 
 @pytest.fixture
 def tokens(tmp_path: Path) -> dict[str, str]:
-    held = TokenFile(tmp_path / "tokens.json")
+    token_file = TokenFile(tmp_path / "tokens.json")
     every = {
         "mine": Principal("mine", ("mine",), ("read", "write")),
         "theirs": Principal("theirs", ("theirs",), ("read", "write")),
@@ -42,7 +42,7 @@ def tokens(tmp_path: Path) -> dict[str, str]:
         "scraper": Principal("scraper", ("*",), ("metrics",)),
         "boss": Principal("boss", ("*",), ("admin",)),
     }
-    return {name: held.create(principal) for name, principal in every.items()}
+    return {name: token_file.create(principal) for name, principal in every.items()}
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_no_endpoint_shows_another_scope(client: TestClient, tokens: dict[str, s
 
     def answers(scope: str) -> list[tuple[int, str]]:
         base = f"/v1/scopes/{scope}"
-        asked = [
+        responses = [
             client.post(f"{base}/documents", json={"id": "x", "text": CAT}, headers=mine),
             client.post(
                 f"{base}/documents",
@@ -104,11 +104,11 @@ def test_no_endpoint_shows_another_scope(client: TestClient, tokens: dict[str, s
                 headers=mine,
             ),
         ]
-        return [(one.status_code, one.json()["detail"]) for one in asked]
+        return [(one.status_code, one.json()["detail"]) for one in responses]
 
-    told = answers("theirs")
-    assert {status for status, _ in told} == {403}
-    assert told == answers("nobodys")
+    refusals = answers("theirs")
+    assert {status for status, _ in refusals} == {403}
+    assert refusals == answers("nobodys")
     own = client.post("/v1/scopes/mine/query", json={"text": f"{CAT} one"}, headers=mine).json()[
         "matches"
     ]
@@ -188,14 +188,14 @@ def test_tokens_file_and_lock_are_not_written_through_links(tmp_path: Path) -> N
 def test_revoked_and_expired_tokens_are_rejected(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    held = TokenFile(tmp_path / "t.json")
-    made = held.create(Principal("one", ("*",), ("read",)))
-    old = held.create(Principal("old", ("*",), ("read",), expires=time.time() + 0.2))
+    token_file = TokenFile(tmp_path / "t.json")
+    made = token_file.create(Principal("one", ("*",), ("read",)))
+    old = token_file.create(Principal("old", ("*",), ("read",), expires=time.time() + 0.2))
     time.sleep(0.3)
     other = TokenFile(tmp_path / "t.json")
     assert other.find(made) is not None
     assert other.find(old) is None
-    assert held.revoke("one")
+    assert token_file.revoke("one")
     other.refresh()
     assert other.find(made) is None
 
@@ -276,13 +276,13 @@ def test_token_and_address_have_rates(serve: Serve, tmp_path: Path) -> None:
         Principal("slow", ("*",), ("read", "write"), rate="3/minute")
     )
     client = serve()
-    told = [
+    responses = [
         client.post("/v1/scopes/a/query", json={"text": CAT}, headers=bearer(made))
         for _ in range(5)
     ]
-    assert [answer.status_code for answer in told] == [200, 200, 200, 429, 429]
-    assert told[-1].json()["code"] == "rate-limited"
-    assert 1 <= int(told[-1].headers["retry-after"]) <= 60
+    assert [answer.status_code for answer in responses] == [200, 200, 200, 429, 429]
+    assert responses[-1].json()["code"] == "rate-limited"
+    assert 1 <= int(responses[-1].headers["retry-after"]) <= 60
 
 
 def test_rate_of_a_token_is_not_capped_by_the_rate_of_its_address(
@@ -301,10 +301,10 @@ def test_rate_of_a_token_is_not_capped_by_the_rate_of_its_address(
 
 def test_tokens_of_one_address_share_no_rate(serve: Serve, tmp_path: Path) -> None:
     """A client that exceeds its rate does not lock out others behind the same proxy."""
-    held = TokenFile(tmp_path / "tokens.json")
-    slow = held.create(Principal("slow", ("*",), ("read",), rate="2/hour"))
-    first = held.create(Principal("first", ("*",), ("read",)))
-    second = held.create(Principal("second", ("*",), ("read",)))
+    token_file = TokenFile(tmp_path / "tokens.json")
+    slow = token_file.create(Principal("slow", ("*",), ("read",), rate="2/hour"))
+    first = token_file.create(Principal("first", ("*",), ("read",)))
+    second = token_file.create(Principal("second", ("*",), ("read",)))
     client = serve(source_rate="4/hour")
 
     def statuses(token: str) -> list[int]:
@@ -334,9 +334,9 @@ def test_stream_is_slowed_to_the_rate(serve: Serve, tmp_path: Path) -> None:
         content=lines,
         headers={**bearer(made), "content-type": "application/x-ndjson"},
     )
-    told = [json.loads(line) for line in answer.text.splitlines()]
-    assert len(told) == 21
-    assert told[-1]["problem"]["code"] == "rate-limited"
+    rows = [json.loads(line) for line in answer.text.splitlines()]
+    assert len(rows) == 21
+    assert rows[-1]["problem"]["code"] == "rate-limited"
 
 
 def test_missing_tokens_file_denies_access(serve: Serve, tmp_path: Path) -> None:
@@ -364,17 +364,19 @@ def test_invalid_hosts_and_origins_are_rejected(serve: Serve) -> None:
 
 def test_source_rate_counts_requests_without_tokens(serve: Serve) -> None:
     client = serve(source_rate="2/minute")
-    told = [client.post("/v1/scopes/a/documents", json={"text": CAT}).status_code for _ in range(3)]
-    assert told == [200, 200, 429]
+    codes = [
+        client.post("/v1/scopes/a/documents", json={"text": CAT}).status_code for _ in range(3)
+    ]
+    assert codes == [200, 200, 429]
 
 
 def test_sign_in_attempts_are_limited(serve: Serve, tmp_path: Path) -> None:
     made = TokenFile(tmp_path / "tokens.json").create(Principal("one", ("*",), ("read",)))
     client = serve(failures="3/minute")
-    told = [
+    codes = [
         client.get("/v1/spec", headers=bearer("nk_one_" + "A" * 43)).status_code for _ in range(5)
     ]
-    assert told == [401, 401, 401, 429, 429]
+    assert codes == [401, 401, 401, 429, 429]
     assert client.get("/v1/spec", headers=bearer(made)).status_code == 200, (
         "nobody locks others of the same address out"
     )
@@ -427,10 +429,10 @@ def test_flood_of_one_address_does_not_slow_others(serve: Serve) -> None:
     stats = client.get("/v1/stats").json()
     assert stats["leaders"] > 500, "the flood's documents stand for themselves"
     assert stats["evicted"] > 0
-    told = client.post(
+    response = client.post(
         "/v1/scopes/a/documents", json={"text": f"{base} " + " ".join(f"own{j}" for j in range(12))}
     )
-    assert 0 < told.json()["candidates"] <= 20
+    assert 0 < response.json()["candidates"] <= 20
     other = client.post(
         "/v1/scopes/c/documents", json={"text": f"{base} and what somebody else wrote of it"}
     )
@@ -510,8 +512,8 @@ def test_unavailable_limits_store_rejects_requests(serve: Serve, tmp_path: Path)
     (tmp_path / "redis").mkdir()
     with redis_server(tmp_path / "redis") as port:
         client = serve(limits_store=f"redis://127.0.0.1:{port}", source_rate="2/minute")
-        told = [client.get("/v1/spec").status_code for _ in range(3)]
-        assert told == [200, 200, 429]
+        codes = [client.get("/v1/spec").status_code for _ in range(3)]
+        assert codes == [200, 200, 429]
     assert client.get("/v1/spec").json()["code"] == "store-unavailable"
 
 

@@ -65,8 +65,8 @@ def test_full_queue_rejects_documents(serve: Serve, barrier: threading.Event) ->
             for i in range(4)
         ]
         wait_until(lambda: depth(client) >= 4, "four documents wait")
-        told = client.post(URL, json={"id": "one too many", "text": TEXT})
-        assert (told.status_code, told.json()["code"], told.headers["retry-after"]) == (
+        refusal = client.post(URL, json={"id": "one too many", "text": TEXT})
+        assert (refusal.status_code, refusal.json()["code"], refusal.headers["retry-after"]) == (
             503,
             "busy",
             "1",
@@ -98,9 +98,9 @@ def test_pausing_stream_is_answered_until_idle_timeout(tmp_path: Path) -> None:
             for number, id in enumerate(("one", "two")):
                 line = json.dumps({"id": id, "text": TEXT}).encode() + b"\n"
                 connection.sendall(f"{len(line):x}\r\n".encode() + line + b"\r\n")
-                told = until(connection, f'"id":"{id}"'.encode())
-                assert told.startswith(b"HTTP/1.1 200") == (number == 0)
-                assert b"problem" not in told
+                received = until(connection, f'"id":"{id}"'.encode())
+                assert received.startswith(b"HTTP/1.1 200") == (number == 0)
+                assert b"problem" not in received
             assert b"timeout" in until(connection, b"}}\n")
     finally:
         process.terminate()

@@ -228,10 +228,10 @@ def test_invalid_member_is_named(
         status,
         "application/problem+json",
     )
-    told = answer.json()
-    assert (told["code"], told.get("field"), told["status"]) == (code, field, status)
-    assert told["type"].endswith(code)
-    assert told["instance"].endswith(answer.headers["x-request-id"])
+    problem = answer.json()
+    assert (problem["code"], problem.get("field"), problem["status"]) == (code, field, status)
+    assert problem["type"].endswith(code)
+    assert problem["instance"].endswith(answer.headers["x-request-id"])
 
 
 def test_invalid_requests_are_answered_with_problems(client: TestClient) -> None:
@@ -263,8 +263,8 @@ def test_sizes_are_bounded(serve: Serve) -> None:
         ]
         == "too-large"
     )
-    told = client.post(URL, json={"text": "x" * 1600}).json()
-    assert (told["code"], "max_document" in told["detail"]) == ("invalid-request", True)
+    problem = client.post(URL, json={"text": "x" * 1600}).json()
+    assert (problem["code"], "max_document" in problem["detail"]) == ("invalid-request", True)
 
 
 def test_responses_have_security_headers_and_the_request_id(client: TestClient) -> None:
@@ -325,6 +325,6 @@ def test_too_many_concurrent_requests_are_rejected(serve: Serve) -> None:
     while not isinstance(layer, RequestMiddleware):
         layer = layer.app
     layer._active_requests = 1
-    told = client.get("/v1/spec")
-    assert (told.status_code, told.json()["code"]) == (503, "busy")
+    refusal = client.get("/v1/spec")
+    assert (refusal.status_code, refusal.json()["code"]) == (503, "busy")
     assert client.get("/healthz").status_code == 200
