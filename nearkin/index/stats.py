@@ -2,8 +2,7 @@
 
 import math
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -74,8 +73,8 @@ class SearchCounts:
     reached: int = 0
     slots: int = 0
     later_slots: int = 0
-    bucket_sizes: Counter[int] = field(default_factory=Counter)
-    latencies: Counter[int] = field(default_factory=Counter)
+    bucket_sizes: dict[int, int] = field(default_factory=dict)
+    latencies: dict[int, int] = field(default_factory=dict)
 
     def add(self, other: "SearchCounts") -> None:
         """Adds the counts of other searches."""
@@ -86,8 +85,8 @@ class SearchCounts:
         self.reached += other.reached
         self.slots += other.slots
         self.later_slots += other.later_slots
-        self.bucket_sizes.update(other.bucket_sizes)
-        self.latencies.update(other.latencies)
+        _add_counts(self.bucket_sizes, other.bucket_sizes)
+        _add_counts(self.latencies, other.latencies)
 
     @property
     def exact_drop_rate(self) -> float | None:
@@ -169,7 +168,10 @@ class SearchStats:
         """
         if _UNCOUNTED.get() or not len(postings.words):
             return
-        counts = Counter(sizes[sizes > 0].tolist())
+        # a plain dictionary is filled several times as fast as a Counter of few values
+        counts: dict[int, int] = {}
+        for size in sizes[sizes > 0].tolist():
+            counts[size] = counts.get(size, 0) + 1
         hot = np.flatnonzero(sizes >= HOT_BUCKET_SIZE)
         self._add(SearchCounts(bucket_sizes=counts))
         if not len(hot):
@@ -208,7 +210,7 @@ class SearchStats:
                 candidates=candidates,
                 slots=filled,
                 later_slots=later,
-                latencies=Counter({step: documents}),
+                latencies={step: documents},
             )
         )
 
@@ -251,6 +253,11 @@ class SearchStats:
         """Returns the counts of the searches of the last ten minutes."""
         with self._lock:
             return _sum(self._recent.slices())
+
+
+def _add_counts(counts: dict[int, int], added: Mapping[int, int]) -> None:
+    for value, times in added.items():
+        counts[value] = counts.get(value, 0) + times
 
 
 def _sum(parts: Iterable[SearchCounts]) -> SearchCounts:

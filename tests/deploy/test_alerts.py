@@ -234,7 +234,7 @@ def test_store_errors_are_raised_by_a_failing_store(
     watched = watch()
     watched.drive(6)
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise StoreError("the store is gone")
 
     monkeypatch.setattr(watched.service.index, "query", fail)
@@ -249,7 +249,7 @@ def test_internal_errors_are_raised_by_a_fault(
     watched = watch()
     watched.drive(6)
 
-    def fail(*_: object) -> None:
+    def fail(*_: object, **__: object) -> None:
         raise ZeroDivisionError
 
     monkeypatch.setattr(watched.service.index, "query", fail)
@@ -361,13 +361,14 @@ def test_recall_low_is_raised_by_golden_pairs_that_are_not_found(
 
 
 def test_memory_near_budget_is_raised_by_many_documents(watch: Watch) -> None:
-    watched = watch(memory_budget=200_000)
+    watched = watch(memory_budget=1_000_000)
     watched.drive(1)
     assert not watched.samples.evaluate(
         ALERTS["NearkinMemoryNearBudget"]["expr"], watched.clock() - 60
     )
-    for text in colliding_texts(120):
-        watched.upsert(text)
+    for text in colliding_texts(100):
+        # a long word makes a long text of few shingles
+        watched.upsert(f"{text} {'x' * 10_000}")
     assert watched.is_raised("NearkinMemoryNearBudget")
 
 
