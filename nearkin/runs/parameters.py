@@ -195,7 +195,19 @@ def memory_of(parameters: RunParameters) -> int:
 
 
 def options_of(parameters: RunParameters) -> dict[str, Any]:
-    """Returns the parameters that are fields of `RunOptions`."""
+    """Returns the parameters that are fields of `RunOptions`.
+
+    Raises:
+        UsageError: If both a distance and a threshold are given, or the distance is not whole.
+    """
+    distance = parameters.get("distance")
+    if distance is not None and parameters.get("threshold") is not None:
+        raise UsageError(
+            "distance= and threshold= exclude each other: the distance replaces the threshold; "
+            "give one of them"
+        )
+    if distance is not None and not isinstance(distance, int):
+        raise UsageError(f"distance={distance!r} is not a whole number of signs")
     given = {name: value for name, value in parameters.items() if name in OPTIONS_OF_RUN}
     return {**given, "memory": memory_of(parameters)}
 

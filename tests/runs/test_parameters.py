@@ -131,6 +131,8 @@ def test_defaults_of_the_signature_are_those_of_a_run() -> None:
         ({"text": [1]}, r"text=\[1\] is not the name of a column"),
         ({"shingle": 3}, "invalid shingle 3; write it as 'words:3'"),
         ({"key": b"0123456789abcdef"}, "key= is a bytes; give a nearkin.HashKey"),
+        ({"distance": 3, "threshold": 0.8, "measure": "simhash"}, "exclude each other"),
+        ({"distance": 1.5, "measure": "simhash"}, "distance=1.5 is not a whole number"),
         ({"memory": float("nan")}, "memory nan is not a size"),
         ({"memory": float("inf")}, "memory inf is not a size"),
     ],
