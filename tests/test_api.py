@@ -195,9 +195,9 @@ def test_report_of_a_result_equals_that_of_its_folder(tmp_path: Path) -> None:
 
 
 def test_pairs_convert_and_expand_exact_duplicates() -> None:
-    found = nk.pairs(TABLE, id="key", threshold=0.8)
-    assert found.to_pandas().shape == (5, 4)
-    assert found.to_polars().height == 5
+    result = nk.pairs(TABLE, id="key", threshold=0.8)
+    assert result.to_pandas().shape == (5, 4)
+    assert result.to_polars().height == 5
     assert nk.pairs(TABLE, id="key", threshold=0.8, expand_exact=True).pairs.num_rows == 10
 
 

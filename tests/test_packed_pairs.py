@@ -16,8 +16,8 @@ def test_meets_threshold_decides_like_rational_arithmetic(
 ) -> None:
     written = Fraction(number % 10**decimals + 1, 10**decimals)
     shared = min(max(round(joint * written) + off, 0), joint)
-    found = meets_threshold(np.array([shared]), np.array([joint]), float(written))
-    assert bool(found[0]) == (Fraction(shared, joint) >= written)
+    accepted = meets_threshold(np.array([shared]), np.array([joint]), float(written))
+    assert bool(accepted[0]) == (Fraction(shared, joint) >= written)
 
 
 @pytest.mark.parametrize("kind", [np.int64, np.float64])

@@ -172,11 +172,11 @@ def test_deep_copies_do_not_share_arrays(result: nk.DedupResult) -> None:
 
 
 def test_tables_and_pairs_pickle_and_copy() -> None:
-    found = nk.pairs(TABLE, id="key")
-    for again in (pickle.loads(pickle.dumps(found)), copy.copy(found), copy.deepcopy(found)):
-        assert again.pairs.arrow.equals(found.pairs.arrow)
-        assert again.statistics == found.statistics
-        assert len(again) == len(found) == 1
+    result = nk.pairs(TABLE, id="key")
+    for again in (pickle.loads(pickle.dumps(result)), copy.copy(result), copy.deepcopy(result)):
+        assert again.pairs.arrow.equals(result.pairs.arrow)
+        assert again.statistics == result.statistics
+        assert len(again) == len(result) == 1
 
 
 def test_close_deletes_the_work_folder(tmp_path: Path) -> None:

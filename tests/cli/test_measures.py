@@ -43,8 +43,8 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def summary(arguments: list[str | Path], capfd: pytest.CaptureFixture[str]) -> dict[str, object]:
     assert run([*map(str, arguments), "--json"]) == 0, capfd.readouterr().err
-    found: dict[str, object] = json.loads(capfd.readouterr().out)
-    return found
+    output: dict[str, object] = json.loads(capfd.readouterr().out)
+    return output
 
 
 OPTIONS = {
@@ -72,10 +72,10 @@ def test_each_text_measure_finds_near_duplicates(
     name: str, corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    found = summary(
+    run_summary = summary(
         ["dedup", corpus / "docs.parquet", "--id", "id", *OPTIONS[name], "--out", out], capfd
     )
-    counts = found["counts"]
+    counts = run_summary["counts"]
     assert isinstance(counts, dict)
     assert NEAR - 6 <= counts["removed_near"] <= NEAR
     assert counts["kept"] + counts["removed"] == 340
@@ -90,10 +90,10 @@ def test_vectors_are_upserted_and_queried(
     file: str, asked: list[str], corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "out"
-    found = summary(
+    run_summary = summary(
         ["dedup", corpus / file, "--id", "id", "--vector", "v", *asked, "--out", out], capfd
     )
-    counts = found["counts"]
+    counts = run_summary["counts"]
     assert isinstance(counts, dict)
     assert counts["removed_near"] == NEAR - 3
     assert counts["rejected"] == 3
@@ -133,10 +133,10 @@ def test_saved_run_is_banded_again(
 ) -> None:
     common = ["--id", "id", *OPTIONS[name], "--save-signatures"]
     summary(["dedup", corpus / "docs.parquet", *common, "--out", tmp_path / "a"], capfd)
-    found = summary(
+    run_summary = summary(
         ["dedup", tmp_path / "a", "--threshold", "0.99", "--out", tmp_path / "b"], capfd
     )
-    assert found["counts"]["removed_near"] < NEAR - 6  # type: ignore[index]
+    assert run_summary["counts"]["removed_near"] < NEAR - 6  # type: ignore[index]
 
 
 def test_saved_run_of_truncated_slots_keeps_its_bands(

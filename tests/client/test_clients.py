@@ -114,8 +114,8 @@ def test_a_cluster_larger_than_a_part_is_read_completely(
     monkeypatch.setattr(requests, "CLUSTER_PART", 3)
     for number in range(8):
         client.upsert(scope, CAT, f"c{number}")
-    found = client.cluster(scope, "c5")
-    assert [name for name, _ in found.members] == [f"c{number}" for number in range(8)]
+    cluster = client.cluster(scope, "c5")
+    assert [name for name, _ in cluster.members] == [f"c{number}" for number in range(8)]
 
 
 def test_a_refused_request_raises_the_problem_with_its_field(client: Any, scope: str) -> None:

@@ -33,13 +33,13 @@ def golden() -> dict[str, Any]:
 
 def maker() -> ModuleType:
     """Returns the module of the script that writes the vectors."""
-    found = importlib.util.spec_from_file_location(
+    module_spec = importlib.util.spec_from_file_location(
         "make_golden", ROOT / "scripts" / "make_golden.py"
     )
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    assert module_spec is not None
+    assert module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
+    module_spec.loader.exec_module(module)
     return module
 
 

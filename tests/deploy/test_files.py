@@ -105,11 +105,11 @@ def test_each_package_of_the_image_has_a_hash() -> None:
         True,
         True,
     ]
-    found = requirements()
-    assert all(re.fullmatch(r"[a-z0-9-]+==[^\s]+", name) for name in found)
+    pinned = requirements()
+    assert all(re.fullmatch(r"[a-z0-9-]+==[^\s]+", name) for name in pinned)
     assert all(
         hashes and all(re.fullmatch(r"--hash=sha256:[0-9a-f]{64}", one) for one in hashes)
-        for hashes in found.values()
+        for hashes in pinned.values()
     )
     assert "://" not in (DEPLOY / "requirements.txt").read_text(), "no registry is named"
 

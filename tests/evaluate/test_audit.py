@@ -102,33 +102,33 @@ def finished(corpus: Path, name: str, *options: str) -> Path:
 def test_recall_agrees_with_brute_force(corpus: Path) -> None:
     """All documents are sampled, so the audit compares all pairs."""
     out = finished(corpus, "poor", "--bands", "6", "--rows", "10")
-    found = audit_run(out, Silent(), sample=100_000).audit
+    audit = audit_run(out, Silent(), sample=100_000).audit
     some = texts()
     everything = true_pairs(some, 0.7)
     exact = {(a, b) for a, b in everything if some[a] == some[b]}
-    assert found.sampled == len(some) - 1
-    assert found.exact == len(exact)
-    assert found.recall.total == len(everything) - len(exact)
+    assert audit.sampled == len(some) - 1
+    assert audit.exact == len(exact)
+    assert audit.recall.total == len(everything) - len(exact)
     ids = pq.read_table(out / "pairs.parquet").select(["id_a", "id_b"]).to_pylist()
     text_of = {frozenset((some[int(r["id_a"][1:])], some[int(r["id_b"][1:])])) for r in ids}
     hits = sum(frozenset((some[a], some[b])) in text_of for a, b in everything - exact)
-    assert found.recall.hits == hits
-    assert found.recall.value < 0.7
-    assert "recall is below the requested 0.95: omit --bands and --rows" in found.advice
-    assert found.precision.value == 1
-    assert sum(b.recall.total for b in found.bins) == found.recall.total
-    for one in found.bins:
+    assert audit.recall.hits == hits
+    assert audit.recall.value < 0.7
+    assert "recall is below the requested 0.95: omit --bands and --rows" in audit.advice
+    assert audit.precision.value == 1
+    assert sum(b.recall.total for b in audit.bins) == audit.recall.total
+    for one in audit.bins:
         if one.recall.total > 30:
             assert abs(one.recall.value - one.predicted) < 0.2
 
 
 def test_interval_of_a_sample_contains_the_recall_of_all(corpus: Path) -> None:
     out = finished(corpus, "good")
-    found = audit_run(out, Silent(), sample=600, seed=3).audit
-    assert 550 <= found.sampled <= 650
-    assert found.recall.low > 0.85
+    audit = audit_run(out, Silent(), sample=600, seed=3).audit
+    assert 550 <= audit.sampled <= 650
+    assert audit.recall.low > 0.85
     again = audit_run(out, Silent(), sample=600, seed=3, workers=1).audit
-    assert again.to_dict() | {"seconds": 0} == found.to_dict() | {"seconds": 0}
+    assert again.to_dict() | {"seconds": 0} == audit.to_dict() | {"seconds": 0}
     short = audit_run(out, Silent(), sample=600, budget=0.0).audit
     assert short.sampled == 200
     record = json.loads((out / "run.json").read_bytes())
@@ -150,9 +150,9 @@ def test_dedup_with_audit_reports_the_audit(
         str(corpus / "at-once"),
     ]
     assert run(arguments) == 0
-    found = json.loads(capfd.readouterr().out)
-    assert found["audit"]["sampled"] > 900
-    assert json.loads((corpus / "at-once" / "run.json").read_bytes())["audit"] == found["audit"]
+    output = json.loads(capfd.readouterr().out)
+    assert output["audit"]["sampled"] > 900
+    assert json.loads((corpus / "at-once" / "run.json").read_bytes())["audit"] == output["audit"]
 
 
 def test_sample_keeps_the_proportions_of_kinds() -> None:
@@ -186,9 +186,9 @@ def test_changed_input_is_rejected(tmp_path: Path, capfd: pytest.CaptureFixture[
 def test_run_without_pairs_is_audited(tmp_path: Path) -> None:
     (tmp_path / "docs.jsonl").write_text('{"text": "a b c d"}\n{"text": "e f g h"}\n')
     assert run(["dedup", str(tmp_path / "docs.jsonl"), "--out", str(tmp_path / "out")]) == 0
-    found = audit_run(tmp_path / "out", Silent()).audit
-    assert found.precision.total == found.recall.total == 0
-    assert "no pair at the threshold" in found.advice
+    audit = audit_run(tmp_path / "out", Silent()).audit
+    assert audit.precision.total == audit.recall.total == 0
+    assert "no pair at the threshold" in audit.advice
 
 
 def test_documents_of_different_blocks_are_not_compared(tmp_path: Path) -> None:
@@ -205,8 +205,8 @@ def test_documents_of_different_blocks_are_not_compared(tmp_path: Path) -> None:
         str(tmp_path / "out"),
     ]
     assert run(arguments) == 0
-    found = audit_run(tmp_path / "out", Silent()).audit
-    assert (found.recall.hits, found.recall.total) == (1, 1)
+    audit = audit_run(tmp_path / "out", Silent()).audit
+    assert (audit.recall.hits, audit.recall.total) == (1, 1)
 
 
 def test_folder_without_a_run_is_rejected(tmp_path: Path) -> None:
@@ -259,14 +259,14 @@ def test_other_measures_are_compared_with_all_documents(
         )
         == 0
     )
-    found = audit_run(out, Silent(), sample=400, seed=2).audit
-    assert found.precision.value == 1.0
-    assert found.recall.total > 0 or name != "cosine"
-    assert found.recall.high >= 0.95
-    assert found.sampled == 400
+    audit = audit_run(out, Silent(), sample=400, seed=2).audit
+    assert audit.precision.value == 1.0
+    assert audit.recall.total > 0 or name != "cosine"
+    assert audit.recall.high >= 0.95
+    assert audit.sampled == 400
     if name == "cosine":
         unit = v / np.linalg.norm(v, axis=1, keepdims=True)
-        assert int((np.triu(unit @ unit.T, 1) >= 0.9).sum()) >= found.recall.total
+        assert int((np.triu(unit @ unit.T, 1) >= 0.9).sum()) >= audit.recall.total
         everything = audit_run(out, Silent(), sample=10_000).audit
         assert everything.recall.total == int((np.triu(unit @ unit.T, 1) >= 0.9).sum())
 

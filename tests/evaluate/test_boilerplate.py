@@ -28,12 +28,12 @@ def corpus(n: int = 200) -> pa.Table:
 
 
 def test_phrases_are_complete_and_have_sources() -> None:
-    found = nk.dedup(corpus(), source="source").report_data.boilerplate
-    assert found is not None
-    assert found.sampled == 200
-    assert found.listed is None
-    assert {phrase.text for phrase in found.phrases} == {BANNER, FOOTER}
-    banner = next(phrase for phrase in found.phrases if phrase.text == BANNER)
+    boilerplate = nk.dedup(corpus(), source="source").report_data.boilerplate
+    assert boilerplate is not None
+    assert boilerplate.sampled == 200
+    assert boilerplate.listed is None
+    assert {phrase.text for phrase in boilerplate.phrases} == {BANNER, FOOTER}
+    banner = next(phrase for phrase in boilerplate.phrases if phrase.text == BANNER)
     assert banner.shingles == len(BANNER.split()) - 2
     assert banner.share == 0.25
     assert banner.sources == (("web", 0.5),)
@@ -41,10 +41,10 @@ def test_phrases_are_complete_and_have_sources() -> None:
 
 
 def test_cut_shingles_are_marked() -> None:
-    found = nk.dedup(corpus(), max_df=0.2).report_data.boilerplate
-    assert found is not None
-    assert found.listed == len(BANNER.split()) + len(FOOTER.split()) - 4
-    assert all(phrase.cut for phrase in found.phrases)
+    boilerplate = nk.dedup(corpus(), max_df=0.2).report_data.boilerplate
+    assert boilerplate is not None
+    assert boilerplate.listed == len(BANNER.split()) + len(FOOTER.split()) - 4
+    assert all(phrase.cut for phrase in boilerplate.phrases)
 
 
 def test_tokens_and_characters_have_phrases() -> None:
@@ -59,10 +59,10 @@ def test_tokens_and_characters_have_phrases() -> None:
 def test_removed_documents_are_not_sampled() -> None:
     table = corpus(40)
     copies = pa.concat_tables([table.slice(1, 1)] * 50)
-    found = nk.dedup(pa.concat_tables([table, copies])).report_data.boilerplate
-    assert found is not None
-    assert found.sampled == 40
-    assert max(phrase.share for phrase in found.phrases) == 0.25
+    boilerplate = nk.dedup(pa.concat_tables([table, copies])).report_data.boilerplate
+    assert boilerplate is not None
+    assert boilerplate.sampled == 40
+    assert max(phrase.share for phrase in boilerplate.phrases) == 0.25
 
 
 def test_vectors_have_no_boilerplate() -> None:

@@ -44,39 +44,39 @@ def test_each_verdict_is_reached() -> None:
 
 
 def test_figures_follow_from_the_shingles() -> None:
-    found = explain(
+    explanation = explain(
         "the cat sat on the mat",
         "The cat sat on a mat",
         settings=RunOptions(spec=Spec(n=2), threshold=0.4),
     )
-    assert found.shingles.sizes == (5, 5)
-    assert found.shingles.shared == 3
-    assert found.shingles.jaccard == pytest.approx(3 / 7)
-    assert found.similarity == pytest.approx(3 / 7)
-    assert found.shingles.containment == (0.6, 0.6)
-    assert found.shingles.examples == (
+    assert explanation.shingles.sizes == (5, 5)
+    assert explanation.shingles.shared == 3
+    assert explanation.shingles.jaccard == pytest.approx(3 / 7)
+    assert explanation.similarity == pytest.approx(3 / 7)
+    assert explanation.shingles.containment == (0.6, 0.6)
+    assert explanation.shingles.examples == (
         ("the cat", "cat sat", "sat on"),
         ("on the", "the mat"),
         ("on a", "a mat"),
     )
     a, b = nk.sketch(["the cat sat on the mat", "The cat sat on a mat"], Spec(n=2))
-    assert found.agreeing == int((a == b).sum())
-    assert found.estimate == pytest.approx(nk.estimate(a, b))
+    assert explanation.agreeing == int((a == b).sum())
+    assert explanation.estimate == pytest.approx(nk.estimate(a, b))
 
 
 @pytest.mark.parametrize(
     "spec", [Spec(slot_bits=2), Spec(measure="simhash", k=128), Spec(measure="weighted-jaccard")]
 )
 def test_every_measure_of_texts_is_explained(spec: Spec) -> None:
-    found = explain(BASE, edited(1), settings=RunOptions(spec=spec))
-    assert found.similarity > 0.85
-    assert found.verdict == "match"
+    explanation = explain(BASE, edited(1), settings=RunOptions(spec=spec))
+    assert explanation.similarity > 0.85
+    assert explanation.verdict == "match"
 
 
 def test_missed_near_duplicate_is_named_as_missed() -> None:
-    found = explain(BASE, edited(2), settings=RunOptions(bands=1, rows=100))
-    assert found.verdict == "not a candidate"
-    assert "a near-duplicate that was missed" in found.why
+    explanation = explain(BASE, edited(2), settings=RunOptions(bands=1, rows=100))
+    assert explanation.verdict == "not a candidate"
+    assert "a near-duplicate that was missed" in explanation.why
 
 
 def test_vectors_are_not_explained() -> None:
@@ -132,10 +132,10 @@ def test_documents_of_a_run_are_explained(
         ("d0", "d5", "empty", "match nothing"),
     ):
         assert run(["explain", a, b, "--run", out, "--json"]) == 0
-        found = json.loads(capfd.readouterr().out)
-        assert found["verdict"] == verdict
-        assert words in found["why"]
-        assert [row["id"] for row in found["run"]] == [a, b]
+        output = json.loads(capfd.readouterr().out)
+        assert output["verdict"] == verdict
+        assert words in output["why"]
+        assert [row["id"] for row in output["run"]] == [a, b]
     assert run(["explain", "d0", "missing", "--run", out]) == 2
     assert "no document 'missing'" in capfd.readouterr().err
     assert run(["explain", "d0", "d1", "--run", str(finished)]) == 2

@@ -243,10 +243,10 @@ def test_eval_command_scores_runs_and_grids(
     )
     capfd.readouterr()
     assert run(["eval", str(tmp_path / "out"), *golden, "--json"]) == 0
-    found = json.loads(capfd.readouterr().out)["results"][0]
-    assert found["recall"]["hits"] / found["recall"]["total"] > 0.6
-    assert found["recall"]["total"] == len(rows)
-    assert found["precision"] is None
+    output = json.loads(capfd.readouterr().out)["results"][0]
+    assert output["recall"]["hits"] / output["recall"]["total"] > 0.6
+    assert output["recall"]["total"] == len(rows)
+    assert output["precision"] is None
     plot = ["--plot", str(tmp_path / "p.svg")]
     assert run(["eval", str(tmp_path / "out"), *golden, *plot]) == 2
     assert "no precision to draw" in capfd.readouterr().err

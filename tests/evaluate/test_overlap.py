@@ -26,11 +26,11 @@ def test_counts_agree_with_a_loop_over_documents(seed: int) -> None:
     ends = rng.choice(heads, (20, 2))
     ends = ends[ends[:, 0] != ends[:, 1]]
     pairs = np.unique(pack_pairs(ends[:, 0], ends[:, 1]))
-    found = compute_overlap("label", pa.chunked_array([labels]), representative, pairs)
+    overlap = compute_overlap("label", pa.chunked_array([labels]), representative, pairs)
 
     known = {tuple(pair) for pair in ends.tolist()} | {tuple(pair[::-1]) for pair in ends.tolist()}
-    for i, a in enumerate(found.labels):
-        for j, b in enumerate(found.labels):
+    for i, a in enumerate(overlap.labels):
+        for j, b in enumerate(overlap.labels):
             exact, similar = 0, 0
             for d in (d for d in range(n) if labels[d] == a):
                 others = [e for e in range(n) if e != d and labels[e] == b]
@@ -39,22 +39,22 @@ def test_counts_agree_with_a_loop_over_documents(seed: int) -> None:
                     (int(representative[d]), int(representative[e])) in known for e in others
                 )
                 exact, similar = exact + same, similar + (same or near)
-            assert (found.exact[i][j], found.similar[i][j]) == (exact, similar)
-    assert sum(found.documents) == n
+            assert (overlap.exact[i][j], overlap.similar[i][j]) == (exact, similar)
+    assert sum(overlap.documents) == n
 
 
 def test_small_labels_are_counted_together() -> None:
     labels = [f"s{i:02d}" for i in range(20) for _ in range(30 - i)]
-    found = compute_overlap(
+    overlap = compute_overlap(
         "s",
         pa.chunked_array([[*labels, None]]),
         np.arange(len(labels) + 1, dtype=np.uint32),
         np.empty(0, np.uint64),
     )
-    assert len(found.labels) == MAX_LABELS
-    assert found.labels[-1] == OTHERS_LABEL
-    assert found.labels[0] == "s00"
-    assert sum(found.documents) == len(labels) + 1
+    assert len(overlap.labels) == MAX_LABELS
+    assert overlap.labels[-1] == OTHERS_LABEL
+    assert overlap.labels[0] == "s00"
+    assert sum(overlap.documents) == len(labels) + 1
     assert (
         compute_overlap(
             "s",
@@ -75,11 +75,11 @@ def test_leaking_split_causes_a_warning(tmp_path: Path) -> None:
         {"text": "new", "split": "test"},
     ]
     result = nk.dedup(pa.Table.from_pylist(rows), split="split")
-    found = result.report_data.leakage
-    assert found is not None
-    test, train = found.labels.index("test"), found.labels.index("train")
-    assert (found.similar[test][train], found.exact[test][train]) == (2, 1)
-    assert found.leaks == ((test, train),)
+    leakage = result.report_data.leakage
+    assert leakage is not None
+    test, train = leakage.labels.index("test"), leakage.labels.index("train")
+    assert (leakage.similar[test][train], leakage.exact[test][train]) == (2, 1)
+    assert leakage.leaks == ((test, train),)
     warned = "66.7% of the documents of split test have a duplicate in train (2 of 3)"
     assert warned in result.report_data.all_warnings
     result.write(tmp_path / "out")

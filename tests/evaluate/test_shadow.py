@@ -32,12 +32,14 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_equal_settings_agree_completely(saved: Path) -> None:
-    found = shadow_run(saved / "d", {}, Silent())
-    assert found.agreement == found.live.recall == found.shadow.recall == 1.0
-    assert found.only_live == found.only_shadow == found.moved == 0
-    assert found.disagreements == ()
-    assert found.live.pairs == pq.read_metadata(saved / "d" / "pairs.parquet").num_rows
-    assert found.live.candidates == found.shadow.candidates
+    shadow_report = shadow_run(saved / "d", {}, Silent())
+    assert (
+        shadow_report.agreement == shadow_report.live.recall == shadow_report.shadow.recall == 1.0
+    )
+    assert shadow_report.only_live == shadow_report.only_shadow == shadow_report.moved == 0
+    assert shadow_report.disagreements == ()
+    assert shadow_report.live.pairs == pq.read_metadata(saved / "d" / "pairs.parquet").num_rows
+    assert shadow_report.live.candidates == shadow_report.shadow.candidates
 
 
 def test_disagreements_are_the_difference_of_both_runs(saved: Path) -> None:
@@ -46,7 +48,7 @@ def test_disagreements_are_the_difference_of_both_runs(saved: Path) -> None:
         command(["dedup", str(saved / "d"), "--bands", "8", "--rows", "12", "--out", str(other)])
         == 0
     )
-    found = shadow_run(saved / "d", {"bands": 8, "rows": 12}, Silent(), listed=10_000)
+    shadow_report = shadow_run(saved / "d", {"bands": 8, "rows": 12}, Silent(), listed=10_000)
 
     def pairs(folder: Path) -> set[tuple[str, str]]:
         table = pq.read_table(folder / "pairs.parquet", columns=["id_a", "id_b"])
@@ -58,22 +60,29 @@ def test_disagreements_are_the_difference_of_both_runs(saved: Path) -> None:
     live, shadow = pairs(saved / "d"), pairs(other)
     for name, mine, theirs in (("live", live, shadow), ("shadow", shadow, live)):
         listed = {
-            tuple(sorted((d.id_a, d.id_b))) for d in found.disagreements if d.found_by == name
+            tuple(sorted((d.id_a, d.id_b)))
+            for d in shadow_report.disagreements
+            if d.found_by == name
         }
         assert listed == mine - theirs
-    assert (found.only_live, found.only_shadow) == (len(live - shadow), len(shadow - live))
-    assert found.agreement == len(live & shadow) / len(live | shadow)
-    assert found.only_live > 10 * max(1, found.only_shadow)
-    assert {d.why for d in found.disagreements if d.found_by == "live"} == {"no band in common"}
-    similarities = [d.similarity for d in found.disagreements]
+    assert (shadow_report.only_live, shadow_report.only_shadow) == (
+        len(live - shadow),
+        len(shadow - live),
+    )
+    assert shadow_report.agreement == len(live & shadow) / len(live | shadow)
+    assert shadow_report.only_live > 10 * max(1, shadow_report.only_shadow)
+    assert {d.why for d in shadow_report.disagreements if d.found_by == "live"} == {
+        "no band in common"
+    }
+    similarities = [d.similarity for d in shadow_report.disagreements]
     assert similarities == sorted(similarities, reverse=True)
 
 
 def test_lower_threshold_finds_more_pairs_with_a_reason(saved: Path) -> None:
-    found = shadow_run(saved / "d", {"threshold": 0.7}, Silent())
-    assert found.shadow.recall >= 0.99
-    assert found.only_shadow > 0
-    low = [d for d in found.disagreements if d.similarity < 0.8]
+    shadow_report = shadow_run(saved / "d", {"threshold": 0.7}, Silent())
+    assert shadow_report.shadow.recall >= 0.99
+    assert shadow_report.only_shadow > 0
+    low = [d for d in shadow_report.disagreements if d.similarity < 0.8]
     assert low
     assert all(d.found_by == "shadow" and d.why == "below its threshold 0.8" for d in low)
 
@@ -85,10 +94,10 @@ def test_golden_pairs_score_both_sides(saved: Path, capsys: pytest.CaptureFixtur
     labels.write_text("id_a,id_b\n" + "".join(f"{row['id_a']},{row['id_b']}\n" for row in near))
     line = ["shadow", str(saved / "d"), "--against", "b=4,r=20", "--golden", str(labels), "--json"]
     assert command(line) == 0
-    found = json.loads(capsys.readouterr().out)
-    live, shadow = found["live"]["scores"]["recall"], found["shadow"]["scores"]["recall"]
+    output = json.loads(capsys.readouterr().out)
+    live, shadow = output["live"]["scores"]["recall"], output["shadow"]["scores"]["recall"]
     assert live["hits"] / live["total"] > shadow["hits"] / shadow["total"]
-    assert found["live"]["metrics"]["recall_on_labeled_set"] == live["hits"] / live["total"]
+    assert output["live"]["metrics"]["recall_on_labeled_set"] == live["hits"] / live["total"]
 
 
 def test_comparison_does_not_change_the_run(saved: Path) -> None:

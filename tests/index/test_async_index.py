@@ -10,7 +10,7 @@ def test_coroutines_have_the_results_of_the_index(url: str) -> None:
         async with await nk.AsyncIndex.open(url, threshold=0.7) as index:
             first = await index.upsert("a", "one two three four five six", "x")
             many = await index.upsert_many("a", ["one two three four five six seven"], ["y"])
-            found = await index.query("a", "one two three four five six")
+            matches = await index.query("a", "one two three four five six")
             cluster = await index.cluster("a", "y")
             assert cluster is not None
             assert (await index.get("a", "x")) is not None
@@ -18,6 +18,6 @@ def test_coroutines_have_the_results_of_the_index(url: str) -> None:
             assert (await index.stats())["records"] == 2
             assert await index.expire() == {"records": 0, "postings": 0}
             assert await index.remove("a", "y")
-            return [first.kind, many[0].kind, found[0].id, cluster.representative]
+            return [first.kind, many[0].kind, matches[0].id, cluster.representative]
 
     assert asyncio.run(main()) == ["new", "match", "x", "x"]

@@ -97,8 +97,8 @@ def test_a_saved_run_is_built_into_a_sound_index(
         "kept"
     ].to_pylist().count(True)
     with nk.Index.open(url) as index:
-        found = check_index(index)
-        assert found.sound, found.problems[:3]
+        check = check_index(index)
+        assert check.sound, check.problems[:3]
         assert index.upsert("web", texts[0], "d000").kind in ("exact", "resolved")
         copy = index.upsert("web", texts[5] + " more", "new")
         assert copy.kind == "match"

@@ -51,10 +51,10 @@ def lossy(
         urls: Any = [url_of(kind, one, name) for one in (proxy.port, port)]
         if request.param == "sharded":
             urls = [[f"sqlite:///{tmp_path}/shard.db", url] for url in urls]
-        found = Lossy(*urls, proxy, SIGNS[kind])
-        yield found
-        found.index.close()
-        found.sure.close()
+        pair = Lossy(*urls, proxy, SIGNS[kind])
+        yield pair
+        pair.index.close()
+        pair.sure.close()
 
 
 class BeforeApply(Between):

@@ -21,10 +21,10 @@ from tests.index.conftest import (
 
 
 def test_check_finds_nothing_in_a_sound_index(opened: Opener) -> None:
-    found = check_index(filled_index(opened))
-    assert found.sound
-    assert found.records == 120
-    assert found.postings > 0
+    check = check_index(filled_index(opened))
+    assert check.sound
+    assert check.records == 120
+    assert check.postings > 0
 
 
 def test_check_finds_wrong_resolutions_and_missing_postings(opened: Opener) -> None:
@@ -36,8 +36,8 @@ def test_check_finds_wrong_resolutions_and_missing_postings(opened: Opener) -> N
     store_of(index).apply(Changes(changed=[member._replace(leader=other.id)]))
     keys = preparer_of(index).keys_of("a", [other])[0]
     store_of(index).apply(Changes(unposted=[KeyedEntry(other, keys[:1])]))
-    found = check_index(index)
-    whats = {problem.what for problem in found.problems}
+    check = check_index(index)
+    whats = {problem.what for problem in check.problems}
     assert {"its cluster differs from its representative's", "not in a bucket"} <= whats
     store_of(index).apply(
         Changes(changed=[member._replace(leader=other.id, cluster=other.cluster)])
@@ -62,10 +62,10 @@ def test_check_finds_wrong_counts(tmp_path: Path) -> None:
             == 2
         )
     with nk.Index.open(f"sqlite:///{path}") as index:
-        found = check_index(index)
+        check = check_index(index)
         counted = index.counts()["leaders"]
-        assert not found.sound
-        assert [problem.what for problem in found.problems] == [
+        assert not check.sound
+        assert [problem.what for problem in check.problems] == [
             "20 documents exist, 23 are counted",
             f"{counted - 3} representatives exist, {counted} are counted",
         ]

@@ -79,8 +79,8 @@ def test_members_without_content_are_left_out() -> None:
         return [first._replace(text=None, payload=b""), *others]
 
     store.members = members  # type: ignore[method-assign]
-    found = {match.id for match in index.query("a", texts["base"], members=True)}
-    assert found == set(texts) - {"m0000"}
+    matching_ids = {match.id for match in index.query("a", texts["base"], members=True)}
+    assert matching_ids == set(texts) - {"m0000"}
 
 
 def test_expired_members_are_not_returned(opened: Opener, clock: Clock) -> None:

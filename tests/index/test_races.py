@@ -82,8 +82,8 @@ def prepared(index: Index, clock: Clock, scope: str, shape: str) -> None:
 
 
 def assert_sound(index: Index, about: str) -> None:
-    found = check_index(index)
-    assert found.sound, (about, found)
+    check = check_index(index)
+    assert check.sound, (about, check)
 
 
 @pytest.mark.parametrize("work", WORKS)
@@ -166,6 +166,6 @@ def test_a_representative_is_removed_while_documents_match_it(opened: Opener) ->
     for thread in threads:
         thread.join()
     assert failed == []
-    found = check_index(index)
-    assert not found.problems, found
-    assert found.sound or isinstance(store_of(index), ShardedStore)
+    check = check_index(index)
+    assert not check.problems, check
+    assert check.sound or isinstance(store_of(index), ShardedStore)

@@ -36,9 +36,9 @@ def test_explain_returns_similarity_verdict_and_bands(opened: Opener) -> None:
     index = opened()
     index.upsert("a", TEXT, "x")
     index.upsert("a", NEAR, "y")
-    found = index.explain("a", "x", "y")
-    assert found.similarity == pytest.approx(jaccard(TEXT, NEAR))
-    assert (found.verdict, found.bands) == ("match", index.banding.bands)
+    explanation = index.explain("a", "x", "y")
+    assert explanation.similarity == pytest.approx(jaccard(TEXT, NEAR))
+    assert (explanation.verdict, explanation.bands) == ("match", index.banding.bands)
     with pytest.raises(UsageError, match="no document 'z'"):
         index.explain("a", "x", "z")
 

@@ -24,15 +24,15 @@ def test_an_index_that_posts_all_documents_finds_every_neighbour(opened: Opener)
     index = opened(postings="all", threshold=0.6, recall=0.999)
     outcomes = index.upsert_many("a", texts, [f"d{i}" for i in range(8)])
     assert sum(o.kind == "new" for o in outcomes) == 1
-    found = index.query("a", texts[0], top=20)
+    matches = index.query("a", texts[0], top=20)
     wanted = {
         f"d{i}": jaccard(text, texts[0])
         for i, text in enumerate(texts)
         if jaccard(text, texts[0]) >= 0.6
     }
-    assert {match.id: pytest.approx(match.similarity) for match in found} == wanted
-    assert [match.similarity for match in found] == sorted(
-        (match.similarity for match in found), reverse=True
+    assert {match.id: pytest.approx(match.similarity) for match in matches} == wanted
+    assert [match.similarity for match in matches] == sorted(
+        (match.similarity for match in matches), reverse=True
     )
     assert len(index.query("a", texts[0], top=2)) == 2
     assert_integrity(index)

@@ -127,10 +127,10 @@ def test_a_document_inserted_during_the_sweep_keeps_its_postings(index: Index) -
     looks = iter(range(1000))
 
     def late(refs: list[int]) -> list:
-        found = look_up(refs)
+        entries = look_up(refs)
         return [
             None if entry is not None and entry.ref == leader.ref and next(looks) < 2 else entry
-            for entry in found
+            for entry in entries
         ]
 
     sweeper._look_up = late

@@ -378,9 +378,9 @@ def test_every_match_reaches_the_threshold(full: bool) -> None:
             for o in index.upsert_many("a", texts[start : start + 1000])
         ]
         assert kinds.count("match") > documents / 10
-        found = check_index(index)
-        assert found.sound, found.problems[:5]
-        assert found.records == len({entry.id for entry in index.scan()})
+        check = check_index(index)
+        assert check.sound, check.problems[:5]
+        assert check.records == len({entry.id for entry in index.scan()})
 
 
 def test_a_killed_process_loses_no_acknowledged_document(tmp_path: Path, full: bool) -> None:
@@ -418,8 +418,8 @@ def test_several_processes_store_each_document_once(
         assert len(entries) == len({entry.id for entry in entries}) == len(wanted)
         assert check_index(index).sound
         merge_clusters(index)
-        found = check_index(index)
-        assert found.sound, found.problems[:3]
+        check = check_index(index)
+        assert check.sound, check.problems[:3]
 
 
 @pytest.mark.parametrize(

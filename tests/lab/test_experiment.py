@@ -56,12 +56,12 @@ def test_scores_agree_with_counting_the_pairs() -> None:
 
 
 def test_optimum_has_the_highest_f1() -> None:
-    found = run_experiment((100,), 1)
-    bandings = found.rows[:-1]
-    assert found.optimum.f1 == max(row.f1 for row in bandings)
-    assert (found.optimum.bands, found.optimum.rows) in ((10, 10), (20, 5))
-    assert found.rows[-1].candidates == 4950
-    assert found.rows[-1].precision == found.rows[-1].recall == 1.0
+    rows = run_experiment((100,), 1)
+    bandings = rows.rows[:-1]
+    assert rows.optimum.f1 == max(row.f1 for row in bandings)
+    assert (rows.optimum.bands, rows.optimum.rows) in ((10, 10), (20, 5))
+    assert rows.rows[-1].candidates == 4950
+    assert rows.rows[-1].precision == rows.rows[-1].recall == 1.0
 
 
 def test_planted_pairs_are_the_similar_pairs() -> None:

@@ -38,16 +38,16 @@ def test_generated_sets_have_the_planned_similarity(kind: str) -> None:
 
 
 def test_strong_families_match_random_hashing_and_affine_ones_do_not(full: bool) -> None:
-    found = list(measure_accuracy(400 if full else 60))
-    assert {(row.family, row.scheme) for row in found} == {
+    rows = list(measure_accuracy(400 if full else 60))
+    assert {(row.family, row.scheme) for row in rows} == {
         *((family, scheme) for family in (*FAMILIES, SHA) for scheme in SCHEMES),
         (AFFINE, "classic"),
     }
-    for row in found:
+    for row in rows:
         if row.family != AFFINE:
             assert abs(row.bias) < 5 * row.bias_error, row
             assert row.variance < 1.8, row
-    structured = [row for row in found if row.family == AFFINE and row.sets != "words"]
+    structured = [row for row in rows if row.family == AFFINE and row.sets != "words"]
     assert all(row.bias < -8 * row.bias_error for row in structured)
 
 
@@ -68,8 +68,8 @@ def test_throughput_is_measured_for_every_family() -> None:
 
 def test_hashlab_command_prints_results(capfd: pytest.CaptureFixture[str]) -> None:
     assert run(["hashlab", "--trials", "3", "--samples", "20", "--runs", "2", "--json"]) == 0
-    found = json.loads(capfd.readouterr().out)
-    assert set(found) == {"throughput", "accuracy", "avalanche"}
+    output = json.loads(capfd.readouterr().out)
+    assert set(output) == {"throughput", "accuracy", "avalanche"}
     assert run(["hashlab", "--trials", "3", "--samples", "20", "--runs", "2"]) == 0
     assert "Avalanche" in capfd.readouterr().out
     assert run(["hashlab", "--trials", "1"]) == 2

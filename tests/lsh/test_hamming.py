@@ -39,8 +39,10 @@ def test_all_pairs_within_a_distance_are_found(
     words: int, distance: int, blocks: int | None, workers: int
 ) -> None:
     signatures = clustered(300, words, 64 * distance + words, distance + 2)
-    found = all_pairs(signatures, distance, blocks, workers)
-    assert list(zip(*(x.tolist() for x in found), strict=True)) == brute_force(signatures, distance)
+    close_pairs = all_pairs(signatures, distance, blocks, workers)
+    assert list(zip(*(x.tolist() for x in close_pairs), strict=True)) == brute_force(
+        signatures, distance
+    )
 
 
 def test_all_pairs_of_equal_signatures_are_found() -> None:
@@ -54,11 +56,11 @@ def test_planted_pairs_among_many_signatures_are_found(full: bool) -> None:
     planted = np.arange(0, n // 2, 1000)
     for i in planted.tolist():
         signatures[n // 2 + i] = signatures[i] ^ np.uint64(0b1011 << i % 50)
-    found = all_pairs(signatures, 3, workers=2)
+    close_pairs = all_pairs(signatures, 3, workers=2)
     assert set(zip(planted.tolist(), (planted + n // 2).tolist(), strict=True)) <= set(
-        zip(found.a.tolist(), found.b.tolist(), strict=True)
+        zip(close_pairs.a.tolist(), close_pairs.b.tolist(), strict=True)
     )
-    assert (found.distance <= 3).all()
+    assert (close_pairs.distance <= 3).all()
 
 
 def test_errors_name_invalid_value() -> None:

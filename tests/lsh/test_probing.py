@@ -21,14 +21,14 @@ from nearkin.spec import Spec
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=7), st.integers(0, 200))
 def test_perturbations_are_ordered_by_score(margins: list[float], count: int) -> None:
-    found = perturbations(np.array(margins), count)
+    flips = perturbations(np.array(margins), count)
     everything = [
         s for n in range(1, len(margins) + 1) for s in combinations(range(len(margins)), n)
     ]
-    assert len(found) == min(count, len(everything))
-    assert len(set(found)) == len(found)
-    scores = [sum(margins[i] ** 2 for i in s) for s in found]
-    want = sorted(sum(margins[i] ** 2 for i in s) for s in everything)[: len(found)]
+    assert len(flips) == min(count, len(everything))
+    assert len(set(flips)) == len(flips)
+    scores = [sum(margins[i] ** 2 for i in s) for s in flips]
+    want = sorted(sum(margins[i] ** 2 for i in s) for s in everything)[: len(flips)]
     assert scores == pytest.approx(want)
 
 

@@ -43,10 +43,12 @@ def test_candidate_recall_of_signs_matches_simulation(
 
 @pytest.mark.parametrize(("threshold", "bits"), [(0.8, 512), (0.9, 128), (0.95, 64), (0.99, 64)])
 def test_solved_sign_banding_reaches_recall(threshold: float, bits: int) -> None:
-    found = solve_sign_banding(threshold, 0.95, bits, 100_000)
-    assert found.recall >= 0.95
-    assert found.expected_bucket <= 50
-    assert fixed_sign_banding(threshold, 0.95, bits, 100_000, found.bands, found.rows) == found
+    banding = solve_sign_banding(threshold, 0.95, bits, 100_000)
+    assert banding.recall >= 0.95
+    assert banding.expected_bucket <= 50
+    assert (
+        fixed_sign_banding(threshold, 0.95, bits, 100_000, banding.bands, banding.rows) == banding
+    )
 
 
 def test_unreachable_recall_of_signs_error_names_remedy() -> None:

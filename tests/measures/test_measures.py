@@ -59,7 +59,7 @@ ORACLES = {"jaccard": jaccard, "weighted-jaccard": weighted_jaccard, "simhash": 
 
 @pytest.mark.parametrize("measure", sorted(ORACLES))
 def test_small_corpora_are_compared_by_brute_force(measure: str, texts: list[str]) -> None:
-    found = nk.pairs(
+    result_pairs = nk.pairs(
         texts, measure=measure, threshold=THRESHOLD, expand_exact=True
     ).pairs.arrow.to_pylist()
     counted = [grams(text) for text in texts]
@@ -69,11 +69,11 @@ def test_small_corpora_are_compared_by_brute_force(measure: str, texts: list[str
         for a, b in combinations(range(len(texts)), 2)
         if (s := similarity(counted[a], counted[b])) >= THRESHOLD
     }
-    assert {(row["id_a"], row["id_b"]) for row in found} == set(want)
-    for row in found:
+    assert {(row["id_a"], row["id_b"]) for row in result_pairs} == set(want)
+    for row in result_pairs:
         assert math.isclose(row["similarity"], want[row["id_a"], row["id_b"]], rel_tol=1e-12)
         assert abs(row["estimate"] - row["similarity"]) < 0.4
-    assert len(found) > 50
+    assert len(result_pairs) > 50
 
 
 BANDED = {
@@ -120,7 +120,7 @@ def test_all_pairs_within_hamming_distance_are_found(
     rng = np.random.default_rng(1)
     documents = [*texts, *(" ".join(map(str, rng.integers(0, 10**6, 30))) for _ in range(extra))]
     spec = Spec(measure="simhash")
-    found = nk.pairs(
+    result_pairs = nk.pairs(
         documents, measure="simhash", distance=distance, expand_exact=True
     ).pairs.arrow.to_pylist()
     words = nk.sketch(documents, spec)[:, 0]
@@ -130,8 +130,8 @@ def test_all_pairs_within_hamming_distance_are_found(
         (f"{x:010}", f"{y:010}", int(far[x, y]))
         for x, y in zip(a.tolist(), b.tolist(), strict=True)
     }
-    assert {(r["id_a"], r["id_b"], r["distance"]) for r in found} == want
-    assert all(r["similarity"] == r["estimate"] == 1 - r["distance"] / 64 for r in found)
+    assert {(r["id_a"], r["id_b"], r["distance"]) for r in result_pairs} == want
+    assert all(r["similarity"] == r["estimate"] == 1 - r["distance"] / 64 for r in result_pairs)
     assert len(want) > 20
 
 
@@ -166,14 +166,14 @@ def true_pairs(vectors: np.ndarray, threshold: float) -> set[tuple[int, int]]:
 @pytest.mark.parametrize("count", [1000, 6010])
 def test_pairs_of_vectors_match_brute_force(count: int, vectors: np.ndarray) -> None:
     some = vectors[-count:]
-    found = nk.pairs(
+    result_pairs = nk.pairs(
         {"v": some}, vector="v", threshold=0.95, expand_exact=True
     ).pairs.arrow.to_pylist()
-    got = {(int(r["id_a"]), int(r["id_b"])) for r in found}
+    got = {(int(r["id_a"]), int(r["id_b"])) for r in result_pairs}
     want = true_pairs(some, 0.95)
     assert got <= want
     assert len(got) >= (0.95 if count > 5000 else 1.0) * len(want) > 0
-    for row in found:
+    for row in result_pairs:
         a, b = some[int(row["id_a"])].astype(np.float64), some[int(row["id_b"])].astype(np.float64)
         exact = a @ b / math.sqrt((a @ a) * (b @ b))
         assert math.isclose(row["similarity"], min(exact, 1.0), rel_tol=1e-12)
@@ -185,9 +185,9 @@ def test_batches_without_candidates_are_processed() -> None:
     many[1::1000] = many[::1000]
     many[1] += np.float32(0.01)
     column = pa.FixedSizeListArray.from_arrays(pa.array(many.reshape(-1)), 8)
-    found = nk.dedup({"v": column}, vector="v", threshold=0.999, recall=0.9)
-    assert found.statistics["removed_exact"] == 19
-    assert found.statistics["removed_near"] >= 1
+    result = nk.dedup({"v": column}, vector="v", threshold=0.999, recall=0.9)
+    assert result.statistics["removed_exact"] == 19
+    assert result.statistics["removed_near"] >= 1
     texts = [f"{i} {i * 7} {i * 13} {i * 31}" for i in range(20_000)]
     texts[9001] = texts[9000] + " more"
     for measure in ("jaccard", "weighted-jaccard", "simhash"):

@@ -20,7 +20,7 @@ RATES = Rates({"cores": 2, "processor": "made up"}, 2, SECONDS, 4e8, 1e10, 1e9, 
 
 def test_plan_of_three_hundred_million_pages() -> None:
     """The published case: J ≥ 0.85, k = 128, 5,000 documents/s of 300 shingles, 100 GB."""
-    found = plan(
+    capacity_plan = plan(
         300_000_000,
         threshold=0.85,
         recall=0.95,
@@ -29,25 +29,27 @@ def test_plan_of_three_hundred_million_pages() -> None:
         shingles=300,
         rates=RATES,
     )
-    assert round(found.value("standard error"), 3) == 0.032
-    assert found.value("signatures of 64-bit slots") == 307.2e9
-    assert found.value("signatures of 32-bit slots") == 153.6e9
-    assert found.value("signatures of 1-bit slots") == 4.8e9
-    assert found.value("classic updates") == 192e6
-    assert found.value("binned updates") == pytest.approx(5000 * binned_updates(300, 128, 4))
-    assert found.spec.slot_bits == 16
-    ram = next(verdict for verdict in found.verdicts if verdict.limit == "signature RAM")
+    assert round(capacity_plan.value("standard error"), 3) == 0.032
+    assert capacity_plan.value("signatures of 64-bit slots") == 307.2e9
+    assert capacity_plan.value("signatures of 32-bit slots") == 153.6e9
+    assert capacity_plan.value("signatures of 1-bit slots") == 4.8e9
+    assert capacity_plan.value("classic updates") == 192e6
+    assert capacity_plan.value("binned updates") == pytest.approx(
+        5000 * binned_updates(300, 128, 4)
+    )
+    assert capacity_plan.spec.slot_bits == 16
+    ram = next(verdict for verdict in capacity_plan.verdicts if verdict.limit == "signature RAM")
     assert ram.holds
     assert ram.needed == 76.8e9
-    assert found.value("P(candidate) at the threshold") >= 0.95
+    assert capacity_plan.value("P(candidate) at the threshold") >= 0.95
 
 
 def test_plan_of_a_billion_documents() -> None:
-    found = plan(1_000_000_000, bands=20, rows=6, engine="spark", rates=RATES)
-    assert found.value("signatures of 64-bit slots") == pytest.approx(1e12, rel=0.03)
-    assert found.value("signatures of 32-bit slots") == 512e9
-    assert found.value("signatures of 1-bit slots") == 16e9
-    assert found.value("postings of a document") == 20
+    capacity_plan = plan(1_000_000_000, bands=20, rows=6, engine="spark", rates=RATES)
+    assert capacity_plan.value("signatures of 64-bit slots") == pytest.approx(1e12, rel=0.03)
+    assert capacity_plan.value("signatures of 32-bit slots") == 512e9
+    assert capacity_plan.value("signatures of 1-bit slots") == 16e9
+    assert capacity_plan.value("postings of a document") == 20
 
 
 @pytest.mark.parametrize(
@@ -58,21 +60,25 @@ def test_plan_of_an_index(items: int, clusters: int, inside: int) -> None:
     """Postings grow with the clusters and records with the items, at 2^5 buckets per band."""
     spec = nk.Spec(measure="cosine", unit="vector", n=384)
     arguments = {"clusters": clusters, "engine": "index", "bands": 20, "rows": 5, "memory": 1e12}
-    found = plan(items, spec, RATES, **arguments)
-    assert int(found.value("representatives of a bucket")) == inside
-    assert found.value("records") == items
-    assert found.value("representatives") == clusters
-    assert found.value("postings") == 20 * clusters
-    assert found.value("buckets") == 20 * 32
-    assert found.value("resolved cache") == 225 * 480_000
-    hot = [verdict for verdict in found.verdicts if verdict.limit == "representatives of a bucket"]
+    capacity_plan = plan(items, spec, RATES, **arguments)
+    assert int(capacity_plan.value("representatives of a bucket")) == inside
+    assert capacity_plan.value("records") == items
+    assert capacity_plan.value("representatives") == clusters
+    assert capacity_plan.value("postings") == 20 * clusters
+    assert capacity_plan.value("buckets") == 20 * 32
+    assert capacity_plan.value("resolved cache") == 225 * 480_000
+    hot = [
+        verdict
+        for verdict in capacity_plan.verdicts
+        if verdict.limit == "representatives of a bucket"
+    ]
     assert [verdict.holds for verdict in hot] == ([False] if inside > 1000 else [])
 
 
 def test_k_follows_from_the_requested_error() -> None:
-    found = plan(1000, threshold=0.8, error=0.02, rates=RATES)
-    assert found.spec.k == 400
-    assert found.value("standard error") <= 0.02
+    capacity_plan = plan(1000, threshold=0.8, error=0.02, rates=RATES)
+    assert capacity_plan.spec.k == 400
+    assert capacity_plan.value("standard error") <= 0.02
     beyond = plan(1000, threshold=0.5, error=0.001, rates=RATES)
     assert beyond.spec.k == 1024
     assert not beyond.fits
@@ -80,26 +86,26 @@ def test_k_follows_from_the_requested_error() -> None:
 
 @pytest.mark.parametrize(("bits", "recall"), [(1, 0.9506), (2, 0.9536), (4, 0.9521)])
 def test_recall_of_a_plan_with_truncated_slots(bits: int, recall: float) -> None:
-    found = plan(300_000_000, nk.Spec(slot_bits=bits), RATES, threshold=0.85)
-    assert found.value("recall, the margin included") == pytest.approx(recall, abs=5e-5)
-    verdict = next(verdict for verdict in found.verdicts if verdict.limit == "recall")
+    capacity_plan = plan(300_000_000, nk.Spec(slot_bits=bits), RATES, threshold=0.85)
+    assert capacity_plan.value("recall, the margin included") == pytest.approx(recall, abs=5e-5)
+    verdict = next(verdict for verdict in capacity_plan.verdicts if verdict.limit == "recall")
     assert verdict.holds
 
 
 @pytest.mark.parametrize("gigabytes", [200, 100, 40, 20, 10, 5])
 @pytest.mark.parametrize("threshold", [0.5, 0.7, 0.85, 0.95])
 def test_slot_bits_that_a_plan_chooses_meet_its_recall(gigabytes: int, threshold: float) -> None:
-    found = plan(
+    capacity_plan = plan(
         300_000_000, threshold=threshold, signature_ram=gigabytes * 1e9, memory=1e12, rates=RATES
     )
-    assert found.fits
-    assert found.spec.slot_bits == {200: 32, 100: 16, 40: 8, 20: 4, 10: 2, 5: 1}[gigabytes]
+    assert capacity_plan.fits
+    assert capacity_plan.spec.slot_bits == {200: 32, 100: 16, 40: 8, 20: 4, 10: 2, 5: 1}[gigabytes]
 
 
 @pytest.mark.parametrize("gigabytes", [200, 50, 20, 12])
 def test_slots_and_slot_bits_that_a_plan_chooses_meet_its_error(gigabytes: int) -> None:
     """Fewer bits need more slots for the same standard error."""
-    found = plan(
+    capacity_plan = plan(
         300_000_000,
         threshold=0.85,
         error=0.03,
@@ -107,12 +113,12 @@ def test_slots_and_slot_bits_that_a_plan_chooses_meet_its_error(gigabytes: int) 
         memory=1e12,
         rates=RATES,
     )
-    assert found.fits
-    chance = 0.0 if found.spec.slot_bits == 32 else 2.0**-found.spec.slot_bits
+    assert capacity_plan.fits
+    chance = 0.0 if capacity_plan.spec.slot_bits == 32 else 2.0**-capacity_plan.spec.slot_bits
     agreement = 0.85 + 0.15 * chance
-    error = math.sqrt(agreement * (1 - agreement) / found.spec.k) / (1 - chance)
+    error = math.sqrt(agreement * (1 - agreement) / capacity_plan.spec.k) / (1 - chance)
     assert 0.028 < error <= 0.03
-    assert found.spec.k * found.spec.slot_bits / 8 * 3e8 <= gigabytes * 1e9
+    assert capacity_plan.spec.k * capacity_plan.spec.slot_bits / 8 * 3e8 <= gigabytes * 1e9
 
 
 @pytest.mark.parametrize(("n", "k"), [(5, 16), (20, 128), (300, 128)])
@@ -126,7 +132,7 @@ def test_updates_of_binned_sketches_agree_with_a_simulation(n: int, k: int) -> N
 
 
 def test_unmet_limit_names_alternatives() -> None:
-    found = plan(
+    capacity_plan = plan(
         300_000_000,
         nk.Spec(),
         RATES,
@@ -137,8 +143,10 @@ def test_unmet_limit_names_alternatives() -> None:
         seconds=60.0,
         threshold=0.8,
     )
-    assert not found.fits
-    failing = {verdict.limit: verdict.gives for verdict in found.verdicts if not verdict.holds}
+    assert not capacity_plan.fits
+    failing = {
+        verdict.limit: verdict.gives for verdict in capacity_plan.verdicts if not verdict.holds
+    }
     assert set(failing) == {"signature RAM", "cores for the ingest", "memory", "disk", "time"}
     assert all(failing.values())
     assert any("154 machines" in give for give in failing["signature RAM"])
@@ -146,8 +154,8 @@ def test_unmet_limit_names_alternatives() -> None:
 
 
 def test_given_bands_below_the_recall_are_not_met() -> None:
-    found = plan(1000, bands=4, rows=20, rates=RATES)
-    verdict = next(verdict for verdict in found.verdicts if verdict.limit == "recall")
+    capacity_plan = plan(1000, bands=4, rows=20, rates=RATES)
+    verdict = next(verdict for verdict in capacity_plan.verdicts if verdict.limit == "recall")
     assert not verdict.holds
     assert verdict.needed < 0.1
 
@@ -159,14 +167,14 @@ def test_every_line_has_a_formula_and_numbers_are_finite() -> None:
             nk.Spec(measure="simhash"),
             nk.Spec(measure="cosine", unit="vector", n=8),
         ):
-            found = plan(1_000_000, spec, RATES, engine=engine, ingest=100.0, threshold=0.9)
+            capacity_plan = plan(1_000_000, spec, RATES, engine=engine, ingest=100.0, threshold=0.9)
             assert all(
                 line.formula and math.isfinite(line.value) and line.value >= 0
-                for line in found.lines
+                for line in capacity_plan.lines
             )
-            names = [line.name for line in found.lines]
+            names = [line.name for line in capacity_plan.lines]
             assert len(set(names)) == len(names)
-            json.dumps(found.to_dict())
+            json.dumps(capacity_plan.to_dict())
 
 
 @pytest.mark.parametrize(
@@ -205,10 +213,10 @@ def test_stage_rates_are_fitted_from_three_corpora() -> None:
         }
         for n, size in corpora
     ]
-    found = fit_stage_rates(measured)
+    fitted = fit_stage_rates(measured)
     for name in STAGES[1:]:
-        assert found[name].document == pytest.approx(2e-6, rel=0.02)
-        assert found[name].byte == pytest.approx(3e-9, rel=0.02)
+        assert fitted[name].document == pytest.approx(2e-6, rel=0.02)
+        assert fitted[name].byte == pytest.approx(3e-9, rel=0.02)
 
 
 def test_calibration_of_the_machine_is_preferred_and_named(
@@ -320,30 +328,32 @@ def test_terminal_shows_formulas_and_verdicts(capsys: pytest.CaptureFixture[str]
 
 
 def test_plan_is_a_library_function() -> None:
-    found = nk.plan(1000, rates=RATES)
-    assert isinstance(found, Plan)
+    capacity_plan = nk.plan(1000, rates=RATES)
+    assert isinstance(capacity_plan, Plan)
 
 
 def test_precision_of_candidates_agrees_with_a_sum_over_similarities() -> None:
     """The expected candidates by chance are summed here on a finer grid."""
-    found = plan(1_000_000, nk.Spec(), RATES, bands=20, rows=5, threshold=0.8, duplicates=0.2)
+    capacity_plan = plan(
+        1_000_000, nk.Spec(), RATES, bands=20, rows=5, threshold=0.8, duplicates=0.2
+    )
     import numpy as np
 
     s = (np.arange(100_000) + 0.5) / 100_000
     by_chance = 999_999 * np.mean(20 * (1 - s) ** 19 * (1 - (1 - s**5) ** 20))
     true = 0.2 * (1 - (1 - 0.8**5) ** 20)
     expected = true / (true + by_chance / 2)
-    assert found.value("precision of candidates") == pytest.approx(expected, rel=0.02)
+    assert capacity_plan.value("precision of candidates") == pytest.approx(expected, rel=0.02)
 
 
 def test_plan_chooses_slots_for_a_precision() -> None:
     coarse = plan(1_000_000, threshold=0.5, rates=RATES)
     assert coarse.spec.k == 128
     target = 3 * coarse.value("precision of candidates")
-    found = plan(1_000_000, threshold=0.5, precision=target, rates=RATES)
-    assert found.spec.k > 128
-    verdict = next(verdict for verdict in found.verdicts if verdict.limit == "precision")
-    assert verdict.holds == (found.value("precision of candidates") >= target)
+    capacity_plan = plan(1_000_000, threshold=0.5, precision=target, rates=RATES)
+    assert capacity_plan.spec.k > 128
+    verdict = next(verdict for verdict in capacity_plan.verdicts if verdict.limit == "precision")
+    assert verdict.holds == (capacity_plan.value("precision of candidates") >= target)
     assert verdict.holds
     given = plan(1_000_000, nk.Spec(), RATES, threshold=0.5, precision=target)
     assert not given.fits
@@ -352,12 +362,12 @@ def test_plan_chooses_slots_for_a_precision() -> None:
 
 
 def test_latency_of_a_query_is_a_limit_of_an_index() -> None:
-    found = plan(1_000_000, engine="index", latency=0.01, memory=1e12, rates=RATES)
-    seconds = found.value("CPU of a query")
+    capacity_plan = plan(1_000_000, engine="index", latency=0.01, memory=1e12, rates=RATES)
+    seconds = capacity_plan.value("CPU of a query")
     text = 1500 / RATES.text
     updates = binned_updates(300, 128, 4) / RATES.binned
     assert seconds == pytest.approx(200e-6 + text + updates + 100 * 1.2 / RATES.exact)
-    assert found.fits
+    assert capacity_plan.fits
     assert not plan(1_000_000, engine="index", latency=1e-4, memory=1e12, rates=RATES).fits
     with pytest.raises(UsageError, match="set engine=index"):
         Workload(10, latency=0.01)
@@ -372,12 +382,12 @@ def test_numbers_that_are_not_finite_are_refused(name: str, value: float) -> Non
 
 
 def test_a_precision_out_of_reach_names_no_larger_k_than_the_largest() -> None:
-    found = plan(1_000_000, precision=0.99, rates=RATES)
-    verdict = next(verdict for verdict in found.verdicts if verdict.limit == "precision")
+    capacity_plan = plan(1_000_000, precision=0.99, rates=RATES)
+    verdict = next(verdict for verdict in capacity_plan.verdicts if verdict.limit == "precision")
     assert not verdict.holds
-    assert found.spec.k == found.spec.signature_limits.largest_k
+    assert capacity_plan.spec.k == capacity_plan.spec.signature_limits.largest_k
     assert verdict.gives == ("a higher threshold",)
-    line = next(line for line in found.lines if line.name == "k")
+    line = next(line for line in capacity_plan.lines if line.name == "k")
     assert line.formula == "the default of 128, doubled up to the precision or to the maximum"
     assert plan(1000, rates=RATES).lines[0].formula == "the default"
     given = plan(1_000_000, nk.Spec(), RATES, precision=0.99)

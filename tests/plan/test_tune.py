@@ -39,14 +39,14 @@ def test_points_agree_with_published_values() -> None:
 
 @pytest.mark.parametrize(("bands", "rows"), [(20, 5), (50, 10), (13, 7), (100, 6)])
 def test_probability_and_slope_at_the_classic_threshold(bands: int, rows: int) -> None:
-    found = point(bands, rows)
-    s = found.classic_threshold
+    operating_point = point(bands, rows)
+    s = operating_point.classic_threshold
     assert candidate_probability(s, bands, rows) == pytest.approx(1 - 1 / math.e, abs=0.015)
     slope = (
         candidate_probability(s + 1e-6, bands, rows) - candidate_probability(s - 1e-6, bands, rows)
     ) / 2e-6
     assert slope == pytest.approx(rows / (math.e * s), rel=0.05)
-    assert found.slope >= slope - 1e-3
+    assert operating_point.slope >= slope - 1e-3
 
 
 def test_doubling_rows_and_squaring_bands_keeps_the_threshold_and_halves_the_width() -> None:
@@ -57,14 +57,14 @@ def test_doubling_rows_and_squaring_bands_keeps_the_threshold_and_halves_the_wid
 
 
 def test_search_finds_42_by_3_or_better() -> None:
-    found = tune(0.5, 0.99, at_most={0.05: 0.006})
-    best = found.best
+    tuning = tune(0.5, 0.99, at_most={0.05: 0.006})
+    best = tuning.best
     assert best.recall >= 0.99
     assert candidate_probability(0.05, best.bands, best.rows) <= 0.006
     assert (
         best.candidates
         <= evaluate_point(
-            measure_of(Spec()), 0.5, 42, 3, distribution=found.distribution
+            measure_of(Spec()), 0.5, 42, 3, distribution=tuning.distribution
         ).candidates
     )
 
@@ -74,24 +74,24 @@ def test_every_measure_is_tuned(measure: str) -> None:
     spec = (
         Spec(measure="cosine", unit="vector", n=8) if measure == "cosine" else Spec(measure=measure)
     )
-    found = tune(0.95, 0.9, spec=spec, documents=100_000)
-    assert all(one.recall >= 0.9 for one in found.points)
-    assert [one.candidates for one in found.points] == sorted(
-        one.candidates for one in found.points
+    tuning = tune(0.95, 0.9, spec=spec, documents=100_000)
+    assert all(one.recall >= 0.9 for one in tuning.points)
+    assert [one.candidates for one in tuning.points] == sorted(
+        one.candidates for one in tuning.points
     )
     grid = np.linspace(0, 1, 50)
-    curve = found.curve(found.best, grid)
+    curve = tuning.curve(tuning.best, grid)
     assert (np.diff(curve) >= -1e-12).all()
-    _, middle, high = found.best.similarities
+    _, middle, high = tuning.best.similarities
     assert not middle > high
-    assert found.curve(found.best, np.array([middle]))[0] == pytest.approx(0.5, abs=1e-6)
+    assert tuning.curve(tuning.best, np.array([middle]))[0] == pytest.approx(0.5, abs=1e-6)
 
 
 def test_tables_and_probes_are_tuned() -> None:
-    found = tune(0.8, 0.99, tables=(1, 2), probes=(0, 3))
-    kinds = {(one.tables, one.probes > 0) for one in found.points}
+    tuning = tune(0.8, 0.99, tables=(1, 2), probes=(0, 3))
+    kinds = {(one.tables, one.probes > 0) for one in tuning.points}
     assert kinds == {(1, False), (2, False), (1, True), (2, True)}
-    for one in found.points:
+    for one in tuning.points:
         assert one.bands % one.tables == 0
         assert one.keys == one.bands * (1 + one.probes)
 
@@ -149,15 +149,15 @@ def texts(count: int) -> list[str]:
 
 def test_sampled_corpus_decides_the_expected_candidates() -> None:
     corpus, measure = TableCorpus(to_table(texts(400))), measure_of(Spec(n=1))
-    found = observe_corpus(corpus, Columns(), measure, sample=1000)
-    assert found.documents == 400
-    assert found.pairs.sum() == pytest.approx(399)
-    assert 0.9 < found.pairs[found.similarities > 0.85].sum() < 1.1
+    observed = observe_corpus(corpus, Columns(), measure, sample=1000)
+    assert observed.documents == 400
+    assert observed.pairs.sum() == pytest.approx(399)
+    assert 0.9 < observed.pairs[observed.similarities > 0.85].sum() < 1.1
     smaller = observe_corpus(corpus, Columns(), measure, sample=100)
     assert smaller.pairs.sum() == pytest.approx(399)
     again = observe_corpus(corpus, Columns(), measure, sample=100)
     assert (smaller.pairs == again.pairs).all()
-    best = tune(0.9, 0.9, spec=Spec(n=1), distribution=found).best
+    best = tune(0.9, 0.9, spec=Spec(n=1), distribution=observed).best
     assert best.candidates >= 0.8
     with pytest.raises(UsageError, match="1 documents have no pair to compare"):
         observe_corpus(TableCorpus(to_table(["alone"])), Columns(), measure)
@@ -167,8 +167,8 @@ def test_tune_command_prints_and_draws_points(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["tune", "--threshold", "0.8", "--json"]) == 0
-    found = json.loads(capfd.readouterr().out)
-    assert found["points"][0]["bands"] * found["points"][0]["rows"] <= 128
+    output = json.loads(capfd.readouterr().out)
+    assert output["points"][0]["bands"] * output["points"][0]["rows"] <= 128
     assert (
         run(["tune", "--threshold", "0.7", "--plot", str(tmp_path / "a.svg"), "--probes", "0,2"])
         == 0
@@ -203,12 +203,12 @@ def test_tune_command_prints_and_draws_points(
 
 @pytest.mark.parametrize(("bands", "rows"), [(20, 5), (42, 3), (50, 4), (16, 8)])
 def test_given_bands_and_rows_are_evaluated(bands: int, rows: int) -> None:
-    found = tune(0.5, bands=bands, rows=rows, documents=1000)
-    assert len(found.points) == 1
-    assert found.is_given
-    point = found.best
+    tuning = tune(0.5, bands=bands, rows=rows, documents=1000)
+    assert len(tuning.points) == 1
+    assert tuning.is_given
+    point = tuning.best
     assert (point.bands, point.rows, point.keys) == (bands, rows, bands)
-    assert found.spec.k == max(128, bands * rows)
+    assert tuning.spec.k == max(128, bands * rows)
     for probability, similarity in zip((0.001, 0.5, 0.99), point.similarities, strict=True):
         exact = (1 - (1 - probability) ** (1 / bands)) ** (1 / rows)
         assert similarity == pytest.approx(exact, abs=1e-9)
@@ -220,8 +220,8 @@ def test_given_bands_and_rows_are_evaluated(bands: int, rows: int) -> None:
 
 
 def test_given_bands_with_tables_and_probes_are_each_evaluated() -> None:
-    found = tune(0.8, bands=10, rows=4, tables=(1, 2), probes=(0, 3))
-    choices = {(point.bands, point.tables, point.probes) for point in found.points}
+    tuning = tune(0.8, bands=10, rows=4, tables=(1, 2), probes=(0, 3))
+    choices = {(point.bands, point.tables, point.probes) for point in tuning.points}
     assert choices == {(10, 1, 0), (10, 1, 3), (20, 2, 0), (20, 2, 3)}
     signs = tune(0.9, spec=Spec(measure="simhash"), bands=4, rows=16)
     assert (signs.best.bands, signs.best.rows) == (4, 16)

@@ -40,8 +40,8 @@ def test_hot_buckets_cause_a_recall_warning() -> None:
 
 @pytest.mark.parametrize(("threshold", "said"), [(0.6, True), (0.79, True), (0.8, False)])
 def test_simhash_at_a_low_cosine_causes_a_recall_warning(threshold: float, said: bool) -> None:
-    found = warnings_of(TEXTS, threshold=threshold, spec=SIMHASH, bands=16, rows=4)
-    assert bool([warning for warning in found if "not independent" in warning]) == said
+    warnings = warnings_of(TEXTS, threshold=threshold, spec=SIMHASH, bands=16, rows=4)
+    assert bool([warning for warning in warnings if "not independent" in warning]) == said
 
 
 def test_brute_force_causes_no_recall_warning() -> None:
@@ -79,12 +79,12 @@ def test_pairs_say_how_many_pairs_hot_buckets_have() -> None:
     """A list of all pairs must say that some were not compared, however few they are."""
     spec = nk.Spec(unit="words", n=1)
     banded = {"threshold": 0.3, "bands": 64, "rows": 1, "spec": spec}
-    found = nk.pairs(TEXTS, hot_bucket_size=10, **banded)  # type: ignore[arg-type]
-    sizes = found.statistics["candidates"]["bucket_sizes"]
+    result = nk.pairs(TEXTS, hot_bucket_size=10, **banded)  # type: ignore[arg-type]
+    sizes = result.statistics["candidates"]["bucket_sizes"]
     hot = sum(size * (size - 1) // 2 * count for size, count in sizes if size > 10)
-    warning = [text for text in found.warnings if "verified pairs may be missing" in text]
+    warning = [text for text in result.warnings if "verified pairs may be missing" in text]
     assert len(warning) == 1
     assert f"up to {hot:,} pairs" in warning[0]
     everything = nk.pairs(TEXTS, hot_bucket_size=100, **banded)  # type: ignore[arg-type]
-    assert len(everything.pairs) > len(found.pairs)
+    assert len(everything.pairs) > len(result.pairs)
     assert not [text for text in everything.warnings if "may be missing" in text]

@@ -133,9 +133,9 @@ def test_a_run_that_is_killed_anywhere_can_be_resumed(
         else {}
     )
     again = [["--resume"], []] if name == "overwrite" else [["--resume"]]
-    found = tried(tmp_path, case_of(CASES[name], corpus, again, full, **other))
-    assert found["operations"] > 10
-    assert found["failures"] == []
+    record = tried(tmp_path, case_of(CASES[name], corpus, again, full, **other))
+    assert record["operations"] > 10
+    assert record["failures"] == []
 
 
 @pytest.mark.parametrize("name", RESTARTED)
@@ -144,5 +144,5 @@ def test_a_killed_command_can_be_started_again(
 ) -> None:
     """The leftovers of a killed run do not prevent the next one."""
     made = ["out", "out.cut.arrow"] if name == "sketch" else ["out"]
-    found = tried(tmp_path, case_of(RESTARTED[name], corpus, [["--overwrite"]], full, made=made))
-    assert found["failures"] == []
+    record = tried(tmp_path, case_of(RESTARTED[name], corpus, [["--overwrite"]], full, made=made))
+    assert record["failures"] == []

@@ -22,8 +22,8 @@ IN_OTHER_FORM = {"id_column": "id", "key_file": "key", "cut_list": "cut"}
 
 
 def spec_of(**parameters: Any) -> nk.Spec:
-    found = nk.dedup(TEXTS, **parameters)
-    return found._open[0].run.options.spec
+    result = nk.dedup(TEXTS, **parameters)
+    return result._open[0].run.options.spec
 
 
 def test_every_option_of_the_command_is_a_keyword() -> None:

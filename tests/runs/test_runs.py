@@ -78,10 +78,10 @@ def texts_of(corpus: Path) -> dict[str, str | None]:
 
 
 def shingle_sets(texts: list[str], spec: Spec | None = None) -> list[set[int]]:
-    found = Shingler(spec or Spec()).texts(*text_buffers(pa.array(texts, pa.large_string())))
+    hashes = Shingler(spec or Spec()).texts(*text_buffers(pa.array(texts, pa.large_string())))
     return [
-        set(found.hashes[a:b].tolist())
-        for a, b in zip(found.offsets, found.offsets[1:], strict=False)
+        set(hashes.hashes[a:b].tolist())
+        for a, b in zip(hashes.offsets, hashes.offsets[1:], strict=False)
     ]
 
 

@@ -116,10 +116,10 @@ class Planted:
 
 
 def test_private_cache_folder_and_parents_are_created(tmp_path: Path) -> None:
-    found = trusted_folder(tmp_path / "a" / "b")
-    assert found == (tmp_path / "a" / "b").resolve()
-    assert [path.stat().st_mode & 0o777 for path in (tmp_path / "a", found)] == [0o700, 0o700]
-    assert trusted_folder(found) == found
+    folder = trusted_folder(tmp_path / "a" / "b")
+    assert folder == (tmp_path / "a" / "b").resolve()
+    assert [path.stat().st_mode & 0o777 for path in (tmp_path / "a", folder)] == [0o700, 0o700]
+    assert trusted_folder(folder) == folder
 
 
 @pytest.mark.parametrize("mode", [0o770, 0o707, 0o1777])

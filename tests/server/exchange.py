@@ -193,6 +193,6 @@ async def running(
         ServerSettings.read(key_file=str(folder / "key"), tokens=folder / "tokens.json", **fields)
     )
     async with app.router.lifespan_context(app):
-        found = App(app, tokens)
-        await until(lambda: found.service.ready)
-        yield found
+        running_app = App(app, tokens)
+        await until(lambda: running_app.service.ready)
+        yield running_app

@@ -17,10 +17,10 @@ MEMBERS = 120
 
 @pytest.fixture
 def meter(monkeypatch: pytest.MonkeyPatch) -> ReadMeter:
-    found = ReadMeter()
+    read_meter = ReadMeter()
     made = sqlite.entry_of_row
-    monkeypatch.setattr(sqlite, "entry_of_row", lambda row: found.count(made(row)))
-    return found
+    monkeypatch.setattr(sqlite, "entry_of_row", lambda row: read_meter.count(made(row)))
+    return read_meter
 
 
 @pytest.fixture

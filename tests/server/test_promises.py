@@ -75,9 +75,9 @@ def test_problems_are_counted(serve: Serve, tmp_path: Path) -> None:
             expected[code] = expected.get(code, 0) + 1
     assert sum(expected.values()) == len(refused) - 1, "all but the first request of the slow token"
     assert set(expected) <= set(PROBLEM_KINDS)
-    found = counted(client, "nearkin_refused", "code", boss)
-    found.pop("not-ready", None)  # of the probes while the server started
-    assert found == expected
+    counts = counted(client, "nearkin_refused", "code", boss)
+    counts.pop("not-ready", None)  # of the probes while the server started
+    assert counts == expected
 
 
 def test_problems_of_the_console_are_counted(serve: Serve) -> None:
@@ -99,9 +99,9 @@ def test_store_failures_are_counted(serve: Serve, monkeypatch: pytest.MonkeyPatc
     assert client.get("/v1/scopes/a/documents/x").status_code == 503
     assert client.post("/v1/scopes/a/query", json={"text": TEXT}).status_code == 503
     page_content(client, "clusters?scope=a&id=x")
-    found = counted(client, "nearkin_store_errors", "operation")
-    assert {"GET", "POST", "console"} <= set(found)
-    assert found["metrics"] >= 1
+    counts = counted(client, "nearkin_store_errors", "operation")
+    assert {"GET", "POST", "console"} <= set(counts)
+    assert counts["metrics"] >= 1
     assert "nearkin_records " not in client.get("/metrics").text, (
         "an old count is not told as the present one"
     )

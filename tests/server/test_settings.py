@@ -14,10 +14,15 @@ def test_flags_override_variables_and_file(tmp_path: Path, monkeypatch: pytest.M
     config.write_text('port = 1001\nhost = "::1"\nbatch = 7\n[index]\nthreshold = "0.7"\n')
     monkeypatch.setenv("NEARKIN_PORT", "1002")
     monkeypatch.setenv("NEARKIN_HOST", "127.0.0.9")
-    found = ServerSettings.read(config, port=1003)
-    assert (found.port, found.host, found.batch, found.queue) == (1003, "127.0.0.9", 7, 2000)
-    assert found.is_local
-    assert found.index_settings({}).threshold == 0.7
+    settings = ServerSettings.read(config, port=1003)
+    assert (settings.port, settings.host, settings.batch, settings.queue) == (
+        1003,
+        "127.0.0.9",
+        7,
+        2000,
+    )
+    assert settings.is_local
+    assert settings.index_settings({}).threshold == 0.7
 
 
 def test_variables_of_the_index_override_the_file(
@@ -26,11 +31,11 @@ def test_variables_of_the_index_override_the_file(
     config = tmp_path / "nearkin.toml"
     config.write_text('[index]\nthreshold = "0.7"\nmax_candidates = "50"\n')
     monkeypatch.setenv("NEARKIN_TEXT_THRESHOLD", "0.9")
-    found = ServerSettings.read(config).index_settings()
-    assert (found.threshold, found.max_candidates) == (0.9, 50)
+    index_settings = ServerSettings.read(config).index_settings()
+    assert (index_settings.threshold, index_settings.max_candidates) == (0.9, 50)
     monkeypatch.setenv("NEARKIN_INDEX", "threshold=0.6,max_candidates=60")
-    found = ServerSettings.read(config).index_settings()
-    assert (found.threshold, found.max_candidates) == (0.6, 60)
+    index_settings = ServerSettings.read(config).index_settings()
+    assert (index_settings.threshold, index_settings.max_candidates) == (0.6, 60)
     assert ServerSettings.read(config, index={"threshold": "0.5"}).index_settings().threshold == 0.5
     monkeypatch.setenv("NEARKIN_INDEX", "threshold")
     with pytest.raises(UsageError, match=r"threshold=0\.7"):
@@ -81,8 +86,8 @@ def test_documents_of_a_server_expire_by_default() -> None:
         "NEARKIN_TEXT_ROWS": "6",
         "NEARKIN_VECTOR_BANDS": "9",
     }
-    found = ServerSettings.read(index={"bands": "13", "rows": "7"}).index_settings(given)
-    assert (found.record_ttl, found.bands, found.rows) == (None, 13, 7)
+    index_settings = ServerSettings.read(index={"bands": "13", "rows": "7"}).index_settings(given)
+    assert (index_settings.record_ttl, index_settings.bands, index_settings.rows) == (None, 13, 7)
 
 
 def test_settings_round_trip_through_environment(monkeypatch: pytest.MonkeyPatch) -> None:

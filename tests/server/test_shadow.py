@@ -66,9 +66,9 @@ def test_shadow_index_is_filled_updated_and_compared(serve: Serve, tmp_path: Pat
     for i in range(40, 60):
         client.post(URL, json={"id": str(i), "text": text(i)})
     client.delete(f"{URL}/3")
-    found = facts(client, 20)
-    assert found["agreement"] == 1.0
-    assert found["banding"] == {
+    shadow_facts = facts(client, 20)
+    assert shadow_facts["agreement"] == 1.0
+    assert shadow_facts["banding"] == {
         "live": {"bands": 13, "rows": 7, "probes": 0},
         "shadow": {"bands": 32, "rows": 4, "probes": 0},
     }
@@ -151,9 +151,9 @@ def test_golden_pairs_are_queried(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with Index.open("memory://") as index:
         for _ in range(2):
-            found = query_golden_pairs(index, read_golden_pairs(path))
-            assert (found.similar, found.found, found.distinct, found.mistaken) == (3, 2, 2, 1)
-        assert found.recall == pytest.approx(2 / 3)
+            counts = query_golden_pairs(index, read_golden_pairs(path))
+            assert (counts.similar, counts.found, counts.distinct, counts.mistaken) == (3, 2, 2, 1)
+        assert counts.recall == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"a": "x"}', '{"a": 1, "b": 2}'])

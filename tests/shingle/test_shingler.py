@@ -20,13 +20,13 @@ from nearkin.spec import Spec
 
 
 def load_oracle() -> ModuleType:
-    found = importlib.util.spec_from_file_location(
+    module_spec = importlib.util.spec_from_file_location(
         "shingle_oracle", Path(__file__).with_name("oracle.py")
     )
-    assert found is not None
-    assert found.loader is not None
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    assert module_spec is not None
+    assert module_spec.loader is not None
+    module = importlib.util.module_from_spec(module_spec)
+    module_spec.loader.exec_module(module)
     return module
 
 
@@ -53,9 +53,10 @@ texts = st.text(st.one_of(awkward, known), max_size=40)
 
 def shingles(values: list[str], spec: Spec) -> list[list[int]]:
     data, offsets = text_buffers(pa.array(values, pa.large_string()))
-    found = Shingler(spec).texts(data, offsets)
+    hashes = Shingler(spec).texts(data, offsets)
     return [
-        found.hashes[a:b].tolist() for a, b in zip(found.offsets, found.offsets[1:], strict=False)
+        hashes.hashes[a:b].tolist()
+        for a, b in zip(hashes.offsets, hashes.offsets[1:], strict=False)
     ]
 
 
@@ -175,8 +176,8 @@ def test_slices_of_arrow_arrays_are_read() -> None:
         ["first words here", "second words here", "third words here"], pa.large_string()
     )[1:]
     data, offsets = text_buffers(array)
-    found = Shingler(Spec(n=1)).texts(data, offsets)
-    assert found.hashes.tolist() == [
+    hashes = Shingler(Spec(n=1)).texts(data, offsets)
+    assert hashes.hashes.tolist() == [
         h for v in array.to_pylist() for h in oracle.word_shingles(v, 1, ("nfkc", "lower"))
     ]
 

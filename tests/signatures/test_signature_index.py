@@ -64,17 +64,17 @@ def test_matches_are_those_of_a_brute_force_comparison(
         index.add_many(range(start, start + len(part)), part)
     index.remove_many(range(0, 300, 3))
     queries = np.stack([nk.Signature.from_set(values, SPEC).values for values in sets])
-    found = index.query_many(queries)
-    assert len(found) == 300
+    matches = index.query_many(queries)
+    assert len(matches) == 300
     expected = brute_force(index, queries)
-    assert [[tuple(match) for match in found.of(query)] for query in range(300)] == expected
+    assert [[tuple(match) for match in matches.of(query)] for query in range(300)] == expected
     assert sum(map(len, expected)) > 250
     # sets, lists of signatures and single calls find the same
     again = index.query_many(sets)
-    np.testing.assert_array_equal(again.ids, found.ids)
+    np.testing.assert_array_equal(again.ids, matches.ids)
     signatures = [nk.Signature(row, SPEC) for row in queries]
-    np.testing.assert_array_equal(index.query_many(signatures).estimates, found.estimates)
-    assert index.query(sets[7]) == index.query(signatures[7]) == found.of(7)
+    np.testing.assert_array_equal(index.query_many(signatures).estimates, matches.estimates)
+    assert index.query(sets[7]) == index.query(signatures[7]) == matches.of(7)
 
 
 @settings(max_examples=30, deadline=None)
@@ -113,8 +113,8 @@ def test_recall_at_the_threshold_is_that_of_the_banding() -> None:
     second = [set(range(n * 1000 + 20, n * 1000 + 120)) for n in range(pairs)]
     index = nk.SignatureIndex(80 / 120, nk.Spec(n=1, k=128), recall=0.9)
     index.add_many(range(pairs), first)
-    found = index.query_many(second)
-    recall = np.mean([any(match.id == n for match in found.of(n)) for n in range(pairs)])
+    matches = index.query_many(second)
+    recall = np.mean([any(match.id == n for match in matches.of(n)) for n in range(pairs)])
     expected = index._banding.recall
     # four standard errors of a share of 600
     assert recall > expected - 4 * np.sqrt(expected * (1 - expected) / pairs)
@@ -133,9 +133,9 @@ def test_recall_at_the_threshold_is_that_of_the_banding() -> None:
 def test_documents_of_every_kind_find_themselves(spec: nk.Spec, documents: Any) -> None:
     index = nk.SignatureIndex(0.95, spec)
     index.add_many(["a", "b", "empty"], documents)
-    found = index.query_many(documents)
-    assert [[match.id for match in found.of(n)] for n in range(3)] == [["a"], ["b"], []]
-    assert found.estimates.tolist() == [1.0, 1.0]
+    matches = index.query_many(documents)
+    assert [[match.id for match in matches.of(n)] for n in range(3)] == [["a"], ["b"], []]
+    assert matches.estimates.tolist() == [1.0, 1.0]
 
 
 def test_vectors_find_themselves() -> None:
@@ -143,8 +143,8 @@ def test_vectors_find_themselves() -> None:
     spec = nk.Spec(measure="cosine", unit="vector", n=16, k=256)
     index = nk.SignatureIndex(0.9, spec, documents=50)
     index.add_many(np.arange(50), vectors)
-    found = index.query_many(vectors * 2, top=1)
-    assert found.ids.tolist() == list(range(50))
+    matches = index.query_many(vectors * 2, top=1)
+    assert matches.ids.tolist() == list(range(50))
     assert index.query(vectors[3], top=1)[0].id == 3
 
 
@@ -152,10 +152,10 @@ def test_top_and_at_least_bound_the_matches() -> None:
     index = nk.SignatureIndex(0.3, SPEC)
     base = set(range(100))
     index.add_many(range(8), [base - set(range(10 * n)) for n in range(8)])
-    found = index.query(base)
-    assert [match.id for match in found[:2]] == [0, 1]
-    assert index.query(base, top=3) == found[:3]
-    assert index.query(base, at_least=0.85) == [m for m in found if m.estimate >= 0.85]
+    matches = index.query(base)
+    assert [match.id for match in matches[:2]] == [0, 1]
+    assert index.query(base, top=3) == matches[:3]
+    assert index.query(base, at_least=0.85) == [m for m in matches if m.estimate >= 0.85]
 
 
 def filled() -> nk.SignatureIndex:

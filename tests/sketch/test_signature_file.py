@@ -36,12 +36,12 @@ def written(path: Path, spec: Spec, texts: list[str] = TEXTS) -> np.ndarray:
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.measure}-{spec.slot_bits}")
 def test_signature_file_round_trip(spec: Spec, tmp_path: Path) -> None:
     signatures = written(tmp_path / "a.arrow", spec)
-    found = read_signatures(tmp_path / "a.arrow", spec)
-    assert found.spec == spec
-    assert (found.signatures == signatures).all()
-    assert found.signatures.dtype == signatures.dtype
-    assert found.ids[49].as_py() == "doc 49"
-    assert (found.shingles == 6).all()
+    restored = read_signatures(tmp_path / "a.arrow", spec)
+    assert restored.spec == spec
+    assert (restored.signatures == signatures).all()
+    assert restored.signatures.dtype == signatures.dtype
+    assert restored.ids[49].as_py() == "doc 49"
+    assert (restored.shingles == 6).all()
 
 
 def test_each_damage_raises_its_own_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,10 +101,10 @@ def test_mutated_files_are_rejected_or_unchanged(full: bool, tmp_path: Path) -> 
                 data += b"\0"
         path.write_bytes(bytes(data))
         try:
-            found = read_signatures(path, spec)
+            restored = read_signatures(path, spec)
         except NearkinError:
             refused += 1
             continue
-        assert (found.signatures == signatures).all()
-        assert found.ids.to_pylist() == [f"doc {i}" for i in range(50)]
+        assert (restored.signatures == signatures).all()
+        assert restored.ids.to_pylist() == [f"doc {i}" for i in range(50)]
     assert refused > 500

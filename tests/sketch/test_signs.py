@@ -93,29 +93,29 @@ def frequencies() -> DocumentFrequencies:
 
 
 def test_tfidf_weights_match_formula() -> None:
-    found = frequencies()
-    table = WeightTable.of(found)
-    assert np.count_nonzero(table.keys) == len(found.hashes)
-    some = np.concatenate([found.hashes[::3], np.array([0, 12345], np.uint64)])
+    counted = frequencies()
+    table = WeightTable.of(counted)
+    assert np.count_nonzero(table.keys) == len(counted.hashes)
+    some = np.concatenate([counted.hashes[::3], np.array([0, 12345], np.uint64)])
     out = np.empty((1, 1), np.uint64)
-    Signs(64, 1, found).sketch(Shingles(some, np.array([0, len(some)])), out)
+    Signs(64, 1, counted).sketch(Shingles(some, np.array([0, len(some)])), out)
     stream = splitmix64(1, 1).tolist()[0]
-    assert out[0, 0] == oracle(some.tolist(), found.weights_of(some).tolist(), stream)
-    assert (found.weights_of(found.hashes) <= found.rare).all()
+    assert out[0, 0] == oracle(some.tolist(), counted.weights_of(some).tolist(), stream)
+    assert (counted.weights_of(counted.hashes) <= counted.rare).all()
 
 
 def test_frequencies_must_match_fingerprint_of_spec(tmp_path: Path) -> None:
-    found = frequencies()
-    spec = Spec(measure="simhash", weights="tfidf", frequencies=found.fingerprint)
-    found.write(tmp_path / "df.arrow", spec)
+    counted = frequencies()
+    spec = Spec(measure="simhash", weights="tfidf", frequencies=counted.fingerprint)
+    counted.write(tmp_path / "df.arrow", spec)
     again = DocumentFrequencies.read(tmp_path / "df.arrow", spec)
-    assert again.fingerprint == found.fingerprint
-    assert (again.counts == found.counts).all()
+    assert again.fingerprint == counted.fingerprint
+    assert (again.counts == counted.counts).all()
     texts = pa.array(["one two three four"], pa.large_string())
     assert Sketcher(spec, SpecResources(frequencies=again)).sketch(texts).signatures.shape == (1, 1)
     with pytest.raises(IncompatibleError, match="but None was given"):
         Sketcher(spec)
-    other = DocumentFrequencies(1001, found.hashes, found.counts)
+    other = DocumentFrequencies(1001, counted.hashes, counted.counts)
     with pytest.raises(IncompatibleError, match=other.fingerprint):
         Sketcher(spec, SpecResources(frequencies=other))
     with pytest.raises(IncompatibleError, match="frequencies of other shingles"):

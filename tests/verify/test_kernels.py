@@ -84,7 +84,7 @@ def test_compare_all_matches_brute_force(
     hashes, starts = flat(sets)
     weighted_sets = WeightedSets(hashes, weights(len(hashes)), np.diff(starts))
     parts = compare_all(weighted_sets, blocks, threshold, product=False, workers=2, memory=memory)
-    found = ScoredPairs.concatenate(list(parts))
+    scored = ScoredPairs.concatenate(list(parts))
     want = {
         a << 32 | b
         for a, b in combinations(range(62), 2)
@@ -92,7 +92,7 @@ def test_compare_all_matches_brute_force(
         and sets[a] & sets[b]
         and len(sets[a] & sets[b]) >= threshold * len(sets[a] | sets[b])
     }
-    assert found.pairs.tolist() == sorted(want)
+    assert scored.pairs.tolist() == sorted(want)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 5, 1000])

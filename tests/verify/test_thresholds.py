@@ -50,24 +50,24 @@ def at_cosine(percent: int) -> tuple[list[int], list[int]]:
 def test_brute_force_finds_jaccard_pairs_at_threshold() -> None:
     texts = [text for percent in PERCENTS for text in at_jaccard(percent)]
     for percent in PERCENTS:
-        found = nk.pairs(texts, threshold=percent / 100, spec=SPEC, recall=0.01).pairs.arrow
+        result_pairs = nk.pairs(texts, threshold=percent / 100, spec=SPEC, recall=0.01).pairs.arrow
         at_least = [
             (f"{2 * i:010}", f"{2 * i + 1:010}")
             for i, other in enumerate(PERCENTS)
             if other >= percent
         ]
         assert sorted(
-            zip(found["id_a"].to_pylist(), found["id_b"].to_pylist(), strict=True)
+            zip(result_pairs["id_a"].to_pylist(), result_pairs["id_b"].to_pylist(), strict=True)
         ) == sorted(at_least)
 
 
 @pytest.mark.parametrize("percent", [55, 56, 81, 29, 57, 58])
 def test_verification_accepts_jaccard_pairs_at_threshold(percent: int) -> None:
     texts = list(at_jaccard(percent))
-    found = nk.pairs(
+    result = nk.pairs(
         texts, threshold=percent / 100, spec=nk.Spec(unit="words", n=1, k=512), bands=512, rows=1
     )
-    assert found.pairs.arrow["similarity"].to_pylist() == [percent / 100]
+    assert result.pairs.arrow["similarity"].to_pylist() == [percent / 100]
 
 
 def test_weighted_jaccard_pairs_at_threshold_are_found() -> None:
@@ -86,7 +86,7 @@ def test_cosine_pairs_at_threshold_are_found(measure: str) -> None:
         vectors = at_cosine(percent)
         if measure == "cosine":
             table = pa.table({"v": pa.array(vectors, pa.list_(pa.float32()))})
-            found = nk.pairs(
+            result_pairs = nk.pairs(
                 table, vector="v", measure="cosine", threshold=percent / 100, recall=0.01
             ).pairs.arrow
         else:
@@ -95,8 +95,10 @@ def test_cosine_pairs_at_threshold_are_found(measure: str) -> None:
                 for vector in vectors
             ]
             spec = nk.Spec(unit="words", n=1, measure="simhash")
-            found = nk.pairs(texts, threshold=percent / 100, spec=spec, recall=0.01).pairs.arrow
-        assert found["similarity"].to_pylist() == [percent / 100], percent
+            result_pairs = nk.pairs(
+                texts, threshold=percent / 100, spec=spec, recall=0.01
+            ).pairs.arrow
+        assert result_pairs["similarity"].to_pylist() == [percent / 100], percent
 
 
 def test_contained_documents_at_threshold_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,8 +110,10 @@ def test_contained_documents_at_threshold_are_found(monkeypatch: pytest.MonkeyPa
         large = small[: share.numerator] + words("l", 0, 200)
         texts = [" ".join(small), " ".join(large)]
         settings = {"relation": "containment", "threshold": percent / 100}
-        found = nk.pairs(texts, spec=nk.Spec(unit="words", n=1, k=1024), **settings).pairs.arrow
-        assert found["containment"].to_pylist() == [percent / 100], percent
+        result_pairs = nk.pairs(
+            texts, spec=nk.Spec(unit="words", n=1, k=1024), **settings
+        ).pairs.arrow
+        assert result_pairs["containment"].to_pylist() == [percent / 100], percent
 
 
 @pytest.mark.parametrize("bits", [64, 128, 192, 320, 448])
@@ -140,8 +144,8 @@ def test_estimates_at_threshold_reach_it(slot_bits: int) -> None:
             (Fraction(int(a), 600) - chance) / (1 - chance) >= Fraction(percent, 100)
             for a in agreeing
         ]
-        found = measure.estimator.estimate(np.zeros(601, np.uint64), agreeing)
-        assert found.meets_threshold(percent / 100).tolist() == wanted
+        estimates = measure.estimator.estimate(np.zeros(601, np.uint64), agreeing)
+        assert estimates.meets_threshold(percent / 100).tolist() == wanted
 
 
 def test_estimate_of_signs_at_sixty_degrees_is_one_half() -> None:
@@ -176,8 +180,8 @@ def test_index_finds_documents_at_threshold(percent: int) -> None:
     spec = nk.Spec(unit="words", n=1, k=512)
     with nk.Index.open("memory://", spec, threshold=percent / 100, bands=512, rows=1) as index:
         index.upsert("scope", a, "a")
-        found = index.query("scope", b)
-    assert [match.similarity for match in found] == [percent / 100]
+        matches = index.query("scope", b)
+    assert [match.similarity for match in matches] == [percent / 100]
 
 
 def test_components_keep_members_exactly_at_floor() -> None:

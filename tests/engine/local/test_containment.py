@@ -50,11 +50,12 @@ def brute_force(
 
 @pytest.mark.parametrize("threshold", [0.5, 0.8, 1.0])
 def test_contained_pairs_match_brute_force(threshold: float, texts: list[str]) -> None:
-    found = nk.pairs(
+    result_pairs = nk.pairs(
         texts, relation="containment", threshold=threshold, recall=0.99
     ).pairs.arrow.to_pylist()
     got = {
-        (int(row["id_a"]), int(row["id_b"])): (row["containment"], row["jaccard"]) for row in found
+        (int(row["id_a"]), int(row["id_b"])): (row["containment"], row["jaccard"])
+        for row in result_pairs
     }
     # The two equal documents are represented by one of them: whichever the pairs do not name.
     named = {i for pair in got for i in pair}
@@ -73,12 +74,12 @@ def test_partitions_and_workers_do_not_matter(
 
 
 def test_crowded_shingles_are_counted(texts: list[str]) -> None:
-    found = nk.pairs(
+    result = nk.pairs(
         texts + ["a b c d e f g h " + text for text in texts],
         relation="containment",
         hot_bucket_size=2,
     )
-    assert found.statistics["containment"]["hot_shingles"] > 0
+    assert result.statistics["containment"]["hot_shingles"] > 0
 
 
 def test_command_line(texts: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -108,14 +108,14 @@ def test_command_line(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None
     command = ["dedup", str(tmp_path / "docs.parquet"), "--id", "id", "--threshold", "0.7"]
     out = tmp_path / "out"
     assert run([*command, "--second-measure", "cosine:v:0.97", "--out", str(out), "--json"]) == 0
-    found = json.loads(capfd.readouterr().out)
-    then = found["stages"]["then"]
+    output = json.loads(capfd.readouterr().out)
+    then = output["stages"]["then"]
     assert then["documents"] + then["rejected"] > 0
     assert then["removed"] > 0
-    assert found["counts"]["removed_vector"] > 0
-    assert any("no vector to compare" in warning for warning in found["warnings"])
+    assert output["counts"]["removed_vector"] > 0
+    assert any("no vector to compare" in warning for warning in output["warnings"])
     assert len(pq.read_table(out / "pairs-cosine.parquet")) > 0
-    assert len(pq.read_table(out / "kept" / "docs.parquet")) == found["counts"]["kept"]
+    assert len(pq.read_table(out / "kept" / "docs.parquet")) == output["counts"]["kept"]
     assert "Near-duplicates by second measure" in (out / "report.html").read_text("utf-8")
     assert not (tmp_path / "out.partial").exists()
     assert (

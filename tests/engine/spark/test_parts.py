@@ -134,6 +134,6 @@ def test_request_whose_parts_cannot_be_merged_is_refused(spark: SparkSession) ->
 def test_payloads_of_parts_are_united_without_repetitions() -> None:
     docs = np.array([7, 3, 7])
     payload = Payload(np.array([2, 1, 2]), (np.array([4, 9, 5, 2, 9], np.uint64),))
-    found = united(docs, payload)
-    assert found.sizes.tolist() == [1, 3]
-    assert found.columns[0].tolist() == [5, 2, 4, 9]
+    merged = united(docs, payload)
+    assert merged.sizes.tolist() == [1, 3]
+    assert merged.columns[0].tolist() == [5, 2, 4, 9]

@@ -125,9 +125,9 @@ def writing(url: Any, *names: str) -> Iterator[list[Writer]]:
 
 
 def assert_holds(index: nk.Index, wanted: dict[str, str]) -> None:
-    found = {entry.id: entry.text for entry in index.scan("a")}
-    assert set(found) == set(wanted)
-    assert found == wanted
+    stored = {entry.id: entry.text for entry in index.scan("a")}
+    assert set(stored) == set(wanted)
+    assert stored == wanted
     checked = check_index(index)
     assert checked.sound, checked.problems[:3]
 
@@ -463,8 +463,8 @@ def test_a_rebuild_changes_the_key(tmp_path: Path) -> None:
         ]
     with pytest.raises(UsageError, match="do not know the new key"):
         rebuild(source, target, {}, None, old, cuts_over=True, new_secret=new)
-    found = rebuild(source, target, {}, None, old, new_secret=new)
-    assert found["documents"] == 40
+    counts = rebuild(source, target, {}, None, old, new_secret=new)
+    assert counts["documents"] == 40
     with nk.Index.open(target, resources=nk.SpecResources(new)) as index:
         assert index.spec.key_id == new.id
         assert [entry.leader for entry in index.scan()] == before

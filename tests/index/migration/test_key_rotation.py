@@ -61,8 +61,8 @@ def test_a_key_rotation_keeps_every_scope(
         pytest.skip("memory is gone with its process")
     target = str(empty_store("sqlite", request, tmp_path))
     new, texts = index_with_lost_key(url)
-    found = rotate_key(url, target, new)
-    assert (found["documents"], found["finished"], found["key_id"]) == (
+    counts = rotate_key(url, target, new)
+    assert (counts["documents"], counts["finished"], counts["key_id"]) == (
         12 * len(SCOPES),
         True,
         new.id,
@@ -147,8 +147,8 @@ def test_a_key_rotation_refuses_documents_without_text(tmp_path: Path) -> None:
         index.finish("a", "closed")
     with pytest.raises(UsageError, match="not stored"):
         rotate_key(source, target, new)
-    found = rotate_key(source, target, new, skip_without_text=True)
-    assert (found["documents"], found["left_out"]) == (5, 2)
+    counts = rotate_key(source, target, new, skip_without_text=True)
+    assert (counts["documents"], counts["left_out"]) == (5, 2)
     with pytest.raises(UsageError, match="already has this key"):
         rotate_key(target, source, new)
 

@@ -41,9 +41,9 @@ def test_table_equals_lists_after_random_changes(most: int) -> None:
                     bucket.pop(0)
                     evicted += 1
     queries = np.array([*lists, 1, 2, 3, 2**64 - 1], np.uint64)
-    found = table.look_up(queries)
+    postings = table.look_up(queries)
     for at, key in enumerate(queries):
-        words = found.words[found.offsets[at] : found.offsets[at + 1]]
+        words = postings.words[postings.offsets[at] : postings.offsets[at + 1]]
         assert (words >> 24).tolist() == lists[int(key)]
     assert table.postings == sum(map(len, lists.values()))
     assert table.evicted == evicted

@@ -644,10 +644,10 @@ def test_requests_of_pages_are_counted_and_bounded_like_those_of_the_api(
     )
     assert (many_values.status_code, many_values.json()["code"]) == (422, "invalid-request")
     long_text = "word " * 1_000_000
-    found = console_response(
+    response = console_response(
         client, "try-found.children", ("try-button.n_clicks", 1), try_text=long_text, try_scope="a"
     )
-    assert "No match" in found
+    assert "No match" in response
     assert memory.used == 0
 
 
@@ -656,10 +656,10 @@ def test_hostile_vectors_are_rejected_before_parsing(
 ) -> None:
     client = serve(kind="vector", index={"dimensions": "3"})
     for text in ("[" * 100_000, "[0" + ",0" * 1_000_000 + "]"):
-        found = console_response(
+        response = console_response(
             client, "try-found.children", ("try-button.n_clicks", 1), try_text=text, try_scope="a"
         )
-        assert "Invalid request" in found
+        assert "Invalid request" in response
     assert "internal error" not in capfd.readouterr().err
 
 

@@ -34,7 +34,7 @@ PATIENCE = 120.0
 @pytest.fixture(scope="module")
 def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """A server with narrow bounds, for which this machine is an address as any other."""
-    found = free_port()
+    number = free_port()
     bounds = {
         "head-timeout": "1",
         "max-head": "4096",
@@ -43,8 +43,8 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     }
     flags = [part for name, value in bounds.items() for part in (f"--{name}", value)]
     folder: Path = tmp_path_factory.mktemp("connections")
-    process = start_serving(folder, found, "--trusted-proxies", "192.0.2.1", *flags)
-    yield found
+    process = start_serving(folder, number, "--trusted-proxies", "192.0.2.1", *flags)
+    yield number
     process.terminate()
     process.wait(60)
 
@@ -233,11 +233,11 @@ UNREAD = b"POST /nothing HTTP/1.1\r\nHost: localhost\r\n"
 @pytest.fixture(scope="module")
 def short(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     """A server that accepts only short requests."""
-    found = free_port()
+    number = free_port()
     process = start_serving(
-        tmp_path_factory.mktemp("short"), found, "--timeout", "2", "--max-body", "100000"
+        tmp_path_factory.mktemp("short"), number, "--timeout", "2", "--max-body", "100000"
     )
-    yield found
+    yield number
     process.terminate()
     process.wait(60)
 

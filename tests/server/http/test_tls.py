@@ -47,16 +47,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module", params=["one process", "workers"])
 def port(folder: Path, request: pytest.FixtureRequest) -> Iterator[int]:
     """A server over TLS with narrow bounds, for which this machine is an address as any other."""
-    found = free_port()
+    number = free_port()
     workers = ("--workers", "2") if request.param == "workers" else ()
     place = folder / request.param
     place.mkdir()
     for name in ("cert.pem", "key.pem"):
         (place / name).write_bytes((folder / name).read_bytes())
     process = start_serving(
-        place, found, *FLAGS, "--source-connections", str(CONNECTIONS), *workers, scheme="https"
+        place, number, *FLAGS, "--source-connections", str(CONNECTIONS), *workers, scheme="https"
     )
-    yield found
+    yield number
     process.terminate()
     process.wait(60)
 

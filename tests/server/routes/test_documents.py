@@ -45,9 +45,9 @@ def test_id_is_derived_from_content_by_default(client: TestClient) -> None:
 
 def test_documents_are_read_and_deleted(client: TestClient) -> None:
     client.post(URL, json={"id": "one", "text": CAT})
-    found = client.get(f"{URL}/one").json()
-    assert found["cluster"] == "one"
-    assert found["signature"] is None
+    response = client.get(f"{URL}/one").json()
+    assert response["cluster"] == "one"
+    assert response["signature"] is None
     assert client.get(f"{URL}/one", params={"include": "signature"}).json()["signature"]
     assert client.delete(f"{URL}/one").status_code == 204
     assert client.get(f"{URL}/one").status_code == 404
@@ -67,8 +67,8 @@ def test_clusters_are_found_by_id_and_listed_in_order(client: TestClient) -> Non
     for at in range(3):
         client.post(URL, json={"id": f"cat{at}", "text": CAT})
     client.post(URL, json={"id": "dog", "text": "a dog lay on a rug all day"})
-    found = client.get("/v1/scopes/a/clusters/cat2").json()
-    assert (found["id"], found["size"], len(found["members"])) == ("cat0", 3, 3)
+    response = client.get("/v1/scopes/a/clusters/cat2").json()
+    assert (response["id"], response["size"], len(response["members"])) == ("cat0", 3, 3)
     page = client.get("/v1/scopes/a/clusters/cat2", params={"start": 1, "limit": 1}).json()
     assert [member["id"] for member in page["members"]] == ["cat1"]
     largest = client.get("/v1/scopes/a/clusters", params={"limit": 1}).json()
