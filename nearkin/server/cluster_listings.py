@@ -115,7 +115,7 @@ class ScopeCounts(NamedTuple):
     valid_until: float
 
 
-class ScopeNames(NamedTuple):
+class ScopeListing(NamedTuple):
     """The scopes of an index.
 
     Attributes:
@@ -218,11 +218,11 @@ class ClusterListings:
         """Returns the scopes that were found within SCOPE_SEARCH_SECONDS, sorted by name."""
         return self._scopes.get().names
 
-    def scope_names(self) -> ScopeNames:
+    def scope_names(self) -> ScopeListing:
         """Returns the public scopes, and whether all of them were found."""
         found = self._scopes.get()
         public = tuple(name for name in found.names if not name.startswith(RESERVED))
-        return ScopeNames(public, found.complete)
+        return ScopeListing(public, found.complete)
 
     def scope_counts(self, scopes: Sequence[str]) -> dict[str, ScopeCounts]:
         """Returns the counts of some scopes, as far as they are counted in SCOPE_COUNT_SECONDS.
@@ -291,7 +291,7 @@ class ClusterListings:
             return None
         return observe_sample(index.payload_of(entries), index.measure, listing.documents)
 
-    def _read_scopes(self) -> ScopeNames:
+    def _read_scopes(self) -> ScopeListing:
         began = self._clock()
         scopes = list[str]()
         is_complete = True
@@ -300,7 +300,7 @@ class ClusterListings:
             if self._clock() - began > SCOPE_SEARCH_SECONDS:
                 is_complete = False
                 break
-        return ScopeNames(tuple(sorted(scopes)), is_complete)
+        return ScopeListing(tuple(sorted(scopes)), is_complete)
 
     def _compute_listing(self, scope: str) -> ClusterListing:
         began = self._clock()

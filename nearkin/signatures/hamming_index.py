@@ -368,7 +368,7 @@ class HammingIndex:
         self._rows_by_id.reserve(capacity)
 
     def _drop_removed_rows(self) -> None:
-        """Makes the arrays anew if most of their rows were removed or replaced."""
+        """Makes new arrays if most of their rows were removed or replaced."""
         removed = self._size - self._count
         if removed <= max(LEAST_ROWS, self._count):
             return
