@@ -24,6 +24,7 @@ from nearkin.evaluate.scan import ReopenedRun, SimilarPairs, concatenate_pairs, 
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import measure_of
 from nearkin.packed_pairs import pack_pairs
+from nearkin.runtime.number_format import format_percent
 from nearkin.runtime.progress import Progress
 from nearkin.sketch.minhash import splitmix64
 
@@ -214,8 +215,8 @@ def give_advice(precision: Proportion, recall: Proportion, run: ReopenedRun) -> 
         )
     if has_errors and settings.verify != "exact":
         return (
-            f"verify={settings.verify} removed {1 - precision.value:.1%} of the documents wrongly; "
-            "use --verify exact"
+            f"verify={settings.verify} removed {format_percent(1 - precision.value)} of the "
+            "documents wrongly; use --verify exact"
         )
     if recall.total == 0:
         return (

@@ -13,6 +13,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.measures import measure_of
 from nearkin.measures.explanation import MISSED, Explanation, PairVerdict, explain_pair
+from nearkin.runtime.number_format import format_similarity
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 
 
@@ -127,15 +128,15 @@ def add_run_outcome(
     if compared_all and pair.verdict in MISSED:
         is_near = pair.similarity >= pair.threshold
         pair = replace(pair, verdict=PairVerdict.MATCH if is_near else PairVerdict.BELOW_THRESHOLD)
-        why = f"the run compared every pair exactly: the similarity is {pair.similarity:.4f}"
+        similarity = format_similarity(pair.similarity, digits=4)
+        why = f"the run compared every pair exactly: the similarity is {similarity}"
     if first["cluster"] == second["cluster"]:
         why += f"; both are in the cluster of {first['cluster']}"
     elif pair.verdict in (PairVerdict.MATCH, PairVerdict.EXACT):
         removed = [row for row in rows if not row["kept"]]
         for row in removed:
-            why += (
-                f"; {row['id']} joined the cluster of {row['cluster']}, at {row['similarity']:.4f}"
-            )
+            similarity = format_similarity(row["similarity"], digits=4)
+            why += f"; {row['id']} joined the cluster of {row['cluster']}, at {similarity}"
         if not removed:
             why += "; both are kept, because each was first compared with other kept documents"
     return replace(pair, why=why, run=rows)

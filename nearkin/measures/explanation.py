@@ -14,6 +14,7 @@ from nearkin.lsh.kernels import pair_agreements
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures.base import Measure, as_stored, band_layout_of
 from nearkin.measures.registry import measure_of
+from nearkin.runtime.number_format import format_fraction, format_similarity
 from nearkin.shingle.readable import shingle_texts
 from nearkin.sketch.resources import SpecResources
 from nearkin.spec import Spec
@@ -117,7 +118,7 @@ class Explanation:
         first, second = self.names
         return (
             f"<Explanation: {first!r} and {second!r}: {self.verdict}, {self.measure} "
-            f"{self.similarity:.4f}, threshold {self.threshold:g}>"
+            f"{format_similarity(self.similarity, digits=4)}, threshold {self.threshold:g}>"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -217,8 +218,9 @@ def _with_verdict(pair: Explanation, *, is_exact: bool, is_empty: bool) -> Expla
     elif pair.shared_bands == 0:
         verdict = PairVerdict.NOT_A_CANDIDATE
         why = (
-            f"none of the {pair.bands} bands agrees; a pair of similarity {pair.similarity:.3f} "
-            f"becomes a candidate with probability {pair.probability:.3f}"
+            f"none of the {pair.bands} bands agrees; a pair of similarity "
+            f"{format_similarity(pair.similarity)} becomes a candidate with probability "
+            f"{format_fraction(pair.probability)}"
         )
     elif pair.agreeing < pair.margin:
         verdict = PairVerdict.BELOW_MARGIN
@@ -229,11 +231,15 @@ def _with_verdict(pair: Explanation, *, is_exact: bool, is_empty: bool) -> Expla
     elif not is_near:
         verdict = PairVerdict.BELOW_THRESHOLD
         why = (
-            f"the exact similarity {pair.similarity:.4f} is below the threshold {pair.threshold:g}"
+            f"the exact similarity {format_similarity(pair.similarity, digits=4)} is below the "
+            f"threshold {pair.threshold:g}"
         )
     else:
         verdict = PairVerdict.MATCH
-        why = f"the exact similarity {pair.similarity:.4f} reaches the threshold {pair.threshold:g}"
+        why = (
+            f"the exact similarity {format_similarity(pair.similarity, digits=4)} reaches the "
+            f"threshold {pair.threshold:g}"
+        )
     if is_near and verdict in MISSED:
         why += (
             "; the pair is a near-duplicate that was missed (a higher --recall finds more of them)"

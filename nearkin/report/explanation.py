@@ -14,6 +14,7 @@ from nearkin.report.escaping import make_visible
 from nearkin.report.model import ClusterExcerpt, RemovedExample
 from nearkin.report.page import compare_cluster
 from nearkin.report.terminal.clusters import side_by_side_table
+from nearkin.runtime.number_format import format_fraction, format_similarity
 
 SHOWN_EXAMPLES = 6
 """The number of example shingles that are shown of each kind."""
@@ -32,28 +33,28 @@ def describe_explanation(explanation: Explanation) -> list[tuple[str, str]]:
         ("verdict", f"{explanation.verdict}: {explanation.why}"),
         (
             "similarity",
-            f"{explanation.similarity:.4f} ({explanation.measure}), threshold "
-            f"{explanation.threshold:g}",
+            f"{format_similarity(explanation.similarity, digits=4)} ({explanation.measure}), "
+            f"threshold {explanation.threshold:g}",
         ),
         (
             "estimate",
-            f"{explanation.estimate:.4f}: {explanation.agreeing} of {explanation.slots} slots "
-            f"agree, margin {explanation.margin}",
+            f"{format_fraction(explanation.estimate, digits=4)}: {explanation.agreeing} of "
+            f"{explanation.slots} slots agree, margin {explanation.margin}",
         ),
         (
             "bands",
             f"{explanation.shared_bands} of {explanation.bands} bands of {explanation.rows} rows "
-            f"agree; candidate probability {explanation.probability:.4f}",
+            f"agree; candidate probability {format_fraction(explanation.probability, digits=4)}",
         ),
         (
             "shingles",
             f"{first_size:,} and {second_size:,}, {shingles.shared:,} of them shared; Jaccard "
-            f"similarity {shingles.jaccard:.4f}",
+            f"similarity {format_similarity(shingles.jaccard, digits=4)}",
         ),
         (
             "containment",
-            f"{in_second:.4f} of the first is in the second, {in_first:.4f} of the second is in "
-            "the first",
+            f"{format_similarity(in_second, digits=4)} of the first is in the second, "
+            f"{format_similarity(in_first, digits=4)} of the second is in the first",
         ),
     ]
     labels = ("shared", "only in the first", "only in the second")

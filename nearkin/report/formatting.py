@@ -3,38 +3,6 @@
 import math
 
 
-def format_percent(share: float) -> str:
-    """Formats a share as a percentage. Only 0 and 1 themselves read as 0 % and 100 %.
-
-    Args:
-        share: Share in [0, 1].
-
-    Examples:
-        >>> [format_percent(share) for share in (0, 0.00001, 0.256, 0.99999, 1)]
-        ['0%', '<0.1%', '25.6%', '>99.9%', '100%']
-    """
-    if share in (0, 1):
-        return f"{share:.0%}"
-    if share < 0.0005:
-        return "<0.1%"
-    if share > 0.9995:
-        return ">99.9%"
-    return f"{share:.1%}"
-
-
-def format_similarity(similarity: float) -> str:
-    """Formats a similarity with three decimals, rounded down, so that only equal sets read as 1.
-
-    Args:
-        similarity: Similarity in [0, 1].
-
-    Examples:
-        >>> format_similarity(0.99996), format_similarity(0.8), format_similarity(1.0)
-        ('0.999', '0.800', '1.000')
-    """
-    return f"{int(similarity * 1000 + 1e-9) / 1000:.3f}"
-
-
 def format_bytes(size: int) -> str:
     """Formats a number of bytes in decimal units.
 

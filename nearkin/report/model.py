@@ -12,6 +12,7 @@ from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Audit
 from nearkin.evaluate.boilerplate import Boilerplate
 from nearkin.evaluate.overlap import Overlap
+from nearkin.runtime.number_format import format_percent
 
 BINS = 50
 EDGES = np.arange(BINS + 1) / BINS
@@ -327,7 +328,7 @@ class ReportData:
         """The warnings of the run, of sources that lose nearly all rows, and of leaking splits."""
         losing_sources = (
             f"{source.removed:,} of {source.read:,} documents of the source {source.source} were "
-            f"removed ({source.share:.1%})"
+            f"removed ({format_percent(source.share)})"
             for source in self.sources
             if source.share > NOTABLE_LOSS
         )
@@ -369,8 +370,8 @@ class ReportData:
 def _leakage_warnings(leakage: Overlap) -> Iterator[str]:
     for a, b in leakage.leaks:
         yield (
-            f"{leakage.share(a, b):.1%} of the documents of {leakage.column} {leakage.labels[a]} "
-            f"have a duplicate in {leakage.labels[b]} "
+            f"{format_percent(leakage.share(a, b))} of the documents of {leakage.column} "
+            f"{leakage.labels[a]} have a duplicate in {leakage.labels[b]} "
             f"({leakage.similar[a][b]:,} of {leakage.documents[a]:,})"
         )
 

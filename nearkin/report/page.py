@@ -19,12 +19,7 @@ from nearkin.evaluate.boilerplate import MIN_SHARE
 from nearkin.report import charts
 from nearkin.report.diff import MAX_CHARACTERS, DocumentRole, Piece, SpanKind, diff_sides
 from nearkin.report.escaping import make_visible
-from nearkin.report.formatting import (
-    format_bytes,
-    format_compact,
-    format_percent,
-    format_similarity,
-)
+from nearkin.report.formatting import format_bytes, format_compact
 from nearkin.report.model import (
     EDGES,
     NOTABLE_LOSS,
@@ -34,6 +29,7 @@ from nearkin.report.model import (
     ReportData,
 )
 from nearkin.report.row_categories import categorize_rows
+from nearkin.runtime.number_format import format_percent, format_similarity
 
 MAX_CLUSTERS = 20
 """The largest number of clusters on a page."""

@@ -11,9 +11,9 @@ from rich.text import Text
 
 from nearkin.report.diff import DiffSpan, DocumentRole, SpanKind, diff_words, focus_changes
 from nearkin.report.escaping import make_visible
-from nearkin.report.formatting import format_similarity
 from nearkin.report.model import ClusterExcerpt, ReportData
 from nearkin.report.page import choose_example
+from nearkin.runtime.number_format import format_similarity
 
 MAX_LINES = 14
 """The largest number of lines that are shown of a document."""

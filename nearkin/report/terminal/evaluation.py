@@ -11,8 +11,8 @@ from nearkin.evaluate.audit import Audit
 from nearkin.evaluate.golden import Scores
 from nearkin.evaluate.shadow import ShadowComparison, ShadowSide
 from nearkin.report.escaping import make_visible
-from nearkin.report.formatting import format_percent
 from nearkin.report.terminal.tables import format_proportion, text_table
+from nearkin.runtime.number_format import format_fraction, format_percent, format_similarity
 
 
 def print_audit(audit: Audit, console: Console) -> None:
@@ -36,7 +36,7 @@ def print_audit(audit: Audit, console: Console) -> None:
         (
             f"{entry.low:.2f} to {entry.high:.2f}",
             format_proportion(entry.recall),
-            f"{entry.predicted:.3f}",
+            format_fraction(entry.predicted),
         )
         for entry in audit.bins
     ]
@@ -66,10 +66,10 @@ def scores_table(scored: Sequence[tuple[Mapping[str, Any], Scores]]) -> Table:
             if score is None:
                 continue
             if isinstance(score, float):
-                rows.append((label, name, f"{score:.3f}", ""))
+                rows.append((label, name, format_fraction(score), ""))
             else:
-                interval = f"{score.low:.3f} to {score.high:.3f}"
-                rows.append((label, name, f"{score.value:.3f}", interval))
+                interval = f"{format_fraction(score.low)} to {format_fraction(score.high)}"
+                rows.append((label, name, format_fraction(score.value), interval))
             label = ""
         if scores.unlabelled:
             rows.append((label, "unlabelled pairs in a cluster", f"{scores.unlabelled:,}", ""))
@@ -103,7 +103,7 @@ def print_shadow(comparison: ShadowComparison, console: Console) -> None:
     console.print(text_table(title, ("", "run", "shadow"), rows))
     console.print(
         Text(
-            f"{comparison.agreement:.1%} of all pairs were found by both; "
+            f"{format_percent(comparison.agreement)} of all pairs were found by both; "
             f"{comparison.only_live:,} only by the run, {comparison.only_shadow:,} only by the "
             f"shadow; {comparison.moved:,} documents are kept by one and removed by the other"
         )
@@ -113,7 +113,7 @@ def print_shadow(comparison: ShadowComparison, console: Console) -> None:
             (
                 make_visible(pair.id_a),
                 make_visible(pair.id_b),
-                f"{pair.similarity:.3f}",
+                format_similarity(pair.similarity),
                 pair.found_by,
                 pair.why,
             )
@@ -141,7 +141,7 @@ def _side_column(side: ShadowSide) -> dict[str, str]:
         "candidates": candidates,
         "verified pairs": f"{side.pairs:,}",
         "documents kept": f"{side.kept:,}",
-        "share of the pairs found by either": f"{side.recall:.4f}",
+        "share of the pairs found by either": format_fraction(side.recall, digits=4),
         "dropped by verification": dropped,
         "largest bucket": largest_bucket,
         "seconds": ", ".join(f"{stage} {seconds:.2f}" for stage, seconds in side.seconds.items()),

@@ -9,6 +9,7 @@ from nearkin.plan.tune import Tuning
 from nearkin.report.curves import format_banding
 from nearkin.report.escaping import make_visible
 from nearkin.report.terminal.tables import format_number, text_table
+from nearkin.runtime.number_format import format_fraction
 
 BYTE_UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 COUNT_UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
@@ -116,7 +117,7 @@ def tuning_table(tuning: Tuning, show: int) -> Table:
     rows = [
         (
             format_banding(point),
-            f"{point.recall:.4f}",
+            format_fraction(point.recall, digits=4),
             *(format_number(similarity) for similarity in point.similarities),
             format_number(point.classic_threshold),
             format_number(point.steepest),

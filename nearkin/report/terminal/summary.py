@@ -7,9 +7,10 @@ from rich.table import Table
 from rich.text import Text
 
 from nearkin.report.escaping import make_visible
-from nearkin.report.formatting import format_bytes, format_percent
+from nearkin.report.formatting import format_bytes
 from nearkin.report.model import ReportData
 from nearkin.report.row_categories import categorize_rows
+from nearkin.runtime.number_format import format_percent
 
 OUTPUT_FILES = (
     ("kept documents", "kept"),

@@ -7,6 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nearkin.evaluate.audit import Proportion
+from nearkin.runtime.number_format import format_fraction
 
 
 def text_table(title: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
@@ -27,7 +28,7 @@ def text_table(title: str, names: Sequence[str], rows: Iterable[Sequence[str]]) 
 
 def format_number(value: float) -> str:
     """Formats a number with three decimals, or as an empty text if it is not a number."""
-    return "" if math.isnan(value) else f"{value:.3f}"
+    return "" if math.isnan(value) else format_fraction(value)
 
 
 def format_proportion(proportion: Proportion) -> str:
@@ -39,6 +40,7 @@ def format_proportion(proportion: Proportion) -> str:
     if not proportion.total:
         return "none"
     return (
-        f"{proportion.value:.3f} ({proportion.low:.3f} to {proportion.high:.3f} of "
+        f"{format_fraction(proportion.value)} ({format_fraction(proportion.low)} to "
+        f"{format_fraction(proportion.high)} of "
         f"{proportion.total:,})"
     )

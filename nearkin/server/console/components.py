@@ -9,7 +9,7 @@ from dash.development.base_component import Component
 
 from nearkin.report.diff import MAX_CHARACTERS, DocumentRole, Piece, SpanKind, diff_sides
 from nearkin.report.escaping import make_visible
-from nearkin.report.formatting import format_similarity
+from nearkin.runtime.number_format import format_similarity
 from nearkin.server.console.visitor import page_url
 
 EXCERPT_LENGTH = 140

@@ -8,8 +8,8 @@ from dash.development.base_component import Component
 
 from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Audit, Proportion, RecallBin
-from nearkin.report.formatting import format_percent
 from nearkin.report.model import restore_dataclass
+from nearkin.runtime.number_format import format_percent
 from nearkin.server.console import charts
 from nearkin.server.console import components as ui
 from nearkin.server.console.visitor import Page, Visit

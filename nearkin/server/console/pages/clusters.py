@@ -13,7 +13,7 @@ from nearkin.measures.explanation import Explanation
 from nearkin.report.diff import DocumentRole
 from nearkin.report.escaping import make_visible
 from nearkin.report.explanation import describe_explanation
-from nearkin.report.formatting import format_similarity
+from nearkin.runtime.number_format import format_similarity
 from nearkin.server.cluster_listings import ClusterSummary
 from nearkin.server.console import components as ui
 from nearkin.server.console.pages.search import MAX_MATCHES

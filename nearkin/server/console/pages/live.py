@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dash import Dash, Input, Output, dcc, html
 from dash.development.base_component import Component
 
-from nearkin.report.formatting import format_bytes, format_percent
+from nearkin.report.formatting import format_bytes
+from nearkin.runtime.number_format import format_percent
 from nearkin.server.console import charts
 from nearkin.server.console import components as ui
 from nearkin.server.console.visitor import Page, Visit, current_visit

@@ -10,7 +10,7 @@ from nearkin.errors import UsageError
 from nearkin.index.documents import Document
 from nearkin.index.entry import Entry, Match
 from nearkin.report.diff import DocumentRole
-from nearkin.report.formatting import format_similarity
+from nearkin.runtime.number_format import format_similarity
 from nearkin.server.console import components as ui
 from nearkin.server.console.visitor import Page, Visit, current_visit
 from nearkin.server.http.parsing import check_json_shape

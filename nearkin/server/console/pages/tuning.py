@@ -18,6 +18,7 @@ from nearkin.plan.tune import (
     tune,
 )
 from nearkin.report.curves import format_banding
+from nearkin.runtime.number_format import format_percent, format_similarity
 from nearkin.server.cluster_listings import SIMILARITY_BINS
 from nearkin.server.console import charts
 from nearkin.server.console import components as ui
@@ -160,7 +161,7 @@ def _best_point_tiles(tuning: Tuning) -> Component:
     return html.Div(
         ui.fact_tiles(
             ("Bands × rows", format_banding(best)),
-            (f"Found at {tuning.threshold:.2f}", f"{best.recall:.1%}"),
+            (f"Found at {tuning.threshold:.2f}", format_percent(best.recall)),
             ("Half are found at", format_similarity_or_dash(half_found_at)),
             ("Candidates per document", f"{best.candidates:,.3g}"),
             ("Bytes per signature", f"{tuning.spec.k * tuning.spec.slot_bits // 8:,}"),
@@ -217,8 +218,8 @@ def _curve_chart(
         )
     )
     description = (
-        f"{format_banding(best)}: {best.recall:.1%} of the pairs at {tuning.threshold:.2f} "
-        "become candidates"
+        f"{format_banding(best)}: {format_percent(best.recall)} of the pairs at "
+        f"{tuning.threshold:.2f} become candidates"
     )
     figure = charts.make_chart(
         "tune-curve",
@@ -285,7 +286,7 @@ def _points_table(tuning: Tuning, current_point: OperatingPoint | None) -> Compo
         rows.append(
             (
                 label,
-                f"{point.recall:.1%}",
+                format_percent(point.recall),
                 format_similarity_or_dash(low),
                 format_similarity_or_dash(high),
                 f"{point.candidates:,.3g}",
@@ -317,7 +318,7 @@ def format_similarity_or_dash(similarity: float) -> str:
     """
     if np.isnan(similarity):
         return "–"
-    return f"{similarity:.3f}"
+    return format_similarity(similarity)
 
 
 def connect(app: Dash) -> None:

@@ -1,0 +1,55 @@
+"""Shares and similarities as text, which never read as 0 or 1 unless they are."""
+
+import math
+
+
+def format_percent(share: float) -> str:
+    """Formats a share as a percentage. Only 0 and 1 themselves read as 0 % and 100 %.
+
+    Args:
+        share: Share in [0, 1].
+
+    Examples:
+        >>> [format_percent(share) for share in (0, 0.00001, 0.256, 0.9995, 1)]
+        ['0%', '<0.1%', '25.6%', '>99.9%', '100%']
+    """
+    if share in (0, 1):
+        return f"{share:.0%}"
+    text = f"{share:.1%}"
+    return {"0.0%": "<0.1%", "100.0%": ">99.9%"}.get(text, text)
+
+
+def format_similarity(similarity: float, digits: int = 3) -> str:
+    """Formats a similarity, rounded down.
+
+    Only equal sets read as 1, and no similarity below a threshold reads as the threshold.
+
+    Args:
+        similarity: Similarity in [-1, 1].
+        digits: Number of decimals.
+
+    Examples:
+        >>> format_similarity(0.99996), format_similarity(0.8), format_similarity(1.0)
+        ('0.999', '0.800', '1.000')
+        >>> format_similarity(0.79999, digits=4)
+        '0.7999'
+    """
+    scale = 10**digits
+    return f"{math.floor(similarity * scale + 1e-9) / scale:.{digits}f}"
+
+
+def format_fraction(value: float, digits: int = 3) -> str:
+    """Formats a share, a probability or an estimate. Only 0 and 1 themselves read as 0 and 1.
+
+    Args:
+        value: Value in [0, 1].
+        digits: Number of decimals, to which the value is rounded.
+
+    Examples:
+        >>> [format_fraction(value) for value in (0, 0.00001, 0.2567, 0.9995, 1)]
+        ['0.000', '0.001', '0.257', '0.999', '1.000']
+    """
+    least = 10**-digits
+    if 0 < value < 1:
+        value = min(max(value, least), 1 - least)
+    return f"{value:.{digits}f}"
