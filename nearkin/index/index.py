@@ -18,6 +18,7 @@ from nearkin.index.reader import IndexReader
 from nearkin.index.removal import Removals
 from nearkin.index.session import Session
 from nearkin.index.settings import IndexSettings, SettingsFields, merge_settings
+from nearkin.index.telemetry import measured_call
 from nearkin.index.upsert import Upserts
 from nearkin.spec import Spec
 
@@ -144,7 +145,8 @@ class Index(IndexReader):
                 what later ones find (updates, buckets that overflow) are written one by one: those
                 before the failure are written. The same batch may be sent again.
         """
-        return self._upserts.upsert_many(scope, documents, ids)
+        with measured_call(self._session.telemetry, "upsert", len(documents)):
+            return self._upserts.upsert_many(scope, documents, ids)
 
     def check_document(self, document: Document) -> None:
         """Verifies that a document can be upserted or queried.
@@ -207,7 +209,8 @@ class Index(IndexReader):
         Returns:
             False if the document did not exist.
         """
-        return self._removals.remove(scope, id)
+        with measured_call(self._session.telemetry, "remove", 1):
+            return self._removals.remove(scope, id)
 
     def merge_into_older(self, scope: str, id: str) -> int:
         """Resolves a representative, with its members, to a similar older representative.

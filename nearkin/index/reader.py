@@ -20,6 +20,7 @@ from nearkin.index.entry import (
     require_scope,
 )
 from nearkin.index.stores.base import PORTION, Store
+from nearkin.index.telemetry import measured_call
 
 if TYPE_CHECKING:
     from nearkin.index.preparation import PreparedDocuments
@@ -62,6 +63,11 @@ class IndexReader(IndexDescription):
         """
         if top < 1:
             raise UsageError(f"top={top} is less than 1")
+        with measured_call(self._session.telemetry, "query", 1):
+            return self._query(scope, document, top, members=members)
+
+    def _query(self, scope: str, document: Document, top: int, *, members: bool) -> list[Match]:
+        """Does what `query` does, without telemetry."""
         self._session.refresh_if_due()
         searcher = self._session.searcher
         preparer = searcher.preparer

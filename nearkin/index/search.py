@@ -84,6 +84,7 @@ class Searcher:
         settings: Settings of the index, with its threshold.
         preparer: Preparer of the index.
         clock: Returns the time in seconds.
+        on_comparisons: Receives the number of exact comparisons of each document.
     """
 
     def __init__(
@@ -92,12 +93,13 @@ class Searcher:
         settings: IndexSettings,
         preparer: Preparer,
         clock: Callable[[], float],
+        on_comparisons: Callable[[int], None] | None = None,
     ) -> None:
         assert settings.threshold is not None
         self.store = store
         self.settings = settings
         self.preparer = preparer
-        self.stats = SearchStats(clock)
+        self.stats = SearchStats(clock, on_comparisons)
         self._clock = clock
         self._threshold = settings.threshold
         self._measure = preparer.measure

@@ -40,6 +40,7 @@ from nearkin.index.stores.urls import (
     with_passwords,
     without_inapplicable_bound,
 )
+from nearkin.index.telemetry import telemetry_of
 from nearkin.spec import Spec
 
 if TYPE_CHECKING:
@@ -158,7 +159,9 @@ class Session:
         self.measure = measure
         self.banding = banding
         self.preparer = Preparer(measure, banding, resources, salt, settings.max_document)
-        self.searcher = Searcher(self.store, settings, self.preparer, self.clock)
+        self.telemetry = telemetry_of(settings.spec.measure)
+        on_comparisons = None if self.telemetry is None else self.telemetry.record_comparisons
+        self.searcher = Searcher(self.store, settings, self.preparer, self.clock, on_comparisons)
         self.cache.sync_generation(self.state.generation, self.cache.stamp())
         self.clocks = ClockWatch(self.clock, self.store)
         self.scope_names = ScopeNames(self.store)

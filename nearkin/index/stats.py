@@ -123,6 +123,7 @@ class SearchStats:
 
     Args:
         clock: Returns the time in seconds.
+        on_comparisons: Receives the number of exact comparisons of each document.
 
     Examples:
         >>> stats = SearchStats()
@@ -132,7 +133,12 @@ class SearchStats:
         3.0
     """
 
-    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.time,
+        on_comparisons: Callable[[int], None] | None = None,
+    ) -> None:
+        self._on_comparisons = on_comparisons
         self._lock = Lock()
         self._total = SearchCounts()
         self._recent = SlidingWindow(SearchCounts, clock)
@@ -222,8 +228,11 @@ class SearchStats:
             compared: Number of those whose estimate passed, and that were compared exactly.
             reached: Number of those that reached the threshold.
         """
-        if not _UNCOUNTED.get():
-            self._add(SearchCounts(estimated=estimated, compared=compared, reached=reached))
+        if _UNCOUNTED.get():
+            return
+        self._add(SearchCounts(estimated=estimated, compared=compared, reached=reached))
+        if self._on_comparisons is not None:
+            self._on_comparisons(compared)
 
     def _add(self, counts: SearchCounts) -> None:
         with self._lock:
