@@ -56,7 +56,7 @@ def experiment(
     from nearkin.lab.experiment import SIZES, run_experiment
 
     if name != "bands":
-        raise UsageError(f"experiment {name!r} is not one of bands")
+        raise UsageError(f"unknown experiment {name!r}; the only experiment is bands")
     if largest < SIZES[0]:
         raise UsageError(f"largest={largest} is below {SIZES[0]}")
     result = run_experiment(tuple(size for size in SIZES if size <= largest), seed)

@@ -303,7 +303,8 @@ def query(
         else:
             document = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file} cannot be read as text: {error}") from error
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise UsageError(f"cannot read {file} as text: {reason}; give a text file") from error
     with open_existing_index(store, resources) as opened:
         matches = opened.query(scope, document, top, members=members)
     if json:
@@ -624,7 +625,7 @@ def rebuild(
         return
     if target is None:
         raise UsageError(
-            "missing option --to URL of an empty store; to undo a move, give --cut-back"
+            "missing option --to URL; give an empty store, or --cut-back to undo a move"
         )
     new_secret = o.read_key(new_key_file)
     facts = cutover.rebuild(

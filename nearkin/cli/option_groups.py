@@ -13,6 +13,7 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
+from nearkin.cli.completion import completion_of
 from nearkin.runtime.docstrings import remove_sections
 
 COMMON = "Common options"
@@ -158,6 +159,7 @@ def with_option_groups(
         options.pop("help_all", None)
         command(**arguments, **options)
 
+    plain = [_with_completion(parameter) for parameter in plain]
     if common:
         plain = [
             _move_to_common_panel(parameter) if parameter.name in common else parameter
@@ -192,14 +194,33 @@ def _group_parameters(group: type) -> list[inspect.Parameter]:
 
 def _move_to_common_panel(parameter: inspect.Parameter) -> inspect.Parameter:
     """Returns a parameter whose option is in the panel of the common options."""
+    return _with_option(parameter, rich_help_panel=COMMON)
+
+
+def _with_completion(parameter: inspect.Parameter) -> inspect.Parameter:
+    """Returns a parameter whose values a shell completes, if they are a closed set."""
+    complete = completion_of(parameter.name)
+    if complete is None:
+        return parameter
+    return _with_option(parameter, autocompletion=complete)
+
+
+def _with_option(parameter: inspect.Parameter, **fields: object) -> inspect.Parameter:
+    """Returns a parameter whose option has other fields. Other commands that share it keep theirs.
+
+    Args:
+        parameter: The parameter.
+        **fields: The fields of the option.
+    """
     kind, *extras = get_args(parameter.annotation)
-    moved: list[object] = []
+    changed: list[object] = []
     for extra in extras:
         if isinstance(extra, typer.models.OptionInfo):
             extra = copy(extra)
-            extra.rich_help_panel = COMMON
-        moved.append(extra)
-    return parameter.replace(annotation=Annotated[(kind, *moved)])
+            for name, value in fields.items():
+                setattr(extra, name, value)
+        changed.append(extra)
+    return parameter.replace(annotation=Annotated[(kind, *changed)])
 
 
 def _panel_number(parameter: inspect.Parameter) -> int:

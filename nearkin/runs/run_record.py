@@ -294,6 +294,12 @@ def read_run_record(path: Path) -> RunRecord:
     """
     try:
         return RunRecord.from_json(json.loads(path.read_bytes()))
+    except FileNotFoundError as error:
+        if not path.parent.exists():
+            raise UsageError(f"no such folder: {path.parent}") from error
+        raise UsageError(
+            f"{path.parent} is not the output of a run (it has no file {path.name})"
+        ) from error
     except KeyError as error:
         raise UsageError(
             f"{path.parent} is not the output of a run (run.json has no entry {error})"
