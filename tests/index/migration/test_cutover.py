@@ -415,7 +415,7 @@ def test_rebuild_with_cut_over_and_cut_back_from_the_command_line(
     report = said("rebuild", "--store", url, "--to", target, "--shingle", "words:2", "--cut-over")
     assert (report["documents"], report["moved_to"]) == (30, target)
     assert report["spec_before"] != report["spec_after"]
-    assert said("info", url)["url"] == target
+    assert said("info", "--store", url)["url"] == target
     said("remove", "d3", "--store", url)
     assert (
         "cannot move to"
@@ -423,7 +423,7 @@ def test_rebuild_with_cut_over_and_cut_back_from_the_command_line(
     )
     back = said("rebuild", "--store", url, "--cut-back")
     assert (back["documents"], back["removed_meanwhile"], back["moved_to"]) == (29, 0, url)
-    assert said("info", target)["records"] == 29
+    assert said("info", "--store", target)["records"] == 29
     assert "not been moved" in said("rebuild", "--store", url, "--cut-back", code=2)["error"]
     assert (
         "exclude each other"
