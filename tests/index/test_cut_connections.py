@@ -1,6 +1,8 @@
 """Tests of connections that are cut at any byte.
 
 Acknowledged documents are stored, refused ones are not, and a repeated call has one effect.
+
+The suite covers the index as a whole, over its stores, and not one module.
 """
 
 import random

@@ -1,6 +1,8 @@
 """Tests that files of an index survive a power cut.
 
 Each file is synced before it is renamed, and its folder is synced afterwards.
+
+The suite covers the index as a whole, over its stores, and not one module.
 """
 
 import os

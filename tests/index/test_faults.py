@@ -1,6 +1,8 @@
 """Tests of stores that fail.
 
 A failed upsert is reported, leaves nothing half-written, and succeeds when it is repeated.
+
+The suite covers the index as a whole, over its stores, and not one module.
 """
 
 import json

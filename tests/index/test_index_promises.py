@@ -1,4 +1,7 @@
-"""Tests of promises of docs/reference/stores.md and docs/explanation/security.md."""
+"""Tests of promises of docs/reference/stores.md and docs/explanation/security.md.
+
+The suite covers the index as a whole, over its stores, and not one module.
+"""
 
 import subprocess
 import sys

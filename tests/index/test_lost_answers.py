@@ -1,6 +1,8 @@
 """Tests of steps whose response is lost.
 
 Nothing is done twice, and no wrong result is reported.
+
+The suite covers the index as a whole, over its stores, and not one module.
 """
 
 import sqlite3

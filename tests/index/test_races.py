@@ -1,4 +1,7 @@
-"""Tests of two processes over one store, each of which changes what the other one has just read."""
+"""Tests of two processes over one store, each of which changes what the other one has just read.
+
+The suite covers the index as a whole, over its stores, and not one module.
+"""
 
 import itertools
 import threading

@@ -1,6 +1,8 @@
 """Tests of results that are returned without a write.
 
 They agree with the store, whatever other processes have changed meanwhile.
+
+The suite covers the index as a whole, over its stores, and not one module.
 """
 
 import gc

@@ -1,6 +1,8 @@
 """Tests of stores that cannot be opened.
 
 The error is one sentence with the address and a remedy.
+
+The suite covers the index as a whole, over its stores, and not one module.
 """
 
 import subprocess
