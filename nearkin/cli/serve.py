@@ -33,6 +33,8 @@ PANELS = {
     OBSERVATION: (
         "golden",
         "golden_every",
+        "live_probes",
+        "live_probe_every",
         "shadow_store",
         "shadow_bands",
         "shadow_rows",

@@ -241,7 +241,7 @@ class ServerSettings(BaseSettings):
         "altered, in each round that measures recall, 0 to 100; 0 turns it off.",
     )
     live_probe_every: float = Field(
-        60.0, gt=0, description="Seconds between two rounds of such look-ups."
+        60.0, gt=0, description="Seconds between two rounds of look-ups of stored documents."
     )
     shadow_store: str | None = Field(
         None, description="URL of the store of a shadow index, which has another banding."
