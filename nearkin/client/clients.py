@@ -320,7 +320,7 @@ class Client:
             part: A text, or a list of tokens.
 
         Returns:
-            The number of distinct shingles so far.
+            The number of shingles so far. Those of several parts may count more than once.
         """
         return self._do(requests.add_part_request(scope, id, part))
 
@@ -546,7 +546,7 @@ class AsyncClient:
             part: A text, or a list of tokens.
 
         Returns:
-            The number of distinct shingles so far.
+            The number of shingles so far. Those of several parts may count more than once.
         """
         return await self._do(requests.add_part_request(scope, id, part))
 

@@ -7,6 +7,7 @@ from nearkin.errors import RacedError
 from nearkin.index.changes import Changes, KeyedEntry
 from nearkin.index.entry import Entry, batches_by_scope
 from nearkin.index.handovers import Handover, is_handovers_scope, standing_heir
+from nearkin.index.parts import document_of_part
 from nearkin.index.removal import leader_snapshot
 from nearkin.index.session import Session
 from nearkin.index.stores.base import Store
@@ -75,6 +76,12 @@ class Expiry:
         entry = session.entry_of(due.scope, due.id)
         if entry is None or entry.seen >= before:
             return False
+        document = document_of_part(entry)
+        if document is not None:
+            head = session.entry_of(entry.scope, document)
+            # parts live as long as their document, whose time each part renews
+            if head is not None and head.seen >= before:
+                return False
         if entry.is_leader and session.store.member_page(entry.scope, entry.id, 0, 0, 1):
             return False
         if is_handovers_scope(entry.scope) and standing_heir(session.store, Handover.of(entry)):

@@ -176,7 +176,7 @@ class Index(IndexReader):
             part: A text, or tokens. Shingles do not extend from one part into the next one.
 
         Returns:
-            The number of distinct shingles of all parts.
+            The number of shingles of all parts. Those of several parts may count more than once.
 
         Raises:
             UsageError: If the documents of the index are not sets of shingles, or the document

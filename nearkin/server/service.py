@@ -325,7 +325,7 @@ class Service:
             part: Text or tokens.
 
         Returns:
-            The number of distinct shingles so far.
+            The number of shingles so far. Those of several parts may count more than once.
         """
         shingles = await self.run_in_thread(self.index.add_part, scope, id, part)
         await self._mark_changed_for_shadow(parts_scope(scope), id)

@@ -14,7 +14,7 @@ from nearkin.index.entry import Entry, batches_by_scope
 from nearkin.index.handovers import is_handovers_scope
 from nearkin.index.index import Index
 from nearkin.index.migration.state import FILLING, MOVED, OPEN, MigrationState
-from nearkin.index.parts import is_parts_scope
+from nearkin.index.parts import document_of_part, is_parts_scope, listed_parts
 from nearkin.index.similarity_bounds import similarity_bound
 from nearkin.index.stores.base import PORTION, Store
 from nearkin.sketch.resources import shingle_facts
@@ -238,6 +238,11 @@ def copy_entries(
     """
     existing = dict(zip(wanted, target.get_many(scope, list(wanted)), strict=True))
     if is_parts_scope(scope):
+        heads = [*wanted.values(), *existing.values()]
+        names = {part.name for head in heads for part in listed_parts(head)}
+        missing = sorted(names - set(wanted))
+        wanted = dict(zip(missing, source.entries(scope, missing), strict=True)) | dict(wanted)
+        existing = dict(zip(wanted, target.get_many(scope, list(wanted)), strict=True))
         return _copy_unchanged(target, scope, wanted, existing, same_shingles=same_shingles)
     if is_handovers_scope(scope):
         return _copy_unchanged(target, scope, wanted, existing, same_shingles=True)
@@ -390,8 +395,11 @@ def _copy_unchanged(
         if old is not None:
             changes.dropped.append(KeyedEntry(old, None))
         if entry is not None:
-            # the signature may be of another kind; it is computed when the document is finished
-            changes.new.append(KeyedEntry(entry._replace(ref=0, signature=b""), None))
+            # entries of older versions have a signature, which may be of another kind; it is
+            # computed when the document is finished
+            is_part = document_of_part(entry) is not None
+            signature = entry.signature if is_part else b""
+            changes.new.append(KeyedEntry(entry._replace(ref=0, signature=signature), None))
         session.run_step(scope, partial(session.apply, changes))
         total = total.plus(CopyCounts(int(entry is not None), int(entry is None)))
     return total

@@ -18,6 +18,7 @@ from nearkin.index.migration.copy import (
 )
 from nearkin.index.migration.cutover import kept_settings
 from nearkin.index.opening import open_index
+from nearkin.index.parts import is_part_name
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.base import Store
 from nearkin.index.stores.urls import recorded_url
@@ -105,7 +106,7 @@ def rotate_key(
                 release_target(target)
     return {
         **comparison,
-        "left_out": len(left_out),
+        "left_out": sum(not is_part_name(scope, id) for scope, id in left_out),
         "key_id": new_secret.id,
         "finished": finish,
     }

@@ -110,7 +110,9 @@ class PartAnswer(Model):
     """The state of an unfinished document."""
 
     id: str
-    shingles: int = Field(description="Number of distinct shingles so far.")
+    shingles: int = Field(
+        description="Number of shingles so far. Those of several parts may count more than once."
+    )
 
 
 class UpsertResult(Model):
