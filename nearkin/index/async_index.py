@@ -17,6 +17,7 @@ from nearkin.index.settings import IndexSettings, SettingsFields
 from nearkin.spec import Spec
 
 if TYPE_CHECKING:
+    from nearkin.index.stores.base import Store
     from nearkin.measures.explanation import Explanation
     from nearkin.sketch.resources import SpecResources
 
@@ -45,10 +46,11 @@ class AsyncIndex:
     @classmethod
     async def open(
         cls,
-        url: str | Sequence[str],
+        url: str | Sequence[str] | None = None,
         spec: Spec | None = None,
         threshold: float | None = None,
         *,
+        store: "Store | None" = None,
         settings: IndexSettings | None = None,
         resources: "SpecResources | None" = None,
         tables: str | Path | None = None,
@@ -62,6 +64,7 @@ class AsyncIndex:
             spec: Spec of the signatures. By default that of the existing index, or `Spec()`.
             threshold: Minimum similarity of a document to the representative it is resolved to, in
                 (0, 1]. By default that of the existing index, or 0.8.
+            store: An open store, in place of a URL. The index closes it.
             settings: Further parameters.
             resources: The key and the tables that the Spec names.
             tables: Folder of a run to read the Spec's tables from.
@@ -79,6 +82,7 @@ class AsyncIndex:
             url,
             spec,
             threshold,
+            store=store,
             settings=settings,
             resources=resources,
             tables=tables,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
+from nearkin.errors import UsageError
 from nearkin.index.documents import Document
 from nearkin.index.entry import Outcome
 from nearkin.index.expiry import Expiry
@@ -23,6 +24,7 @@ from nearkin.index.upsert import Upserts
 from nearkin.spec import Spec
 
 if TYPE_CHECKING:
+    from nearkin.index.stores.base import Store
     from nearkin.sketch.resources import SpecResources
 
 
@@ -53,10 +55,11 @@ class Index(IndexReader):
     @classmethod
     def open(
         cls,
-        url: str | Sequence[str],
+        url: str | Sequence[str] | None = None,
         spec: Spec | None = None,
         threshold: float | None = None,
         *,
+        store: "Store | None" = None,
         settings: IndexSettings | None = None,
         resources: "SpecResources | None" = None,
         tables: str | Path | None = None,
@@ -68,10 +71,12 @@ class Index(IndexReader):
 
         Args:
             url: URL of the store: `memory://`, `sqlite:///file.db`, `redis://…`, `postgresql://…`
-                or `aerospike://…`. Several URLs name the shards of one index.
+                or `aerospike://…`, or a scheme that another package registers. Several URLs name
+                the shards of one index.
             spec: Spec of the signatures. By default that of the existing index, or `Spec()`.
             threshold: Minimum similarity of a document to the representative it is resolved to, in
                 (0, 1]. By default that of the existing index, or 0.8.
+            store: An open store, in place of a URL. The index closes it.
             settings: Further parameters.
             resources: The key and the tables that the Spec names.
             tables: Folder of a run to read the Spec's tables from (document frequencies, frequency
@@ -84,12 +89,22 @@ class Index(IndexReader):
             **fields: Fields of IndexSettings that replace those of `settings`.
 
         Raises:
-            UsageError: If a field is unknown or not valid.
+            UsageError: If a field is unknown or not valid, or not exactly one of a URL and a store
+                is given.
             IncompatibleError: If the index was created with another Spec or threshold.
             StoreError: If the store cannot be reached.
         """
         requested = merge_settings(settings or IndexSettings(), spec, threshold, fields)
-        opened = open_index(url, requested, follow=follow)
+        if (url is None) == (store is None):
+            raise UsageError("an index is opened by a URL or by a store; give exactly one of them")
+        if store is not None and requested.max_memory is not None:
+            raise UsageError(
+                f"max_memory={requested.max_memory} does not apply to a store that is given; "
+                "remove the setting"
+            )
+        urls = store.url if store is not None else url
+        assert urls is not None
+        opened = open_index(urls, requested, follow=follow, store=store)
         folder = None if tables is None else Path(tables)
         return cls(Session(opened, resources, clock, folder, follow=follow))
 

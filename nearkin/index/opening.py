@@ -47,7 +47,13 @@ class Opened(NamedTuple):
     """The URLs of the store, with passwords."""
 
 
-def open_index(url: str | Sequence[str], requested: IndexSettings, *, follow: bool) -> Opened:
+def open_index(
+    url: str | Sequence[str],
+    requested: IndexSettings,
+    *,
+    follow: bool,
+    store: Store | None = None,
+) -> Opened:
     """Opens the store of an index, following migrations to other stores.
 
     The request may name the parameters from before a migration or from after it: a process that
@@ -57,6 +63,7 @@ def open_index(url: str | Sequence[str], requested: IndexSettings, *, follow: bo
         url: One URL, or several for shards.
         requested: Settings. A Spec or threshold of None accepts the existing one.
         follow: True to open the store that the index has moved to.
+        store: The store of the URL if it is open already.
 
     Raises:
         IncompatibleError: If the index was created with other settings.
@@ -65,7 +72,7 @@ def open_index(url: str | Sequence[str], requested: IndexSettings, *, follow: bo
     visited: list[str] = []
     urls = (url,) if isinstance(url, str) else tuple(url)
     while True:
-        store = open_store(urls, requested)
+        store = open_store(urls, requested) if store is None else store
         try:
             header = store.claim(new_header(requested))
             state = store.state()
@@ -81,6 +88,7 @@ def open_index(url: str | Sequence[str], requested: IndexSettings, *, follow: bo
         next_urls = state.migration.urls
         requested = _request_after_migration(header, requested, store.url, next_urls)
         urls = with_passwords(state.migration.urls, urls)
+        store = None
 
 
 def lasting_name(urls: Sequence[str]) -> str:

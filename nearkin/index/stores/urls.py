@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib.metadata import entry_points
 from pathlib import Path
+from typing import TypeAlias
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from nearkin.errors import UsageError
@@ -63,7 +65,11 @@ def _expected(settings: IndexSettings) -> int:
     return settings.documents * (settings.bands or USUAL_BANDS)
 
 
-SCHEMES: dict[str, Callable[[str, IndexSettings], Store]] = {
+StoreOpener: TypeAlias = Callable[[str, IndexSettings], Store]
+"""A function that opens a store by its URL and the settings of the index."""
+STORE_GROUP = "nearkin.stores"
+"""The group of entry points by which other packages add schemes. Own schemes come first."""
+SCHEMES: dict[str, StoreOpener] = {
     "memory": _memory,
     "sqlite": _sqlite,
     "redis": _redis,
@@ -101,8 +107,10 @@ def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
 
         return ShardedStore(shards)
     scheme = scheme_of(url)
-    if scheme not in SCHEMES:
-        known = ", ".join(f"{name}://" for name in SCHEMES)
+    opener = SCHEMES.get(scheme) or _registered_opener(scheme)
+    if opener is None:
+        registered = [entry_point.name for entry_point in entry_points(group=STORE_GROUP)]
+        known = ", ".join(f"{name}://" for name in (*SCHEMES, *sorted(registered)))
         # the place of a password in a URL without a scheme is unknown
         named = repr(scheme or url[:40]) if "@" not in url or scheme else "a URL without a scheme"
         raise UsageError(f"unknown kind of store {named}; valid kinds are {known}")
@@ -111,7 +119,7 @@ def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
             f"max_memory={settings.max_memory} applies to memory:// and sqlite:// only; a server "
             f"holds the index of {scheme}://; remove the setting, and bound the server"
         )
-    return SCHEMES[scheme](url, settings)
+    return opener(url, settings)
 
 
 def without_inapplicable_bound(settings: IndexSettings, urls: Sequence[str]) -> IndexSettings:
@@ -124,6 +132,24 @@ def without_inapplicable_bound(settings: IndexSettings, urls: Sequence[str]) -> 
     if len(urls) == 1 and scheme_of(urls[0]) in BOUNDED:
         return settings
     return replace(settings, max_memory=None)
+
+
+def _registered_opener(scheme: str) -> StoreOpener | None:
+    """Returns the function that opens stores of a scheme of another package, or None.
+
+    Raises:
+        UsageError: If the entry point of the scheme cannot be loaded.
+    """
+    for entry_point in entry_points(group=STORE_GROUP, name=scheme):
+        try:
+            opener: StoreOpener = entry_point.load()
+        except (ImportError, AttributeError) as error:
+            raise UsageError(
+                f"the store {scheme}:// ({entry_point.value}) cannot be loaded: {error}; install "
+                "or repair its package"
+            ) from error
+        return opener
+    return None
 
 
 def scheme_of(url: str) -> str:
