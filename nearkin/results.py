@@ -22,7 +22,7 @@ from nearkin.engine.result_schema import CLUSTERS
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.report.collect import collect_counts, collect_report, summary_counts
 from nearkin.report.local_view import ExcerptCollector, LocalRunView
-from nearkin.report.model import ReportData
+from nearkin.report.model import Provenance, ReportData
 from nearkin.report.run_warnings import warn_of_inputs, warn_of_run
 from nearkin.runs.kept_file import KeptFile, write_kept_file
 from nearkin.runs.output import write_result
@@ -288,7 +288,8 @@ class DedupResult:
         rejected = count_reasons(run.work.path / "sketch" / REJECTED)
         title = ", ".join(run.corpus.names[:3]) or "documents"
         view = LocalRunView(run, clustering, excerpts, rejected)
-        return collect_report(view, title, peak_memory=0)
+        provenance = Provenance.now(run.corpus.names)
+        return collect_report(view, title, peak_memory=0, provenance=provenance)
 
     def rethreshold(self, threshold: float) -> "DedupResult":
         """Returns the result at a higher threshold.

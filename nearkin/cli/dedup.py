@@ -282,7 +282,7 @@ def functions_of_engine(
     return run_dedup, resolve_inputs
 
 
-def print_run(record: "RunRecord", out: Path, *, as_json: bool) -> None:
+def print_run(record: "RunRecord", out: Path, *, as_json: bool, can_explain: bool = True) -> None:
     """Prints the result of a run.
 
     Args:
@@ -290,6 +290,7 @@ def print_run(record: "RunRecord", out: Path, *, as_json: bool) -> None:
         out: The output folder.
         as_json: Whether the record is written as JSON on standard output. Otherwise a short
             account is written on standard error.
+        can_explain: Whether the inputs still exist, so that `nearkin explain` can read them.
     """
     if as_json:
         print_json(record.to_json())
@@ -299,4 +300,4 @@ def print_run(record: "RunRecord", out: Path, *, as_json: bool) -> None:
     from nearkin.report.files import read_report
     from nearkin.report.terminal.summary import print_summary
 
-    print_summary(read_report(out), Console(stderr=True), out)
+    print_summary(read_report(out), Console(stderr=True), out, can_explain=can_explain)

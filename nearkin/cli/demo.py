@@ -62,6 +62,7 @@ def demo(
     from tempfile import TemporaryDirectory
 
     from nearkin.cli.dedup import print_run
+    from nearkin.cli.jobs import COMMAND_LINE
     from nearkin.corpus import Columns
     from nearkin.engine.options import RunOptions
     from nearkin.lab.demo_corpus import (
@@ -105,34 +106,24 @@ def demo(
             overwrite=overwrite,
             quoted=QUOTED_CLUSTERS,
             readers=Readers(readable_by),
+            command_line=COMMAND_LINE.get(),
         )
         record = run_dedup(job, progress)
     if not json:
-        _print_clusters(out, top, can_explain=not source_code)
-    print_run(record, out, as_json=json)
+        _print_clusters(out, top)
+    print_run(record, out, as_json=json, can_explain=not source_code)
 
 
-def _print_clusters(out: Path, top: int, *, can_explain: bool) -> None:
-    """Prints the most interesting clusters, and the command that explains the first of them.
+def _print_clusters(out: Path, top: int) -> None:
+    """Prints the most interesting clusters.
 
     Args:
         out: The output folder of the run.
         top: Largest number of clusters to print.
-        can_explain: Whether the inputs still exist, so that `nearkin explain` can read them.
     """
     from rich.console import Console
-    from rich.text import Text
 
-    from nearkin.report.escaping import make_visible
     from nearkin.report.files import read_report
-    from nearkin.report.page import choose_example
-    from nearkin.report.terminal.clusters import print_clusters, rank_clusters
+    from nearkin.report.terminal.clusters import print_clusters
 
-    console = Console()
-    data = read_report(out)
-    print_clusters(data, console, top)
-    for cluster in rank_clusters(data.clusters, 1 if can_explain else 0):
-        example = choose_example(cluster)
-        if example is not None:
-            command = f"nearkin explain {cluster.id} {example.id} --run {out}"
-            console.print(Text(f"\nWhy they match: {make_visible(command)}"), soft_wrap=True)
+    print_clusters(read_report(out), Console(), top)

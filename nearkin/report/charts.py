@@ -13,6 +13,7 @@ from typing import NamedTuple
 from nearkin.evaluate.audit import Audit
 from nearkin.report.formatting import format_compact
 from nearkin.report.model import BINS, EDGES, Histogram, Parameters, SizeCount
+from nearkin.runtime.number_format import format_percent
 
 WIDTH = 420
 HEIGHT = 264
@@ -201,7 +202,7 @@ def draw_recall(audit: Audit) -> Chart:
         if entry.recall.total:
             label = (
                 f"{entry.low:.2f} to {entry.high:.2f}: {entry.recall.hits:,} of "
-                f"{entry.recall.total:,} found, predicted {entry.predicted:.1%}"
+                f"{entry.recall.total:,} found, predicted {format_percent(entry.predicted)}"
             )
             points.append(
                 Point(

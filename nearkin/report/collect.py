@@ -8,7 +8,8 @@ that depend on where the engine keeps its rows: `local_view.LocalRunView` and
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -22,10 +23,12 @@ from nearkin.report.model import (
     BINS,
     EDGES,
     BorderlinePair,
+    ClosestCall,
     ClusterExcerpt,
     Counts,
     Histogram,
     Parameters,
+    Provenance,
     QuotedBucket,
     ReasonCount,
     RemovedExample,
@@ -46,6 +49,10 @@ EXCERPT_CHARACTERS = 4000
 """The largest number of characters that a report quotes of a document of a cluster."""
 QUOTED_CLUSTERS = 20
 """The number of clusters that a report quotes by default."""
+SAMPLED_CLUSTERS = 10
+"""The number of further clusters that a report quotes, drawn at random."""
+SAMPLE_SEED = 1
+"""The seed of the sample, so that the same run has the same report."""
 EXAMPLES_PER_CLUSTER = 3
 """The number of removed documents that a report quotes of a cluster."""
 MAX_HOT_BUCKETS = 20
@@ -85,6 +92,14 @@ class QuotedCluster:
     def ordinals(self) -> tuple[int, ...]:
         """The numbers of the quoted documents in the corpus."""
         return (self.kept, *(member.ordinal for member in self.removed))
+
+
+class ClosestPair(NamedTuple):
+    """A kept and a removed document by their numbers in the corpus, and their similarity."""
+
+    kept: int
+    removed: int
+    similarity: float
 
 
 class RunView(ABC):
@@ -135,6 +150,14 @@ class RunView(ABC):
         """Returns the clusters to quote, the largest first."""
 
     @abstractmethod
+    def sampled_clusters(self) -> Sequence[QuotedCluster]:
+        """Returns clusters that are drawn at random from those that are not quoted otherwise."""
+
+    @abstractmethod
+    def closest_call(self) -> ClosestPair | None:
+        """Returns the removed near-duplicate that is least similar to its kept document."""
+
+    @abstractmethod
     def ids_of(self, ordinals: Iterable[int]) -> Mapping[int, str]:
         """Returns the ids of some documents by their numbers in the corpus."""
 
@@ -163,13 +186,16 @@ class RunView(ABC):
         return ()
 
 
-def collect_report(view: RunView, title: str, peak_memory: int) -> ReportData:
+def collect_report(
+    view: RunView, title: str, peak_memory: int, provenance: Provenance
+) -> ReportData:
     """Collects the data that a report shows of a run.
 
     Args:
         view: View of the finished run.
         title: Title of the page.
         peak_memory: Largest anonymous memory of the run in bytes, or 0 if it was not measured.
+        provenance: Date, version, inputs and command of the run.
 
     Returns:
         The data of the report.
@@ -177,8 +203,11 @@ def collect_report(view: RunView, title: str, peak_memory: int) -> ReportData:
     run = view.run
     clusters = view.quoted_clusters()
     hottest = hottest_buckets(run)
-    quoted = {ordinal for cluster in clusters for ordinal in cluster.ordinals}
+    sampled = view.sampled_clusters()
+    closest = view.closest_call()
+    quoted = {ordinal for cluster in (*clusters, *sampled) for ordinal in cluster.ordinals}
     texts = view.texts_of(quoted | {first for _, _, first in hottest})
+    ids = view.ids_of(quoted if closest is None else quoted | {closest.kept, closest.removed})
     reasons = sorted(view.rejected_reasons().items(), key=lambda entry: (-entry[1], entry[0]))
     warnings = warn_of_run(run)
     warnings += [
@@ -208,7 +237,12 @@ def collect_report(view: RunView, title: str, peak_memory: int) -> ReportData:
             for band, members, first in hottest
         ),
         rejected=tuple(ReasonCount(reason, rows) for reason, rows in reasons),
-        clusters=_quote_clusters(clusters, view.ids_of(quoted), texts),
+        clusters=_quote_clusters(clusters, ids, texts),
+        sampled_clusters=_quote_clusters(sampled, ids, texts),
+        closest_call=None
+        if closest is None
+        else ClosestCall(ids[closest.kept], ids[closest.removed], closest.similarity),
+        provenance=provenance,
         warnings=tuple(warnings),
         boilerplate=view.boilerplate(),
         overlap=view.overlap_by(run.options.source),
@@ -216,6 +250,19 @@ def collect_report(view: RunView, title: str, peak_memory: int) -> ReportData:
         what_if=view.threshold_steps(),
         borderline=view.borderline_pairs(),
     )
+
+
+def title_of(inputs: Iterable[str]) -> str:
+    """Returns the title of a report: its inputs, absolute paths without their folders.
+
+    Args:
+        inputs: Paths, patterns, folders and URLs of the inputs, without passwords.
+
+    Examples:
+        >>> title_of(["/home/ada/docs.csv", "crawl/*.jsonl"])
+        'docs.csv, crawl/*.jsonl'
+    """
+    return ", ".join(Path(path).name if Path(path).is_absolute() else path for path in inputs)
 
 
 def hottest_buckets(run: FinishedStages) -> list[list[int]]:

@@ -1,6 +1,6 @@
 """The report's view of a run of the local engine."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,9 @@ from nearkin.report.collect import (
     EXAMPLES_PER_CLUSTER,
     EXCERPT_CHARACTERS,
     QUOTED_CLUSTERS,
+    SAMPLE_SEED,
+    SAMPLED_CLUSTERS,
+    ClosestPair,
     QuotedCluster,
     RemovedMember,
     RunView,
@@ -55,8 +58,10 @@ class ExcerptCollector:
             clusters: Number of the largest clusters to quote.
         """
         self.clusters = largest_clusters(result, clusters)
+        self.sampled = sample_clusters(result, {cluster.kept for cluster in self.clusters})
         self.borderline = borderline_pairs(run)
-        quoted = {ordinal for cluster in self.clusters for ordinal in cluster.ordinals}
+        clusters_to_quote = (*self.clusters, *self.sampled)
+        quoted = {ordinal for cluster in clusters_to_quote for ordinal in cluster.ordinals}
         quoted |= {first for _, _, first in hottest_buckets(run)}
         quoted |= {ordinal for pair in self.borderline for ordinal in (pair.a, pair.b)}
         self.texts: dict[int, str] = {}
@@ -156,6 +161,19 @@ class LocalRunView(RunView):
         """Returns the clusters to quote, the largest first."""
         return self._excerpts.clusters
 
+    def sampled_clusters(self) -> Sequence[QuotedCluster]:
+        """Returns clusters that are drawn at random from those that are not quoted otherwise."""
+        return self._excerpts.sampled
+
+    def closest_call(self) -> ClosestPair | None:
+        """Returns the removed near-duplicate that is least similar to its kept document."""
+        near = np.flatnonzero(np.asarray(self._result.kind) == NEAR)
+        if not len(near):
+            return None
+        removed = int(near[np.argmin(np.asarray(self._result.similarity)[near])])
+        similarity = float(self._result.similarity[removed])
+        return ClosestPair(int(self._result.leader[removed]), removed, similarity)
+
     def ids_of(self, ordinals: Iterable[int]) -> Mapping[int, str]:
         """Returns the ids of some documents by their numbers in the corpus."""
         ids = self._local.documents().ids
@@ -230,13 +248,49 @@ def largest_clusters(result: Clustering, clusters: int = QUOTED_CLUSTERS) -> lis
         return []
     leaders = np.asarray(result.leader[removed]).astype(np.int64)
     removed_counts = np.bincount(leaders)
-    sizes = np.bincount(np.asarray(result.leader).astype(np.int64))
     largest = np.argsort(-removed_counts, kind="stable")[:clusters]
-    is_exact = result.kind[removed] == EXACT
+    return _quote(result, largest[removed_counts[largest] > 0])
+
+
+def sample_clusters(
+    result: Clustering, excluded: Set[int], clusters: int = SAMPLED_CLUSTERS
+) -> list[QuotedCluster]:
+    """Returns clusters that are drawn at random, with some of their removed documents.
+
+    The same run has the same sample.
+
+    Args:
+        result: Clusters of a run.
+        excluded: Numbers of the kept documents of clusters that are not drawn.
+        clusters: Largest number of clusters to return.
+    """
+    removed = np.isin(result.kind, REMOVED_KINDS)
+    kept = np.unique(np.asarray(result.leader)[removed].astype(np.int64))
+    others = np.setdiff1d(kept, np.array(sorted(excluded), np.int64))
+    generator = np.random.default_rng(SAMPLE_SEED)
+    return _quote(result, generator.permutation(others)[:clusters])
+
+
+def _quote(result: Clustering, chosen: np.ndarray) -> list[QuotedCluster]:
+    """Returns clusters with some of their removed documents.
+
+    Args:
+        result: Clusters of a run.
+        chosen: Numbers of the kept documents of the clusters, int64 (n,).
+    """
+    leader = np.asarray(result.leader)
+    kind = np.asarray(result.kind)
+    members = np.flatnonzero(np.isin(leader, chosen))
+    removed = members[np.isin(kind[members], REMOVED_KINDS)]
+    leaders = leader[removed].astype(np.int64)
+    is_exact = kind[removed] == EXACT
     order = np.lexsort((removed, result.similarity[removed], is_exact))
     quoted = []
-    for kept in largest[removed_counts[largest] > 0].tolist():
-        members = removed[order[leaders[order] == kept][:EXAMPLES_PER_CLUSTER]].tolist()
-        shown = tuple(RemovedMember(member, float(result.similarity[member])) for member in members)
-        quoted.append(QuotedCluster(kept, int(sizes[kept]), shown))
+    for kept in chosen.tolist():
+        size = int(np.count_nonzero(leader[members] == kept))
+        shown = removed[order[leaders[order] == kept][:EXAMPLES_PER_CLUSTER]].tolist()
+        examples = tuple(
+            RemovedMember(member, float(result.similarity[member])) for member in shown
+        )
+        quoted.append(QuotedCluster(kept, size, examples))
     return quoted

@@ -1,8 +1,9 @@
 """The data of a report: numbers and excerpts of a run, which are stored as report.json."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from datetime import UTC, datetime
 from types import UnionType
 from typing import Any, NamedTuple, Self, get_args, get_origin, get_type_hints
 
@@ -13,6 +14,7 @@ from nearkin.evaluate.audit import Audit
 from nearkin.evaluate.boilerplate import Boilerplate
 from nearkin.evaluate.overlap import Overlap
 from nearkin.runtime.number_format import format_percent
+from nearkin.version import VERSION
 
 BINS = 50
 EDGES = np.arange(BINS + 1) / BINS
@@ -244,6 +246,44 @@ class ClusterExcerpt:
     examples: tuple[RemovedExample, ...] = ()
 
 
+class ClosestCall(NamedTuple):
+    """The removed near-duplicate that is least similar to its kept document."""
+
+    kept: str
+    """The id of the kept document."""
+    removed: str
+    """The id of the removed document."""
+    similarity: float
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where a report comes from.
+
+    Attributes:
+        created: Time at which the report was made, in UTC, for example `2026-11-22T07:45:10Z`.
+        version: Version of nearkin.
+        inputs: Paths, patterns, folders and URLs of the inputs, without passwords.
+        command: Command line of the run without passwords. Empty for the library.
+    """
+
+    created: str
+    version: str
+    inputs: tuple[str, ...] = ()
+    command: str = ""
+
+    @classmethod
+    def now(cls, inputs: Iterable[str] = (), command: str = "") -> Self:
+        """Returns the provenance of a report that is made now by this version.
+
+        Args:
+            inputs: Paths, patterns, folders and URLs of the inputs, without passwords.
+            command: Command line of the run without passwords.
+        """
+        created = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+        return cls(created=created, version=VERSION, inputs=tuple(inputs), command=command)
+
+
 @dataclass(frozen=True, repr=False)
 class ReportData:
     """The data that a report shows.
@@ -270,6 +310,9 @@ class ReportData:
         leakage: Duplicates between splits, or None without `--split`.
         what_if: Results at higher thresholds. Empty if the stored pairs do not determine them.
         borderline: Pairs just above these thresholds.
+        sampled_clusters: Clusters that were drawn at random from the others.
+        closest_call: Removed near-duplicate that is least similar to its kept document, if any.
+        provenance: Date, version, inputs and command, or None in reports of older versions.
 
     Examples:
         >>> parameters = Parameters(
@@ -304,6 +347,9 @@ class ReportData:
     leakage: Overlap | None = None
     what_if: tuple[ThresholdStep, ...] = ()
     borderline: tuple[BorderlinePair, ...] = ()
+    sampled_clusters: tuple[ClusterExcerpt, ...] = ()
+    closest_call: ClosestCall | None = None
+    provenance: Provenance | None = None
 
     def __repr__(self) -> str:
         return f"<ReportData: {self.title}: {self.headline}>"

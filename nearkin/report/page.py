@@ -8,6 +8,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -30,6 +31,7 @@ from nearkin.report.model import (
 )
 from nearkin.report.row_categories import categorize_rows
 from nearkin.runtime.number_format import format_percent, format_similarity
+from nearkin.runtime.progress import describe_stage
 
 MAX_CLUSTERS = 20
 """The largest number of clusters on a page."""
@@ -150,6 +152,8 @@ def render_page(data: ReportData) -> str:
             more_sources=len(sources[MAX_SOURCES:]),
             notable=NOTABLE_LOSS,
             pairs=[compare_cluster(cluster) for cluster in data.clusters[:MAX_CLUSTERS]],
+            random_pairs=[compare_cluster(cluster) for cluster in data.sampled_clusters],
+            has_script=bool(data.what_if or data.sources or data.clusters),
             settings=_list_settings(data),
             stages=[
                 (stage.stage, stage.seconds, stage.seconds / total_seconds)
@@ -182,6 +186,8 @@ def _environment() -> Environment:
         "percent": format_percent,
         "seconds": "{:,.2f}".format,
         "similarity": format_similarity,
+        "stage": describe_stage,
+        "date": _format_date,
     }
     return environment
 
@@ -191,6 +197,11 @@ def _make_value_visible(value: Any) -> Any:
     if isinstance(value, str) and not isinstance(value, Markup):
         return make_visible(value)
     return value
+
+
+def _format_date(time: str) -> str:
+    """Returns a time such as `2026-11-22T07:45:10Z` as it is read by people."""
+    return f"{datetime.fromisoformat(time):%d %B %Y, %H:%M} UTC"
 
 
 @cache
@@ -219,10 +230,10 @@ def _list_sections(data: ReportData) -> list[tuple[str, str]]:
         ("charts", "Similarities", has_similarities),
         ("what-if", "Other thresholds", data.what_if),
         ("audit", "Audit", data.audit),
-        ("sources", "Sources", data.sources),
         ("leakage", "Leakage", data.leakage),
         ("boilerplate", "Boilerplate", data.boilerplate),
         ("clusters", "Clusters", data.clusters),
+        ("sources", "Sources", data.sources),
         ("hot", "Hot buckets", data.hot_buckets),
         ("rejected", "Rejected rows", data.rejected),
         ("run", "Run", True),
@@ -290,7 +301,11 @@ def _list_settings(data: ReportData) -> list[tuple[str, str]]:
     threshold = f"{parameters.threshold}"
     if parameters.distance is not None:
         threshold = f"Hamming distance {parameters.distance}"
-    rows = [
+    provenance = data.provenance
+    rows = []
+    if provenance is not None and provenance.inputs:
+        rows.append(("Inputs", ", ".join(provenance.inputs)))
+    rows += [
         ("Measure", parameters.measure),
         ("Threshold", threshold),
         ("Requested recall", f"{parameters.recall}"),

@@ -7,10 +7,10 @@ from typing import Any, TypedDict
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from nearkin.engine.result_schema import EXACT, KINDS
+from nearkin.engine.result_schema import EXACT, KINDS, NEAR
 from nearkin.engine.spark.arrow_columns import numbers
 from nearkin.engine.spark.rereading import ExcerptRows
 from nearkin.engine.spark.run import SparkRun
@@ -20,6 +20,9 @@ from nearkin.packed_pairs import ScoredPairs
 from nearkin.report.collect import (
     EXAMPLES_PER_CLUSTER,
     QUOTED_CLUSTERS,
+    SAMPLE_SEED,
+    SAMPLED_CLUSTERS,
+    ClosestPair,
     QuotedCluster,
     RemovedMember,
     RunView,
@@ -107,22 +110,46 @@ class SparkRunView(RunView):
 
     @cached_property
     def _quoted_clusters(self) -> list[QuotedCluster]:
-        removed = self._spark_run.removed
-        sizes = removed.groupBy("leader").agg(f.count("*").alias("members"))
+        sizes = self._cluster_sizes()
         largest = sizes.orderBy(f.desc("members"), "leader").limit(self._clusters)
+        quoted = self._quote(largest)
+        return sorted(quoted, key=lambda cluster: (-cluster.size, cluster.kept))
+
+    def sampled_clusters(self) -> Sequence[QuotedCluster]:
+        """Returns clusters that are drawn at random from those that are not quoted otherwise."""
+        excluded = [cluster.kept for cluster in self._quoted_clusters]
+        others = self._cluster_sizes().where(~f.col("leader").isin(excluded))
+        draw = f.xxhash64("leader", f.lit(SAMPLE_SEED))
+        return self._quote(others.orderBy(draw, "leader").limit(SAMPLED_CLUSTERS))
+
+    def closest_call(self) -> ClosestPair | None:
+        """Returns the removed near-duplicate that is least similar to its kept document."""
+        near = self._spark_run.removed.where(f.col("kind") == KINDS[NEAR])
+        row = near.orderBy("similarity", "doc").first()
+        if row is None:
+            return None
+        return ClosestPair(row.leader, row.doc, float(row.similarity))
+
+    def _cluster_sizes(self) -> DataFrame:
+        """Returns the kept document of each cluster and the number of its removed ones."""
+        return self._spark_run.removed.groupBy("leader").agg(f.count("*").alias("members"))
+
+    def _quote(self, chosen: DataFrame) -> list[QuotedCluster]:
+        """Returns clusters with some of their removed documents, in no order."""
         is_exact = f.col("kind") == KINDS[EXACT]
         rank = f.row_number().over(
             Window.partitionBy("leader").orderBy(is_exact, "similarity", "doc")
         )
-        ranked = removed.join(f.broadcast(largest), "leader").withColumn("place", rank)
+        removed = self._spark_run.removed
+        ranked = removed.join(f.broadcast(chosen), "leader").withColumn("place", rank)
         shown = ranked.where(f.col("place") <= EXAMPLES_PER_CLUSTER).orderBy("leader", "place")
         examples: dict[tuple[int, int], list[RemovedMember]] = {}
         for row in shown.collect():
             member = RemovedMember(row.doc, float(row.similarity))
             examples.setdefault((row.leader, row.members), []).append(member)
         return [
-            QuotedCluster(leader, members + 1, tuple(examples[leader, members]))
-            for leader, members in sorted(examples, key=lambda entry: (-entry[1], entry[0]))
+            QuotedCluster(leader, members + 1, tuple(shown_members))
+            for (leader, members), shown_members in examples.items()
         ]
 
     def ids_of(self, ordinals: Iterable[int]) -> Mapping[int, str]:

@@ -14,8 +14,9 @@ from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import to_final_clusters
 from nearkin.engine.local.sketching import REJECTED
-from nearkin.report.collect import collect_report
+from nearkin.report.collect import collect_report, title_of
 from nearkin.report.local_view import ExcerptCollector, LocalRunView
+from nearkin.report.model import Provenance
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.job import Job, check_job
 from nearkin.runs.output import (
@@ -73,9 +74,10 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
         annotations = _cluster_columns(run, clustering) if job.annotate else None
         _write_outputs(run, corpus, clustering, excerpts, annotations, staging)
         rejected = count_reasons(staging / REJECTED)
-        title = ", ".join(map(hide_password, job.inputs))
+        inputs_shown = [hide_password(path) for path in job.inputs]
         view = LocalRunView(run, clustering, excerpts, rejected)
-        data = collect_report(view, title, memory.peak)
+        provenance = Provenance.now(inputs_shown, job.command_line)
+        data = collect_report(view, title_of(inputs_shown), memory.peak, provenance)
         # The peak includes the memory that collecting the report took.
         data = replace(data, peak_memory=memory.peak)
         manifest = work.manifest

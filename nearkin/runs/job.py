@@ -37,6 +37,7 @@ class Job:
         statuses: The statuses of files that were read before the run, by path. The run fails if
             they have changed.
         readers: The users who may read the output.
+        command_line: The command line that made the job, without passwords. Empty for the library.
     """
 
     inputs: tuple[str, ...]
@@ -53,6 +54,7 @@ class Job:
     selection: Selection = field(default_factory=Selection, kw_only=True)
     statuses: Mapping[str, FileStatus] = field(default_factory=dict, kw_only=True)
     readers: Readers = field(default=Readers.OWNER, kw_only=True)
+    command_line: str = field(default="", kw_only=True)
 
     def open_corpus(self) -> FileCorpus:
         """Finds the input files and returns them as a corpus."""

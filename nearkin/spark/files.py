@@ -28,7 +28,8 @@ from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.sources import FileSource
 from nearkin.engine.stats import Stage
 from nearkin.errors import UsageError
-from nearkin.report.collect import collect_report
+from nearkin.report.collect import collect_report, title_of
+from nearkin.report.model import Provenance
 from nearkin.report.spark_view import SparkRunView
 from nearkin.runs.job import Job, check_job
 from nearkin.runs.output import (
@@ -101,8 +102,9 @@ def dedup_files(
         _write_output(job, run, result_folder)
         corpus.require_all_unchanged()
         view = SparkRunView(run, job.quoted)
-        title = ", ".join(map(hide_password, job.inputs))
-        data = collect_report(view, title, memory.peak)
+        inputs_shown = [hide_password(path) for path in job.inputs]
+        provenance = Provenance.now(inputs_shown, job.command_line)
+        data = collect_report(view, title_of(inputs_shown), memory.peak, provenance)
         record = build_run_record(
             job,
             inputs,

@@ -11,7 +11,7 @@ from nearkin.engine.spark.session import translate_spark_errors
 from nearkin.engine.spark.sources import quoted, unused_name
 from nearkin.engine.stats import StageRecords
 from nearkin.report.collect import collect_counts, collect_report, summary_counts
-from nearkin.report.model import ReportData
+from nearkin.report.model import Provenance, ReportData
 from nearkin.report.run_warnings import warn_of_run
 from nearkin.report.spark_view import SparkRunView
 
@@ -83,7 +83,9 @@ class SparkResult:
     def report_data(self) -> ReportData:
         """The content of a report."""
         with translate_spark_errors():
-            return collect_report(SparkRunView(self._run), "a DataFrame", peak_memory=0)
+            return collect_report(
+                SparkRunView(self._run), "a DataFrame", peak_memory=0, provenance=Provenance.now()
+            )
 
     @property
     def statistics(self) -> dict[str, int]:

@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, Page
 from nearkin.cli.app import run as command
 from tests.conftest import PATIENCE
 
-PHONE, DESK = {"width": 400, "height": 800}, {"width": 1200, "height": 900}
+PHONE, DESK = {"width": 360, "height": 800}, {"width": 1200, "height": 900}
 OVERLAPPING = """() => {
   const texts = [...document.querySelectorAll("svg text")].filter(t => t.textContent.trim());
   const boxes = texts.map(t => [t, t.getBoundingClientRect()]);
@@ -207,3 +207,32 @@ def test_numbers_are_shown_without_scripts(browser: Browser, run: Path) -> None:
     page.locator("#what-if summary").click()
     assert page.locator("#what-if table").is_visible()
     context.close()
+
+
+def test_sources_are_sorted_by_a_click_on_a_heading(page: Page) -> None:
+    rows = page.locator("#sources .sortable tbody tr")
+    cells = page.locator("#sources .sortable tbody td:nth-child(3)")
+    removed = [int(cell.get_attribute("data-value") or "") for cell in cells.all()]
+    page.locator("#sources").get_by_role("button", name="Removed", exact=True).click()
+    shown = [int(cell.get_attribute("data-value") or "") for cell in cells.all()]
+    assert shown == sorted(removed, reverse=True)
+    page.locator("#sources").get_by_role("button", name="Source", exact=True).click()
+    names = [row.locator("th").text_content() for row in rows.all()]
+    assert names == sorted(names)
+    assert page.locator("#sources [aria-sort]").count() == 1
+
+
+def test_clusters_are_found_by_id_and_text(page: Page) -> None:
+    articles = page.locator("#clusters article")
+    total = articles.count()
+    id = articles.nth(1).locator(".id").first.text_content() or ""
+    page.get_by_role("searchbox").fill(id.upper())
+    shown = page.locator("#clusters article:visible")
+    assert 1 <= shown.count() < total
+    assert id in (shown.first.text_content() or "")
+    assert f"{shown.count()} of {total} clusters" in (
+        page.locator("#find-count").text_content() or ""
+    )
+    page.get_by_role("searchbox").fill("")
+    assert shown.count() == total
+    assert page.get_by_role("heading", name="Random clusters").is_visible()

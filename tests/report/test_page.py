@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import html
 import json
 import re
 import subprocess
@@ -18,6 +19,7 @@ from nearkin.report.model import (
     BorderlinePair,
     ClusterExcerpt,
     Counts,
+    Provenance,
     QuotedBucket,
     ReasonCount,
     RemovedExample,
@@ -97,11 +99,33 @@ def test_page_loads_nothing_and_runs_one_known_script(data: ReportData) -> None:
     )
 
 
-def test_page_without_slider_runs_no_script(data: ReportData) -> None:
-    text = render_page(replace(data, what_if=()))
+def test_page_without_slider_sources_and_clusters_runs_no_script(data: ReportData) -> None:
+    text = render_page(replace(data, what_if=(), sources=(), clusters=()))
     assert "<script" not in text
     assert "script-src" not in text
     assert "runs no scripts" in text
+
+
+def test_page_names_its_date_version_command_and_inputs(data: ReportData) -> None:
+    made = Provenance("2026-11-22T07:45:10Z", "1.2.3", ("crawl/*.jsonl",), "nearkin dedup 'a b'")
+    text = html.unescape(" ".join(render_page(replace(data, provenance=made)).split()))
+    assert "22 November 2026, 07:45 UTC, nearkin 1.2.3" in text
+    assert "<code>nearkin dedup 'a b'</code>" in text
+    assert '<th scope="row">Inputs</th><td dir="auto">crawl/*.jsonl</td>' in text
+
+
+def test_sources_come_after_clusters(data: ReportData) -> None:
+    text = render_page(data)
+    assert text.index('<section id="clusters"') < text.index('<section id="sources"')
+    assert text.index('href="#clusters"') < text.index('href="#sources"')
+
+
+def test_random_clusters_are_shown_besides_the_largest(data: ReportData) -> None:
+    drawn = ClusterExcerpt("drawn", "some words", 2, (RemovedExample("copy", 1.0, "some words"),))
+    text = render_page(replace(data, sampled_clusters=(drawn,)))
+    assert text.index("Largest clusters</h3>") < text.index("Random clusters</h3>")
+    assert text.index("Random clusters</h3>") < text.index("drawn</bdi>")
+    assert "Random clusters" not in render_page(data)
 
 
 def test_matrices_leaks_and_boilerplate_are_shown(data: ReportData) -> None:

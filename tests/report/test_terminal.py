@@ -1,6 +1,7 @@
 """Tests of the summary and the clusters that a terminal shows."""
 
 import io
+import shlex
 import subprocess
 import sys
 from dataclasses import replace
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from nearkin.report.model import ClusterExcerpt, RemovedExample, ReportData
+from nearkin.report.model import ClosestCall, ClusterExcerpt, RemovedExample, ReportData
 from nearkin.report.terminal.clusters import print_clusters, rank_clusters
 from nearkin.report.terminal.summary import print_summary
 
@@ -74,6 +75,29 @@ def test_only_text_that_is_lost_with_the_removed_document_is_red_and_struck_out(
     assert "\x1b[9;31mlost" in text
     assert "\x1b[4;32mremaining" in text
     assert text.count("\x1b[9;31m") == 1
+
+
+def test_summary_ends_with_the_report_and_the_closest_call(
+    data: ReportData, tmp_path: Path
+) -> None:
+    (tmp_path / "report.html").touch()
+    call = ClosestCall("kept one", "removed", 0.8004)
+    console = printed()
+    print_summary(replace(data, closest_call=call), console, tmp_path)
+    text = text_of(console)
+    assert f"Next: open {tmp_path / 'report.html'}\n" in text
+    command = text.splitlines()[-1].strip()
+    assert shlex.split(command) == [
+        "nearkin",
+        "explain",
+        "kept one",
+        "removed",
+        "--run",
+        str(tmp_path),
+    ]
+    console = printed()
+    print_summary(replace(data, closest_call=call), console, tmp_path, can_explain=False)
+    assert "explain" not in text_of(console)
 
 
 def test_hostile_text_does_not_control_the_terminal(data: ReportData, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Prints the summary of a finished run on a terminal."""
 
+import shlex
 from pathlib import Path
 
 from rich.console import Console
@@ -10,7 +11,7 @@ from nearkin.report.escaping import make_visible
 from nearkin.report.formatting import format_bytes
 from nearkin.report.model import ReportData
 from nearkin.report.row_categories import categorize_rows
-from nearkin.runtime.number_format import format_percent
+from nearkin.runtime.number_format import format_percent, format_similarity
 
 OUTPUT_FILES = (
     ("kept documents", "kept"),
@@ -25,13 +26,18 @@ LEAST_COMPILATION = 0.05
 """The shortest compilation of kernels that is shown, in seconds."""
 
 
-def print_summary(data: ReportData, console: Console, output: Path | None = None) -> None:
+def print_summary(
+    data: ReportData, console: Console, output: Path | None = None, *, can_explain: bool = True
+) -> None:
     """Prints the headline, the numbers of rows by category, the warnings and the output files.
+
+    The summary ends with what to do next: open the report, and look at the closest call.
 
     Args:
         data: Data of the report.
         console: Console to print to, usually standard error.
         output: Output folder of the run. Its existing files are listed.
+        can_explain: Whether the inputs still exist, so that `nearkin explain` can read them.
     """
     console.print()
     console.print(Text(data.headline, style="bold"))
@@ -45,6 +51,24 @@ def print_summary(data: ReportData, console: Console, output: Path | None = None
         console.print(Text.assemble(("warning ", "yellow"), make_visible(warning)))
     if output is not None:
         console.print(_output_table(output))
+        _print_next_steps(data, console, output, can_explain=can_explain)
+
+
+def _print_next_steps(
+    data: ReportData, console: Console, output: Path, *, can_explain: bool
+) -> None:
+    """Prints the file to open, and the command that shows the closest call."""
+    page = output / "report.html"
+    console.print()
+    if page.exists():
+        console.print(Text(f"Next: open {make_visible(str(page))}"), soft_wrap=True)
+    call = data.closest_call
+    if call is None or not can_explain:
+        return
+    similarity = format_similarity(call.similarity)
+    console.print(Text(f"The closest call has similarity {similarity}; compare both texts:"))
+    command = shlex.join(["nearkin", "explain", call.kept, call.removed, "--run", str(output)])
+    console.print(Text(f"  {make_visible(command)}", style="bold"), soft_wrap=True)
 
 
 def _category_table(data: ReportData) -> Table:

@@ -6,6 +6,7 @@ from typing import Any
 from dash.development.base_component import Component
 
 from nearkin.report.escaping import make_visible
+from nearkin.runtime.number_format import format_fraction
 from nearkin.server.console import components as ui
 from nearkin.server.console.visitor import Page, Visit
 
@@ -100,6 +101,8 @@ def format_value(value: Any) -> str:
         return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, float) and 0 <= value <= 1:
+        return format_fraction(value)
     if isinstance(value, float):
         return f"{value:,.3g}"
     if isinstance(value, int):
