@@ -495,7 +495,9 @@ def test_unwritable_key_file_is_reported_without_traceback(tmp_path: Path, name:
         match=r"cannot use the key file .*: .*; fix the folder or name another file with "
         r"--key-file",
     ):
-        opening.open_index(ServerSettings.read(store="memory://", key_file=str(tmp_path / name)))
+        opening.open_index(
+            ServerSettings.read(store=f"sqlite:///{tmp_path}/kin.db", key_file=str(tmp_path / name))
+        )
 
 
 def test_key_is_read_from_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
