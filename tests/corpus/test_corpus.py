@@ -114,11 +114,12 @@ def test_rejection_of_all_rows_has_its_own_exit_code(
     (tmp_path / "a.parquet").write_text("not parquet")
     for name in ("a.jsonl", "a.parquet"):
         for command in ("dedup", "pairs", "sketch"):
-            assert (
-                run_command(command, tmp_path / name, "--out", tmp_path / f"{command}-{name}") == 3
-            ), command
+            suffix = {"dedup": "", "pairs": ".parquet", "sketch": ".arrow"}[command]
+            out = tmp_path / f"{command}-of-{name.replace('.', '-')}{suffix}"
+            assert run_command(command, tmp_path / name, "--out", out) == 3, command
             assert "no document could be read" in capsys.readouterr().err
-        assert (tmp_path / f"dedup-{name}" / "rejected.jsonl").read_text()
+        out = tmp_path / f"dedup-of-{name.replace('.', '-')}"
+        assert (out / "rejected.jsonl").read_text()
     (tmp_path / "empty.jsonl").write_text("")
     assert run_command("dedup", tmp_path / "empty.jsonl", "--out", tmp_path / "empty") == 0
     (tmp_path / "b.jsonl").write_text('one\n{"text": "two"}\n')
