@@ -226,7 +226,6 @@ EXAMPLES: dict[str, OperationExample] = {
             "rows": 7,
             "spec_fingerprint": "a92475c45afefe0f",
             "url": "sqlite:///nearkin.db",
-            "evicted_cold": 0,
             "bucket_bytes": 196_608,
         },
     ),
