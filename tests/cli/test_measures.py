@@ -186,7 +186,7 @@ WRONG = [
     (["--key-file", "x", "--base-hash", "fnv1a"], "exclude each other"),
     (["--base-hash", "md5"], "base_hash='md5'"),
     (["--base-hash", "siphash"], "siphash is keyed"),
-    (["--tables", "0"], "tables=0"),
+    (["--tables", "0"], "--tables 0 is too small"),
     (["--k", "100", "--slot-bits", "1"], "k=100 is not a multiple of 8"),
 ]
 
