@@ -93,6 +93,46 @@ class IndexReader(IndexDescription):
             matches.sort(key=_rank_of_match)
         return matches[:top]
 
+    def near_misses(self, scope: str, document: Document, top: int = 10) -> list[Match]:
+        """Finds documents that share a bucket with a document but are below the threshold.
+
+        They show how close a document is to a match. Documents of very different lengths and those
+        that share no bucket are not found. Nothing is written.
+
+        Args:
+            scope: Scope that is searched.
+            document: A text or a vector.
+            top: Maximum number of documents.
+
+        Returns:
+            The documents, most similar first. The similarity of each was computed exactly.
+
+        Raises:
+            UsageError: If the document is not valid, or `top` is less than 1.
+        """
+        if top < 1:
+            raise UsageError(f"top={top} is less than 1")
+        self._session.refresh_if_due()
+        searcher = self._session.searcher
+        preparer = searcher.preparer
+        checked = preparer.check(document)
+        prepared = preparer.prepare(require_scope(scope), [checked], [preparer.digest(checked)])
+        ranked = searcher.rank(prepared, leaders_only=searcher.settings.postings == "leaders")
+        if not len(ranked.words):
+            return []
+        pool = searcher.fetch(prepared, ranked)
+        refs = (ranked.words >> REF_SHIFT).tolist()
+        shared = dict(zip(refs, ranked.shared.tolist(), strict=True))
+        misses = [
+            Match(entry.id, entry.cluster, similarity, int(shared[entry.ref]), entry.leader)
+            for entry, similarity in zip(
+                pool.entries, searcher.compare_exactly(pool).tolist(), strict=True
+            )
+            if similarity < self.threshold
+        ]
+        misses.sort(key=_rank_of_match)
+        return misses[:top]
+
     def get(self, scope: str, id: str) -> Entry | None:
         """Returns the entry of a document.
 

@@ -283,6 +283,21 @@ class Searcher:
         similarity = scored.similarity
         return [(comparable[i], float(similarity[i])) for i in reached.tolist()]
 
+    def compare_exactly(self, pool: Pool) -> np.ndarray:
+        """Compares the first document of a pool with the stored ones, whatever their estimates.
+
+        The comparisons are not counted in the statistics, which describe searches.
+
+        Args:
+            pool: A batch of one document, and stored documents.
+
+        Returns:
+            The exact similarities, float64 (m,), one for each stored document.
+        """
+        others = np.arange(1, 1 + len(pool.entries), dtype=np.uint64)
+        pairs = pack_pairs(np.zeros(1, np.uint64), others)
+        return self._measure.compare(pairs, pool.stored).similarity
+
     def _is_alive(self, entry: Entry, now: float) -> bool:
         """Returns True if a document still is in buckets and no time limit has passed.
 

@@ -57,6 +57,18 @@ class Distribution:
     shingles: np.ndarray | None = None
     characters: float | None = None
 
+    def scale_to(self, documents: int) -> "Distribution":
+        """Returns the distribution of a corpus of another size with documents of the same kind.
+
+        A document then has as many more pairs at each similarity as there are more documents.
+
+        Args:
+            documents: Number of documents of that corpus, at least 2.
+        """
+        factor = (documents - 1) / max(self.documents - 1, 1)
+        source = f"{self.source}, scaled to {documents:,} documents"
+        return replace(self, documents=documents, pairs=self.pairs * factor, source=source)
+
     @classmethod
     def assumed(cls, documents: int) -> "Distribution":
         """Returns the distribution of unrelated documents: Beta(1, 20), with mean 0.05.

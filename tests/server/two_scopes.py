@@ -67,7 +67,7 @@ VALUES: dict[str, list[Any]] = {
     "live-clock.n_intervals": [1],
     "try-button.n_clicks": [1],
     "try-text.value": TEXTS,
-    "try-scope.value": SCOPES,
+    "try-scope.data": SCOPES,
     "search-button.n_clicks": [1],
     "search-text.n_submit": [1],
     "search-text.value": [*TEXTS, *IDS, "word", OTHER_WORD],
@@ -75,6 +75,7 @@ VALUES: dict[str, list[Any]] = {
     "tune-threshold.value": [0.8],
     "tune-recall.value": [0.9, 2],
     "tune-k.value": [128],
+    "tune-size.value": [2, 1_000_000],
     "tune-scope.data": SCOPES,
 }
 """Values by input of the console's callbacks. A new input must be added here."""

@@ -10,7 +10,7 @@ from dash.development.base_component import Component
 from nearkin.report.diff import MAX_CHARACTERS, DocumentRole, Piece, SpanKind, diff_sides
 from nearkin.report.escaping import make_visible
 from nearkin.runtime.number_format import format_similarity
-from nearkin.server.console.visitor import page_url
+from nearkin.server.console.visitor import ScopeMenu, page_url
 
 EXCERPT_LENGTH = 140
 """Maximum number of characters of an excerpt."""
@@ -261,55 +261,74 @@ def time_label(seconds: float) -> Component:
     return html.Span(format_time(seconds), className="when")
 
 
-def scope_field(scopes: Sequence[str], scope: str, id: str = "scope") -> Component:
-    """Returns a field in which a scope is chosen or typed.
+def scope_field(menu: ScopeMenu) -> Component:
+    """Returns a menu in which a scope is chosen, or a text field if there are too many scopes.
 
     Args:
-        scopes: Scopes to choose from.
-        scope: Initial value.
-        id: Id of the element.
+        menu: Scopes to choose from.
     """
-    known = html.Datalist([html.Option(value=name) for name in scopes], id=f"{id}-known")
-    # the name makes a form submit the value
-    field = dcc.Input(
-        id=id,
-        name="scope",
-        value=scope,
-        list=f"{id}-known",
-        required=True,
-        autoComplete="off",
-        spellCheck=False,
+    label = html.Label("Scope", htmlFor="scope")
+    if not menu.is_complete:
+        names = html.Datalist([html.Option(value=name) for name in menu.scopes], id="scope-known")
+        # the name makes a form submit the value
+        typed = dcc.Input(
+            id="scope",
+            name="scope",
+            value=menu.selected,
+            list="scope-known",
+            required=True,
+            autoComplete="off",
+            spellCheck=False,
+        )
+        return html.Div([label, typed, names], className="field")
+    names_in_order = sorted(
+        dict.fromkeys([*menu.scopes, *filter(None, [menu.selected])]),
+        key=lambda name: name != menu.selected,
     )
-    return html.Div([html.Label("Scope", htmlFor=id), field, known], className="field")
+    options = [html.Option(_scope_label(name, menu), value=name) for name in names_in_order]
+    choice = html.Select(options, id="scope", name="scope", required=True)
+    return html.Div([label, choice], className="field")
 
 
-def choose_scope(scopes: Sequence[str], query: Mapping[str, str]) -> str:
-    """Returns the scope of the URL, or else the first one.
+def _scope_label(name: str, menu: ScopeMenu) -> str:
+    """Returns a scope with its number of documents, if that is known."""
+    count = menu.counts.get(name)
+    if count is None:
+        return make_visible(name)
+    return f"{make_visible(name)} ({count:,} {'document' if count == 1 else 'documents'})"
+
+
+def scope_note(menu: ScopeMenu) -> Component | None:
+    """Returns a remark if a page has no scope to show, or an unknown one.
 
     Args:
-        scopes: Scopes to choose from.
-        query: Query parameters of the URL.
-
-    Returns:
-        The scope, or an empty text if there is none.
+        menu: Scopes to choose from.
     """
-    return query.get("scope") or next(iter(scopes), "")
+    if not menu.selected:
+        return note(
+            "No document is stored yet. This page fills when documents arrive, for example by ",
+            html.Code("POST /v1/scopes/news/documents"),
+            " or ",
+            html.Code("nearkin index add"),
+            ".",
+        )
+    if not menu.is_unknown:
+        return None
+    return alert(
+        f"Unknown scope {make_visible(menu.selected)}",
+        "It has no documents. Choose another scope; scopes come into being with their first "
+        "document.",
+    )
 
 
-def no_scope_note() -> Component:
-    """Returns a remark for pages of a scope if the token may read none."""
-    return note("No scope with documents was found. Enter the name of a scope.")
-
-
-def scope_form(page: str, scopes: Sequence[str], scope: str) -> Component:
+def scope_form(page: str, menu: ScopeMenu) -> Component:
     """Returns a form that chooses the scope of a page.
 
     Args:
         page: Path of the page.
-        scopes: Scopes to choose from.
-        scope: Initial value.
+        menu: Scopes to choose from.
     """
     button = html.Button("Show", type="submit")
     return html.Form(
-        [scope_field(scopes, scope), button], action=page_url(page), method="get", className="bar"
+        [scope_field(menu), button], action=page_url(page), method="get", className="bar"
     )

@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
 from heapq import nsmallest
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from dash import Dash
@@ -87,6 +88,26 @@ class Visit:
         """
         await self.authenticator.admit_documents(self.who, self.source, 1)
 
+    async def scope_menu(self, query: Mapping[str, str]) -> "ScopeMenu":
+        """Returns the scopes to choose from, with their numbers of documents.
+
+        Args:
+            query: Query parameters of the URL, of which `scope` is the scope to show. Otherwise it
+                is the first one.
+
+        Raises:
+            ProblemError: If the server is not ready, or the token may not read the scope.
+        """
+        scopes = await self.scopes()
+        selected = query.get("scope") or next(iter(scopes), "")
+        if selected:
+            self.require_scope(selected)
+        listings = self.service.cluster_listings
+        counted = list(dict.fromkeys([selected, *scopes])) if selected else scopes
+        counts = await self.service.run_overview(listings.scope_counts, counted)
+        documents = {scope: count.documents for scope, count in counts.items()}
+        return ScopeMenu(scopes, documents, selected)
+
     async def scopes(self) -> list[str]:
         """Returns scopes to choose from, the first MAX_SCOPES by name.
 
@@ -101,6 +122,27 @@ class Visit:
                 if self.who.can_access(scope) and not scope.startswith(RESERVED)
             )
         return nsmallest(MAX_SCOPES, readable)
+
+
+class ScopeMenu(NamedTuple):
+    """The scopes that a page offers, and the one that is shown."""
+
+    scopes: list[str]
+    """Names of the scopes, sorted."""
+    counts: Mapping[str, int]
+    """Numbers of documents by scope, as far as they are known."""
+    selected: str
+    """The scope of the page, or an empty text if there is none."""
+
+    @property
+    def is_complete(self) -> bool:
+        """True if the menu offers every scope that the token may read."""
+        return len(self.scopes) < MAX_SCOPES
+
+    @property
+    def is_unknown(self) -> bool:
+        """True if the scope of the page was requested, and has no documents."""
+        return bool(self.selected) and self.counts.get(self.selected) == 0
 
 
 CURRENT: ContextVar[Visit] = ContextVar("console visit")

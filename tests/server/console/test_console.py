@@ -29,7 +29,7 @@ from tests.server.conftest import Serve
 from tests.server.console.pages import AUDIT, SAME_ORIGIN, console_response, page_content
 from tests.services import free_port, start_process, wait_for, wait_until
 
-PHONE, DESK = {"width": 400, "height": 800}, {"width": 1200, "height": 900}
+PHONE, DESK = {"width": 360, "height": 800}, {"width": 1200, "height": 900}
 PAGES = (
     "live",
     "try",
@@ -188,7 +188,6 @@ def test_invalid_token_is_reported_on_sign_in(browser: Browser, running: Running
 
 def test_search_page_links_to_the_cluster(visit: Open) -> None:
     page = visit(path="try")
-    page.get_by_label("Scope").fill("news")
     page.get_by_label("Text", exact=True).fill(variant(50))
     # by keyboard alone
     page.keyboard.press("Tab")
@@ -215,10 +214,65 @@ def test_search_page_links_to_the_cluster(visit: Open) -> None:
 
 def test_search_page_reports_no_match(visit: Open) -> None:
     page = visit(path="try")
-    page.get_by_label("Scope").fill("news")
     page.get_by_label("Text", exact=True).fill("nothing of the kind was ever heard of here before")
     page.get_by_role("button", name="Search").click()
     page.get_by_role("heading", name="No match").wait_for()
+
+
+def test_near_misses_are_shown_against_the_threshold(visit: Open) -> None:
+    page = visit(path="try?scope=news")
+    page.get_by_label("Text", exact=True).fill(variant(*range(0, 12, 3)))
+    page.get_by_role("button", name="Search").click()
+    page.get_by_role("heading", name="No match").wait_for()
+    page.get_by_role("heading", name="Near misses").wait_for()
+    article = page.locator("#try-found article").first
+    similarity = float((article.locator(".similarity").text_content() or "").split()[0])
+    assert 0.4 < similarity < 0.8
+    assert "less similar than the threshold 0.800" in (
+        page.locator("#try-found").text_content() or ""
+    )
+    assert article.locator("mark").count() > 0
+    assert article.locator("del").count() == 0
+
+
+def test_scopes_are_a_menu_with_counts(visit: Open) -> None:
+    page = visit(path="clusters")
+    menu = page.get_by_label("Scope")
+    options = menu.locator("option").all_text_contents()
+    assert options == ["news (5 documents)", "shop (1 document)"]
+    menu.select_option("shop")
+    page.get_by_role("button", name="Show").click()
+    page.locator("caption", has_text="clusters of shop").wait_for()
+    assert page.get_by_label("Scope").input_value() == "shop"
+
+
+@pytest.mark.parametrize("path", ["clusters", "tuning", "try"])
+def test_unknown_scope_is_said(visit: Open, path: str) -> None:
+    page = visit(path=f"{path}?scope=nowhere")
+    alarm = page.get_by_role("alert")
+    alarm.wait_for()
+    assert "Unknown scope nowhere" in (alarm.text_content() or "")
+
+
+def test_tuning_is_scaled_to_an_expected_size_and_names_the_command(visit: Open) -> None:
+    page = visit(path="tuning?scope=news")
+    candidates = page.locator("#tune-result dl div", has_text="Candidates per document")
+    before = candidates.locator("dd").text_content() or ""
+    assert "These are the settings" in (page.locator("#tune-apply").text_content() or "")
+    page.get_by_label("Expected documents in the scope").fill("4001")
+    page.keyboard.press("Enter")
+    page.wait_for_function(
+        "before => document.querySelector('#tune-result').textContent.includes('Candidates')"
+        " && ![...document.querySelectorAll('#tune-result dd')]"
+        ".some(item => item.textContent === before)",
+        arg=before,
+    )
+    after = candidates.locator("dd").text_content() or ""
+    # five documents become 4,001: a thousand times as many pairs
+    assert float(after.replace(",", "")) == pytest.approx(1000 * float(before), rel=0.01)
+    page.get_by_label("k, length of the signatures").fill("256")
+    command = "nearkin index rebuild --store URL --to NEW_URL --k 256 --cut-over"
+    page.locator("#tune-apply pre", has_text=command).wait_for()
 
 
 def test_clusters_are_listed_and_searched(visit: Open) -> None:
@@ -380,14 +434,10 @@ def test_token_is_limited_to_its_scopes_and_rights(visit: Open, running: Running
         "Clusters",
         "Tuning",
     ]
-    assert [option.get_attribute("value") for option in page.locator("datalist option").all()] == [
-        "shop"
-    ]
-    page.get_by_label("Scope").fill("news")
-    page.get_by_label("Text", exact=True).fill(variant())
-    page.get_by_role("button", name="Search").click()
-    page.get_by_role("alert").wait_for()
+    options = page.get_by_label("Scope").locator("option").all()
+    assert [option.get_attribute("value") for option in options] == ["shop"]
     refused = [
+        "try?scope=news",
         "clusters?scope=news",
         "clusters?scope=news&id=first",
         "tuning?scope=news",

@@ -38,12 +38,12 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     Returns:
         The content of the page.
     """
-    scopes = await visit.scopes()
-    scope = ui.choose_scope(scopes, query)
-    page = [*ui.page_heading("Clusters"), ui.scope_form("clusters", scopes, scope)]
-    if not scope:
-        return [*page, ui.no_scope_note()]
-    visit.require_scope(scope)
+    menu = await visit.scope_menu(query)
+    scope = menu.selected
+    page = [*ui.page_heading("Clusters"), ui.scope_form("clusters", menu)]
+    remark = ui.scope_note(menu)
+    if remark is not None:
+        return [*page, remark]
     if "id" in query:
         return await _build_cluster(visit, scope, query)
     return [*page, _search_form(scope), *await _build_listing(visit, scope, query)]

@@ -15,7 +15,10 @@ from nearkin.server.console import components as ui
 from nearkin.server.console.visitor import Page, Visit, current_visit
 from nearkin.server.http.parsing import check_json_shape
 from nearkin.server.routes.models import QueryRequest
+from nearkin.server.service import Service
 
+MAX_NEAR_MISSES = 3
+"""Maximum number of documents below the threshold that are shown."""
 MAX_MATCHES = 10
 """Maximum number of matches that are shown."""
 
@@ -30,19 +33,26 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     Returns:
         The content of the page.
     """
-    scopes = await visit.scopes()
+    menu = await visit.scope_menu(query)
+    page = [
+        *ui.page_heading(
+            "Search for a vector" if visit.service.index.holds_vectors else "Search for a text",
+            "Finds stored near-duplicates. Nothing is stored.",
+        ),
+        ui.scope_form("try", menu),
+    ]
+    remark = ui.scope_note(menu)
+    if remark is not None:
+        return [*page, remark]
     vectors = visit.service.index.holds_vectors
     name = "A vector, as JSON" if vectors else "Text"
     text = dcc.Textarea(id="try-text", rows=9, spellCheck=False, required=True)
     button = html.Button("Search", id="try-button", type="button")
     return [
-        *ui.page_heading(
-            "Search for a vector" if vectors else "Search for a text",
-            "Finds stored near-duplicates. Nothing is stored.",
-        ),
+        *page,
+        dcc.Store(id="try-scope", data=menu.selected),
         html.Div(
             [
-                ui.scope_field(scopes, ui.choose_scope(scopes, query), "try-scope"),
                 html.Div([html.Label(name, htmlFor="try-text"), text], className="field"),
                 html.Div(button),
             ],
@@ -72,20 +82,37 @@ async def _search(_: int | None, text: str | None, scope: str | None) -> list[Co
     )
     threshold = format_similarity(service.index.threshold)
     if not matches:
-        return [
-            html.H2("No match"),
-            ui.note(
-                f"No document of this scope has a similarity of {threshold} or more. The document "
-                f"would be new."
-            ),
-        ]
+        note = (
+            f"No document of this scope has a similarity of {threshold} or more. The document "
+            "would be new."
+        )
+        misses = await _near_miss_articles(service, scope, document)
+        return [html.H2("No match"), ui.note(note), *misses]
     kind = "document" if service.index.settings.postings == "all" else "representative"
     subject = f"{len(matches)} {kind}s are" if len(matches) > 1 else f"1 {kind} is"
     remark = " (more are not shown)" if len(matches) == MAX_MATCHES else ""
     articles = await service.run_overview(
         _match_articles, scope, matches, entries, document, service.index.banding.bands
     )
-    return [html.H2(f"{subject} {threshold} similar or more{remark}"), *articles]
+    misses = await _near_miss_articles(service, scope, document)
+    return [html.H2(f"{subject} {threshold} similar or more{remark}"), *articles, *misses]
+
+
+async def _near_miss_articles(service: Service, scope: str, document: Document) -> list[Component]:
+    """Returns documents below the threshold beside the input, or nothing if there are none."""
+    index = service.index
+    misses = await service.run_overview(index.near_misses, scope, document, MAX_NEAR_MISSES)
+    if not misses:
+        return []
+    entries = await service.run_in_thread(index.get_many, scope, [miss.id for miss in misses])
+    articles = await service.run_overview(
+        _match_articles, scope, misses, entries, document, index.banding.bands, is_match=False
+    )
+    threshold = format_similarity(index.threshold)
+    note = (
+        f"They share a bucket with the input, but are less similar than the threshold {threshold}."
+    )
+    return [html.H2("Near misses"), ui.note(note), *articles]
 
 
 def parse_document(text: str, visit: Visit) -> Document:
@@ -120,16 +147,24 @@ def _match_articles(
     entries: Sequence[Entry | None],
     document: Document,
     bands: int,
+    *,
+    is_match: bool = True,
 ) -> list[Component]:
-    """Returns each match beside the input."""
+    """Returns each match, or near miss, beside the input."""
     return [
-        _match_article(scope, match, entry, document, bands)
+        _match_article(scope, match, entry, document, bands, is_match=is_match)
         for match, entry in zip(matches, entries, strict=True)
     ]
 
 
 def _match_article(
-    scope: str, match: Match, entry: Entry | None, document: Document, bands: int
+    scope: str,
+    match: Match,
+    entry: Entry | None,
+    document: Document,
+    bands: int,
+    *,
+    is_match: bool,
 ) -> Component:
     shared_bands = html.Span(f"{match.shared} of {bands} bands shared", className="size")
     title = html.H3(
@@ -137,9 +172,14 @@ def _match_article(
     )
     if entry is None or entry.text is None or not isinstance(document, str):
         return html.Article([title])
+    # the words of an input that is no duplicate are not lost
     texts = ui.side_by_side(
-        ui.ShownText("Stored", entry.text, DocumentRole.KEPT),
-        ui.ShownText("Input", document, DocumentRole.REMOVED),
+        ui.ShownText(
+            "Stored", entry.text, DocumentRole.KEPT if is_match else DocumentRole.COMPARED
+        ),
+        ui.ShownText(
+            "Input", document, DocumentRole.REMOVED if is_match else DocumentRole.COMPARED
+        ),
         ui.equality_remark(match.similarity),
     )
     return html.Article([title, texts])
@@ -150,7 +190,7 @@ def connect(app: Dash) -> None:
     inputs = (
         Input("try-button", "n_clicks"),
         State("try-text", "value"),
-        State("try-scope", "value"),
+        State("try-scope", "data"),
     )
     app.callback(Output("try-found", "children"), *inputs, prevent_initial_call=True)(_search)
 

@@ -26,10 +26,14 @@ from nearkin.server.console.visitor import Page, Visit, current_visit
 from nearkin.server.http.parsing import parse_json
 from nearkin.server.routes.models import TuneRequest
 
+SLIDER_PRECISION = 0.005
+"""Half the step of the sliders of shares."""
 CURVE_POINTS = 101
 """Number of similarities at which curves are drawn."""
 MAX_LISTED_POINTS = 8
 """Maximum number of operating points that are listed."""
+MAX_EXPECTED_DOCUMENTS = 10**12
+"""Largest size of a scope for which costs are computed."""
 MAX_SLIDER_K = 512
 """Largest length of signatures that the slider offers."""
 
@@ -44,19 +48,19 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     Returns:
         The content of the page.
     """
-    scopes = await visit.scopes()
-    scope = ui.choose_scope(scopes, query)
+    menu = await visit.scope_menu(query)
+    scope = menu.selected
     page = [
         *ui.page_heading(
             "Tuning",
             "Bands and rows for a threshold and a recall, and their cost. The index is not "
             "changed.",
         ),
-        ui.scope_form("tuning", scopes, scope),
+        ui.scope_form("tuning", menu),
     ]
-    if not scope:
-        return [*page, ui.no_scope_note()]
-    visit.require_scope(scope)
+    remark = ui.scope_note(menu)
+    if remark is not None:
+        return [*page, remark]
     index = visit.service.index
     threshold = round(index.threshold, 2)
     recall = min(round(index.settings.recall, 2), 0.99)
@@ -79,6 +83,21 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
             ],
             className="sliders",
         ),
+        html.Div(
+            [
+                html.Label("Expected documents in the scope", htmlFor="tune-size"),
+                dcc.Input(
+                    id="tune-size",
+                    type="number",
+                    min=2,
+                    max=MAX_EXPECTED_DOCUMENTS,
+                    step=1,
+                    value=max(menu.counts.get(scope, 0), 2),
+                    debounce=True,
+                ),
+            ],
+            className="field size",
+        ),
         dcc.Store(id="tune-scope", data=scope),
         html.Div(
             await _tuning_content(
@@ -99,7 +118,9 @@ async def _show_value(value: object) -> str:
     return str(value)
 
 
-async def _update(threshold: float, recall: float, k: int, scope: str | None) -> list[Component]:
+async def _update(
+    threshold: float, recall: float, k: int, size: int | None, scope: str | None
+) -> list[Component]:
     visit = current_visit()
     scope = scope or ""
     visit.require_scope(scope)
@@ -109,17 +130,28 @@ async def _update(threshold: float, recall: float, k: int, scope: str | None) ->
         json.dumps({"threshold": threshold, "recall": recall, "k": k}).encode(), TuneRequest
     )
     k_or_default = request.k or visit.service.index.spec.k
-    return await _tuning_content(visit, scope, request.threshold, request.recall, k_or_default)
+    # an empty or invalid field has no number
+    expected = size if size is not None and 2 <= size <= MAX_EXPECTED_DOCUMENTS else None
+    return await _tuning_content(
+        visit, scope, request.threshold, request.recall, k_or_default, expected
+    )
 
 
 async def _tuning_content(
-    visit: Visit, scope: str, threshold: float, recall: float, k: int
+    visit: Visit,
+    scope: str,
+    threshold: float,
+    recall: float,
+    k: int,
+    expected: int | None = None,
 ) -> list[Component]:
     service = visit.service
     index = service.index
     listing = await service.run_overview(service.cluster_listings.listing, scope)
     sampled = await service.run_overview(service.cluster_listings.pairs, scope)
     pairs = sampled or Distribution.assumed(max(listing.documents, 2))
+    if expected is not None:
+        pairs = pairs.scale_to(expected)
     tuning = await service.run_overview(
         tune, threshold, recall, spec=replace(index.spec, k=k), distribution=pairs
     )
@@ -130,7 +162,40 @@ async def _tuning_content(
         _best_point_tiles(tuning),
         _curve_chart(tuning, index, sampled, listing.resolved),
         _points_table(tuning, current_point),
+        _command_section(index, threshold, recall, k),
     ]
+
+
+def _command_section(index: Index, threshold: float, recall: float, k: int) -> Component:
+    """Returns the command that applies the settings, or a remark if the index has them."""
+    settings = index.settings
+    changed = []
+    if abs(threshold - index.threshold) > SLIDER_PRECISION:
+        changed.append(f"--threshold {threshold:g}")
+    if k != index.spec.k:
+        changed.append(f"--k {k}")
+    content: list[Component] = []
+    if changed:
+        command = " ".join(
+            ["nearkin index rebuild --store URL --to NEW_URL", *changed, "--cut-over"]
+        )
+        content += [
+            html.Pre(command),
+            ui.note(
+                "NEW_URL is an empty store. The server follows the index there, and answers "
+                "requests meanwhile."
+            ),
+        ]
+    if abs(recall - settings.recall) > SLIDER_PRECISION:
+        content.append(
+            ui.note(
+                "The recall of an index is fixed when it is made; a new one takes "
+                f"recall={recall:g} among its settings."
+            )
+        )
+    if not content:
+        content.append(ui.note("These are the settings of the index."))
+    return ui.section("Apply", *content, id="tune-apply")
 
 
 def point_of_index(index: Index, pairs: Distribution, threshold: float) -> OperatingPoint:
@@ -327,6 +392,7 @@ def connect(app: Dash) -> None:
     app.callback(
         Output("tune-result", "children"),
         *sliders,
+        Input("tune-size", "value"),
         State("tune-scope", "data"),
         prevent_initial_call=True,
     )(_update)
