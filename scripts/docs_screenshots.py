@@ -151,6 +151,11 @@ def take_report(browser: Browser, folder: Path) -> None:
     page.evaluate("document.querySelector('#clusters').scrollIntoView()")
     save_picture(page.screenshot(), "report-clusters.png")
     page.close()
+    for scheme, name in (("light", "report-phone.png"), ("dark", "report-phone-dark.png")):
+        phone = browser.new_page(viewport={"width": 360, "height": 720}, color_scheme=scheme)
+        phone.goto(f"file://{folder / 'news' / 'report.html'}")
+        save_picture(phone.screenshot(), name)
+        phone.close()
 
 
 def take_terminal(folder: Path) -> None:
@@ -235,6 +240,7 @@ def take_console(browser: Browser, folder: Path) -> None:
         for path, name in (
             ("clusters?scope=news&id=bridge-2", "console-clusters.png"),
             ("tuning?scope=news", "console-tuning.png"),
+            ("clusters?scope=news", "console-listing.png"),
         ):
             page.goto(f"{url}/console/{path}")
             page.wait_for_load_state("networkidle")

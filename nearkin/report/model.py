@@ -258,7 +258,7 @@ class ClosestCall(NamedTuple):
 
 @dataclass(frozen=True)
 class Provenance:
-    """Where a report comes from.
+    """The origin of a report.
 
     Attributes:
         created: Time at which the report was made, in UTC, for example `2026-11-22T07:45:10Z`.

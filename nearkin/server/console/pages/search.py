@@ -172,7 +172,7 @@ def _match_article(
     )
     if entry is None or entry.text is None or not isinstance(document, str):
         return html.Article([title])
-    # the words of an input that is no duplicate are not lost
+    # the words of an input without a match are not lost
     texts = ui.side_by_side(
         ui.ShownText(
             "Stored", entry.text, DocumentRole.KEPT if is_match else DocumentRole.COMPARED

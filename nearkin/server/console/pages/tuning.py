@@ -96,7 +96,7 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
                     debounce=True,
                 ),
             ],
-            className="field size",
+            className="field expected",
         ),
         dcc.Store(id="tune-scope", data=scope),
         html.Div(
