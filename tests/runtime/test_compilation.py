@@ -125,6 +125,18 @@ def test_first_command_announces_the_compilation_without_a_terminal(
     assert ANNOUNCEMENT not in dedup(folder, "--overwrite").stderr
 
 
+def read_to_end(terminal: int) -> str:
+    """Returns what a closed terminal has shown. One call of read returns at most a page of it."""
+    shown = b""
+    try:
+        while chunk := os.read(terminal, 100_000):
+            shown += chunk
+    except OSError:  # Linux reports the end of a terminal as an error of input.
+        pass
+    os.close(terminal)
+    return shown.decode()
+
+
 def test_terminal_shows_the_compilation_as_a_line_with_a_count(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -138,8 +150,7 @@ def test_terminal_shows_the_compilation_as_a_line_with_a_count(
         COMPILATION.finish()
         progress.advance(2)
         progress.close()
-    shown = os.read(ours, 100_000).decode()
-    os.close(ours)
+    shown = read_to_end(ours)
     assert ANNOUNCEMENT in shown
     assert f" {COMPILATION.compiled:,} " in shown[shown.rindex(ANNOUNCEMENT) :]
     assert COMPILATION.listener is recorder

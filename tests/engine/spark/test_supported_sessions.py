@@ -1,5 +1,7 @@
 """Tests of the versions and sessions of Spark that are refused, with the reason in one sentence."""
 
+import sys
+
 import pytest
 
 import nearkin as nk
@@ -34,7 +36,9 @@ def test_connect_session_is_refused_at_once_with_the_reason() -> None:
         nks.backfill(CONNECT_SESSION, "folder", 4, 4)
 
 
-def test_class_of_connect_sessions_is_recognised() -> None:
+def test_class_of_connect_sessions_is_recognised(monkeypatch: pytest.MonkeyPatch) -> None:
+    # PySpark takes a main module without a file, as workers of tests have, for doctests, and exits.
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", __file__, raising=False)
     connect = pytest.importorskip("pyspark.sql.connect.session", exc_type=ImportError)
     session = object.__new__(connect.SparkSession)
     with pytest.raises(nk.UsageError, match="Spark Connect"):
