@@ -1,6 +1,9 @@
 """Suggestions for misspelt names of a closed set: columns, options and their values."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+MAX_LISTED_NAMES = 20
+"""Number of names that a message lists. A wide table has thousands of columns."""
 
 
 def did_you_mean(name: object, valid: Iterable[object]) -> str:
@@ -26,3 +29,27 @@ def did_you_mean(name: object, valid: Iterable[object]) -> str:
     if not matches:
         return ""
     return f"; did you mean {names[matches[0]]!r}?"
+
+
+def describe_columns(names: Sequence[str]) -> str:
+    """Returns a remark for error messages that lists the columns of a table.
+
+    Args:
+        names: The names of the columns.
+
+    Returns:
+        The first 20 names, and the number of the others.
+
+    Examples:
+        >>> describe_columns(["id", "body"])
+        "it has 'id', 'body'"
+        >>> describe_columns([])
+        'it has no columns'
+        >>> describe_columns([f"c{i}" for i in range(3000)])[-22:]
+        "'c19' and 2,980 others"
+    """
+    if not names:
+        return "it has no columns"
+    listed = ", ".join(map(repr, names[:MAX_LISTED_NAMES]))
+    others = len(names) - MAX_LISTED_NAMES
+    return f"it has {listed} and {others:,} others" if others > 0 else f"it has {listed}"

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 import nearkin as nk
@@ -60,3 +61,10 @@ def test_misspelt_column_of_a_table_and_keyword_of_the_library_suggest_the_right
 
 def test_nothing_is_suggested_for_a_name_that_resembles_none() -> None:
     assert did_you_mean("price", ["id", "body"]) == ""
+
+
+def test_a_message_lists_some_columns_of_a_wide_table() -> None:
+    table = pa.table({f"column{number}": ["text"] for number in range(3000)})
+    with pytest.raises(UsageError, match=r"'column19' and 2,980 others\); did you mean") as raised:
+        nk.dedup(table, text="colum7")
+    assert len(str(raised.value)) < 600

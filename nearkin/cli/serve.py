@@ -79,7 +79,7 @@ def serve(context: typer.Context) -> None:
         )
     except ImportError as error:
         raise MissingExtraError.for_extra(
-            f"nearkin serve requires {error.name}", "server"
+            f"a server requires the package {error.name}", "server"
         ) from error
     call(inner, context.args, "nearkin serve")
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 from nearkin.corpus.validation import CheckedColumn, check_texts, check_tokens, check_vectors
 from nearkin.errors import UsageError
 from nearkin.runtime.arrow_types import is_list, replace_views_in_type
+from nearkin.suggestions import describe_columns
 
 TABLES = (
     "an Arrow table, record batch or reader, a pandas or Polars frame, a datasets.Dataset, a "
@@ -215,7 +216,7 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
     names = _column_names(values)
     if names is not None:
         raise UsageError(
-            f"{type_name(values)} is a table, not a column (it has {', '.join(map(repr, names))}); "
+            f"{type_name(values)} is a table, not a column ({describe_columns(names)}); "
             f"pass one of its columns"
         )
     if not _is_column(values):

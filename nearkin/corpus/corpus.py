@@ -36,7 +36,7 @@ from nearkin.corpus.input_file import FileStatus, InputFile
 from nearkin.corpus.inputs import Selection, SkippedPath, find_inputs
 from nearkin.corpus.validation import make_empty_documents
 from nearkin.errors import NearkinError, RunError, UsageError
-from nearkin.suggestions import did_you_mean
+from nearkin.suggestions import describe_columns, did_you_mean
 
 LINES = JsonLines()
 ARRAY = JsonArray()
@@ -415,7 +415,7 @@ def _require(columns: Columns, names: Sequence[str], file: InputFile) -> None:
         if name not in names:
             way = f"; choose one with {options[name]}" if name in options else ""
             raise UsageError(
-                f"{file.path} has no column {name!r} (it has {', '.join(map(repr, names))})"
+                f"{file.path} has no column {name!r} ({describe_columns(names)})"
                 f"{did_you_mean(name, names) or way}"
             )
         require_unique_column(name, names, file.path)
@@ -531,8 +531,8 @@ class TableCorpus:
         for name in columns.all:
             if name not in self.table.schema.names:
                 raise UsageError(
-                    f"the table has no column {name!r} (it has "
-                    f"{', '.join(map(repr, self.table.schema.names))})"
+                    f"the table has no column {name!r} "
+                    f"({describe_columns(self.table.schema.names)})"
                     f"{did_you_mean(name, self.table.schema.names)}"
                 )
             require_unique_column(name, self.table.schema.names, "the table")

@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from numbers import Integral
 from types import UnionType
 from typing import Any, Self, TypedDict, get_args, get_origin, get_type_hints
 
@@ -116,8 +117,11 @@ class IndexSettings:
                 "recall"
             )
         for name, minimum in MINIMUMS.items():
-            if getattr(self, name) < minimum:
-                raise UsageError(f"{name}={getattr(self, name)} is less than {minimum}")
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, Integral):
+                raise UsageError(f"{name}={value!r} is not a whole number")
+            if value < minimum:
+                raise UsageError(f"{name}={value} is less than {minimum}")
         if self.spec is not None:
             require_probeable(self.spec, self.probes, self.lookup_probes)
         for name in ("record_ttl", "bucket_ttl", "window", "max_memory"):

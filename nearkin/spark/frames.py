@@ -30,7 +30,7 @@ from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.spark.incremental import open_saved_run
 from nearkin.spark.result import SparkResult
 from nearkin.spec import Spec
-from nearkin.suggestions import did_you_mean
+from nearkin.suggestions import describe_columns, did_you_mean
 
 ID_TYPES = ("string", "byte", "short", "integer", "long")
 """Types that an id column may have."""
@@ -216,9 +216,8 @@ def _with_frequency_cut(
 def _require_columns(frame: DataFrame, columns: Columns) -> None:
     for name in columns.all:
         if name not in frame.columns:
-            existing = ", ".join(map(repr, frame.columns))
             raise UsageError(
-                f"the DataFrame has no column {name!r} (it has {existing})"
+                f"the DataFrame has no column {name!r} ({describe_columns(frame.columns)})"
                 f"{did_you_mean(name, frame.columns)}"
             )
     kind = frame.schema[str(columns.id)].dataType.typeName()
