@@ -38,7 +38,7 @@ from nearkin.cli import (
 from nearkin.cli import options as o
 from nearkin.cli.commands import HELP_NAMES, Command, CommandGroup, call
 from nearkin.cli.compilation import CompilationLines
-from nearkin.cli.jobs import COMMAND_LINE, describe_command_line
+from nearkin.cli.jobs import ARGUMENTS
 from nearkin.cli.signals import INTERRUPTED, EndedBySignalError, ending_signals
 from nearkin.cli.standard_streams import prepare_streams
 from nearkin.errors import NearkinError, RunError, UsageError
@@ -82,7 +82,7 @@ def run(arguments: list[str]) -> int:
     previous_listener = COMPILATION.listener
     COMPILATION.listener = CompilationLines()
     try:
-        COMMAND_LINE.set(describe_command_line(arguments))
+        ARGUMENTS.set(tuple(arguments))
         o.restrict_new_files(os.environ.get(o.READABLE_BY) or Readers.OWNER.value)
         check_numba_settings()
         return call(app, arguments, "nearkin") or DONE

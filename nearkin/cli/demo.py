@@ -62,7 +62,7 @@ def demo(
     from tempfile import TemporaryDirectory
 
     from nearkin.cli.dedup import print_run
-    from nearkin.cli.jobs import COMMAND_LINE
+    from nearkin.cli.jobs import ARGUMENTS, describe_command_line
     from nearkin.corpus import Columns
     from nearkin.engine.options import RunOptions
     from nearkin.lab.demo_corpus import (
@@ -106,7 +106,7 @@ def demo(
             overwrite=overwrite,
             quoted=QUOTED_CLUSTERS,
             readers=Readers(readable_by),
-            command_line=COMMAND_LINE.get(),
+            command_line=describe_command_line(ARGUMENTS.get()),
         )
         record = run_dedup(job, progress)
     if not json:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from nearkin.cli.options import OutputOptions, ReadOptions
 
-COMMAND_LINE = ContextVar("command line", default="")
-"""The command line of the process without passwords, which reports show."""
+ARGUMENTS: ContextVar[Sequence[str]] = ContextVar("arguments", default=())
+"""The arguments of the command that runs, after the name of the program."""
 
 if TYPE_CHECKING:
     from nearkin.engine.options import RunOptions
@@ -94,5 +94,5 @@ def make_job(
         selection=reading.selection,
         statuses=resolved.statuses,
         readers=Readers(output.readable_by),
-        command_line=COMMAND_LINE.get(),
+        command_line=describe_command_line(ARGUMENTS.get()),
     )
