@@ -35,7 +35,10 @@ class Command(TyperCommand):
 
     def get_help_option(self, ctx: Any) -> Any:
         """Returns the option that prints the help page."""
-        return shown_last(super().get_help_option(ctx))
+        option = describe_help_option(super().get_help_option(ctx))
+        if option is not None:
+            option.rich_help_panel = HELP
+        return option
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """Returns the parts of the usage line, for example `[OPTIONS]` and `INPUTS...`."""
@@ -72,13 +75,20 @@ class Command(TyperCommand):
 class CommandGroup(TyperGroup):
     """A group of commands that names the group of a command that is not its own."""
 
-    def __init__(self, **fields: Any) -> None:
-        super().__init__(**fields)
-        name_values(self.params)
-
     def get_help_option(self, ctx: Any) -> Any:
         """Returns the option that prints the help page."""
-        return shown_last(super().get_help_option(ctx))
+        return describe_help_option(super().get_help_option(ctx))
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Prints the help page.
+
+        Args:
+            ctx: The context of the group.
+            formatter: A formatter, which is not used.
+        """
+        # The options of shell completion are added after the group was made.
+        name_values(self.params)
+        super().format_help(ctx, formatter)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Returns the name and the command that arguments call, and the other arguments.
@@ -137,10 +147,9 @@ def show_no_type(ctx: Any) -> None:
     """
 
 
-def shown_last(option: Any) -> Any:
-    """Returns the option that prints the help page, in the last panel of the page."""
+def describe_help_option(option: Any) -> Any:
+    """Returns the option that prints the help page, without a placeholder."""
     if option is not None:
-        option.rich_help_panel = HELP
         option.help = "Show this page."
         option.metavar = ""
     return option
