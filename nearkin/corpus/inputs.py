@@ -84,7 +84,7 @@ def matches_pattern(relative: str, pattern: str) -> bool:
         pattern: The pattern, with `*`, `?` and `[...]`.
 
     Examples:
-        >>> matches_pattern("docs/README.md", "*.md"), matches_pattern("a/b.csv", "a/")
+        >>> matches_pattern("texts/README.md", "*.md"), matches_pattern("a/b.csv", "a/")
         (True, True)
         >>> matches_pattern("old/a.csv", "**/old/*"), matches_pattern("a.csv", "*.md")
         (True, False)

@@ -52,7 +52,7 @@ def test_ignored_hangup_stays_ignored(
     try:
         monkeypatch.setattr(
             "nearkin.cli.options.open_progress",
-            lambda: os.kill(os.getpid(), signal.SIGHUP) or Silent(),
+            lambda **_: os.kill(os.getpid(), signal.SIGHUP) or Silent(),
         )
         assert run("dedup", documents, "--out", tmp_path / "out") == 0
     finally:

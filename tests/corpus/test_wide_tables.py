@@ -232,7 +232,7 @@ def test_tokens_that_repeat_long_texts_are_bounded(tmp_path: Path) -> None:
         documents += piece.documents["tokens"].to_pylist()
         rejected += piece.rejected
     assert documents == [["a", "b"], [long] * 3]
-    assert [row for row, _, _ in rejected] == [1, 2, 4]
+    assert [rejection[0] for rejection in rejected] == [1, 2, 4]
     assert "words is longer than 100,000 bytes" in rejected[0][1]
     assert largest < 20 << 20
 
@@ -321,7 +321,7 @@ def test_long_id_or_carried_value_is_rejected_in_every_format(
     )
     found = list(FileCorpus.open([str(path)]).read_slices(0, columns))
     assert [row for piece in found for row in piece.rows.tolist()] == [0, 2]
-    assert [(row, reason) for piece in found for row, reason, _ in piece.rejected] == [
+    assert [(row, reason) for piece in found for row, reason, *_ in piece.rejected] == [
         (1, "other is longer than 2,000 bytes, the largest size of a document with this --memory")
     ]
 
@@ -335,7 +335,7 @@ def test_value_with_too_many_levels_is_rejected(tmp_path: Path) -> None:
     path.write_text("".join(deep))
     found = list(FileCorpus.open([str(path)]).read_slices(0, Columns(carried_columns=("d",))))
     assert [row for piece in found for row in piece.rows.tolist()] == [0, 1]
-    assert [reason for piece in found for _, reason, _ in piece.rejected] == [
+    assert [reason for piece in found for _, reason, *_ in piece.rejected] == [
         "d has more than 254 levels of lists and objects"
     ] * 2
     assert (

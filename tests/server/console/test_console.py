@@ -652,6 +652,7 @@ def test_invalid_requests_are_reported(serve: Serve, capfd: pytest.CaptureFixtur
             ("tune-threshold.value", threshold),
             ("tune-recall.value", recall),
             ("tune-k.value", k),
+            ("tune-size.value", None),
         ]
         body = {"id": "tune-scope", "property": "data", "value": "a"}
         request = {

@@ -38,6 +38,10 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     Returns:
         The content of the page.
     """
+    # A page of one cluster has no menu, so it does not count the documents of the scopes.
+    if "id" in query and query.get("scope"):
+        visit.require_scope(query["scope"])
+        return await _build_cluster(visit, query["scope"], query)
     menu = await visit.scope_menu(query)
     scope = menu.selected
     page = [*ui.page_heading("Clusters"), ui.scope_form("clusters", menu)]
