@@ -486,14 +486,9 @@ class SqliteStore:
 
     def reserve(self, count: int) -> list[int]:
         with self._lock, self._failing(), self._writing():
-            last = self._last_ref() + count
+            last = self._number("reserved") + count
             self._db.execute("UPDATE meta SET value = ? WHERE name = 'reserved'", (str(last),))
         return list(range(last - count + 1, last + 1))
-
-    def _last_ref(self) -> int:
-        """Returns the largest document number that was given, by a step or in advance."""
-        stored = self._rows("SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
-        return max(self._number("reserved"), stored[0][0] if stored else 0)
 
     def apply(self, changes: Changes) -> list[int]:
         with self._lock, self._failing():
@@ -589,7 +584,8 @@ class SqliteStore:
         run.executemany("INSERT OR REPLACE INTO loose VALUES (?, ?, ?, ?)", loose)
         run.executemany(UPDATE, changed)
         run.executemany("UPDATE entries SET keys = ?, step = ? WHERE ref = ?", posted)
-        first = self._last_ref() + 1
+        last = self._rows("SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
+        first = 1 + (last[0][0] if last else 0)
         numbers = [entry.ref or first + at for at, (entry, _) in enumerate(changes.new)]
         try:
             run.executemany(
