@@ -98,7 +98,7 @@ def test_google_storage_without_credentials_and_network_is_one_sentence(
     without_network: list[str], tmp_path: Path, full: bool
 ) -> None:
     program = ["-m", "nearkin"] if full else ["-c", WITHOUT_PAUSES]
-    line = [sys.executable, *program, "dedup", URL, "--out", str(tmp_path / "out")]
+    line = [sys.executable, *program, "dedup", "--quiet", URL, "--out", str(tmp_path / "out")]
     environment = {
         name: value
         for name, value in os.environ.items()
