@@ -18,9 +18,9 @@ from nearkin.cli.option_groups import COMMON, HELP, SHOWS_ALL
 EXAMPLES = "Examples:"
 HELP_NAMES = ["-h", "--help"]
 PLACEHOLDERS: dict[Any, str] = {int: "N", float: "NUMBER", Path: "PATH"}
-"""What to enter for a value of a type, if the option does not say it."""
+"""The placeholders of options by type, for options that have none of their own."""
 EXPECTED: dict[Any, str] = {int: "a whole number", float: "a number"}
-"""What a value of a type is called in messages."""
+"""The names of types in messages."""
 UNEXPECTED = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", re.DOTALL)
 WIDTH = 79
 """The maximum width of a line of an example, in characters."""

@@ -62,7 +62,7 @@ PLACEHOLDERS = {
     "spec_resources": "DIR",
     "trusted_proxies": "ADDRESSES",
 }
-"""What to enter for settings whose names do not say it."""
+"""The placeholders of settings whose names do not say what to enter."""
 
 
 def serve(context: typer.Context) -> None:

@@ -24,7 +24,7 @@ STAGE_NAMES = {
     "compare": "Compare samples",
     "synth": "Write documents",
 }
-"""What the stages do, in words for people, by the names under which they are recorded."""
+"""The titles of stages on the terminal, by the names under which they are recorded."""
 
 
 def describe_stage(name: str) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import nearkin as nk
+from nearkin.index.backup import backup, restore
 from nearkin.index.entry import Entry
 from nearkin.index.maintenance import check_index, merge_clusters
 from nearkin.index.migration.copy import copy_missing
@@ -244,3 +245,20 @@ def test_a_copy_of_vectors_takes_members_before_their_representative(tmp_path: P
             for entry in index.scan("a", content=False):
                 assert _entry(copy, entry.id).leader == entry.leader
             assert check_index(copy).sound
+
+
+def test_members_without_content_outlive_a_backup_and_their_representative(tmp_path: Path) -> None:
+    texts = family(6)
+    source = f"sqlite:///{tmp_path}/source.db"
+    with nk.Index.open(source, threshold=0.6, store_text=False) as index:
+        fill(index, texts)
+        clusters = {entry.id: entry.cluster for entry in index.scan("a")}
+    backup(source, tmp_path / "copy.db")
+    restored = f"sqlite:///{tmp_path}/restored.db"
+    restore(tmp_path / "copy.db", restored)
+    with nk.Index.open(restored, store_text=False) as index:
+        assert {entry.id: entry.cluster for entry in index.scan("a")} == clusters
+        assert index.remove("a", "base")
+        del clusters["base"]
+        assert {entry.id: entry.cluster for entry in index.scan("a")} == clusters
+        assert check_index(index).sound

@@ -32,7 +32,7 @@ class MessageSize(NamedTuple):
     """The size of a message with data."""
 
     is_batch: bool
-    """Whether the message is a record batch. Otherwise it is a dictionary."""
+    """True for a record batch, false for a dictionary."""
     size: int
     """The number of bytes that its buffers take in memory."""
 

@@ -23,7 +23,7 @@ class FieldSample(NamedTuple):
     objects: int
     """The number of objects that were examined."""
     complete: bool
-    """Whether the whole file was examined."""
+    """True if the whole file was examined."""
 
 
 def sample_fields(file: InputFile, form: JsonLines) -> FieldSample:

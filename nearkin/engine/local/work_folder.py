@@ -53,7 +53,7 @@ class Manifest(TypedDict):
     files: list[StageFiles]
     inputs: Sequence[InputRecord]
     replaces: bool
-    """Whether the run may replace an existing output."""
+    """True if the run may replace an existing output."""
 
 
 class WorkFolder:
