@@ -178,13 +178,18 @@ def redis_server(folder: Path, *options: str) -> Iterator[int]:
         process.wait()
 
 
+def write_key(path: Path) -> None:
+    """Writes the key of the servers of tests into a file, unless it exists."""
+    if not path.exists():
+        path.touch(0o600)
+        path.write_text(KEY)
+
+
 def start_serving(
     folder: Path, port: int, *options: str, seconds: float = 120.0, scheme: str = "http"
 ) -> "subprocess.Popen[bytes]":
     """`nearkin serve` in a folder, ready; its log is the file `log` there."""
-    if not (key := folder / "nearkin.key").exists():
-        key.touch(0o600)
-        key.write_text(KEY)
+    write_key(folder / "nearkin.key")
     line = [
         sys.executable,
         "-m",

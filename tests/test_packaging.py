@@ -132,6 +132,6 @@ def test_image_has_a_version_of_python_that_the_tests_run_with() -> None:
 
 
 def test_make_demo_says_how_to_use_what_it_installed() -> None:
-    command = ["make", "--dry-run", "demo"]
+    command = ["make", "--no-print-directory", "--dry-run", "demo"]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     assert "source .venv/bin/activate" in shown.splitlines()[-1]

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from nearkin.server.http.tokens import Principal, TokenFile
-from tests.services import free_port, start_process, wait_for, wait_until
+from tests.services import free_port, start_process, wait_for, wait_until, write_key
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -47,6 +47,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     writer = tokens.create(Principal("writer", ("shop",), ("read", "write")))
     golden = {"a": WORDS, "b": f"{WORDS} today", "similar": True}
     (folder / "golden.jsonl").write_text(json.dumps(golden) + "\n")
+    write_key(folder / "nearkin.key")
     options = (
         "--port",
         str(port),

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from nearkin.runtime.files import PRIVATE_FILE, write_durably
 from nearkin.server.app import create_app
 from nearkin.server.settings import ServerSettings
-from tests.services import KEY, wait_until
+from tests.services import wait_until, write_key
 
 Serve = Callable[..., TestClient]
 
@@ -22,8 +21,7 @@ def serve(tmp_path: Path) -> Iterator[Serve]:
     with ExitStack() as stack:
 
         def start(**settings: Any) -> TestClient:
-            if not (tmp_path / "key").exists():
-                write_durably(tmp_path / "key", KEY.encode(), PRIVATE_FILE)
+            write_key(tmp_path / "key")
             paths = {"key_file": str(tmp_path / "key"), "tokens": tmp_path / "tokens.json"}
             fields = {"store": "memory://", "source_rate": "1000000/second", **paths, **settings}
             app = create_app(ServerSettings.read(**fields))

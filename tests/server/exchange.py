@@ -11,12 +11,11 @@ from typing import Any
 
 from fastapi import FastAPI
 
-from nearkin.runtime.files import PRIVATE_FILE, write_durably
 from nearkin.server.app import create_app
 from nearkin.server.http.tokens import Principal, TokenFile
 from nearkin.server.service import Service
 from nearkin.server.settings import ServerSettings
-from tests.services import KEY
+from tests.services import write_key
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -177,7 +176,7 @@ async def running(
 
     Ready when the block begins.
     """
-    write_durably(folder / "key", KEY.encode(), PRIVATE_FILE)
+    write_key(folder / "key")
     token_file = TokenFile(folder / "tokens.json")
     tokens = {
         name: token_file.create(Principal(name, (name, "shared", *scopes), ("read", "write")))

@@ -27,7 +27,7 @@ from nearkin.server.http.tokens import Principal, TokenFile
 from tests.conftest import PATIENCE
 from tests.server.conftest import Serve
 from tests.server.console.pages import AUDIT, SAME_ORIGIN, console_response, page_content
-from tests.services import free_port, start_process, wait_for, wait_until
+from tests.services import free_port, start_serving
 
 PHONE, DESK = {"width": 360, "height": 800}, {"width": 1200, "height": 900}
 PAGES = (
@@ -71,28 +71,12 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     writer = tokens.create(Principal("writer", ("*",), ("write",)))
     (folder / "audit.json").write_text(json.dumps(AUDIT))
     port = free_port()
-    line = [
-        sys.executable,
-        "-m",
-        "nearkin",
-        "serve",
-        "--port",
-        str(port),
-        "--audit",
-        "audit.json",
-        "--log-level",
-        "warning",
-    ]
-    server = start_process(line, folder / "log", cwd=folder)
+    server = start_serving(folder, port, "--audit", "audit.json")
     try:
-        wait_for(port, server)
         url = f"http://127.0.0.1:{port}"
         with httpx2.Client(
             base_url=url, headers={"Authorization": f"Bearer {admin}"}, timeout=300
         ) as client:
-            wait_until(
-                lambda: client.get("/readyz").status_code == 200, "the server is ready", 120, server
-            )
             for scope, id, text in (
                 ("news", "first", variant()),
                 ("news", "second", variant(30)),
