@@ -204,6 +204,9 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "nearkin dedup": ("dedup",),
 }
 
+OUTPUTS = {"pairs": "pairs.parquet", "dedup": "dedup"}
+"""Names of the outputs of the commands: a file and a folder."""
+
 
 def measure_commands(
     inputs: Path, folder: Path, documents: int, runs: int
@@ -217,7 +220,7 @@ def measure_commands(
         runs: Number of runs of each command.
     """
     for name, (command, *options) in COMMANDS.items():
-        line = (command, inputs, *options, "--out", folder / f"{command}.out", "--overwrite")
+        line = (command, inputs, *options, "--out", folder / OUTPUTS[command], "--overwrite")
         run_nearkin(*line)
         usages = [run_nearkin(*line) for _ in range(runs)]
         title = f"{name}, {documents:,} documents of 1.5 kB"

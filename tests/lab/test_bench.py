@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from nearkin.errors import RunError
-from nearkin.lab.bench import count_candidates, measure_low_similarities
+from nearkin.lab.bench import count_candidates, measure_commands, measure_low_similarities
+from nearkin.lab.synth import SynthSettings, synth
 
 
 def test_shared_paragraphs_make_candidates_of_low_bands(tmp_path: Path) -> None:
@@ -16,6 +17,14 @@ def test_shared_paragraphs_make_candidates_of_low_bands(tmp_path: Path) -> None:
     assert without > 0
     assert shared > 5 * without
     assert figures[f"{title} shared paragraphs"] > 0
+
+
+def test_each_command_is_measured(tmp_path: Path) -> None:
+    synth(tmp_path / "corpus", SynthSettings(documents=200))
+    inputs = tmp_path / "corpus/documents"
+    names = [result.name for result in measure_commands(inputs, tmp_path, 200, 1)]
+    assert len(names) == 6
+    assert {name.split()[1].rstrip(",") for name in names} == {"pairs", "dedup"}
 
 
 def test_failed_count_of_candidates_names_the_command(tmp_path: Path) -> None:
