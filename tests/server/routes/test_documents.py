@@ -10,7 +10,8 @@ from starlette.testclient import TestClient
 
 from nearkin.keys import HashKey
 from nearkin.server.http.middleware import RequestMiddleware
-from tests.server.conftest import KEY, Serve
+from tests.server.conftest import Serve
+from tests.services import KEY
 
 CAT = "the cat sat on the mat"
 URL = "/v1/scopes/a/documents"
