@@ -7,7 +7,6 @@ import sqlite3
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,6 +54,19 @@ class Stream:
         for number, text in enumerate(texts):
             pipe.xadd(self.name, {"id": f"n{number:05d}", "text": text, **fields})
         pipe.execute()
+
+    def make_idle(self) -> None:
+        """Sets the idle time of unacknowledged events to an hour, without another delivery."""
+        for event in self.redis.xpending_range(self.name, "nearkin", "-", "+", 10_000):
+            self.redis.xclaim(
+                self.name,
+                "nearkin",
+                event["consumer"],
+                min_idle_time=0,
+                message_ids=[event["message_id"]],
+                idle=3_600_000,
+                justid=True,
+            )
 
     @property
     def pending(self) -> int:
@@ -164,8 +176,8 @@ def test_events_of_a_dead_consumer_are_taken_over(stream: Stream, index: nk.Inde
     for name in ("dead", "one"):
         with RedisSource(stream.url, consumer=name) as source:
             assert len(source.read(10, 0.05)) == 10
-    time.sleep(0.25)
-    done = consume(stream, IndexSink(index))
+    stream.make_idle()
+    done = consume(stream, IndexSink(index), idle=60)
     assert done.kinds.total() == 30
     assert stream.pending == 0
 
@@ -183,17 +195,17 @@ def test_events_of_a_live_consumer_are_not_taken_over(stream: Stream) -> None:
 def test_many_unacknowledged_events_are_reclaimed_in_parts(stream: Stream) -> None:
     stream.fill(corpus(25))
     with RedisSource(stream.url, consumer="dead") as dead:
-        keys = [event.key for event in dead.read(25, 0.05)]
-    time.sleep(0.05)
-    for name in ("dead", "other"):
-        with RedisSource(stream.url, consumer=name, idle=0.02) as source:
+        keys = [event.key for _ in range(2) for event in dead.read(25, 0.05)]
+    assert len(keys) == 25
+    for deliveries, name in enumerate(("dead", "other"), 2):
+        with RedisSource(stream.url, consumer=name, idle=1_800) as source:
             taken: list[StreamEvent] = []
             while events := source.reclaim(7):
                 assert len(events) <= 7
                 taken += events
-            assert [event.key for event in taken[:25]] == keys
-            assert all(event.deliveries > 1 for event in taken)
-            time.sleep(0.05)
+        assert [event.key for event in taken] == keys
+        assert {event.deliveries for event in taken} == {deliveries}
+        stream.make_idle()
 
 
 def test_trimmed_events_are_counted_as_dropped(stream: Stream, index: nk.Index) -> None:
@@ -202,9 +214,9 @@ def test_trimmed_events_are_counted_as_dropped(stream: Stream, index: nk.Index) 
         source.read(2, 0.05)
     with RedisSource(stream.url, consumer="dead") as source:
         source.read(2, 0.05)
+    stream.make_idle()
     stream.redis.xtrim(stream.name, maxlen=1, approximate=False)
-    time.sleep(0.25)
-    done = consume(stream, IndexSink(index))
+    done = consume(stream, IndexSink(index), idle=60)
     assert (done.dropped, done.kinds.total(), stream.pending) == (4, 1, 0)
 
 
