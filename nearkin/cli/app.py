@@ -5,59 +5,108 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
+from copy import copy
 from functools import wraps
+from importlib import import_module
 from inspect import signature
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
+from typer.core import TyperCommand
+from typer.main import get_command
 
-from nearkin.cli import (
-    audit,
-    backup,
-    bench,
-    dedup,
-    demo,
-    eval,
-    experiment,
-    explain,
-    hashlab,
-    index,
-    info,
-    merge,
-    pairs,
-    plan,
-    serve,
-    shadow,
-    sketch,
-    stream,
-    synth,
-    token,
-    tune,
-)
-from nearkin.cli import options as o
-from nearkin.cli.commands import HELP_NAMES, Command, CommandGroup, call
+from nearkin.cli.command_line import ARGUMENTS
+from nearkin.cli.command_table import COMMANDS, CommandEntry, CommandTable
+from nearkin.cli.commands import HELP_NAMES, MARKUP, Command, CommandGroup, call
 from nearkin.cli.compilation import CompilationLines
-from nearkin.cli.jobs import ARGUMENTS
 from nearkin.cli.signals import INTERRUPTED, EndedBySignalError, ending_signals
 from nearkin.cli.standard_streams import prepare_streams
 from nearkin.errors import NearkinError, RunError, UsageError
 from nearkin.redaction import redact
 from nearkin.runtime.compilation import COMPILATION
 from nearkin.runtime.environment import check_numba_settings
-from nearkin.runtime.files import Readers
+from nearkin.runtime.files import READABLE_BY, Readers, restrict_new_files
 from nearkin.version import VERSION
 
 DONE = 0
 FAILED = 1
 USAGE = 2
 
+ANY_OPTIONS: dict[str, Any] = {
+    "allow_extra_args": True,
+    "ignore_unknown_options": True,
+    "help_option_names": [],
+}
+"""The settings of a context whose command parses its options itself."""
+
+
+class RootGroup(CommandGroup):
+    """The group of all commands. It loads a command only when the command is looked up."""
+
+    def __init__(self, **fields: Any) -> None:
+        super().__init__(**fields)
+        # typer assigns to the mapping only if a command is added.
+        self.commands = cast(dict[str, Any], CommandTable(load_command))
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Returns the names of the commands, in the order of the help page."""
+        return list(self.commands)
+
+    def format_help(self, ctx: Any, formatter: Any) -> None:
+        """Prints the help page, for which no command is loaded.
+
+        Args:
+            ctx: The context of the group.
+            formatter: A formatter, which is not used.
+        """
+        page = copy(self)
+        page.commands = {
+            entry.name: TyperCommand(
+                entry.name, help=entry.description, rich_help_panel=entry.panel
+            )
+            for entry in COMMANDS
+        }
+        super(RootGroup, page).format_help(ctx, formatter)
+
+
+def load_command(entry: CommandEntry) -> Any:
+    """Imports the module of a command, and returns the command or the group of commands.
+
+    Args:
+        entry: The entry of the command in the table of commands.
+    """
+    declared = getattr(import_module(f"nearkin.cli.{entry.name}"), entry.name)
+    if isinstance(declared, typer.Typer):
+        return load_group(declared)
+    application = typer.Typer(add_completion=False, rich_markup_mode=MARKUP)
+    context_settings = ANY_OPTIONS if entry.parses_options else None
+    application.command(cls=Command, context_settings=context_settings)(
+        with_clean_ending(declared, ends_by_signal=not entry.handles_signals)
+    )
+    return get_command(application)
+
+
+def load_group(application: typer.Typer) -> Any:
+    """Returns a group of commands.
+
+    Args:
+        application: The declarations of the commands.
+    """
+    for declared in application.registered_commands:
+        declared.cls = Command
+    group: Any = get_command(application)
+    for command in group.commands.values():
+        command.callback = with_clean_ending(command.callback)
+    return group
+
+
 app = typer.Typer(
     name="nearkin",
-    cls=CommandGroup,
+    cls=RootGroup,
     context_settings={"help_option_names": HELP_NAMES},
     no_args_is_help=True,
-    rich_markup_mode="markdown",
+    rich_markup_mode=MARKUP,
     pretty_exceptions_enable=False,
 )
 
@@ -83,7 +132,7 @@ def run(arguments: list[str]) -> int:
     COMPILATION.listener = CompilationLines()
     try:
         ARGUMENTS.set(tuple(arguments))
-        o.restrict_new_files(os.environ.get(o.READABLE_BY) or Readers.OWNER.value)
+        restrict_new_files(os.environ.get(READABLE_BY) or Readers.OWNER.value)
         check_numba_settings()
         return call(app, arguments, "nearkin") or DONE
     except SystemExit as ended:
@@ -199,57 +248,6 @@ def nearkin(
     ] = False,
 ) -> None:
     """Find near-duplicate documents in files, in event streams and in an online index."""
-
-
-START = "Start"
-CHECK = "Check and choose settings"
-SERVICE = "Index and service"
-LABORATORY = "Laboratory"
-COMMANDS = (
-    (START, (demo.demo, dedup.dedup, pairs.pairs)),
-    (
-        CHECK,
-        (
-            info.info,
-            explain.explain,
-            audit.audit,
-            eval.eval,
-            shadow.shadow,
-            tune.tune,
-            plan.plan,
-        ),
-    ),
-    (SERVICE, (stream.stream,)),
-    (
-        LABORATORY,
-        (
-            sketch.sketch,
-            merge.merge,
-            synth.synth,
-            bench.bench,
-            experiment.experiment,
-            hashlab.hashlab,
-        ),
-    ),
-)
-"""The commands by the panels of the help page, in the order in which they are shown."""
-for panel, commands in COMMANDS:
-    for command in commands:
-        ends_by_signal = command is not stream.stream
-        app.command(cls=Command, rich_help_panel=panel)(
-            with_clean_ending(command, ends_by_signal=ends_by_signal)
-        )
-app.command(cls=Command, context_settings=serve.ANY, rich_help_panel=SERVICE)(
-    with_clean_ending(serve.serve, ends_by_signal=False)
-)
-for command in (backup.backup, backup.restore):
-    index.index.command()(command)
-for name, group in (("index", index.index), ("token", token.token)):
-    for registered in group.registered_commands:
-        if registered.callback is not None:
-            registered.cls = Command
-            registered.callback = with_clean_ending(registered.callback)
-    app.add_typer(group, name=name, cls=CommandGroup, rich_help_panel=SERVICE)
 
 
 if __name__ == "__main__":

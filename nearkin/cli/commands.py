@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import MarkupMode, TyperCommand, TyperGroup
 
 from nearkin.cli.option_groups import COMMON, HELP, SHOWS_ALL
 
+MARKUP: MarkupMode = "markdown"
+"""The markup of docstrings and help texts."""
 EXAMPLES = "Examples:"
 HELP_NAMES = ["-h", "--help"]
 PLACEHOLDERS: dict[Any, str] = {int: "N", float: "NUMBER", Path: "PATH"}
@@ -113,6 +115,23 @@ class CommandGroup(TyperGroup):
         else:
             advice = did_you_mean(name, self.commands)
         raise UsageError(f"no such command {name!r}{advice or see_help(ctx)}")
+
+
+def make_group(name: str, description: str) -> typer.Typer:
+    """Returns a group to which commands can be added.
+
+    Args:
+        name: The name of the group.
+        description: The first sentence of its help page.
+    """
+    return typer.Typer(
+        name=name,
+        cls=CommandGroup,
+        help=description,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode=MARKUP,
+    )
 
 
 def see_help(context: Any) -> str:

@@ -61,8 +61,8 @@ def demo(
     """
     from tempfile import TemporaryDirectory
 
+    from nearkin.cli.command_line import ARGUMENTS, describe_command_line
     from nearkin.cli.dedup import print_run
-    from nearkin.cli.jobs import ARGUMENTS, describe_command_line
     from nearkin.corpus import Columns
     from nearkin.engine.options import RunOptions
     from nearkin.lab.demo_corpus import (

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.backup import backup, restore
+from nearkin.cli.commands import make_group
 from nearkin.cli.option_groups import (
     ADVANCED,
     INPUT,
@@ -23,9 +25,7 @@ from nearkin.cli.saved_runs import require_as_saved
 if TYPE_CHECKING:
     from nearkin.index.index import Index
 
-index = typer.Typer(
-    no_args_is_help=True, help="Build, search, change and maintain an online index."
-)
+index = make_group("index", "Build, search, change and maintain an online index.")
 
 Store = Annotated[
     str,
@@ -702,3 +702,7 @@ def rotate_key(
         finish=not unfinished,
     )
     print_facts(facts, as_json=json)
+
+
+index.command()(backup)
+index.command()(restore)

@@ -1,54 +1,14 @@
 """The job of a command that runs over files: `nearkin dedup` and `nearkin pairs`."""
 
-import shlex
-from collections.abc import Sequence
-from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from nearkin.cli.command_line import ARGUMENTS, describe_command_line
 from nearkin.cli.options import OutputOptions, ReadOptions
-
-ARGUMENTS: ContextVar[Sequence[str]] = ContextVar("arguments", default=())
-"""The arguments of the command that runs, after the name of the program."""
 
 if TYPE_CHECKING:
     from nearkin.engine.options import RunOptions
     from nearkin.runs.job import Job
     from nearkin.runs.spec_request import ResolvedInputs
-
-
-def describe_command_line(arguments: Sequence[str]) -> str:
-    """Returns a command line as it can be shown to others.
-
-    Passwords in URLs and the values of `--conf`, which may be credentials, are hidden.
-
-    Args:
-        arguments: The arguments after the name of the program.
-
-    Examples:
-        >>> describe_command_line(["dedup", "my docs.csv", "--conf", "spark.key=secret"])
-        "nearkin dedup 'my docs.csv' --conf spark.key=***"
-    """
-    from nearkin.corpus.file_names import hide_password
-    from nearkin.redaction import HIDDEN
-
-    shown = []
-    previous = ""
-    for argument in arguments:
-        if previous == "--conf" or argument.startswith("--conf="):
-            setting = argument.removeprefix("--conf=")
-            flag = argument.removesuffix(setting)
-            shown.append(f"{flag}{setting.partition('=')[0]}={HIDDEN}")
-        else:
-            shown.append(hide_password(argument))
-        previous = argument
-    return " ".join(["nearkin", *map(_quote_argument, shown)])
-
-
-def _quote_argument(argument: str) -> str:
-    """Returns an argument as a shell reads it. Hidden values do not need quotes."""
-    from nearkin.redaction import HIDDEN
-
-    return argument if argument.endswith(HIDDEN) else shlex.quote(argument)
 
 
 def make_job(

@@ -1,6 +1,5 @@
 """Options that several commands share, and the values that are parsed from them."""
 
-import os
 import re
 import sys
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from nearkin.cli.option_groups import (
     SIMILARITY,
     VERIFICATION,
 )
+from nearkin.runtime.files import READABLE_BY, restrict_new_files
 
 if TYPE_CHECKING:
     from nearkin.corpus import Columns
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from nearkin.runs.spec_request import SpecRequest
     from nearkin.runtime.progress import Progress
     from nearkin.spec import Spec
-
-READABLE_BY = "NEARKIN_READABLE_BY"
-"""The environment variable that says who may read what commands write."""
 
 
 def column_option(flag: str, help: str, *, panel: str = INPUT) -> Any:
@@ -396,7 +393,7 @@ ReadableBy = Annotated[
         metavar="USERS",
         help="Users who may read the output, which contains texts: owner, group or everyone.",
         envvar=READABLE_BY,
-        callback=lambda value: restrict_new_files(value),
+        callback=restrict_new_files,
         rich_help_panel=OUTPUT,
     ),
 ]
@@ -857,21 +854,3 @@ def open_progress(*, quiet: bool) -> "Progress":
     from nearkin.report.progress import TerminalProgress
 
     return TerminalProgress()
-
-
-def restrict_new_files(readable_by: str) -> str:
-    """Sets who may read the files that this process writes from now on.
-
-    Args:
-        readable_by: `owner`, `group` or `everyone`.
-
-    Returns:
-        The same name.
-
-    Raises:
-        UsageError: If the name is unknown.
-    """
-    from nearkin.runtime.files import Readers
-
-    os.umask(Readers.parse(readable_by).umask)
-    return readable_by

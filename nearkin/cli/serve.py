@@ -7,11 +7,9 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from nearkin.cli.commands import HELP_NAMES, Command, call
+from nearkin.cli.commands import HELP_NAMES, MARKUP, Command, call
 from nearkin.cli.option_groups import COMMON, HelpAll
 from nearkin.runtime.docstrings import remove_sections
-
-ANY = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 ACCESS = "Access"
 LIMITS = "Limits"
@@ -72,7 +70,7 @@ def serve(context: typer.Context) -> None:
 
     try:
         inner = typer.Typer(
-            add_completion=False, rich_markup_mode="markdown", pretty_exceptions_enable=False
+            add_completion=False, rich_markup_mode=MARKUP, pretty_exceptions_enable=False
         )
         inner.command(cls=Command, context_settings={"help_option_names": HELP_NAMES})(
             _with_server_options(start)

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.commands import make_group
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
 
 if TYPE_CHECKING:
     from nearkin.server.http.tokens import Principal, TokenFile
 
-token = typer.Typer(no_args_is_help=True, help="Create, list and revoke the tokens of a server.")
+token = make_group("token", "Create, list and revoke the tokens of a server.")
 
 File = Annotated[
     Path,

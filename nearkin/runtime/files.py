@@ -18,6 +18,8 @@ from nearkin.suggestions import did_you_mean
 PRIVATE_FILE = 0o600
 PRIVATE_FOLDER = 0o700
 SHARED_FILE = 0o644
+READABLE_BY = "NEARKIN_READABLE_BY"
+"""The environment variable that says who may read what commands write."""
 SYNCED_AT_ONCE = 8
 """The number of files that are synced in parallel."""
 
@@ -58,6 +60,22 @@ class Readers(Enum):
     def folder_mode(self) -> int:
         """The permissions of a folder."""
         return 0o777 & ~self.umask
+
+
+def restrict_new_files(readable_by: str) -> str:
+    """Sets who may read the files that this process writes from now on.
+
+    Args:
+        readable_by: `owner`, `group` or `everyone`.
+
+    Returns:
+        The same name.
+
+    Raises:
+        UsageError: If the name is unknown.
+    """
+    os.umask(Readers.parse(readable_by).umask)
+    return readable_by
 
 
 def set_readers(path: Path, readers: Readers) -> None:

@@ -1,0 +1,152 @@
+"""The commands of nearkin. The module of a command is imported when the command is looked up.
+
+The help page of nearkin needs a name and a description of every command. To import the modules of
+all commands and to describe all their parameters for that would take longer than to print the page.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+START = "Start"
+CHECK = "Check and choose settings"
+SERVICE = "Index and service"
+LABORATORY = "Laboratory"
+
+
+@dataclass(frozen=True)
+class CommandEntry:
+    """A command or a group of commands, as the help page of nearkin shows it.
+
+    Attributes:
+        name: The name of the command, of its module in `nearkin.cli`, and of the function or
+            `typer.Typer` in that module.
+        panel: The panel of the help page that shows it.
+        description: The first paragraph of its own help page.
+        handles_signals: Whether the command itself handles SIGTERM and SIGHUP. They interrupt all
+            others.
+        parses_options: Whether the command itself parses its options, which are not known before
+            it runs.
+    """
+
+    name: str
+    panel: str
+    description: str
+    handles_signals: bool = False
+    parses_options: bool = False
+
+
+COMMANDS = (
+    CommandEntry(
+        "demo",
+        START,
+        "Deduplicate an archive of press releases that comes with nearkin, and show what was "
+        "found.",
+    ),
+    CommandEntry(
+        "dedup",
+        START,
+        "Remove exact and near-duplicates, each verified against the document that is kept.",
+    ),
+    CommandEntry(
+        "pairs",
+        START,
+        "Write all verified pairs of near-duplicates into a file: .parquet, .csv, .tsv, .jsonl "
+        "or .arrow.",
+    ),
+    CommandEntry(
+        "info",
+        CHECK,
+        "Show the Spec, the fingerprint and the counts of a signature file or of a finished run.",
+    ),
+    CommandEntry("explain", CHECK, "Explain why two documents are matched or not."),
+    CommandEntry(
+        "audit", CHECK, "Measure the precision and the recall of a run on its own corpus."
+    ),
+    CommandEntry(
+        "eval", CHECK, "Measure a run, or a grid of settings, against labelled documents."
+    ),
+    CommandEntry(
+        "shadow",
+        CHECK,
+        "Compare the settings of a saved run with other settings over the same signatures.",
+    ),
+    CommandEntry(
+        "tune",
+        CHECK,
+        "List operating points for a threshold and a recall: bands, rows, tables and probes, with "
+        "their cost.",
+    ),
+    CommandEntry("plan", CHECK, "Derive settings, memory, disk and time from a service level."),
+    CommandEntry(
+        "stream",
+        SERVICE,
+        "Upsert the documents of an event stream into an index, or send them to a server.",
+        handles_signals=True,
+    ),
+    CommandEntry(
+        "serve",
+        SERVICE,
+        "Serve the index over HTTP, by default with an embedded store. nearkin serve --help lists "
+        "the settings.",
+        handles_signals=True,
+        parses_options=True,
+    ),
+    CommandEntry("index", SERVICE, "Build, search, change and maintain an online index."),
+    CommandEntry("token", SERVICE, "Create, list and revoke the tokens of a server."),
+    CommandEntry(
+        "sketch",
+        LABORATORY,
+        "Write signatures of documents into an Arrow file that contains their Spec.",
+    ),
+    CommandEntry("merge", LABORATORY, "Merge signature files."),
+    CommandEntry(
+        "synth",
+        LABORATORY,
+        "Write a generated corpus, with the exact similarity of every planted pair.",
+    ),
+    CommandEntry(
+        "bench",
+        LABORATORY,
+        "Measure this machine: sketching in MB/s with one thread, and whole runs of pairs and "
+        "dedup.",
+    ),
+    CommandEntry(
+        "experiment",
+        LABORATORY,
+        "Compare bands and rows with brute force on a generated corpus of common words.",
+    ),
+    CommandEntry(
+        "hashlab",
+        LABORATORY,
+        "Compare hash families and MinHash schemes: throughput, bias, variance and avalanche.",
+    ),
+)
+"""The commands in the order of the help page. A test compares them with their own help pages."""
+
+
+class CommandTable(Mapping[str, Any]):
+    """The commands of nearkin by name, each of which is loaded when it is looked up.
+
+    Args:
+        load: Imports the module of a command and returns the command.
+    """
+
+    def __init__(self, load: Callable[[CommandEntry], Any]) -> None:
+        self._load = load
+        self._entries = {entry.name: entry for entry in COMMANDS}
+        self._loaded: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._loaded:
+            self._loaded[name] = self._load(self._entries[name])
+        return self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)

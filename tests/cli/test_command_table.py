@@ -1,0 +1,81 @@
+"""The table of commands: its descriptions, and the modules that are imported."""
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+from nearkin.cli import app
+from nearkin.cli.command_table import COMMANDS, CommandEntry, CommandTable
+
+ROOT: Any = get_command(app.app)
+MOST_MODULES = 21
+"""The number of modules of nearkin that its help page and its version need."""
+IMPORTED = """
+import sys
+from nearkin.cli.app import run
+
+code = run({arguments!r})
+assert code == 0, code
+print(*(name for name in sys.modules if name.partition(".")[0] == "nearkin"))
+"""
+
+
+def modules_after(*arguments: str) -> set[str]:
+    """Returns the modules of nearkin that a process has imported after a command."""
+    ended = subprocess.run(
+        [sys.executable, "-c", IMPORTED.format(arguments=list(arguments))],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return set(ended.stdout.splitlines()[-1].split())
+
+
+def modules_of_commands(modules: set[str]) -> set[str]:
+    """Returns the names of the commands whose modules were imported."""
+    return {entry.name for entry in COMMANDS if f"nearkin.cli.{entry.name}" in modules}
+
+
+@pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
+def test_description_is_the_first_paragraph_of_the_help_page(entry: CommandEntry) -> None:
+    first_paragraph = ROOT.commands[entry.name].help.partition("\n\n")[0]
+    assert entry.description == " ".join(first_paragraph.split())
+
+
+@pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
+def test_command_has_its_name(entry: CommandEntry) -> None:
+    assert ROOT.commands[entry.name].name == entry.name
+
+
+@pytest.mark.parametrize("option", ["--help", "--version"])
+def test_help_and_version_import_no_module_of_a_command(option: str) -> None:
+    modules = modules_after(option)
+    assert modules_of_commands(modules) == set()
+    assert len(modules) <= MOST_MODULES
+
+
+@pytest.mark.parametrize("command", ["dedup", "merge", "index info", "serve"])
+def test_command_imports_the_module_of_no_other_command(command: str) -> None:
+    words = command.split()
+    assert modules_of_commands(modules_after(*words, "--help")) == {words[0]}
+
+
+def test_commands_are_loaded_once_and_only_when_they_are_looked_up() -> None:
+    loaded = []
+
+    def load(entry: CommandEntry) -> str:
+        loaded.append(entry.name)
+        return entry.name
+
+    table = CommandTable(load)
+    assert "merge" in table
+    assert "fuse" not in table
+    assert list(table) == [entry.name for entry in COMMANDS]
+    assert len(table) == len(COMMANDS)
+    assert loaded == []
+    assert table["merge"] == table["merge"] == "merge"
+    assert table.get("fuse") is None
+    assert loaded == ["merge"]
