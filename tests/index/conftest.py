@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import aerospike
 import numpy as np
 import pytest
 
@@ -97,12 +98,44 @@ def empty_store(kind: str, request: pytest.FixtureRequest, folder: Path) -> "str
     if kind == "aerospike-server":
         if AEROSPIKE not in os.environ:
             pytest.skip(f"{AEROSPIKE} does not name a server (host:port, with a namespace `test`)")
-        return f"aerospike://{os.environ[AEROSPIKE]}/test?set=run{os.getpid()}_{number}"
+        address, name = os.environ[AEROSPIKE], f"run{os.getpid()}_{number}"
+        request.addfinalizer(lambda: delete_from_aerospike(address, f"{name}_"))
+        return f"aerospike://{address}/test?set={name}"
     if kind == "redis":
         return f"redis://127.0.0.1:{request.getfixturevalue('redis_port')}/0?prefix=test{number}"
     if kind == "postgres":
         return f"postgresql://nearkin@127.0.0.1:{request.getfixturevalue('postgres_port')}/postgres?schema=test{number}&connect_timeout=300"
     return {"memory": "memory://", "sqlite": f"sqlite:///{folder}/index{number}.db"}[kind]
+
+
+def delete_from_aerospike(address: str, prefix: str) -> None:
+    """Deletes the records and secondary indexes of all sets with a prefix from a real server.
+
+    A namespace has at most 256 secondary indexes, and each store needs three.
+    """
+    host, _, port = address.rpartition(":")
+    client = aerospike.client({"hosts": [(host, int(port))]})
+    try:
+        for name in listed_names(client, "sindex-list:namespace=test", "indexname"):
+            if name.startswith(prefix):
+                client.index_remove("test", name, {"timeout": 300_000})
+        for name in listed_names(client, "sets/test", "set"):
+            if name.startswith(prefix):
+                client.truncate("test", name, 0, {"timeout": 300_000})
+    finally:
+        client.close()
+
+
+def listed_names(client: aerospike.Client, command: str, field: str) -> set[str]:
+    """Returns the values of a field in what the nodes of a server list."""
+    answers = client.info_all(command).values()
+    return {
+        value
+        for _, text in answers
+        for item in text.strip().split(";")
+        for key, _, value in [pair.partition("=") for pair in item.split(":")]
+        if key == field
+    }
 
 
 @pytest.fixture
