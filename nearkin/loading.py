@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nearkin.corpus import Columns, FileCorpus, detect_dimensions, make_ids
-from nearkin.corpus.inputs import describe_skipped
+from nearkin.corpus.inputs import Selection, describe_skipped
 from nearkin.engine.local.documents import Documents
 from nearkin.errors import UsageError
 from nearkin.index.bulk_load import BulkLoad, ClusterRow
@@ -36,6 +36,7 @@ def add_files(
     threshold: float | None,
     postings: str | None,
     tables: Path | None = None,
+    selection: Selection | None = None,
 ) -> dict[str, Any]:
     """Upserts the documents of files.
 
@@ -49,6 +50,7 @@ def add_files(
         threshold: Threshold of a new index, or None for the default.
         postings: Value of the setting `postings` of a new index. None opens an existing index.
         tables: Folder of a run with the tables that the Spec names.
+        selection: Rules that decide which files of input folders are read.
 
     Returns:
         The numbers of documents, of each kind of outcome, of rejected rows and of documents in the
@@ -58,7 +60,7 @@ def add_files(
         UsageError: If an input, a column or a document is not valid.
         StoreError: If the store fails.
     """
-    corpus = FileCorpus.open(inputs)
+    corpus = FileCorpus.open(inputs, selection=selection)
     warnings = [*describe_skipped(corpus.skipped), *corpus.describe_doubts(columns)]
     columns = detect_dimensions(corpus, columns)
     corpus.check(columns)

@@ -74,21 +74,13 @@ def audit(
         json: Whether the result is printed as JSON.
         quiet: Whether no progress is shown.
 
-    Raises:
-        UsageError: If a number is out of range, or the folder is not a finished run.
-
     Examples:
         nearkin audit deduped/
 
         nearkin audit deduped/ --sample 5000 --budget 5m
     """  # noqa: E501
-    from nearkin.errors import UsageError
     from nearkin.runs.reopen import audit_run
 
-    if sample < 1:
-        raise UsageError(f"sample={sample} is below 1")
-    if removed < 0:
-        raise UsageError(f"removed={removed} is below 0")
     secret = o.read_key(key_file)
     progress = o.open_progress(quiet=quiet)
     try:

@@ -1,4 +1,8 @@
-"""Options that contradict each other. They are refused before anything is read or written."""
+"""Options that contradict each other. They are refused before anything is read or written.
+
+The tables list the pairs of options of all commands of which one would ignore the other. Pairs
+whose effect depends on the inputs, for example on a saved run, are checked by the commands.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,15 +18,62 @@ class Contradiction:
         first: The name of a parameter.
         second: The name of another parameter.
         reason: The part of the message that says why.
+        command: The name of the only command to which it applies, or an empty text.
     """
 
     first: str
     second: str
     reason: str
+    command: str = ""
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The names of both parameters."""
+        return self.first, self.second
+
+
+@dataclass(frozen=True)
+class Dependency:
+    """An option that has an effect only with certain values of another one.
+
+    Attributes:
+        name: The name of a parameter.
+        other: The name of the parameter on which it depends.
+        values: The values of the other parameter with which it has an effect. If there are none,
+            every value has one but None, False and 0.
+        command: The name of the only command to which it applies, or an empty text.
+    """
+
+    name: str
+    other: str
+    values: tuple[str, ...] = ()
+    command: str = ""
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The names of both parameters."""
+        return self.name, self.other
+
+    def is_satisfied(self, value: object) -> bool:
+        """Returns whether the option has an effect with a value of the other one."""
+        return value in self.values if self.values else bool(value)
+
+    def describe_conflict(self, value: object) -> str:
+        """Returns the error message for a value of the other option."""
+        other = "inputs" if self.other == "inputs" else flag_of(self.other)
+        conflict = f"with {other} {value}" if value else f"without {other}"
+        advice = other
+        if self.values:
+            advice = f"{other} {' or '.join(self.values)}"
+        return f"{flag_of(self.name)} has no effect {conflict}; leave it out, or give {advice}"
 
 
 CONTRADICTIONS = (
     Contradiction("distance", "threshold", "the distance replaces the threshold"),
+    *(
+        Contradiction("distance", name, "the search by distance finds every pair")
+        for name in ("recall", "bands", "rows", "tables", "probes")
+    ),
     Contradiction("resume", "overwrite", "a resumed run keeps what an interrupted one left"),
     Contradiction("cut_list", "max_df", "the list replaces the share"),
     Contradiction("key_file", "base_hash", "keyed hashing is siphash"),
@@ -32,40 +83,74 @@ CONTRADICTIONS = (
         Contradiction("vector", name, "vectors have no shingles")
         for name in ("shingle", "normalise", "stem", "weights", "max_df", "cut_list", "base_hash")
     ),
+    Contradiction("store", "server", "documents have one destination", "stream"),
+    *(
+        Contradiction("server", name, "the server has its own", "stream")
+        for name in ("key_file", "spec_resources")
+    ),
+    Contradiction("recall", "bands", "given bands and rows are evaluated as they are", "tune"),
+    Contradiction("documents", "inputs", "the number of documents is that of the inputs", "tune"),
+    Contradiction("at_most", "bands", "the limits choose bands and rows", "tune"),
 )
 """The pairs of options that exclude each other in every command that has both."""
-LEAST = {
-    "workers": 1,
-    "tables": 1,
-    "probes": 0,
-    "fanout": 1,
-    "hot_bucket_size": 2,
-    "top": 1,
-    "show": 1,
-    "sample": 1,
-    "batch": 1,
-    "max_event": 1,
-}
-"""The minimum values of options that are whole numbers."""
+DEPENDENCIES = (
+    Dependency("floor", "cluster", ("components",)),
+    Dependency("frequencies", "weights", ("tfidf",)),
+    *(
+        Dependency(name, "relation", ("similarity",))
+        for name in (
+            *("bands", "rows", "tables", "probes", "fanout"),
+            *("verify", "k", "slot_bits", "scheme", "seed", "expand_exact"),
+        )
+    ),
+    *(
+        Dependency(name, "inputs", command="tune")
+        for name in (
+            *("text", "tokens", "vector", "sample", "shingle", "delimiter", "encoding"),
+            *("hidden", "follow_links", "include", "exclude"),
+        )
+    ),
+    *(Dependency(name, "index", command="explain") for name in ("scope", "spec_resources")),
+    *(Dependency(name, "engine", ("index",)) for name in ("clusters", "latency")),
+    *(Dependency(name, "engine", ("index",), command="plan") for name in ("store", "store_text")),
+    Dependency("input_bytes", "engine", ("local",)),
+    *(Dependency(name, "engine", ("local", "spark")) for name in ("time", "cores")),
+    *(Dependency(name, "engine", ("spark",)) for name in ("master", "conf", "merge_parts")),
+    Dependency("dimensions", "measure", ("cosine",)),
+    Dependency("hot_size", "hot_clusters"),
+)
+"""The options that have an effect only with certain values of another one."""
 
 
-def require_consistent(given: GivenOptions, values: Mapping[str, object]) -> None:
-    """Requires that options do not contradict each other, and that numbers are large enough.
+def require_consistent(
+    given: GivenOptions, values: Mapping[str, object], command: str = ""
+) -> None:
+    """Requires that options do not contradict each other.
 
     Args:
         given: The options that were given.
         values: The values of all options, by the names of the parameters.
+        command: The name of the command, for example `index build`.
 
     Raises:
-        UsageError: If two options exclude each other, or a number is too small.
+        UsageError: If two options exclude each other, or an option would be ignored.
     """
     from nearkin.errors import UsageError
 
     for pair in CONTRADICTIONS:
-        if pair.first in given and pair.second in given:
-            names = f"{flag_of(pair.first)} and {flag_of(pair.second)}"
+        if pair.command in ("", command) and pair.first in given and pair.second in given:
+            names = f"{_describe(pair.first)} and {_describe(pair.second)}"
             raise UsageError(f"{names} exclude each other: {pair.reason}; give one of them")
-    for name, least in LEAST.items():
-        value = values.get(name)
-        if name in given and isinstance(value, int) and value < least:
-            raise UsageError(f"{flag_of(name)} {value} is too small; it must be at least {least}")
+    for dependency in DEPENDENCIES:
+        if dependency.command not in ("", command) or dependency.name not in given:
+            continue
+        if dependency.other not in values:
+            continue
+        value = values[dependency.other]
+        if not dependency.is_satisfied(value):
+            raise UsageError(dependency.describe_conflict(value))
+
+
+def _describe(name: str) -> str:
+    """Returns an option, or the word for the argument of inputs."""
+    return name if name == "inputs" else flag_of(name)

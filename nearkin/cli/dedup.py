@@ -253,7 +253,7 @@ def functions_of_engine(
     """Returns the functions of an engine: the one that runs a job, and the one that resolves inputs.
 
     Raises:
-        UsageError: If the engine is unknown, or does not have an option that was given.
+        UsageError: If the engine is unknown, or a setting of Spark is not valid.
     """  # noqa: E501
     from nearkin.errors import UsageError
     from nearkin.suggestions import did_you_mean
@@ -270,12 +270,6 @@ def functions_of_engine(
             f"engine={options.engine!r} is not one of local, spark"
             f"{did_you_mean(options.engine, ('local', SPARK))}"
         )
-    if options.merge_parts:
-        raise UsageError("--merge-parts requires --engine spark")
-    if options.master:
-        raise UsageError(f"--master {options.master} requires --engine spark")
-    if options.conf:
-        raise UsageError(f"--conf {options.conf[0]} requires --engine spark")
     from nearkin.runs.dedup import run_dedup
     from nearkin.runs.spec_request import resolve_inputs
 

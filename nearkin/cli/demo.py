@@ -29,7 +29,8 @@ def demo(
     ] = False,
     threshold: o.Threshold = 0.7,
     top: Annotated[
-        int, typer.Option(help="Number of clusters to show.", rich_help_panel=OUTPUT)
+        int,
+        typer.Option(help="Number of clusters to show, without --json.", rich_help_panel=OUTPUT),
     ] = 3,
     workers: o.Workers = None,
     overwrite: o.Overwrite = False,

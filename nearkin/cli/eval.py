@@ -33,6 +33,7 @@ def eval(
         ),
     ],
     columns: o.ColumnOptions,
+    reading: o.SelectionOptions,
     grid: Annotated[
         str | None,
         typer.Option(
@@ -67,6 +68,7 @@ def eval(
         inputs: Output folder of one run; or files of documents, with a grid.
         golden: File of labelled documents.
         columns: Options for the columns that are read.
+        reading: Options for the selection of files.
         grid: Settings to try, or None to measure a run.
         measure: Measure of similarity, or None for the default.
         seed: Random seed.
@@ -109,8 +111,8 @@ def eval(
     if grid is None:
         if len(inputs) != 1:
             raise UsageError(f"{len(inputs)} inputs without --grid: give the folder of one run")
-        unused = ("text", "tokens", "vector", "id_column", "measure")
-        given.require_unused(unused, "without --grid")
+        of_files = (*vars(columns), *vars(reading), "measure")
+        given.require_unused(of_files, "without --grid")
         clusters = read_clusters(Path(inputs[0]) / "clusters.parquet")
         results.append(({"run": inputs[0]}, score_clusters(labels, clusters, seed)))
     else:
@@ -123,6 +125,12 @@ def eval(
                 tokens=columns.tokens,
                 vector=columns.vector,
                 id=columns.id_column,
+                delimiter=columns.delimiter,
+                encoding=columns.encoding,
+                hidden=reading.hidden,
+                follow_links=reading.follow_links,
+                include=reading.include or (),
+                exclude=reading.exclude or (),
                 measure=measure,
                 **settings,
             ).clusters

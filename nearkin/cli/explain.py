@@ -96,15 +96,12 @@ def explain(
         nearkin explain doc-17 doc-42 --index sqlite:///kin.db
     """  # noqa: E501
     from nearkin.engine.options import RunOptions
-    from nearkin.errors import UsageError
     from nearkin.runs.reopen import explain_in_run
     from nearkin.runs.spec_request import SpecRequest
     from nearkin.sketch.resources import SpecResources
     from nearkin.spec import parse_shingle
 
     secret = o.read_key(key_file)
-    if run is not None and index is not None:
-        raise UsageError(f"--run {run} and --index {index} exclude each other")
     if run is not None or index is not None:
         own = ("measure", "threshold", "recall", "shingle", "k", "bands", "rows")
         option = "--run" if index is None else "--index"

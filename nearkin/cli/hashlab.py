@@ -55,7 +55,7 @@ def hashlab(
 
     for name, value in (("trials", trials), ("samples", samples), ("runs", runs)):
         if value < 2:
-            raise UsageError(f"{name}={value} is below 2")
+            raise UsageError(f"--{name} {value} is out of range; it must be at least 2")
     lab = compare_hashes(trials, samples, runs)
     if json:
         print_json(lab.to_dict())

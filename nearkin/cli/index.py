@@ -149,6 +149,7 @@ def build(
     inputs: o.Inputs,
     store: Store,
     columns: o.ColumnOptions,
+    reading: o.SelectionOptions,
     scope: Scope = "default",
     measure: o.Measure = None,
     threshold: IndexThreshold = None,
@@ -170,6 +171,7 @@ def build(
         inputs: Files, globs, folders or URLs, or the folder of a saved run.
         store: URL of the store of the index.
         columns: Options for the columns that are read.
+        reading: Options for the selection of files.
         scope: Scope of the documents.
         measure: Measure of similarity, or None for the default.
         threshold: Minimum similarity at which a document is resolved to another, or None.
@@ -201,12 +203,22 @@ def build(
     saved = SavedRun.find(tuple(inputs))
     if saved is not None:
         require_as_saved(given, inputs, columns, spec)
+        given.require_unused(("threshold", "memory"), f"on the saved run {saved.folder}")
         counts = load_run(saved, store, scope, spec.to_request().secret, postings)
         print_facts(counts, as_json=json)
         return
     read_columns = columns.to_columns(memory=memory)
     request = spec.to_request()
-    counts = add_files(tuple(inputs), read_columns, request, store, scope, threshold, postings)
+    counts = add_files(
+        tuple(inputs),
+        read_columns,
+        request,
+        store,
+        scope,
+        threshold,
+        postings,
+        selection=reading.selection,
+    )
     _print_added(counts, as_json=json)
 
 
@@ -217,10 +229,13 @@ def add(
     inputs: o.Inputs,
     store: Store,
     resources: o.IndexKeyOptions,
+    reading: o.SelectionOptions,
     scope: Scope = "default",
     text: o.Text = None,
     vector: o.Vector = None,
     id_column: o.Id = None,
+    delimiter: o.Delimiter = None,
+    encoding: o.Encoding = None,
     memory: o.ReadMemory = o.MEMORY,
     json: o.Json = False,
 ) -> None:
@@ -232,10 +247,13 @@ def add(
         inputs: Files, globs, folders or URLs, or the folder of a saved run.
         store: URL of the store of the index.
         resources: Options for the data that the Spec of the index refers to.
+        reading: Options for the selection of files.
         scope: Scope of the documents.
         text: Column of texts, or None for the default.
         vector: Column of vectors, or None.
         id_column: Column of ids, or None for ids of the form PATH:ROW.
+        delimiter: Character between the values of CSV files, or None to detect it.
+        encoding: Encoding of CSV files, or None to detect it.
         memory: Memory for reading, for example `4GB`.
         json: Whether the result is printed as JSON.
 
@@ -246,10 +264,22 @@ def add(
     from nearkin.runs.spec_request import SpecRequest
 
     request = SpecRequest(secret=o.read_key(resources.key_file))
-    options = o.ColumnOptions(text=text, vector=vector, id_column=id_column)
+    options = o.ColumnOptions(
+        text=text, vector=vector, id_column=id_column, delimiter=delimiter, encoding=encoding
+    )
     columns = options.to_columns(memory=memory)
     folder = resources.spec_resources
-    counts = add_files(tuple(inputs), columns, request, store, scope, None, None, folder)
+    counts = add_files(
+        tuple(inputs),
+        columns,
+        request,
+        store,
+        scope,
+        threshold=None,
+        postings=None,
+        tables=folder,
+        selection=reading.selection,
+    )
     _print_added(counts, as_json=json)
 
 

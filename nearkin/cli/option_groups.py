@@ -149,9 +149,11 @@ def with_option_groups(
     @wraps(command)
     def run_command(context: typer.Context, **options: Any) -> None:
         from nearkin.cli.contradictions import require_consistent
+        from nearkin.cli.number_ranges import require_in_range
 
         given_options = GivenOptions.read(context)
-        require_consistent(given_options, options)
+        require_in_range(given_options, options)
+        require_consistent(given_options, options, context.command_path.partition(" ")[2])
         arguments: dict[str, object] = dict.fromkeys(given, given_options)
         for name, group in groups.items():
             values = {field.name: options.pop(field.name) for field in fields(group)}

@@ -513,7 +513,7 @@ class ColumnOptions:
         options = {"--text": self.text, "--tokens": self.tokens, "--vector": self.vector}
         given = [f"{option} {value}" for option, value in options.items() if value is not None]
         if len(given) > 1:
-            raise UsageError(f"{' and '.join(given)} exclude each other")
+            raise UsageError(f"{' and '.join(given)} exclude each other; give one of them")
         texts = self.text_columns
         if not given:
             texts = ["text"]
@@ -531,10 +531,9 @@ class ColumnOptions:
 
 
 @dataclass(frozen=True)
-class ReadOptions:
-    """The options that decide which files are read, and what happens to those that cannot be."""
+class SelectionOptions:
+    """The options that decide which files of input folders are read."""
 
-    on_error: OnError = "quarantine"
     hidden: Hidden = False
     follow_links: FollowLinks = False
     include: Include = None
@@ -548,6 +547,13 @@ class ReadOptions:
         return Selection(
             self.hidden, self.follow_links, tuple(self.include or ()), tuple(self.exclude or ())
         )
+
+
+@dataclass(frozen=True)
+class ReadOptions(SelectionOptions):
+    """The options that decide which files are read, and what happens to those that cannot be."""
+
+    on_error: OnError = "quarantine"
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.option_groups import INPUT, OUTPUT, RUN, SIMILARITY, with_option_groups
+from nearkin.cli.number_ranges import MOST_DOCUMENTS
+from nearkin.cli.option_groups import (
+    INPUT,
+    OUTPUT,
+    RUN,
+    SIMILARITY,
+    GivenOptions,
+    with_option_groups,
+)
 from nearkin.cli.plan_file import is_plan
 from nearkin.cli.printing import print_json
 
@@ -253,6 +261,7 @@ COMMON_OPTIONS = (
 @partial(with_option_groups, common=COMMON_OPTIONS)
 def plan(
     *,
+    given: GivenOptions,
     workload: WorkloadOptions,
     spec: PlannedSpecOptions,
     calibrate: Annotated[
@@ -280,6 +289,7 @@ def plan(
     Each number is listed with its formula, and with whether the limits hold.
 
     Args:
+        given: Names of the options that were given on the command line.
         workload: Options for the documents, the limits and the machine.
         spec: Options of the Spec, as far as it is not derived.
         calibrate: Whether this machine is measured first.
@@ -302,6 +312,9 @@ def plan(
         if os.path.lexists(out):
             require_replaceable_file(out, is_plan, "a plan")
     if calibrate:
+        if workload.docs is None:
+            of_plan = tuple(sorted(given.names - {"calibrate", "json"}))
+            given.require_unused(of_plan, "without --docs, with which a plan is made")
         rates = write_calibration()
         if workload.docs is None:
             if json:
@@ -337,7 +350,7 @@ def parse_count(text: str, option: str) -> int:
         The count, rounded to a whole number.
 
     Raises:
-        UsageError: If the text is not a count.
+        UsageError: If the text is not a count, or too large.
 
     Examples:
         >>> parse_count("300M", "--docs"), parse_count("1.5k", "--docs")
@@ -348,7 +361,10 @@ def parse_count(text: str, option: str) -> int:
     count = COUNT.fullmatch(text.strip().replace("_", "").replace(",", ""))
     if count is None:
         raise UsageError(f"{option} {text!r} is not a count like 5000, 300M or 1B")
-    return round(float(count["number"]) * UNITS[count["unit"].upper()])
+    number = float(count["number"]) * UNITS[count["unit"].upper()]
+    if number > MOST_DOCUMENTS:
+        raise UsageError(f"{option} {text} is out of range; it must be at most {MOST_DOCUMENTS:,}")
+    return round(number)
 
 
 def write_calibration() -> "Rates":

@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from nearkin.runs.saved import SavedRun
 
 
+READING = ("hidden", "follow_links", "include", "exclude", "delimiter", "encoding")
+"""The options for reading files, which are those of the saved run."""
+
+
 def require_as_saved(
     given: GivenOptions, inputs: list[str], columns: ColumnOptions, spec: SpecOptions
 ) -> None:
@@ -21,8 +25,8 @@ def require_as_saved(
         spec: The options for the Spec.
 
     Raises:
-        UsageError: If an option contradicts the saved run. The message names the option and the
-            value of the saved run.
+        UsageError: If an option contradicts the saved run, or would be ignored. The message names
+            the option and the value of the saved run.
     """
     from nearkin.errors import UsageError
     from nearkin.runs.saved import SavedRun
@@ -30,6 +34,7 @@ def require_as_saved(
     saved = SavedRun.find(tuple(inputs))
     if saved is None:
         return
+    given.require_unused(READING, f"on the saved run {saved.folder}, whose inputs are known")
     values = {**vars(columns), **vars(spec)}
     for name, saved_value in _options_of_saved_run(saved).items():
         value = values[name]

@@ -24,6 +24,8 @@ class SampleOptions:
     text: o.Text = None
     tokens: o.Tokens = None
     vector: o.Vector = None
+    delimiter: o.Delimiter = None
+    encoding: o.Encoding = None
     sample: Annotated[
         int,
         typer.Option(
@@ -85,6 +87,7 @@ COMMON_OPTIONS = (
 def tune(
     *,
     sampling: SampleOptions,
+    reading: o.SelectionOptions,
     signature: SignatureOptions,
     inputs: Annotated[
         list[str] | None,
@@ -129,7 +132,10 @@ def tune(
         ),
     ] = None,
     show: Annotated[
-        int, typer.Option(help="Number of operating points to show.", rich_help_panel=OUTPUT)
+        int,
+        typer.Option(
+            help="Number of operating points to show. --json lists all.", rich_help_panel=OUTPUT
+        ),
     ] = 10,
     plot: Annotated[Path | None, o.picture_option("the S-curves")] = None,
     json: o.Json = False,
@@ -144,6 +150,7 @@ def tune(
 
     Args:
         sampling: Options for a corpus from which similarities are learned.
+        reading: Options for the selection of files.
         signature: Options that make the Spec.
         inputs: Files of a corpus from which the similarities of pairs are learned, or None.
         threshold: Minimum similarity of two near-duplicates, in (0, 1].
@@ -178,7 +185,7 @@ def tune(
         require_picture_output(plot, inputs or [])
     table_counts = o.parse_numbers(tables, "--tables")
     request = signature.to_request(bands, rows, max(table_counts))
-    distribution, spec = _observe(inputs, sampling, request)
+    distribution, spec = _observe(inputs, sampling, reading, request)
     tuning = find_operating_points(
         threshold,
         recall,
@@ -232,7 +239,10 @@ def _parse_limits(texts: list[str]) -> dict[float, float]:
 
 
 def _observe(
-    inputs: list[str] | None, sampling: SampleOptions, request: "SpecRequest"
+    inputs: list[str] | None,
+    sampling: SampleOptions,
+    reading: o.SelectionOptions,
+    request: "SpecRequest",
 ) -> "tuple[Distribution | None, Spec]":
     """Returns the distribution of similarities in a corpus, or None without one, and the Spec."""
     from nearkin.corpus import FileCorpus, detect_dimensions
@@ -240,13 +250,19 @@ def _observe(
     from nearkin.measures import measure_of
     from nearkin.plan.observe import observe_corpus
 
-    options = o.ColumnOptions(sampling.text, sampling.tokens, sampling.vector)
+    options = o.ColumnOptions(
+        sampling.text,
+        sampling.tokens,
+        sampling.vector,
+        delimiter=sampling.delimiter,
+        encoding=sampling.encoding,
+    )
     columns = options.to_columns()
     if not inputs:
         if request.measure == "cosine":
             columns = replace(columns, vector="vector", text=None, joined=(), dimensions=1)
         return None, request.to_spec(columns)
-    corpus = FileCorpus.open(inputs)
+    corpus = FileCorpus.open(inputs, selection=reading.selection)
     print_warnings([*describe_skipped(corpus.skipped), *corpus.describe_doubts(columns)])
     columns = detect_dimensions(corpus, columns)
     spec = request.to_spec(columns)

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from nearkin.cluster.keep import KeepPolicy
 from nearkin.errors import UsageError
-from nearkin.lsh.slot_bands import Banding
+from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.measures import BandingRequest, Measure, measure_of
 from nearkin.runtime.threads import require_workers
 from nearkin.spec import Spec
@@ -277,11 +277,7 @@ class RunOptions:
             )
 
     def _check_candidates(self) -> None:
-        if (self.bands is None) != (self.rows is None):
-            raise UsageError(
-                "bands and rows go together: give both, or neither to have them solved for the "
-                "recall"
-            )
+        require_bands_with_rows(self.bands, self.rows)
         if self.tables < 1:
             raise UsageError(f"tables={self.tables} must be at least 1")
         if self.probes < 0:

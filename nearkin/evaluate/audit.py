@@ -161,6 +161,11 @@ def measure_run(
             f"cannot audit a run with the second measure {run.settings.second_measure!r}; run it "
             "again with one measure"
         )
+    for name, value, least in (("sample", sample, 1), ("removed", removed, 0)):
+        if value < least:
+            raise UsageError(f"{name}={value} is out of range; it must be at least {least}")
+    if not 0 <= seed < 2**64:
+        raise UsageError(f"seed={seed} is not an unsigned 64-bit number; give 0 to {2**64 - 1}")
     began = time.monotonic()
     clusters = pq.read_table(run.folder / "clusters.parquet")
     chosen = sample_by_kind(clusters, sample, seed)

@@ -198,7 +198,7 @@ class CorpusScan(ABC):
         """
         kinds = clusters["kind"].to_numpy(zero_copy_only=False)
         removed = np.flatnonzero((kinds == "near") | (kinds == "exact"))
-        ranks = splitmix64(seed + 1, len(kinds))
+        ranks = splitmix64((seed + 1) % 2**64, len(kinds))
         removed = np.sort(removed[np.argsort(ranks[removed])[:limit]])
         kept_ids = clusters["cluster"].take(pa.array(removed))
         kept = pc.index_in(kept_ids, clusters["id"]).to_numpy().astype(np.int64)

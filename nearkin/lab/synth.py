@@ -5,6 +5,7 @@ pass, in shuffled order, in constant memory except one number for each cluster. 
 computed from the same texts, which are generated a second time.
 """
 
+import math
 import os
 import re
 from collections import Counter
@@ -68,6 +69,8 @@ TRUTH = pa.schema(
     ]
 )
 WORDS = re.compile(r"\w+")
+MOST_COPIES = 1000
+"""The largest number of copies of an original."""
 
 
 @dataclass(frozen=True)
@@ -123,20 +126,21 @@ class SynthSettings:
                 raise UsageError(f"{name}={getattr(self, name)} is outside 0 to 1")
         low, high = self.similarity
         if not 0 < low <= high <= 1:
-            raise UsageError(f"similarity {low}:{high} is not a range within 0 (exclusive) to 1")
-        if self.documents < 0 or self.hostile + self.hot_clusters * self.hot_size > self.documents:
             raise UsageError(
-                f"{self.documents} documents are fewer than those of hostile and hot_clusters "
-                "together; raise documents"
+                f"similarity {low}:{high} is not a range; give two numbers above 0 and at most 1, "
+                "the smaller one first, for example 0.6:1.0"
             )
         if unknown := sorted(set(self.operations) - set(OPERATIONS)):
             raise UsageError(
                 f"unknown operation {unknown[0]!r}; valid operations are {', '.join(OPERATIONS)}"
                 f"{did_you_mean(unknown[0], OPERATIONS)}"
             )
-        if self.copies < 1 or self.files < 1 or sum(self.operations.values()) <= 0:
+        self._check_counts()
+        weights = self.operations.values()
+        if not (all(weight >= 0 for weight in weights) and 0 < sum(weights) < math.inf):
             raise UsageError(
-                "copies and files must be at least 1, and the weights of operations above 0"
+                f"the weights of operations {self.operations} are out of range; give at least 0 "
+                "for each, and more for one of them, for example substitute=4,typo=1"
             )
         if self.format not in FORMATS:
             raise UsageError(
@@ -144,6 +148,27 @@ class SynthSettings:
                 f"{did_you_mean(self.format, FORMATS)}"
             )
         self.bytes_at(0.5)
+
+    def _check_counts(self) -> None:
+        """Requires that the numbers of documents, copies and files are in their ranges."""
+        least = {"documents": 0, "hot_clusters": 0, "hot_size": 1, "hostile": 0, "files": 1}
+        for name, low in least.items():
+            value = getattr(self, name)
+            if not low <= value < 2**63:
+                raise UsageError(f"{name}={value} is out of range; it must be at least {low}")
+        if not 1 <= self.copies <= MOST_COPIES:
+            raise UsageError(
+                f"copies={self.copies} is out of range; it must be from 1 to {MOST_COPIES}"
+            )
+        if not 0 <= self.seed < 2**64:
+            raise UsageError(
+                f"seed={self.seed} is not an unsigned 64-bit number; give 0 to {2**64 - 1}"
+            )
+        if self.hostile + self.hot_clusters * self.hot_size > self.documents:
+            raise UsageError(
+                f"{self.documents} documents are fewer than those of hostile and hot_clusters "
+                "together; raise documents"
+            )
 
     def bytes_at(self, quantile: float) -> float:
         """Returns the size of a document in bytes at a quantile of the distribution, in [0, 1].
@@ -269,7 +294,7 @@ class CorpusPlan:
         copies = 1 + (
             np.floor(np.log(1 - uniform) / np.log(stay)) if stay > 0 else np.zeros(len(uniform))
         )
-        sizes = 1 + np.minimum(copies, 1000).astype(np.int64)
+        sizes = 1 + np.minimum(copies, MOST_COPIES).astype(np.int64)
         fitting = int(np.searchsorted(np.cumsum(sizes), room, side="right"))
         return sizes[:fitting]
 

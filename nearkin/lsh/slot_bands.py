@@ -84,6 +84,26 @@ class Banding:
         return self.recall_at(self.collision)
 
 
+def require_bands_with_rows(bands: int | None, rows: int | None) -> None:
+    """Requires that bands and rows are given together.
+
+    Args:
+        bands: Number of bands, or None.
+        rows: Number of slots in a band, or None.
+
+    Raises:
+        UsageError: If only one of them is given.
+    """
+    if (bands is None) == (rows is None):
+        return
+    missing = "bands" if bands is None else "rows"
+    given = f"rows={rows}" if bands is None else f"bands={bands}"
+    raise UsageError(
+        f"{given} is given without {missing}, but bands and rows go together; give both, or "
+        "neither to have them computed"
+    )
+
+
 def fixed_banding(
     collision: float,
     recall: float,

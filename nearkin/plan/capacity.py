@@ -16,7 +16,7 @@ import numpy as np
 
 from nearkin.engine.options import LEAST_MEMORY
 from nearkin.errors import UsageError
-from nearkin.lsh.slot_bands import Banding
+from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.measures import BandingRequest, Measure, measure_of
 from nearkin.plan.index_sizes import (
     INDEX_SIZES,
@@ -183,6 +183,15 @@ class Workload:
             value = getattr(self, name)
             if value is not None and value < low:
                 raise UsageError(f"{name}={value:g} is less than {low}; give at least {low}")
+        if not 0 < self.threshold <= 1:
+            raise UsageError(
+                f"threshold {self.threshold} is out of range; it must be above 0 and at most 1"
+            )
+        if not 0 < self.recall < 1:
+            raise UsageError(
+                f"recall {self.recall} is out of range; it must be above 0 and below 1"
+            )
+        require_bands_with_rows(self.bands, self.rows)
         if not 0 <= self.duplicates < 1:
             raise UsageError(f"duplicates={self.duplicates} is outside 0 to 1 (exclusive)")
         if self.precision is not None and not 0 < self.precision < 1:

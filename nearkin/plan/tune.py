@@ -19,7 +19,7 @@ from nearkin.engine.short_documents import (
 from nearkin.errors import UsageError
 from nearkin.lsh.curve import UNRELATED_BETA, classic_threshold, steepest_point
 from nearkin.lsh.sign_bands import SignBanding
-from nearkin.lsh.slot_bands import Banding
+from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.lsh.solve import find_similarity, smallest_integer
 from nearkin.measures import BandingRequest, Measure, measure_of
 from nearkin.spec import Spec
@@ -369,8 +369,7 @@ def tune(
         >>> [round(s, 3) for s in tune(0.5, bands=20, rows=5).best.similarities]
         [0.138, 0.509, 0.729]
     """
-    if (bands is None) != (rows is None):
-        raise UsageError(f"bands={bands} and rows={rows} go together; give both or neither")
+    require_bands_with_rows(bands, rows)
     if not 0 < threshold <= 1:
         raise UsageError(f"threshold {threshold} is outside 0 (exclusive) to 1")
     if not 0 < recall < 1:
@@ -383,6 +382,11 @@ def tune(
     if budget is not None:
         spec = fit_spec(spec, budget)
     measure = measure_of(spec)
+    if spec.signature_type is np.uint64 and (max(tables) > 1 or max(probes) > 0):
+        raise UsageError(
+            f"tables={list(tables)} and probes={list(probes)} are only for MinHash; omit them for "
+            f"measure {spec.measure}, which has as many tables as it needs"
+        )
     distribution = distribution or Distribution.assumed(documents)
     if bands is not None and rows is not None:
         if at_most:

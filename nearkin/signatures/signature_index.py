@@ -13,7 +13,7 @@ from nearkin.corpus.arrow_conversion import refuse_paths, to_documents, type_nam
 from nearkin.errors import UsageError
 from nearkin.lsh.band_keys import write_band_keys
 from nearkin.lsh.kernels import pair_agreements
-from nearkin.lsh.slot_bands import Banding
+from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.measures import BandingRequest, measure_of
 from nearkin.measures.base import band_layout_of
 from nearkin.packed_pairs import PAIRS_PER_BATCH, pack_pairs
@@ -130,8 +130,7 @@ class SignatureIndex:
                 f"slot_bits={self.spec.slot_bits} keeps too little of a slot to compute bands; use "
                 "slot_bits=32"
             )
-        if (bands is None) != (rows is None):
-            raise UsageError("bands and rows go together: give both, or neither")
+        require_bands_with_rows(bands, rows)
         if not 0 < threshold <= 1:
             raise UsageError(f"threshold {threshold} is outside 0 (exclusive) to 1")
         if not documents >= 1:

@@ -38,7 +38,7 @@ FAULTS = [
     ),
     (["dedup", "DOCS", "--out", "x", "--bands", "4"], "bands and rows go together"),
     (["dedup", "DOCS", "--out", "x", "--bands", "40", "--rows", "4"], "k=128"),
-    (["dedup", "DOCS", "--out", "x", "--k", "0"], "k=0 is outside 1 to 1024"),
+    (["dedup", "DOCS", "--out", "x", "--k", "0"], "--k 0 is out of range; it must be at least 1"),
     (
         ["dedup", "DOCS", "--out", "x", "--shingle", "lines:3"],
         "invalid shingle 'lines:3'; write it as words:3",

@@ -1,5 +1,6 @@
-"""Options that contradict each other, and numbers that are too small."""
+"""Options that contradict each other, or make each other ineffective."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,8 @@ import typer
 from typer.main import get_command
 
 from nearkin.cli import app
-from nearkin.cli.contradictions import CONTRADICTIONS, LEAST
+from nearkin.cli.contradictions import CONTRADICTIONS, DEPENDENCIES, Dependency
+from nearkin.cli.option_groups import flag_of
 from scripts.reference_pages import leaf_commands
 from tests.cli.conftest import run
 
@@ -23,14 +25,34 @@ PAIRS = [
     (name, pair)
     for name, options in COMMANDS.items()
     for pair in CONTRADICTIONS
-    if pair.first in options and pair.second in options
+    if pair.first in options and pair.second in options and pair.command in ("", name)
 ]
-NUMBERS = [
-    (name, number)
+DEPENDENT = [
+    (name, dependency)
     for name, options in COMMANDS.items()
-    for number in LEAST
-    if number in options and options[number].type_descriptor.annotation is int
+    for dependency in DEPENDENCIES
+    if dependency.name in options
+    and dependency.other in options
+    and dependency.command in ("", name)
 ]
+
+
+@pytest.fixture(scope="module")
+def saved_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The output of a run over four documents, with its signatures."""
+    folder = tmp_path_factory.mktemp("saved")
+    source = folder / "documents.jsonl"
+    rows = [{"id": f"d{i}", "text": f"text {i // 2} of a document"} for i in range(4)]
+    source.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = folder / "run"
+    assert run("dedup", source, "--id", "id", "--save-signatures", "--out", out, "-q") == 0
+    return out
+
+
+def valid_value(name: str, option: str) -> str:
+    """Returns a value of an option that is in the range of a number."""
+    annotation = COMMANDS[name][option].type_descriptor.annotation
+    return {int: "2", float: "0.5"}.get(annotation, "1")
 
 
 def line_of(name: str, *given: tuple[str, str]) -> list[str]:
@@ -44,8 +66,9 @@ def line_of(name: str, *given: tuple[str, str]) -> list[str]:
     values = dict(given)
     line = name.split()
     for parameter in options.values():
-        if parameter.param_type_name == "argument" and parameter.required:
-            line.append("nowhere")
+        if parameter.param_type_name == "argument":
+            if parameter.required or parameter.name in values:
+                line.append("nowhere")
         elif parameter.name in values or parameter.required:
             line.append(max(parameter.opts, key=len))
             if not parameter.is_flag:
@@ -69,27 +92,99 @@ def test_contradictory_options_are_refused_before_anything_is_read_or_written(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run(*line_of(name, (pair.first, "1"), (pair.second, "1"))) == app.USAGE
+    given = [(option, valid_value(name, option)) for option in pair.names]
+    assert run(*line_of(name, *given)) == app.USAGE
     message = capsys.readouterr().err
     assert f"exclude each other: {pair.reason}" in message
     assert message.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize(("name", "number"), NUMBERS)
-def test_numbers_that_are_too_small_are_refused_before_anything_is_read_or_written(
+def test_every_dependency_is_one_of_some_command() -> None:
+    assert {id(dependency) for _, dependency in DEPENDENT} == set(map(id, DEPENDENCIES))
+
+
+@pytest.mark.parametrize(
+    ("name", "dependency"),
+    DEPENDENT,
+    ids=[f"{name} {one.name} {one.other}" for name, one in DEPENDENT],
+)
+def test_option_that_another_one_makes_ineffective_is_refused(
     name: str,
-    number: str,
+    dependency: Dependency,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    least = LEAST[number]
-    assert run(*line_of(name, (number, str(least - 1)))) == app.USAGE
+    given = [(dependency.name, valid_value(name, dependency.name))]
+    if dependency.values and dependency.is_satisfied(COMMANDS[name][dependency.other].default):
+        given.append((dependency.other, "another"))
+    assert run(*line_of(name, *given)) == app.USAGE
     message = capsys.readouterr().err
-    assert f"{least - 1} is too small; it must be at least {least}" in message
+    flag = flag_of(dependency.name)
+    assert f"{flag} has no effect with" in message
+    assert "; leave it out, or give " in message
+    assert message.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+READING = {
+    "hidden": "--hidden",
+    "include": "--include=*.csv",
+    "encoding": "--encoding=utf-8",
+}
+
+
+@pytest.mark.parametrize("option", READING.values(), ids=READING)
+@pytest.mark.parametrize("command", ["dedup", "pairs", "index build"])
+def test_option_for_reading_is_refused_on_a_saved_run(
+    command: str,
+    option: str,
+    saved_run: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    target = ["--store", "memory://"] if command == "index build" else ["--out", tmp_path / "out"]
+    assert run(*command.split(), saved_run, option, *target) == app.USAGE
+    flag = option.partition("=")[0]
+    assert f"{flag} has no effect on the saved run {saved_run}" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("option", ["--threshold=0.9", "--memory=1GB"])
+def test_options_of_files_are_refused_when_an_index_is_built_from_a_saved_run(
+    option: str, saved_run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("index", "build", saved_run, "--store", "memory://", option) == app.USAGE
+    flag = option.partition("=")[0]
+    assert f"{flag} has no effect on the saved run {saved_run}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--measure=simhash", "--encoding=utf-8", "--include=*.csv"])
+def test_options_of_files_are_refused_when_one_run_is_measured(
+    option: str, saved_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = tmp_path / "labels.csv"
+    labels.write_text("id_a,id_b\nd0,d1\n")
+    assert run("eval", saved_run, "--golden", labels, option) == app.USAGE
+    flag = option.partition("=")[0]
+    assert f"{flag} has no effect without --grid" in capsys.readouterr().err
+
+
+def test_options_of_a_plan_are_refused_when_only_the_machine_is_measured(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run("plan", "--calibrate", "--threshold", "0.9") == app.USAGE
+    assert "--threshold has no effect without --docs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", ["--tables=1,2", "--probes=0,2"])
+def test_tables_and_probes_of_minhash_are_refused_for_other_signatures(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("tune", "--measure", "simhash", option) == app.USAGE
+    assert "are only for MinHash; omit them" in capsys.readouterr().err
 
 
 def test_default_of_an_option_contradicts_nothing(

@@ -181,12 +181,15 @@ WRONG = [
     (["--slot-bits", "3"], "slot_bits=3"),
     (["--weights", "tfidf"], "requires measure simhash"),
     (["--measure", "simhash", "--weights", "given"], "weights='given' is not one of tf, tfidf"),
-    (["--measure", "simhash", "--frequencies", "x.arrow"], "require weights='tfidf'"),
+    (
+        ["--measure", "simhash", "--frequencies", "x.arrow"],
+        "--frequencies has no effect",
+    ),
     (["--key-file", "missing"], "cannot be read"),
     (["--key-file", "x", "--base-hash", "fnv1a"], "exclude each other"),
     (["--base-hash", "md5"], "base_hash='md5'"),
     (["--base-hash", "siphash"], "siphash is keyed"),
-    (["--tables", "0"], "--tables 0 is too small"),
+    (["--tables", "0"], "--tables 0 is out of range; it must be at least 1"),
     (["--k", "100", "--slot-bits", "1"], "k=100 is not a multiple of 8"),
 ]
 

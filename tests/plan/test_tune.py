@@ -228,7 +228,7 @@ def test_given_bands_with_tables_and_probes_are_each_evaluated() -> None:
 
 
 def test_contradictory_bands_and_rows_are_rejected() -> None:
-    with pytest.raises(UsageError, match="bands=20 and rows=None go together"):
+    with pytest.raises(UsageError, match="bands=20 is given without rows, but"):
         tune(0.5, bands=20)
     with pytest.raises(UsageError, match="need 200 slots"):
         tune(0.5, spec=Spec(), bands=20, rows=10)

@@ -148,7 +148,7 @@ def test_wrong_usage(
     command = ["dedup", str(mixed / "three.csv"), "--out", str(tmp_path / "out")]
     for more, message in (
         (["--engine", "hadoop"], "engine='hadoop' is not one of local, spark"),
-        (["--master", "local[2]"], "--master local[2] requires --engine spark"),
+        (["--master", "local[2]"], "--master has no effect with --engine local"),
         (
             ["--engine", "spark", "--conf", "memory=2g"],
             "conf 'memory=2g' is not of the form spark.NAME=VALUE",
