@@ -21,6 +21,7 @@ from nearkin.index.index import Index
 from nearkin.keys import HashKey
 from nearkin.runs.saved import SIGNATURES, SavedRun
 from nearkin.runs.spec_request import SpecRequest
+from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import SpecResources
 from nearkin.spec import Spec
 
@@ -192,8 +193,8 @@ def _require_verified_clusters(saved: SavedRun) -> None:
     if not verified or parameters["distance"] or parameters["then"]:
         raise UsageError(
             f"{saved.folder} cannot become an index: its members must be verified against the kept "
-            "document (--cluster leaders, --verify exact, a threshold, one measure); build the "
-            "index from its inputs instead"
+            f"document ({name_setting('cluster', 'leaders')}, {name_setting('verify', 'exact')}, a "
+            "threshold, one measure); build the index from its inputs instead"
         )
     if parameters["block_by"] is not None:
         raise UsageError(

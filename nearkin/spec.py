@@ -11,6 +11,7 @@ import numpy as np
 
 from nearkin.errors import IncompatibleError, KeyRequiredError, MissingExtraError, UsageError
 from nearkin.keys import HashKey
+from nearkin.setting_names import name_setting
 from nearkin.suggestions import did_you_mean
 
 FORMAT_VERSION = 1
@@ -420,7 +421,7 @@ class Spec:
             return None
         if secret is None:
             raise KeyRequiredError(
-                f"this Spec is keyed; pass the key {self.key_id} with --key-file or key="
+                f"this Spec is keyed; pass the key {self.key_id} with {name_setting('key')}"
             )
         if secret.id != self.key_id:
             raise KeyRequiredError(

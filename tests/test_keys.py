@@ -64,7 +64,7 @@ def test_spec_contains_the_fingerprint_of_the_key() -> None:
     assert SECRET.hex() not in spec.to_json()
     with pytest.raises(KeyRequiredError, match=other.id):
         spec.require_key(other)
-    with pytest.raises(KeyRequiredError, match="--key-file"):
+    with pytest.raises(KeyRequiredError, match="with `key`"):
         spec.require_key(None)
     with pytest.raises(UsageError, match="siphash is keyed"):
         Spec(key_id=key.id)

@@ -27,6 +27,7 @@ from nearkin.redaction import redact
 from nearkin.runtime.compilation import COMPILATION
 from nearkin.runtime.environment import check_numba_settings
 from nearkin.runtime.files import READABLE_BY, Readers, restrict_new_files
+from nearkin.setting_names import SettingForm, settings_named_as
 from nearkin.version import VERSION
 
 DONE = 0
@@ -133,8 +134,9 @@ def run(arguments: list[str]) -> int:
     try:
         ARGUMENTS.set(tuple(arguments))
         restrict_new_files(os.environ.get(READABLE_BY) or Readers.OWNER.value)
-        check_numba_settings()
-        return call(app, arguments, "nearkin") or DONE
+        with settings_named_as(SettingForm.OPTION):
+            check_numba_settings()
+            return call(app, arguments, "nearkin") or DONE
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else DONE
     except UsageError as error:

@@ -4,6 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import NotRequired, TypedDict
 
+from nearkin.setting_names import name_setting
+
 BATCH_ROWS = 8192
 """The maximum number of rows of a batch."""
 BATCH_BYTES = 8 << 20
@@ -174,8 +176,8 @@ class Columns:
 
     @property
     def option(self) -> str:
-        """The command-line option that names the column of documents."""
-        return f"--{self.content}"
+        """The setting that names the column of documents, for a message."""
+        return name_setting(self.content)
 
     @property
     def all(self) -> tuple[str, ...]:

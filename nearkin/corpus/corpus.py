@@ -36,6 +36,7 @@ from nearkin.corpus.input_file import FileStatus, InputFile
 from nearkin.corpus.inputs import Selection, SkippedPath, find_inputs
 from nearkin.corpus.validation import make_empty_documents
 from nearkin.errors import NearkinError, RunError, UsageError
+from nearkin.setting_names import name_flag, name_setting
 from nearkin.suggestions import describe_columns, did_you_mean
 
 LINES = JsonLines()
@@ -53,7 +54,6 @@ FORMATS: dict[str, Format] = {
 """The formats by suffix, without parquet, CSV and TSV, whose readers belong to a corpus. Files with
 other suffixes are one text each."""
 ON_ERROR = ("quarantine", "fail")
-REJECT_ADVICE = "Correct the row, or reject such rows with --on-error quarantine"
 
 
 class FileCorpus:
@@ -204,10 +204,11 @@ class FileCorpus:
         found = [file for file in texts if file.path in self._searched]
         doubts = []
         if found and len(texts) < len(self.files):
+            pattern = f"*{found[0].suffix or found[0].name}"
             doubts.append(
                 f"read {_name_with_others(found)} as one text each, because the suffix is not that "
-                "of a file with rows; leave such files out with --exclude, for example "
-                f"--exclude '*{found[0].suffix or found[0].name}'"
+                f"of a file with rows; leave such files out with {name_setting('exclude')}, for "
+                f"example {name_setting('exclude', [pattern])}"
             )
         guessed = [
             file
@@ -218,7 +219,7 @@ class FileCorpus:
         if guessed:
             doubts.append(
                 f"read {_name_with_others(guessed)} as Windows-1252, because it is not valid "
-                "UTF-8; name another encoding with --encoding"
+                f"UTF-8; name another encoding with {name_setting('encoding')}"
             )
         return doubts
 
@@ -362,7 +363,7 @@ class FileCorpus:
             elif first.row != WHOLE_FILE:
                 place = f"{file.path}, row {first.row} (counted from 0)"
             shown = f" ({first.raw[:60]!r})" if first.raw else ""
-            raise RunError(f"{place}: {first.reason}{shown}. {REJECT_ADVICE}")
+            raise RunError(f"{place}: {first.reason}{shown}. {advise_to_reject()}")
 
     def require_unchanged(self, number: int) -> FileStatus:
         """Compares a file with its status at the first reading.
@@ -386,7 +387,7 @@ class FileCorpus:
         if self.statuses.setdefault(file.path, status) != status:
             raise RunError(
                 f"{format_path(file.path)} has changed while the run was reading "
-                "it; run again with --overwrite"
+                f"it; run again with {name_flag('overwrite')}"
             )
         return status
 
@@ -408,9 +409,14 @@ def _require_known_policy(on_error: str) -> None:
         )
 
 
+def advise_to_reject() -> str:
+    """Returns the end of a message about a row that is no document."""
+    return f"Correct the row, or reject such rows with {name_setting('on_error', 'quarantine')}"
+
+
 def _require(columns: Columns, names: Sequence[str], file: InputFile) -> None:
     options: dict[str | None, str] = dict.fromkeys(columns.sources, columns.option)
-    options[columns.id] = "--id"
+    options[columns.id] = name_setting("id")
     for name in columns.all:
         if name not in names:
             way = f"; choose one with {options[name]}" if name in options else ""
@@ -555,7 +561,7 @@ class TableCorpus:
                 first_row = file_slice.rejected[0]
                 raise RunError(
                     f"row {first_row.row} (counted from 0): {first_row.reason} "
-                    f"({first_row.raw[:60]!r}). {REJECT_ADVICE}"
+                    f"({first_row.raw[:60]!r}). {advise_to_reject()}"
                 )
             yield Batch(
                 first=first,

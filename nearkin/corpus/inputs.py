@@ -20,19 +20,21 @@ from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.remote import loaded_driver_errors, make_listing_error, open_filesystem
 from nearkin.errors import UsageError
 from nearkin.runtime.outputs import LOCK, MARKER
+from nearkin.setting_names import name_flag, name_setting
 
 MAGIC = frozenset("*?[")
 LOCAL = ("file://", "local://")
-HIDDEN = "its name starts with . or _; read it with --hidden"
-LINKED_FOLDER = "it is a symbolic link to a folder; read it with --follow-links"
 REPEATED_FOLDER = "it is a link to a folder that is read already"
 BROKEN_LINK = "it is a symbolic link to nothing"
 SPECIAL = "it is not a regular file"
 OUTPUT = "it is the output of a nearkin run"
 MATCHED_FOLDER = "it is a folder; name it without a pattern, or end the pattern with /**"
 UNREADABLE = "it cannot be read"
-EXCLUDED = "it matches --exclude"
-NOT_INCLUDED = "it matches no --include"
+
+
+def describe_hidden() -> str:
+    """Returns why a file or folder whose name says that it is hidden is not read."""
+    return f"its name starts with . or _; read it with {name_flag('hidden')}"
 
 
 @dataclass(frozen=True)
@@ -67,9 +69,9 @@ class Selection:
             relative: The path of the file relative to its input.
         """
         if any(matches_pattern(relative, pattern) for pattern in self.exclude):
-            return EXCLUDED
+            return f"it matches {name_setting('exclude')}"
         if self.include and not any(matches_pattern(relative, one) for one in self.include):
-            return NOT_INCLUDED
+            return f"it matches no {name_setting('include')}"
         return None
 
 
@@ -313,7 +315,10 @@ class _InputSearch:
         if not self._visible(path, name):
             return False
         if os.path.islink(path) and not self.selection.follow_links:  # noqa: PTH114
-            self.skip(path, LINKED_FOLDER)
+            self.skip(
+                path,
+                f"it is a symbolic link to a folder; read it with {name_flag('follow_links')}",
+            )
             return False
         if is_output(path):
             self.skip(path, OUTPUT)
@@ -323,7 +328,7 @@ class _InputSearch:
     def _visible(self, path: str, name: str) -> bool:
         if self.selection.hidden or not is_hidden([name]):
             return True
-        self.skip(path, HIDDEN)
+        self.skip(path, describe_hidden())
         return False
 
     def _selects(self, path: str, relative: str) -> bool:
@@ -373,7 +378,7 @@ class _InputSearch:
     def _visible_in(self, folder: str, name: str, protocol: str) -> bool:
         if self.selection.hidden or not is_hidden(name[len(folder) :].strip("/").split("/")):
             return True
-        self.skip(_url(protocol, name), HIDDEN)
+        self.skip(_url(protocol, name), describe_hidden())
         return False
 
 

@@ -24,6 +24,7 @@ from nearkin.corpus.encoded_columns import (
 from nearkin.corpus.text_forms import format_as_readable_text, format_as_text, validate_text
 from nearkin.errors import UsageError
 from nearkin.runtime.arrow_types import is_binary, is_list, is_text, view_as_binary
+from nearkin.setting_names import name_setting
 
 TOKENS = pa.large_list(pa.large_string())
 """The type of a column of tokens in a batch."""
@@ -205,7 +206,8 @@ def too_long_reason(name: str, limit: int) -> str:
         limit: The maximum size in bytes.
     """
     return (
-        f"{name} is longer than {limit:,} bytes, the largest size of a document with this --memory"
+        f"{name} is longer than {limit:,} bytes, the largest size of a document with this "
+        f"{name_setting('memory')}"
     )
 
 
@@ -231,7 +233,7 @@ def check_texts(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Check
     if not (is_text(values.type) or is_binary(values.type)):
         raise UsageError(
             f"column {name!r} is {values.type}, not text; choose another column "
-            "with --text, or use --tokens for lists"
+            f"with {name_setting('text')}, or use {name_setting('tokens')} for lists"
         )
     reasons = _where(values.is_null(), null_reason(name)) if values.null_count else {}
     values, broken = validate_text(values)
@@ -280,7 +282,7 @@ def check_tokens(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Chec
     ):
         raise UsageError(
             f"column {name!r} is {values.type}, not lists of text or of integers; choose another "
-            "column with --tokens, or use --text"
+            f"column with {name_setting('tokens')}, or use {name_setting('text')}"
         )
     reasons = _where(values.is_null(), f"{name} is null")
     lists = cast_to_stored_type(values, TOKENS)
@@ -350,7 +352,7 @@ def check_vectors(values: pa.Array, name: str, dimensions: int | None = None) ->
     if not _is_list_of(values.type, pa.types.is_floating, pa.types.is_integer):
         raise UsageError(
             f"column {name!r} is {values.type}, not lists of numbers; choose "
-            "another column with --vector"
+            f"another column with {name_setting('vector')}"
         )
     lengths = pc.fill_null(pc.list_value_length(values), -1).to_numpy(zero_copy_only=False)
     if dimensions is None:

@@ -5,6 +5,7 @@ from dataclasses import replace
 from nearkin.corpus.batches import Corpus
 from nearkin.corpus.columns import Columns
 from nearkin.errors import UsageError
+from nearkin.setting_names import name_setting
 
 
 def detect_dimensions(corpus: Corpus, columns: Columns) -> Columns:
@@ -24,5 +25,6 @@ def detect_dimensions(corpus: Corpus, columns: Columns) -> Columns:
         if len(batch.rows):
             return replace(columns, dimensions=batch.documents["vector"].type.list_size)
     raise UsageError(
-        f"column {columns.vector!r} holds no vector; choose another column with --vector"
+        f"column {columns.vector!r} holds no vector; choose another column with "
+        f"{name_setting('vector')}"
     )

@@ -13,6 +13,7 @@ from nearkin.corpus.corpus import FileCorpus
 from nearkin.corpus.file_names import join_inside, make_output_names
 from nearkin.corpus.formats.base import FileSlice, Writer
 from nearkin.errors import RunError
+from nearkin.setting_names import name_flag
 
 AHEAD = 6
 """The maximum number of slices that wait to be written."""
@@ -64,7 +65,7 @@ def write_kept(
     if first != len(kept):
         raise RunError(
             f"the inputs have {first} documents now, but had {len(kept)} before; "
-            "run again with --overwrite"
+            f"run again with {name_flag('overwrite')}"
         )
 
 

@@ -26,6 +26,7 @@ from nearkin.measures import measure_of
 from nearkin.packed_pairs import pack_pairs
 from nearkin.runtime.number_format import format_percent
 from nearkin.runtime.progress import Progress
+from nearkin.setting_names import name_setting
 from nearkin.sketch.minhash import splitmix64
 
 NORMAL_QUANTILE = 1.959963984540054
@@ -221,7 +222,7 @@ def give_advice(precision: Proportion, recall: Proportion, run: ReopenedRun) -> 
     if has_errors and settings.verify != "exact":
         return (
             f"verify={settings.verify} removed {format_percent(1 - precision.value)} of the "
-            "documents wrongly; use --verify exact"
+            "documents wrongly; use {name_setting('verify', 'exact')}"
         )
     if recall.total == 0:
         return (
@@ -229,12 +230,12 @@ def give_advice(precision: Proportion, recall: Proportion, run: ReopenedRun) -> 
             "has no near-duplicates"
         )
     if recall.high < requested:
-        change = "omit --bands and --rows to have them solved"
+        change = f"omit {name_setting('bands')} and {name_setting('rows')} to have them solved"
         if not settings.bands:
-            change = "raise --recall"
+            change = f"raise {name_setting('recall')}"
         return (
-            f"the recall is below the requested {requested}: {change}, or raise --hot-bucket-size "
-            "if buckets were hot"
+            f"the recall is below the requested {requested}: {change}, or raise "
+            f"{name_setting('hot_bucket_size')} if buckets were hot"
         )
     if recall.low >= requested:
         return f"the recall is at least the requested {requested}"

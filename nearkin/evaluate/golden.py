@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 from nearkin.cluster import kernels
 from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Proportion
+from nearkin.setting_names import name_flag
 
 ScoreFunction: TypeAlias = Callable[[np.ndarray, np.ndarray], float]
 """A score of a partition against the true one: a function of the true and the predicted
@@ -251,7 +252,8 @@ def golden_set_from_pairs(
         if clusters[first] == clusters[second]:
             raise UsageError(
                 f"the golden pair {ids[first]!r}, {ids[second]!r} is labelled as distinct, but "
-                "other rows join the two documents by duplicates of duplicates; omit --closure"
+                "other rows join the two documents by duplicates of duplicates; omit "
+                f"{name_flag('closure')}"
             )
     return GoldenSet(
         ids,

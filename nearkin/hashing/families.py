@@ -13,6 +13,7 @@ from nearkin.errors import KeyRequiredError, UsageError
 from nearkin.hashing import kernels, xxh3
 from nearkin.hashing.kernels import Fnv1aKey, Murmur3Key, SipKey, Xxh3Key
 from nearkin.keys import HashKey
+from nearkin.setting_names import name_setting
 from nearkin.spec import FAMILIES, KEYED
 
 FNV_BASIS = 0xCBF29CE484222325
@@ -34,7 +35,8 @@ def key_of(family: str, seed: int, secret: HashKey | None = None) -> Key:
     if family == KEYED:
         if secret is None:
             raise KeyRequiredError(
-                "base_hash='siphash' needs the key that the Spec names; pass --key-file or key="
+                "base_hash='siphash' needs the key that the Spec names; pass it with "
+                f"{name_setting('key')}"
             )
         low, high = secret.words()
         return SipKey(np.uint64(low), np.uint64(high))

@@ -22,6 +22,7 @@ from nearkin.index.stores.sqlite import SqliteStore, file_of, sqlite_errors
 from nearkin.index.stores.urls import SCHEMES, scheme_of
 from nearkin.runtime.files import create_exclusively, make_folders, replace_durably, sync_file
 from nearkin.runtime.outputs import require_outside_work_folders
+from nearkin.setting_names import name_flag
 
 REASONS = {
     "memory": "it ends with its process",
@@ -96,7 +97,7 @@ def restore(source: Path, url: str, *, overwrite: bool = False) -> BackupResult:
         raise UsageError(f"no such file: {source}")
     if target.exists() and not overwrite:
         raise UsageError(
-            f"{target} exists; replace it with --overwrite, or restore to another file"
+            f"{target} exists; replace it with {name_flag('overwrite')}, or restore to another file"
         )
     if target.exists() and target.samefile(source):
         raise UsageError(f"{source} is the index itself")

@@ -17,6 +17,7 @@ from nearkin.lsh.band_keys import BandLayout, sign_layout
 from nearkin.lsh.curve import UNRELATED_BETA, sampled_recall, sign_collision
 from nearkin.lsh.slot_bands import Banding
 from nearkin.lsh.solve import MAX_PASS_RATE, prefilter_margin, smallest_integer
+from nearkin.setting_names import name_setting
 from nearkin.sketch.minhash import splitmix64
 
 MAX_BANDS = 256
@@ -140,8 +141,9 @@ def solve_sign_banding(threshold: float, recall: float, bits: int, documents: in
     if best is None:
         raise UsageError(
             f"recall {recall} at cosine {threshold} cannot be reached with {bits} bits, "
-            f"{MAX_BANDS} tables and {documents:,} documents (at most {reachable:.3f}); raise --k "
-            "or --threshold, lower --recall, or use --distance"
+            f"{MAX_BANDS} tables and {documents:,} documents (at most {reachable:.3f}); raise "
+            f"{name_setting('k')} or {name_setting('threshold')}, lower {name_setting('recall')}, "
+            f"or use {name_setting('distance')}"
         )
     return _with_margin(best[1], recall)
 
@@ -280,7 +282,7 @@ def block_banding(
     if not bandings:
         raise UsageError(
             f"distance {distance} needs more than {MAX_BANDS} tables; "
-            "lower --distance or use --threshold"
+            f"lower {name_setting('distance')} or use {name_setting('threshold')}"
         )
 
     def cost(banding: SignBanding) -> tuple[float, float]:

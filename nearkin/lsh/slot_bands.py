@@ -12,6 +12,7 @@ from nearkin.lsh.curve import (
     truncated_collision,
 )
 from nearkin.lsh.solve import MAX_PASS_RATE, prefilter_margin, smallest_integer
+from nearkin.setting_names import name_setting
 from nearkin.spec import MEASURES
 
 SLOT_LIMITS = MEASURES["jaccard"]
@@ -132,7 +133,7 @@ def fixed_banding(
         raise UsageError(f"bands={bands} and rows={rows} must both be at least 1")
     if bands * rows > k:
         enough = -(-bands * rows // SLOT_LIMITS.k_step) * SLOT_LIMITS.k_step
-        larger_k = f", or --k {enough}" if enough <= SLOT_LIMITS.largest_k else ""
+        larger_k = f", or {name_setting('k', enough)}" if enough <= SLOT_LIMITS.largest_k else ""
         raise UsageError(
             f"bands={bands} and rows={rows} need {bands * rows} slots, but a signature has k={k}; "
             f"use fewer bands or rows{larger_k}"
@@ -195,7 +196,8 @@ def solve_banding(
         reachable = float(candidate_probability(collision, k, 1)) * MAX_PASS_RATE
         raise UsageError(
             f"recall {recall} at threshold {collision} cannot be reached with k={k} slots "
-            f"(at most {reachable:.4f}); raise --k or lower --recall"
+            f"(at most {reachable:.4f}); raise {name_setting('k')} or lower "
+            f"{name_setting('recall')}"
         )
     _, bands, rows = best
     return fixed_banding(collision, recall, k, bands, rows, probes, slot_bits)

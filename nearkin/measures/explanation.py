@@ -15,6 +15,7 @@ from nearkin.lsh.slot_bands import Banding
 from nearkin.measures.base import Measure, as_stored, band_layout_of
 from nearkin.measures.registry import measure_of
 from nearkin.runtime.number_format import format_fraction, format_similarity
+from nearkin.setting_names import name_setting
 from nearkin.shingle.readable import shingle_texts
 from nearkin.sketch.resources import SpecResources
 from nearkin.spec import Spec
@@ -242,7 +243,8 @@ def _with_verdict(pair: Explanation, *, is_exact: bool, is_empty: bool) -> Expla
         )
     if is_near and verdict in MISSED:
         why += (
-            "; the pair is a near-duplicate that was missed (a higher --recall finds more of them)"
+            "; the pair is a near-duplicate that was missed "
+            f"(a higher {name_setting('recall')} finds more of them)"
         )
     return replace(pair, verdict=verdict, why=why)
 

@@ -21,6 +21,7 @@ from nearkin.measures.base import (
 )
 from nearkin.measures.cosine import Cosine, SimHash
 from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, unpack_pairs
+from nearkin.setting_names import name_setting
 from nearkin.sketch.sketcher import BandKeyBuilder
 from nearkin.spec import Spec
 from nearkin.verify.weighted import DEFAULT_MEMORY
@@ -168,7 +169,8 @@ class Hamming:
     def banding(self, request: BandingRequest) -> Banding:
         if request.bands is not None or request.tables != 1 or request.probes:
             raise UsageError(
-                f"--distance {self.max_distance} chooses its own tables, so that it finds every "
-                "pair; omit --bands, --rows, --tables and --probes"
+                f"{name_setting('distance', self.max_distance)} chooses its own tables, so that it "
+                f"finds every pair; omit {name_setting('bands')}, {name_setting('rows')}, "
+                f"{name_setting('tables')} and {name_setting('probes')}"
             )
         return block_banding(self.spec.k, self.max_distance, max(request.documents, 1))

@@ -19,6 +19,7 @@ from nearkin.measures.base import (
 )
 from nearkin.measures.weighted_shingles import WeightedPayloads, WeightedShingleComparison
 from nearkin.packed_pairs import ScoredPairs
+from nearkin.setting_names import name_setting
 from nearkin.shingle import Shingler
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.sketch.sketcher import BandKeyBuilder, Sketcher
@@ -114,7 +115,7 @@ class _MinHashMeasure:
         if probes and self.spec.truncated:
             raise UsageError(
                 f"b-bit signatures cannot be probed (slot_bits={self.spec.slot_bits}, "
-                f"probes={probes}); omit --probes or use slot_bits=32"
+                f"probes={probes}); omit {name_setting('probes')} or use slot_bits=32"
             )
         if request.bands is not None and request.rows is not None:
             bands = request.bands * request.tables

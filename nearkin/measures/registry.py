@@ -5,6 +5,7 @@ from nearkin.measures.base import Measure
 from nearkin.measures.cosine import Cosine, SimHash
 from nearkin.measures.hamming import Hamming
 from nearkin.measures.jaccard import Jaccard, WeightedJaccard
+from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.spec import Spec
 
@@ -33,7 +34,7 @@ def measure_of(
         if distance is not None:
             raise UsageError(
                 f"distance {distance} is only for measures simhash and cosine, not {spec.measure}; "
-                "use --threshold"
+                f"use {name_setting('threshold')}"
             )
         if spec.measure == "jaccard":
             return Jaccard(spec, resources)

@@ -28,6 +28,7 @@ from nearkin.plan.index_sizes import (
 )
 from nearkin.plan.rates import Rates, known_rates
 from nearkin.plan.tune import Distribution, candidate_probabilities
+from nearkin.setting_names import name_setting
 from nearkin.sketch.minhash import ROUNDS
 from nearkin.spec import Spec
 from nearkin.suggestions import did_you_mean
@@ -784,7 +785,7 @@ class _PlanBuilder:
             )
             self.add_line("local", f"seconds: {name}", duration, "s", formula)
         seconds = self.add_line("local", "seconds", sum(durations.values()), "s", "Σ stages")
-        more_memory = f"--memory {math.ceil(memory / 1e9)}GB"
+        more_memory = name_setting("memory", f"{math.ceil(memory / 1e9)}GB")
         self.add_limit("memory", work.memory, memory, "B", more_memory, "engine spark")
         self.add_limit(
             "disk",

@@ -135,6 +135,6 @@ def known_rates() -> Rates:
     shipped = Rates.from_json(text, "shipped")
     source = (
         f"shipped, measured on {shipped.machine['cores']} cores of "
-        f"{shipped.machine['processor']}; --calibrate measures this machine"
+        f"{shipped.machine['processor']}; nearkin plan --calibrate measures this machine"
     )
     return replace(shipped, source=source)

@@ -22,6 +22,7 @@ from nearkin.lsh.sign_bands import SignBanding
 from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.lsh.solve import find_similarity, smallest_integer
 from nearkin.measures import BandingRequest, Measure, measure_of
+from nearkin.setting_names import name_setting
 from nearkin.spec import Spec
 
 LANDMARKS = (0.001, 0.5, 0.99)
@@ -405,7 +406,7 @@ def tune(
         limits = f" and candidate probabilities of at most {dict(at_most)}" if at_most else ""
         raise UsageError(
             f"recall {recall} at threshold {threshold} is out of reach with k={spec.k}{limits}; "
-            "raise k or lower the recall"
+            f"raise {name_setting('k')} or lower {name_setting('recall')}"
         )
     points = [
         evaluate_point(

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from nearkin.report.model import ReportData
+from nearkin.setting_names import name_setting
 
 ALWAYS_SHOWN = ("kept", "exact", "near")
 """The categories that are shown even if they have no rows."""
@@ -52,7 +53,7 @@ def categorize_rows(data: ReportData) -> list[RowCategory]:
         (
             "empty",
             "Empty",
-            "documents without words, removed because of --empty drop",
+            f"documents without words, removed because of {name_setting('empty', 'drop')}",
             counts.removed_empty,
         ),
         (

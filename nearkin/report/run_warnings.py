@@ -12,6 +12,7 @@ from nearkin.engine.short_documents import CHARACTERS, USUAL_THRESHOLD, ShortDoc
 from nearkin.engine.stats import StageRecord
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
+from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import SpecResources
 
 log = logging.getLogger("nearkin")
@@ -78,27 +79,27 @@ def warn_of_run(run: FinishedStages) -> list[str]:
     warnings += warn_of_short_documents(run)
     if not run.brute_force and options.verify != "exact":
         warnings.append(
-            f"similarities are estimates (verify={options.verify}); use --verify exact to verify "
-            "them"
+            f"similarities are estimates (verify={options.verify}); use "
+            f"{name_setting('verify', 'exact')} to verify them"
         )
     if not run.brute_force and run.banding.recall < options.recall:
         warnings.append(
             f"{run.banding.bands} bands of {run.banding.rows} rows reach a recall of "
             f"{run.banding.recall:.3f} at the threshold, less than the requested {options.recall}; "
-            "omit --bands and --rows to have them solved"
+            f"omit {name_setting('bands')} and {name_setting('rows')} to have them solved"
         )
     hot_buckets = run.recorded("candidates").get("hot_buckets", 0)
     if options.distance is not None and hot_buckets:
         warnings.append(
             f"{hot_buckets:,} buckets have more than {options.hot_bucket_size} documents and were "
             f"clustered internally, so pairs within distance {options.distance} may be missing; "
-            "raise --hot-bucket-size to find all of them"
+            f"raise {name_setting('hot_bucket_size')} to find all of them"
         )
     warnings += warn_of_recall(run)
     if limited := sketch.get("workers_limited"):
         requested, used = limited
         warnings.append(
-            f"{used} of the requested {requested} workers ran, because --memory "
+            f"{used} of the requested {requested} workers ran, because {name_setting('memory')} "
             f"({options.memory:,} bytes) has no room for more; raise it to use more"
         )
     return warnings
@@ -128,9 +129,9 @@ def warn_of_short_documents(run: FinishedStages) -> list[str]:
             f"; {counts.single:,} of them ({counts.single / compared:.0%}) are not longer than one "
             "shingle and match only the same text"
         )
-    proposal = "a lower --threshold"
+    proposal = f"a lower {name_setting('threshold')}"
     if options.spec.shingle != f"chars:{CHARACTERS}":
-        proposal = f"--shingle chars:{CHARACTERS} and a lower --threshold"
+        proposal = f"{name_setting('shingle', f'chars:{CHARACTERS}')} and {proposal}"
     return [f"{text}. To compare short texts, use {proposal}; nearkin tune FILES proposes both"]
 
 
@@ -152,7 +153,7 @@ def warn_of_recall(run: FinishedStages) -> list[str]:
             f"were compared with at most {options.fanout} leaders each: {share:.0%} of the pairs "
             f"that share a bucket. The recall at the threshold {options.threshold:g} is lower "
             f"than the requested {options.recall:g}; measure it with nearkin audit, or raise "
-            "--hot-bucket-size or the threshold"
+            f"{name_setting('hot_bucket_size')} or the threshold"
         )
     if options.spec.measure == "simhash" and options.threshold < MIN_INDEPENDENT_COSINE:
         warnings.append(
@@ -180,8 +181,8 @@ def warn_of_pairs(run: FinishedStages) -> list[str]:
         warnings.append(
             f"{hot_buckets:,} buckets have more than {options.hot_bucket_size} documents, with up "
             f"to {hot_pairs:,} pairs. Of these, only pairs with one of at most {options.fanout} "
-            "leaders were compared, so verified pairs may be missing; raise --hot-bucket-size to "
-            "list all of them"
+            "leaders were compared, so verified pairs may be missing; raise "
+            f"{name_setting('hot_bucket_size')} to list all of them"
         )
     return warnings
 

@@ -12,6 +12,7 @@ from nearkin.errors import UsageError
 from nearkin.runs.job import Job
 from nearkin.runtime.files import disk_errors
 from nearkin.runtime.outputs import MANIFEST, Claim
+from nearkin.setting_names import name_flag
 
 
 def unfinished_run_id(work_folder: Path) -> str | None:
@@ -68,12 +69,13 @@ def _create_or_resume(
     work = WorkFolder.resume(claim.path, identity)
     if change := find_first_change(work.manifest["inputs"], corpus):
         raise UsageError(
-            f"cannot resume {job.work_folder}: {change}. Run with --overwrite to start again"
+            f"cannot resume {job.work_folder}: {change}. Run with {name_flag('overwrite')} to "
+            "start again"
         )
     if os.path.lexists(job.out) and not may_replace_output(job, work):
         raise UsageError(
-            f"{job.out} exists, and the run in {job.work_folder} was begun without --overwrite; "
-            f"move {job.out} away, then resume the run"
+            f"{job.out} exists, and the run in {job.work_folder} was begun without "
+            f"{name_flag('overwrite')}; move {job.out} away, then resume the run"
         )
     return work
 

@@ -37,6 +37,7 @@ from nearkin.runs.table_files import (
 )
 from nearkin.runtime.files import Readers, disk_errors, set_readers
 from nearkin.runtime.outputs import RESULT, claimed, is_output, require_apart
+from nearkin.setting_names import name_flag, name_setting
 
 RUN_SUFFIX = ".run"
 """The suffix of the folder beside a file of kept documents, which holds the other results."""
@@ -89,11 +90,14 @@ class KeptFile:
         if not os.path.lexists(out):
             return
         if not resume and not overwrite:
-            raise UsageError(f"{out} exists; replace it with --overwrite, or choose another --out")
+            raise UsageError(
+                f"{out} exists; replace it with {name_flag('overwrite')}, or choose another "
+                f"{name_setting('out')}"
+            )
         if not is_output(self.run_folder) or not out.is_file() or out.is_symlink():
             raise UsageError(
                 f"{out} exists and was not written by a run in {self.run_folder}, so it is never "
-                "replaced; move or delete it, or choose another --out"
+                f"replaced; move or delete it, or choose another {name_setting('out')}"
             )
 
     def require_convertible(self, corpus: FileCorpus) -> None:
@@ -257,7 +261,7 @@ class _FileJoin:
             if file_slice.rejected:
                 raise RunError(
                     f"cannot read {file.path} again: {file_slice.rejected[0].reason}; run again "
-                    "with --overwrite"
+                    f"with {name_flag('overwrite')}"
                 )
             yield file_slice.complete_rows
 

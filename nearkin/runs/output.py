@@ -49,6 +49,7 @@ from nearkin.runtime.outputs import (
     require_work_folder,
     work_folder_of,
 )
+from nearkin.setting_names import name_flag, name_setting
 from nearkin.version import VERSION
 
 SKIPPED_LISTED = 1000
@@ -78,8 +79,8 @@ def require_output_free(out: Path, *, resume: bool, overwrite: bool) -> None:
     for shown, path in ((out, out), (work_folder, work_folder / MANIFEST)):
         if os.path.lexists(path):
             raise UsageError(
-                f"{shown} exists; continue it with --resume, replace it with --overwrite, or "
-                "choose another --out"
+                f"{shown} exists; continue it with {name_flag('resume')}, replace it with "
+                f"{name_flag('overwrite')}, or choose another {name_setting('out')}"
             )
 
 
@@ -104,13 +105,16 @@ def require_file_output(
         UsageError: If the file must not be written. The message says why.
     """
     if out.is_dir():
-        raise UsageError(f"{out} is a folder; give the name of a file with --out")
+        raise UsageError(f"{out} is a folder; give the name of a file with {name_setting('out')}")
     require_apart(out, inputs, marked=False)
     require_work_folder(work_folder_of(out))
     if not os.path.lexists(out):
         return
     if not overwrite:
-        raise UsageError(f"{out} exists; replace it with --overwrite, or choose another --out")
+        raise UsageError(
+            f"{out} exists; replace it with {name_flag('overwrite')}, or choose another "
+            f"{name_setting('out')}"
+        )
     require_replaceable_file(out, is_replaceable, kind)
 
 
@@ -136,17 +140,18 @@ def find_finished_run(
     record = read_run_record(job.out / RUN)
     if marker is None:
         raise UsageError(
-            f"{job.out} is not the output of a run that can be resumed; choose another --out"
+            f"{job.out} is not the output of a run that can be resumed; choose another "
+            f"{name_setting('out')}"
         )
     if difference := first_difference(marker["identity"], json.loads(json.dumps(identity))):
         raise UsageError(
             f"{job.out} is finished and was made with other settings: {difference}; replace it "
-            "with --overwrite, or choose another --out"
+            f"with {name_flag('overwrite')}, or choose another {name_setting('out')}"
         )
     if change := find_first_change(record.require_files(job.out).inputs.files, corpus):
         raise UsageError(
-            f"{job.out} is finished, but {change}; replace it with --overwrite, or choose another "
-            "--out"
+            f"{job.out} is finished, but {change}; replace it with {name_flag('overwrite')}, or "
+            f"choose another {name_setting('out')}"
         )
     if os.path.lexists(job.work_folder):
         # The run was killed while it deleted its work folder.

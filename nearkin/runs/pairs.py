@@ -36,6 +36,7 @@ from nearkin.runtime.files import disk_errors, set_readers, to_json
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.outputs import MANIFEST, RESULT, Claim, work_folder_of
 from nearkin.runtime.progress import Progress
+from nearkin.setting_names import name_flag, name_setting
 from nearkin.suggestions import did_you_mean
 
 HEADER_BYTES = 1 << 16
@@ -75,7 +76,8 @@ def parse_relation(relation: str, settings: RunOptions, *, expand_exact: bool) -
         require_containable(settings.spec)
         if expand_exact:
             raise UsageError(
-                "relation containment lists exact groups by one member; leave out --expand-exact"
+                "relation containment lists exact groups by one member; leave out "
+                f"{name_flag('expand_exact')}"
             )
     return Relation(relation)
 
@@ -234,8 +236,8 @@ def require_pairs_output(
     work_folder = work_folder_of(out)
     if (work_folder / MANIFEST).exists() and not replaceable:
         raise UsageError(
-            f"{work_folder} was left by a run; continue it with --resume, or start again with "
-            "--overwrite"
+            f"{work_folder} was left by a run; continue it with {name_flag('resume')}, or start "
+            f"again with {name_flag('overwrite')}"
         )
 
 
@@ -251,7 +253,7 @@ def _count_finished_pairs(
             return None
         raise UsageError(
             f"{job.out} is finished, and its format does not record the request; replace it with "
-            "--overwrite, or choose another --out"
+            f"{name_flag('overwrite')}, or choose another {name_setting('out')}"
         )
     recorded = json.loads(recorded_footer)
     difference = first_difference(recorded["identity"], json.loads(json.dumps(identity)))
@@ -261,8 +263,8 @@ def _count_finished_pairs(
             return None
         reason = f"was made with other settings: {difference}" if difference else str(change)
         raise UsageError(
-            f"{job.out} is finished and {reason}; replace it with --overwrite, or choose another "
-            "--out"
+            f"{job.out} is finished and {reason}; replace it with {name_flag('overwrite')}, or "
+            f"choose another {name_setting('out')}"
         )
     if os.path.lexists(job.work_folder):
         # The run was killed while it deleted its work folder.

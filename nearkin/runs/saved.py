@@ -16,6 +16,7 @@ from nearkin.runs.job import Job
 from nearkin.runs.run_record import RUN, RunRecord, read_run_record
 from nearkin.runtime.files import disk_errors
 from nearkin.runtime.outputs import is_half_written
+from nearkin.setting_names import name_flag
 from nearkin.spec import Spec
 
 SIGNATURES = "signatures"
@@ -46,8 +47,8 @@ class SavedRun:
             return None
         if not (folder / SIGNATURES).is_dir():
             raise UsageError(
-                f"{folder} is a run without signatures; run it again with --save-signatures to use "
-                "it as an input"
+                f"{folder} is a run without signatures; run it again with "
+                f"{name_flag('save_signatures')} to use it as an input"
             )
         return cls(folder, read_run_record(folder / RUN))
 

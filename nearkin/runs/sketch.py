@@ -19,6 +19,7 @@ from nearkin.runtime.files import Readers, disk_errors, set_readers
 from nearkin.runtime.outputs import RESULT, claimed
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ObjectPool, ordered_map
+from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import (
     CUT_FILE,
     FREQUENCIES_FILE,
@@ -171,7 +172,7 @@ def require_signature_output(out: Path, inputs: Iterable[Path | str], *, overwri
     if named is not None and named.format is not TableFormat.ARROW:
         raise UsageError(
             f"cannot write signatures to {str(out)!r}: a signature file is an Arrow file; choose "
-            "an --out with the suffix .arrow"
+            f"an {name_setting('out')} with the suffix .arrow"
         )
     require_file_output(out, is_signature_file, "a signature file", inputs, overwrite=overwrite)
 

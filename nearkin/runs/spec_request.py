@@ -21,6 +21,7 @@ from nearkin.keys import HashKey
 from nearkin.runs.saved import SavedRun
 from nearkin.runtime.outputs import MANIFEST, Claim, require_apart, work_folder_of
 from nearkin.runtime.progress import Progress
+from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.spec import KEYED, Spec
 from nearkin.suggestions import did_you_mean
@@ -102,7 +103,7 @@ def resolve_spec(
     if spec is None:
         if measure == "cosine" and not has_vectors:
             raise UsageError(
-                "measure cosine compares vectors: name their column with --vector, or vector="
+                f"measure cosine compares vectors: name their column with {name_setting('vector')}"
             )
         if has_vectors:
             fields = {**fields, "unit": "vector", "n": columns.dimensions}
@@ -198,8 +199,8 @@ def _resolve_saved(
         )
     if request.secret is not None and saved.spec.base_hash != KEYED:
         raise UsageError(
-            f"--key-file contradicts the saved run {saved.folder}, which was hashed without a key; "
-            "leave it out"
+            f"{name_setting('key')} contradicts the saved run {saved.folder}, which was hashed "
+            "without a key; leave it out"
         )
     check(saved.spec)
     resources = SpecResources.read(saved.folder, saved.spec, request.secret)

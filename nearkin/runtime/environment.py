@@ -4,6 +4,7 @@ import os
 import sys
 
 from nearkin.errors import UsageError
+from nearkin.setting_names import name_setting
 
 
 def require_supported_platform() -> None:
@@ -34,8 +35,8 @@ def check_numba_settings() -> None:
     threads = _number("NUMBA_NUM_THREADS")
     if threads is not None and threads < 1:
         raise UsageError(
-            f"invalid NUMBA_NUM_THREADS={threads}: it must be at least 1; unset it (--workers sets "
-            f"the number of threads)"
+            f"invalid NUMBA_NUM_THREADS={threads}: it must be at least 1; unset it "
+            f"({name_setting('workers')} sets the number of threads)"
         )
 
 

@@ -33,6 +33,7 @@ from nearkin.runtime.files import (
     sync_tree,
     to_json,
 )
+from nearkin.setting_names import name_flag, name_setting
 
 MARKER = ".nearkin-output.json"
 """The file that says that a folder is a result, and which files belong to it."""
@@ -76,7 +77,7 @@ def work_folder_of(out: Path) -> Path:
     if len(out.parts) > 1 and REMOTE.match(out.parts[0]) and not Path(out.parts[0]).is_dir():
         raise UsageError(
             f"{out} cannot be an output: outputs are local, and this is a URL; give a path with "
-            f"--out and copy it"
+            f"{name_setting('out')} and copy it"
         )
     place = _absolute(out)
     try:
@@ -84,11 +85,13 @@ def work_folder_of(out: Path) -> Path:
     except UnicodeEncodeError as error:
         shown = os.fsencode(place).decode("utf-8", "backslashreplace")
         raise UsageError(
-            f"{shown} cannot be an output: its path is not UTF-8; choose another --out"
+            f"{shown} cannot be an output: its path is not UTF-8; choose another "
+            f"{name_setting('out')}"
         ) from error
     if not place.name:
         raise UsageError(
-            f"{out} cannot be an output: it is the root of the file system; choose another --out"
+            f"{out} cannot be an output: it is the root of the file system; choose another "
+            f"{name_setting('out')}"
         )
     require_outside_work_folders(out)
     return place.with_name(place.name + ".partial")
@@ -147,12 +150,13 @@ def require_apart(out: Path, inputs: Iterable[Path | str], *, marked: bool = Tru
         for given, path in zip(local, real, strict=True):
             if path == place.resolve():
                 raise UsageError(
-                    f"{out} cannot be the output: {place} is an input; choose another --out"
+                    f"{out} cannot be the output: {place} is an input; choose another "
+                    f"{name_setting('out')}"
                 )
             if place.resolve() in path.parents:
                 raise UsageError(
                     f"{out} cannot be the output: {place} contains the input {given}; choose "
-                    f"another --out"
+                    f"another {name_setting('out')}"
                 )
         _require_other_inodes(out, place, local)
     for given, path in zip(local, real, strict=True):
@@ -160,13 +164,13 @@ def require_apart(out: Path, inputs: Iterable[Path | str], *, marked: bool = Tru
         if inside and is_output(path):
             raise UsageError(
                 f"{out} cannot be the output: it is inside {given}, which is the result of a run; "
-                f"choose another --out"
+                f"choose another {name_setting('out')}"
             )
         if inside and not marked:
             raise UsageError(
                 f"{out} cannot be the output: it is inside the input folder {given}, so the next "
                 f"run would read it; "
-                "choose an --out outside of the inputs"
+                f"choose an {name_setting('out')} outside of the inputs"
             )
 
 
@@ -196,7 +200,7 @@ def _require_other_inodes(out: Path, place: Path, inputs: list[Path]) -> None:
         if _identity(path) == folder:
             raise UsageError(
                 f"{out} cannot be the output: {place} is or contains an input ({path}); choose "
-                f"another --out"
+                f"another {name_setting('out')}"
             )
 
 
@@ -215,24 +219,27 @@ def require_replaceable_folder(out: Path) -> None:
     Raises:
         UsageError: If it is not. The message says why.
     """
-    advice = "move or delete it, or choose another --out"
+    advice = f"move or delete it, or choose another {name_setting('out')}"
     if out.is_symlink():
-        raise UsageError(f"{out} is a symbolic link; give the folder that it points to with --out")
+        raise UsageError(
+            f"{out} is a symbolic link; give the folder that it points to with "
+            f"{name_setting('out')}"
+        )
     if not out.is_dir():
         raise UsageError(f"{out} is a file, which is never replaced by a folder; {advice}")
     place = _absolute(out)
     if place.resolve() in (Path.cwd(), *Path.cwd().parents):
         raise UsageError(
             f"{out} is the current folder or contains it, which is never replaced; choose another "
-            f"--out"
+            f"{name_setting('out')}"
         )
     if next(out.iterdir(), None) is None:
         return
     marker = read_marker(out)
     if marker is None:
         raise UsageError(
-            f"{out} is not the result of a nearkin run (it has no {MARKER}), so --overwrite does "
-            f"not replace it; {advice}"
+            f"{out} is not the result of a nearkin run (it has no {MARKER}), so "
+            f"{name_flag('overwrite')} does not replace it; {advice}"
         )
     own = set(marker["files"])
     stranger = next(
@@ -241,8 +248,8 @@ def require_replaceable_folder(out: Path) -> None:
     )
     if stranger is not None:
         raise UsageError(
-            f"{out} contains {stranger!r}, which no nearkin run wrote, so --overwrite does not "
-            f"replace it; move it "
+            f"{out} contains {stranger!r}, which no nearkin run wrote, so {name_flag('overwrite')} "
+            "does not replace it; move it "
             "elsewhere first"
         )
 
@@ -277,7 +284,7 @@ def require_replaceable_file(out: Path, recognise: Callable[[Path], bool], what:
         raise UsageError(
             f"{out} exists and is not {what} that nearkin wrote, so it is never replaced; move or "
             f"delete it, or "
-            "choose another --out"
+            f"choose another {name_setting('out')}"
         )
 
 
@@ -476,7 +483,7 @@ class Claim:
                 if not replaces:
                     raise UsageError(
                         f"{self.out} has appeared while the run was working; resume it with "
-                        f"--overwrite to replace it"
+                        f"{name_flag('overwrite')} to replace it"
                     )
                 require_replaceable_folder(self.out)
                 _delete(self.path / PREVIOUS)
@@ -521,7 +528,9 @@ def _path_errors(path: Path) -> Iterator[None]:
     except OSError as error:
         if error.errno not in UNUSABLE:
             raise
-        raise UsageError(f"cannot make {path}: {error.strerror}; choose another --out") from error
+        raise UsageError(
+            f"cannot make {path}: {error.strerror}; choose another {name_setting('out')}"
+        ) from error
 
 
 @contextmanager
@@ -543,7 +552,7 @@ def claimed(out: Path, command: str, *, replaces: bool) -> Iterator[Claim]:
         claim.release()
         raise UsageError(
             f"{claim.path} holds a run that was killed; finish it with its own command and "
-            f"--resume, or delete the folder, "
+            f"{name_flag('resume')}, or delete the folder, "
             "or choose another output"
         )
     try:
@@ -596,7 +605,7 @@ def _lock(path: Path, out: Path) -> int:
             os.close(handle)
             raise UsageError(
                 f"{out} is being written by {said}; wait until it has ended, or stop it, or choose "
-                f"another --out"
+                f"another {name_setting('out')}"
             ) from None
         except BaseException:
             os.close(handle)
@@ -622,7 +631,7 @@ def require_work_folder(path: Path) -> None:
         raise UsageError(
             f"{path} exists and is not the work folder of a nearkin run, so it is not used; move "
             f"or delete it, or "
-            "choose another --out"
+            f"choose another {name_setting('out')}"
         )
 
 

@@ -35,6 +35,7 @@ from nearkin.server.routes import documents, info
 from nearkin.server.service import Service, check_store
 from nearkin.server.settings import ServerSettings
 from nearkin.server.telemetry import Exposition, Instruments, create_meter_provider, install_traces
+from nearkin.setting_names import SettingForm, settings_named_as
 from nearkin.version import VERSION
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ def create_app(
                 tasks.append(asyncio.create_task(app.state.exposition.keep_writing_snapshots()))
             if console is not None:
                 tasks.append(asyncio.create_task(console.keep_writing_snapshots()))
-            yield
+            with settings_named_as(SettingForm.FIELD):
+                yield
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)

@@ -44,6 +44,7 @@ from nearkin.runtime.files import disk_errors
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.outputs import RESULT, claimed
 from nearkin.runtime.progress import Progress
+from nearkin.setting_names import name_flag, name_setting
 from nearkin.sketch.resources import DocumentFrequencies
 from nearkin.spark.frames import require_supported
 from nearkin.spec import Spec
@@ -82,7 +83,9 @@ def dedup_files(
     if finished is not None:
         return finished
     if job.resume:
-        raise UsageError("a run with Spark cannot be resumed; start it again with --overwrite")
+        raise UsageError(
+            f"a run with Spark cannot be resumed; start it again with {name_flag('overwrite')}"
+        )
     # The work folder is deleted after a failure too, because a run cannot be resumed from it.
     with (
         claimed(job.out, "nearkin dedup --engine spark", replaces=job.overwrite) as claim,
@@ -230,7 +233,8 @@ def _require_supported_files(job: Job, corpus: FileCorpus, *, merge_parts: bool)
         require_mergeable(job.settings.spec, job.settings.probes)
         if job.columns.id is None:
             raise UsageError(
-                "merge_parts merges rows of one id, and there is no id column; name it with --id"
+                "merge_parts merges rows of one id, and there is no id column; name it with "
+                f"{name_setting('id')}"
             )
     if job.save_signatures:
         raise UsageError(

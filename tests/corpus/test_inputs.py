@@ -83,13 +83,13 @@ def test_skipped_paths_are_listed_with_the_reason(tmp_path: Path) -> None:
     summary = run_dedup_on([str(folder)], tmp_path / "out")
     said = {Path(entry["path"]).name: entry["reason"] for entry in summary["skipped"]["first"]}
     assert said.keys() == {".b.jsonl", "_old", "link", "gone", "pipe"}
-    assert "--hidden" in said[".b.jsonl"]
-    assert "--hidden" in said["_old"]
-    assert "--follow-links" in said["link"]
+    assert "hidden=True" in said[".b.jsonl"]
+    assert "hidden=True" in said["_old"]
+    assert "follow_links=True" in said["link"]
     assert summary["skipped"]["count"] == 5
     warnings = "\n".join(summary["warnings"])
-    assert "--hidden" in warnings
-    assert "--follow-links" in warnings
+    assert "hidden=True" in warnings
+    assert "follow_links=True" in warnings
     assert names_of(folder, hidden=True, follow_links=True) == [
         ".b.jsonl",
         "_old/c.jsonl",

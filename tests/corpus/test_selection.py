@@ -8,7 +8,7 @@ import pytest
 
 from nearkin.api import dedup
 from nearkin.corpus import Columns, FileCorpus
-from nearkin.corpus.inputs import EXCLUDED, NOT_INCLUDED, Selection, find_inputs, matches_pattern
+from nearkin.corpus.inputs import Selection, find_inputs, matches_pattern
 from nearkin.errors import UsageError
 from tests.corpus.samples import run_command, run_dedup_on
 
@@ -83,16 +83,16 @@ def test_files_that_patterns_leave_out_are_listed_with_the_reason(folder: Path) 
     listing = find_inputs([str(folder)], Selection(include=("*.csv", "*.md"), exclude=("*.md",)))
     reasons = {os.path.relpath(entry.path, folder): entry.reason for entry in listing.skipped}
     assert reasons == {
-        "README.md": EXCLUDED,
-        "b.jsonl": NOT_INCLUDED,
-        "old/notes.txt": NOT_INCLUDED,
+        "README.md": "it matches `exclude`",
+        "b.jsonl": "it matches no `include`",
+        "old/notes.txt": "it matches no `include`",
     }
 
 
 def test_patterns_that_leave_nothing_are_an_error(folder: Path) -> None:
-    with pytest.raises(UsageError, match=r"no files in the folder .* it matches no --include"):
+    with pytest.raises(UsageError, match=r"no files in the folder .* it matches no `include`"):
         find_inputs([str(folder)], Selection(include=("*.parquet",)))
-    with pytest.raises(UsageError, match=r"no inputs are left: .*a\.csv: it matches --exclude"):
+    with pytest.raises(UsageError, match=r"no inputs are left: .*a\.csv: it matches `exclude`"):
         find_inputs([str(folder / "a.csv")], Selection(exclude=("*.csv",)))
 
 
@@ -111,7 +111,7 @@ def test_texts_beside_data_files_of_a_folder_are_a_warning(folder: Path) -> None
     corpus = FileCorpus.open([str(folder)])
     (warning,) = corpus.describe_doubts(Columns())
     assert "read 'README.md' and 1 more as one text each" in warning
-    assert "--exclude '*.md'" in warning
+    assert "exclude=['*.md']" in warning
 
 
 def test_folder_of_texts_and_named_texts_are_no_warning(folder: Path) -> None:

@@ -107,7 +107,7 @@ def test_siphash_matches_reference() -> None:
 def test_unknown_family_and_missing_key_are_rejected() -> None:
     with pytest.raises(UsageError, match="md5"):
         key_of("md5", 0)
-    with pytest.raises(KeyRequiredError, match="--key-file"):
+    with pytest.raises(KeyRequiredError, match="with `key`"):
         key_of("siphash", 0)
 
 

@@ -127,7 +127,7 @@ def test_a_backup_is_restored_to_another_file(url: str, tmp_path: Path) -> None:
 def test_a_file_that_is_not_an_index_is_not_replaced(url: str, tmp_path: Path) -> None:
     fill(url)
     backup(url, tmp_path / "copy.db")
-    with pytest.raises(nk.UsageError, match=r"live\.db exists; replace it with --overwrite"):
+    with pytest.raises(nk.UsageError, match=r"live\.db exists; replace it with overwrite=True"):
         restore(tmp_path / "copy.db", url)
     (tmp_path / "live.db").write_bytes(b"what a failing disk left" * 1000)
     (tmp_path / "live.db-wal").write_bytes(b"and of its log")

@@ -52,7 +52,7 @@ def test_solved_sign_banding_reaches_recall(threshold: float, bits: int) -> None
 
 
 def test_unreachable_recall_of_signs_error_names_remedy() -> None:
-    with pytest.raises(UsageError, match=r"cannot be reached with 64 bits.*--distance"):
+    with pytest.raises(UsageError, match=r"cannot be reached with 64 bits.*`distance`"):
         solve_sign_banding(0.5, 0.95, 64, 1_000_000)
 
 

@@ -38,7 +38,7 @@ def test_solved_banding_reaches_recall_with_fewest_candidates(
 
 
 def test_unreachable_recall_error_names_remedy() -> None:
-    with pytest.raises(UsageError, match=r"cannot be reached with k=8 slots.*raise --k"):
+    with pytest.raises(UsageError, match=r"cannot be reached with k=8 slots.*raise `k`"):
         solve_banding(0.1, 0.999, 8)
 
 
@@ -50,7 +50,7 @@ def test_threshold_and_recall_outside_range_are_rejected(threshold: float, recal
 
 def test_fixed_bands_are_kept_or_rejected() -> None:
     assert fixed_banding(0.8, 0.95, 128, 14, 8).bands == 14
-    with pytest.raises(UsageError, match=r"bands=20 and rows=13 need 260 slots.*--k 264"):
+    with pytest.raises(UsageError, match=r"bands=20 and rows=13 need 260 slots.*k=264"):
         fixed_banding(0.8, 0.95, 128, 20, 13)
 
 
@@ -98,7 +98,7 @@ def test_solved_banding_of_truncated_slots_reaches_recall(slot_bits: int, thresh
 
 
 def test_a_larger_k_is_proposed_only_if_there_is_one() -> None:
-    with pytest.raises(UsageError, match=r"use fewer bands or rows, or --k 1024$"):
+    with pytest.raises(UsageError, match=r"use fewer bands or rows, or k=1024$"):
         fixed_banding(0.8, 0.95, 128, 204, 5)
     with pytest.raises(UsageError, match=r"use fewer bands or rows$"):
         fixed_banding(0.8, 0.95, 128, 205, 5)

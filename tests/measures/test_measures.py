@@ -143,7 +143,7 @@ def test_distance_with_hot_buckets_gives_warning(texts: list[str]) -> None:
             documents, measure="simhash", distance=8, hot_bucket_size=most
         ).report_data.all_warnings
         assert (
-            any("may be missing; raise --hot-bucket-size" in warning for warning in warnings)
+            any("may be missing; raise `hot_bucket_size`" in warning for warning in warnings)
             == expected
         )
 

@@ -16,6 +16,7 @@ from nearkin.runs.job import Job
 from nearkin.runs.reopen import audit_run
 from nearkin.runs.run_record import RunRecord, read_run_record
 from nearkin.runtime.progress import Silent
+from nearkin.setting_names import SettingForm, settings_named_as
 
 GOLDEN = Path(__file__).parent / "golden"
 VARYING = frozenset(
@@ -86,15 +87,17 @@ def require_golden(out: Path, name: str) -> None:
 
 
 def test_run_json_of_a_banded_run_is_unchanged(documents: Path, tmp_path: Path) -> None:
-    out = deduplicate(documents, tmp_path / "out", bands=20, rows=3, hot_bucket_size=2)
+    with settings_named_as(SettingForm.OPTION):
+        out = deduplicate(documents, tmp_path / "out", bands=20, rows=3, hot_bucket_size=2)
     require_golden(out, "run-banded")
 
 
 def test_run_json_of_a_brute_force_run_with_an_audit_is_unchanged(
     documents: Path, tmp_path: Path
 ) -> None:
-    out = deduplicate(documents, tmp_path / "out")
-    audit_run(out, Silent())
+    with settings_named_as(SettingForm.OPTION):
+        out = deduplicate(documents, tmp_path / "out")
+        audit_run(out, Silent())
     require_golden(out, "run-audited")
 
 

@@ -259,7 +259,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(
     killed = subprocess.run(line, capture_output=True, check=False)
     assert killed.returncode == -9, killed.stderr.decode()
     assert not out.exists()
-    with pytest.raises(UsageError, match="exists; continue it with --resume"):
+    with pytest.raises(UsageError, match="exists; continue it with resume=True"):
         finished(corpus / "documents", out)
     finished(corpus / "documents", out, resume=True)
     same_result(out, reference)
@@ -277,7 +277,8 @@ def test_resume_refuses_changed_inputs_and_parameters(corpus: Path, tmp_path: Pa
     out = tmp_path / "out"
     killed_run(copy, out)
     with pytest.raises(
-        UsageError, match=r"cannot resume .*parameters\.threshold was 0\.8 and is 0\.7.*--overwrite"
+        UsageError,
+        match=r"cannot resume .*parameters\.threshold was 0\.8 and is 0\.7.*overwrite=True",
     ):
         finished(copy, out, resume=True, threshold=0.7)
     with pytest.raises(UsageError, match=r"spec\.k was 128 and is 64"):
@@ -308,7 +309,8 @@ def test_existing_output_is_replaced_or_resumed_only_on_request(
 ) -> None:
     (tmp_path / "out").mkdir()
     with pytest.raises(
-        UsageError, match=r"out exists; continue it with --resume, replace it with --overwrite"
+        UsageError,
+        match=r"out exists; continue it with resume=True, replace it with overwrite=True",
     ):
         finished(corpus / "documents", tmp_path / "out")
     with pytest.raises(UsageError, match="is not the output of a run"):
@@ -381,7 +383,7 @@ def test_saved_signatures_of_inputs_that_changed(
     (copy / "part-00002.parquet").unlink()
     with pytest.raises(UsageError, match="part-00002"):
         finished(tmp_path / "saved", tmp_path / "x")
-    with pytest.raises(UsageError, match="run it again with --save-signatures"):
+    with pytest.raises(UsageError, match="run it again with save_signatures=True"):
         finished(reference, tmp_path / "x")
 
 

@@ -247,7 +247,7 @@ def test_a_failure_before_the_first_stage_leaves_nothing(docs: Path, tmp_path: P
         run_pairs(
             job(docs, tmp_path / "deep/out", spec=Spec(measure="simhash")), Silent(), "containment"
         )
-    with pytest.raises(UsageError, match="leave out --expand-exact"):
+    with pytest.raises(UsageError, match="leave out expand_exact=True"):
         run_pairs(job(docs, tmp_path / "deep/out"), Silent(), "containment", expand_exact=True)
     assert everything_below(tmp_path) == before
 
@@ -581,7 +581,7 @@ def test_a_replacement_that_was_killed_half_way_is_finished_by_resume(
     assert not out.exists()
     assert everything_below(renamed[-1]) == old
     monkeypatch.undo()
-    with pytest.raises(UsageError, match=r"out\.partial exists; continue it with --resume"):
+    with pytest.raises(UsageError, match=r"out\.partial exists; continue it with resume=True"):
         dedup(docs, out)
     assert everything_below(renamed[-1]) == old
     dedup(docs, out, resume=True, annotate=True)
@@ -737,6 +737,6 @@ def test_url_as_output_is_refused(
 def test_an_output_path_that_cannot_be_made_is_wrong_usage(
     name: str, docs: Path, tmp_path: Path
 ) -> None:
-    with pytest.raises(UsageError, match="choose another --out"):
+    with pytest.raises(UsageError, match="choose another `out`"):
         dedup(docs, tmp_path / name)
     assert [path.name for path in tmp_path.iterdir()] == ["in"]

@@ -14,6 +14,7 @@ from nearkin.corpus.formats.ipc_messages import MAGIC, MAGIC_BYTES, measure_mess
 from nearkin.corpus.formats.ipc_slices import read_sliced_batches
 from nearkin.corpus.formats.record_batches import AHEAD, TableWriter, check_batches, split_batch
 from nearkin.corpus.input_file import InputFile
+from nearkin.setting_names import name_setting
 
 BATCH_SHARE = 16
 """A record batch is read as a whole. It may unfold into this many times the document limit, which
@@ -86,7 +87,7 @@ class ArrowIpc:
             if message.size > limit:
                 return batches, (
                     f"a record batch unfolds into {message.size:,} bytes, more "
-                    f"than the {limit:,} that --memory leaves room "
+                    f"than the {limit:,} that {name_setting('memory')} leaves room "
                     "for; write the file in smaller batches"
                 )
             batches += message.is_batch

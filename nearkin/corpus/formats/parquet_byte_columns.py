@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from nearkin.corpus.formats.kernels import decompress_lz4, decompress_snappy
 from nearkin.corpus.formats.parquet_pages import DICTIONARY_PAGE, PageHeader, iterate_pages
 from nearkin.corpus.formats.scratch_files import ScratchFiles
+from nearkin.setting_names import name_setting
 
 PLAIN = 0
 PLAIN_DICTIONARY = 2
@@ -110,16 +111,16 @@ class ByteColumnReader:
         if largest > page_limit and scratch is None:
             raise ValueError(
                 f"{name} unfolds into {largest:,} bytes, more than the "
-                f"{page_limit:,} that --memory leaves room for; "
-                "write the file with smaller pages, or run with more --memory"
+                f"{page_limit:,} that {name_setting('memory')} leaves room for; "
+                f"write the file with smaller pages, or run with more {name_setting('memory')}"
             )
         values = max((page.values for page in pages), default=0)
         if values * VALUE_BYTES > page_limit:
             raise ValueError(
                 f"{name} unfolds into {largest:,} bytes and has {values:,} "
                 f"values, more than the {page_limit // VALUE_BYTES:,} "
-                "of such a page that --memory leaves room for; write the file "
-                "with smaller pages, or run with more --memory"
+                f"of such a page that {name_setting('memory')} leaves room for; write the file "
+                f"with smaller pages, or run with more {name_setting('memory')}"
             )
         encodings = (PLAIN, PLAIN_DICTIONARY, RLE_DICTIONARY, DELTA_LENGTHS, DELTA_TEXTS)
         if wrong := [page.encoding for page in pages if page.encoding not in encodings]:
@@ -269,7 +270,7 @@ def _read_page_to_file(
         raise ValueError(
             f"a page of column {chunk.path_in_schema!r} unfolds into "
             f"{page.unfolded:,} bytes, and {codec.lower()} can only be "
-            "decompressed in memory; run with more --memory, or write the file "
+            f"decompressed in memory; run with more {name_setting('memory')}, or write the file "
             "with another compression or smaller pages"
         )
     if not complete:

@@ -23,6 +23,7 @@ from nearkin.corpus.formats.parquet_pages import (
 )
 from nearkin.corpus.formats.scratch_files import ScratchFiles
 from nearkin.runtime.arrow_types import is_binary, is_list, is_text
+from nearkin.setting_names import name_setting
 
 LONG_VALUE = 1 << 19
 """The number of bytes of a value from which its column stays encoded until its rows are known.
@@ -164,8 +165,8 @@ class RowGroupReader:
                 raise ValueError(
                     f"a row of column {name!r} unfolds into {largest:,} bytes, "
                     f"more than the {self._page_limit:,} that "
-                    "--memory leaves room for; write the file with smaller "
-                    "lists, or run with more --memory"
+                    f"{name_setting('memory')} leaves room for; write the file with smaller "
+                    f"lists, or run with more {name_setting('memory')}"
                 )
 
     def _list_flat_dictionaries(self, group: RowGroup, large: Collection[str]) -> list[str]:

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from nearkin.corpus.formats.base import ItemsBeforeDamage
 from nearkin.errors import RunError
+from nearkin.setting_names import name_setting
 
 
 class ScratchFiles:
@@ -63,7 +64,7 @@ class ScratchFiles:
         folder = self._folder or tempfile.gettempdir()
         return RunError(
             f"cannot write a temporary file in {folder}: "
-            f"{error.strerror or error}; make room there, or run with more --memory"
+            f"{error.strerror or error}; make room there, or run with more {name_setting('memory')}"
         )
 
     def batches(

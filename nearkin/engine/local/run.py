@@ -49,6 +49,7 @@ from nearkin.lsh.band_keys import key_builder_for
 from nearkin.packed_pairs import ScoredPairs, sorted_unique
 from nearkin.runtime.files import disk_errors, write_durably
 from nearkin.runtime.progress import Progress
+from nearkin.setting_names import name_setting
 from nearkin.sketch.minhash import fill_shares
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.sketch.sketcher import BandKeyBuilder
@@ -237,8 +238,8 @@ class LocalRun(Run):
             built = f"built for bands, rows, probes = {keyed}" if keyed else "not built"
             raise UsageError(
                 f"the signatures cannot be banded for bands, rows, probes = {self._key_shape}: "
-                f"their band keys were {built}; give the same --bands, --rows and --probes, or "
-                "sketch the inputs again"
+                f"their band keys were {built}; give the same {name_setting('bands')}, "
+                f"{name_setting('rows')} and {name_setting('probes')}, or sketch the inputs again"
             )
         return SignatureComparison.create(
             self.measure, self.banding, self.documents(), self.options

@@ -25,6 +25,7 @@ from nearkin.runtime.files import (
     write_durably,
 )
 from nearkin.runtime.outputs import LOCK, MANIFEST, PREVIOUS, RESULT
+from nearkin.setting_names import name_flag
 from nearkin.version import VERSION
 
 UNRECORDED = frozenset({MANIFEST, LOCK, PREVIOUS, RESULT, "spool", "then"})
@@ -126,7 +127,7 @@ class WorkFolder:
             manifest: Manifest = json.loads((path / MANIFEST).read_bytes())
         except (OSError, ValueError) as error:
             raise UsageError(
-                f"{path} holds no run to resume ({error}); run without --resume"
+                f"{path} holds no run to resume ({error}); run without {name_flag('resume')}"
             ) from error
         difference = first_difference(manifest["identity"], json.loads(json.dumps(identity)))
         if not difference and manifest.get("nearkin") != VERSION:
@@ -135,7 +136,8 @@ class WorkFolder:
             )
         if difference:
             raise UsageError(
-                f"cannot resume {path}: {difference}. Run with --overwrite to start again"
+                f"cannot resume {path}: {difference}. Run with {name_flag('overwrite')} to start "
+                "again"
             )
         work = cls(path, manifest)
         work._forget_damaged_stages()

@@ -12,6 +12,7 @@ from nearkin.engine.spark.sources import FileSource
 from nearkin.engine.spark.task_functions import collect_facts
 from nearkin.errors import RunError
 from nearkin.runtime.files import disk_errors
+from nearkin.setting_names import name_flag
 
 
 def write_kept_files(run: SparkRun, folder: Path, *, annotate: bool) -> None:
@@ -35,7 +36,8 @@ def write_kept_files(run: SparkRun, folder: Path, *, annotate: bool) -> None:
     now = sum(task["documents"] for task in written)
     if now != documents:
         raise RunError(
-            f"the inputs have {now} documents now and had {documents}; run again with --overwrite"
+            f"the inputs have {now} documents now and had {documents}; run again with "
+            f"{name_flag('overwrite')}"
         )
 
 

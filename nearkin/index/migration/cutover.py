@@ -32,6 +32,7 @@ from nearkin.index.stores.addresses import MEMORY_URL
 from nearkin.index.stores.base import Store
 from nearkin.index.stores.urls import with_passwords
 from nearkin.keys import HashKey
+from nearkin.setting_names import name_flag
 from nearkin.sketch.resources import SpecResources
 
 
@@ -136,8 +137,9 @@ def rebuild(
             if cuts_over:
                 raise UsageError(
                     "an index cannot move to a store with another key while it is in use, because "
-                    "running processes do not know the new key; rebuild without --cut-over, then "
-                    "restart them with the new store and the new key"
+                    "running processes do not know the new key; rebuild without "
+                    f"{name_flag('cuts_over')}, then restart them with the new store and the new "
+                    "key"
                 )
             if source.spec.cut is not None or source.spec.frequencies is not None:
                 raise UsageError(

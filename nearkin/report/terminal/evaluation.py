@@ -13,6 +13,7 @@ from nearkin.evaluate.shadow import ShadowComparison, ShadowSide
 from nearkin.report.escaping import make_visible
 from nearkin.report.terminal.tables import format_proportion, text_table
 from nearkin.runtime.number_format import format_fraction, format_percent, format_similarity
+from nearkin.setting_names import name_flag
 
 
 def print_audit(audit: Audit, console: Console) -> None:
@@ -85,7 +86,7 @@ def _describe_labels(scores: Scores) -> str:
         f"{closed}, {scores.distinct:,} distinct pairs"
     )
     if scores.precision is None:
-        text += "; precision needs distinct pairs (label 0, or --closure)"
+        text += f"; precision needs distinct pairs (label 0, or {name_flag('closure')})"
     return text
 
 

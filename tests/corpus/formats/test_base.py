@@ -126,7 +126,7 @@ def test_unreadable_file_is_one_rejection(
     whole = [entry for entry in rejected if entry.row == -1]
     assert len(whole) == 1
     assert whole[0].reason.startswith("the file cannot be read")
-    with pytest.raises(RunError, match=r"cannot be read.*--on-error quarantine"):
+    with pytest.raises(RunError, match=r"cannot be read.*on_error='quarantine'"):
         read_corpus(FileCorpus.open([str(tmp_path)], on_error="fail"), Columns())
 
 

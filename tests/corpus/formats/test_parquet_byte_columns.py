@@ -31,7 +31,7 @@ def test_page_that_decompresses_too_far_is_rejected_unread(
     assert texts == [(3, "last")]
     reason = rejected[0].reason
     assert "rows 0 to 2 (row group 0): a page of column 'text' unfolds into 1,700," in reason
-    assert "brotli can only be decompressed in memory; run with more --memory" in reason
+    assert "brotli can only be decompressed in memory; run with more `memory`" in reason
 
 
 @pytest.mark.parametrize("compression", ["none", "snappy", "gzip", "zstd", "brotli", "lz4"])

@@ -187,6 +187,12 @@ def test_explanation_tuning_and_spec_are_returned(client: TestClient) -> None:
     assert facts["spec"]["base_hash"] == "siphash", "an index that the server made is keyed"
 
 
+def test_problem_names_the_fields_of_the_request(client: TestClient) -> None:
+    answer = client.post("/v1/tune", json={"threshold": 0.2, "recall": 0.999999, "k": 8})
+    assert answer.status_code == 422
+    assert 'raise "k" or lower "recall"' in answer.json()["detail"]
+
+
 def test_vectors_are_upserted_and_queried(serve: Serve) -> None:
     client = serve(kind="vector", index={"dimensions": "8", "threshold": "0.9"})
     assert client.post(URL, json={"id": "one", "vector": [1.0] * 8}).json()["kind"] == "new"

@@ -1,0 +1,94 @@
+"""The names of settings in messages, in the form in which the reader of the message can set them.
+
+The same check is reached from Python, where a setting is a keyword, from the command line, where it
+is an option, and from the HTTP API, where it is a field of a JSON object. A message is read where
+its process was started, so the form belongs to the process: it is that of Python, until the command
+line or the server chooses another one.
+"""
+
+import json
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import Enum
+
+OPTIONS = {"key": "--key-file", "cuts_over": "--cut-over"}
+"""The options that are not named as the keyword is."""
+
+
+class SettingForm(Enum):
+    """The form in which messages name settings."""
+
+    KEYWORD = "keyword"
+    OPTION = "option"
+    FIELD = "field"
+
+
+class _Process:
+    """The form of the process."""
+
+    form = SettingForm.KEYWORD
+
+
+@contextmanager
+def settings_named_as(form: SettingForm) -> Iterator[None]:
+    """Names settings in another form, in messages of every thread of the process.
+
+    Args:
+        form: The form.
+    """
+    previous = _Process.form
+    _Process.form = form
+    try:
+        yield
+    finally:
+        _Process.form = previous
+
+
+def name_setting(name: str, value: str | int | list[str] | None = None) -> str:
+    """Returns the name of a setting, with a value if one is advised, for a message.
+
+    Args:
+        name: The keyword of the library.
+        value: The value, or None for the name alone. An option is repeated for each text of a
+            list.
+
+    Examples:
+        >>> name_setting("hot_bucket_size"), name_setting("shingle", "chars:3")
+        ('`hot_bucket_size`', "shingle='chars:3'")
+        >>> with settings_named_as(SettingForm.OPTION):
+        ...     name_setting("hot_bucket_size"), name_setting("shingle", "chars:3")
+        ('--hot-bucket-size', '--shingle chars:3')
+        >>> with settings_named_as(SettingForm.FIELD):
+        ...     name_setting("hot_bucket_size"), name_setting("shingle", "chars:3")
+        ('"hot_bucket_size"', '"shingle": "chars:3"')
+    """
+    match _Process.form:
+        case SettingForm.OPTION:
+            option = OPTIONS.get(name) or f"--{name.replace('_', '-')}"
+            if value is None:
+                return option
+            values = value if isinstance(value, list) else [str(value)]
+            return " ".join(f"{option} {shlex.quote(text)}" for text in values)
+        case SettingForm.FIELD:
+            return f'"{name}"' if value is None else f'"{name}": {json.dumps(value)}'
+        case SettingForm.KEYWORD:
+            return f"`{name}`" if value is None else f"{name}={value!r}"
+
+
+def name_flag(name: str) -> str:
+    """Returns a setting that is turned on, for a message.
+
+    Args:
+        name: The keyword of the library.
+
+    Examples:
+        >>> name_flag("overwrite")
+        'overwrite=True'
+        >>> with settings_named_as(SettingForm.OPTION):
+        ...     name_flag("overwrite")
+        '--overwrite'
+    """
+    if _Process.form is SettingForm.OPTION:
+        return name_setting(name)
+    return name_setting(name, value=True)

@@ -1,0 +1,95 @@
+"""Settings in messages: keywords in Python, options on the command line, fields over HTTP."""
+
+import ast
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import nearkin as nk
+from nearkin.cli.app import run
+from nearkin.setting_names import SettingForm, name_setting, settings_named_as
+
+PACKAGE = Path(nk.__file__).parent
+OPTION = re.compile(r"(?<![\w-])--[a-z][a-z-]*")
+COMMAND_LINE = re.compile(r"nearkin [a-z-]+[^;,.]*$")
+"""The beginning of a text that ends within a command line, whose options are named as such."""
+FOR_COMMANDS = ("cli", "server", "lab")
+"""The packages whose messages only the commands show, or that call them."""
+SHORT_TEXTS = [f"note number {number}" for number in range(40)]
+
+
+def texts_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    """Yields the texts of a module that are not docstrings, with their lines."""
+    described = [node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)]
+    parts = {
+        part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            shown = (part.value if isinstance(part, ast.Constant) else "…" for part in node.values)
+            yield node.lineno, "".join(map(str, shown))
+        elif isinstance(node, ast.Constant) and node not in parts and node not in described:
+            yield node.lineno, str(node.value)
+
+
+def test_no_message_of_the_library_names_an_option_of_the_command_line() -> None:
+    named = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        place = path.relative_to(PACKAGE)
+        if place.parts[0] in FOR_COMMANDS:
+            continue
+        for line, text in texts_of(ast.parse(path.read_text("utf-8"))):
+            named += [
+                f"{place}:{line}: {option[0]}"
+                for option in OPTION.finditer(text)
+                if option[0] != text and not COMMAND_LINE.search(text[: option.start()])
+            ]
+    assert named == []
+
+
+def test_warning_of_the_library_names_keywords() -> None:
+    (warning,) = nk.dedup(SHORT_TEXTS).warnings
+    assert "use shingle='chars:3' and a lower `threshold`" in warning
+
+
+def test_error_of_the_library_names_keywords() -> None:
+    with pytest.raises(nk.UsageError, match=r"raise `k` or lower `recall`"):
+        nk.dedup(SHORT_TEXTS, threshold=0.2, recall=0.999999, k=4)
+
+
+def test_warning_and_error_of_the_command_line_name_options(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inputs = tmp_path / "notes.jsonl"
+    inputs.write_text("".join(json.dumps({"text": text}) + "\n" for text in SHORT_TEXTS))
+    command = ["dedup", str(inputs), "--out", str(tmp_path / "out"), "--quiet"]
+    assert run(command) == 0
+    assert "--shingle chars:3 and a lower --threshold" in capsys.readouterr().err
+    low = ["--overwrite", "--threshold", "0.2", "--recall", "0.999999", "--k", "4"]
+    assert run([*command, *low]) == 2
+    assert "raise --k or lower --recall" in capsys.readouterr().err
+
+
+def test_form_of_the_library_returns_after_a_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["info", "nowhere"]) == 2
+    assert name_setting("threshold") == "`threshold`"
+
+
+@pytest.mark.parametrize(
+    ("form", "shown"),
+    [
+        (SettingForm.KEYWORD, ("`key`", "exclude=['a b', 'c']", "k=8")),
+        (SettingForm.OPTION, ("--key-file", "--exclude 'a b' --exclude c", "--k 8")),
+        (SettingForm.FIELD, ('"key"', '"exclude": ["a b", "c"]', '"k": 8')),
+    ],
+)
+def test_names_and_values_have_the_form_of_the_process(
+    form: SettingForm, shown: tuple[str, str, str]
+) -> None:
+    with settings_named_as(form):
+        assert name_setting("key") == shown[0]
+        assert name_setting("exclude", ["a b", "c"]) == shown[1]
+        assert name_setting("k", 8) == shown[2]
