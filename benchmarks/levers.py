@@ -342,7 +342,7 @@ def rates(full: bool) -> Table:
         np.unique(shingles.hashes)[:50_000],
         np.full(min(50_000, len(np.unique(shingles.hashes))), 7, np.uint32),
     )
-    signs, out = Signs(64, 1, weights), np.empty((len(shingles.offsets) - 1, 1), np.uint64)
+    signs, out = Signs(64, 1, weights.table), np.empty((len(shingles.offsets) - 1, 1), np.uint64)
     rows.append(
         (
             "SimHash by tf-idf, of shingles",

@@ -47,8 +47,13 @@ from nearkin.runs.spec_request import count_frequency_cut
 from nearkin.runtime.outputs import require_page_output
 from nearkin.runtime.progress import LoggedProgress, Progress
 from nearkin.signatures.sketching import sketch_documents, sketcher_pool
-from nearkin.sketch.resources import NO_RESOURCES, DocumentFrequencies, SpecResources
-from nearkin.spec import Spec
+from nearkin.sketch.resources import (
+    NO_RESOURCES,
+    DocumentFrequencies,
+    SpecResources,
+    weighted_by,
+)
+from nearkin.spec import IDF_JACCARD, Spec
 
 
 @show_parameters
@@ -192,14 +197,14 @@ def _count_shingles(
         cut = count_frequency_cut(max_df, counting)
         resources = replace(resources, cut=cut)
         options = options.with_spec(replace(options.spec, cut=cut.fingerprint))
-    if parameters.get("weights") == "tfidf" and resources.frequencies is None:
+    is_weighted = options.spec.measure == IDF_JACCARD or parameters.get("weights") == "tfidf"
+    if is_weighted and resources.frequencies is None and options.spec.frequencies is None:
         counting = FrequencyRequest(
             corpus, columns, options.spec, resources, options.workers, folder, progress
         )
         counted = count_frequencies(counting)
         resources = replace(resources, frequencies=counted)
-        spec = replace(options.spec, weights="tfidf", frequencies=counted.fingerprint)
-        options = options.with_spec(spec)
+        options = options.with_spec(weighted_by(counted, options.spec))
     return request._replace(options=options, resources=resources)
 
 
@@ -283,7 +288,7 @@ def frequencies(
 ) -> DocumentFrequencies:
     """Counts in how many documents each shingle occurs.
 
-    The result is the base of tf-idf weights, and of cut lists (`above`).
+    The result is the base of tf-idf weights, of measure `idf-jaccard`, and of cut lists (`above`).
 
     Args:
         data: The documents, as for `dedup`.

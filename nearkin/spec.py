@@ -87,13 +87,18 @@ class SignatureLimits(NamedTuple):
     """The maximum of k."""
 
 
+IDF_JACCARD = "idf-jaccard"
+"""The measure of shingle sets whose shingles are weighted by their inverse document frequency."""
 MEASURES = {
     "jaccard": SignatureLimits(("binned", "classic"), SLOT_BITS, 128, 8, 1024),
     "weighted-jaccard": SignatureLimits(("binned", "classic"), SLOT_BITS, 128, 8, 1024),
+    IDF_JACCARD: SignatureLimits(("darts",), SLOT_BITS, 128, 8, 1024),
     "simhash": SignatureLimits(("signs",), (1,), 64, 64, 128),
     "cosine": SignatureLimits(("hyperplanes", KEYED_HYPERPLANES), (1,), 512, 64, 4096),
 }
 """The measures, and the schemes and sizes of their signatures."""
+SLOT_MEASURES = ("jaccard", "weighted-jaccard", IDF_JACCARD)
+"""The measures with MinHash signatures, whose similarity is one of Jaccard."""
 
 
 class SpecKeywords(TypedDict, total=False):
@@ -136,14 +141,15 @@ class Spec:
         hash_seed: Seed of the base hash.
         key_id: Id of the hash key, for a keyed family. The key itself is not in the Spec (see
             `nearkin.keys`).
-        measure: Measure: `jaccard`, `weighted-jaccard` (multisets), `simhash` (weighted shingles)
-            or `cosine` (vectors).
+        measure: Measure: `jaccard`, `weighted-jaccard` (multisets), `idf-jaccard` (sets weighted by
+            document frequencies), `simhash` (weighted shingles) or `cosine` (vectors).
         weights: Weights of the shingles of simhash: `tf`, `tfidf` or `given`.
-        frequencies: Fingerprint of the document frequencies for `tfidf`.
+        frequencies: Fingerprint of the document frequencies for `tfidf` and `idf-jaccard`. A Spec
+            of `idf-jaccard` without one cannot make signatures.
         cut: Fingerprint of the list of shingles that are removed by the frequency cut.
         scheme: Scheme: `binned` (one-permutation rounds with completion) or `classic` (k hash
-            functions) for MinHash, `signs` for simhash, and `hyperplanes` or, with a key,
-            `keyed-hyperplanes` for cosine.
+            functions) for MinHash, `darts` (Poisson processes) for idf-jaccard, `signs` for
+            simhash, and `hyperplanes` or, with a key, `keyed-hyperplanes` for cosine.
         k: Number of slots of a signature, 1 to 1024 (bits for simhash and cosine, multiples of 64).
             Slots of 4, 2 and 1 bits fill whole bytes, so k is a multiple of 2, 4 and 8 then. The
             default depends on the measure.
@@ -276,7 +282,10 @@ class Spec:
             )
         if self.scheme == KEYED_HYPERPLANES and self.key_id is None:
             raise UsageError(f"scheme={self.scheme!r} needs a key: base_hash={KEYED!r} and key_id=")
-        if (self.weights == "tfidf") != (self.frequencies is not None):
+        # The frequencies of idf-jaccard may still have to be counted.
+        if self.measure != IDF_JACCARD and (
+            (self.weights == "tfidf") != (self.frequencies is not None)
+        ):
             raise UsageError(
                 "weights='tfidf' and frequencies= (the fingerprint of a document-frequency table) "
                 "go together"
@@ -390,9 +399,19 @@ class Spec:
         return hashlib.sha256(self.to_json().encode()).hexdigest()[:16]
 
     @property
+    def has_slots(self) -> bool:
+        """True if signatures consist of MinHash slots, False if they consist of signs."""
+        return self.measure in SLOT_MEASURES
+
+    @property
+    def uses_frequencies(self) -> bool:
+        """True if the shingles are weighted by document frequencies."""
+        return self.measure == IDF_JACCARD or self.weights == "tfidf"
+
+    @property
     def signature_type(self) -> type[np.unsignedinteger[Any]]:
         """The type of the words: uint32 for slots, uint64 for signs, uint8 for b-bit slots."""
-        if self.measure in ("simhash", "cosine"):
+        if not self.has_slots:
             return np.uint64
         return np.uint32 if self.slot_bits == 32 else np.uint8
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from nearkin.api import frequencies
 from nearkin.keys import HashKey
 from nearkin.lsh import kernels as lsh
 from nearkin.lsh.band_keys import sign_layout, slot_band_keys, slot_layout, write_band_keys
@@ -23,7 +24,7 @@ from nearkin.shingle import Shingler, kernels, text_buffers
 from nearkin.shingle.unicode_tables import tables_for
 from nearkin.sketch.hyperplanes import VectorSketcher
 from nearkin.sketch.record import write_record
-from nearkin.sketch.resources import SpecResources
+from nearkin.sketch.resources import SpecResources, weighted_by
 from nearkin.sketch.sketcher import BandKeyBuilder
 from nearkin.spec import UNICODE_VERSION, Spec
 
@@ -63,6 +64,9 @@ TEXTS = {
 KEY_HEX = bytes(range(16)).hex()
 KEY = HashKey(bytes.fromhex(KEY_HEX))
 """A public key, which must not be used for anything else."""
+IDF_SPEC = Spec(measure="idf-jaccard", n=1, k=16)
+FREQUENCIES = frequencies(list(TEXTS.values()), spec=IDF_SPEC)
+"""The document frequencies of the words of the texts."""
 SPECS = [
     Spec(),
     Spec(k=16),
@@ -82,6 +86,7 @@ SPECS = [
     Spec(measure="weighted-jaccard", n=1, k=16),
     Spec(measure="simhash"),
     Spec(measure="simhash", k=128, seed=3),
+    weighted_by(FREQUENCIES, IDF_SPEC),
 ]
 
 
@@ -96,8 +101,10 @@ VECTORS = [
 
 
 def resources_of(spec: Spec) -> SpecResources:
-    """Returns the key for a Spec that names it."""
-    return SpecResources(KEY if spec.key_id else None)
+    """Returns the key and the document frequencies for a Spec that names them."""
+    return SpecResources(
+        KEY if spec.key_id else None, FREQUENCIES if spec.frequencies is not None else None
+    )
 
 
 def shingles_of(spec: Spec, texts: list[str]) -> list[list[str]]:
@@ -176,14 +183,20 @@ def case_of(spec: Spec) -> dict[str, Any]:
         )
     ]
     documents[-1]["salted_band_keys"] = [f"{key:016x}" for key in salted[:, -1].tolist()]
-    fields = json.loads(spec.to_json())
-    return {
-        "spec": fields,
+    case = {
+        "spec": json.loads(spec.to_json()),
         "fingerprint": spec.fingerprint,
         "bands": bands,
         "rows": rows,
         "documents": documents,
     }
+    if spec.frequencies is not None:
+        case["frequencies"] = {
+            "documents": FREQUENCIES.documents,
+            "hashes": [f"{h:016x}" for h in FREQUENCIES.hashes.tolist()],
+            "counts": FREQUENCIES.counts.tolist(),
+        }
+    return case
 
 
 def vector_case() -> dict[str, Any]:

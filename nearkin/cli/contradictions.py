@@ -95,7 +95,6 @@ CONTRADICTIONS = (
 """The pairs of options that exclude each other in every command that has both."""
 DEPENDENCIES = (
     Dependency("floor", "cluster", ("components",)),
-    Dependency("frequencies", "weights", ("tfidf",)),
     *(
         Dependency(name, "relation", ("similarity",))
         for name in (

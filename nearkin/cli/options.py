@@ -149,7 +149,8 @@ Measure = Annotated[
     str | None,
     typer.Option(
         "--measure",
-        help="Measure of similarity: jaccard, weighted-jaccard, simhash, or cosine for vectors.  "
+        help="Measure of similarity: jaccard, weighted-jaccard, idf-jaccard, simhash, or cosine "
+        "for vectors.  "
         "[default: jaccard, or cosine for vectors]",
         rich_help_panel=SIMILARITY,
     ),
@@ -214,7 +215,8 @@ Frequencies = Annotated[
     Path | None,
     typer.Option(
         "--frequencies",
-        help="File of document frequencies of another run, for --weights tfidf.",
+        help="File of document frequencies, for idf-jaccard and --weights tfidf.  "
+        "[default: counted in the inputs]",
         metavar="FILE",
         rich_help_panel=SIMILARITY,
     ),

@@ -57,11 +57,11 @@ class SignatureOptions:
         """
         from nearkin.plan.tune import default_spec
         from nearkin.runs.spec_request import SpecRequest
-        from nearkin.spec import parse_shingle
+        from nearkin.spec import SLOT_MEASURES, parse_shingle
 
         unit, n = parse_shingle(self.shingle)
         k = self.k
-        has_slots = self.measure in (None, "jaccard", "weighted-jaccard")
+        has_slots = self.measure is None or self.measure in SLOT_MEASURES
         if k is None and bands and rows and has_slots:
             k = -(-default_spec(bands, rows, tables).k // 8) * 8
         fields = {"unit": unit, "n": n, "k": k, "slot_bits": self.slot_bits}

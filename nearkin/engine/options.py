@@ -245,7 +245,7 @@ class RunOptions:
         # These raise an error for an invalid expression before anything is read.
         self.parsed_second_measure  # noqa: B018
         self.keep_policy  # noqa: B018
-        if self.bands is not None or self.spec.measure in ("jaccard", "weighted-jaccard"):
+        if self.bands is not None or self.spec.has_slots:
             self.banding(measure_of(self.spec, distance=self.distance), SMALL_CORPUS)
 
     def _parse_choice(self, name: str, choices: type[StrEnum]) -> None:

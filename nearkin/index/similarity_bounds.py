@@ -2,6 +2,8 @@
 
 import math
 
+from nearkin.spec import SLOT_MEASURES
+
 
 def similarity_bound(measure: str, first: float, second: float) -> float:
     """Returns the least similarity of two documents whose similarities to a third one are known.
@@ -24,7 +26,7 @@ def similarity_bound(measure: str, first: float, second: float) -> float:
         >>> round(similarity_bound("cosine", 0.9, 0.8), 3)
         0.458
     """
-    if measure in ("jaccard", "weighted-jaccard"):
+    if measure in SLOT_MEASURES:
         return max(0.0, first + second - 1)
     angle = math.acos(min(1.0, first)) + math.acos(min(1.0, second))
     return max(0.0, math.cos(min(angle, math.pi)))

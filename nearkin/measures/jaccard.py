@@ -26,7 +26,12 @@ from nearkin.sketch.sketcher import BandKeyBuilder, Sketcher
 from nearkin.spec import Spec
 from nearkin.verify import weighted
 from nearkin.verify.jaccard import SetBuilder, compare_sets
-from nearkin.verify.weighted import DEFAULT_MEMORY, WeightedBuilder, WeightedSets
+from nearkin.verify.weighted import (
+    DEFAULT_MEMORY,
+    WeightedBuilder,
+    WeightedSetBuilder,
+    WeightedSets,
+)
 
 
 @dataclass(frozen=True)
@@ -190,3 +195,20 @@ class WeightedJaccard(WeightedShingleComparison, _MinHashMeasure):
 
     def payload_builder(self) -> PayloadBuilder:
         return WeightedPayloads(WeightedBuilder(self.resources.shingler(self.spec)))
+
+
+@dataclass(frozen=True)
+class IdfJaccard(WeightedShingleComparison, _MinHashMeasure):
+    """The similarity Σ w(A ∩ B) / Σ w(A ∪ B) of shingle sets.
+
+    The weight w of a shingle is its inverse document frequency. Slots agree with exactly this
+    probability, see `nearkin.sketch.darts`.
+    """
+
+    by_product = False
+
+    def payload_builder(self) -> PayloadBuilder:
+        frequencies = self.resources.weights(self.spec)
+        assert frequencies is not None
+        builder = WeightedSetBuilder(self.resources.shingler(self.spec), frequencies.weights_of)
+        return WeightedPayloads(builder)

@@ -4,10 +4,17 @@ from nearkin.errors import UsageError
 from nearkin.measures.base import Measure
 from nearkin.measures.cosine import Cosine, SimHash
 from nearkin.measures.hamming import Hamming
-from nearkin.measures.jaccard import Jaccard, WeightedJaccard
+from nearkin.measures.jaccard import IdfJaccard, Jaccard, WeightedJaccard
 from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
-from nearkin.spec import Spec
+from nearkin.spec import IDF_JACCARD, Spec
+
+SLOT_MEASURE_TYPES: dict[str, type[Jaccard] | type[WeightedJaccard] | type[IdfJaccard]] = {
+    "jaccard": Jaccard,
+    "weighted-jaccard": WeightedJaccard,
+    IDF_JACCARD: IdfJaccard,
+}
+"""The measures with MinHash signatures, by their names."""
 
 
 def measure_of(
@@ -30,15 +37,13 @@ def measure_of(
         >>> type(measure_of(Spec(measure="simhash"), distance=3)).__name__
         'Hamming'
     """
-    if spec.measure in ("jaccard", "weighted-jaccard"):
+    if spec.has_slots:
         if distance is not None:
             raise UsageError(
                 f"distance {distance} is only for measures simhash and cosine, not {spec.measure}; "
                 f"use {name_setting('threshold')}"
             )
-        if spec.measure == "jaccard":
-            return Jaccard(spec, resources)
-        return WeightedJaccard(spec, resources)
+        return SLOT_MEASURE_TYPES[spec.measure](spec, resources)
     kind = SimHash if spec.measure == "simhash" else Cosine
     signs = kind(spec, resources)
     return signs if distance is None else Hamming(signs, distance)

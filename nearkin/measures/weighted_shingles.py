@@ -10,13 +10,18 @@ import pyarrow as pa
 from nearkin.measures.base import Payload, StoredPayloads
 from nearkin.packed_pairs import ScoredPairs
 from nearkin.verify import weighted
-from nearkin.verify.weighted import DEFAULT_MEMORY, WeightedBuilder, WeightedSets
+from nearkin.verify.weighted import (
+    DEFAULT_MEMORY,
+    WeightedBuilder,
+    WeightedSetBuilder,
+    WeightedSets,
+)
 
 
 class WeightedPayloads:
     """A builder of payloads of weighted shingles: hashes and weights."""
 
-    def __init__(self, builder: WeightedBuilder) -> None:
+    def __init__(self, builder: WeightedBuilder | WeightedSetBuilder) -> None:
         self._builder = builder
 
     def build(self, documents: pa.Array) -> Payload:

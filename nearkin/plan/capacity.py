@@ -525,14 +525,14 @@ class _PlanBuilder:
         self.add_line("accuracy", "k", spec.k, "slots", origin)
         whole = replace(spec, slot_bits=spec.signature_limits.slot_bits[0])
         error = measure_of(whole).estimator.standard_error(j)
-        if _has_slots(spec):
+        if spec.has_slots:
             formula = f"√(J(1−J)/k) = √({j:g}·{1 - j:.3g}/{spec.k})"
         else:
             formula = f"of the similarity estimated from {spec.k} bits"
         self.add_line("accuracy", "standard error", error, "", formula)
         reached = measure_of(spec).estimator.standard_error(j)
         larger_k = ""
-        if work.error and _has_slots(spec):
+        if work.error and spec.has_slots:
             larger_k = f"k ≥ {_slots_for_error(spec, work)}"
         self.add_limit("error", work.error, reached, "", larger_k)
 
@@ -541,7 +541,7 @@ class _PlanBuilder:
         work = self.workload
         n = work.documents
         limit = work.signature_ram
-        if not _has_slots(spec):
+        if not spec.has_slots:
             formula = f"documents · k / 8 = {n:,} · {spec.k} / 8"
             size = self.add_line("memory", "signatures", n * spec.k / 8, "B", formula)
             fewer = f"at most {limit * 8 / spec.k:,.0f} documents" if limit else ""
@@ -583,7 +583,7 @@ class _PlanBuilder:
         """Adds the cores that the requested ingest needs."""
         work = self.workload
         rates = self.rates
-        if work.ingest is None or not _has_slots(spec):
+        if work.ingest is None or not spec.has_slots:
             return
         n = work.shingles
         updates = binned_updates(n, spec.k, ROUNDS)
@@ -683,7 +683,7 @@ class _PlanBuilder:
         if work.engine != "index":
             return
         rates = self.rates
-        if _has_slots(spec):
+        if spec.has_slots:
             updates = binned_updates(work.shingles, spec.k, ROUNDS)
             rate = rates.binned
             if spec.scheme == "classic":
@@ -817,7 +817,7 @@ class _PlanBuilder:
         self.add_line("index", "representatives", clusters, "", formula)
         formula = f"representatives · keys = {clusters:,} · {keys}"
         postings = self.add_line("index", "postings", clusters * keys, "", formula)
-        if spec.measure in ("simhash", "cosine"):
+        if not spec.has_slots:
             formula = f"at most b · 2^r = {bands} · 2^{rows}"
             buckets = self.add_line(
                 "index", "buckets", min(bands * 2.0**rows, postings), "", formula
@@ -1016,11 +1016,6 @@ def plan(
         lines=tuple(builder.lines),
         verdicts=tuple(builder.verdicts),
     )
-
-
-def _has_slots(spec: Spec) -> bool:
-    """Returns True for MinHash signatures, whose slots are numbers, not signs."""
-    return spec.measure in ("jaccard", "weighted-jaccard")
 
 
 def _signature_bytes(spec: Spec) -> int:

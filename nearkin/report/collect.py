@@ -43,6 +43,7 @@ from nearkin.shingle import text_buffers
 from nearkin.shingle.readable import shingle_texts
 from nearkin.sketch.minhash import slot_sources
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
+from nearkin.sketch.sketcher import scheme_for
 from nearkin.spec import Spec
 
 EXCERPT_CHARACTERS = 4000
@@ -393,7 +394,7 @@ def _describe_hot_bucket(run: FinishedStages, band: int, members: int, text: str
         text: Text of the first document of the bucket.
     """
     spec = run.options.spec
-    if spec.measure not in ("jaccard", "weighted-jaccard"):
+    if not spec.has_slots:
         return QuotedBucket(band, members, ())
     rows = run.banding.rows
     slots = np.arange(band * rows, (band + 1) * rows)
@@ -422,7 +423,7 @@ def shingles_of_slots(
     hashes = shingles.hashes[shingles.offsets[single]]
     if not len(hashes):
         return ()
-    sources = slot_sources(hashes, slots, spec)
+    sources = slot_sources(hashes, slots, scheme_for(spec, resources), spec.k)
     return tuple(dict.fromkeys(candidates[single[i]] for i in sources.tolist()))
 
 

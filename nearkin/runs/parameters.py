@@ -11,7 +11,7 @@ from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.runs.spec_request import resolve_spec
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources
-from nearkin.spec import KEYED, Spec, parse_shingle
+from nearkin.spec import IDF_JACCARD, KEYED, Spec, parse_shingle
 from nearkin.suggestions import did_you_mean
 
 
@@ -86,14 +86,15 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
             is `text`.
         tokens: Column of token lists, instead of texts.
         vector: Column of vectors, instead of texts.
-        measure: `jaccard`, `weighted-jaccard`, `simhash`, or `cosine` for vectors. The default is
-            the measure of the Spec, or `cosine` for vectors, or `jaccard`.
+        measure: `jaccard`, `weighted-jaccard`, `idf-jaccard`, `simhash`, or `cosine` for vectors.
+            The default is the measure of the Spec, or `cosine` for vectors, or `jaccard`.
         threshold: Minimum similarity of two near-duplicates, in (0, 1]. The default is 0.8.
         distance: Maximum Hamming distance of two near-duplicates in bits (simhash and cosine
             only). Replaces `threshold`.
         spec: The Spec of the signatures. By default, it is made of the options of the Spec.
         key: The hash key. It is required if the Spec is keyed, and keys a Spec that is made.
-        frequencies: Document frequencies for tf-idf weights.
+        frequencies: Document frequencies for tf-idf weights and for measure `idf-jaccard`. By
+            default, they are counted.
         cut: The shingles that are removed, if the Spec has a frequency cut.
         max_df: Share of the documents, in (0, 1), above which a shingle is removed.
         memory: Bound on the anonymous memory of the run: a number of bytes, or a size such as
@@ -316,5 +317,11 @@ def _frequency_fields(parameters: RunParameters) -> dict[str, str | None]:
         fields["weights"] = "tf"
     if weights == "tfidf" and frequencies is not None:
         fields["weights"] = "tfidf"
+    if frequencies is not None:
+        if weights != "tfidf" and measure != IDF_JACCARD:
+            raise UsageError(
+                f"frequencies= has no effect with measure {measure or 'jaccard'}; leave it out, or "
+                f"give measure='{IDF_JACCARD}' or weights='tfidf'"
+            )
         fields["frequencies"] = frequencies.fingerprint
     return fields

@@ -22,8 +22,8 @@ from nearkin.runs.saved import SavedRun
 from nearkin.runtime.outputs import MANIFEST, Claim, require_apart, work_folder_of
 from nearkin.runtime.progress import Progress
 from nearkin.setting_names import name_setting
-from nearkin.sketch.resources import DocumentFrequencies, SpecResources
-from nearkin.spec import KEYED, Spec
+from nearkin.sketch.resources import DocumentFrequencies, SpecResources, weighted_by
+from nearkin.spec import IDF_JACCARD, KEYED, Spec
 from nearkin.suggestions import did_you_mean
 
 LEAST_CUT = 20
@@ -38,7 +38,8 @@ class SpecRequest:
         measure: The measure, or None for the default of the columns.
         fields: Fields of the Spec that were given.
         weights: `tf` or `tfidf`, for simhash.
-        frequencies: A file of document frequencies that were counted before, for `tfidf`.
+        frequencies: A file of document frequencies that were counted before, for `tfidf` and for
+            measure `idf-jaccard`.
         max_df: The share of the documents, in (0, 1), above which a shingle is removed.
         cut_list: A file of shingles to remove that were counted before. It replaces `max_df`.
         secret: The key with which shingles are hashed, or None for an unkeyed hash.
@@ -298,18 +299,27 @@ def _check_weights(request: SpecRequest, spec: Spec) -> None:
             f"weights={request.weights!r} requires measure simhash, and the measure is "
             f"{spec.measure}"
         )
-    if request.weights != "tfidf" and request.frequencies is not None:
-        raise UsageError(f"frequencies {request.frequencies} require weights='tfidf'")
+    if request.frequencies is not None and not _uses_frequencies(request, spec):
+        raise UsageError(
+            f"frequencies {request.frequencies} have no effect with measure {spec.measure}; leave "
+            f"them out, or give {name_setting('measure', IDF_JACCARD)} or "
+            f"{name_setting('weights', 'tfidf')}"
+        )
+
+
+def _uses_frequencies(request: SpecRequest, spec: Spec) -> bool:
+    """Returns True if shingles are weighted by document frequencies."""
+    return spec.measure == IDF_JACCARD or request.weights == "tfidf"
 
 
 def _resolve_weights(
     request: SpecRequest, counting: FrequencyRequest, spec: Spec, count: FrequencyCounter
 ) -> tuple[Spec, DocumentFrequencies | None]:
-    """Returns the Spec with its tf-idf weights if they were requested, and the frequencies."""
-    if request.weights != "tfidf":
+    """Returns the Spec with its document frequencies if it needs some, and the frequencies."""
+    if not _uses_frequencies(request, spec):
         return spec, None
     if request.frequencies is None:
         counted = count(counting, 0.0)
     else:
         counted = DocumentFrequencies.read(request.frequencies, spec)
-    return replace(spec, weights="tfidf", frequencies=counted.fingerprint), counted
+    return weighted_by(counted, spec), counted

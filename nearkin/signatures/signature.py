@@ -189,7 +189,7 @@ class Signature:
             IncompatibleError: If the Specs differ. The message names the difference.
             UsageError: If the signature is not of MinHash.
         """
-        if self.spec.measure not in ("jaccard", "weighted-jaccard"):
+        if not self.spec.has_slots:
             raise UsageError(
                 f"signatures of measure {self.spec.measure} do not estimate the Jaccard "
                 "similarity; use similarity()"

@@ -14,6 +14,34 @@ STREAM_A = U64(0x9E3779B97F4A7C15)
 STREAM_B = U64(0xC2B2AE3D27D4EB4F)
 GATHER = U64(0x0102040810204080)
 """A factor that moves the bits of eight bytes of 0 or 1 into the highest byte, the first lowest."""
+DART_CELLS = 1 << 28
+"""The number of time cells of darts. Slots are full long before the last one."""
+POISSON = np.array(
+    [
+        0x5E2D58D8B3BCDF1A,
+        0xBC5AB1B16779BE35,
+        0xEB715E1DC1582DC2,
+        0xFB23979734A252F1,
+        0xFF1025F59174DC3D,
+        0xFFD90F3BA4055E19,
+        0xFFFA8B71FC72C913,
+        0xFFFF540C0914B3C9,
+        0xFFFFED1F4AA8F120,
+        0xFFFFFE216E641462,
+        0xFFFFFFD4D85D3183,
+        0xFFFFFFFC6DA262B4,
+        0xFFFFFFFFBA12D178,
+        0xFFFFFFFFFB07C64C,
+        0xFFFFFFFFFFAB8EA5,
+        0xFFFFFFFFFFFABE22,
+        0xFFFFFFFFFFFFB11A,
+        0xFFFFFFFFFFFFFBA1,
+        0xFFFFFFFFFFFFFFC5,
+        0xFFFFFFFFFFFFFFFD,
+    ],
+    np.uint64,
+)
+"""Entry n is ⌊2⁶⁴ · P(N ≤ n)⌋ for a Poisson number N with mean 1."""
 
 
 @kernel
@@ -623,3 +651,220 @@ def two_smallest(
                     owners[j] = h
                 elif value < next_low[j] and owners[j] != h:
                     next_low[j] = value
+
+
+@kernel
+def dart_count(word: np.uint64) -> np.uint64:
+    """Returns a Poisson number with mean 1, which a uniform word decides.
+
+    Args:
+        word: Uniform number of 64 bits.
+    """
+    count = U64(0)
+    while count < U64(POISSON.shape[0]) and word >= POISSON[count]:
+        count += U64(1)
+    return count
+
+
+@kernel
+def dart_place(word: np.uint64, dart: np.uint64) -> np.uint64:
+    """Returns a uniform number that decides the slot and the time of a dart.
+
+    Args:
+        word: Uniform number of the element and the cell.
+        dart: Number of the dart in the cell.
+    """
+    return mix64(word + (dart + U64(1)) * STREAM_B)
+
+
+@kernel
+def dart_slot(place: np.uint64, k: np.uint64) -> np.uint64:
+    """Returns the slot of a dart: (high half of place) · k >> 32.
+
+    Args:
+        place: Uniform number of 64 bits.
+        k: Number of slots.
+    """
+    return ((place >> U64(32)) * k) >> U64(32)
+
+
+@kernel
+def dart_time(cell: np.int64, place: np.uint64, rate: float) -> np.float32:
+    """Returns the time of a dart: (cell + (low half of place + 1) / 2³²) / rate.
+
+    Args:
+        cell: Cell of the dart on the clock of its element, from 0.
+        place: Uniform number of 64 bits.
+        rate: Rate of the clock of the element, in (0, 1].
+    """
+    fraction = (np.float64(place & U64(0xFFFFFFFF)) + 1.0) * 2.0**-32
+    return np.float32((np.float64(cell) + fraction) / rate)
+
+
+@kernel
+def latest_time(times: np.ndarray) -> np.float32:
+    """Returns the latest time of a signature."""
+    latest = times[0]
+    for j in range(times.shape[0]):
+        latest = max(latest, times[j])
+    return latest
+
+
+@kernel
+def first_darts(hashes: np.ndarray, rates: np.ndarray, salt: np.uint64, times: np.ndarray) -> None:
+    """Computes for each slot the time of the first dart that any element throws at it.
+
+    Each element has a clock, which runs at the rate of the element. In each unit (cell) of its
+    clock, it throws a Poisson number of darts with mean 1 at random slots. The elements take turns
+    until no slot can become smaller. Repeated elements throw the same darts.
+
+    Args:
+        hashes: Hashes of the elements, uint64 (m,).
+        rates: Rate of each element, float64 (m,), in (0, 1].
+        salt: Number that is added to the hashes.
+        times: Array for the times, float32 (k,). They are infinite if there are no elements.
+    """
+    k = U64(times.shape[0])
+    times[:] = np.inf
+    if hashes.shape[0] == 0:
+        return
+    empty = times.shape[0]
+    begin, end = 0.0, 1.0
+    while empty > 0 or latest_time(times) > begin:
+        for i in range(hashes.shape[0]):
+            rate = rates[i]
+            for cell in range(np.int64(np.ceil(begin * rate)), np.int64(np.ceil(end * rate))):
+                word = mix64(hashes[i] + salt + U64(cell) * STREAM_A)
+                for dart in range(dart_count(word)):
+                    place = dart_place(word, U64(dart))
+                    j = dart_slot(place, k)
+                    empty -= times[j] == np.inf
+                    times[j] = min(times[j], dart_time(np.int64(cell), place, rate))
+        begin, end = end, end + 1.0
+
+
+@kernel
+def dart_minhash(
+    hashes: np.ndarray, rates: np.ndarray, offsets: np.ndarray, salt: np.uint64, out: np.ndarray
+) -> None:
+    """Computes the signature of weighted elements of each document into out, (n, k).
+
+    A slot has the 32 bits of a time, which are ordered like the times.
+
+    Args:
+        hashes: Shingle hashes, uint64.
+        rates: Rate of each hash, float64, in (0, 1]. See `first_darts`.
+        offsets: First hash of each document, and the end, int64 (n + 1,).
+        salt: Number that is added to the hashes.
+        out: Array for the signatures, uint32 (n, k).
+    """
+    times = out.view(np.float32)
+    for d in range(out.shape[0]):
+        start, end = offsets[d], offsets[d + 1]
+        first_darts(hashes[start:end], rates[start:end], salt, times[d])
+        if start == end:
+            out[d, :] = EMPTY
+
+
+@kernel
+def insert_dart(
+    time: np.float32,
+    h: np.uint64,
+    j: np.uint64,
+    first: np.ndarray,
+    second: np.ndarray,
+    owners: np.ndarray,
+) -> None:
+    """Inserts a dart into the first times of two different elements in a slot.
+
+    Args:
+        time: Time of the dart.
+        h: Hash of its element.
+        j: Number of the slot.
+        first: First time of each slot, float32 (k,). It is changed.
+        second: First time of another element in each slot, float32 (k,). It is changed.
+        owners: Element of the first time of each slot, uint64 (k,). It is changed.
+    """
+    if time < first[j]:
+        if owners[j] != h:
+            second[j] = first[j]
+        first[j] = time
+        owners[j] = h
+    elif time < second[j] and owners[j] != h:
+        second[j] = time
+
+
+@kernel
+def first_darts_of_two(
+    hashes: np.ndarray,
+    rates: np.ndarray,
+    salt: np.uint64,
+    first: np.ndarray,
+    second: np.ndarray,
+    owners: np.ndarray,
+) -> None:
+    """Computes like `first_darts` also the first time of another element than the first one.
+
+    Args:
+        hashes: Hashes of the elements, uint64 (m,).
+        rates: Rate of each element, float64 (m,), in (0, 1].
+        salt: Number that is added to the hashes.
+        first: Array for the first time of each slot, float32 (k,).
+        second: Array for the first time of another element, float32 (k,). It is infinite if there
+            is no other element.
+        owners: Buffer for the element of each first time, uint64 (k,).
+    """
+    k = U64(first.shape[0])
+    first[:] = np.inf
+    second[:] = np.inf
+    if hashes.shape[0] == 0:
+        return
+    awaited = first
+    for i in range(hashes.shape[0]):
+        if hashes[i] != hashes[0]:
+            awaited = second
+    begin, end = 0.0, 1.0
+    while latest_time(awaited) > begin:
+        for i in range(hashes.shape[0]):
+            rate = rates[i]
+            for cell in range(np.int64(np.ceil(begin * rate)), np.int64(np.ceil(end * rate))):
+                word = mix64(hashes[i] + salt + U64(cell) * STREAM_A)
+                for dart in range(dart_count(word)):
+                    place = dart_place(word, U64(dart))
+                    time = dart_time(np.int64(cell), place, rate)
+                    insert_dart(time, hashes[i], dart_slot(place, k), first, second, owners)
+        begin, end = end, end + 1.0
+
+
+@kernel
+def two_first_darts(
+    hashes: np.ndarray,
+    rates: np.ndarray,
+    offsets: np.ndarray,
+    salt: np.uint64,
+    first: np.ndarray,
+    second: np.ndarray,
+) -> None:
+    """Computes like `dart_minhash` the minimum and the runner-up of each slot, uint32 (n, k) each.
+
+    A slot with fewer elements is all ones.
+
+    Args:
+        hashes: Shingle hashes, uint64.
+        rates: Rate of each hash, float64, in (0, 1]. See `first_darts`.
+        offsets: First hash of each document, and the end, int64 (n + 1,).
+        salt: Number that is added to the hashes.
+        first: Array for the minimum of each slot, uint32 (n, k).
+        second: Array for the runner-up of each slot, uint32 (n, k).
+    """
+    owners = np.empty(first.shape[1], np.uint64)
+    times = first.view(np.float32)
+    others = second.view(np.float32)
+    for d in range(first.shape[0]):
+        start, end = offsets[d], offsets[d + 1]
+        first_darts_of_two(hashes[start:end], rates[start:end], salt, times[d], others[d], owners)
+        for j in range(first.shape[1]):
+            if times[d, j] == np.inf:
+                first[d, j] = EMPTY
+            if others[d, j] == np.inf:
+                second[d, j] = EMPTY

@@ -43,16 +43,8 @@ def splitmix64(seed: int, count: int, first: int = 0) -> np.ndarray:
     return np.asarray(x ^ (x >> np.uint64(31)))
 
 
-class MinHashScheme(Protocol):
+class SlotScheme(Protocol):
     """A scheme: how elements are mapped to slots."""
-
-    def update(self, hashes: np.ndarray, slots: np.ndarray) -> None:
-        """Adds elements to one signature.
-
-        Args:
-            hashes: Shingle hashes, uint64 (m,).
-            slots: Signature that is changed, uint32 (k,).
-        """
 
     def sketch(self, shingles: Shingles, out: np.ndarray) -> None:
         """Computes the signatures of a batch into out, uint32 (n, k).
@@ -60,6 +52,18 @@ class MinHashScheme(Protocol):
         Args:
             shingles: Shingles of the documents.
             out: Array for the signatures, uint32 (n, k).
+        """
+
+
+class MinHashScheme(SlotScheme, Protocol):
+    """A scheme of elements without weights."""
+
+    def update(self, hashes: np.ndarray, slots: np.ndarray) -> None:
+        """Adds elements to one signature.
+
+        Args:
+            hashes: Shingle hashes, uint64 (m,).
+            slots: Signature that is changed, uint32 (k,).
         """
 
 
@@ -180,19 +184,18 @@ def fill_shares(signatures: np.ndarray) -> FillShares:
     return FillShares(float(np.mean(tags >= 1)), float(np.mean(tags == ROUNDS)))
 
 
-def slot_sources(hashes: np.ndarray, which: np.ndarray, spec: Spec) -> np.ndarray:
+def slot_sources(hashes: np.ndarray, which: np.ndarray, scheme: SlotScheme, k: int) -> np.ndarray:
     """Returns the element that determined each of some slots.
 
     Args:
         hashes: Shingle hashes of a document, uint64 (m,).
         which: Numbers of the slots, integers.
-        spec: Spec of the signature.
+        scheme: Scheme of the signature.
+        k: Number of slots of the signature.
 
     Returns:
         The position in `hashes` of the element of each slot, int64.
     """
-    scheme = scheme_of(spec)
-    alone = np.full((len(hashes), spec.k), EMPTY_SLOT, np.uint32)
-    for i in range(len(hashes)):
-        scheme.update(hashes[i : i + 1], alone[i])
+    alone = np.empty((len(hashes), k), np.uint32)
+    scheme.sketch(Shingles(hashes, np.arange(len(hashes) + 1)), alone)
     return np.argmin(alone[:, which], axis=0)

@@ -2,8 +2,10 @@
 
 import hashlib
 from dataclasses import dataclass, replace
+from decimal import Decimal, localcontext
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,7 +14,8 @@ import pyarrow.ipc
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.keys import HashKey
 from nearkin.shingle import Cut, Shingler
-from nearkin.spec import Spec
+from nearkin.sketch.weight_table import WeightTable
+from nearkin.spec import IDF_JACCARD, Spec
 
 ONE = 1 << 16
 """The integer that stands for weight 1. Integer weights make sums independent of their order."""
@@ -20,9 +23,15 @@ FREQUENCIES_FILE = "frequencies.arrow"
 """The file name of the document frequencies of a run."""
 CUT_FILE = "cut.arrow"
 """The file name of the cut shingles of a run."""
+DOUBTFUL = 1e-6
+"""The distance from the middle of two integers below which a weight is computed with decimals."""
 DOCUMENTS = b"nearkin.documents"
 SHINGLE = b"nearkin.shingle"
 BASE = b"nearkin.base"
+VERSION = b"nearkin.version"
+FINGERPRINT = b"nearkin.fingerprint"
+TABLE_VERSION = "1"
+"""The version of the file of a table of document frequencies."""
 
 
 @dataclass(frozen=True)
@@ -71,18 +80,21 @@ class DocumentFrequencies:
         """The weight of every other shingle, which counts as contained in one document."""
         return int(idf(self.documents, np.ones(1, np.uint32))[0])
 
+    @cached_property
+    def table(self) -> WeightTable:
+        """The weights in a table for lookups."""
+        return WeightTable.of(self.hashes, self.weights, self.rare)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in ("documents", "hashes", "counts")}
+
     def weights_of(self, hashes: np.ndarray) -> np.ndarray:
         """Returns the weight of each shingle, int64 (n,).
 
         Args:
             hashes: Shingle hashes, uint64 (n,).
         """
-        out = np.full(len(hashes), self.rare, np.int64)
-        if len(self.hashes):
-            at = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
-            known = self.hashes[at] == hashes
-            out[known] = self.weights[at[known]]
-        return out
+        return self.table.look_up(hashes)
 
     def above(self, share: float) -> "DocumentFrequencies":
         """Returns the shingles that more than a share of the documents contain.
@@ -100,13 +112,19 @@ class DocumentFrequencies:
         return replace(self, hashes=self.hashes[is_frequent], counts=self.counts[is_frequent])
 
     def write(self, path: Path, spec: Spec) -> None:
-        """Writes the table as an Arrow file that describes its shingles.
+        """Writes the table as an Arrow file that describes its shingles, with a checksum.
 
         Args:
             path: File to write.
             spec: Spec of the shingles.
         """
-        facts = {DOCUMENTS: str(self.documents), SHINGLE: spec.shingle, BASE: shingle_facts(spec)}
+        facts = {
+            DOCUMENTS: str(self.documents),
+            SHINGLE: spec.shingle,
+            BASE: shingle_facts(spec),
+            VERSION: TABLE_VERSION,
+            FINGERPRINT: self.fingerprint,
+        }
         schema = pa.schema([("hash", pa.uint64()), ("documents", pa.uint32())], facts)
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             writer.write_table(pa.table([self.hashes, self.counts], schema=schema))
@@ -123,7 +141,8 @@ class DocumentFrequencies:
             The table.
 
         Raises:
-            UsageError: If the file does not exist, is damaged or has another content.
+            UsageError: If the file does not exist, is damaged, has another content or was written
+                by a newer version.
             IncompatibleError: If the table is of the shingles of another Spec.
         """
         try:
@@ -142,7 +161,21 @@ class DocumentFrequencies:
                 f"{str(path)!r} has frequencies of other shingles "
                 f"({facts.get(SHINGLE, b'').decode()}) than this Spec"
             )
-        return cls(documents, table["hash"].to_numpy(), table["documents"].to_numpy())
+        version = facts.get(VERSION, TABLE_VERSION.encode()).decode()
+        if version != TABLE_VERSION:
+            raise UsageError(
+                f"{str(path)!r} has version {version} of the file of document frequencies, not "
+                f"{TABLE_VERSION}; upgrade nearkin, or count the shingles again"
+            )
+        frequencies = cls(documents, table["hash"].to_numpy(), table["documents"].to_numpy())
+        # Files of nearkin 0.1.0 have no checksum.
+        checksum = facts.get(FINGERPRINT, frequencies.fingerprint.encode()).decode()
+        if checksum != frequencies.fingerprint:
+            raise UsageError(
+                f"cannot read {str(path)!r}: its content was changed (the checksum does not "
+                "match); count the shingles again"
+            )
+        return frequencies
 
 
 def is_frequencies_file(path: Path) -> bool:
@@ -176,13 +209,52 @@ def shingle_facts(spec: Spec) -> str:
 def idf(documents: int, counts: np.ndarray) -> np.ndarray:
     """Returns the weights of shingles, int64 (m,).
 
+    They are round(65536 · (ln((1 + N) / (1 + df)) + 1)), and at least 1. Logarithms of different
+    libraries can differ in their last bit, so weights near the middle of two integers are computed
+    again with decimals.
+
     Args:
         documents: Number of documents N.
         counts: Number of documents that contain each shingle, integers (m,).
     """
-    return np.rint(ONE * (np.log((1 + documents) / (1 + counts.astype(np.float64))) + 1)).astype(
-        np.int64
-    )
+    scaled = ONE * (np.log((1 + documents) / (1 + counts.astype(np.float64))) + 1)
+    weights = np.rint(scaled).astype(np.int64)
+    is_doubtful = np.abs(scaled - np.floor(scaled) - 0.5) < DOUBTFUL
+    for i in np.flatnonzero(is_doubtful).tolist():
+        weights[i] = exact_idf(documents, int(counts[i]))
+    return np.maximum(weights, 1)
+
+
+def exact_idf(documents: int, count: int) -> int:
+    """Returns the weight of a shingle, from a logarithm of 40 digits.
+
+    Args:
+        documents: Number of documents N.
+        count: Number of documents that contain the shingle.
+
+    Examples:
+        >>> exact_idf(3, 2) == idf(3, np.array([2]))[0]
+        True
+    """
+    with localcontext() as context:
+        context.prec = 40
+        return round(ONE * ((Decimal(1 + documents) / (1 + count)).ln() + 1))
+
+
+def weighted_by(frequencies: DocumentFrequencies, spec: Spec) -> Spec:
+    """Returns a Spec whose shingles are weighted by document frequencies.
+
+    Args:
+        frequencies: Document frequencies of the shingles of the Spec.
+        spec: Spec of measure `simhash`, whose weights become `tfidf`, or of `idf-jaccard`.
+
+    Examples:
+        >>> counted = DocumentFrequencies(3, np.array([5], np.uint64), np.array([2], np.uint32))
+        >>> weighted_by(counted, Spec(measure="simhash")).weights
+        'tfidf'
+    """
+    weights = None if spec.measure == IDF_JACCARD else "tfidf"
+    return replace(spec, weights=weights, frequencies=frequencies.fingerprint)
 
 
 @dataclass(frozen=True)
@@ -191,7 +263,7 @@ class SpecResources:
 
     Attributes:
         secret: Hash key.
-        frequencies: Document frequencies for tf-idf weights.
+        frequencies: Document frequencies for tf-idf weights and for measure `idf-jaccard`.
         cut: Shingles that are removed because too many documents contain them.
     """
 
@@ -238,8 +310,14 @@ class SpecResources:
         """Returns the document frequencies of a Spec, or None if it does not refer to any.
 
         Raises:
+            UsageError: If the measure needs them and the Spec does not name them.
             IncompatibleError: If they are missing or have another fingerprint.
         """
+        if spec.measure == IDF_JACCARD and spec.frequencies is None:
+            raise UsageError(
+                f"measure {IDF_JACCARD} needs document frequencies; count them with "
+                "nearkin.frequencies, and give their fingerprint to the Spec as frequencies="
+            )
         return require_table(self.frequencies, spec.frequencies, "document frequencies")
 
     def shingler(self, spec: Spec) -> Shingler:

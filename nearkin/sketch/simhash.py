@@ -16,11 +16,8 @@ from nearkin.keys import HashKey
 from nearkin.shingle import Shingles
 from nearkin.sketch import kernels
 from nearkin.sketch.minhash import splitmix64
-from nearkin.sketch.resources import DocumentFrequencies
+from nearkin.sketch.weight_table import WeightTable
 from nearkin.spec import Spec
-
-MIN_TABLE = 64
-"""The smallest number of places of a weight table."""
 
 
 class Signs:
@@ -29,14 +26,12 @@ class Signs:
     Args:
         bits: Number of bits of a signature, a multiple of 64.
         seed: Seed of the mixing.
-        frequencies: Document frequencies for tf-idf weights. By default, weights are counts.
+        table: Weight of each shingle. By default, every shingle has weight 1.
     """
 
-    def __init__(
-        self, bits: int, seed: int, frequencies: DocumentFrequencies | None = None
-    ) -> None:
+    def __init__(self, bits: int, seed: int, table: WeightTable | None = None) -> None:
         self.streams = splitmix64(seed, bits // 64)
-        self.table = None if frequencies is None else WeightTable.of(frequencies)
+        self.table = table
 
     def sketch(self, shingles: Shingles, out: np.ndarray) -> None:
         """Computes the signatures of a batch into out, uint64 (n, bits / 64).
@@ -48,10 +43,7 @@ class Signs:
         if self.table is None:
             kernels.term_signs(shingles.hashes, shingles.offsets, self.streams, out)
         else:
-            weights = np.empty(len(shingles.hashes), np.int64)
-            kernels.look_up(
-                shingles.hashes, self.table.keys, self.table.values, self.table.rare, weights
-            )
+            weights = self.table.look_up(shingles.hashes)
             self.weighted(shingles.hashes, weights, shingles.offsets, out)
 
     def weighted(
@@ -107,20 +99,3 @@ def simhash(features: Mapping[str, float], spec: Spec, secret: HashKey | None = 
     out = np.empty((1, spec.signature_width), np.uint64)
     Signs(spec.k, spec.seed).weighted(hashes[order], weights, np.array([0, len(features)]), out)
     return np.asarray(out[0])
-
-
-class WeightTable:
-    """A table of weights with open addressing, in which a lookup reads one cache line."""
-
-    def __init__(self, keys: np.ndarray, values: np.ndarray, rare: int) -> None:
-        self.keys = keys
-        self.values = values
-        self.rare = np.int64(rare)
-
-    @classmethod
-    def of(cls, frequencies: DocumentFrequencies) -> "WeightTable":
-        """Returns the table of document frequencies, at most half full."""
-        size = max(MIN_TABLE, 1 << (2 * len(frequencies.hashes)).bit_length())
-        keys, values = np.zeros(size, np.uint64), np.zeros(size, np.int64)
-        kernels.fill_table(frequencies.hashes, frequencies.weights, keys, values)
-        return cls(keys, values, frequencies.rare)

@@ -8,10 +8,11 @@ import pyarrow as pa
 
 from nearkin.shingle import Shingler, Shingles, text_buffers
 from nearkin.sketch import kernels
+from nearkin.sketch.darts import Darts
 from nearkin.sketch.minhash import multipliers, scheme_of
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.sketch.simhash import Signs
-from nearkin.spec import Spec
+from nearkin.spec import IDF_JACCARD, Spec
 
 SLICE_DOCUMENTS = 512
 """The largest number of documents of a slice."""
@@ -64,8 +65,12 @@ def scheme_for(spec: Spec, resources: SpecResources = NO_RESOURCES) -> Scheme:
         spec: Spec of the signatures.
         resources: Key, document frequencies and cut shingles that the Spec refers to.
     """
+    frequencies = resources.weights(spec)
     if spec.measure == "simhash":
-        return Signs(spec.k, spec.seed, resources.weights(spec))
+        return Signs(spec.k, spec.seed, None if frequencies is None else frequencies.table)
+    if spec.measure == IDF_JACCARD:
+        assert frequencies is not None
+        return Darts(spec.seed, frequencies.table)
     return scheme_of(spec)
 
 
@@ -169,9 +174,7 @@ class Sketcher:
         runners = slots
         if self.key_builder is not None and self.key_builder.uses_runner_ups:
             runners = np.empty_like(slots)
-            kernels.two_smallest(
-                shingles.hashes, shingles.offsets, *multipliers(self.spec), slots, runners
-            )
+            self._write_two_smallest(shingles, slots, runners)
         else:
             self.scheme.sketch(shingles, slots)
         if self.spec.truncated:
@@ -181,6 +184,17 @@ class Sketcher:
         if self.key_builder is None:
             return np.empty((len(slots), 0), np.uint64)
         return self.key_builder.build(slots, runners)
+
+    def _write_two_smallest(
+        self, shingles: Shingles, slots: np.ndarray, runners: np.ndarray
+    ) -> None:
+        """Computes whole slots and their runner-ups, uint32 (n, k) each."""
+        if isinstance(self.scheme, Darts):
+            self.scheme.two_smallest(shingles, slots, runners)
+            return
+        kernels.two_smallest(
+            shingles.hashes, shingles.offsets, *multipliers(self.spec), slots, runners
+        )
 
 
 def occurrences(shingles: Shingles) -> Shingles:

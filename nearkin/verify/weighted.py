@@ -1,6 +1,7 @@
 """The exact cosine (SimHash) and weighted Jaccard similarity of weighted shingles.
 
-Sums are taken in the order of the hashes, so a similarity depends only on the two documents.
+Sums are taken in the order of the hashes, so a similarity depends only on the two documents. The
+weights of document frequencies are whole numbers, whose sums are exact in any order.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,7 +16,7 @@ from nearkin.runtime.threads import ordered_map
 from nearkin.shingle import Shingler
 from nearkin.sketch.sketcher import iterate_shingles
 from nearkin.verify import kernels
-from nearkin.verify.jaccard import document_ranges
+from nearkin.verify.jaccard import SetBuilder, document_ranges
 from nearkin.verify.kernels import Inverted
 
 DEFAULT_MEMORY = 256 << 20
@@ -83,6 +84,27 @@ class WeightedBuilder:
             else:
                 weights.append(counts[:total] * self.weights_of(out[:total]))
         return WeightedSets(np.concatenate(hashes), np.concatenate(weights), sizes)
+
+
+class WeightedSetBuilder:
+    """A builder of sets whose shingles have weights. How often a shingle occurs does not matter.
+
+    Each thread needs its own builder.
+
+    Args:
+        shingler: Shingler of the Spec.
+        weights_of: Function from hashes, uint64 (m,), to weights, int64 (m,).
+    """
+
+    def __init__(self, shingler: Shingler, weights_of: Callable[[np.ndarray], np.ndarray]) -> None:
+        self.weights_of = weights_of
+        self._sets = SetBuilder(shingler)
+
+    def build(self, documents: pa.Array) -> WeightedSets:
+        """Returns the weighted sets of texts (large_string) or token lists (large_list)."""
+        sets = self._sets.build(documents)
+        weights = self.weights_of(sets.hashes).astype(np.float64)
+        return WeightedSets(sets.hashes, weights, sets.sizes)
 
 
 def total_weights(starts: np.ndarray, weights: np.ndarray, *, product: bool) -> np.ndarray:

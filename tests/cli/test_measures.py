@@ -61,6 +61,7 @@ OPTIONS = {
         "0.8",
     ],
     "weighted": ["--measure", "weighted-jaccard", "--threshold", "0.8"],
+    "idf": ["--measure", "idf-jaccard", "--threshold", "0.8"],
     "one bit": ["--slot-bits", "1", "--threshold", "0.8"],
     "another hash": ["--base-hash", "murmur3", "--threshold", "0.8"],
     "tables": ["--tables", "2", "--bands", "8", "--rows", "6", "--threshold", "0.8"],
@@ -127,7 +128,7 @@ def test_document_frequencies_can_be_reused(
     assert Path(f"{file}.frequencies.arrow").exists()
 
 
-@pytest.mark.parametrize("name", ["simhash by cosine", "simhash by tf-idf", "weighted"])
+@pytest.mark.parametrize("name", ["simhash by cosine", "simhash by tf-idf", "weighted", "idf"])
 def test_saved_run_is_banded_again(
     name: str, corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -183,7 +184,8 @@ WRONG = [
     (["--measure", "simhash", "--weights", "given"], "weights='given' is not one of tf, tfidf"),
     (
         ["--measure", "simhash", "--frequencies", "x.arrow"],
-        "--frequencies has no effect",
+        "frequencies x.arrow have no effect with measure simhash; leave them out, or give "
+        "--measure idf-jaccard or --weights tfidf",
     ),
     (["--key-file", "missing"], "cannot be read"),
     (["--key-file", "x", "--base-hash", "fnv1a"], "exclude each other"),

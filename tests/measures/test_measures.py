@@ -79,6 +79,8 @@ def test_small_corpora_are_compared_by_brute_force(measure: str, texts: list[str
 BANDED = {
     "jaccard": Spec(),
     "weighted-jaccard": Spec(measure="weighted-jaccard"),
+    "idf-jaccard": Spec(measure="idf-jaccard"),
+    "8-bit idf-jaccard": Spec(measure="idf-jaccard", slot_bits=8),
     "simhash": Spec(measure="simhash", k=128),
     **{f"{bits}-bit": Spec(slot_bits=bits) for bits in SLOT_BITS[1:]},
 }
@@ -190,7 +192,7 @@ def test_batches_without_candidates_are_processed() -> None:
     assert result.statistics["removed_near"] >= 1
     texts = [f"{i} {i * 7} {i * 13} {i * 31}" for i in range(20_000)]
     texts[9001] = texts[9000] + " more"
-    for measure in ("jaccard", "weighted-jaccard", "simhash"):
+    for measure in ("jaccard", "weighted-jaccard", "idf-jaccard", "simhash"):
         spec = nk.Spec(measure=measure, n=1, **({"k": 128} if measure == "simhash" else {}))
         assert (
             nk.dedup(texts, spec=spec, threshold=0.75, recall=0.9).statistics["removed_near"] >= 1
@@ -354,7 +356,7 @@ def test_every_measure_processes_single_document() -> None:
 
 
 def test_every_measure_processes_empty_documents() -> None:
-    for name in ("jaccard", "weighted-jaccard", "simhash"):
+    for name in ("jaccard", "weighted-jaccard", "idf-jaccard", "simhash"):
         result = nk.dedup(["", "...", "a b c"], measure=name)
         assert result.kept.tolist() == [True, True, True]
         assert result.statistics["empty"] == 2

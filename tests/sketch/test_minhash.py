@@ -161,7 +161,7 @@ def test_slot_sources_are_elements_that_set_slots() -> None:
     spec = Spec(k=16)
     values = np.random.default_rng(1).integers(0, WORD, 50, dtype=np.uint64)
     whole = signature(values, spec)
-    for slot, source in enumerate(slot_sources(values, np.arange(16), spec)):
+    for slot, source in enumerate(slot_sources(values, np.arange(16), scheme_of(spec), 16)):
         assert signature(values[source : source + 1], spec)[slot] == whole[slot]
 
 

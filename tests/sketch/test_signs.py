@@ -17,8 +17,8 @@ from nearkin.keys import HashKey
 from nearkin.shingle import Shingles
 from nearkin.sketch.hyperplanes import VectorSketcher, fingerprints, hyperplanes, keyed_words
 from nearkin.sketch.minhash import splitmix64
-from nearkin.sketch.resources import DocumentFrequencies, SpecResources
-from nearkin.sketch.simhash import Signs, WeightTable
+from nearkin.sketch.resources import DocumentFrequencies, SpecResources, shingle_facts
+from nearkin.sketch.simhash import Signs
 from nearkin.sketch.sketcher import Sketcher, occurrences
 from nearkin.spec import Spec
 
@@ -94,11 +94,11 @@ def frequencies() -> DocumentFrequencies:
 
 def test_tfidf_weights_match_formula() -> None:
     counted = frequencies()
-    table = WeightTable.of(counted)
+    table = counted.table
     assert np.count_nonzero(table.keys) == len(counted.hashes)
     some = np.concatenate([counted.hashes[::3], np.array([0, 12345], np.uint64)])
     out = np.empty((1, 1), np.uint64)
-    Signs(64, 1, counted).sketch(Shingles(some, np.array([0, len(some)])), out)
+    Signs(64, 1, table).sketch(Shingles(some, np.array([0, len(some)])), out)
     stream = splitmix64(1, 1).tolist()[0]
     assert out[0, 0] == oracle(some.tolist(), counted.weights_of(some).tolist(), stream)
     assert (counted.weights_of(counted.hashes) <= counted.rare).all()
@@ -125,6 +125,37 @@ def test_frequencies_must_match_fingerprint_of_spec(tmp_path: Path) -> None:
     (tmp_path / "bad.arrow").write_bytes(b"nothing")
     with pytest.raises(UsageError, match="damaged"):
         DocumentFrequencies.read(tmp_path / "bad.arrow", spec)
+
+
+def test_changed_and_newer_files_of_frequencies_are_refused(tmp_path: Path) -> None:
+    counted = frequencies()
+    spec = Spec(measure="simhash")
+    path = tmp_path / "df.arrow"
+    counted.write(path, spec)
+    content = path.read_bytes()
+    at = content.index(counted.hashes.tobytes()) + 8 * (len(counted.hashes) // 2)
+    path.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
+    with pytest.raises(UsageError, match="its content was changed"):
+        DocumentFrequencies.read(path, spec)
+    table = pa.table({"hash": counted.hashes, "documents": counted.counts})
+    facts = {"nearkin.documents": "1000", "nearkin.base": shingle_facts(spec)}
+    for version, expected in (("2", "has version 2 of the file"), (None, None)):
+        given = facts if version is None else {**facts, "nearkin.version": version}
+        with pa.OSFile(str(path), "wb") as sink:
+            described = table.replace_schema_metadata(given)
+            with pa.ipc.new_file(sink, described.schema) as writer:
+                writer.write_table(described)
+        if expected is None:
+            assert (DocumentFrequencies.read(path, spec).counts == counted.counts).all()
+        else:
+            with pytest.raises(UsageError, match=expected):
+                DocumentFrequencies.read(path, spec)
+
+
+def test_files_of_equal_frequencies_are_equal(tmp_path: Path) -> None:
+    for name in "ab":
+        frequencies().write(tmp_path / name, Spec())
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
 def test_occurrences_are_separate_elements() -> None:
