@@ -23,15 +23,21 @@ ARROW = "application/vnd.apache.arrow.stream"
 HANG = 240.0
 """Seconds after which a test that waits for a condition is given up.
 
-No test takes a fraction of that.
+No test of the quick form takes a fraction of that.
 """
 
 
-def run(test: Coroutine[Any, Any, None]) -> None:
-    """Runs a test in an event loop, and fails if it hangs."""
+def run(test: Coroutine[Any, Any, None], hang: float | None = HANG) -> None:
+    """Runs a test in an event loop, and fails if it hangs.
+
+    Args:
+        test: The test.
+        hang: Seconds after which the test is given up. None if each of its steps has a limit of
+            its own.
+    """
 
     async def limited() -> None:
-        async with asyncio.timeout(HANG):
+        async with asyncio.timeout(hang):
             await test
 
     asyncio.run(limited())

@@ -13,7 +13,7 @@ import pytest
 
 from nearkin.index.index import Index
 from nearkin.server.cluster_listings import ClusterListings
-from tests.server.exchange import ARROW, JSON, NDJSON, App, Exchange, run, running, until
+from tests.server.exchange import ARROW, HANG, JSON, NDJSON, App, Exchange, run, running, until
 
 TEXT = "a text of some words that is sent by one of two tokens and {}"
 
@@ -229,9 +229,10 @@ def test_many_copies_use_bounded_memory(tmp_path: Path, full: bool) -> None:
                     for at in range(start, start + 4000):
                         stream.send(json.dumps(line(at)).encode() + b"\n")
                     stream.send(b"", more=False)
-                    assert b"problem" not in await stream.finish()
+                    async with asyncio.timeout(HANG):
+                        assert b"problem" not in await stream.finish()
                 stats.append(app.service.index._session.store.counts())
             assert stats[0]["records"] == 1
             assert stats[1]["postings"] == stats[0]["postings"]
 
-    run(test())
+    run(test(), hang=None)
