@@ -57,6 +57,12 @@ MAX_ATTEMPTS = 8
 """The number of attempts of a step that meets migrations, or representatives with many members."""
 MAX_RACE_SECONDS = 15.0
 """The duration for which a step that conflicts with others is repeated."""
+MIN_RACES = 32
+"""The number of conflicts that a step meets before it fails, however long its attempts take.
+
+On a busy machine, or while kernels are compiled, a single attempt can take longer than
+`MAX_RACE_SECONDS`.
+"""
 REFRESH_SECONDS = 5.0
 """The interval, by the index's clock, at which a process reads the state of its store."""
 MAX_PAUSE_SECONDS = 30.0
@@ -250,7 +256,8 @@ class Session:
             What the action returns.
 
         Raises:
-            RacedError: If the step kept conflicting with others for MAX_RACE_SECONDS.
+            RacedError: If the step kept conflicting with others for MAX_RACE_SECONDS, and at least
+                MIN_RACES times.
             MovedError: If the index moved and this session does not follow.
             StoreError: If the store fails, or stays closed for a migration.
         """
@@ -274,7 +281,7 @@ class Session:
                 has_moved = True
             except RacedError:
                 races += 1
-                if time.monotonic() > until:
+                if races >= MIN_RACES and time.monotonic() > until:
                     raise
             except LargeClusterError as error:
                 attempts += 1

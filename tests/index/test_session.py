@@ -5,6 +5,7 @@ import pytest
 from nearkin.errors import RacedError, StoreError
 from nearkin.index.changes import Changes, KeyedEntry
 from nearkin.index.index import Index
+from nearkin.index.session import MIN_RACES
 from tests.index.conftest import (
     TEXT,
     Opener,
@@ -64,7 +65,20 @@ def test_endless_conflicts_end_in_an_error_after_a_bounded_time(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("nearkin.index.session.MAX_RACE_SECONDS", 0.2)
+    monkeypatch.setattr("nearkin.index.session.LONGEST_BACKOFF", 0.01)
     with Index.open("memory://") as index:
         race(index, monkeypatch, float("inf"))
         with pytest.raises(RacedError, match="forced"):
             index.upsert("a", "one two three", id="1")
+
+
+def test_slow_attempts_are_repeated_after_the_time_for_conflicts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A first attempt that takes longer than the time for conflicts is not the last one."""
+    monkeypatch.setattr("nearkin.index.session.MAX_RACE_SECONDS", 0.0)
+    monkeypatch.setattr("nearkin.index.session.LONGEST_BACKOFF", 0.01)
+    with Index.open("memory://") as index:
+        raced = race(index, monkeypatch, MIN_RACES - 1)
+        assert index.upsert("a", "one two three", id="1").kind == "new"
+        assert len(raced) == MIN_RACES - 1
