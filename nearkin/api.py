@@ -1,6 +1,5 @@
 """The functions of the library: tables, frames, lists or files in, Arrow tables out."""
 
-import tempfile
 from collections.abc import Iterable, Sequence, Sized
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, NamedTuple, Unpack
 import numpy as np
 import pyarrow as pa
 
+from nearkin.argument_types import check_arguments
 from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, detect_dimensions
 from nearkin.corpus.arrow_conversion import (
     is_stream,
@@ -38,7 +38,6 @@ from nearkin.runs.parameters import (
     columns_of,
     memory_of,
     options_of,
-    require_known,
     resources_of,
     selection_of,
     spec_of,
@@ -57,6 +56,7 @@ from nearkin.spec import IDF_JACCARD, Spec
 
 
 @show_parameters
+@check_arguments
 def dedup(
     data: Any,
     *,
@@ -98,6 +98,7 @@ def dedup(
 
 
 @show_parameters
+@check_arguments
 def pairs(
     data: Any,
     *,
@@ -168,7 +169,6 @@ def _prepare_run(
     parameters: RunParameters,
 ) -> TemporaryRun:
     """Returns a run in a temporary work folder, whose stages are executed on demand."""
-    require_known(parameters)
     columns = columns_of(parameters, id).with_memory(memory_of(parameters))
     corpus = _open_corpus(data, parameters)
     columns = detect_dimensions(corpus, columns)
@@ -239,6 +239,7 @@ def _path_of(item: object) -> str:
     return str(item)
 
 
+@check_arguments
 def sketch(
     texts: Any,
     spec: Spec | None = None,
@@ -276,6 +277,7 @@ def sketch(
     return sketch_documents(texts, measure, sketcher_pool(measure), workers).signatures
 
 
+@check_arguments
 def frequencies(
     data: Any,
     *,
@@ -308,15 +310,18 @@ def frequencies(
         >>> sketch(["the cat sat"], spec, resources=SpecResources(frequencies=counted)).shape
         (1, 1)
     """
-    folder = Path(work or tempfile.gettempdir())
+    folder = TemporaryFolder(work)
     columns = columns_of({"text": text, "tokens": tokens}, None)
     corpus = _open_corpus(data, {})
     counting = FrequencyRequest(
-        corpus, columns, spec or Spec(), SpecResources(key), workers, folder, LoggedProgress()
+        corpus, columns, spec or Spec(), SpecResources(key), workers, folder.path, LoggedProgress()
     )
-    return count_frequencies(counting)
+    counted = count_frequencies(counting)
+    folder.remove()
+    return counted
 
 
+@check_arguments
 def report(source: DedupResult | str | Path, out: str | Path | None = None) -> Path:
     """Writes the report page of a result, or of the output folder of a run.
 

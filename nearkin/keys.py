@@ -5,6 +5,7 @@ import os
 import secrets
 from pathlib import Path
 
+from nearkin.argument_types import check_arguments
 from nearkin.errors import UsageError
 
 SIZE = 16
@@ -30,6 +31,7 @@ class HashKey:
 
     __slots__ = ("_secret",)
 
+    @check_arguments
     def __init__(self, secret: bytes) -> None:
         if len(secret) != SIZE:
             raise UsageError(
@@ -44,6 +46,7 @@ class HashKey:
         return cls(secret), secret.hex()
 
     @classmethod
+    @check_arguments
     def read(cls, source: str) -> "HashKey":
         """Reads a key of 32 hexadecimal digits.
 

@@ -12,6 +12,7 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from nearkin.argument_types import check_arguments
 from nearkin.corpus import TableCorpus, count_reasons
 from nearkin.corpus.row_selection import select_kept_rows
 from nearkin.engine.local import result_tables
@@ -131,12 +132,21 @@ class TemporaryFolder:
     Args:
         parent: Folder in which the folder is created. The default is that of the system.
 
+    Raises:
+        UsageError: If the folder cannot be created.
+
     Attributes:
         path: The folder.
     """
 
     def __init__(self, parent: str | Path | None = None) -> None:
-        self.path = Path(tempfile.mkdtemp(prefix="nearkin-", dir=parent))
+        try:
+            self.path = Path(tempfile.mkdtemp(prefix="nearkin-", dir=parent))
+        except OSError as error:
+            raise UsageError(
+                f"no temporary folder can be created in work={str(parent)!r}: {error.strerror}; "
+                "give a folder that exists and can be written"
+            ) from error
         self._finalizer = weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
     def remove(self) -> None:
@@ -291,6 +301,7 @@ class DedupResult:
         provenance = Provenance.now(run.corpus.names)
         return collect_report(view, title, peak_memory=0, provenance=provenance)
 
+    @check_arguments
     def rethreshold(self, threshold: float) -> "DedupResult":
         """Returns the result at a higher threshold.
 
@@ -318,6 +329,7 @@ class DedupResult:
         run = finished.run.at(threshold)
         return DedupResult(TemporaryRun(run, finished.folder), run.elect())
 
+    @check_arguments
     def write(self, folder: str | Path, readable_by: str = "owner") -> Path:
         """Writes the files that `nearkin dedup` writes, or the kept documents into one file.
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self, TypedDict, Unpack
 
 import numpy as np
 
+from nearkin.argument_types import check_arguments, check_fields
 from nearkin.errors import IncompatibleError, KeyRequiredError, MissingExtraError, UsageError
 from nearkin.keys import HashKey
 from nearkin.setting_names import name_setting
@@ -193,6 +194,7 @@ class Spec:
     version: int = FORMAT_VERSION
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if unknown := sorted(set(self.normalise) - set(NORMALISATIONS)):
             raise UsageError(
                 f"normalise step {unknown[0]!r} is not one of {', '.join(NORMALISATIONS)}"
@@ -262,7 +264,7 @@ class Spec:
         if self.stemmer is not None and self.stem is None:
             raise UsageError(f"stemmer={self.stemmer!r} needs stem, the language of the stems")
         if self.stemmer not in (None, UNRECORDED_STEMMER) and not STEMMER_FORM.fullmatch(
-            str(self.stemmer)
+            self.stemmer
         ):
             raise UsageError(
                 f"stemmer={self.stemmer!r} is not a package and its release, for example "
@@ -339,6 +341,7 @@ class Spec:
         return max(8 // self.slot_bits, 1)
 
     @classmethod
+    @check_arguments
     def for_shingle(cls, text: str, **other: Unpack[SpecKeywords]) -> Self:
         """Returns a Spec for a shingle as on the command line.
 
@@ -372,13 +375,17 @@ class Spec:
         return json.dumps(present, sort_keys=True, separators=(",", ":"))
 
     @classmethod
+    @check_arguments
     def from_json(cls, text: str | bytes) -> Self:
         """Returns the Spec that `to_json` wrote.
 
         Raises:
             UsageError: If the text is not a Spec, or has an unknown field of a newer version.
         """
-        values = json.loads(text)
+        try:
+            values = json.loads(text)
+        except ValueError as error:
+            raise UsageError(f"{text[:40]!r} is not a Spec: {error}") from error
         if not isinstance(values, dict):
             raise UsageError(f"a Spec is a JSON object, not {text[:40]!r}")
         known = {field.name for field in fields(cls)}
@@ -389,8 +396,6 @@ class Spec:
             )
         if values.get("stem") is not None:
             values.setdefault("stemmer", UNRECORDED_STEMMER)
-        if "normalise" in values:
-            values["normalise"] = tuple(values["normalise"])
         return cls(**values)
 
     @cached_property
@@ -425,11 +430,13 @@ class Spec:
         """The number of words of a signature."""
         return self.k * self.slot_bits // (8 * np.dtype(self.signature_type).itemsize)
 
+    @check_arguments
     def keyed_with(self, secret: HashKey) -> Self:
         """Returns this Spec with a hash key: texts and hyperplanes are then hashed with SipHash."""
         scheme = KEYED_HYPERPLANES if self.measure == "cosine" else self.scheme
         return replace(self, base_hash=KEYED, hash_seed=0, key_id=secret.id, scheme=scheme)
 
+    @check_arguments
     def require_key(self, secret: HashKey | None) -> HashKey | None:
         """Returns the key if this Spec names it, or None if this Spec is not keyed.
 
@@ -449,6 +456,7 @@ class Spec:
             )
         return secret
 
+    @check_arguments
     def require(self, other: "Spec", what: str) -> None:
         """Checks that another Spec is equal to this one.
 

@@ -509,8 +509,8 @@ class ColumnOptions:
         """
         from nearkin.corpus import Columns
         from nearkin.corpus.dialect import parse_delimiter, parse_encoding
-        from nearkin.engine.options import parse_size
         from nearkin.errors import UsageError
+        from nearkin.runtime.sizes import parse_size
 
         options = {"--text": self.text, "--tokens": self.tokens, "--vector": self.vector}
         given = [f"{option} {value}" for option, value in options.items() if value is not None]
@@ -711,7 +711,8 @@ class MatchOptions:
         Raises:
             UsageError: If an option is not valid or contradicts another one.
         """
-        from nearkin.engine.options import RunOptions, parse_size
+        from nearkin.engine.options import RunOptions
+        from nearkin.runtime.sizes import parse_size
 
         clustering = clustering or ClusterOptions()
         return RunOptions(

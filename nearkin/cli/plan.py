@@ -168,9 +168,9 @@ class WorkloadOptions:
         Raises:
             UsageError: If a value is missing, cannot be parsed or is out of range.
         """
-        from nearkin.engine.options import parse_size
         from nearkin.errors import UsageError
         from nearkin.plan.capacity import Workload
+        from nearkin.runtime.sizes import parse_size
 
         if self.docs is None:
             raise UsageError("give the number of documents, for example --docs 300M")

@@ -81,8 +81,8 @@ def read_plan_settings(path: Path) -> Mapping[str, object]:
 
 def _require_planned_value(path: Path, name: str, value: object, planned: object) -> None:
     """Requires that a given option has the value of the plan."""
-    from nearkin.engine.options import parse_size
     from nearkin.errors import UsageError
+    from nearkin.runtime.sizes import parse_size
 
     if name == "memory":
         is_equal = parse_size(str(value)) == parse_size(str(planned))

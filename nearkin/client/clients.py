@@ -7,6 +7,7 @@ never connected does not retry: its address is probably wrong, or the server was
 """
 
 import os
+import ssl
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 import httpx2
 import tenacity
 
+from nearkin.argument_types import check_arguments, check_fields
 from nearkin.client import requests
 from nearkin.client.batches import Line, async_upsert_requests, upsert_requests
 from nearkin.client.call import Call, ResponseBuffer
@@ -27,13 +29,11 @@ from nearkin.client.models import (
 )
 from nearkin.client.requests import ClusterReader
 from nearkin.errors import ServiceError, UsageError
+from nearkin.index.documents import Document
 from nearkin.index.entry import Cluster, Match, Outcome
 
 if TYPE_CHECKING:
-    import ssl
-
     from nearkin.index.description import IndexStats
-    from nearkin.index.documents import Document
     from nearkin.measures.explanation import Explanation
 
 T = TypeVar("T")
@@ -69,6 +69,7 @@ class Retries:
     longest: float = 60.0
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.attempts < 1 or self.first < 0 or self.longest < 0:
             raise UsageError(
                 f"{self} is not valid: attempts must be at least 1, and times at least 0"
@@ -122,7 +123,7 @@ def _has_transient(answer: object) -> bool:
 
 
 def _http_arguments(
-    url: str, token: str | None, timeout: float, verify: "ssl.SSLContext | bool"
+    url: str, token: str | None, timeout: float, *, verify: ssl.SSLContext | bool
 ) -> dict[str, Any]:
     """Returns the arguments of both clients of httpx2.
 
@@ -215,6 +216,7 @@ class Client:
         Client('http://127.0.0.1:8080')
     """
 
+    @check_arguments
     def __init__(
         self,
         url: str = URL,
@@ -222,11 +224,11 @@ class Client:
         *,
         timeout: float = 60.0,
         retries: Retries = DEFAULT_RETRIES,
-        verify: "ssl.SSLContext | bool" = True,
+        verify: ssl.SSLContext | bool = True,
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
         self._http = httpx2.Client(
-            **_http_arguments(url, token, timeout, verify), transport=transport
+            **_http_arguments(url, token, timeout, verify=verify), transport=transport
         )
         self._retries = retries
         self._was_connected = False
@@ -244,7 +246,7 @@ class Client:
         """Closes the connections."""
         self._http.close()
 
-    def upsert(self, scope: str, document: "Document", id: str | None = None) -> Outcome:
+    def upsert(self, scope: str, document: Document, id: str | None = None) -> Outcome:
         """Upserts a document, as `Index.upsert` does.
 
         Args:
@@ -258,7 +260,7 @@ class Client:
         return self._do(requests.upsert_request(scope, document, id))
 
     def upsert_many(
-        self, scope: str, documents: "Iterable[NewDocument | Document] | Any"
+        self, scope: str, documents: Iterable[NewDocument | Document] | Any
     ) -> Iterator[Line]:
         """Upserts documents in batches, and yields the outcome of each, in order.
 
@@ -276,7 +278,7 @@ class Client:
             yield from self._do(call)
 
     def query(
-        self, scope: str, document: "Document", top: int = 10, *, members: bool = False
+        self, scope: str, document: Document, top: int = 10, *, members: bool = False
     ) -> list[Match]:
         """Returns the representatives that resemble a document, the most similar first.
 
@@ -439,6 +441,7 @@ class AsyncClient:
         ...         return len(await asyncio.gather(*upserts))
     """
 
+    @check_arguments
     def __init__(
         self,
         url: str = URL,
@@ -446,11 +449,11 @@ class AsyncClient:
         *,
         timeout: float = 60.0,
         retries: Retries = DEFAULT_RETRIES,
-        verify: "ssl.SSLContext | bool" = True,
+        verify: ssl.SSLContext | bool = True,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self._http = httpx2.AsyncClient(
-            **_http_arguments(url, token, timeout, verify), transport=transport
+            **_http_arguments(url, token, timeout, verify=verify), transport=transport
         )
         self._retries = retries
         self._was_connected = False
@@ -468,7 +471,7 @@ class AsyncClient:
         """Closes the connections."""
         await self._http.aclose()
 
-    async def upsert(self, scope: str, document: "Document", id: str | None = None) -> Outcome:
+    async def upsert(self, scope: str, document: Document, id: str | None = None) -> Outcome:
         """Does the same as `Client.upsert`.
 
         Args:
@@ -503,7 +506,7 @@ class AsyncClient:
                 yield line
 
     async def query(
-        self, scope: str, document: "Document", top: int = 10, *, members: bool = False
+        self, scope: str, document: Document, top: int = 10, *, members: bool = False
     ) -> list[Match]:
         """Does the same as `Client.query`.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import httpx2
 import orjson
 
+from nearkin.argument_types import check_arguments
 from nearkin.client.call import (
     Call,
     build_result,
@@ -27,11 +28,11 @@ from nearkin.client.models import (
     TuningResult,
 )
 from nearkin.errors import UsageError
+from nearkin.index.documents import Document
 from nearkin.index.entry import Cluster, Match, Outcome
 
 if TYPE_CHECKING:
     from nearkin.index.description import IndexStats
-    from nearkin.index.documents import Document
     from nearkin.measures.explanation import Explanation
     from nearkin.plan.tune import OperatingPoint
 
@@ -39,7 +40,8 @@ CLUSTER_PART = 1000
 """The maximum number of members of a cluster in a response."""
 
 
-def upsert_request(scope: str, document: "Document", id: str | None) -> Call[Outcome]:
+@check_arguments
+def upsert_request(scope: str, document: Document, id: str | None) -> Call[Outcome]:
     """Returns the request that upserts a document.
 
     Args:
@@ -58,9 +60,8 @@ def upsert_request(scope: str, document: "Document", id: str | None) -> Call[Out
     )
 
 
-def query_request(
-    scope: str, document: "Document", top: int, *, members: bool
-) -> Call[list[Match]]:
+@check_arguments
+def query_request(scope: str, document: Document, top: int, *, members: bool) -> Call[list[Match]]:
     """Returns the request for the representatives that resemble a document.
 
     Args:
@@ -85,6 +86,7 @@ def query_request(
     return Call("POST", path_in_scope(scope, "query"), read, body)
 
 
+@check_arguments
 def get_request(scope: str, id: str) -> Call[StoredDocument | None]:
     """Returns the request for a stored document. Its result is None if it does not exist.
 
@@ -101,6 +103,7 @@ def get_request(scope: str, id: str) -> Call[StoredDocument | None]:
     return Call("GET", path_in_scope(scope, "documents", id), or_none(read))
 
 
+@check_arguments
 def remove_request(scope: str, id: str) -> Call[bool]:
     """Returns the request that deletes a document. Its result is False if it did not exist.
 
@@ -120,6 +123,7 @@ def remove_request(scope: str, id: str) -> Call[bool]:
     )
 
 
+@check_arguments
 def add_part_request(scope: str, id: str, part: "str | Sequence[str]") -> Call[int]:
     """Returns the request that adds a part to a document.
 
@@ -145,6 +149,7 @@ def add_part_request(scope: str, id: str, part: "str | Sequence[str]") -> Call[i
     )
 
 
+@check_arguments
 def finish_request(scope: str, id: str) -> Call[Outcome | None]:
     """Returns the request that finishes a document which was sent in parts.
 
@@ -168,6 +173,7 @@ class ClusterReader:
         call: The next request, or None if the cluster is complete.
     """
 
+    @check_arguments
     def __init__(self, scope: str, id: str) -> None:
         self._path = path_in_scope(scope, "clusters", id)
         self.found: Cluster | None = None
@@ -236,6 +242,7 @@ class ReceivedPart(NamedTuple):
     has_cursors: bool
 
 
+@check_arguments
 def clusters_request(scope: str, order: str, limit: int, cursor: str) -> Call[ClusterPage]:
     """Returns the request for a page of clusters.
 
@@ -258,6 +265,7 @@ def clusters_request(scope: str, order: str, limit: int, cursor: str) -> Call[Cl
     return Call("GET", path_in_scope(scope, "clusters"), read, params=params)
 
 
+@check_arguments
 def explain_request(scope: str, a: str, b: str) -> "Call[Explanation]":
     """Returns the request that explains why two stored documents match or not.
 
@@ -287,6 +295,7 @@ def explain_request(scope: str, a: str, b: str) -> "Call[Explanation]":
     return Call("POST", "/v1/explain", read, orjson.dumps({"scope": scope, "a": a, "b": b}))
 
 
+@check_arguments
 def tune_request(
     threshold: float, recall: float, k: int | None, documents: int, points: int
 ) -> Call[TuningResult]:
@@ -298,6 +307,9 @@ def tune_request(
         k: Number of slots or bits of a signature, or None for that of the index.
         documents: Number of documents for which candidates are expected.
         points: Maximum number of operating points.
+
+    Raises:
+        UsageError: If a number does not fit into 64 bits.
     """
     members = {"threshold": threshold, "recall": recall, "documents": documents, "points": points}
     if k is not None:
@@ -310,7 +322,11 @@ def tune_request(
             {**response, "points": tuple(map(_to_operating_point, response["points"]))},
         )
 
-    return Call("POST", "/v1/tune", read, orjson.dumps(members))
+    try:
+        body = orjson.dumps(members)
+    except TypeError as error:
+        raise UsageError(f"a number is out of range: {error}; give a smaller one") from error
+    return Call("POST", "/v1/tune", read, body)
 
 
 def _to_operating_point(response: dict[str, Any]) -> "OperatingPoint":

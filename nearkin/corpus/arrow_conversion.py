@@ -231,7 +231,7 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
         found = pa.array(values, from_pandas=True)
     except UnicodeEncodeError as error:
         raise _invalid_text(error) from error
-    except (pa.ArrowException, TypeError) as error:
+    except (pa.ArrowException, TypeError, OverflowError) as error:
         raise UsageError(f"the values are not of one Arrow type: {error}") from error
     return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
 

@@ -1,13 +1,12 @@
 """The options of a run: checked and parsed once, then frozen."""
 
-import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, NamedTuple, TypedDict
 
+from nearkin.argument_types import check_fields
 from nearkin.cluster.keep import KeepPolicy
 from nearkin.errors import UsageError
 from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
@@ -20,7 +19,6 @@ SMALL_CORPUS = 5000
 """Corpora with fewer documents are compared by brute force."""
 SMALL_SHINGLES = 1 << 25
 """Corpora with more shingles are banded, even if they have few documents."""
-SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[KMGT]?)(?P<binary>i?)B?", re.IGNORECASE)
 LEAST_MEMORY = 512 << 20
 """The smallest memory bound of a run, in bytes."""
 DEFAULT_FLOOR_DISTANCE = 0.2
@@ -51,35 +49,6 @@ class EmptyDocuments(StrEnum):
 
 RECORD_KEYS = {"hot_bucket_size": "max_bucket", "second_measure": "then"}
 """Options that have another name in run.json, manifests and saved Spark runs."""
-
-
-def parse_size(text: str) -> int:
-    """Returns the number of bytes that a size such as `4GB`, `512MiB` or `1.5G` stands for.
-
-    Raises:
-        UsageError: If the text is not a size.
-
-    Examples:
-        >>> parse_size("4GB"), parse_size("1.5KiB")
-        (4000000000, 1536)
-    """
-    match = SIZE.fullmatch(text.strip())
-    if match is None:
-        raise UsageError(f"memory {text!r} is not a size; write it like 4GB or 512MiB")
-    base = 1024 if match["binary"] else 1000
-    exponent = " KMGT".index(match["unit"].upper() or " ")
-    return int(float(match["number"]) * base**exponent)
-
-
-def parse_memory(memory: int | str) -> int:
-    """Returns a memory bound in bytes: a number of bytes, or a size such as `4GB`.
-
-    Raises:
-        UsageError: If the text is not a size.
-    """
-    if isinstance(memory, float) and not math.isfinite(memory):
-        raise UsageError(f"memory {memory:g} is not a size; give bytes or a text such as '4GB'")
-    return parse_size(memory) if isinstance(memory, str) else memory
 
 
 def carried_columns(policy: KeepPolicy, *others: str | None) -> tuple[str, ...]:
@@ -231,6 +200,7 @@ class RunOptions:
     workers: int = 2
 
     def __post_init__(self) -> None:
+        check_fields(self)
         self._parse_choice("verify", Verify)
         self._parse_choice("cluster", ClusterMethod)
         self._parse_choice("empty", EmptyDocuments)

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nearkin.argument_types import check_arguments
 from nearkin.engine.banding import AgreementLimits
 from nearkin.engine.options import RunOptions, Verify
 from nearkin.errors import UsageError
@@ -134,6 +135,20 @@ class Audit:
         return asdict(self)
 
 
+def require_seed(seed: int) -> None:
+    """Requires a seed of a random sample.
+
+    Args:
+        seed: The seed.
+
+    Raises:
+        UsageError: If it is not an unsigned 64-bit number.
+    """
+    if not 0 <= seed < 2**64:
+        raise UsageError(f"seed={seed} is not an unsigned 64-bit number; give 0 to {2**64 - 1}")
+
+
+@check_arguments
 def measure_run(
     run: ReopenedRun,
     progress: Progress,
@@ -155,7 +170,7 @@ def measure_run(
         seed: Random seed for sampling.
 
     Raises:
-        UsageError: If the run has a second measure.
+        UsageError: If the run has a second measure, or a number is negative.
     """
     if run.settings.second_measure is not None:
         raise UsageError(
@@ -165,8 +180,7 @@ def measure_run(
     for name, value, least in (("sample", sample, 1), ("removed", removed, 0)):
         if value < least:
             raise UsageError(f"{name}={value} is out of range; it must be at least {least}")
-    if not 0 <= seed < 2**64:
-        raise UsageError(f"seed={seed} is not an unsigned 64-bit number; give 0 to {2**64 - 1}")
+    require_seed(seed)
     began = time.monotonic()
     clusters = pq.read_table(run.folder / "clusters.parquet")
     chosen = sample_by_kind(clusters, sample, seed)

@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from nearkin.argument_types import check_arguments
 from nearkin.corpus import Columns, Corpus
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
@@ -17,6 +18,7 @@ from nearkin.runtime.number_format import format_similarity
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 
 
+@check_arguments
 def explain(
     a: str,
     b: str,

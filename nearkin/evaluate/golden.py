@@ -21,9 +21,10 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from nearkin.argument_types import check_arguments
 from nearkin.cluster import kernels
 from nearkin.errors import UsageError
-from nearkin.evaluate.audit import Proportion
+from nearkin.evaluate.audit import Proportion, require_seed
 from nearkin.setting_names import name_flag
 
 ScoreFunction: TypeAlias = Callable[[np.ndarray, np.ndarray], float]
@@ -122,6 +123,7 @@ class Scores:
         return asdict(self)
 
 
+@check_arguments
 def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
     """Reads a golden set from a CSV or Parquet file.
 
@@ -193,6 +195,7 @@ def _parse_label(text: str, path: Path) -> bool:
     return label in POSITIVE_LABELS
 
 
+@check_arguments
 def golden_set_from_clusters(clusters: Mapping[str, str]) -> GoldenSet:
     """Returns a golden set of documents whose clusters are all known.
 
@@ -205,6 +208,7 @@ def golden_set_from_clusters(clusters: Mapping[str, str]) -> GoldenSet:
     return GoldenSet(ids, clusters=true, duplicates=None, distinct=None)
 
 
+@check_arguments
 def golden_set_from_pairs(
     pairs: list[tuple[str, str]], labels: list[bool] | None, *, closure: bool = False
 ) -> GoldenSet:
@@ -232,6 +236,10 @@ def golden_set_from_pairs(
     positions = {name: i for i, name in enumerate(ids)}
     label_of: dict[tuple[int, int], bool] = {}
     given = labels if labels is not None else [True] * len(pairs)
+    if len(given) != len(pairs):
+        raise UsageError(
+            f"there are {len(pairs)} pairs and {len(given)} labels; give one for each pair"
+        )
     for (a, b), label in zip(pairs, given, strict=True):
         if a == b:
             raise UsageError(
@@ -277,6 +285,7 @@ def _close_transitively(duplicates: np.ndarray, documents: int) -> np.ndarray:
     return parent.astype(np.int64)
 
 
+@check_arguments
 def score_clusters(golden: GoldenSet, clusters: Mapping[str, str], seed: int = 1) -> Scores:
     """Scores a result against a golden set.
 
@@ -317,6 +326,7 @@ def score_clusters(golden: GoldenSet, clusters: Mapping[str, str], seed: int = 1
     )
     if golden.clusters is None:
         return scores
+    require_seed(seed)
     bootstrap = _Bootstrap(golden.clusters, predicted, seed)
     return replace(
         scores,

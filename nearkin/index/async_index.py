@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, Unpack
 
+from nearkin.argument_types import check_arguments
 from nearkin.index.description import IndexStats
 from nearkin.index.documents import Document
 from nearkin.index.entry import Cluster, Entry, Match, Outcome
@@ -44,6 +45,7 @@ class AsyncIndex:
         """The open index."""
 
     @classmethod
+    @check_arguments
     async def open(
         cls,
         url: str | Sequence[str] | None = None,

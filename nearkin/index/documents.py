@@ -20,7 +20,7 @@ class ShingledDocument(NamedTuple):
     """The digest of the content that the shingles were made from, if it is known."""
 
 
-Document: TypeAlias = "str | Sequence[float] | np.ndarray | ShingledDocument"
+Document: TypeAlias = str | Sequence[float] | np.ndarray | ShingledDocument
 """A document that a caller may pass to an index."""
 CheckedDocument: TypeAlias = "str | np.ndarray | ShingledDocument"
 """A document that was verified; a vector is float32 (n,)."""

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
+from nearkin.argument_types import check_arguments
 from nearkin.errors import UsageError
 from nearkin.index.documents import Document
 from nearkin.index.entry import Outcome
@@ -53,6 +54,7 @@ class Index(IndexReader):
         self._parts = DocumentParts(session, self.upsert)
 
     @classmethod
+    @check_arguments
     def open(
         cls,
         url: str | Sequence[str] | None = None,
@@ -128,6 +130,7 @@ class Index(IndexReader):
         """
         self._session.refresh()
 
+    @check_arguments
     def upsert(self, scope: str, document: Document, id: str | None = None) -> Outcome:
         """Inserts a document, or resolves it to a similar representative.
 
@@ -143,6 +146,7 @@ class Index(IndexReader):
         """
         return self.upsert_many(scope, [document], None if id is None else [id])[0]
 
+    @check_arguments
     def upsert_many(
         self, scope: str, documents: Sequence[Document], ids: Sequence[str | None] | None = None
     ) -> list[Outcome]:
@@ -163,6 +167,7 @@ class Index(IndexReader):
         with measured_call(self._session.telemetry, "upsert", len(documents)):
             return self._upserts.upsert_many(scope, documents, ids)
 
+    @check_arguments
     def check_document(self, document: Document) -> None:
         """Verifies that a document can be upserted or queried.
 
@@ -172,6 +177,7 @@ class Index(IndexReader):
         """
         self._session.preparer.check(document)
 
+    @check_arguments
     def require_writable(self, scope: str) -> None:
         """Refuses a new scope whose name could be confused with another one.
 
@@ -182,6 +188,7 @@ class Index(IndexReader):
         """
         self._upserts.require_writable(scope)
 
+    @check_arguments
     def add_part(self, scope: str, id: str, part: str | Sequence[str]) -> int:
         """Adds a part to a document that arrives in parts.
 
@@ -200,6 +207,7 @@ class Index(IndexReader):
         self.require_writable(scope)
         return self._parts.add_part(scope, id, part)
 
+    @check_arguments
     def finish(self, scope: str, id: str) -> Outcome | None:
         """Upserts a document from its parts, which are then deleted.
 
@@ -214,6 +222,7 @@ class Index(IndexReader):
         """
         return self._parts.finish(scope, id)
 
+    @check_arguments
     def remove(self, scope: str, id: str) -> bool:
         """Deletes a document. If it is a representative, its members elect another one.
 
@@ -227,6 +236,7 @@ class Index(IndexReader):
         with measured_call(self._session.telemetry, "remove", 1):
             return self._removals.remove(scope, id)
 
+    @check_arguments
     def merge_into_older(self, scope: str, id: str) -> int:
         """Resolves a representative, with its members, to a similar older representative.
 
@@ -239,6 +249,7 @@ class Index(IndexReader):
         """
         return self._removals.merge_into_older(scope, id)
 
+    @check_arguments
     def expire(self, *, trust_clock: bool = False) -> dict[str, int]:
         """Deletes documents and postings whose time to live is over.
 
@@ -255,6 +266,7 @@ class Index(IndexReader):
         """
         return self._expiry.expire(trust_clock=trust_clock)
 
+    @check_arguments
     def sweep(self, every: float) -> dict[str, int]:
         """Does what `expire` does, in one of the processes that have the index open.
 
@@ -274,6 +286,7 @@ class Index(IndexReader):
         """Marks the index permanently as one that was served with tokens."""
         self._session.store.protect()
 
+    @check_arguments
     def export(self, path: str | Path) -> int:
         """Writes all documents to a parquet file, which `nearkin index migrate` can load.
 

@@ -138,7 +138,7 @@ class DocumentParts:
         size = (0 if head is None else head.size) + part.size
         listed.append(ListedPart(0, part.id))
         merged: dict[str, Entry] = {}
-        if 8 * size > session.settings.max_document:
+        if 8 * size > session.settings.max_document_bytes:
             # the sum counts shingles of several parts more than once
             size += self._merge(place, id, listed, len(listed), pending, merged)
         while _has_full_level(listed):

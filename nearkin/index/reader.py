@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from nearkin.argument_types import check_arguments
 from nearkin.errors import UsageError
 from nearkin.index.description import IndexDescription
 from nearkin.index.documents import Document
@@ -39,6 +40,7 @@ class IndexReader(IndexDescription):
     while the index moves ends in the store in which it began.
     """
 
+    @check_arguments
     def query(
         self, scope: str, document: Document, top: int = 10, *, members: bool = False
     ) -> list[Match]:
@@ -93,6 +95,7 @@ class IndexReader(IndexDescription):
             matches.sort(key=_rank_of_match)
         return matches[:top]
 
+    @check_arguments
     def near_misses(self, scope: str, document: Document, top: int = 10) -> list[Match]:
         """Finds documents that share a bucket with a document but are below the threshold.
 
@@ -133,6 +136,7 @@ class IndexReader(IndexDescription):
         misses.sort(key=_rank_of_match)
         return misses[:top]
 
+    @check_arguments
     def get(self, scope: str, id: str) -> Entry | None:
         """Returns the entry of a document.
 
@@ -150,6 +154,7 @@ class IndexReader(IndexDescription):
         self._session.refresh_if_due()
         return self._session.entry_of(scope, id)
 
+    @check_arguments
     def get_many(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         """Returns the entries of several documents.
 
@@ -166,6 +171,7 @@ class IndexReader(IndexDescription):
         """Returns the entries of documents by the numbers that the store gave them."""
         return self._session.store.by_refs(refs)
 
+    @check_arguments
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
         """Yields the entries of a scope, or of all, in the order of insertion.
 
@@ -183,6 +189,7 @@ class IndexReader(IndexDescription):
         """Yields the scopes that have documents, in no particular order, as they are read."""
         return self._session.store.scopes()
 
+    @check_arguments
     def cluster(self, scope: str, id: str) -> Cluster | None:
         """Returns the cluster of a document with all its members.
 
@@ -210,6 +217,7 @@ class IndexReader(IndexDescription):
             last = page[-1].ref
         return Cluster(entry.cluster, entry.leader, tuple(members))
 
+    @check_arguments
     def cluster_part(
         self, scope: str, id: str, start: int = 0, limit: int = 100, after: str | None = None
     ) -> ClusterPart | None:
@@ -279,6 +287,7 @@ class IndexReader(IndexDescription):
         members = [row for row in part.members if is_same or row[0] != position.representative]
         return replace(part, members=tuple(members))
 
+    @check_arguments
     def explain(self, scope: str, a: str, b: str) -> "Explanation":
         """Explains why two stored documents match, or do not.
 

@@ -164,7 +164,7 @@ class Session:
         self.resources = resources
         self.measure = measure
         self.banding = banding
-        self.preparer = Preparer(measure, banding, resources, salt, settings.max_document)
+        self.preparer = Preparer(measure, banding, resources, salt, settings.max_document_bytes)
         self.telemetry = telemetry_of(settings.spec.measure)
         on_comparisons = None if self.telemetry is None else self.telemetry.record_comparisons
         self.searcher = Searcher(self.store, settings, self.preparer, self.clock, on_comparisons)

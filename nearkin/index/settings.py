@@ -4,11 +4,12 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from numbers import Integral
 from types import UnionType
 from typing import Any, Self, TypedDict, get_args, get_origin, get_type_hints
 
+from nearkin.argument_types import check_arguments, check_fields
 from nearkin.errors import UsageError
+from nearkin.runtime.sizes import parse_size
 from nearkin.spec import Spec
 from nearkin.suggestions import did_you_mean
 
@@ -23,6 +24,8 @@ CACHE_SHARE = 8
 DAY = 86400.0
 SERVER_TIMES = {"record_ttl": 90 * DAY, "bucket_ttl": 14 * DAY}
 """The default times to live of a server, in seconds. An embedded index keeps everything."""
+SIZES = ("cache_bytes", "max_document", "max_memory")
+"""The settings that are sizes: a number of bytes, or a text such as `2GB`."""
 MINIMUMS = {
     "max_candidates": 1,
     "cache": 0,
@@ -65,19 +68,19 @@ class IndexSettings:
         max_candidates: Maximum number of documents that are compared with one document. Those with
             the most shared bands are compared first.
         cache: Maximum number of resolutions kept in memory. 0 keeps none.
-        cache_bytes: Maximum memory of those resolutions, in bytes, in each process that has the
-            index open.
+        cache_bytes: Maximum memory of those resolutions in each process that has the index open, in
+            bytes or as a size such as `64MB`.
         record_ttl: Seconds that a document is kept after it was last seen. None for no limit.
         bucket_ttl: Seconds that a posting is kept after it was last used. None for no limit.
         window: Seconds after which a representative that was not seen is not matched any more. None
             for no limit.
         bucket_capacity: Maximum number of postings of a bucket. The oldest leave first, and are
             counted.
-        max_document: Maximum size of a document, in bytes.
+        max_document: Maximum size of a document, in bytes or as a size such as `5MB`.
         max_batch: Maximum number of documents of a batch.
-        max_memory: Maximum memory that a process keeps for the index, in bytes, at least 1 MiB
-            (`memory://` and `sqlite://` only): its documents, buckets, pages and cached
-            resolutions. Documents beyond it are refused with `IndexFullError`.
+        max_memory: Maximum memory that a process keeps for the index, in bytes or as a size such as
+            `2GB`, at least 1 MiB (`memory://` and `sqlite://` only): its documents, buckets, pages
+            and cached resolutions. Documents beyond it are refused with `IndexFullError`.
     """
 
     spec: Spec | None = None
@@ -94,16 +97,20 @@ class IndexSettings:
     member_content: bool = False
     max_candidates: int = 100
     cache: int = 500_000
-    cache_bytes: int = 128 << 20
+    cache_bytes: int | str = 128 << 20
     record_ttl: float | None = None
     bucket_ttl: float | None = None
     window: float | None = None
     bucket_capacity: int = 10_000
-    max_document: int = 10_000_000
+    max_document: int | str = 10_000_000
     max_batch: int = 10_000
-    max_memory: int | None = None
+    max_memory: int | str | None = None
 
     def __post_init__(self) -> None:
+        check_fields(self)
+        for name in SIZES:
+            size = getattr(self, name)
+            object.__setattr__(self, name, None if size is None else parse_size(size, name))
         if self.postings not in POSTINGS:
             raise UsageError(
                 f"postings={self.postings!r} is not one of {', '.join(POSTINGS)}"
@@ -117,11 +124,8 @@ class IndexSettings:
                 "recall"
             )
         for name, minimum in MINIMUMS.items():
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, Integral):
-                raise UsageError(f"{name}={value!r} is not a whole number")
-            if value < minimum:
-                raise UsageError(f"{name}={value} is less than {minimum}")
+            if getattr(self, name) < minimum:
+                raise UsageError(f"{name}={getattr(self, name)} is less than {minimum}")
         if self.spec is not None:
             require_probeable(self.spec, self.probes, self.lookup_probes)
         for name in ("record_ttl", "bucket_ttl", "window", "max_memory"):
@@ -130,26 +134,37 @@ class IndexSettings:
                 raise UsageError(
                     f"{name}={value} is not a number above 0; leave it out for no limit"
                 )
-
-        if self.max_memory is not None and self.max_memory < LEAST_MAX_MEMORY:
+        if self._memory_bound is not None and self._memory_bound < LEAST_MAX_MEMORY:
             raise UsageError(
                 f"max_memory={self.max_memory} is less than {LEAST_MAX_MEMORY:,} bytes; give more, "
                 "or leave it out for no limit"
             )
 
     @property
+    def _memory_bound(self) -> int | None:
+        """The setting `max_memory` in bytes."""
+        return None if self.max_memory is None else parse_size(self.max_memory)
+
+    @property
+    def max_document_bytes(self) -> int:
+        """The maximum size of a document, in bytes."""
+        return parse_size(self.max_document)
+
+    @property
     def max_cache_bytes(self) -> int:
         """The maximum memory of cached resolutions, in bytes."""
-        if self.max_memory is None:
-            return self.cache_bytes
-        return min(self.cache_bytes, self.max_memory // CACHE_SHARE)
+        bound = self._memory_bound
+        cache_bytes = parse_size(self.cache_bytes)
+        return cache_bytes if bound is None else min(cache_bytes, bound // CACHE_SHARE)
 
     @property
     def max_store_memory(self) -> int | None:
         """The maximum memory of the store in this process, in bytes, or None for no limit."""
-        return None if self.max_memory is None else self.max_memory - self.max_cache_bytes
+        bound = self._memory_bound
+        return None if bound is None else bound - self.max_cache_bytes
 
     @classmethod
+    @check_arguments
     def from_env(
         cls, prefix: str = "NEARKIN_TEXT_", environment: Mapping[str, str] | None = None
     ) -> Self:
@@ -233,14 +248,14 @@ class SettingsFields(TypedDict, total=False):
     member_content: bool
     max_candidates: int
     cache: int
-    cache_bytes: int
+    cache_bytes: int | str
     record_ttl: float | None
     bucket_ttl: float | None
     window: float | None
     bucket_capacity: int
-    max_document: int
+    max_document: int | str
     max_batch: int
-    max_memory: int | None
+    max_memory: int | str | None
 
 
 def merge_settings(
@@ -328,6 +343,8 @@ def _parse_value(kind: Any, text: str, name: str) -> Any:
     Raises:
         UsageError: If the text is not a value of the type.
     """
+    if name.lower().endswith(SIZES):
+        return parse_size(text, name)
     if get_origin(kind) is UnionType:
         kind = get_args(kind)[0]
     if kind is bool:

@@ -22,6 +22,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from nearkin.argument_types import check_arguments, check_fields
 from nearkin.errors import RunError, UsageError
 from nearkin.lab import kernels
 from nearkin.packed_pairs import unpack_pairs
@@ -121,6 +122,7 @@ class SynthSettings:
     seed: int = 1
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("clustered", "exact", "boilerplate"):
             if not 0 <= getattr(self, name) <= 1:
                 raise UsageError(f"{name}={getattr(self, name)} is outside 0 to 1")
@@ -170,6 +172,7 @@ class SynthSettings:
                 "together; raise documents"
             )
 
+    @check_arguments
     def bytes_at(self, quantile: float) -> float:
         """Returns the size of a document in bytes at a quantile of the distribution, in [0, 1].
 
@@ -439,6 +442,7 @@ def _insert_hostile_texts(texts: pa.Array, hostile: np.ndarray) -> pa.Array:
     return pa.array(values, pa.large_string())
 
 
+@check_arguments
 def synth(
     out: str | Path,
     settings: SynthSettings | None = None,

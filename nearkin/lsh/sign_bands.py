@@ -250,7 +250,7 @@ def block_banding(
         blocks: Number of blocks. By default, the cheapest of d + 1 to d + 4.
 
     Raises:
-        UsageError: If the distance is out of range or needs too many bands.
+        UsageError: If the distance or the blocks are out of range, or need too many bands.
 
     Examples:
         >>> [(n, block_banding(64, 3, n).bands) for n in (1000, 10_000_000)]
@@ -261,6 +261,8 @@ def block_banding(
             f"distance {distance} is outside the range 0 to {bits // 2 - 1}; "
             f"it must be less than half of the {bits} bits"
         )
+    if blocks is not None and not distance < blocks <= bits:
+        raise UsageError(f"blocks={blocks} is outside {distance + 1} to {bits}")
     choices = range(distance + 1, distance + 5) if blocks is None else [blocks]
     bandings = []
     for count in choices:

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from nearkin.argument_types import check_arguments
 from nearkin.errors import UsageError
 from nearkin.lsh.kernels import pair_agreements
 from nearkin.measures.base import BandingRequest, band_layout_of
@@ -11,6 +12,7 @@ from nearkin.spec import Spec
 NO_KEYS = np.empty((0, 0), np.uint64)
 
 
+@check_arguments
 def estimate(a: np.ndarray, b: np.ndarray, spec: Spec | None = None) -> float:
     """Returns the estimated similarity of two documents, by the measure of their Spec.
 

@@ -14,6 +14,7 @@ from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
+from nearkin.argument_types import check_arguments, check_fields
 from nearkin.engine.options import LEAST_MEMORY
 from nearkin.errors import UsageError
 from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
@@ -164,6 +165,7 @@ class Workload:
     store_text: bool = True
 
     def __post_init__(self) -> None:
+        check_fields(self)
         if self.engine not in ENGINES:
             raise UsageError(
                 f"unknown engine {self.engine!r}; valid engines are {', '.join(ENGINES)}"
@@ -961,6 +963,7 @@ class _PlanBuilder:
         return min(2 * self.workload.duplicates, 1.0) * self.workload.documents
 
 
+@check_arguments
 def plan(
     workload: Workload | int,
     spec: Spec | None = None,

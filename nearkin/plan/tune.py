@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from nearkin.argument_types import check_arguments
 from nearkin.engine.short_documents import (
     ShortTextSettings,
     count_short_documents,
@@ -327,6 +328,7 @@ class _Choice:
     probes: int
 
 
+@check_arguments
 def tune(
     threshold: float = 0.8,
     recall: float = 0.95,

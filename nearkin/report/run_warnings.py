@@ -219,6 +219,8 @@ def log_warnings(warnings: Iterable[str]) -> None:
     A program that has not configured logging receives Python warnings instead, so that a result
     that is not what it seems is never returned in silence.
 
+    Its caller is a function with `check_arguments`, whose caller a warning names.
+
     Args:
         warnings: The warnings.
     """
@@ -227,7 +229,7 @@ def log_warnings(warnings: Iterable[str]) -> None:
         if logged:
             log.warning("%s", warning)
         else:
-            python_warnings.warn(warning, stacklevel=3)
+            python_warnings.warn(warning, stacklevel=4)
 
 
 def _has_log_handler() -> bool:

@@ -20,7 +20,13 @@ ENTRY = re.compile(r"^    (\w+): ", re.MULTILINE)
 """The beginning of an entry of a section of a docstring."""
 COLLECTED = re.compile(r"^        \*\*parameters:.*?\n(?=\n)", re.MULTILINE | re.DOTALL)
 """The entry of a docstring for all keywords."""
-DEFAULTS = {"on_error": "quarantine", "hidden": False, "follow_links": False}
+DEFAULTS = {
+    "on_error": "quarantine",
+    "hidden": False,
+    "follow_links": False,
+    "include": (),
+    "exclude": (),
+}
 
 
 def show_parameters(function: Function) -> Function:

@@ -224,6 +224,21 @@ def create_exclusively(path: Path, mode: int) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
 
 
+def require_file_path(path: Path) -> None:
+    """Requires a path where a file can be created or replaced.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UsageError: If it is a folder, or is in a folder that does not exist.
+    """
+    if path.is_dir():
+        raise UsageError(f"{path} is a folder; give the path of a file")
+    if not path.parent.is_dir():
+        raise UsageError(f"no such folder: {path.parent}; create it first")
+
+
 @contextmanager
 def replacing_durably(path: Path, mode: int = SHARED_FILE) -> Iterator[BinaryIO]:
     """Yields a file to write to, which replaces `path` if the body ends without an error.

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 LOG = logging.getLogger("nearkin.run")
 STAGE_NAMES = {
@@ -43,6 +43,7 @@ def describe_stage(name: str) -> str:
     return STAGE_NAMES.get(name, name)
 
 
+@runtime_checkable
 class Progress(Protocol):
     """A receiver of progress updates."""
 

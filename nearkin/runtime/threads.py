@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
+from nearkin.argument_types import check_type
 from nearkin.errors import UsageError
 
 Item = TypeVar("Item")
@@ -30,8 +31,8 @@ def require_workers(workers: int) -> None:
     Raises:
         UsageError: If it is not a whole number of at least 1.
     """
-    if not isinstance(workers, int) or workers < 1:
-        raise UsageError(f"workers={workers!r} must be a whole number of at least 1")
+    if check_type("workers", workers, int) < 1:
+        raise UsageError(f"workers={workers} must be at least 1")
 
 
 def ordered_map(

@@ -6,21 +6,25 @@ The search uses the block scheme (Manku, Jain, Das Sarma, WWW 2007, section 3). 
 
 import zipfile
 from collections.abc import Sequence
+from numbers import Integral
 from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from nearkin.argument_types import check_arguments
 from nearkin.errors import UsageError, WireError
 from nearkin.lsh.band_keys import write_band_keys
 from nearkin.lsh.hamming import as_words
 from nearkin.lsh.sign_bands import block_banding
-from nearkin.runtime.files import replacing_durably
+from nearkin.runtime.files import replacing_durably, require_file_path
 from nearkin.signatures import kernels
 
 FORMAT = 1
 """The version of the format of saved indexes."""
+MAX_BITS = 1 << 16
+"""The largest number of bits of a signature."""
 LEAST_ROWS = 1024
 """The number of rows that a new index has space for."""
 QUERIES = 8192
@@ -131,11 +135,12 @@ class HammingIndex:
         ([Neighbour(id=8, distance=3)], 1)
     """
 
+    @check_arguments
     def __init__(
         self, bits: int, distance: int, blocks: int | None = None, expected: int = 1_000_000
     ) -> None:
-        if bits % 64 or bits < 64:
-            raise UsageError(f"bits={bits} is not a positive multiple of 64")
+        if bits % 64 or not 64 <= bits <= MAX_BITS:
+            raise UsageError(f"bits={bits} is not a multiple of 64 from 64 to {MAX_BITS:,}")
         banding = block_banding(bits, distance, expected, blocks)
         self.bits = bits
         self.distance = distance
@@ -185,6 +190,7 @@ class HammingIndex:
         """
         self.add_many([id], self._words_of(signature))
 
+    @check_arguments
     def add_many(self, ids: Sequence[int] | np.ndarray, signatures: np.ndarray) -> None:
         """Stores signatures, and replaces those that the ids had before.
 
@@ -219,6 +225,7 @@ class HammingIndex:
             self._rows_by_id.append(_id_keys(numbers), self._alive[:end])
             self._drop_removed_rows()
 
+    @check_arguments
     def remove(self, id: int) -> None:
         """Deletes the signature of an id.
 
@@ -247,6 +254,7 @@ class HammingIndex:
         """
         return self.query_many(self._words_of(signature))[0]
 
+    @check_arguments
     def query_many(self, signatures: np.ndarray) -> list[list[Neighbour]]:
         """Returns what `query` returns, for several signatures.
 
@@ -281,12 +289,17 @@ class HammingIndex:
         ordered = [Neighbour(id, distance) for id, distance in pairs]
         return [ordered[bounds[i] : bounds[i + 1]] for i in range(len(words))]
 
+    @check_arguments
     def save(self, path: str | Path) -> None:
         """Writes the index to a file, which `load` reads. The file survives a crash of the machine.
 
         Args:
             path: File, which is replaced when the new one is complete.
+
+        Raises:
+            UsageError: If the path is a folder, or in a folder that does not exist.
         """
+        require_file_path(Path(path))
         with self._lock:
             rows = np.flatnonzero(self._alive[: self._size])
             ids = self._ids[rows]
@@ -303,6 +316,7 @@ class HammingIndex:
             )
 
     @classmethod
+    @check_arguments
     def load(cls, path: str | Path) -> Self:
         """Returns the index of a file that `save` wrote.
 
@@ -380,8 +394,9 @@ class HammingIndex:
 
     def _words_of(self, signature: int) -> np.ndarray:
         """Returns a signature as an array, uint64 (1, w)."""
-        if not 0 <= signature < 1 << self.bits:
-            raise UsageError(f"{signature} is not a signature of {self.bits} bits")
+        is_whole = isinstance(signature, Integral) and not isinstance(signature, bool)
+        if not is_whole or not 0 <= signature < 1 << self.bits:
+            raise UsageError(f"{signature!r:.60} is not a signature of {self.bits} bits")
         data = int(signature).to_bytes(self.bits // 8, "little")
         return np.frombuffer(data, "<u8").astype(np.uint64).reshape(1, -1)
 

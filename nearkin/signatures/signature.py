@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from nearkin.argument_types import check_arguments, check_fields
 from nearkin.corpus.arrow_conversion import to_documents, type_name
 from nearkin.errors import UsageError
 from nearkin.measures import measure_of
@@ -46,6 +47,7 @@ class Signature:
     spec: Spec = DEFAULT_SPEC
 
     def __post_init__(self) -> None:
+        check_fields(self)
         values = np.asarray(self.values)
         kind = np.dtype(self.spec.signature_type)
         shape = (self.spec.signature_width,)
@@ -58,6 +60,7 @@ class Signature:
         object.__setattr__(self, "values", view)
 
     @classmethod
+    @check_arguments
     def from_text(
         cls, text: str, spec: Spec = DEFAULT_SPEC, *, resources: SpecResources = NO_RESOURCES
     ) -> "Signature":
@@ -73,6 +76,7 @@ class Signature:
         return cls._sketch([text], spec, resources)
 
     @classmethod
+    @check_arguments
     def from_tokens(
         cls,
         tokens: Sequence[str] | Sequence[int],
@@ -99,6 +103,7 @@ class Signature:
         return cls._sketch([list(tokens)], spec, resources)
 
     @classmethod
+    @check_arguments
     def from_set(
         cls,
         elements: Iterable[str | int],
@@ -126,6 +131,7 @@ class Signature:
         return cls.from_tokens(tokens_of_set(elements, spec), spec, resources=resources)
 
     @classmethod
+    @check_arguments
     def from_hashes(cls, hashes: np.ndarray, spec: Spec = DEFAULT_SPEC) -> "Signature":
         """Returns the signature of shingle hashes that the caller computed.
 
@@ -153,6 +159,7 @@ class Signature:
         return cls(sketcher.sketch(column).signatures[0], spec)
 
     @classmethod
+    @check_arguments
     def from_bytes(cls, data: bytes, spec: Spec = DEFAULT_SPEC) -> "Signature":
         """Returns the signature of a signature record, which `to_bytes` wrote.
 
@@ -165,6 +172,7 @@ class Signature:
         """
         return cls(read_record(data, spec).signature, spec)
 
+    @check_arguments
     def to_bytes(self, shingles: int = 1) -> bytes:
         """Returns the signature record in the wire format, with a checksum.
 
@@ -179,6 +187,7 @@ class Signature:
             raise UsageError(f"shingles={shingles} is outside 0 to {MAX_SHINGLES:,}")
         return write_record(np.asarray(self.values), shingles, self.spec)
 
+    @check_arguments
     def jaccard(self, other: "Signature") -> float:
         """Returns the estimated Jaccard similarity to another signature, from 0 to 1.
 
@@ -196,6 +205,7 @@ class Signature:
             )
         return self.similarity(other)
 
+    @check_arguments
     def similarity(self, other: "Signature") -> float:
         """Returns the estimated similarity to another signature, by the measure of the Spec.
 
@@ -208,6 +218,7 @@ class Signature:
         self.spec.require(other.spec, "the other signature")
         return estimate(self.values, other.values, self.spec)
 
+    @check_arguments
     def merge(self, other: "Signature") -> "Signature":
         """Returns the signature of the union of two documents' shingle sets.
 

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
+from nearkin.argument_types import check_arguments
 from nearkin.corpus.arrow_conversion import refuse_paths, to_documents, type_name
 from nearkin.errors import UsageError
 from nearkin.lsh.band_keys import write_band_keys
@@ -17,6 +18,7 @@ from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.measures import BandingRequest, measure_of
 from nearkin.measures.base import band_layout_of
 from nearkin.packed_pairs import PAIRS_PER_BATCH, pack_pairs
+from nearkin.runtime.files import require_file_path
 from nearkin.runtime.threads import require_workers
 from nearkin.signatures import kernels
 from nearkin.signatures.signature import Signature, tokens_of_set
@@ -112,6 +114,7 @@ class SignatureIndex:
         (True, 1)
     """
 
+    @check_arguments
     def __init__(
         self,
         threshold: float = 0.8,
@@ -200,6 +203,7 @@ class SignatureIndex:
         """
         return Signature(self._signatures[self._rows[id]], self.spec)
 
+    @check_arguments
     def add(self, id: Id, document: Any) -> None:
         """Adds one document. `add_many` is faster for many.
 
@@ -237,6 +241,7 @@ class SignatureIndex:
             )
         self._append(names, sketched)
 
+    @check_arguments
     def query(
         self, document: Any, *, at_least: float | None = None, top: int | None = None
     ) -> list[SignatureMatch]:
@@ -253,6 +258,7 @@ class SignatureIndex:
         """
         return self.query_many(_as_column(document), at_least=at_least, top=top).of(0)
 
+    @check_arguments
     def query_many(
         self, documents: Any, *, at_least: float | None = None, top: int | None = None
     ) -> SignatureMatches:
@@ -287,6 +293,7 @@ class SignatureIndex:
             np.concatenate([np.empty(0), *(part.estimates for part in parts)]),
         )
 
+    @check_arguments
     def remove(self, id: Id) -> bool:
         """Deletes the signature of an id. Returns False if there was none."""
         return self.remove_many([id]) == 1
@@ -312,6 +319,7 @@ class SignatureIndex:
             self._rebuild()
         return len(rows)
 
+    @check_arguments
     def merge(self, other: "SignatureIndex") -> None:
         """Adds all signatures of another index of the same Spec.
 
@@ -327,6 +335,7 @@ class SignatureIndex:
         self._require_new(names)
         self._append(names, SketchedDocuments(other._signatures[rows], other._shingles[rows]))
 
+    @check_arguments
     def save(self, path: str | Path) -> None:
         """Writes the index as a signature file, which `nearkin.SignatureIndex.load` reads.
 
@@ -354,7 +363,7 @@ class SignatureIndex:
         }
         metadata = {METADATA: json.dumps(settings).encode()}
         [texts] = to_documents(list(map(str, names))) or [pa.array([], pa.large_string())]
-        _require_writable(Path(path))
+        require_file_path(Path(path))
         with SignatureWriter(Path(path), self.spec, metadata) as writer:
             for start in range(0, len(rows), ROWS_PER_BATCH):
                 part = rows[start : start + ROWS_PER_BATCH]
@@ -363,6 +372,7 @@ class SignatureIndex:
                 )
 
     @classmethod
+    @check_arguments
     def load(
         cls,
         path: str | Path,
@@ -619,7 +629,7 @@ def _list_ids(ids: Iterable[Any] | pa.Array | pa.ChunkedArray) -> list[Any]:
     Raises:
         UsageError: If it is one text or a mapping, whose characters or keys are not ids.
     """
-    if isinstance(ids, str | bytes | Mapping):
+    if isinstance(ids, str | bytes | Mapping) or not isinstance(ids, Iterable):
         raise UsageError(f"{type_name(ids)} is not a list of ids; give a list, also for one id")
     if isinstance(ids, np.ndarray):
         return list(ids.tolist())
@@ -633,16 +643,8 @@ def _check_limits(at_least: float | None, top: int | None) -> None:
     """Requires that a minimum estimate and a maximum number of matches are in their ranges."""
     if at_least is not None and not -1 <= at_least <= 1:
         raise UsageError(f"at_least={at_least} is outside the similarities, -1 to 1")
-    if top is not None and not (isinstance(top, int) and top >= 0):
-        raise UsageError(f"top={top!r} must be a whole number of at least 0")
-
-
-def _require_writable(path: Path) -> None:
-    """Requires a path where a file can be created or replaced."""
-    if path.is_dir():
-        raise UsageError(f"{path} is a folder; give the path of a file")
-    if not path.parent.is_dir():
-        raise UsageError(f"no such folder: {path.parent}; create it first")
+    if top is not None and top < 0:
+        raise UsageError(f"top={top} must be at least 0")
 
 
 def _as_column(document: Any) -> Any:

@@ -11,6 +11,7 @@ from functools import reduce
 
 import numpy as np
 
+from nearkin.argument_types import check_arguments, check_fields
 from nearkin.errors import IncompatibleError, UsageError
 
 FULL = 2.0**64
@@ -38,7 +39,11 @@ class BottomK:
     k: int
     hashes: np.ndarray
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @classmethod
+    @check_arguments
     def of(cls, hashes: np.ndarray, k: int = 256) -> "BottomK":
         """Returns the sketch of a set.
 
@@ -97,6 +102,7 @@ class BottomK:
                 f"sketches of k={self.k} and k={other.k} are not comparable; use the same k"
             )
 
+    @check_arguments
     def jaccard(self, other: "BottomK") -> float:
         """Returns the estimated Jaccard similarity |A ∩ B| / |A ∪ B|.
 
@@ -111,10 +117,12 @@ class BottomK:
             np.intersect1d(self.hashes, other.hashes, assume_unique=True), union, assume_unique=True
         )
 
+    @check_arguments
     def intersection(self, other: "BottomK") -> float:
         """Returns the estimated size of the intersection, |A ∩ B|."""
         return self.jaccard(other) * self._merge(other).cardinality
 
+    @check_arguments
     def containment_in(self, other: "BottomK") -> float:
         """Returns the estimated containment |A ∩ B| / |A| of this set in the other one, at most 1.
 
@@ -131,6 +139,7 @@ class BottomK:
             return math.nan
         return len(np.intersect1d(known, other.hashes, assume_unique=True)) / len(known)
 
+    @check_arguments
     def containment_error(self, other: "BottomK", containment: float) -> float:
         """Returns the standard error of `containment_in`.
 
@@ -140,7 +149,12 @@ class BottomK:
 
         Returns:
             Infinity if no element of this sketch can be looked up in the other one.
+
+        Raises:
+            UsageError: If the containment is outside 0 to 1.
         """
+        if not 0 <= containment <= 1:
+            raise UsageError(f"containment={containment} is outside 0 to 1")
         known = len(self.hashes)
         if not other.exact:
             known = int((self.hashes <= other.hashes[-1]).sum())

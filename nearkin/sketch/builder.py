@@ -6,6 +6,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
+from nearkin.argument_types import check_arguments, check_type
 from nearkin.errors import UsageError
 from nearkin.sketch.minhash import EMPTY_SLOT, scheme_of
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
@@ -33,6 +34,7 @@ class MinHashBuilder:
         (16,)
     """
 
+    @check_arguments
     def __init__(self, spec: Spec, resources: SpecResources = NO_RESOURCES) -> None:
         if spec.measure != "jaccard" or spec.slot_bits != 32:
             raise UsageError(
@@ -53,16 +55,19 @@ class MinHashBuilder:
 
     def update(self, *parts: str) -> Self:
         """Adds the shingles of each part of the text."""
+        check_type("parts", parts, tuple[str, ...])
         texts = pa.array(parts, pa.large_string())
         signatures = Sketcher(self.spec, self.resources).sketch(texts).signatures
         return self._combine(signatures.min(axis=0, initial=EMPTY_SLOT))
 
+    @check_arguments
     def update_hashes(self, hashes: np.ndarray) -> Self:
         """Adds shingle hashes that the caller computed, uint64 (m,)."""
         slots = np.full(self.spec.k, EMPTY_SLOT, np.uint32)
         scheme_of(self.spec).update(np.ascontiguousarray(hashes, np.uint64), slots)
         return self._combine(slots)
 
+    @check_arguments
     def merge(self, other: "MinHashBuilder | np.ndarray") -> Self:
         """Adds the shingles of another builder, or of a signature, of the same Spec.
 

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 import pyarrow as pa
 
+from nearkin.argument_types import check_arguments
 from nearkin.errors import RebuildDueError, UsageError
 from nearkin.sketch import kernels
 from nearkin.sketch.minhash import multipliers
@@ -21,6 +22,10 @@ from nearkin.spec import Spec
 
 DEPTH = 8
 """The default number of elements that a slot keeps."""
+
+
+MAX_DEPTH = 1 << 16
+"""The largest number of elements of a slot."""
 
 
 class CountingMinHash:
@@ -33,7 +38,7 @@ class CountingMinHash:
         resources: Key and cut shingles that the Spec refers to.
 
     Raises:
-        UsageError: If the Spec has another measure or truncated slots, or the depth is less than 1.
+        UsageError: If the Spec has another measure or truncated slots, or the depth is not valid.
 
     Examples:
         >>> spec = Spec(n=1, k=16)
@@ -43,6 +48,7 @@ class CountingMinHash:
         True
     """
 
+    @check_arguments
     def __init__(
         self, spec: Spec, depth: int = DEPTH, resources: SpecResources = NO_RESOURCES
     ) -> None:
@@ -51,8 +57,8 @@ class CountingMinHash:
                 f"shingles cannot be removed from signatures of measure={spec.measure!r} with "
                 f"slot_bits={spec.slot_bits}; use measure='jaccard' and slot_bits=32"
             )
-        if depth < 1:
-            raise UsageError(f"depth={depth} is less than 1; use depth=1 or more")
+        if not 1 <= depth <= MAX_DEPTH:
+            raise UsageError(f"depth={depth} is outside 1 to {MAX_DEPTH:,}")
         self.spec = spec
         self.depth = depth
         self._shingler = resources.shingler(spec)
@@ -79,10 +85,12 @@ class CountingMinHash:
         """Returns the number of elements, counted with repetitions."""
         return self._size
 
+    @check_arguments
     def add(self, text: str) -> Self:
         """Adds the shingles of a text, with repetitions."""
         return self.add_hashes(self._hashes(text))
 
+    @check_arguments
     def discard(self, text: str) -> Self:
         """Removes the shingles of a text that was added before.
 
@@ -91,12 +99,14 @@ class CountingMinHash:
         """
         return self.discard_hashes(self._hashes(text))
 
+    @check_arguments
     def add_hashes(self, hashes: np.ndarray) -> Self:
         """Adds shingle hashes that the caller computed, uint64 (m,)."""
         with self._lock:
             self._change(np.ascontiguousarray(hashes, np.uint64), 1)
         return self
 
+    @check_arguments
     def discard_hashes(self, hashes: np.ndarray) -> Self:
         """Removes shingle hashes, uint64 (m,).
 
@@ -144,6 +154,7 @@ class CountingMinHash:
                 )
             return self._values[:, 0].copy()
 
+    @check_arguments
     def rebuild(self, hashes: np.ndarray) -> Self:
         """Replaces the content by the remaining elements, uint64 (m,) with repetitions."""
         with self._lock:

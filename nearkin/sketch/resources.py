@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
+from nearkin.argument_types import check_arguments, check_fields
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.keys import HashKey
 from nearkin.shingle import Cut, Shingler
@@ -59,6 +60,9 @@ class DocumentFrequencies:
     hashes: np.ndarray
     counts: np.ndarray
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @cached_property
     def fingerprint(self) -> str:
         """The first 16 hex digits of the SHA-256 of the table, to which a Spec refers."""
@@ -68,6 +72,7 @@ class DocumentFrequencies:
         return digest.hexdigest()[:16]
 
     @cached_property
+    @check_arguments
     def weights(self) -> np.ndarray:
         """The smoothed inverse document frequencies, int64 (m,).
 
@@ -88,6 +93,7 @@ class DocumentFrequencies:
     def __getstate__(self) -> dict[str, Any]:
         return {name: self.__dict__[name] for name in ("documents", "hashes", "counts")}
 
+    @check_arguments
     def weights_of(self, hashes: np.ndarray) -> np.ndarray:
         """Returns the weight of each shingle, int64 (n,).
 
@@ -96,6 +102,7 @@ class DocumentFrequencies:
         """
         return self.table.look_up(hashes)
 
+    @check_arguments
     def above(self, share: float) -> "DocumentFrequencies":
         """Returns the shingles that more than a share of the documents contain.
 
@@ -111,6 +118,7 @@ class DocumentFrequencies:
         is_frequent = self.counts > share * self.documents
         return replace(self, hashes=self.hashes[is_frequent], counts=self.counts[is_frequent])
 
+    @check_arguments
     def write(self, path: Path, spec: Spec) -> None:
         """Writes the table as an Arrow file that describes its shingles, with a checksum.
 
@@ -130,6 +138,7 @@ class DocumentFrequencies:
             writer.write_table(pa.table([self.hashes, self.counts], schema=schema))
 
     @classmethod
+    @check_arguments
     def read(cls, path: Path, spec: Spec) -> "DocumentFrequencies":
         """Reads a table of the shingles of a Spec.
 
@@ -271,7 +280,11 @@ class SpecResources:
     frequencies: DocumentFrequencies | None = None
     cut: DocumentFrequencies | None = None
 
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @classmethod
+    @check_arguments
     def read(cls, folder: Path, spec: Spec, secret: HashKey | None = None) -> "SpecResources":
         """Reads the tables of a Spec that `write` wrote to a folder.
 
@@ -295,6 +308,7 @@ class SpecResources:
             cut = DocumentFrequencies.read(folder / CUT_FILE, spec)
         return cls(secret, frequencies, cut)
 
+    @check_arguments
     def write(self, folder: Path, spec: Spec) -> None:
         """Writes the tables, but not the key, to a folder.
 
@@ -306,6 +320,7 @@ class SpecResources:
             if table is not None:
                 table.write(folder / name, spec)
 
+    @check_arguments
     def weights(self, spec: Spec) -> DocumentFrequencies | None:
         """Returns the document frequencies of a Spec, or None if it does not refer to any.
 
@@ -320,6 +335,7 @@ class SpecResources:
             )
         return require_table(self.frequencies, spec.frequencies, "document frequencies")
 
+    @check_arguments
     def shingler(self, spec: Spec) -> Shingler:
         """Returns a new shingler of a Spec, with its key and its cut shingles.
 

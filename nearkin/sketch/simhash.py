@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from nearkin.argument_types import check_arguments
 from nearkin.errors import UsageError
 from nearkin.hashing.families import hash_values, key_of
 from nearkin.keys import HashKey
@@ -60,6 +61,7 @@ class Signs:
         kernels.weighted_signs(hashes, weights, offsets, self.streams, out)
 
 
+@check_arguments
 def simhash(features: Mapping[str, float], spec: Spec, secret: HashKey | None = None) -> np.ndarray:
     """Returns the signature of a document from features with given weights.
 

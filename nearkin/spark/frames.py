@@ -10,9 +10,10 @@ from uuid import uuid4
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from nearkin.argument_types import check_arguments
 from nearkin.corpus import Columns
 from nearkin.corpus.arrow_conversion import type_name
-from nearkin.engine.options import RunOptionKeywords, RunOptions, parse_memory
+from nearkin.engine.options import RunOptionKeywords, RunOptions
 from nearkin.engine.spark.document_parts import require_mergeable
 from nearkin.engine.spark.frequencies import count_over_spark
 from nearkin.engine.spark.materialized import IntermediateTables
@@ -26,6 +27,7 @@ from nearkin.report.run_warnings import log_warnings, warn_of_run
 from nearkin.runs.parameters import text_columns_of
 from nearkin.runs.spec_request import require_valid_cut, resolve_spec, select_frequency_cut
 from nearkin.runtime.progress import Progress, Silent
+from nearkin.runtime.sizes import parse_size
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.spark.incremental import open_saved_run
 from nearkin.spark.result import SparkResult
@@ -36,6 +38,7 @@ ID_TYPES = ("string", "byte", "short", "integer", "long")
 """Types that an id column may have."""
 
 
+@check_arguments
 def dedup(
     frame: DataFrame,
     *,
@@ -115,7 +118,7 @@ def dedup(
             f"{did_you_mean(unknown[0], RunOptionKeywords.__annotations__)}"
         )
     fields: dict[str, Any] = dict(options)
-    fields["memory"] = parse_memory(options.get("memory", RunOptions.memory))
+    fields["memory"] = parse_size(options.get("memory", RunOptions.memory))
     spark = require_classic_session(frame.sparkSession)
     with translate_spark_errors(), ExitStack() as on_failure:
         columns = _with_dimensions(frame, columns)

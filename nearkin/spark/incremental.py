@@ -2,6 +2,7 @@
 
 from pyspark.sql import DataFrame, SparkSession
 
+from nearkin.argument_types import check_arguments
 from nearkin.corpus import Columns
 from nearkin.engine.options import RunOptions, Verify
 from nearkin.engine.spark.saved import Saved
@@ -12,6 +13,7 @@ from nearkin.sketch.resources import SpecResources
 from nearkin.spark.result import SparkResult
 
 
+@check_arguments
 def save(result: SparkResult, folder: str) -> None:
     """Saves signatures, band keys and compared pairs of a result.
 
@@ -30,6 +32,7 @@ def save(result: SparkResult, folder: str) -> None:
         result._run.save(folder)
 
 
+@check_arguments
 def backfill(spark: SparkSession, folder: str, bands: int, rows: int) -> None:
     """Computes band keys for other bands and rows, from saved signatures. No text is read.
 

@@ -1,0 +1,31 @@
+"""Sizes in bytes, as a number or as a text such as `4GB`."""
+
+import re
+
+from nearkin.errors import UsageError
+
+SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[KMGT]?)(?P<binary>i?)B?", re.IGNORECASE)
+
+
+def parse_size(size: int | str, name: str = "memory") -> int:
+    """Returns the number of bytes that a size such as `4GB`, `512MiB` or `1.5G` stands for.
+
+    Args:
+        size: Number of bytes, which is returned as it is, or a text with or without a unit.
+        name: Name of the argument, for the message.
+
+    Raises:
+        UsageError: If the text is not a size.
+
+    Examples:
+        >>> parse_size("4GB"), parse_size("1.5KiB"), parse_size(100)
+        (4000000000, 1536, 100)
+    """
+    if not isinstance(size, str):
+        return size
+    match = SIZE.fullmatch(size.strip())
+    if match is None:
+        raise UsageError(f"{name} {size!r} is not a size; write it like 4GB or 512MiB")
+    base = 1024 if match["binary"] else 1000
+    exponent = " KMGT".index(match["unit"].upper() or " ")
+    return int(float(match["number"]) * base**exponent)
