@@ -309,6 +309,10 @@ CASES: dict[str, Callable[[Parts], Case]] = {
         requests.query_request,
         {"scope": "a", "document": "x", "top": 3, "members": False},
     ),
+    "requests.near_misses_request": lambda parts: (
+        requests.near_misses_request,
+        {"scope": "a", "document": "x", "top": 3},
+    ),
     "requests.get_request": lambda parts: (requests.get_request, {"scope": "a", "id": "x"}),
     "requests.remove_request": lambda parts: (requests.remove_request, {"scope": "a", "id": "x"}),
     "requests.add_part_request": lambda parts: (

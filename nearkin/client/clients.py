@@ -291,6 +291,18 @@ class Client:
         """
         return self._do(requests.query_request(scope, document, top, members=members))
 
+    def near_misses(self, scope: str, document: Document, top: int = 10) -> list[Match]:
+        """Returns documents that share a bucket with a document but are below the threshold.
+
+        They show how close a document is to a match, as those of `Index.near_misses`.
+
+        Args:
+            scope: Scope of the search.
+            document: A text, or a vector of numbers.
+            top: Maximum number of documents.
+        """
+        return self._do(requests.near_misses_request(scope, document, top))
+
     def get(self, scope: str, id: str) -> StoredDocument | None:
         """Returns a stored document, or None if it does not exist.
 
@@ -517,6 +529,18 @@ class AsyncClient:
             members: True to compare the members of these representatives, too.
         """
         return await self._do(requests.query_request(scope, document, top, members=members))
+
+    async def near_misses(self, scope: str, document: Document, top: int = 10) -> list[Match]:
+        """Returns documents that share a bucket with a document but are below the threshold.
+
+        They show how close a document is to a match, as those of `Index.near_misses`.
+
+        Args:
+            scope: Scope of the search.
+            document: A text, or a vector of numbers.
+            top: Maximum number of documents.
+        """
+        return await self._do(requests.near_misses_request(scope, document, top))
 
     async def get(self, scope: str, id: str) -> StoredDocument | None:
         """Does the same as `Client.get`.

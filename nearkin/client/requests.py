@@ -1,6 +1,6 @@
 """The requests to `nearkin serve` for single documents, clusters and facts about the index."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -74,16 +74,40 @@ def query_request(scope: str, document: Document, top: int, *, members: bool) ->
         UsageError: If the document is neither a text nor a vector of numbers.
     """
 
-    def read(answer: httpx2.Response) -> list[Match]:
-        return [
-            build_result(Match, match, shared=match["shared_bands"])
-            for match in read_json(answer)["matches"]
-        ]
-
     body = to_json_line(document)[:-1] + b',"top":%d' % top
     # older servers do not know the member
     body += b',"members":true}' if members else b"}"
-    return Call("POST", path_in_scope(scope, "query"), read, body)
+    return Call(
+        "POST",
+        path_in_scope(scope, "query"),
+        lambda answer: _to_matches(read_json(answer)["matches"]),
+        body,
+    )
+
+
+@check_arguments
+def near_misses_request(scope: str, document: Document, top: int) -> Call[list[Match]]:
+    """Returns the request for documents that are almost similar enough to a document.
+
+    Args:
+        scope: Scope of the search.
+        document: A text, or a vector of numbers.
+        top: Maximum number of documents.
+
+    Raises:
+        UsageError: If the document is neither a text nor a vector of numbers.
+    """
+    return Call(
+        "POST",
+        path_in_scope(scope, "near-misses"),
+        lambda answer: _to_matches(read_json(answer)["near_misses"]),
+        to_json_line(document)[:-1] + b',"top":%d}' % top,
+    )
+
+
+def _to_matches(found: Sequence[Mapping[str, Any]]) -> list[Match]:
+    """Returns the matches of a response."""
+    return [build_result(Match, match, shared=match["shared_bands"]) for match in found]
 
 
 @check_arguments

@@ -152,6 +152,22 @@ class AsyncIndex:
         """
         return await _run(self.index.query, scope, document, top, members=members)
 
+    async def near_misses(self, scope: str, document: Document, top: int = 10) -> list[Match]:
+        """Does the same as `Index.near_misses`, in a thread.
+
+        Args:
+            scope: Scope that is searched.
+            document: A text or a vector.
+            top: Maximum number of documents.
+
+        Returns:
+            The documents below the threshold, most similar first.
+
+        Raises:
+            UsageError: If the document is not valid, or `top` is less than 1.
+        """
+        return await _run(self.index.near_misses, scope, document, top)
+
     async def get(self, scope: str, id: str) -> Entry | None:
         """Does the same as `Index.get`, in a thread.
 

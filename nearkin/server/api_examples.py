@@ -79,6 +79,21 @@ EXAMPLES: dict[str, OperationExample] = {
         },
         {"text": TEXT.format("town"), "top": 5, "members": False},
     ),
+    "POST /v1/scopes/{scope}/near-misses": OperationExample(
+        "findNearMisses",
+        {
+            "near_misses": [
+                {
+                    "id": "three",
+                    "cluster": "three",
+                    "similarity": 0.75,
+                    "shared_bands": 1,
+                    "representative": "three",
+                }
+            ]
+        },
+        {"text": TEXT.format("town"), "top": 5},
+    ),
     "GET /v1/scopes/{scope}/documents/{id}": OperationExample(
         "getDocument",
         {

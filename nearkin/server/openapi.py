@@ -71,7 +71,8 @@ def describe_api(app: FastAPI) -> dict[str, Any]:
         for name, schema in schemas.items():
             _remove_titles(schema)
             schema["description"] = schema.get("description", name)
-        schemas["QueryRequest"]["properties"]["top"]["maximum"] = app.state.settings.max_top
+        for name in ("QueryRequest", "NearMissRequest"):
+            schemas[name]["properties"]["top"]["maximum"] = app.state.settings.max_top
         app.openapi_schema = document
     return app.openapi_schema
 

@@ -67,6 +67,24 @@ def test_query_with_members_returns_similar_members(client: Any, scope: str) -> 
     ]
 
 
+def test_near_misses_are_below_the_threshold(client: Any, scope: str) -> None:
+    words = [f"{scope}{number}" for number in range(40)]
+    client.upsert(scope, " ".join(words), id="one")
+    changed = [*words]
+    for place in range(0, 40, 10):
+        changed[place] = "other"
+    threshold = client.spec().threshold
+    [miss] = client.near_misses(scope, " ".join(changed))
+    assert (miss.id, miss.representative) == ("one", "one")
+    assert 0 < miss.similarity < threshold
+    assert miss.shared > 0
+    assert client.query(scope, " ".join(changed)) == []
+    assert client.near_misses(scope, " ".join(words)) == []
+    with pytest.raises(nk.ServiceError) as raised:
+        client.near_misses(scope, "a text of many words", top=0)
+    assert (raised.value.status, raised.value.field) == (422, "/top")
+
+
 @pytest.mark.parametrize(
     "id", ["a/b", "https://kin.example/é?x=1#y", "100%25", "a b+c", ".", "..", "a/../b", "%2E"]
 )

@@ -11,6 +11,9 @@ def test_coroutines_have_the_results_of_the_index(url: str) -> None:
             first = await index.upsert("a", "one two three four five six", "x")
             many = await index.upsert_many("a", ["one two three four five six seven"], ["y"])
             matches = await index.query("a", "one two three four five six")
+            # 3 of the 5 shingles of both texts are the same
+            [miss] = await index.near_misses("a", "two three four five six other")
+            assert (miss.id, miss.similarity) == ("x", 0.6)
             cluster = await index.cluster("a", "y")
             assert cluster is not None
             assert (await index.get("a", "x")) is not None

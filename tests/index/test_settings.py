@@ -1,5 +1,7 @@
 """Tests of the settings of an index: from the environment, and invalid ones."""
 
+from typing import Any
+
 import pytest
 
 import nearkin as nk
@@ -53,11 +55,38 @@ def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch)
         ("BANDZ", "1", "unknown setting T_BANDZ"),
         ("BANDS", "many", "is not a number"),
         ("STORE_TEXT", "maybe", "neither true nor false"),
+        ("MAX_MEMORY", "2 cows", "T_MAX_MEMORY '2 cows' is not a size"),
     ],
 )
 def test_an_error_names_the_invalid_variable(name: str, value: str, said: str) -> None:
     with pytest.raises(UsageError, match=said):
         nk.IndexSettings.from_env("T_", {f"T_{name}": value})
+
+
+def test_sizes_are_numbers_of_bytes_or_texts() -> None:
+    settings = nk.IndexSettings(max_memory="2GB", cache_bytes="64MiB", max_document="5 MB")
+    assert settings == nk.IndexSettings(
+        max_memory=2_000_000_000, cache_bytes=64 << 20, max_document=5_000_000
+    )
+    assert settings.max_document_bytes == 5_000_000
+    assert settings.max_cache_bytes == 64 << 20
+    variables = {"T_MAX_MEMORY": "2GB", "T_CACHE_BYTES": "64MiB", "T_MAX_DOCUMENT": "5MB"}
+    assert nk.IndexSettings.from_env("T_", variables) == settings
+    with nk.Index.open("memory://", max_memory="2MB") as index:
+        assert index.settings.max_memory == 2_000_000
+
+
+@pytest.mark.parametrize(
+    ("size", "message"),
+    [
+        ("2 cows", "max_memory '2 cows' is not a size; write it like 4GB"),
+        ("1KB", "max_memory=1000 is less than 1,048,576 bytes"),
+        (1e9, r"max_memory=1000000000\.0 is of type float; give a whole number, a text or None"),
+    ],
+)
+def test_a_size_that_is_not_valid_is_refused(size: Any, message: str) -> None:
+    with pytest.raises(nk.UsageError, match=message):
+        nk.Index.open("memory://", max_memory=size)
 
 
 @pytest.mark.parametrize(

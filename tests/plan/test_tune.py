@@ -110,7 +110,7 @@ def test_budget_limits_the_signature() -> None:
     ("wrong", "message"),
     [
         ({"documents": 0}, "documents=0 is less than 1"),
-        ({"documents": float("nan")}, "documents=nan is less than 1"),
+        ({"documents": float("nan")}, "documents=nan is not a number"),
         ({"tables": []}, r"tables=\[\] must be numbers of at least 1"),
         ({"tables": [0], "bands": 20, "rows": 5}, r"tables=\[0\] must be"),
         ({"probes": [-1]}, r"probes=\[-1\] must be numbers of at least 0"),

@@ -127,14 +127,14 @@ def test_defaults_of_the_signature_are_those_of_a_run() -> None:
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({"text": 0}, "text=0 is not the name of a column"),
-        ({"text": [1]}, r"text=\[1\] is not the name of a column"),
-        ({"shingle": 3}, "invalid shingle 3; write it as 'words:3'"),
-        ({"key": b"0123456789abcdef"}, "key= is a bytes; give a nearkin.HashKey"),
+        ({"text": 0}, "text=0 is of type int; give a text, a list of texts"),
+        ({"text": [1]}, r"text=\[1\] is of type list; give a text, a list of texts"),
+        ({"shingle": 3}, "shingle=3 is of type int; give a text or None"),
+        ({"key": b"0123456789abcdef"}, "key= is of type bytes; give a HashKey or None"),
         ({"distance": 3, "threshold": 0.8, "measure": "simhash"}, "exclude each other"),
-        ({"distance": 1.5, "measure": "simhash"}, "distance=1.5 is not a whole number"),
-        ({"memory": float("nan")}, "memory nan is not a size"),
-        ({"memory": float("inf")}, "memory inf is not a size"),
+        ({"distance": 1.5, "measure": "simhash"}, "distance=1.5 is of type float; give a whole number"),
+        ({"memory": float("nan")}, "memory=nan is not a number; give a whole number or a text"),
+        ({"memory": float("inf")}, "memory=inf is of type float; give a whole number or a text"),
     ],
 )
 def test_keywords_of_another_type_are_usage_errors(wrong: dict[str, Any], message: str) -> None:

@@ -182,14 +182,16 @@ def test_documented_bounds_are_those_that_the_server_enforces(client: TestClient
 
 def test_more_matches_than_max_top_are_refused(serve: Serve) -> None:
     client = serve(max_top=5)
-    text = client.get("/openapi.json").json()
-    assert text["components"]["schemas"]["QueryRequest"]["properties"]["top"]["maximum"] == 5
-    for top, status in ((5, 200), (6, 422), (10**9, 422)):
-        answer = client.post("/v1/scopes/shop/query", json={"text": "the cat", "top": top})
-        assert answer.status_code == status
-    assert "max_top=5" in answer.json()["detail"]
-    # without a number, the server chooses one that it allows
-    assert client.post("/v1/scopes/shop/query", json={"text": "the cat"}).status_code == 200
+    schemas = client.get("/openapi.json").json()["components"]["schemas"]
+    for schema, route in (("QueryRequest", "query"), ("NearMissRequest", "near-misses")):
+        assert schemas[schema]["properties"]["top"]["maximum"] == 5
+        url = f"/v1/scopes/shop/{route}"
+        for top, status in ((5, 200), (6, 422), (10**9, 422), (0, 422)):
+            answer = client.post(url, json={"text": "the cat", "top": top})
+            assert answer.status_code == status
+            assert ("max_top=5" in answer.text) == (top > 5)
+        # without a number, the server chooses one that it allows
+        assert client.post(url, json={"text": "the cat"}).status_code == 200
 
 
 def test_times_are_in_the_form_of_rfc_3339(client: TestClient) -> None:

@@ -34,6 +34,7 @@ BODIES: dict[str, list[Any]] = {
         for members in (False, True)
     ]
     + [{"text": ""}, {}],
+    "POST /v1/scopes/{scope}/near-misses": [*({"text": text, "top": 100} for text in TEXTS), {}],
     "PATCH /v1/scopes/{scope}/documents/{id}": [{"text": SHARED}],
     "POST /v1/scopes/{scope}/documents/{id}:close": [None],
     "POST /v1/explain": [

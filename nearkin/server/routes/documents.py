@@ -152,16 +152,53 @@ async def query(request: Request, scope: ScopeName, who: Reader) -> m.Matches:
     """
     service = ready_service(request)
     body = await parse_body(request, m.QueryRequest)
-    max_top = service.settings.max_top
+    top = requested_top(body, service.settings.max_top)
+    matches = await service.query(scope, body.document, top, members=body.members)
+    return m.Matches(matches=[m.QueryMatch.from_match(match) for match in matches])
+
+
+@router.post(
+    "/near-misses",
+    openapi_extra=body_schema(m.NearMissRequest),
+    summary="Find documents that are almost similar enough to a document",
+)
+async def near_misses(request: Request, scope: ScopeName, who: Reader) -> m.NearMisses:
+    """Returns documents that share a bucket with a document but are below the threshold.
+
+    They are representatives, the most similar first. Nothing is stored.
+
+    Args:
+        request: The request.
+        scope: Scope that is searched.
+        who: Principal of the token.
+
+    Raises:
+        ProblemError: If the body is not valid, a limit is reached, or the server is not ready.
+    """
+    service = ready_service(request)
+    body = await parse_body(request, m.NearMissRequest)
+    top = requested_top(body, service.settings.max_top)
+    misses = await service.run_in_thread(service.index.near_misses, scope, body.document, top)
+    return m.NearMisses(near_misses=[m.QueryMatch.from_match(miss) for miss in misses])
+
+
+def requested_top(body: m.QueryRequest | m.NearMissRequest, max_top: int) -> int:
+    """Returns the maximum number of documents that a response lists.
+
+    Args:
+        body: Body of the request.
+        max_top: Setting of the server. It also bounds the default.
+
+    Raises:
+        ProblemError: If the request asks for more than `max_top`.
+    """
     if "top" in body.model_fields_set and body.top > max_top:
         raise ProblemError(
             "invalid-request",
             f"top={body.top} exceeds max_top={max_top} of this server; request fewer matches",
             field="/top",
         )
-    top = min(body.top, max_top)
-    matches = await service.query(scope, body.document, top, members=body.members)
-    return m.Matches(matches=[m.QueryMatch.from_match(match) for match in matches])
+    return min(body.top, max_top)
 
 
 def counted_response(request: Request, service: Service, body: bytes) -> Response:

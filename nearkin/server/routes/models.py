@@ -77,6 +77,12 @@ class UpsertRequest(TextOrVector):
     id: Id | None = None
 
 
+class NearMissRequest(TextOrVector):
+    """A document for which near misses are searched."""
+
+    top: int = Field(10, ge=1, description="Maximum number of documents that are returned.")
+
+
 class QueryRequest(TextOrVector):
     """A document to search for."""
 
@@ -219,6 +225,15 @@ class Matches(Model):
     """The matches of a query."""
 
     matches: list[QueryMatch] = Field(description="Matches, most similar first.")
+
+
+class NearMisses(Model):
+    """The stored documents that are almost similar enough to a document."""
+
+    near_misses: list[QueryMatch] = Field(
+        description="Documents that share a bucket with the document but are below the threshold, "
+        "most similar first."
+    )
 
 
 class Member(Model):

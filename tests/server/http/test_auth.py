@@ -96,6 +96,7 @@ def test_no_endpoint_shows_another_scope(client: TestClient, tokens: dict[str, s
             client.patch(f"{base}/documents/theirs-one", json={"text": CAT}, headers=mine),
             client.post(f"{base}/documents/theirs-one:close", headers=mine),
             client.post(f"{base}/query", json={"text": CAT}, headers=mine),
+            client.post(f"{base}/near-misses", json={"text": CAT}, headers=mine),
             client.get(f"{base}/clusters", headers=mine),
             client.get(f"{base}/clusters/theirs-one", headers=mine),
             client.post(
@@ -134,6 +135,8 @@ def test_no_endpoint_shows_another_scope(client: TestClient, tokens: dict[str, s
         ("reader", "GET", "/v1/scopes/mine/documents/mine-one?include=signature", None, 403),
         ("writer", "GET", "/v1/scopes/mine/documents/mine-one", None, 403),
         ("writer", "POST", "/v1/scopes/mine/query", {"text": CAT}, 403),
+        ("writer", "POST", "/v1/scopes/mine/near-misses", {"text": CAT}, 403),
+        ("reader", "POST", "/v1/scopes/mine/near-misses", {"text": CAT}, 200),
         ("writer", "POST", "/v1/scopes/mine/documents", {"text": CAT}, 200),
         ("mine", "GET", "/metrics", None, 403),
         ("mine", "GET", "/v1/stats", None, 403),
