@@ -29,7 +29,7 @@ from nearkin.measures import measure_of
 from nearkin.report.files import read_report
 from nearkin.report.page import render_page
 from nearkin.report.run_warnings import log_warnings, warn_of_inputs, warn_of_pairs
-from nearkin.results import DedupResult, PairsResult, ResultTable, TemporaryFolder, TemporaryRun
+from nearkin.results import DedupResult, PairsResult, TemporaryFolder, TemporaryRun
 from nearkin.runs.pairs import Relation, find_pairs, parse_relation
 from nearkin.runs.parameter_help import show_parameters
 from nearkin.runs.parameters import (
@@ -143,13 +143,13 @@ def pairs(
     schema, batches = find_pairs(run, parsed, expand_exact=expand_exact)
     table = pa.Table.from_batches(batches, schema)
     run.progress.close()
-    statistics = dict(run.work.manifest["stages"])
     warnings = warn_of_inputs(run.corpus, run.columns)
     if parsed == Relation.SIMILARITY:
         warnings += warn_of_pairs(run)
     log_warnings(warnings)
+    result = PairsResult.from_run(run, table, tuple(warnings))
     finished.folder.remove()
-    return PairsResult(ResultTable(table), statistics, tuple(warnings))
+    return result
 
 
 class _Request(NamedTuple):

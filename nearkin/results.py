@@ -1,8 +1,11 @@
 """The results of the library: Arrow tables of a finished run, and its counts."""
 
+import json
 import shutil
 import tempfile
 import weakref
+from collections.abc import Mapping
+from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +23,7 @@ from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.result_schema import CLUSTERS
+from nearkin.engine.stats import StageRecords
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.report.collect import collect_counts, collect_report, summary_counts
 from nearkin.report.local_view import ExcerptCollector, LocalRunView
@@ -27,6 +31,7 @@ from nearkin.report.model import Provenance, ReportData
 from nearkin.report.run_warnings import warn_of_inputs, warn_of_run
 from nearkin.runs.kept_file import KeptFile, write_kept_file
 from nearkin.runs.output import write_result
+from nearkin.runs.pairs import write_pairs_file
 from nearkin.runtime.files import Readers
 
 T = TypeVar("T")
@@ -58,6 +63,10 @@ class ResultTable:
     """
 
     arrow: pa.Table
+
+    def to_arrow(self) -> pa.Table:
+        """Returns the Arrow table."""
+        return self.arrow
 
     def to_pandas(self) -> Any:
         """Returns the table as a pandas DataFrame.
@@ -182,6 +191,7 @@ class DedupResult:
 
     def __init__(self, finished: TemporaryRun, clustering: Clustering) -> None:
         self._finished: TemporaryRun | None = finished
+        self._provenance = Provenance.now(finished.run.corpus.names)
         self._clustering: Clustering | None = clustering
 
     def __enter__(self) -> Self:
@@ -256,9 +266,7 @@ class DedupResult:
         The columns are file (empty for a table), row (from 0, null for a whole file), line (from 1,
         null if the format has no lines), reason, and raw (the beginning of the value).
         """
-        path = self._open[0].run.work.path / "sketch" / REJECTED
-        rows = [orjson.loads(line) for line in path.read_bytes().splitlines()]
-        return ResultTable(pa.Table.from_pylist(rows, REJECTED_ROWS))
+        return read_rejected_rows(self._open[0].run)
 
     def filter(self, data: T) -> T:
         """Returns the kept rows of a table, as a table of the same type.
@@ -288,6 +296,11 @@ class DedupResult:
         return summary_counts(collect_counts(finished.run, clustering.counts()))
 
     @cached_property
+    def stages(self) -> StageRecords:
+        """The record of each stage, by its name."""
+        return dict(self._open[0].run.work.manifest["stages"])
+
+    @cached_property
     def report_data(self) -> ReportData:
         """The content of the report, for which the texts are read once more."""
         finished, clustering = self._open
@@ -298,8 +311,7 @@ class DedupResult:
         rejected = count_reasons(run.work.path / "sketch" / REJECTED)
         title = ", ".join(run.corpus.names[:3]) or "documents"
         view = LocalRunView(run, clustering, excerpts, rejected)
-        provenance = Provenance.now(run.corpus.names)
-        return collect_report(view, title, peak_memory=0, provenance=provenance)
+        return collect_report(view, title, peak_memory=0, provenance=self._provenance)
 
     @check_arguments
     def rethreshold(self, threshold: float) -> "DedupResult":
@@ -355,6 +367,26 @@ class DedupResult:
             return write_kept_file(finished.run, clustering, file, readers)
         return write_result(finished.run, clustering, self.report_data, Path(folder), readers)
 
+    def to_arrow(self) -> pa.Table:
+        """Returns the clusters as an Arrow table."""
+        return self.clusters.to_arrow()
+
+    def to_pandas(self) -> Any:
+        """Returns the clusters as a pandas DataFrame.
+
+        Raises:
+            MissingExtraError: If pandas is not installed.
+        """
+        return self.clusters.to_pandas()
+
+    def to_polars(self) -> Any:
+        """Returns the clusters as a polars DataFrame.
+
+        Raises:
+            MissingExtraError: If polars is not installed.
+        """
+        return self.clusters.to_polars()
+
     def __len__(self) -> int:
         return len(self.clusters)
 
@@ -368,9 +400,10 @@ class DedupResult:
 
     def __deepcopy__(self, _: dict[int, Any]) -> "DedupResult":
         copied = self.__copy__()
-        # The tables and the report cannot be changed. These two can.
+        # The tables and the report cannot be changed. These can.
         copied.__dict__["kept"] = self.kept.copy()
         copied.__dict__["statistics"] = dict(self.statistics)
+        copied.__dict__["stages"] = deepcopy(self.stages)
         return copied
 
     def __getstate__(self) -> dict[str, Any]:
@@ -381,6 +414,7 @@ class DedupResult:
             "kept": self.kept,
             "rejected": self.rejected,
             "statistics": self.statistics,
+            "stages": self.stages,
             "warnings": self.warnings,
             "report_data": self.report_data,
         }
@@ -405,20 +439,88 @@ class PairsResult:
     Attributes:
         pairs: A table with the columns id_a, id_b, similarity (exact) and estimate, and distance
             for simhash and cosine; or id_a, id_b, containment and jaccard.
-        statistics: The record of each stage, by its name.
+        rejected: The rejected rows, which are not documents. The columns are those of
+            `DedupResult.rejected`.
+        statistics: The counts of rows that were read and rejected, and of pairs.
+        stages: The record of each stage, by its name.
+        request: The command, the Spec and the parameters, as JSON values.
         warnings: Sentences about the result, for example that most texts are short.
     """
 
     pairs: ResultTable
-    statistics: dict[str, Any]
+    rejected: ResultTable
+    statistics: dict[str, int]
+    stages: StageRecords
+    request: Mapping[str, object]
     warnings: tuple[str, ...] = ()
 
+    @classmethod
+    def from_run(cls, run: LocalRun, pairs: pa.Table, warnings: tuple[str, ...]) -> "PairsResult":
+        """Returns the result of a finished run. The work folder is not needed any more.
+
+        Args:
+            run: The run.
+            pairs: Its pairs.
+            warnings: Sentences about the result.
+        """
+        sketch = run.recorded("sketch")
+        counts = {
+            "read": sketch["documents"] + sketch["rejected"],
+            "rejected": sketch["rejected"],
+            "pairs": pairs.num_rows,
+        }
+        request = {
+            "command": "write",
+            "spec": json.loads(run.options.spec.to_json()),
+            "parameters": run.options.parameters(),
+        }
+        return cls(
+            pairs=ResultTable(pairs),
+            rejected=read_rejected_rows(run),
+            statistics=counts,
+            stages=dict(run.work.manifest["stages"]),
+            request=request,
+            warnings=warnings,
+        )
+
+    @check_arguments
+    def write(self, path: str | Path, readable_by: str = "owner") -> Path:
+        """Writes the pairs into one file, as `nearkin pairs` does.
+
+        Args:
+            path: A new file whose suffix is .parquet, .csv, .tsv, .jsonl or .arrow, or one of the
+                texts with .gz, .zst, .bz2 or .lz4. Without a suffix, it is a parquet file.
+            readable_by: Users who may read it: `owner`, `group` or `everyone`.
+
+        Returns:
+            The file.
+
+        Raises:
+            UsageError: If the file exists or its folder does not, the suffix is that of another
+                format, or `readable_by` is unknown.
+            RunError: If the disk is full.
+        """
+        readers = Readers.parse(readable_by)
+        return write_pairs_file(Path(path), self.pairs.arrow, self.request, readers)
+
+    def to_arrow(self) -> pa.Table:
+        """Returns the pairs as an Arrow table."""
+        return self.pairs.to_arrow()
+
     def to_pandas(self) -> Any:
-        """Returns the pairs as a pandas DataFrame."""
+        """Returns the pairs as a pandas DataFrame.
+
+        Raises:
+            MissingExtraError: If pandas is not installed.
+        """
         return self.pairs.to_pandas()
 
     def to_polars(self) -> Any:
-        """Returns the pairs as a polars DataFrame."""
+        """Returns the pairs as a polars DataFrame.
+
+        Raises:
+            MissingExtraError: If polars is not installed.
+        """
         return self.pairs.to_polars()
 
     def __len__(self) -> int:
@@ -428,4 +530,16 @@ class PairsResult:
         return True
 
     def __repr__(self) -> str:
-        return f"<PairsResult: {len(self):,} pairs>"
+        documents = self.statistics["read"] - self.statistics["rejected"]
+        return f"<PairsResult: {len(self):,} pairs of {documents:,} documents>"
+
+
+def read_rejected_rows(run: LocalRun) -> ResultTable:
+    """Returns the rejected rows of a run, with the schema `REJECTED_ROWS`.
+
+    Args:
+        run: The run, whose documents were sketched.
+    """
+    path = run.work.path / "sketch" / REJECTED
+    rows = [orjson.loads(line) for line in path.read_bytes().splitlines()]
+    return ResultTable(pa.Table.from_pylist(rows, REJECTED_ROWS))

@@ -10,11 +10,17 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset
+from typer.testing import CliRunner
 
 import nearkin as nk
+from nearkin.cli.app import app
 from nearkin.corpus import TableCorpus
+from nearkin.runs.pairs import is_pairs_file
 
 BASE = "the text number one has some words of its own and then a few more words at the end"
 TEXTS = [BASE, BASE.upper(), f"{BASE} today", "something else altogether in words of its own", ""]
@@ -177,6 +183,81 @@ def test_tables_and_pairs_pickle_and_copy() -> None:
         assert again.pairs.arrow.equals(result.pairs.arrow)
         assert again.statistics == result.statistics
         assert len(again) == len(result) == 1
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".csv", ".tsv", ".jsonl", ".arrow", ".csv.gz", ""])
+def test_pairs_are_written_in_the_format_of_the_suffix(suffix: str, tmp_path: Path) -> None:
+    result = nk.pairs(TABLE, id="key")
+    path = result.write(tmp_path / f"pairs{suffix}")
+    assert path == tmp_path / f"pairs{suffix}"
+    assert is_pairs_file(path)
+    assert path.stat().st_mode & 0o077 == 0
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+    if suffix in ("", ".parquet"):
+        written = pq.read_table(path)
+    elif suffix == ".arrow":
+        written = pa.ipc.open_file(path.read_bytes()).read_all()
+    elif suffix == ".jsonl":
+        written = pa.json.read_json(path)
+    else:
+        options = pa.csv.ParseOptions(delimiter="\t" if suffix == ".tsv" else ",")
+        written = pa.csv.read_csv(path, parse_options=options)
+    assert written.column_names == result.pairs.column_names
+    assert written["id_a"].to_pylist() == result.pairs["id_a"].to_pylist()
+
+
+def run_command(arguments: list[str]) -> None:
+    result = CliRunner().invoke(app, [*arguments, "--quiet"])
+    assert result.exit_code == 0, result.output
+
+
+def test_pairs_are_written_as_the_command_writes_them(tmp_path: Path) -> None:
+    pq.write_table(TABLE, tmp_path / "in.parquet")
+    command = ["pairs", str(tmp_path / "in.parquet"), "--id", "key", "-o", str(tmp_path / "a.csv")]
+    run_command(command)
+    nk.pairs(TABLE, id="key").write(tmp_path / "b.csv")
+    assert (tmp_path / "b.csv").read_bytes() == (tmp_path / "a.csv").read_bytes()
+    # the command replaces what the library wrote
+    nk.pairs(TABLE, id="key").write(tmp_path / "c.parquet")
+    run_command([*command[:-1], str(tmp_path / "c.parquet"), "--overwrite"])
+
+
+@pytest.mark.parametrize(
+    ("name", "readable_by", "message"),
+    [
+        ("pairs.xlsx", "owner", "does not write files with the suffix .xlsx"),
+        ("there.csv", "owner", "there.csv exists; choose another file"),
+        ("folder", "owner", "folder is a folder"),
+        ("none/pairs.csv", "owner", "no such folder"),
+        ("pairs.csv", "nobody", "nobody"),
+    ],
+)
+def test_pairs_are_not_written_where_they_must_not(
+    name: str, readable_by: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "there.csv").write_text("mine")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(nk.UsageError, match=message):
+        nk.pairs(TABLE, id="key").write(tmp_path / name, readable_by)
+    assert (tmp_path / "there.csv").read_text() == "mine"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "there.csv"]
+
+
+def test_both_results_have_the_same_parts() -> None:
+    texts = [BASE, None, f"{BASE} today", 5 * "another text "]
+    deduped = nk.dedup({"text": texts})
+    pairs = nk.pairs({"text": texts})
+    assert pairs.rejected.arrow.equals(deduped.rejected.arrow)
+    assert len(pairs.rejected) == 1
+    for name in ("read", "rejected"):
+        assert pairs.statistics[name] == deduped.statistics[name]
+    assert (pairs.statistics["read"], pairs.statistics["pairs"]) == (4, len(pairs))
+    assert pairs.stages.keys() <= deduped.stages.keys()
+    assert repr(pairs) == "<PairsResult: 1 pairs of 3 documents>"
+    for result, table in ((deduped, deduped.clusters), (pairs, pairs.pairs)):
+        assert result.to_arrow().equals(table.arrow)
+        assert result.to_pandas().equals(table.to_pandas())
+        assert result.to_polars().equals(table.to_polars())
 
 
 def test_close_deletes_the_work_folder(tmp_path: Path) -> None:

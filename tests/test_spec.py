@@ -81,6 +81,6 @@ def test_number_of_signs_is_a_multiple_of_64() -> None:
 
 @pytest.mark.parametrize("stemmer", ["3.1.1", "snowballstemmer", "snowballstemmer  3.1.1", 3])
 def test_a_stemmer_that_is_not_a_package_and_a_release_is_refused(stemmer: Any) -> None:
-    with pytest.raises(UsageError, match="is not a package and its release|give a text"):
+    with pytest.raises(UsageError, match=r"is not a package and its release|give a text"):
         nk.Spec(stem="english", stemmer=stemmer)
     assert nk.Spec(stem="english", stemmer="snowballstemmer 0.1").stemmer == "snowballstemmer 0.1"

@@ -73,7 +73,6 @@ def query_request(scope: str, document: Document, top: int, *, members: bool) ->
     Raises:
         UsageError: If the document is neither a text nor a vector of numbers.
     """
-
     body = to_json_line(document)[:-1] + b',"top":%d' % top
     # older servers do not know the member
     body += b',"members":true}' if members else b"}"

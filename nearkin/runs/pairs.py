@@ -32,9 +32,9 @@ from nearkin.runs.job import Job, check_job
 from nearkin.runs.output import require_file_output
 from nearkin.runs.saved import SavedRun, copy_saved_signatures, open_job_corpus, with_saved_run
 from nearkin.runs.table_files import TableFile, TableFormat, write_table_file
-from nearkin.runtime.files import disk_errors, set_readers, to_json
+from nearkin.runtime.files import Readers, disk_errors, require_file_path, set_readers, to_json
 from nearkin.runtime.memory import PeakMemory
-from nearkin.runtime.outputs import MANIFEST, RESULT, Claim, work_folder_of
+from nearkin.runtime.outputs import MANIFEST, RESULT, Claim, claimed, work_folder_of
 from nearkin.runtime.progress import Progress
 from nearkin.setting_names import name_flag, name_setting
 from nearkin.suggestions import did_you_mean
@@ -214,6 +214,39 @@ def run_pairs(
         peak_memory=memory.peak,
         warnings=warnings,
     )
+
+
+def write_pairs_file(
+    path: Path, pairs: pa.Table, request: Mapping[str, object], readers: Readers
+) -> Path:
+    """Writes the pairs of a run of the library into a new file.
+
+    Args:
+        path: The file. Its suffix decides the format.
+        pairs: The pairs.
+        request: The command, the Spec and the parameters, which parquet and Arrow files record.
+        readers: The users who may read it.
+
+    Returns:
+        The file.
+
+    Raises:
+        UsageError: If the file exists or its folder does not, or its suffix is that of another
+            format.
+        RunError: If the disk is full.
+    """
+    target = TableFile.require(path)
+    require_file_path(path)
+    if os.path.lexists(path):
+        raise UsageError(f"{path} exists; choose another file")
+    footer = {"identity": request, "inputs": []}
+    schema = pairs.schema.with_metadata({FOOTER_KEY: to_json(footer)})
+    with claimed(path, "write", replaces=False) as claim, disk_errors(path.parent):
+        staged = claim.path / RESULT
+        write_table_file(target, staged, schema, iter(pairs.to_batches()))
+        set_readers(staged, readers)
+        claim.publish_file(staged)
+    return path
 
 
 def require_pairs_output(

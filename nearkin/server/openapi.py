@@ -12,6 +12,7 @@ from nearkin.server.routes import models as m
 
 REQUEST_MODELS = (
     m.UpsertRequest,
+    m.NearMissRequest,
     m.QueryRequest,
     m.ExplainRequest,
     m.TuneRequest,

@@ -92,7 +92,7 @@ def test_banding_finds_pairs_of_brute_force(name: str, texts: list[str]) -> None
     whole = nk.pairs(texts, spec=spec, threshold=THRESHOLD)
     bands = {"bands": 60, "rows": 12} if spec.measure == "simhash" else {"bands": 21, "rows": 6}
     banded = nk.pairs(texts, spec=spec, threshold=THRESHOLD, recall=0.99, **bands)
-    assert not banded.statistics["verify"]["brute_force"]
+    assert not banded.stages["verify"]["brute_force"]
     a, b = (
         {(r["id_a"], r["id_b"], r["similarity"]) for r in found.pairs.arrow.to_pylist()}
         for found in (whole, banded)

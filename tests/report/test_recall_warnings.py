@@ -80,7 +80,7 @@ def test_pairs_say_how_many_pairs_hot_buckets_have() -> None:
     spec = nk.Spec(unit="words", n=1)
     banded = {"threshold": 0.3, "bands": 64, "rows": 1, "spec": spec}
     result = nk.pairs(TEXTS, hot_bucket_size=10, **banded)  # type: ignore[arg-type]
-    sizes = result.statistics["candidates"]["bucket_sizes"]
+    sizes = result.stages["candidates"]["bucket_sizes"]
     hot = sum(size * (size - 1) // 2 * count for size, count in sizes if size > 10)
     warning = [text for text in result.warnings if "verified pairs may be missing" in text]
     assert len(warning) == 1

@@ -132,7 +132,10 @@ def test_defaults_of_the_signature_are_those_of_a_run() -> None:
         ({"shingle": 3}, "shingle=3 is of type int; give a text or None"),
         ({"key": b"0123456789abcdef"}, "key= is of type bytes; give a HashKey or None"),
         ({"distance": 3, "threshold": 0.8, "measure": "simhash"}, "exclude each other"),
-        ({"distance": 1.5, "measure": "simhash"}, "distance=1.5 is of type float; give a whole number"),
+        (
+            {"distance": 1.5, "measure": "simhash"},
+            "distance=1.5 is of type float",
+        ),
         ({"memory": float("nan")}, "memory=nan is not a number; give a whole number or a text"),
         ({"memory": float("inf")}, "memory=inf is of type float; give a whole number or a text"),
     ],

@@ -192,7 +192,7 @@ def test_errors_name_invalid_value() -> None:
     with pytest.raises(UsageError, match="not a signature of 64 bits"):
         index.query(2**64)
     for id in (2**63, 2**70, 1.5, "x"):
-        with pytest.raises(UsageError, match="64 bits with sign|give a (list of )?whole number"):
+        with pytest.raises(UsageError, match=r"64 bits with sign|give a (list of )?whole number"):
             index.add(id, 1)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="2 ids and 1 signatures"):
         index.add_many([1, 2], np.zeros(1, np.uint64))

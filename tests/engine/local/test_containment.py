@@ -79,7 +79,7 @@ def test_crowded_shingles_are_counted(texts: list[str]) -> None:
         relation="containment",
         hot_bucket_size=2,
     )
-    assert result.statistics["containment"]["hot_shingles"] > 0
+    assert result.stages["containment"]["hot_shingles"] > 0
 
 
 def test_command_line(texts: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
