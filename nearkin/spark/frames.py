@@ -1,10 +1,9 @@
 """The deduplication of a DataFrame."""
 
 import tempfile
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, Unpack
+from typing import Unpack
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,7 +12,7 @@ from pyspark.sql import functions as f
 from nearkin.argument_types import check_arguments
 from nearkin.corpus import Columns
 from nearkin.corpus.arrow_conversion import type_name
-from nearkin.engine.options import RunOptionKeywords, RunOptions
+from nearkin.engine.options import RunOptions
 from nearkin.engine.spark.document_parts import require_mergeable
 from nearkin.engine.spark.frequencies import count_over_spark
 from nearkin.engine.spark.materialized import IntermediateTables
@@ -22,45 +21,49 @@ from nearkin.engine.spark.session import require_classic_session, translate_spar
 from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.sources import FrameSource, quoted
 from nearkin.errors import UsageError
-from nearkin.keys import HashKey
 from nearkin.report.run_warnings import log_warnings, warn_of_run
-from nearkin.runs.parameters import text_columns_of
-from nearkin.runs.spec_request import require_valid_cut, resolve_spec, select_frequency_cut
+from nearkin.runs.parameter_help import show_parameters
+from nearkin.runs.parameters import (
+    RunParameters,
+    columns_of,
+    options_of,
+    resources_of,
+    spec_of,
+)
+from nearkin.runs.spec_request import require_valid_cut, select_frequency_cut
 from nearkin.runtime.progress import Progress, Silent
-from nearkin.runtime.sizes import parse_size
-from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.spark.incremental import open_saved_run
 from nearkin.spark.result import SparkResult
-from nearkin.spec import Spec
 from nearkin.suggestions import describe_columns, did_you_mean
 
 ID_TYPES = ("string", "byte", "short", "integer", "long")
 """Types that an id column may have."""
 
 
+REFUSED_PARAMETERS = {
+    **dict.fromkeys(
+        ("hidden", "follow_links", "include", "exclude", "delimiter", "encoding"),
+        "a DataFrame has no files; pass it to spark.read, or use dedup_files",
+    ),
+    "second_measure": "a second measure needs the local engine; run it there over the kept "
+    "documents",
+    "workers": "the number of tasks is a setting of Spark, for example spark.default.parallelism",
+}
+"""The parameters of `nearkin.dedup` that Spark cannot follow, with the reason."""
+
+
+@show_parameters
 @check_arguments
 def dedup(
     frame: DataFrame,
     *,
     id: str,
-    text: str | Sequence[str] | None = None,
-    tokens: str | None = None,
-    vector: str | None = None,
-    measure: str | None = None,
-    threshold: float = 0.8,
-    distance: int | None = None,
-    spec: Spec | None = None,
-    key: HashKey | None = None,
-    frequencies: DocumentFrequencies | None = None,
-    cut: DocumentFrequencies | None = None,
-    max_df: float | None = None,
     merge_parts: bool = False,
     against: str | None = None,
     before: DataFrame | None = None,
     work: str | None = None,
-    on_error: str = "quarantine",
     progress: Progress | None = None,
-    **options: Unpack[RunOptionKeywords],
+    **parameters: Unpack[RunParameters],
 ) -> SparkResult:
     """Finds exact duplicates and near-duplicates among the rows of a DataFrame.
 
@@ -70,20 +73,6 @@ def dedup(
         frame: Rows with an id column. They may be computed more than once and must be the same
             each time.
         id: Column of unique ids, text or whole numbers.
-        text: Column of texts, or several columns, whose texts are joined in this order. The default
-            is `text`.
-        tokens: Column of token lists. Replaces `text`.
-        vector: Column of vectors. Replaces `text`.
-        measure: `jaccard`, `weighted-jaccard`, `simhash`, or `cosine` for vectors. The default is
-            the measure of the Spec.
-        threshold: Smallest similarity of near-duplicates, in (0, 1].
-        distance: Largest Hamming distance of near-duplicates (simhash and cosine only). Replaces
-            `threshold`.
-        spec: Spec of the signatures.
-        key: Hash key, if the Spec is keyed.
-        frequencies: Document frequencies, if the Spec has tf-idf weights.
-        cut: Cut shingles, if the Spec has a frequency cut.
-        max_df: Share of the documents, in (0, 1). Shingles that more documents contain are cut.
         merge_parts: Whether rows of one id are parts of a document. For sets (`Spec(n=1)` over
             tokens), the result is that of the whole documents.
         against: Folder that `save` wrote, of a run over earlier documents. The result is that of a
@@ -92,10 +81,10 @@ def dedup(
             document are read again.
         work: Folder for intermediate tables, path or URL, which the driver and all workers can
             write. The default is a temporary folder, which works on one machine only.
-        on_error: `quarantine` or `fail`, for rows that are not valid documents.
         progress: Receives progress updates. Silent by default.
-        **options: Further options of the run, as `RunOptions` documents them. Memory and workers
-            have no effect; configure them in Spark.
+        **parameters: The columns, the measure, the threshold and further options, which
+            `nearkin.runs.parameters.RunParameters` documents. `hidden`, `follow_links`, `include`,
+            `exclude`, `delimiter`, `encoding`, `second_measure` and `workers` are refused.
 
     Returns:
         The result. Close it to delete its intermediate tables.
@@ -109,38 +98,27 @@ def dedup(
         raise UsageError(
             f"{type_name(frame)} is not a Spark DataFrame; nearkin.dedup takes tables in memory"
         )
-    columns = _columns_of(id, text, tokens, vector)
-    unknown = sorted(set(options) - set(RunOptionKeywords.__annotations__))
-    if unknown:
-        raise UsageError(
-            f"unknown option {unknown[0]!r}; valid options are "
-            f"{', '.join(RunOptionKeywords.__annotations__)}"
-            f"{did_you_mean(unknown[0], RunOptionKeywords.__annotations__)}"
-        )
-    fields: dict[str, Any] = dict(options)
-    fields["memory"] = parse_size(options.get("memory", RunOptions.memory))
+    _refuse_local_parameters(parameters)
+    columns = columns_of(parameters, id)
+    resources = resources_of(parameters)
     spark = require_classic_session(frame.sparkSession)
     with translate_spark_errors(), ExitStack() as on_failure:
         columns = _with_dimensions(frame, columns)
-        run_options = RunOptions(
-            spec=resolve_spec(columns, measure, spec),
-            threshold=threshold,
-            distance=distance,
-            **fields,
-        )
+        run_options = RunOptions(spec=spec_of(parameters, columns), **options_of(parameters))
         columns = replace(columns, carried_columns=run_options.carried_columns)
         columns = columns.with_memory(run_options.memory)
         require_supported(run_options)
         _require_columns(frame, columns)
-        resources = SpecResources(key, frequencies, cut)
+        on_error = parameters.get("on_error", "quarantine")
         request = TaskRequest(columns, run_options, resources, on_error, merge_parts)
         if merge_parts:
             require_mergeable(run_options.spec, run_options.probes)
-        run_options.spec.require_key(key)
+        run_options.spec.require_key(resources.secret)
         # The folder is deleted as a whole, so it is a new one inside the given folder.
         folder = f"{work.rstrip('/')}/nearkin-{uuid4().hex}" if work else _temporary_folder(spark)
         tables = IntermediateTables(spark, folder)
         on_failure.callback(tables.remove)
+        max_df = parameters.get("max_df")
         if max_df is not None:
             request = _with_frequency_cut(frame, request, tables, max_df)
         saved = None
@@ -172,24 +150,22 @@ def require_supported(options: RunOptions) -> None:
         )
 
 
-def _columns_of(
-    id_column: str, text: str | Sequence[str] | None, tokens: str | None, vector: str | None
-) -> Columns:
-    content = {"text": text, "tokens": tokens, "vector": vector}
-    given = {name: column for name, column in content.items() if column is not None}
-    if len(given) > 1:
-        shown = " and ".join(f"{name}={column!r}" for name, column in given.items())
-        raise UsageError(f"{shown} exclude each other; give one of them")
-    texts = text_columns_of(text)
-    if not given:
-        texts = ("text",)
-    return Columns(
-        text=texts[0] if texts else None,
-        joined=texts[1:],
-        tokens=tokens,
-        vector=vector,
-        id=id_column,
-    )
+def _refuse_local_parameters(parameters: RunParameters) -> None:
+    """Refuses parameters that Spark cannot follow.
+
+    Raises:
+        UsageError: If one is given. The message says why.
+    """
+    for name, reason in REFUSED_PARAMETERS.items():
+        if name in parameters and parameters.get(name) is not None:
+            raise UsageError(
+                f"{name}={parameters.get(name)!r} is not possible with Spark: {reason}"
+            )
+    if parameters.get("weights") == "tfidf" and parameters.get("frequencies") is None:
+        raise UsageError(
+            "weights='tfidf' is not possible with Spark without frequencies=: Spark does not count "
+            "them; count them with nearkin.frequencies over a sample or the files"
+        )
 
 
 def _with_frequency_cut(

@@ -74,9 +74,7 @@ def test_near_misses_are_below_the_threshold(client: Any, scope: str) -> None:
     misses = []
     for first in range(12):
         # several words are others, so that some texts are below the threshold
-        changed = [
-            f"other{n}" if n in (first, first + 20) else words[n] for n in range(40)
-        ]
+        changed = [f"other{n}" if n in (first, first + 20) else words[n] for n in range(40)]
         found = client.near_misses(scope, " ".join(changed))
         assert not found or client.query(scope, " ".join(changed)) == []
         misses += found

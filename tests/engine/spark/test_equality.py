@@ -25,6 +25,18 @@ MEASURES: dict[str, dict[str, Any]] = {
         "rows": 3,
     },
     "tokens": {"tokens": "words", **BANDED},
+    "options of the Spec": {
+        "shingle": "words:2",
+        "k": 192,
+        "seed": 9,
+        "stem": "english",
+        "normalise": "nfkc,lower,digits,punctuation",
+        "scheme": "classic",
+        "base_hash": "murmur3",
+        "memory": "2GB",
+        **BANDED,
+    },
+    "keyed": {"key": nk.HashKey(bytes(range(16))), **BANDED},
     "characters": {"text": "text", "spec": Spec(unit="chars", n=5), **BANDED},
     "blocks": {"text": "text", "block_by": "package", **BANDED},
     "probes": {"text": "text", "probes": 2, "bands": 12, "rows": 6, "threshold": 0.7},
@@ -47,6 +59,7 @@ QUICK = [
     ("hot buckets", "leaders", KEEPS[2], 4),
     ("weighted", "components", KEEPS[1], 37),
     ("cosine", "leaders", KEEPS[3], 1),
+    ("options of the Spec", "leaders", KEEPS[0], 4),
 ]
 FULL = [
     (measure, cluster, keep, partitions)

@@ -4,6 +4,7 @@ And what goes wrong in a task.
 """
 
 import gzip
+import inspect
 import json
 import os
 import signal
@@ -34,6 +35,7 @@ from nearkin.errors import RunError, UsageError
 from nearkin.measures import Measure
 from nearkin.runtime.progress import Silent
 from nearkin.sketch.resources import NO_RESOURCES
+from nearkin.spec import Spec
 from tests.engine.spark.conftest import rows_of
 
 HOSTILE = [
@@ -209,8 +211,37 @@ def test_invalid_rows_of_a_frame_are_rejected(spark: SparkSession, frame: DataFr
         nks.dedup(some.where("id = 1").union(some.where("id = 1")), id="id")
     with pytest.raises(UsageError, match="no column 'body'"):
         nks.dedup(some, id="id", text="body")
-    with pytest.raises(UsageError, match="unknown option 'colour'"):
+    with pytest.raises(UsageError, match="unknown setting 'colour'"):
         nks.dedup(some, id="id", colour="red")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "reason"),
+    [
+        ({"include": ["*.csv"]}, "a DataFrame has no files"),
+        ({"delimiter": ";"}, "a DataFrame has no files"),
+        ({"second_measure": "cosine:vector:0.9"}, "needs the local engine"),
+        ({"workers": 8}, "a setting of Spark"),
+        ({"measure": "simhash", "weights": "tfidf"}, "without frequencies=: Spark does not count"),
+        ({"distance": 3, "threshold": 0.9, "measure": "simhash"}, "exclude each other"),
+        ({"spec": Spec(), "k": 64}, "exclude each other"),
+        ({"k": "64"}, "k='64' is of type str"),
+    ],
+)
+def test_parameters_that_spark_cannot_follow_are_refused(
+    frame: DataFrame, parameters: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(UsageError, match=reason):
+        nks.dedup(frame, id="id", **parameters)
+
+
+def test_keywords_of_spark_are_those_of_the_local_engine() -> None:
+    local = inspect.signature(nk.dedup).parameters
+    spark = inspect.signature(nks.dedup).parameters
+    assert set(local) - set(spark) == {"data"}
+    assert set(spark) - set(local) == {"frame", "merge_parts", "against", "before"}
+    assert all(spark[name].default == local[name].default for name in set(local) - {"data", "id"})
+    assert "shingle: Shingle" in (nks.dedup.__doc__ or "")
 
 
 def test_empty_frame_gives_empty_results(spark: SparkSession, frame: DataFrame) -> None:
