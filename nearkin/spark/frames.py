@@ -34,6 +34,7 @@ from nearkin.runs.spec_request import require_valid_cut, select_frequency_cut
 from nearkin.runtime.progress import Progress, Silent
 from nearkin.spark.incremental import open_saved_run
 from nearkin.spark.result import SparkResult
+from nearkin.spec import IDF_JACCARD
 from nearkin.suggestions import describe_columns, did_you_mean
 
 ID_TYPES = ("string", "byte", "short", "integer", "long")
@@ -161,11 +162,15 @@ def _refuse_local_parameters(parameters: RunParameters) -> None:
             raise UsageError(
                 f"{name}={parameters.get(name)!r} is not possible with Spark: {reason}"
             )
-    if parameters.get("weights") == "tfidf" and parameters.get("frequencies") is None:
-        raise UsageError(
-            "weights='tfidf' is not possible with Spark without frequencies=: Spark does not count "
-            "them; count them with nearkin.frequencies over a sample or the files"
-        )
+    counted = {"weights": "tfidf", "measure": IDF_JACCARD}
+    for name, value in counted.items():
+        if parameters.get(name) == value and not (
+            parameters.get("frequencies") or parameters.get("spec")
+        ):
+            raise UsageError(
+                f"{name}={value!r} is not possible with Spark without frequencies=: Spark does not "
+                "count them; count them with nearkin.frequencies over a sample or the files"
+            )
 
 
 def _with_frequency_cut(
