@@ -100,7 +100,7 @@ class DocumentFrequencies:
         Args:
             hashes: Shingle hashes, uint64 (n,).
         """
-        return self.table.look_up(hashes)
+        return self.table.look_up(np.ascontiguousarray(hashes, np.uint64))
 
     @check_arguments
     def above(self, share: float) -> "DocumentFrequencies":
