@@ -38,6 +38,7 @@ def add_files(
     postings: str | None,
     tables: Path | None = None,
     selection: Selection | None = None,
+    distance: int | None = None,
 ) -> dict[str, Any]:
     """Upserts the documents of files.
 
@@ -52,6 +53,7 @@ def add_files(
         postings: Value of the setting `postings` of a new index. None opens an existing index.
         tables: Folder of a run with the tables that the Spec names.
         selection: Rules that decide which files of input folders are read.
+        distance: Hamming distance of a new index of simhash, which replaces the threshold, or None.
 
     Returns:
         The numbers of documents, of each kind of outcome, of rejected rows and of documents in the
@@ -71,6 +73,7 @@ def add_files(
             "spec": request.to_spec(columns),
             "threshold": threshold,
             "postings": postings,
+            "distance": distance,
         }
     kinds: dict[str, int] = {}
     rejected = 0

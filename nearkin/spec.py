@@ -33,6 +33,8 @@ MAX_DIMENSIONS = 1 << 16
 
 
 STEMMER_PACKAGE = "snowballstemmer"
+STEMMER_SUFFIX = "_stemmer"
+"""The end of the name of a module with the stemmer of a language."""
 UNRECORDED_STEMMER = ""
 """The stemmer of a Spec with stems that does not say which release made them."""
 STEMMER_FORM = re.compile(r"\S+ \S+")
@@ -71,6 +73,20 @@ def parse_shingle(text: str) -> tuple[str, int]:
     if unit not in ("words", "chars") or not n.isdecimal():
         raise UsageError(f"invalid shingle {text!r}; write it as words:3 or chars:5")
     return unit, int(n)
+
+
+def stem_languages() -> list[str]:
+    """Returns the languages of the installed Snowball stemmers. There are none without them."""
+    from importlib.util import find_spec
+    from pkgutil import iter_modules
+
+    package = find_spec(STEMMER_PACKAGE)
+    if package is None:
+        return []
+    names = [module.name for module in iter_modules(package.submodule_search_locations)]
+    return sorted(
+        name.removesuffix(STEMMER_SUFFIX) for name in names if name.endswith(STEMMER_SUFFIX)
+    )
 
 
 class SignatureLimits(NamedTuple):

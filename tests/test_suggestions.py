@@ -68,3 +68,58 @@ def test_a_message_lists_some_columns_of_a_wide_table() -> None:
     with pytest.raises(UsageError, match=r"'column19' and 2,980 others\); did you mean") as raised:
         nk.dedup(table, text="colum7")
     assert len(str(raised.value)) < 600
+
+
+COMMANDS = [
+    (["index", "info", "--store", "redis://db/0?prefx=kin"], "prefix"),
+    (["index", "info", "--store", "sqlight:///kin.db"], "sqlite"),
+    (["index", "info", "--store", "postgresql://db/kin?shema=kin"], "schema"),
+    (["index", "build", "DOCS", "--store", "sqlite:///kin.db?synchronus=full"], "synchronous"),
+    (["index", "build", "DOCS", "--store", "sqlite:///kin.db?synchronous=norml"], "normal"),
+    (["stream", "redis://db/0?steam=documents", "--store", "memory://"], "stream"),
+    (["stream", "redis://db/0?stream=documents&daed=x", "--store", "memory://"], "dead"),
+    (["stream", "reds://db/0?stream=documents", "--store", "memory://"], "redis"),
+    (["eval", "DOCS", "--golden", "LABELS", "--grid", "treshold=0.7"], "threshold"),
+    (["shadow", "run", "--against", "treshold=0.7"], "threshold"),
+    (["plan", "--docs", "1M", "--engine", "index", "--store", "sqlte"], "sqlite"),
+    (["plan", "--docs", "1M", "--engine", "indx"], "index"),
+    (["synth", "--out", "out", "--format", "parket"], "parquet"),
+    (["synth", "--out", "out", "--edits", "subsitute=1"], "substitute"),
+    (["experiment", "band"], "bands"),
+]
+
+
+@pytest.mark.parametrize(
+    ("line", "suggested"), COMMANDS, ids=[" ".join(line) for line, _ in COMMANDS]
+)
+def test_misspelt_name_in_a_url_a_grid_or_a_list_suggests_the_right_one(
+    line: list[str],
+    suggested: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs.jsonl").write_text('{"text": "one two three four five"}\n')
+    (tmp_path / "labels.csv").write_text("id_a,id_b,label\na,b,1\n")
+    files = {"DOCS": "docs.jsonl", "LABELS": "labels.csv"}
+    assert run(*(files.get(word, word) for word in line)) == app.USAGE
+    message = capsys.readouterr().err
+    assert f"did you mean {suggested!r}?" in message
+    assert message.count("\n") == 1
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["docs.jsonl", "labels.csv"]
+
+
+def test_store_without_options_names_the_unknown_one() -> None:
+    with pytest.raises(UsageError, match="unknown option 'bound' of memory://; it has no options"):
+        nk.Index.open("memory://?bound=3")
+
+
+@pytest.mark.parametrize("name", ["measure", "id", "text", "quiet"])
+def test_grid_refuses_names_that_are_not_settings_of_a_run(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    labels = tmp_path / "labels.csv"
+    labels.write_text("id_a,id_b,label\na,b,1\n")
+    assert run("eval", labels, "--golden", labels, "--grid", f"{name}=x") == app.USAGE
+    assert f"unknown setting {name!r} of the grid; valid settings are" in capsys.readouterr().err

@@ -1,6 +1,17 @@
 """Completion of the values of options in a shell. The values are loaded when they are needed."""
 
-from collections.abc import Callable, Iterable
+import glob
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+MOST_ENTRIES = 1000
+"""The number of entries of a folder among which its first file is searched."""
+COLUMNS = ("text", "tokens", "vector", "id_column", "block_by", "source", "split", "keep")
+"""The parameters whose values contain names of columns of the inputs."""
+LISTS = ("text", "keep", "normalise")
+"""The parameters whose values are lists, separated by commas."""
 
 
 def _measures() -> Iterable[str]:
@@ -63,6 +74,24 @@ def _postings() -> Iterable[str]:
     return POSTINGS
 
 
+def _stem_languages() -> Iterable[str]:
+    from nearkin.spec import stem_languages
+
+    return stem_languages()
+
+
+def _corpus_formats() -> Iterable[str]:
+    from nearkin.lab.synth import FORMATS
+
+    return FORMATS
+
+
+def _delimiters() -> Iterable[str]:
+    from nearkin.corpus.dialect import DELIMITER_NAMES
+
+    return DELIMITER_NAMES
+
+
 VALUES: dict[str, Callable[[], Iterable[str]]] = {
     "measure": _measures,
     "normalise": _normalisations,
@@ -77,24 +106,90 @@ VALUES: dict[str, Callable[[], Iterable[str]]] = {
     "readable_by": _readers,
     "relation": _relations,
     "postings": _postings,
+    "stem": _stem_languages,
+    "format": _corpus_formats,
+    "delimiter": _delimiters,
+    "encoding": lambda: ("utf-8", "utf-16", "windows-1252"),
 }
 """The values of options, by the names of the parameters."""
+ENGINES = {"dedup": ("local", "spark"), "plan": ("local", "spark", "index")}
+"""The engines of the commands."""
 
 
-def completion_of(name: str) -> Callable[[str], list[str]] | None:
+def completion_of(name: str) -> Callable[..., list[str]] | None:
     """Returns the function that completes the values of an option.
 
     Args:
         name: The name of the parameter.
 
     Returns:
-        A function from the beginning of a value to values, or None if the values are no closed set.
+        A function from the context and the beginning of a value to values, or None if nothing is
+        known about the values.
     """
-    values = VALUES.get(name)
-    if values is None:
+    if name not in VALUES and name not in COLUMNS and name != "engine":
         return None
 
-    def complete(incomplete: str) -> list[str]:
-        return [str(value) for value in values() if str(value).startswith(incomplete)]
+    def complete(ctx: Any, incomplete: str) -> list[str]:
+        listed, comma, last = "", "", incomplete
+        if name in LISTS:
+            listed, comma, last = incomplete.rpartition(",")
+        values = _values_of(name, ctx)
+        return [f"{listed}{comma}{value}" for value in values if value.startswith(last)]
 
     return complete
+
+
+def _values_of(name: str, context: Any) -> list[str]:
+    """Returns the values of an option on the command line of a context."""
+    if name == "engine":
+        return list(ENGINES.get(context.info_name, ()))
+    if name not in COLUMNS:
+        return [str(value) for value in VALUES[name]()]
+    # Arguments before an option without a value are not assigned to a parameter yet.
+    inputs = [*(context.params.get("inputs") or ()), *context.args]
+    columns = columns_of_inputs([given for given in inputs if not given.startswith("-")])
+    return [*columns, "length"] if name == "keep" else columns
+
+
+def columns_of_inputs(inputs: Sequence[str]) -> list[str]:
+    """Returns the columns of the first file of inputs, as far as they are known at once.
+
+    Nothing is read over a network, and a folder is searched only among its first entries.
+
+    Args:
+        inputs: Files, globs and folders, as on a command line.
+    """
+    from nearkin.corpus import FileCorpus
+    from nearkin.corpus.formats.base import UNREADABLE
+    from nearkin.errors import NearkinError
+
+    try:
+        path = first_file(inputs)
+        return [] if path is None else FileCorpus.open([path]).column_names()
+    except (NearkinError, *UNREADABLE):
+        return []
+
+
+def first_file(inputs: Sequence[str]) -> str | None:
+    """Returns the first local file of inputs, or None if there is none.
+
+    Args:
+        inputs: Files, globs and folders, as on a command line.
+
+    Raises:
+        OSError: If a folder cannot be read.
+    """
+    for given in inputs:
+        if "://" in given:
+            continue
+        candidates: Iterable[Path] = [Path(given)]
+        if Path(given).is_dir():
+            entries = islice(Path(given).iterdir(), MOST_ENTRIES)
+            candidates = sorted(entry for entry in entries if entry.name[0] not in "._")
+        elif glob.has_magic(given):
+            names = islice(glob.iglob(given), MOST_ENTRIES)  # noqa: PTH207 (of any folder)
+            candidates = map(Path, names)
+        for path in candidates:
+            if path.is_file():
+                return str(path)
+    return None

@@ -117,8 +117,9 @@ def eval(
         results.append(({"run": inputs[0]}, score_clusters(labels, clusters, seed)))
     else:
         from nearkin.api import dedup
+        from nearkin.runs.parameters import OPTIONS_OF_RUN, OPTIONS_OF_SPEC
 
-        for settings in parse_grid(grid):
+        for settings in parse_grid(grid, OPTIONS_OF_RUN | OPTIONS_OF_SPEC):
             table = dedup(
                 [Path(name) for name in inputs],
                 text=columns.text_columns or None,

@@ -13,6 +13,9 @@ if TYPE_CHECKING:
 
     from nearkin.lab.experiment import Experiment
 
+NAMES = ("bands",)
+"""The names of the experiments."""
+
 
 @with_option_groups
 def experiment(
@@ -54,9 +57,12 @@ def experiment(
     """
     from nearkin.errors import UsageError
     from nearkin.lab.experiment import SIZES, run_experiment
+    from nearkin.suggestions import did_you_mean
 
-    if name != "bands":
-        raise UsageError(f"unknown experiment {name!r}; the only experiment is bands")
+    if name not in NAMES:
+        raise UsageError(
+            f"unknown experiment {name!r}; the only experiment is bands{did_you_mean(name, NAMES)}"
+        )
     result = run_experiment(tuple(size for size in SIZES if size <= largest), seed)
     if json:
         print_json(result.to_dict())

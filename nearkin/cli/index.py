@@ -153,6 +153,16 @@ def build(
     scope: Scope = "default",
     measure: o.Measure = None,
     threshold: IndexThreshold = None,
+    distance: Annotated[
+        int | None,
+        typer.Option(
+            "--distance",
+            help="Maximum Hamming distance in bits at which a document is resolved to another "
+            "(simhash only). Replaces --threshold.",
+            metavar="D",
+            rich_help_panel=SIMILARITY,
+        ),
+    ] = None,
     shingle: o.Shingle = "words:3",
     normalise: o.Normalise = o.NORMALISE,
     k: o.K = None,
@@ -175,6 +185,7 @@ def build(
         scope: Scope of the documents.
         measure: Measure of similarity, or None for the default.
         threshold: Minimum similarity at which a document is resolved to another, or None.
+        distance: Maximum Hamming distance at which a document is resolved to another, or None.
         shingle: Unit and length of a shingle, for example `words:3`.
         normalise: Normalization steps, separated by commas.
         k: Number of slots or bits of a signature, or None for the default.
@@ -188,10 +199,14 @@ def build(
         nearkin dedup crawl/ --save-signatures --out deduped/ && nearkin index build deduped/ --store sqlite:///kin.db
 
         nearkin index build "crawl/*.parquet" --id id --store sqlite:///kin.db
+
+        nearkin index build docs.csv --id id --measure simhash --distance 3 --store sqlite:///kin.db
     """  # noqa: E501
     from nearkin.loading import add_files, load_run
     from nearkin.runs.saved import SavedRun
 
+    if distance is not None and measure is None:
+        measure = "simhash"
     spec = o.SpecOptions(
         measure=measure,
         shingle=shingle,
@@ -203,7 +218,8 @@ def build(
     saved = SavedRun.find(tuple(inputs))
     if saved is not None:
         require_as_saved(given, inputs, columns, spec)
-        given.require_unused(("threshold", "memory"), f"on the saved run {saved.folder}")
+        of_files = ("threshold", "distance", "memory")
+        given.require_unused(of_files, f"on the saved run {saved.folder}")
         counts = load_run(saved, store, scope, spec.to_request().secret, postings)
         print_facts(counts, as_json=json)
         return
@@ -218,6 +234,7 @@ def build(
         threshold,
         postings,
         selection=reading.selection,
+        distance=distance,
     )
     _print_added(counts, as_json=json)
 

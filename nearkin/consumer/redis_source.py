@@ -8,8 +8,10 @@ from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 from nearkin.consumer.events import StreamEvent, event_size
 from nearkin.errors import MissingExtraError, StoreError, UsageError
+from nearkin.index.stores.addresses import require_known_options
 from nearkin.index.stores.eviction import require_no_eviction
 from nearkin.index.stores.urls import recorded_url, scheme_of
+from nearkin.suggestions import did_you_mean
 
 try:
     import redis
@@ -50,6 +52,9 @@ of its values and the values. The event is acknowledged last, because Redis does
 script did before it failed.
 """
 
+REDIS = ("redis", "rediss")
+"""The schemes of the URLs of event streams."""
+
 
 class RedisSource:
     """A Redis stream that is read by a consumer group.
@@ -77,15 +82,12 @@ class RedisSource:
         scheme = scheme_of(url)
         parts = urlsplit(url)
         options = parse_qs(parts.query)
-        if scheme not in ("redis", "rediss") or "stream" not in options:
+        if scheme in REDIS:
+            require_known_options(options, ["stream", "dead"], recorded_url(url))
+        if scheme not in REDIS or "stream" not in options:
             raise UsageError(
                 f"{recorded_url(url)!r} is not of the form redis://host:6379/0?stream=documents"
-            )
-        unknown = sorted(set(options) - {"stream", "dead"})
-        if unknown:
-            raise UsageError(
-                f"{recorded_url(url)!r} has the unknown option {unknown[0]!r}; valid options are "
-                "stream and dead"
+                f"{did_you_mean(scheme, REDIS) if scheme not in REDIS else ''}"
             )
         self._shown_url = recorded_url(url)
         self._idle = idle

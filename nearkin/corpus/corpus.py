@@ -242,6 +242,15 @@ class FileCorpus:
                 _require(columns, names, file)
         self._require_fields(columns, fields)
 
+    def column_names(self) -> list[str]:
+        """Returns the columns of the first file, from its schema, its header or its first rows.
+
+        Raises:
+            UsageError: If no reader understands the file.
+            OSError, ValueError or an error of Arrow: If the file cannot be read.
+        """
+        return self._column_names(self.files[0], Columns(), {}) or []
+
     def _column_names(
         self, file: InputFile, columns: Columns, fields: dict[str, FieldSample]
     ) -> list[str] | None:

@@ -11,7 +11,7 @@ Only with the option `closure`, duplicates of duplicates count as duplicates.
 
 import csv
 import itertools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -26,6 +26,7 @@ from nearkin.cluster import kernels
 from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Proportion, require_seed
 from nearkin.setting_names import name_flag
+from nearkin.suggestions import did_you_mean
 
 ScoreFunction: TypeAlias = Callable[[np.ndarray, np.ndarray], float]
 """A score of a partition against the true one: a function of the true and the predicted
@@ -498,14 +499,15 @@ def read_clusters(path: Path) -> dict[str, str]:
     return dict(zip(table["id"].to_pylist(), table["cluster"].to_pylist(), strict=True))
 
 
-def parse_grid(grid: str) -> list[dict[str, Any]]:
+def parse_grid(grid: str, valid: Collection[str] | None = None) -> list[dict[str, Any]]:
     """Parses a grid of settings and returns all of its combinations in order.
 
     Args:
         grid: Names of settings with their values, for example `threshold=0.7,0.8;recall=0.9`.
+        valid: Names of the settings that a grid may have, or None to accept every name.
 
     Raises:
-        UsageError: If the grid has another form.
+        UsageError: If the grid has another form, or a setting is unknown.
 
     Examples:
         >>> parse_grid("threshold=0.7,0.8;cluster=leaders")
@@ -516,6 +518,11 @@ def parse_grid(grid: str) -> list[dict[str, Any]]:
         name, _, values = part.partition("=")
         if not name.strip() or not values.strip():
             raise UsageError(f"grid {grid!r} is not of the form threshold=0.7,0.8;recall=0.9,0.95")
+        if valid is not None and name.strip() not in valid:
+            raise UsageError(
+                f"unknown setting {name.strip()!r} of the grid; valid settings are "
+                f"{', '.join(sorted(valid))}{did_you_mean(name.strip(), valid)}"
+            )
         axes.append([(name.strip(), _parse_value(value.strip())) for value in values.split(",")])
     return [dict(choice) for choice in itertools.product(*axes)]
 

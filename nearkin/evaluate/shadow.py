@@ -12,6 +12,7 @@ from nearkin.errors import UsageError
 from nearkin.evaluate.golden import GoldenSet, Scores, score_clusters
 from nearkin.packed_pairs import ScoredPairs, isin_sorted, unpack_pairs
 from nearkin.runtime.metrics import QualityMetrics
+from nearkin.suggestions import did_you_mean
 
 SHORT_NAMES = {"b": "bands", "r": "rows"}
 SETTINGS: dict[str, Callable[[str], Any]] = {
@@ -130,7 +131,7 @@ def parse_shadow_settings(text: str) -> dict[str, Any]:
         if name not in SETTINGS:
             raise UsageError(
                 f"{name!r} in {text!r} cannot differ over the same signatures; only "
-                f"{', '.join(SETTINGS)} can"
+                f"{', '.join(SETTINGS)} can{did_you_mean(name, SETTINGS)}"
             )
         try:
             settings[name] = SETTINGS[name](value)

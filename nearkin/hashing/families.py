@@ -15,6 +15,7 @@ from nearkin.hashing.kernels import Fnv1aKey, Murmur3Key, SipKey, Xxh3Key
 from nearkin.keys import HashKey
 from nearkin.setting_names import name_setting
 from nearkin.spec import FAMILIES, KEYED
+from nearkin.suggestions import did_you_mean
 
 FNV_BASIS = 0xCBF29CE484222325
 Key: TypeAlias = Xxh3Key | Murmur3Key | Fnv1aKey | SipKey
@@ -47,7 +48,9 @@ def key_of(family: str, seed: int, secret: HashKey | None = None) -> Key:
     if family == "xxh3":
         return xxh3.key(seed)
     valid = ", ".join(map(repr, FAMILIES))
-    raise UsageError(f"unknown base_hash={family!r}; valid values are {valid}")
+    raise UsageError(
+        f"unknown base_hash={family!r}; valid values are {valid}{did_you_mean(family, FAMILIES)}"
+    )
 
 
 def hash_values(values: list[bytes], key: Key) -> np.ndarray:

@@ -72,9 +72,11 @@ def open_index(
     visited: list[str] = []
     urls = (url,) if isinstance(url, str) else tuple(url)
     while True:
+        # A request that is not valid is refused before the store makes a file.
+        wanted = new_header(requested)
         store = open_store(urls, requested) if store is None else store
         try:
-            header = store.claim(new_header(requested))
+            header = store.claim(wanted)
             state = store.state()
             if not follow or state.migration.phase != MOVED:
                 settings = settings_of(header, requested, store.url)

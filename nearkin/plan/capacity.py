@@ -175,6 +175,7 @@ class Workload:
         if self.store not in INDEX_SIZES:
             raise UsageError(
                 f"unknown store {self.store!r}; sizes are known of {', '.join(INDEX_SIZES)}"
+                f"{did_you_mean(self.store, INDEX_SIZES)}"
             )
         if self.engine == "index" and self.kept > self.documents:
             raise UsageError(

@@ -117,6 +117,8 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
 
 OPTIONS_OF_RUN = frozenset(RunOptionKeywords.__annotations__) | {"threshold", "distance"}
 """The parameters that are fields of RunOptions."""
+OPTIONS_OF_SPEC = frozenset(SpecOptionKeywords.__annotations__)
+"""The parameters from which a Spec is made, except its measure."""
 
 
 def columns_of(parameters: RunParameters, id: str | None) -> Columns:

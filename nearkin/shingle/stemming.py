@@ -5,7 +5,6 @@ part of the Spec.
 """
 
 import importlib
-import pkgutil
 from typing import Protocol
 
 import numpy as np
@@ -13,11 +12,14 @@ import numpy as np
 from nearkin.errors import IncompatibleError, MissingExtraError, UsageError
 from nearkin.hashing import kernels as hashing
 from nearkin.hashing.families import Key, hash_values
-from nearkin.spec import UNRECORDED_STEMMER, Spec, installed_stemmer
+from nearkin.spec import (
+    STEMMER_SUFFIX,
+    UNRECORDED_STEMMER,
+    Spec,
+    installed_stemmer,
+    stem_languages,
+)
 from nearkin.suggestions import did_you_mean
-
-SUFFIX = "_stemmer"
-"""The end of the names of the modules that have a stemmer."""
 
 
 class Stemmer(Protocol):
@@ -82,20 +84,15 @@ def open_stemmer(language: str) -> Stemmer:
         MissingExtraError: If the package snowballstemmer is not installed.
         UsageError: If Snowball does not have the language.
     """
-    try:
-        import snowballstemmer
-    except ImportError as error:
-        raise MissingExtraError.for_extra(
-            f"stem={language!r} requires snowballstemmer", "stem"
-        ) from error
-    names = [module.name for module in pkgutil.iter_modules(snowballstemmer.__path__)]
-    languages = sorted(name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
+    languages = stem_languages()
+    if not languages:
+        raise MissingExtraError.for_extra(f"stem={language!r} requires snowballstemmer", "stem")
     if language not in languages:
         raise UsageError(
             f"stem={language!r} is not one of {', '.join(languages)}"
             f"{did_you_mean(language, languages)}"
         )
-    module = importlib.import_module(f"snowballstemmer.{language}{SUFFIX}")
+    module = importlib.import_module(f"snowballstemmer.{language}{STEMMER_SUFFIX}")
     class_name = "".join(part.title() for part in language.split("_")) + "Stemmer"
     created: Stemmer = getattr(module, class_name)()
     return created

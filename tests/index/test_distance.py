@@ -1,5 +1,6 @@
 """Tests of indexes of Hamming distances: every store finds what comparison of all pairs finds."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 import nearkin as nk
+from nearkin.cli.app import run
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.index.maintenance import check_index
 from nearkin.index.migration.cutover import rebuild
@@ -144,6 +146,7 @@ def test_invalid_distances_are_refused_before_anything_is_written(
         return
     with pytest.raises(UsageError, match=message):
         nk.Index.open(url, spec, **{"distance": 3, **fields})
+    assert list(tmp_path.iterdir()) == []
     # an index of another kind can still be created there
     nk.Index.open(url, threshold=0.5).close()
 
@@ -183,3 +186,28 @@ def test_a_rebuild_keeps_the_distance_unless_a_threshold_is_given(tmp_path: Path
         with nk.Index.open(target) as index:
             assert (index.settings.distance, index.threshold) == expected
             assert index.stats()["records"] == len(set(texts))
+
+
+def test_command_builds_an_index_of_distances(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "documents.jsonl"
+    texts = simhash_corpus(20)
+    lines = [json.dumps({"id": f"d{i}", "text": text}) for i, text in enumerate(texts)]
+    source.write_text("\n".join(lines) + "\n")
+    url = f"sqlite:///{tmp_path}/kin.db"
+    command = ["index", "build", str(source), "--id", "id", "--store", url]
+    assert run([*command, "--distance", "3", "--measure", "jaccard"]) == 2
+    assert "distance=3 is for measure simhash" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["documents.jsonl"]
+    assert run([*command, "--distance", "3", "--threshold", "0.9"]) == 2
+    capsys.readouterr()
+    assert run([*command, "--distance", "3", "--json"]) == 0
+    by_command = json.loads(capsys.readouterr().out)
+    spec = nk.Spec(measure="simhash")
+    with nk.Index.open("memory://", spec, distance=3) as index:
+        kinds = [outcome.kind for outcome in index.upsert_many("default", texts)]
+    with nk.Index.open(url) as built:
+        assert built.header()["distance"] == 3
+    assert by_command["new"] == kinds.count("new")
+    assert by_command["documents"] == len(texts)

@@ -1,11 +1,42 @@
 """URLs of stores as they may be written down."""
 
+from collections.abc import Iterable
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit
+
+from nearkin.errors import UsageError
+from nearkin.suggestions import did_you_mean
 
 MEMORY_URL = "memory://"
 """The URL of each store that is in the memory of its process."""
 SECRET = ("password", "sslpassword")
 """Options of a URL that are never written down."""
+
+
+def require_known_options(given: Iterable[str], valid: Iterable[str], shown_url: str) -> None:
+    """Requires that a URL has no unknown option.
+
+    Args:
+        given: Names of the options that the URL has.
+        valid: Names of the options that it may have.
+        shown_url: The URL without its password, for the message.
+
+    Raises:
+        UsageError: If an option is unknown. The message suggests a similar one.
+
+    Examples:
+        >>> require_known_options(["prefx"], ["prefix"], "redis://db/0")
+        Traceback (most recent call last):
+        ...
+        nearkin.errors.UsageError: unknown option 'prefx' of redis://db/0; did you mean 'prefix'?
+    """
+    known = sorted(valid)
+    unknown = sorted(set(given) - set(known))
+    if not unknown:
+        return
+    advice = f"; valid options are {', '.join(known)}" if known else "; it has no options"
+    raise UsageError(
+        f"unknown option {unknown[0]!r} of {shown_url}{did_you_mean(unknown[0], known) or advice}"
+    )
 
 
 def without_password(url: str, **options: str) -> str:

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple, Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from nearkin.errors import MissingExtraError, StoreError, UsageError
+from nearkin.index.stores.addresses import require_known_options
 from nearkin.index.stores.aerospike_namespace import Namespace
+from nearkin.suggestions import did_you_mean
 
 NOT_FOUND = 2
 GENERATION = 3
@@ -157,11 +159,7 @@ class Records:
         if not parts.hostname or not namespace or "/" in namespace:
             raise UsageError(f"{place} has no namespace; write aerospike://host:port/namespace")
         options = parse_qs(parts.query)
-        if unknown := sorted(set(options) - {"set", "durable_delete"}):
-            raise UsageError(
-                f"unknown option {unknown[0]!r} of {place}; valid options are set and "
-                f"durable_delete"
-            )
+        require_known_options(options, ["set", "durable_delete"], place)
         prefix = options.get("set", ["nearkin"])[0]
         durable = options.get("durable_delete", ["auto"])[0]
         if not prefix.isidentifier() or len(prefix) > 40:
@@ -172,6 +170,7 @@ class Records:
         if durable not in ("auto", "true", "false"):
             raise UsageError(
                 f"unknown durable_delete={durable!r}; valid values are auto, true and false"
+                f"{did_you_mean(durable, ('auto', 'true', 'false'))}"
             )
         shown = f"{place}?set={prefix}"
         known = {"user": parts.username, "password": parts.password}

@@ -32,7 +32,7 @@ from nearkin.index.migration.state import (
     MigrationState,
     StoreState,
 )
-from nearkin.index.stores.addresses import without_password
+from nearkin.index.stores.addresses import require_known_options, without_password
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
 from nearkin.index.stores.entry_rows import COLUMNS, entry_of_row, row_of_entry
 from nearkin.index.stores.pool_log import watch_pool_log
@@ -162,6 +162,8 @@ class PostgresStore:
                 f"invalid schema={self._s!r}; use letters, digits and underscores, not a digit "
                 f"first"
             )
+        known = [option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()]
+        require_known_options(options, ["schema", "ssl", *known], without_password(url))
         self._applied = 0
         self._most = most
         self._url = urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))

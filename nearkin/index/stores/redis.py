@@ -25,13 +25,12 @@ from nearkin.errors import (
     OutcomeUnknownError,
     RacedError,
     StoreError,
-    UsageError,
 )
 from nearkin.index.changes import Changes, Event
 from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings, content_size
 from nearkin.index.migration.state import STOPPED, MigrationState, StoreState
 from nearkin.index.stores import redis_scripts as scripts
-from nearkin.index.stores.addresses import without_password
+from nearkin.index.stores.addresses import require_known_options, without_password
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
 from nearkin.index.stores.eviction import require_no_eviction
 from nearkin.index.stores.packing import id_key, pack_entry, unpack_entry, unpack_head
@@ -90,10 +89,7 @@ class RedisStore:
             raise MissingExtraError.for_extra("redis:// requires redis-py", "redis") from error
         parts = urlsplit(url)
         options = parse_qs(parts.query)
-        if unknown := sorted(set(options) - {"prefix"}):
-            raise UsageError(
-                f"unknown option {unknown[0]!r} of {_shown(url)}; the only valid option is prefix"
-            )
+        require_known_options(options, ["prefix"], _shown(url))
         self._prefix = f"{options.get('prefix', ['nearkin'])[0]}:".encode()
         self._url = _shown(url)
         self._most = most

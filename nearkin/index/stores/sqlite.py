@@ -47,12 +47,14 @@ from nearkin.index.migration.state import (
     MigrationState,
     StoreState,
 )
+from nearkin.index.stores.addresses import require_known_options
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
 from nearkin.index.stores.bucket_table import BucketTable, enter
 from nearkin.index.stores.entry_rows import COLUMNS, entry_of_row, row_of_entry
 from nearkin.index.stores.memory_bound import growing_keys, require_room
 from nearkin.runtime.files import make_folders, sync_folder
 from nearkin.runtime.outputs import require_outside_work_folders
+from nearkin.suggestions import did_you_mean
 
 FULL_SYNC = 2
 """The smallest value of `PRAGMA synchronous` with which each commit is synced."""
@@ -191,6 +193,7 @@ class SqliteStore:
         if synchronous not in ("full", "normal"):
             raise UsageError(
                 f"unknown synchronous={synchronous!r}; valid values are full and normal"
+                f"{did_you_mean(synchronous, ('full', 'normal'))}"
             )
         self.path = path
         self.most = most
@@ -243,10 +246,7 @@ class SqliteStore:
             UsageError: If the URL has an unknown option.
         """
         options = parse_qs(urlsplit(url).query)
-        if unknown := sorted(set(options) - {"synchronous"}):
-            raise UsageError(
-                f"unknown option {unknown[0]!r} of {url!r}; the only valid option is synchronous"
-            )
+        require_known_options(options, ["synchronous"], repr(url))
         synchronous = options.get("synchronous", ["full"])[0]
         return cls(file_of(url), most, synchronous, max_memory)
 

@@ -9,8 +9,15 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 
 from nearkin.errors import UsageError
 from nearkin.index.settings import IndexSettings
-from nearkin.index.stores.addresses import SECRET, joined, without_password
+from nearkin.index.stores.addresses import (
+    MEMORY_URL,
+    SECRET,
+    joined,
+    require_known_options,
+    without_password,
+)
 from nearkin.index.stores.base import Store
+from nearkin.suggestions import did_you_mean
 
 USUAL_BANDS = 20
 """The number of bands that is assumed if the settings do not give it."""
@@ -26,6 +33,7 @@ ONE_PORT = ("redis", "rediss", "aerospike")
 def _memory(url: str, settings: IndexSettings) -> Store:
     from nearkin.index.stores.memory import MemoryStore
 
+    require_known_options(dict(parse_qsl(urlsplit(url).query)), [], MEMORY_URL)
     return MemoryStore(settings.bucket_capacity, settings.max_store_memory)
 
 
@@ -113,7 +121,8 @@ def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
         known = ", ".join(f"{name}://" for name in (*SCHEMES, *sorted(registered)))
         # the place of a password in a URL without a scheme is unknown
         named = repr(scheme or url[:40]) if "@" not in url or scheme else "a URL without a scheme"
-        raise UsageError(f"unknown kind of store {named}; valid kinds are {known}")
+        suggestion = did_you_mean(scheme, (*SCHEMES, *registered)) if scheme else ""
+        raise UsageError(f"unknown kind of store {named}; valid kinds are {known}{suggestion}")
     if settings.max_memory is not None and scheme not in BOUNDED:
         raise UsageError(
             f"max_memory={settings.max_memory} applies to memory:// and sqlite:// only; a server "
