@@ -28,9 +28,14 @@ from nearkin.keys import HashKey
 from nearkin.measures import measure_of
 from nearkin.report.files import read_report
 from nearkin.report.page import render_page
-from nearkin.report.run_warnings import log_warnings, warn_of_inputs, warn_of_pairs
+from nearkin.report.run_warnings import (
+    log_warnings,
+    warn_of_inputs,
+    warn_of_missing_pairs,
+    warn_of_run,
+)
 from nearkin.results import DedupResult, PairsResult, TemporaryFolder, TemporaryRun
-from nearkin.runs.pairs import Relation, find_pairs, parse_relation
+from nearkin.runs.pairs import Relation, find_pairs, parse_relation, with_pair_budget
 from nearkin.runs.parameter_help import show_parameters
 from nearkin.runs.parameters import (
     ReadKeywords,
@@ -139,13 +144,15 @@ def pairs(
     """
     finished = _prepare_run(data, id, work, progress, parameters)
     run = finished.run
+    run.options = with_pair_budget(run.options)
     parsed = parse_relation(relation, run.options, expand_exact=expand_exact)
-    schema, batches = find_pairs(run, parsed, expand_exact=expand_exact)
-    table = pa.Table.from_batches(batches, schema)
+    found = find_pairs(run, parsed, expand_exact=expand_exact)
+    table = pa.Table.from_batches(found.batches, found.schema)
     run.progress.close()
     warnings = warn_of_inputs(run.corpus, run.columns)
     if parsed == Relation.SIMILARITY:
-        warnings += warn_of_pairs(run)
+        warnings += warn_of_run(run)
+    warnings += warn_of_missing_pairs(run)
     log_warnings(warnings)
     result = PairsResult.from_run(run, table, tuple(warnings))
     finished.folder.remove()

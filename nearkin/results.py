@@ -23,7 +23,7 @@ from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.result_schema import CLUSTERS
-from nearkin.engine.stats import StageRecords
+from nearkin.engine.stats import MissingPairsStats, StageRecords
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.report.collect import collect_counts, collect_report, summary_counts
 from nearkin.report.local_view import ExcerptCollector, LocalRunView
@@ -445,6 +445,8 @@ class PairsResult:
         stages: The record of each stage, by its name.
         request: The command, the Spec and the parameters, as JSON values.
         warnings: Sentences about the result, for example that most texts are short.
+        missing: Estimate of the pairs that are missing because buckets exceed the pair budget, or
+            None if no bucket does.
     """
 
     pairs: ResultTable
@@ -453,6 +455,7 @@ class PairsResult:
     stages: StageRecords
     request: Mapping[str, object]
     warnings: tuple[str, ...] = ()
+    missing: MissingPairsStats | None = None
 
     @classmethod
     def from_run(cls, run: LocalRun, pairs: pa.Table, warnings: tuple[str, ...]) -> "PairsResult":
@@ -481,6 +484,7 @@ class PairsResult:
             stages=dict(run.work.manifest["stages"]),
             request=request,
             warnings=warnings,
+            missing=run.stats.missing_pairs,
         )
 
     @check_arguments
@@ -501,7 +505,7 @@ class PairsResult:
             RunError: If the disk is full.
         """
         readers = Readers.parse(readable_by)
-        return write_pairs_file(Path(path), self.pairs.arrow, self.request, readers)
+        return write_pairs_file(Path(path), self.pairs.arrow, self.request, self.missing, readers)
 
     def to_arrow(self) -> pa.Table:
         """Returns the pairs as an Arrow table."""

@@ -72,6 +72,7 @@ RANGES = {
     "tables": COUNT,
     "probes": COUNT_OR_NONE,
     "hot_bucket_size": NumberRange(2),
+    "pair_budget": NumberRange(0),
     "fanout": COUNT,
     "workers": NumberRange(1, MOST_THREADS),
     "cores": NumberRange(1),

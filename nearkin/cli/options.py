@@ -361,6 +361,16 @@ HotBucketSize = Annotated[
         rich_help_panel=ADVANCED,
     ),
 ]
+PairBudget = Annotated[
+    int | None,
+    typer.Option(
+        "--pair-budget",
+        help="Number of pairs up to which a hot bucket yields all its pairs too, at least 0 "
+        "(pairs: 50,000,000 by default; dedup: none, because leaders suffice for clusters).",
+        metavar="PAIRS",
+        rich_help_panel=ADVANCED,
+    ),
+]
 Fanout = Annotated[
     int,
     typer.Option(
@@ -692,6 +702,7 @@ class MatchOptions:
     verify: Verify = "exact"
     block_by: BlockBy = None
     hot_bucket_size: HotBucketSize = 100
+    pair_budget: PairBudget = None
     fanout: Fanout = 100
     memory: Memory = MEMORY
     workers: Workers = None
@@ -734,6 +745,7 @@ class MatchOptions:
             split=clustering.split,
             second_measure=clustering.second_measure,
             hot_bucket_size=self.hot_bucket_size,
+            pair_budget=self.pair_budget,
             fanout=self.fanout,
             memory=parse_size(self.memory),
             workers=workers_or_cores(self.workers),

@@ -12,10 +12,13 @@ from nearkin.cli.option_groups import OUTPUT, VERIFICATION, GivenOptions, with_o
 from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.runtime.loading import paused_collector
+from nearkin.runtime.number_format import format_percent
 
 if TYPE_CHECKING:
     from nearkin.engine.options import RunOptions
+    from nearkin.engine.stats import MissingPairsStats
     from nearkin.spec import Spec
+
 
 COMMON_OPTIONS = (
     "text",
@@ -29,6 +32,14 @@ COMMON_OPTIONS = (
     "memory",
     "resume",
 )
+
+
+def describe_missing(missing: "MissingPairsStats | None") -> str:
+    """Returns the end of the summary line, which says how many pairs are missing if some are."""
+    if missing is None:
+        return ""
+    share = format_percent(missing.share)
+    return f"; an estimated {missing.pairs:,} more are missing ({share} of all pairs)"
 
 
 @partial(with_option_groups, common=COMMON_OPTIONS)
@@ -127,7 +138,8 @@ def pairs(
         print_json(summary.to_json())
     else:
         print_inputs(resolved.account)
-        sys.stderr.write(f"{summary.pairs:,} verified pairs in {out}\n")
+        missing = describe_missing(summary.missing)
+        sys.stderr.write(f"{summary.pairs:,} verified pairs in {out}{missing}\n")
     sketch_stats = summary.stages.get("sketch")
     if sketch_stats:
         advice = "nearkin dedup lists the reasons"

@@ -1,5 +1,6 @@
 """The options of a run: checked and parsed once, then frozen."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -21,6 +22,9 @@ SMALL_SHINGLES = 1 << 25
 """Corpora with more shingles are banded, even if they have few documents."""
 LEAST_MEMORY = 512 << 20
 """The smallest memory bound of a run, in bytes."""
+DEFAULT_PAIR_BUDGET = 50_000_000
+"""The pair budget of runs that list pairs. A bucket of 10,000 documents has as many pairs, whose
+signatures take about 1.5 seconds of processor time to compare (k = 128)."""
 DEFAULT_FLOOR_DISTANCE = 0.2
 """The distance of the default floor of components below the threshold."""
 
@@ -115,6 +119,7 @@ class RunOptionKeywords(TypedDict, total=False):
     split: str | None
     second_measure: str | None
     hot_bucket_size: int
+    pair_budget: int | None
     fanout: int
     memory: int | str
     workers: int
@@ -143,6 +148,7 @@ class RecordedOptions(TypedDict):
     split: str | None
     then: str | None
     max_bucket: int
+    pair_budget: int | None
     fanout: int
 
 
@@ -172,6 +178,9 @@ class RunOptions:
         second_measure: Second measure over the kept documents, as `cosine:COLUMN:THRESHOLD`.
         hot_bucket_size: Largest bucket that yields all its pairs, in documents. Larger ones are
             clustered internally.
+        pair_budget: Number of pairs up to which a larger bucket yields all its pairs too. With
+            None, which suffices for clusters, only `hot_bucket_size` decides. The default of
+            `nearkin.pairs` and `nearkin pairs` is `DEFAULT_PAIR_BUDGET`.
         fanout: Number of leaders that a document of a hot bucket is compared with.
         memory: Bound on the anonymous memory of the run, in bytes.
         workers: Number of threads.
@@ -195,6 +204,7 @@ class RunOptions:
     split: str | None = None
     second_measure: str | None = None
     hot_bucket_size: int = 100
+    pair_budget: int | None = None
     fanout: int = 100
     memory: int = 4_000_000_000
     workers: int = 2
@@ -254,6 +264,8 @@ class RunOptions:
             raise UsageError(f"probes={self.probes} must be at least 0")
         if self.hot_bucket_size < 2:
             raise UsageError(f"hot_bucket_size={self.hot_bucket_size} must be at least 2")
+        if self.pair_budget is not None and self.pair_budget < 0:
+            raise UsageError(f"pair_budget={self.pair_budget} must be at least 0")
         if self.fanout < 1:
             raise UsageError(f"fanout={self.fanout} must be at least 1")
 
@@ -274,6 +286,19 @@ class RunOptions:
             documents=documents,
         )
         return measure.banding(request)
+
+    @cached_property
+    def complete_bucket_size(self) -> int:
+        """The largest number of documents of a bucket that yields all its pairs.
+
+        Examples:
+            >>> RunOptions().complete_bucket_size, RunOptions(pair_budget=5050).complete_bucket_size
+            (100, 101)
+            >>> RunOptions(pair_budget=DEFAULT_PAIR_BUDGET).complete_bucket_size
+            10000
+        """
+        within_budget = (1 + math.isqrt(1 + 8 * (self.pair_budget or 0))) // 2
+        return max(self.hot_bucket_size, within_budget)
 
     @cached_property
     def parsed_second_measure(self) -> SecondMeasure | None:
@@ -326,6 +351,7 @@ class RunOptions:
             "split": self.split,
             "then": self.second_measure,
             "max_bucket": self.hot_bucket_size,
+            "pair_budget": self.pair_budget,
             "fanout": self.fanout,
         }
 

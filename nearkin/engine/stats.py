@@ -29,6 +29,7 @@ class Stage(StrEnum):
     CLUSTER = "cluster"
     SECOND_MEASURE = "then"
     CONTAINMENT = "containment"
+    MISSING_PAIRS = "missing_pairs"
     WRITE = "write"
 
 
@@ -262,6 +263,62 @@ class ContainmentStats(StageStats):
     hot_shingles: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class MissingPairsStats(StageStats):
+    """An estimate of the pairs that a run did not list, because buckets exceed the pair budget.
+
+    Attributes:
+        truncated: Number of buckets that exceed the pair budget. For containment, the number of
+            shingle hashes that are in too many documents.
+        sampled: Number of pairs of these buckets that were compared for the estimate. For
+            containment, the number of documents.
+        pairs: Estimated number of pairs that are missing.
+        low: Lower end of the 95 % interval of this number.
+        high: Upper end of this interval.
+        share: Estimated share of the missing pairs in all pairs, in [0, 1].
+        share_low: Lower end of the 95 % interval of this share.
+        share_high: Upper end of this interval.
+    """
+
+    truncated: int
+    sampled: int
+    pairs: int
+    low: int
+    high: int
+    share: float
+    share_low: float
+    share_high: float
+
+    @classmethod
+    def from_estimate(
+        cls, *, truncated: int, sampled: int, pairs: float, low: float, high: float, listed: int
+    ) -> "MissingPairsStats":
+        """Returns the estimate with its shares.
+
+        Args:
+            truncated: Number of buckets or hashes that exceed the pair budget.
+            sampled: Size of the sample.
+            pairs: Estimated number of missing pairs.
+            low: Lower end of its 95 % interval.
+            high: Upper end of its 95 % interval.
+            listed: Number of pairs that the run lists.
+        """
+
+        def share_of(missing: float) -> float:
+            return round(missing / max(missing + listed, 1), 6)
+
+        return cls(
+            truncated=truncated,
+            sampled=sampled,
+            pairs=round(pairs),
+            low=round(low),
+            high=round(high),
+            share=share_of(pairs),
+            share_low=share_of(low),
+            share_high=share_of(high),
+        )
+
+
 S = TypeVar("S", bound=StageStats)
 
 
@@ -276,6 +333,7 @@ class RunStats:
     cluster: ClusterStats | None = None
     second_measure: SecondMeasureStats | None = None
     containment: ContainmentStats | None = None
+    missing_pairs: MissingPairsStats | None = None
 
     @classmethod
     def from_stages(cls, stages: StageRecords) -> "RunStats":
@@ -293,6 +351,7 @@ class RunStats:
             cluster=read(Stage.CLUSTER, ClusterStats),
             second_measure=read(Stage.SECOND_MEASURE, SecondMeasureStats),
             containment=read(Stage.CONTAINMENT, ContainmentStats),
+            missing_pairs=read(Stage.MISSING_PAIRS, MissingPairsStats),
         )
 
 

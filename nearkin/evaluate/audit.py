@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 from nearkin.argument_types import check_arguments
 from nearkin.engine.banding import AgreementLimits
 from nearkin.engine.options import RunOptions, Verify
+from nearkin.engine.wilson import wilson_interval
 from nearkin.errors import UsageError
 from nearkin.evaluate.scan import ReopenedRun, SimilarPairs, concatenate_pairs, create_scan
 from nearkin.lsh.slot_bands import Banding
@@ -30,8 +31,6 @@ from nearkin.runtime.progress import Progress
 from nearkin.setting_names import name_setting
 from nearkin.sketch.minhash import splitmix64
 
-NORMAL_QUANTILE = 1.959963984540054
-"""The 97.5 % quantile of the normal distribution."""
 BIN_WIDTH = 0.05
 """The width of the bins of similarity in which recall is reported."""
 SAMPLED_KINDS = ("unique", "kept", "exact", "near")
@@ -69,13 +68,7 @@ class Proportion:
         """
         if total == 0:
             return cls(0, 0, 0.0, 1.0)
-        p = hits / total
-        z = NORMAL_QUANTILE
-        center = p + z * z / (2 * total)
-        width = z * math.sqrt(p * (1 - p) / total + z * z / (4 * total * total))
-        scale = 1 + z * z / total
-        low = max(0.0, min(p, (center - width) / scale))
-        high = min(1.0, max(p, (center + width) / scale))
+        low, high = wilson_interval(hits / total, total)
         return cls(hits, total, low, high)
 
     @property

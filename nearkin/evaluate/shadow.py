@@ -19,6 +19,7 @@ SETTINGS: dict[str, Callable[[str], Any]] = {
     "bands": int,
     "rows": int,
     "hot_bucket_size": int,
+    "pair_budget": int,
     "fanout": int,
     "threshold": float,
     "recall": float,

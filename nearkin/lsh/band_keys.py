@@ -133,23 +133,58 @@ def key_builder_for(banding: Banding, *, truncated: bool) -> BandKeyBuilder | No
     return None
 
 
-def split_buckets(
-    starts: np.ndarray, ends: np.ndarray, pairs: int
-) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+class BucketRows(NamedTuple):
+    """The rows of buckets whose pairs are compared: each document with the later ones."""
+
+    starts: np.ndarray
+    """The position of each bucket's first document that is compared with later ones, int64 (m,)."""
+    stops: np.ndarray
+    """The position after the last such document, int64 (m,)."""
+    ends: np.ndarray
+    """The position after the last document of each bucket, int64 (m,)."""
+
+    @property
+    def pairs(self) -> int:
+        """The number of pairs."""
+        rows = self.stops - self.starts
+        return int((rows * (2 * self.ends - self.starts - self.stops - 1) // 2).sum())
+
+
+def split_buckets(starts: np.ndarray, ends: np.ndarray, pairs: int) -> Iterator[BucketRows]:
     """Yields consecutive buckets in portions of about equal numbers of pairs.
+
+    A bucket with more pairs than a portion is divided by its first documents.
 
     Args:
         starts: Position of the first document of each bucket, int64 (m,).
         ends: Position after the last document of each bucket, int64 (m,).
         pairs: Number of pairs of a portion, approximately.
 
-    Yields:
-        The starts and the ends of the buckets of one portion.
+    Examples:
+        >>> for rows in split_buckets(np.array([0, 2, 4]), np.array([2, 4, 8]), 3):
+        ...     print(*(column.tolist() for column in rows), rows.pairs)
+        [0, 2] [2, 4] [2, 4] 2
+        [4] [5] [8] 3
+        [5] [8] [8] 3
     """
-    if not len(starts):
-        return
     sizes = ends - starts
-    portions = np.cumsum(sizes * (sizes - 1) // 2) // pairs
-    cuts = [0, *(np.flatnonzero(np.diff(portions)) + 1).tolist(), len(starts)]
-    for low, high in itertools.pairwise(cuts):
-        yield starts[low:high], ends[low:high]
+    counts = sizes * (sizes - 1) // 2
+    portions = np.cumsum(counts) // pairs
+    first = 0
+    for large in [*np.flatnonzero(counts > pairs).tolist(), len(starts)]:
+        cuts = np.flatnonzero(np.diff(portions[first:large])) + first + 1
+        for low, high in itertools.pairwise([first, *cuts.tolist(), large]):
+            if high > low:
+                yield BucketRows(starts[low:high], ends[low:high], ends[low:high])
+        if large < len(starts):
+            yield from _split_bucket(int(starts[large]), int(ends[large]), pairs)
+        first = large + 1
+
+
+def _split_bucket(start: int, end: int, pairs: int) -> Iterator[BucketRows]:
+    """Yields the rows of one bucket in portions of about equal numbers of pairs."""
+    positions = np.arange(start, end)
+    portions = np.cumsum(end - 1 - positions) // pairs
+    cuts = np.flatnonzero(np.diff(portions)) + 1
+    for rows in np.split(positions, cuts):
+        yield BucketRows(rows[:1], rows[-1:] + 1, np.array([end]))

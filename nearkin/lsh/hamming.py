@@ -12,7 +12,7 @@ import numpy as np
 
 from nearkin.errors import UsageError
 from nearkin.lsh import kernels
-from nearkin.lsh.band_keys import split_buckets
+from nearkin.lsh.band_keys import BucketRows, split_buckets
 from nearkin.lsh.sign_bands import SignBanding, block_banding
 from nearkin.packed_pairs import PAIRS_PER_BATCH, unpack_pairs
 from nearkin.runtime.threads import ordered_map
@@ -97,15 +97,14 @@ def _new_pairs_of_band(
     count = kernels.find_buckets(packed, keys, ordinal_bits, bounds[0], bounds[1])
     never_hot = np.zeros(n, bool)
 
-    def pairs_of(buckets: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-        starts, ends = buckets
-        sizes = ends - starts
-        out = np.empty(int((sizes * (sizes - 1) // 2).sum()), np.uint64)
+    def pairs_of(rows: BucketRows) -> np.ndarray:
+        out = np.empty(rows.pairs, np.uint64)
         histogram = np.zeros(banding.k + 1, np.int64)
         found = kernels.bucket_pairs(
             packed,
-            starts,
-            ends,
+            rows.starts,
+            rows.stops,
+            rows.ends,
             words,
             never_hot,
             band,

@@ -525,6 +525,7 @@ def _seen_before(
 def bucket_pairs(
     ordinals: np.ndarray,
     starts: np.ndarray,
+    stops: np.ndarray,
     ends: np.ndarray,
     signatures: np.ndarray,
     hot: np.ndarray,
@@ -537,14 +538,19 @@ def bucket_pairs(
 ) -> int:
     """Writes the pairs of each bucket whose agreements reach the margin into out, as packed pairs.
 
+    The pairs are those of a first document from starts[c] to stops[c] with a later document of the
+    bucket. So a large bucket can be compared in portions.
+
     A pair that an earlier band contains is skipped. If both documents were in a hot bucket, it is
     not skipped, because the hot bucket may not have yielded it. With probes, a document can be in
     a bucket twice, and a pair can occur again. `histogram` counts the candidates by agreements.
 
     Args:
         ordinals: Numbers of the documents, one bucket after the other, uint64.
-        starts: First position of each bucket, int64 (m,).
-        ends: Position after the last one of each bucket, int64 (m,).
+        starts: Position of each bucket's first document that is compared with later ones, int64
+            (m,).
+        stops: Position after the last such document, int64 (m,).
+        ends: Position after the last document of each bucket, int64 (m,).
         signatures: Signatures, (n, w).
         hot: True for documents of hot buckets of earlier bands, bool (n,).
         band: Number of the band.
@@ -559,7 +565,7 @@ def bucket_pairs(
     """
     count = U64(0)
     for c in range(starts.shape[0]):
-        for x in range(starts[c], ends[c]):
+        for x in range(starts[c], stops[c]):
             a = ordinals[x]
             for y in range(x + 1, ends[c]):
                 b = ordinals[y]

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from nearkin.errors import UsageError
 from nearkin.lsh import kernels
-from nearkin.lsh.band_keys import sign_layout
+from nearkin.lsh.band_keys import sign_layout, split_buckets
 from nearkin.lsh.sign_bands import block_banding
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures.base import (
@@ -143,27 +143,29 @@ class Hamming:
         n = len(words)
         # All documents are one bucket of one band without bits.
         band_layout = sign_layout(np.zeros((0, words.shape[1]), np.uint64))
-        out = np.empty(n * (n - 1) // 2, np.uint64)
-        count = kernels.bucket_pairs(
-            np.arange(n, dtype=np.uint64),
-            np.zeros(1, np.int64),
-            np.full(1, n, np.int64),
-            words,
-            np.zeros(n, bool),
-            0,
-            band_layout.layout,
-            band_layout.masks_or_keys,
-            self.spec.k - self.max_distance,
-            np.zeros(self.spec.k + 1, np.int64),
-            out,
-        )
-        pairs = np.sort(out[:count])
-        place = np.arange(n, dtype=np.uint32)
-        stored = StoredPayloads(place, np.arange(n + 1), payload.columns)
-        for start in range(0, count, PAIRS_PER_BATCH):
-            batch = pairs[start : start + PAIRS_PER_BATCH]
-            a, b = unpack_pairs(batch)
-            scored = self.compare(batch[blocks[a] == blocks[b]], stored)
+        ordinals = np.arange(n, dtype=np.uint64)
+        histogram = np.zeros(self.spec.k + 1, np.int64)
+        never_hot = np.zeros(n, bool)
+        stored = StoredPayloads(np.arange(n, dtype=np.uint32), np.arange(n + 1), payload.columns)
+        for rows in split_buckets(np.zeros(1, np.int64), np.full(1, n), PAIRS_PER_BATCH):
+            out = np.empty(rows.pairs, np.uint64)
+            count = kernels.bucket_pairs(
+                ordinals,
+                rows.starts,
+                rows.stops,
+                rows.ends,
+                words,
+                never_hot,
+                0,
+                band_layout.layout,
+                band_layout.masks_or_keys,
+                self.spec.k - self.max_distance,
+                histogram,
+                out,
+            )
+            pairs = np.sort(out[:count])
+            a, b = unpack_pairs(pairs)
+            scored = self.compare(pairs[blocks[a] == blocks[b]], stored)
             yield scored.select(scored.meets_threshold(threshold))
 
     def banding(self, request: BandingRequest) -> Banding:

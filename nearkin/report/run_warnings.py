@@ -9,9 +9,10 @@ from nearkin.corpus import Columns, Corpus, FileCorpus
 from nearkin.corpus.inputs import describe_skipped
 from nearkin.engine.options import RunOptions
 from nearkin.engine.short_documents import CHARACTERS, USUAL_THRESHOLD, ShortDocumentCounts
-from nearkin.engine.stats import StageRecord
+from nearkin.engine.stats import MissingPairsStats, Stage, StageRecord
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
+from nearkin.runtime.number_format import format_percent
 from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import SpecResources
 
@@ -89,11 +90,12 @@ def warn_of_run(run: FinishedStages) -> list[str]:
             f"omit {name_setting('bands')} and {name_setting('rows')} to have them solved"
         )
     hot_buckets = run.recorded("candidates").get("hot_buckets", 0)
-    if options.distance is not None and hot_buckets:
+    is_estimated = bool(run.recorded(Stage.MISSING_PAIRS))
+    if options.distance is not None and hot_buckets and not is_estimated:
         warnings.append(
-            f"{hot_buckets:,} buckets have more than {options.hot_bucket_size} documents and were "
-            f"clustered internally, so pairs within distance {options.distance} may be missing; "
-            f"raise {name_setting('hot_bucket_size')} to find all of them"
+            f"{hot_buckets:,} buckets have more than {options.complete_bucket_size} documents and "
+            f"were clustered internally, so pairs within distance {options.distance} may be "
+            f"missing; raise {name_setting('hot_bucket_size')} to find all of them"
         )
     warnings += warn_of_recall(run)
     if limited := sketch.get("workers_limited"):
@@ -146,13 +148,13 @@ def warn_of_recall(run: FinishedStages) -> list[str]:
         return []
     warnings: list[str] = []
     share = share_of_hot_pairs(run)
-    if share >= NOTABLE_HOT_SHARE:
+    if share >= NOTABLE_HOT_SHARE and not run.recorded(Stage.MISSING_PAIRS):
         hot_buckets = run.recorded("candidates")["hot_buckets"]
         warnings.append(
-            f"{hot_buckets:,} buckets have more than {options.hot_bucket_size} documents, which "
-            f"were compared with at most {options.fanout} leaders each: {share:.0%} of the pairs "
-            f"that share a bucket. The recall at the threshold {options.threshold:g} is lower "
-            f"than the requested {options.recall:g}; measure it with nearkin audit, or raise "
+            f"{hot_buckets:,} buckets have more than {options.complete_bucket_size} documents, "
+            f"which were compared with at most {options.fanout} leaders each: {share:.0%} of the "
+            f"pairs that share a bucket. The recall at the threshold {options.threshold:g} is "
+            f"lower than the requested {options.recall:g}; measure it with nearkin audit, or raise "
             f"{name_setting('hot_bucket_size')} or the threshold"
         )
     if options.spec.measure == "simhash" and options.threshold < MIN_INDEPENDENT_COSINE:
@@ -164,27 +166,34 @@ def warn_of_recall(run: FinishedStages) -> list[str]:
     return warnings
 
 
-def warn_of_pairs(run: FinishedStages) -> list[str]:
-    """Returns the warnings of a run that lists all verified pairs.
-
-    In addition to those of a deduplication, every hot bucket is mentioned: its documents are
-    compared with leaders, which suffices for clusters but not for all pairs.
+def warn_of_missing_pairs(run: FinishedStages) -> list[str]:
+    """Returns a warning if a run that lists pairs lacks some, because of its pair budget.
 
     Args:
         run: The finished run.
     """
-    warnings = warn_of_run(run)
-    options = run.options
-    hot_pairs = count_hot_pairs(run)
-    if hot_pairs and not run.brute_force and options.distance is None:
-        hot_buckets = run.recorded("candidates").get("hot_buckets", 0)
-        warnings.append(
-            f"{hot_buckets:,} buckets have more than {options.hot_bucket_size} documents, with up "
-            f"to {hot_pairs:,} pairs. Of these, only pairs with one of at most {options.fanout} "
-            "leaders were compared, so verified pairs may be missing; raise "
-            f"{name_setting('hot_bucket_size')} to list all of them"
+    recorded = run.recorded(Stage.MISSING_PAIRS)
+    if not recorded:
+        return []
+    missing = MissingPairsStats.from_dict(recorded)
+    budget = run.options.pair_budget or 0
+    largest = run.options.complete_bucket_size
+    if run.recorded(Stage.CONTAINMENT):
+        cause = (
+            f"{missing.truncated:,} shingles are in more than {largest:,} documents and were not "
+            "looked up"
         )
-    return warnings
+    else:
+        cause = (
+            f"{missing.truncated:,} buckets have more than {largest:,} documents and were compared "
+            f"with at most {run.options.fanout} leaders each"
+        )
+    return [
+        f"{cause} ({name_setting('pair_budget')} is {budget:,}). An estimated {missing.pairs:,} "
+        f"pairs are missing (95 % interval: {missing.low:,} to {missing.high:,}), "
+        f"{format_percent(missing.share)} of all pairs; raise {name_setting('pair_budget')} or the "
+        f"threshold, or remove boilerplate with {name_setting('max_df')}"
+    ]
 
 
 def count_hot_pairs(run: FinishedStages) -> int:
@@ -196,7 +205,7 @@ def count_hot_pairs(run: FinishedStages) -> int:
     return sum(
         size * (size - 1) // 2 * buckets
         for size, buckets in run.recorded("candidates").get("bucket_sizes", ())
-        if size > run.options.hot_bucket_size
+        if size > run.options.complete_bucket_size
     )
 
 

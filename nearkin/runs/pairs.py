@@ -6,10 +6,10 @@ Parquet and Arrow files record the request. The other formats have no place for 
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -19,14 +19,19 @@ from nearkin.corpus import FileCorpus, find_first_change
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.input_manifest import InputRecord
 from nearkin.engine.local import result_tables
-from nearkin.engine.local.containment import find_contained, require_containable
+from nearkin.engine.local.containment import (
+    estimate_missing_contained,
+    find_contained,
+    require_containable,
+)
+from nearkin.engine.local.missing_pairs import estimate_missing_pairs
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import first_difference
-from nearkin.engine.options import RunOptions
+from nearkin.engine.options import DEFAULT_PAIR_BUDGET, RunOptions
 from nearkin.engine.result_schema import CONTAINED, PAIRS
-from nearkin.engine.stats import StageRecords
+from nearkin.engine.stats import MissingPairsStats, Stage, StageRecords
 from nearkin.errors import UsageError
-from nearkin.report.run_warnings import warn_of_inputs, warn_of_pairs
+from nearkin.report.run_warnings import warn_of_inputs, warn_of_missing_pairs, warn_of_run
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.job import Job, check_job
 from nearkin.runs.output import require_file_output
@@ -82,28 +87,46 @@ def parse_relation(relation: str, settings: RunOptions, *, expand_exact: bool) -
     return Relation(relation)
 
 
-def find_pairs(
-    run: LocalRun, relation: Relation, *, expand_exact: bool
-) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+def with_pair_budget(options: RunOptions) -> RunOptions:
+    """Returns the options of a run that lists pairs: with the default pair budget if none is given.
+
+    Args:
+        options: The options as requested.
+    """
+    if options.pair_budget is not None:
+        return options
+    return replace(options, pair_budget=DEFAULT_PAIR_BUDGET)
+
+
+class FoundPairs(NamedTuple):
+    """The pairs of a run."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+    """The table of pairs."""
+    missing: MissingPairsStats | None
+    """An estimate of the pairs that are missing, or None if no bucket exceeds the pair budget."""
+
+
+def find_pairs(run: LocalRun, relation: Relation, *, expand_exact: bool) -> FoundPairs:
     """Runs the stages that find pairs.
 
     Args:
-        run: The run.
+        run: The run, whose options have a pair budget.
         relation: The relation of the pairs.
         expand_exact: Whether every member of a group of exact duplicates is listed.
-
-    Returns:
-        The schema of the table of pairs, and its batches.
     """
     if relation == Relation.CONTAINMENT:
         run.to_exact_groups()
         contained = find_contained(run)
         batches = result_tables.contained_batches(contained, run.documents().ids)
-        return CONTAINED, batches
+        return FoundPairs(CONTAINED, batches, estimate_missing_contained(run))
     run.to_pairs()
+    missing = estimate_missing_pairs(run, expand_exact=expand_exact)
+    batches = result_tables.pair_batches(run)
     if expand_exact:
-        return result_tables.pairs_schema(run), result_tables.expanded_pair_batches(run)
-    return result_tables.pairs_schema(run), result_tables.pair_batches(run)
+        batches = result_tables.expanded_pair_batches(run)
+    return FoundPairs(result_tables.pairs_schema(run), batches, missing)
 
 
 class ContentRecord(TypedDict):
@@ -126,6 +149,8 @@ class PairsSummary:
         request: Request of the run, as JSON values.
         stages: Records of the stages. Empty if the file was complete before.
         peak_memory: Measured peak of the memory, in bytes. None if the file was complete before.
+        missing: Estimate of the pairs that are missing, or None if no bucket exceeds the pair
+            budget.
         warnings: Warnings about inputs.
     """
 
@@ -134,12 +159,15 @@ class PairsSummary:
     request: Mapping[str, object]
     stages: StageRecords = field(default_factory=dict)
     peak_memory: int | None = None
+    missing: MissingPairsStats | None = None
     warnings: Sequence[str] = ()
 
     def to_json(self) -> dict[str, object]:
         """Returns the summary as `--json` prints it."""
         summary = {
             "pairs": self.pairs,
+            "missing_pairs": 0 if self.missing is None else self.missing.pairs,
+            "missing_share": 0.0 if self.missing is None else self.missing.share,
             "stages": self.stages,
             "out": str(self.out),
             **self.request,
@@ -172,6 +200,7 @@ def run_pairs(
         UsageError: If the request is invalid. Nothing is written in this case.
         RunError: If the run failed. It can be resumed if a stage was completed.
     """
+    job = replace(job, settings=with_pair_budget(job.settings))
     parse_relation(relation, job.settings, expand_exact=expand_exact)
     require_pairs_output(job.out, job.inputs, resume=job.resume, overwrite=job.overwrite)
     saved = SavedRun.find(job.inputs)
@@ -184,17 +213,20 @@ def run_pairs(
     request = job.identity("pairs")
     finished = _count_finished_pairs(job, identity, corpus)
     if finished is not None:
-        return PairsSummary(out=job.out, pairs=finished, request=request)
+        recorded = json.loads(_read_footer(job.out)[FOOTER_KEY]).get(Stage.MISSING_PAIRS)
+        missing = None if recorded is None else MissingPairsStats.from_dict(recorded)
+        return PairsSummary(out=job.out, pairs=finished, request=request, missing=missing)
     with PeakMemory() as memory, open_work_folder(job, identity, corpus) as (claim, work):
         if saved is not None:
             copy_saved_signatures(saved, work)
         run = LocalRun(corpus, job.columns, job.settings, work, progress, job.resources)
-        schema, batches = find_pairs(run, parsed, expand_exact=expand_exact)
-        footer = {"identity": identity, "inputs": _contents(work.manifest["inputs"])}
+        found = find_pairs(run, parsed, expand_exact=expand_exact)
+        inputs = _contents(work.manifest["inputs"])
+        metadata = _footer_of(identity, inputs, found.missing)
         staged = claim.path / RESULT
         with disk_errors(job.out.parent):
-            schema = schema.with_metadata({FOOTER_KEY: to_json(footer)})
-            rows = write_table_file(TableFile.require(job.out), staged, schema, batches)
+            schema = found.schema.with_metadata(metadata)
+            rows = write_table_file(TableFile.require(job.out), staged, schema, found.batches)
         if os.path.lexists(job.out) and not may_replace_output(job, work):
             raise UsageError(
                 f"{job.out} was created while the run was working; move it away, then resume the "
@@ -205,19 +237,25 @@ def run_pairs(
         stages = work.manifest["stages"]
         warnings = warn_of_inputs(corpus, job.columns)
         if parsed == Relation.SIMILARITY:
-            warnings += warn_of_pairs(run)
+            warnings += warn_of_run(run)
+        warnings += warn_of_missing_pairs(run)
     return PairsSummary(
         out=job.out,
         pairs=rows,
         request=request,
         stages=stages,
         peak_memory=memory.peak,
+        missing=found.missing,
         warnings=warnings,
     )
 
 
 def write_pairs_file(
-    path: Path, pairs: pa.Table, request: Mapping[str, object], readers: Readers
+    path: Path,
+    pairs: pa.Table,
+    request: Mapping[str, object],
+    missing: MissingPairsStats | None,
+    readers: Readers,
 ) -> Path:
     """Writes the pairs of a run of the library into a new file.
 
@@ -225,6 +263,7 @@ def write_pairs_file(
         path: The file. Its suffix decides the format.
         pairs: The pairs.
         request: The command, the Spec and the parameters, which parquet and Arrow files record.
+        missing: Estimate of the pairs that are missing, which they record too, or None.
         readers: The users who may read it.
 
     Returns:
@@ -239,14 +278,31 @@ def write_pairs_file(
     require_file_path(path)
     if os.path.lexists(path):
         raise UsageError(f"{path} exists; choose another file")
-    footer = {"identity": request, "inputs": []}
-    schema = pairs.schema.with_metadata({FOOTER_KEY: to_json(footer)})
+    schema = pairs.schema.with_metadata(_footer_of(request, [], missing))
     with claimed(path, "write", replaces=False) as claim, disk_errors(path.parent):
         staged = claim.path / RESULT
         write_table_file(target, staged, schema, iter(pairs.to_batches()))
         set_readers(staged, readers)
         claim.publish_file(staged)
     return path
+
+
+def _footer_of(
+    identity: Mapping[str, object],
+    inputs: Sequence[ContentRecord],
+    missing: MissingPairsStats | None,
+) -> dict[bytes, bytes]:
+    """Returns the metadata of a file of pairs.
+
+    Args:
+        identity: The request.
+        inputs: The inputs.
+        missing: Estimate of the pairs that are missing, or None.
+    """
+    footer: dict[str, object] = {"identity": identity, "inputs": inputs}
+    if missing is not None:
+        footer[Stage.MISSING_PAIRS] = missing.to_dict()
+    return {FOOTER_KEY: to_json(footer)}
 
 
 def require_pairs_output(

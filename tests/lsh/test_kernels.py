@@ -5,7 +5,13 @@ import numpy as np
 import pytest
 
 from nearkin.lsh import kernels
-from nearkin.lsh.band_keys import BandLayout, sign_layout, slot_layout, truncated_layout
+from nearkin.lsh.band_keys import (
+    BandLayout,
+    sign_layout,
+    slot_layout,
+    split_buckets,
+    truncated_layout,
+)
 from nearkin.sketch.kernels import truncate
 
 EMPTY = 0xFFFFFFFF
@@ -97,6 +103,7 @@ def test_each_candidate_pair_occurs_once_over_all_bands() -> None:
             ordinals,
             starts,
             ends,
+            ends,
             signatures,
             np.zeros(n, bool),
             band,
@@ -126,7 +133,8 @@ def test_each_candidate_pair_occurs_once_over_all_bands() -> None:
 def test_pair_of_hot_bucket_is_not_skipped_as_seen() -> None:
     signatures = np.ones((2, 8), np.uint32)
     out, histogram = np.empty(1, np.uint64), np.zeros(9, np.int64)
-    one = (np.array([0, 1], np.uint64), np.array([0]), np.array([2]), signatures)
+    ends = np.array([2])
+    one = (np.array([0, 1], np.uint64), np.array([0]), ends, ends, signatures)
     assert kernels.bucket_pairs(*one, np.zeros(2, bool), 1, *TWO, 0, histogram, out) == 0
     assert kernels.bucket_pairs(*one, np.ones(2, bool), 1, *TWO, 0, histogram, out) == 1
 
@@ -235,3 +243,33 @@ def test_salted_keys_separate_blocks() -> None:
     keys, out = np.full((3, 2), 7, np.uint64), np.empty((2, 3), np.uint64)
     kernels.salt_keys(keys, np.array([0, 5, 5], np.uint64), out)
     assert out[0, 0] != out[0, 1] == out[0, 2]
+
+
+@pytest.mark.parametrize("pairs_at_once", [1, 7, 10**6])
+def test_buckets_in_portions_yield_every_pair_once(pairs_at_once: int) -> None:
+    """A bucket with more pairs than a portion is divided; the pairs stay those of all buckets."""
+    signatures = signatures_of(40, 16, 2, 5)
+    starts, ends = np.array([0, 2, 25, 30]), np.array([2, 25, 30, 40])
+    histogram = np.zeros(17, np.int64)
+    found = []
+    for rows in split_buckets(starts, ends, pairs_at_once):
+        out = np.empty(rows.pairs, np.uint64)
+        count = kernels.bucket_pairs(
+            np.arange(40, dtype=np.uint64),
+            *rows,
+            signatures,
+            np.zeros(40, bool),
+            0,
+            *TWO,
+            0,
+            histogram,
+            out,
+        )
+        assert count == rows.pairs <= 2 * max(pairs_at_once, 22)
+        found += out.tolist()
+    want = [
+        a << 32 | b
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+        for a, b in combinations(range(start, end), 2)
+    ]
+    assert sorted(found) == want

@@ -75,16 +75,17 @@ def test_recall_warning_is_on_the_terminal_and_in_run_json(tmp_path: Path) -> No
     assert "of the pairs that share a bucket" in (out / "report.html").read_text()
 
 
-def test_pairs_say_how_many_pairs_hot_buckets_have() -> None:
+def test_pairs_say_how_many_pairs_are_missing_beyond_the_budget() -> None:
     """A list of all pairs must say that some were not compared, however few they are."""
     spec = nk.Spec(unit="words", n=1)
     banded = {"threshold": 0.3, "bands": 64, "rows": 1, "spec": spec}
-    result = nk.pairs(TEXTS, hot_bucket_size=10, **banded)  # type: ignore[arg-type]
-    sizes = result.stages["candidates"]["bucket_sizes"]
-    hot = sum(size * (size - 1) // 2 * count for size, count in sizes if size > 10)
-    warning = [text for text in result.warnings if "verified pairs may be missing" in text]
+    result = nk.pairs(TEXTS, hot_bucket_size=10, pair_budget=45, **banded)  # type: ignore[arg-type]
+    assert result.missing is not None
+    warning = [text for text in result.warnings if "are missing" in text]
     assert len(warning) == 1
-    assert f"up to {hot:,} pairs" in warning[0]
-    everything = nk.pairs(TEXTS, hot_bucket_size=100, **banded)  # type: ignore[arg-type]
+    assert "have more than 10 documents" in warning[0]
+    assert f"An estimated {result.missing.pairs:,} pairs are missing" in warning[0]
+    everything = nk.pairs(TEXTS, hot_bucket_size=10, **banded)  # type: ignore[arg-type]
     assert len(everything.pairs) > len(result.pairs)
-    assert not [text for text in everything.warnings if "may be missing" in text]
+    assert everything.missing is None
+    assert not [text for text in everything.warnings if "missing" in text or "buckets" in text]

@@ -12,12 +12,12 @@ import numpy as np
 
 from nearkin.engine.banding import AgreementLimits, build_band_keys
 from nearkin.engine.local.documents import Documents
-from nearkin.engine.local.pair_files import PairSpool
+from nearkin.engine.local.pair_files import BucketWriter, PairSpool
 from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.engine.options import RunOptions
 from nearkin.engine.stats import ClusteredBucket
 from nearkin.lsh import kernels
-from nearkin.lsh.band_keys import BandLayout, split_buckets
+from nearkin.lsh.band_keys import BandLayout, BucketRows, split_buckets
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
 from nearkin.measures.base import band_layout_of
@@ -140,6 +140,7 @@ class CandidateFinder:
     ) -> None:
         self.hot = np.zeros(len(documents), bool)
         """Which documents were in a hot bucket, bool (n,)."""
+        self._hot_members: BucketWriter | None = None
         self._documents = documents
         self._work = work
         self._options = options
@@ -163,13 +164,17 @@ class CandidateFinder:
         """
         return CandidateFinder(self._documents, self._work, self._options, active, self._comparison)
 
-    def find_pairs(self, spool: PairSpool, progress: Progress) -> CandidateCounts:
+    def find_pairs(
+        self, spool: PairSpool, progress: Progress, hot_members: BucketWriter | None = None
+    ) -> CandidateCounts:
         """Searches all bands.
 
         Args:
             spool: Receives the candidate pairs that pass the prefilter.
             progress: Receives one step for each band.
+            hot_members: Receives the documents of each hot bucket.
         """
+        self._hot_members = hot_members
         folder = self._work.path / "keys"
         for band in range(self._comparison.banding.bands):
             keys = map_file(folder / f"{band:04d}", np.uint64)
@@ -188,11 +193,10 @@ class CandidateFinder:
         self._counts.sizes[1] += len(ordinals) - int(sizes.sum())
         if not len(sizes):
             return
-        is_hot = sizes > self._options.hot_bucket_size
+        is_hot = sizes > self._options.complete_bucket_size
 
-        def compare(bounds: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-            first, last = bounds
-            return self._compare_buckets(band, ordinals, first, last)
+        def compare(rows: BucketRows) -> tuple[np.ndarray, np.ndarray]:
+            return self._compare_buckets(band, ordinals, rows)
 
         portions = split_buckets(starts[~is_hot], ends[~is_hot], PAIRS_PER_BATCH)
         for pairs, histogram in ordered_map(compare, portions, self._options.workers):
@@ -226,17 +230,17 @@ class CandidateFinder:
         return packed, starts[:buckets], ends[:buckets]
 
     def _compare_buckets(
-        self, band: int, ordinals: np.ndarray, starts: np.ndarray, ends: np.ndarray
+        self, band: int, ordinals: np.ndarray, rows: BucketRows
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns the pairs of ordinary buckets that pass the prefilter, and their histogram."""
-        sizes = ends - starts
-        out = np.empty(int((sizes * (sizes - 1) // 2).sum()), np.uint64)
+        out = np.empty(rows.pairs, np.uint64)
         histogram = np.zeros(self._options.spec.k + 1, np.int64)
         layout = self._comparison.band_layout
         count = kernels.bucket_pairs(
             ordinals,
-            starts,
-            ends,
+            rows.starts,
+            rows.stops,
+            rows.ends,
             self._documents.signatures,
             self.hot,
             band,
@@ -268,5 +272,7 @@ class CandidateFinder:
             out,
         )
         self.hot[members] = True
+        if self._hot_members is not None:
+            self._hot_members.add(members)
         self._counts.hot.append(ClusteredBucket(band, len(members), int(ordered[0])))
         return out[:count]

@@ -5,28 +5,54 @@ share c of document A's shingles is in B, each of A's m smallest shingle hashes 
 probability c, however large B is. So the number of A's hits in B is binomial, and a margin at the
 quantile of the recall decides which pairs are compared exactly. MinHash cannot be used here,
 because the Jaccard similarity approaches 0 as B grows.
+
+A hash that more documents have than the pair budget allows is not looked up. The pairs that are
+missing for this reason are estimated: all hashes are looked up for some of the documents that have
+such a hash, drawn at random.
 """
 
+import math
 from collections.abc import Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
 from nearkin.corpus import Batch
+from nearkin.engine.local.pair_files import PairSpool, write_pairs
 from nearkin.engine.local.run import LocalRun
-from nearkin.engine.local.verification import Payloads
+from nearkin.engine.local.verification import Payloads, documents_in_pairs, split_pairs
 from nearkin.engine.local.work_folder import map_file
-from nearkin.engine.stats import ContainmentStats
+from nearkin.engine.options import RunOptions
+from nearkin.engine.stats import ContainmentStats, MissingPairsStats, Stage
+from nearkin.engine.wilson import NORMAL_QUANTILE, wilson_interval
 from nearkin.errors import UsageError
 from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.lsh.solve import MAX_PASS_RATE, largest_margin
 from nearkin.measures.base import Payload
-from nearkin.packed_pairs import meets_threshold, pack_pairs, sorted_unique
+from nearkin.packed_pairs import (
+    isin_sorted,
+    meets_threshold,
+    pack_pairs,
+    sorted_unique,
+    unpack_pairs,
+)
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.spec import Spec
 from nearkin.verify import kernels
 
+CANDIDATES = "contained-candidates"
+"""File of the candidate pairs: (a << 32) | b, for a document a that b may contain."""
+CONTAINED_FOLDER = "contained"
+"""Folder of the verified pairs."""
+SAMPLED_DOCUMENTS = 256
+"""Number of documents whose missing pairs are counted."""
+SEED = 0x6D697373696E67
+"""The seed of the sample."""
+ROWS_AT_ONCE = 1 << 15
+"""Number of documents whose smallest hashes are read at a time."""
+NO_HASHES = np.empty(0, np.uint64)
 SMALLEST = 64
 """Number of hashes of a document that are looked up (m)."""
 BYTES_PER_HASH = 64
@@ -83,15 +109,48 @@ def find_contained(run: LocalRun) -> Contained:
         UsageError: If the Spec has another measure than jaccard.
     """
     require_containable(run.options.spec)
-    folder = run.work.path / "contained"
-    if run.work.done("containment") is None:
-        with run.work.stage("containment") as record:
-            run.work.folder("contained")
-            contained, stats = _ContainmentSearch(run).search()
-            for name, column in zip(Contained._fields, contained, strict=True):
-                column.astype(FIELDS[name]).tofile(folder / name)
-            record.update(stats.to_dict())
+    if run.work.done(Stage.CONTAINMENT) is None:
+        with run.work.stage(Stage.CONTAINMENT) as record:
+            record.update(_ContainmentSearch.prepare(run).search().to_dict())
+    return _read_contained(run)
+
+
+def estimate_missing_contained(run: LocalRun) -> MissingPairsStats | None:
+    """Estimates the missing pairs of a search for contained documents, and records the estimate.
+
+    Args:
+        run: Run, after `find_contained`.
+
+    Returns:
+        The estimate, or None if no hash exceeds the pair budget.
+    """
+    if not ContainmentStats.from_dict(run.recorded(Stage.CONTAINMENT)).hot_shingles:
+        return None
+    recorded = run.work.done(Stage.MISSING_PAIRS)
+    if recorded is not None:
+        return MissingPairsStats.from_dict(recorded)
+    with run.work.stage(Stage.MISSING_PAIRS) as record:
+        stats = _ContainmentSearch.prepare(run).estimate_missing()
+        record.update(stats.to_dict())
+    return stats
+
+
+def _read_contained(run: LocalRun) -> Contained:
+    folder = run.work.path / CONTAINED_FOLDER
     return Contained._make(map_file(folder / name, dtype) for name, dtype in FIELDS.items())
+
+
+class _SmallestHashes(NamedTuple):
+    """The smallest shingle hashes of the documents that are compared."""
+
+    active: np.ndarray
+    """The numbers of these documents, int64 (a,)."""
+    sizes: np.ndarray
+    """The number of shingles of each document of the corpus, int64 (n,)."""
+    hashes: np.ndarray
+    """The smallest hashes, filled up with all ones, uint64 (a, SMALLEST), mapped from disk."""
+    crowded: np.ndarray
+    """The hashes that are among the smallest of too many documents, sorted, uint64 (c,)."""
 
 
 @dataclass(frozen=True)
@@ -100,116 +159,116 @@ class _ContainmentSearch:
 
     Attributes:
         local_run: Run, after the stage collapse.
+        smallest: Smallest hashes of its documents.
+        is_active: Which documents are compared, bool (n,).
+        blocks: Hash of the block of each document, uint64 (n,).
     """
 
     local_run: LocalRun
+    smallest: _SmallestHashes
+    is_active: np.ndarray
+    blocks: np.ndarray
 
-    def search(self) -> tuple[Contained, ContainmentStats]:
-        """Returns the contained documents, and the statistics of the search."""
+    @classmethod
+    def prepare(cls, run: LocalRun) -> "_ContainmentSearch":
+        """Reads the smallest hashes of the documents of a run."""
+        is_active = run.active()
+        smallest = _read_smallest_hashes(run, np.flatnonzero(is_active))
+        return cls(run, smallest, is_active, np.asarray(run.work.load("blocks")))
+
+    def search(self) -> ContainmentStats:
+        """Writes the contained documents, and returns the statistics of the search."""
         run = self.local_run
-        active = np.flatnonzero(run.active())
-        sizes, smallest = self._read_smallest_hashes(active)
-        documents_at_once = max(1, run.options.memory // 3 // BYTES_PER_HASH // SMALLEST)
-        hot_shingles = 0
-        parts = [np.empty((2, 0), np.int64)]
-        for start in range(0, len(active), documents_at_once):
-            portion = slice(start, start + documents_at_once)
-            pairs, skipped = self._look_up(active[portion], smallest[portion], sizes, active)
-            hot_shingles += skipped
-            parts.append(pairs)
-        candidates = np.concatenate(parts, axis=1)
-        verified = self._verify(candidates)
-        stats = ContainmentStats(
-            candidates=candidates.shape[1], pairs=len(verified.a), hot_shingles=hot_shingles
+        spool = PairSpool(run.work.folder("spool"), len(self.smallest.sizes), run.pairs_in_memory)
+        rows = np.arange(len(self.smallest.active))
+        for portion in np.array_split(rows, max(1, -(-len(rows) // self._documents_at_once))):
+            for pairs in self._look_up(portion, self.smallest.crowded):
+                spool.add(pairs)
+        candidates = write_pairs(run.work.path / CANDIDATES, spool)
+        found = self._verify(candidates)
+        return ContainmentStats(
+            candidates=len(candidates), pairs=found, hot_shingles=len(self.smallest.crowded)
         )
-        return verified, stats
 
-    def _shingle_sets(self) -> Iterator[tuple[Batch, Payload]]:
-        """Yields the batches of the corpus, with the sets of shingle hashes of their documents."""
+    @property
+    def _documents_at_once(self) -> int:
+        return max(1, self.local_run.options.memory // 3 // BYTES_PER_HASH // SMALLEST)
+
+    def estimate_missing(self) -> MissingPairsStats:
+        """Returns an estimate of the pairs that are missing, because hashes were not looked up."""
         run = self.local_run
-        builders = ObjectPool(run.measure.payload_builder)
+        affected = np.flatnonzero(_count_inside(self.smallest, self.smallest.crowded))
+        drawn = np.random.default_rng(SEED).permutation(affected)[:SAMPLED_DOCUMENTS]
+        candidates = list(self._look_up(np.sort(drawn), NO_HASHES))
+        pairs = sorted_unique(np.concatenate([np.empty(0, np.uint64), *candidates]))
+        pairs = pairs[~isin_sorted(pairs, map_file(run.work.path / CANDIDATES, np.uint64))]
+        payloads = run.build_payloads(documents_in_pairs(pairs, len(self.smallest.sizes)))
+        missing = [self._score(payloads, portion).a for portion in split_pairs(pairs)]
+        contained = np.concatenate([np.empty(0, np.int64), *missing])
+        positions = np.searchsorted(self.smallest.active, contained)
+        counts = np.bincount(positions, minlength=len(self.smallest.active))[drawn]
+        low, high = _total_interval(counts, len(affected))
+        return MissingPairsStats.from_estimate(
+            truncated=len(self.smallest.crowded),
+            sampled=len(drawn),
+            pairs=float(counts.mean()) * len(affected),
+            low=low,
+            high=high,
+            listed=len(_read_contained(run).a),
+        )
 
-        def build(batch: Batch) -> tuple[Batch, Payload]:
-            documents = batch.documents[run.columns.content]
-            return batch, builders.use(lambda builder: builder.build(documents))
+    def _look_up(self, rows: np.ndarray, crowded: np.ndarray) -> Iterator[np.ndarray]:
+        """Yields the candidate pairs of some documents with all, packed: (a << 32) | b.
 
-        return ordered_map(build, run.corpus.batches(run.columns), run.options.workers)
-
-    def _read_smallest_hashes(self, active: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the sizes and the smallest hashes of documents.
-
-        Sizes are int64 (documents,). Hashes are uint64 (active, m), filled up with all ones.
+        Args:
+            rows: Positions of the documents among the active ones, int64 (s,), ascending.
+            crowded: Hashes that are not looked up, sorted, uint64.
         """
         run = self.local_run
-        sizes = np.zeros(len(run.documents()), np.int64)
-        smallest = np.full((len(active), SMALLEST), np.uint64(2**64 - 1))
-        run.progress.stage("smallest hashes", len(sizes))
-        for batch, payload in self._shingle_sets():
-            last = batch.first + len(payload.sizes)
-            sizes[batch.first : last] = payload.sizes
-            low, high = np.searchsorted(active, [batch.first, last])
-            starts = np.concatenate([[0], np.cumsum(payload.sizes)])
-            kernels.smallest_hashes(
-                payload.columns[0], starts, active[low:high] - batch.first, smallest[low:high]
-            )
-            run.progress.advance(len(payload.sizes))
-        return sizes, smallest
-
-    def _look_up(
-        self, searched: np.ndarray, smallest: np.ndarray, sizes: np.ndarray, active: np.ndarray
-    ) -> tuple[np.ndarray, int]:
-        """Returns the candidate pairs of some documents with all, int64 (2, m).
-
-        Also returns the number of hashes that are skipped because too many documents share them.
-        """
-        run = self.local_run
+        sizes = self.smallest.sizes
+        searched = self.smallest.active[rows]
         looked_up = np.minimum(sizes[searched], SMALLEST)
-        rows = np.repeat(np.arange(len(searched)), looked_up)
-        hashes = smallest[np.arange(SMALLEST) < looked_up[:, None]]
+        positions = np.repeat(np.arange(len(searched)), looked_up)
+        hashes = self.smallest.hashes[rows][np.arange(SMALLEST) < looked_up[:, None]]
         order = np.argsort(hashes, kind="stable")
         keys = sorted_unique(hashes)
         prefixes = PrefixIndex.of(keys)
         firsts = np.append(np.searchsorted(hashes[order], keys), len(hashes)).astype(np.int64)
-        posted = rows[order]
-        counts = np.diff(firsts)
-        crowded = counts > run.options.hot_bucket_size
-        skipped = np.bincount(posted[np.repeat(crowded, counts)], minlength=len(searched))
+        posted = positions[order]
+        is_crowded = isin_sorted(keys, crowded)
+        skipped = np.bincount(
+            posted[np.repeat(is_crowded, np.diff(firsts))], minlength=len(searched)
+        )
         margins = self._margins(looked_up - skipped)
-        blocks = np.asarray(run.work.load("blocks"))
-        is_active = np.zeros(len(sizes), bool)
-        is_active[active] = True
         run.progress.stage("look up", len(sizes))
-
         builders = ObjectPool(run.measure.payload_builder)
 
         def find_pairs(batch: Batch) -> tuple[np.ndarray, int]:
             documents = batch.documents[run.columns.content]
             payload = builders.use(lambda builder: builder.build(documents))
             starts = np.concatenate([[0], np.cumsum(payload.sizes)])
-            pairs = kernels.contained_pairs(
+            a, b = kernels.contained_pairs(
                 batch.first,
                 payload.columns[0],
                 starts,
-                is_active,
+                self.is_active,
                 keys,
                 prefixes.first,
                 prefixes.shift,
                 firsts,
                 posted,
-                crowded,
+                is_crowded,
                 searched,
                 margins,
                 sizes,
-                blocks,
+                self.blocks,
             )
-            return pairs, len(batch.rows)
+            return (a.astype(np.uint64) << np.uint64(32)) | b.astype(np.uint64), len(batch.rows)
 
-        parts = [np.empty((2, 0), np.int64)]
         batches = run.corpus.batches(run.columns)
         for pairs, documents in ordered_map(find_pairs, batches, run.options.workers):
-            parts.append(pairs)
+            yield pairs
             run.progress.advance(documents)
-        return np.concatenate(parts, axis=1), int(crowded.sum())
 
     def _margins(self, looked_up: np.ndarray) -> np.ndarray:
         """Returns the number of hits that a candidate pair needs, int64, by the looked-up hashes.
@@ -224,28 +283,139 @@ class _ContainmentSearch:
         margin_of[0] = SMALLEST + 1
         return np.maximum(np.array(margin_of, np.int64)[looked_up], 1)
 
-    def _verify(self, candidates: np.ndarray) -> Contained:
-        """Returns the candidate pairs, int64 (2, m), that reach the threshold."""
+    def _verify(self, candidates: np.ndarray) -> int:
+        """Writes the candidate pairs that reach the threshold, and returns their number.
+
+        Args:
+            candidates: Packed pairs, sorted, uint64 (m,).
+        """
         run = self.local_run
-        a, b = candidates
-        payloads = Payloads.build(
-            run.corpus,
-            run.columns,
-            sorted_unique(np.concatenate([a, b])),
-            run.measure,
-            run.options.workers,
-            run.work,
-            run.progress,
-        )
+        payloads = run.build_payloads(documents_in_pairs(candidates, len(self.smallest.sizes)))
+
+        def score(pairs: np.ndarray) -> Contained:
+            return self._score(payloads, pairs)
+
+        folder = run.work.folder(CONTAINED_FOLDER)
+        count = 0
+        with ExitStack() as stack:
+            files = [stack.enter_context((folder / name).open("wb")) for name in FIELDS]
+            for found in ordered_map(score, split_pairs(candidates), run.options.workers):
+                count += len(found.a)
+                for file, column, dtype in zip(files, found, FIELDS.values(), strict=True):
+                    file.write(np.ascontiguousarray(column, dtype).data)
+        return count
+
+    def _score(self, payloads: Payloads, pairs: np.ndarray) -> Contained:
+        """Returns the pairs that reach the threshold.
+
+        Args:
+            payloads: Shingle sets of the documents.
+            pairs: Packed pairs, uint64 (m,): (a << 32) | b.
+        """
+        a, b = unpack_pairs(pairs)
         scored = payloads.compare(pack_pairs(a, b))
-        sizes = np.diff(payloads.stored.starts)
-        size = np.empty(0, np.int64)
-        if len(a):
-            size = sizes[payloads.stored.place[a]]
-        shared = scored.intersection.astype(np.int64)
-        union = scored.union.astype(np.int64)
-        enough = np.flatnonzero(meets_threshold(shared, size, run.options.threshold))
-        order = enough[np.lexsort((b[enough], a[enough]))]
+        size = self.smallest.sizes[a]
+        is_enough = meets_threshold(scored.intersection, size, self.local_run.options.threshold)
+        enough = scored.select(is_enough)
         return Contained(
-            a=a[order], b=b[order], shared=shared[order], size=size[order], union=union[order]
+            a=a[is_enough],
+            b=b[is_enough],
+            shared=enough.intersection.astype(np.int64),
+            size=size[is_enough],
+            union=enough.union.astype(np.int64),
         )
+
+
+def _read_smallest_hashes(run: LocalRun, active: np.ndarray) -> _SmallestHashes:
+    """Reads the corpus for the sizes and the smallest hashes of its documents.
+
+    Args:
+        run: Run, after the stage collapse.
+        active: Numbers of the documents that are compared, int64 (a,).
+    """
+    sizes = np.zeros(len(run.documents()), np.int64)
+    path = run.work.path / "smallest-hashes"
+    path.write_bytes(b"")
+    with path.open("r+b") as file:
+        file.truncate(8 * SMALLEST * len(active))
+    smallest = np.empty((0, SMALLEST), np.uint64)
+    if len(active):
+        smallest = np.memmap(path, np.uint64, "r+", shape=(len(active), SMALLEST))
+    run.progress.stage("smallest hashes", len(sizes))
+    builders = ObjectPool(run.measure.payload_builder)
+
+    def build(batch: Batch) -> tuple[Batch, Payload]:
+        documents = batch.documents[run.columns.content]
+        return batch, builders.use(lambda builder: builder.build(documents))
+
+    batches = run.corpus.batches(run.columns)
+    for batch, payload in ordered_map(build, batches, run.options.workers):
+        last = batch.first + len(payload.sizes)
+        sizes[batch.first : last] = payload.sizes
+        low, high = np.searchsorted(active, [batch.first, last])
+        starts = np.concatenate([[0], np.cumsum(payload.sizes)])
+        rows = np.full((high - low, SMALLEST), np.uint64(2**64 - 1))
+        kernels.smallest_hashes(payload.columns[0], starts, active[low:high] - batch.first, rows)
+        smallest[low:high] = rows
+        run.progress.advance(len(payload.sizes))
+    found = _SmallestHashes(active, sizes, smallest, NO_HASHES)
+    return found._replace(crowded=_find_crowded(found, run.options))
+
+
+def _find_crowded(smallest: _SmallestHashes, options: RunOptions) -> np.ndarray:
+    """Returns the hashes that are among the smallest of too many documents, sorted, uint64.
+
+    Ranges of hashes are counted one after the other, so that each of them fits into memory.
+    """
+    parts = [NO_HASHES]
+    in_memory = max(1, options.memory // 3 // BYTES_PER_HASH)
+    range_bits = max(0, (smallest.hashes.size - 1) // in_memory).bit_length()
+    for number in range(1 << range_bits):
+        values = [NO_HASHES]
+        for _, hashes in _iterate_hashes(smallest):
+            ranges = hashes >> np.uint64(64 - range_bits) if range_bits else np.zeros_like(hashes)
+            values.append(hashes[ranges == number])
+        distinct, counts = np.unique(np.sort(np.concatenate(values)), return_counts=True)
+        parts.append(distinct[counts > options.complete_bucket_size])
+    return np.concatenate(parts)
+
+
+def _iterate_hashes(smallest: _SmallestHashes) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yields the smallest hashes in portions, each with the positions of their documents."""
+    for start in range(0, len(smallest.active), ROWS_AT_ONCE):
+        hashes = np.asarray(smallest.hashes[start : start + ROWS_AT_ONCE])
+        counts = np.minimum(smallest.sizes[smallest.active[start : start + ROWS_AT_ONCE]], SMALLEST)
+        rows = start + np.repeat(np.arange(len(hashes)), counts)
+        yield rows, hashes[np.arange(SMALLEST) < counts[:, None]]
+
+
+def _count_inside(smallest: _SmallestHashes, values: np.ndarray) -> np.ndarray:
+    """Returns for each active document how many of its smallest hashes are in a sorted array."""
+    counts = np.zeros(len(smallest.active), np.int64)
+    for rows, hashes in _iterate_hashes(smallest):
+        counts += np.bincount(rows[isin_sorted(hashes, values)], minlength=len(counts))
+    return counts
+
+
+def _total_interval(counts: np.ndarray, documents: int) -> tuple[float, float]:
+    """Returns the ends of the 95 % interval of a total, from a sample of its parts.
+
+    It is the normal interval of a sample without replacement. Its upper end is raised to that of
+    the share of the documents with a count above 0 (Wilson), because a sample of zeros has no
+    variance.
+
+    Args:
+        counts: Counts of the sampled documents, int64 (s,).
+        documents: Number of documents from which they were drawn.
+    """
+    sampled = len(counts)
+    total = float(counts.mean()) * documents
+    if sampled == documents:
+        return total, total
+    correction = math.sqrt(1 - sampled / documents)
+    deviation = float(counts.std(ddof=1)) / math.sqrt(sampled) * correction
+    half = NORMAL_QUANTILE * deviation * documents
+    positive = counts[counts > 0]
+    share_high = wilson_interval(len(positive) / sampled, sampled)[1]
+    mean_positive = float(positive.mean()) if len(positive) else 1.0
+    return max(0.0, total - half), max(total + half, share_high * mean_positive * documents)

@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,8 @@ SCORED_FILES = {"pairs": np.uint64, "shared": np.float64, "joint": np.float64}
 """The files of scored pairs, in the order of the fields of ScoredPairs. float64 holds the whole
 numbers of sets exactly."""
 SPILL_PARTITIONS = 64
+RANGE_SAMPLES = 1000
+"""Number of sampled pairs for each range into which a partition is divided."""
 
 
 class PairSpool:
@@ -75,7 +77,7 @@ class PairSpool:
         return self._folder / f"part-{number:04d}"
 
     def sorted(self) -> Iterator[np.ndarray]:
-        """Yields the distinct pairs in order, in arrays."""
+        """Yields the distinct pairs in order, in arrays of a bounded size."""
         if not self._spilled:
             if self._pending:
                 yield sorted_unique(np.concatenate(self._pending))
@@ -85,7 +87,85 @@ class PairSpool:
         for number in range(self.partitions):
             path = self._partition_path(number)
             if path.exists():
-                yield sorted_unique(np.fromfile(path, np.uint64))
+                yield from self._sorted_partition(map_file(path, np.uint64))
+
+    def _sorted_partition(self, pairs: np.ndarray) -> Iterator[np.ndarray]:
+        """Yields the distinct pairs of a partition in order, in ranges that fit into memory.
+
+        A sample decides the ranges, because the pairs of a large bucket are not spread evenly over
+        the documents. Each range is selected by one pass over the partition.
+        """
+        ranges = -(-len(pairs) // self._limit)
+        sample = np.sort(pairs[:: max(1, len(pairs) // (ranges * RANGE_SAMPLES))])
+        cuts = sorted_unique(sample[len(sample) * np.arange(1, ranges) // ranges])
+        for number in range(len(cuts) + 1):
+            parts = []
+            for start in range(0, len(pairs), PAIRS_PER_BATCH):
+                portion = np.asarray(pairs[start : start + PAIRS_PER_BATCH])
+                parts.append(portion[np.searchsorted(cuts, portion, "right") == number])
+            yield sorted_unique(np.concatenate(parts))
+
+
+def write_pairs(path: Path, spool: PairSpool) -> np.ndarray:
+    """Writes the pairs of a spool, and returns them sorted and mapped from disk, uint64 (m,).
+
+    Args:
+        path: File.
+        spool: Packed pairs.
+    """
+    with path.open("wb") as file:
+        for pairs in spool.sorted():
+            file.write(pairs.data)
+    return map_file(path, np.uint64)
+
+
+class BucketWriter:
+    """A writer of the documents of buckets, one bucket after the other.
+
+    Args:
+        folder: Folder of the two files, which are replaced.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._members = (folder / "members").open("wb")
+        self._sizes = (folder / "sizes").open("wb")
+
+    def __enter__(self) -> "BucketWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._members.close()
+        self._sizes.close()
+
+    def add(self, members: np.ndarray) -> None:
+        """Appends a bucket, given by the numbers of its documents, uint64 (m,)."""
+        self._members.write(members.astype(np.uint32).data)
+        self._sizes.write(np.int64(len(members)).tobytes())
+
+
+class StoredBuckets(NamedTuple):
+    """The documents of buckets, mapped from disk."""
+
+    members: np.ndarray
+    """The numbers of the documents, one bucket after the other, uint32 (m,)."""
+    starts: np.ndarray
+    """The position of each bucket's first document, and the total, int64 (buckets + 1,)."""
+
+    @classmethod
+    def read(cls, folder: Path) -> "StoredBuckets":
+        """Returns the buckets that a `BucketWriter` wrote into a folder."""
+        sizes = map_file(folder / "sizes", np.int64)
+        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        return cls(map_file(folder / "members", np.uint32), starts)
+
+    @property
+    def buckets(self) -> int:
+        """The number of buckets."""
+        return len(self.starts) - 1
+
+    def bucket(self, number: int) -> np.ndarray:
+        """Returns the documents of one bucket, uint32 (m,)."""
+        return np.asarray(self.members[self.starts[number] : self.starts[number + 1]])
 
 
 class ScoredWriter:

@@ -21,7 +21,14 @@ from nearkin.engine.local.clustering import Clustering, ExactGroupOrder, cluster
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.exact_groups import save_exact_groups
 from nearkin.engine.local.hot_buckets import LocalHotBucketLoop
-from nearkin.engine.local.pair_files import PairSpool, ScoredWriter, read_scored
+from nearkin.engine.local.pair_files import (
+    BucketWriter,
+    PairSpool,
+    ScoredWriter,
+    StoredBuckets,
+    read_scored,
+    write_pairs,
+)
 from nearkin.engine.local.repeated_ids import separate_repeated_ids
 from nearkin.engine.local.verification import (
     Estimates,
@@ -59,6 +66,8 @@ BYTES_PER_PAIR = 32
 BYTES_PER_WORKER = 32 << 20
 """Anonymous memory of a thread, in bytes: the texts of a batch, their shingles, and the buffers of
 a sketcher."""
+HOT_MEMBERS = "hot-members"
+"""Folder of the documents of hot buckets."""
 MOST_DOCUMENTS = 2**32 - 1
 FILL_SAMPLE = 10_000
 """Number of signatures from which the rate of empty bins is computed."""
@@ -251,9 +260,13 @@ class LocalRun(Run):
         comparison = self.comparison
         blocks = self.work.load("blocks")
         write_keys(documents, blocks, comparison, self.work, self.options.workers)
-        spool = PairSpool(self.work.folder("spool"), len(documents), self._pairs_in_memory)
+        spool = PairSpool(self.work.folder("spool"), len(documents), self.pairs_in_memory)
         finder = CandidateFinder(documents, self.work, self.options, self.active(), comparison)
-        counts = finder.find_pairs(spool, self.progress)
+        if self.options.pair_budget is None:
+            counts = finder.find_pairs(spool, self.progress)
+        else:
+            with BucketWriter(self.work.folder(HOT_MEMBERS)) as hot_members:
+                counts = finder.find_pairs(spool, self.progress, hot_members)
         self.work.save("hot", finder.hot)
         return CandidateStats.summarize(
             histogram=counts.histogram,
@@ -261,22 +274,14 @@ class LocalRun(Run):
             hot=counts.hot,
             hot_buckets=len(counts.hot),
             hot_members=sum(bucket.members for bucket in counts.hot),
-            survivors=self._save_survivors(spool),
+            survivors=len(write_pairs(self.work.path / "survivors", spool)),
             key_bytes=self.key_bytes,
         )
-
-    def _save_survivors(self, spool: PairSpool) -> int:
-        total = 0
-        with (self.work.path / "survivors").open("wb") as file:
-            for pairs in spool.sorted():
-                file.write(pairs.data)
-                total += len(pairs)
-        return total
 
     def compare_all(self) -> None:
         """Compares all pairs of active documents exactly, and writes the scored pairs."""
         wanted = np.flatnonzero(self.active())
-        payloads = self._build_payloads(wanted)
+        payloads = self.build_payloads(wanted)
         with ScoredWriter(self.work.folder("scored")) as writer:
             compare_all_pairs(payloads, wanted, self.work.load("blocks"), self.options, writer)
 
@@ -292,23 +297,40 @@ class LocalRun(Run):
             finder = CandidateFinder(
                 self.documents(), self.work, self.options, self.active(), self.comparison
             )
-            loop = LocalHotBucketLoop(finder, self.work, hot, score, self._pairs_in_memory)
+            loop = LocalHotBucketLoop(finder, self.work, hot, score, self.pairs_in_memory)
         return VerifiedCandidates(len(pairs), writer.pairs, loop)
 
     def _scorer(self, pairs: np.ndarray, hot: np.ndarray) -> Scorer:
         """Returns what scores pairs of the documents in candidate pairs or in hot buckets."""
         if self.options.verify != Verify.EXACT:
-            return score_by_estimate(self.estimates, self.options)
+            return self.scorer()
         in_pairs = documents_in_pairs(pairs, self.sketch_stats.documents)
         in_hot_buckets = np.flatnonzero(hot & self.active())
         wanted = sorted_unique(np.concatenate([in_pairs, in_hot_buckets]))
-        return score_exactly(self._build_payloads(wanted), self.options)
+        self.build_payloads(wanted)
+        return self.scorer()
+
+    def scorer(self) -> Scorer:
+        """Returns what scores pairs of documents whose payloads the run stored."""
+        if self.options.verify != Verify.EXACT:
+            return score_by_estimate(self.estimates, self.options)
+        return score_exactly(Payloads.load(self.measure, self.work), self.options)
+
+    def hot_bucket_members(self) -> StoredBuckets:
+        """Returns the documents of the hot buckets of a run with a pair budget."""
+        return StoredBuckets.read(self.work.path / HOT_MEMBERS)
 
     @property
-    def _pairs_in_memory(self) -> int:
+    def pairs_in_memory(self) -> int:
+        """The number of candidate pairs that are kept in memory."""
         return self.options.memory // 8 // BYTES_PER_PAIR
 
-    def _build_payloads(self, wanted: np.ndarray) -> Payloads:
+    def build_payloads(self, wanted: np.ndarray) -> Payloads:
+        """Reads the corpus again, and stores what the exact comparison of some documents needs.
+
+        Args:
+            wanted: Numbers of the documents, sorted, int64 (m,).
+        """
         return Payloads.build(
             self.corpus,
             self.columns,

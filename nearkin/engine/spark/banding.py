@@ -123,7 +123,7 @@ class BandingTasks:
         docs = docs[order]
         starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
         sizes = np.diff(np.append(starts, len(keys)))
-        hot = sizes > self.request.options.hot_bucket_size
+        hot = sizes > self.request.options.complete_bucket_size
         cold = (sizes > 1) & ~hot
         values, times = np.unique(sizes, return_counts=True)
         facts: BucketFacts = {

@@ -68,7 +68,7 @@ class CandidateSearch:
         sizes: Counter[int] = Counter()
         for part in parts:
             sizes.update(dict(part["sizes"]))
-        largest = self.request.options.hot_bucket_size
+        largest = self.request.options.complete_bucket_size
         most_pairs = sum(
             count * size * (size - 1) // 2 for size, count in sizes.items() if size <= largest
         )

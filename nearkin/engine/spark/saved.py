@@ -31,7 +31,16 @@ DOCUMENTS = "documents"
 PAIRS = "pairs"
 ROWS = "band int,key long,doc long"
 """The schema of stored band keys: one row for each key of a document."""
-DECIDING = ("threshold", "distance", "verify", "keep", "block_by", "max_bucket", "fanout")
+DECIDING = (
+    "threshold",
+    "distance",
+    "verify",
+    "keep",
+    "block_by",
+    "max_bucket",
+    "pair_budget",
+    "fanout",
+)
 """Recorded parameters that must be equal for pairs and keep orders to be used again."""
 
 
@@ -216,9 +225,9 @@ class Saved:
         requested: Mapping[str, object] = request.options.parameters()
         recorded: Mapping[str, object] = self.about["parameters"]
         for name in DECIDING:
-            if recorded[name] != requested[name]:
+            if recorded.get(name) != requested[name]:
                 raise IncompatibleError(
-                    f"{self.folder} was made with {name}={recorded[name]!r}, but the "
+                    f"{self.folder} was made with {name}={recorded.get(name)!r}, but the "
                     f"request has {requested[name]!r}; "
                     "ask for the same, or run over all documents"
                 )
