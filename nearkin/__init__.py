@@ -42,9 +42,19 @@ if TYPE_CHECKING:
     from nearkin.evaluate.explain import explain
     from nearkin.index.async_index import AsyncIndex
     from nearkin.index.description import IndexStats
-    from nearkin.index.entry import Cluster, ClusterPart, Entry, Layer, Match, Outcome, OutcomeKind
+    from nearkin.index.documents import TextAndVector
+    from nearkin.index.entry import (
+        Cluster,
+        ClusterPart,
+        Entry,
+        Evidence,
+        Layer,
+        Match,
+        Outcome,
+        OutcomeKind,
+    )
     from nearkin.index.index import Index
-    from nearkin.index.settings import IndexSettings
+    from nearkin.index.settings import IndexSettings, VectorEvidence
     from nearkin.keys import HashKey
     from nearkin.lab.synth import SynthSettings, synth
     from nearkin.measures.estimates import estimate
@@ -78,6 +88,7 @@ __all__ = [
     "DedupResult",
     "DocumentFrequencies",
     "Entry",
+    "Evidence",
     "Explanation",
     "HammingIndex",
     "HashKey",
@@ -122,9 +133,11 @@ __all__ = [
     "StoreError",
     "StoredDocument",
     "SynthSettings",
+    "TextAndVector",
     "Tuning",
     "TuningResult",
     "UsageError",
+    "VectorEvidence",
     "WireError",
     "Workload",
     "__version__",
@@ -181,10 +194,13 @@ _HOMES = {
     "Index": "nearkin.index.index",
     "AsyncIndex": "nearkin.index.async_index",
     "IndexSettings": "nearkin.index.settings",
+    "VectorEvidence": "nearkin.index.settings",
+    "TextAndVector": "nearkin.index.documents",
     "IndexStats": "nearkin.index.description",
     "Cluster": "nearkin.index.entry",
     "ClusterPart": "nearkin.index.entry",
     "Entry": "nearkin.index.entry",
+    "Evidence": "nearkin.index.entry",
     "Layer": "nearkin.index.entry",
     "Match": "nearkin.index.entry",
     "Outcome": "nearkin.index.entry",

@@ -88,6 +88,34 @@ class StoreContract(ABC):
         assert store.by_refs([two.ref, two.ref + 1, one.ref]) == [two, None, one]
         store.close()
 
+    def test_a_text_and_a_payload_are_kept_side_by_side(self) -> None:
+        """An entry of an index of texts and vectors has both, and is replaced with both."""
+        store = self.open_store()
+        (one,) = self.add(store, make_entry("one")._replace(payload=b"\x00\x01vector"))
+        assert store.entries("scope", ["one"]) == [one]
+        changed = one._replace(text="ä text of öne", payload=b"\xff")
+        store.apply(Changes(changed=[changed], epoch=store.state().migration.epoch))
+        assert store.by_refs([one.ref]) == [changed]
+        assert list(store.scan()) == [changed]
+        heads = list(store.scan(content=False))
+        assert [(head.text, head.payload) for head in heads] == [(None, b"")]
+        store.close()
+
+    def test_documents_have_different_numbers_of_keys(self) -> None:
+        """Documents of one step may be in different numbers of buckets."""
+        store = self.open_store()
+        keys = {"one": KEYS, "two": KEYS[:1], "three": KEYS[1:]}
+        new = [KeyedEntry(make_entry(id), own_keys) for id, own_keys in keys.items()]
+        numbers = store.apply(Changes(new=new, epoch=store.state().migration.epoch))
+        words = [
+            keyed.entry._replace(ref=number).posting
+            for keyed, number in zip(new, numbers, strict=True)
+        ]
+        postings = store.postings(KEYS)
+        assert postings.words.tolist() == [words[0], words[1], *(words[0], words[2]) * 2]
+        assert store.counts()["postings"] == 6
+        store.close()
+
     def test_reserved_numbers_are_given_once(self) -> None:
         """No number is given twice, and later ones are larger."""
         store = self.open_store()

@@ -104,7 +104,7 @@ class AsyncIndex:
 
         Args:
             scope: Scope of the document, for example a tenant.
-            document: A text or a vector.
+            document: A text, a vector, or a `TextAndVector`, as the index has them.
             id: Id of the document. By default it is derived from the content. Another content
                 under a known id is an update.
 
@@ -121,7 +121,7 @@ class AsyncIndex:
 
         Args:
             scope: Scope of the documents.
-            documents: Texts or vectors, at most `max_batch` of them.
+            documents: Texts, vectors or `TextAndVector`, at most `max_batch` of them.
             ids: Ids of the documents; None for one that is derived from the content.
 
         Raises:
@@ -140,7 +140,7 @@ class AsyncIndex:
 
         Args:
             scope: Scope that is searched.
-            document: A text or a vector.
+            document: A text, a vector, or a `TextAndVector`, as the index has them.
             top: Maximum number of matches.
             members: True to compare the members of the matching representatives, too.
 

@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from nearkin.errors import UsageError
 from nearkin.index.changes import Changes, KeyedEntry
+from nearkin.index.document_preparation import PreparedBatch
 from nearkin.index.entry import Entry, batches_by_scope
 from nearkin.index.entry_builder import EntryBuilder
 from nearkin.index.index import Index
@@ -50,7 +51,7 @@ class BulkLoad:
         Raises:
             UsageError: If the store has other documents.
         """
-        preparer = self._session.preparer
+        documents = self._session.documents
         total = 0
         for scope, batch in batches_by_scope(entries):
             missing = self._missing(scope, batch)
@@ -58,7 +59,7 @@ class BulkLoad:
             keys: dict[str, np.ndarray] = {}
             if posted:
                 ids = [entry.id for entry in posted]
-                keys = dict(zip(ids, preparer.keys_of(scope, posted), strict=True))
+                keys = dict(zip(ids, documents.keys_of(scope, posted), strict=True))
             self._write(KeyedEntry(entry, keys.get(entry.id)) for entry in missing)
             total += len(batch)
         return total
@@ -86,15 +87,18 @@ class BulkLoad:
             The number of representatives.
 
         Raises:
-            UsageError: If the store has other documents.
+            UsageError: If the store has other documents, or the index has texts and vectors.
         """
         settings = self._session.settings
-        preparer = self._session.preparer
-        keeps_text = settings.store_text and not preparer.vectors
+        if self._session.documents.second is not None:
+            raise UsageError(
+                "a run has one kind of documents, and this index has texts and vectors; add the "
+                "documents with nearkin index add"
+            )
         builder = EntryBuilder(
-            preparer,
+            self._session.documents,
             self._prepare(scope, column, documents, signatures),
-            contents=column.to_pylist() if keeps_text else None,
+            contents=documents,
             settings=settings,
             now=now,
         )
@@ -116,18 +120,19 @@ class BulkLoad:
 
     def _prepare(
         self, scope: str, column: pa.Array, documents: Sequence[Any], signatures: np.ndarray
-    ) -> PreparedDocuments:
+    ) -> PreparedBatch:
         """Prepares documents with saved signatures if keys follow from them, or else without."""
         preparer = self._session.preparer
         digests = [preparer.digest(document) for document in documents]
         if not preparer.signatures_suffice:
-            return preparer.prepare(scope, documents, digests)
+            return self._session.documents.prepare(scope, documents, digests)
         payload = preparer.payload(column)
         empty = payload.sizes == 0
         if preparer.vectors:
             empty = np.zeros(len(payload.sizes), bool)
         keys = preparer.keys_of_signatures(scope, signatures)
-        return PreparedDocuments(scope, digests, signatures, keys, payload, empty)
+        prepared = PreparedDocuments(scope, digests, signatures, keys, payload, empty)
+        return PreparedBatch(scope, digests, (prepared,))
 
     def _write(self, new: Iterable[KeyedEntry]) -> None:
         self._session.store.apply(Changes(new=list(new), may_overflow=True))

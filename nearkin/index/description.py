@@ -84,8 +84,13 @@ class IndexDescription:
 
     @property
     def holds_vectors(self) -> bool:
-        """True if the documents are vectors, False if they are texts."""
+        """True if the documents are vectors, False if they are texts, with or without vectors."""
         return self._session.preparer.vectors
+
+    @property
+    def holds_both(self) -> bool:
+        """True if a document can have a text and a vector."""
+        return self._session.documents.second is not None
 
     @property
     def url(self) -> str:

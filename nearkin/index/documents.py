@@ -2,6 +2,7 @@
 
 import base64
 from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,10 +21,37 @@ class ShingledDocument(NamedTuple):
     """The digest of the content that the shingles were made from, if it is known."""
 
 
-Document: TypeAlias = str | Sequence[float] | np.ndarray | ShingledDocument
+@dataclass(frozen=True)
+class TextAndVector:
+    """A document of an index of texts and vectors, which has a text, a vector, or both.
+
+    Attributes:
+        text: The text, or None.
+        vector: The vector, a list of numbers or an array of the index's dimensions, or None.
+    """
+
+    text: str | None = None
+    vector: "Sequence[float] | np.ndarray | None" = None
+
+
+class CheckedPair(NamedTuple):
+    """A verified document of an index of texts and vectors, which has at least one of the two."""
+
+    text: str | ShingledDocument | None
+    vector: np.ndarray | None
+    """The vector, float32 (n,)."""
+    digest: bytes | None = None
+    """The digest of the content if it is known."""
+
+
+Document: TypeAlias = (
+    str | Sequence[float] | np.ndarray | ShingledDocument | TextAndVector | CheckedPair
+)
 """A document that a caller may pass to an index."""
-CheckedDocument: TypeAlias = "str | np.ndarray | ShingledDocument"
-"""A document that was verified; a vector is float32 (n,)."""
+CheckedPart: TypeAlias = "str | np.ndarray | ShingledDocument"
+"""A verified text or vector; a vector is float32 (n,)."""
+CheckedDocument: TypeAlias = "CheckedPart | CheckedPair"
+"""A document that was verified."""
 
 
 def require_several(documents: object) -> None:

@@ -4,7 +4,7 @@ import base64
 import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from itertools import islice
 from typing import Any, NamedTuple
@@ -115,9 +115,11 @@ class Entry(NamedTuple):
     """The id of the cluster. It stays when another representative is elected."""
     similarity: float
     """The exact similarity to the leader. It is a lower bound if the document was resolved to
-    another leader after its content was no longer stored."""
+    another leader after its content was no longer stored. In an index of texts and vectors, it is
+    the larger one of those that reach their thresholds, or the smaller one if both must."""
     size: int
-    """The number of rows of the payload, which are distinct shingles. It is 0 for vectors."""
+    """The number of rows of the payload, which are distinct shingles. It is 0 for vectors, and does
+    not count the vector that a text has besides."""
     created: float
     """The time at which the document was inserted, in seconds of the clock."""
     seen: float
@@ -129,7 +131,7 @@ class Entry(NamedTuple):
     text: str | None
     payload: bytes
     """The columns of the payload, one after the other. It is empty if the text is kept, or if the
-    content is not stored."""
+    content is not stored. The vector that a text has besides comes last, and is always kept."""
 
     def __repr__(self) -> str:
         return (
@@ -204,17 +206,36 @@ def batches_by_scope(
 
 
 @dataclass(frozen=True)
+class Evidence:
+    """The similarities of two documents by their texts and by their vectors.
+
+    Attributes:
+        text: Exact similarity of the texts, or None if one of the documents has no text.
+        vector: Exact cosine of the vectors, or None if one of the documents has no vector.
+        text_reached: True if the texts reach their threshold.
+        vector_reached: True if the vectors reach their threshold.
+    """
+
+    text: float | None
+    vector: float | None
+    text_reached: bool
+    vector_reached: bool
+
+
+@dataclass(frozen=True)
 class Match:
     """A stored document that resembles a query.
 
     Attributes:
         id: Id of the document.
         cluster: Id of its cluster.
-        similarity: Exact similarity to the query.
+        similarity: Exact similarity to the query. In an index of texts and vectors, it is the
+            larger one of those that reach their thresholds, or the smaller one if both must.
         shared: Number of bands (or probes) in common with the query. It is 0 for a member that was
             found through its representative.
         representative: Id of the representative of the cluster. It is the document's own id if the
             document is the representative, and empty if a server of an older version answered.
+        evidence: Both similarities in an index of texts and vectors, otherwise None.
     """
 
     id: str
@@ -222,6 +243,11 @@ class Match:
     similarity: float
     shared: int
     representative: str = ""
+    evidence: Evidence | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the match as values that JSON can hold, without `evidence` if it is None."""
+        return _without_absent_evidence({**self.__dict__}, self.evidence)
 
 
 class OutcomeKind(StrEnum):
@@ -263,9 +289,12 @@ class Outcome:
         cluster: Id of its cluster.
         representative: Id of the representative of the cluster. It is the document's own id if the
             document is the representative.
-        similarity: Exact similarity to the representative.
+        similarity: Exact similarity to the representative. In an index of texts and vectors, it is
+            the larger one of those that reach their thresholds, or the smaller one if both must.
         candidates: Number of documents that were compared.
         seconds: Duration of each phase in seconds, divided by the number of documents of a batch.
+        evidence: Both similarities to the representative, if a search in an index of texts and
+            vectors found it, otherwise None.
     """
 
     kind: OutcomeKind
@@ -276,6 +305,7 @@ class Outcome:
     similarity: float
     candidates: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
+    evidence: Evidence | None = None
 
     @property
     def duplicate(self) -> bool:
@@ -284,13 +314,20 @@ class Outcome:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the outcome as values that JSON can hold."""
-        return {
+        values = {
             **self.__dict__,
             "kind": str(self.kind),
             "layer": str(self.layer),
             "seconds": dict(self.seconds),
             "duplicate": self.duplicate,
         }
+        return _without_absent_evidence(values, self.evidence)
+
+
+def _without_absent_evidence(values: dict[str, Any], evidence: Evidence | None) -> dict[str, Any]:
+    """Returns values with the evidence as a dictionary. An index of one kind has none."""
+    del values["evidence"]
+    return values if evidence is None else {**values, "evidence": asdict(evidence)}
 
 
 class MemberPosition(NamedTuple):

@@ -4,44 +4,49 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nearkin.index.changes import KeyedEntry
+from nearkin.index.documents import CheckedDocument, CheckedPair
 from nearkin.index.entry import Entry
 from nearkin.index.settings import IndexSettings
 
 if TYPE_CHECKING:
-    from nearkin.index.preparation import PreparedDocuments, Preparer
+    from nearkin.index.document_preparation import DocumentPreparer, PreparedBatch
 
 
 class EntryBuilder:
     """Builds the entries of one batch of new documents.
 
     Args:
-        preparer: Preparer of the index.
+        documents: Preparer of the index's documents.
         prepared: The n prepared documents.
-        contents: Texts to keep, n of them. None if payloads are kept instead. An item that is not
+        contents: The n documents, whose texts are kept if the settings say so. A document without
             a text keeps its payload.
         settings: Settings of the index. They decide which documents enter buckets, and which keep
-            a payload.
+            a text or a payload.
         now: Time of insertion, in seconds of the clock.
     """
 
     def __init__(
         self,
-        preparer: "Preparer",
-        prepared: "PreparedDocuments",
+        documents: "DocumentPreparer",
+        prepared: "PreparedBatch",
         *,
-        contents: Sequence[object] | None,
+        contents: Sequence[CheckedDocument],
         settings: IndexSettings,
         now: float,
     ) -> None:
-        self._preparer = preparer
+        self._documents = documents
         self._prepared = prepared
         self._contents = contents
+        self._keeps_text = settings.store_text
         self._posts_members = settings.postings == "all"
-        # documents in buckets are compared with those that come later
-        self._keeps_member_content = settings.member_content or self._posts_members
+        # documents in buckets are compared with those that come later, and members of an index of
+        # texts and vectors are compared again by both when their representative is removed
+        self._keeps_member_content = (
+            settings.member_content or self._posts_members or settings.vector is not None
+        )
+        self._is_empty = prepared.empty
         self._now = now
-        packs = contents is None or not all(isinstance(content, str) for content in contents)
-        self._starts = prepared.payload_starts() if packs else None
+        self._starts = [kind.payload_starts() for kind in prepared.kinds]
 
     def build(
         self, position: int, id: str, leader: str, cluster: str, similarity: float
@@ -56,14 +61,12 @@ class EntryBuilder:
             similarity: Exact similarity to the leader.
         """
         prepared = self._prepared
-        posted = (leader == id or self._posts_members) and not prepared.empty[position]
-        content = None if self._contents is None else self._contents[position]
-        text = content if isinstance(content, str) else None
+        posted = (leader == id or self._posts_members) and not self._is_empty[position]
+        text = self._text(position)
         payload = b""
-        keeps_payload = leader == id or self._keeps_member_content
-        if self._starts is not None and text is None and keeps_payload:
-            payload = self._preparer.packed_payload(prepared.payload, self._starts, position)
-        has_no_size = self._preparer.vectors or bool(prepared.empty[position])
+        if leader == id or self._keeps_member_content:
+            payload = self._payload(position, has_text=text is not None)
+        has_no_size = self._documents.first.vectors or bool(prepared.kinds[0].empty[position])
         entry = Entry(
             scope=prepared.scope,
             id=id,
@@ -72,12 +75,29 @@ class EntryBuilder:
             leader=leader,
             cluster=cluster,
             similarity=similarity,
-            size=0 if has_no_size else int(prepared.payload.sizes[position]),
+            size=0 if has_no_size else int(prepared.kinds[0].payload.sizes[position]),
             created=self._now,
             seen=self._now,
             posted=posted,
-            signature=prepared.signatures[position].tobytes() if posted else b"",
+            signature=prepared.signature(position) if posted else b"",
             text=text,
             payload=payload,
         )
-        return KeyedEntry(entry, prepared.keys[position] if posted else None)
+        return KeyedEntry(entry, prepared.keys(position) if posted else None)
+
+    def _text(self, position: int) -> str | None:
+        """Returns the text of a document that its entry keeps, or None."""
+        content = self._contents[position]
+        text = content.text if isinstance(content, CheckedPair) else content
+        return text if self._keeps_text and isinstance(text, str) else None
+
+    def _payload(self, position: int, *, has_text: bool) -> bytes:
+        """Returns the payloads of a document, without that of a text that is kept."""
+        parts: list[bytes] = []
+        for kind in self._prepared.present_kinds(position):
+            preparer = self._documents.kinds[kind]
+            if has_text and not preparer.vectors:
+                continue
+            payload = self._prepared.kinds[kind].payload
+            parts.append(preparer.packed_payload(payload, self._starts[kind], position))
+        return b"".join(parts)

@@ -86,7 +86,7 @@ class Expiry:
             return False
         if is_handovers_scope(entry.scope) and standing_heir(session.store, Handover.of(entry)):
             return False
-        keys = session.preparer.keys_of(entry.scope, [entry])[0] if entry.posted else None
+        keys = session.documents.keys_of(entry.scope, [entry])[0] if entry.posted else None
         session.apply(
             Changes(
                 dropped=[KeyedEntry(entry, keys)], leader_snapshots=[leader_snapshot(entry, [])]
@@ -120,7 +120,7 @@ class Expiry:
         ]
         if not entries:
             return 0
-        keys = session.preparer.keys_of(scope, entries)
+        keys = session.documents.keys_of(scope, entries)
         leaders = {entry.id: entry for entry in entries if entry.is_leader}
         missing = sorted({entry.leader for entry in entries} - set(leaders))
         for leader in store.entries(scope, missing):

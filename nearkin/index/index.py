@@ -136,7 +136,7 @@ class Index(IndexReader):
 
         Args:
             scope: Scope of the document, for example a tenant.
-            document: A text or a vector.
+            document: A text, a vector, or a `TextAndVector`, as the index has them.
             id: Id of the document. By default it is derived from the content. Another content
                 under a known id is an update.
 
@@ -154,7 +154,7 @@ class Index(IndexReader):
 
         Args:
             scope: Scope of the documents.
-            documents: Texts or vectors, at most `max_batch` of them.
+            documents: Texts, vectors or `TextAndVector`, at most `max_batch` of them.
             ids: Ids of the documents; None for one that is derived from the content.
 
         Raises:
@@ -175,7 +175,7 @@ class Index(IndexReader):
             UsageError: If the document is of the wrong kind, too large, or a vector of the wrong
                 dimensions.
         """
-        self._session.preparer.check(document)
+        self._session.documents.check(document)
 
     @check_arguments
     def require_writable(self, scope: str) -> None:

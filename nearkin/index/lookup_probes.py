@@ -25,7 +25,7 @@ class LookupProber:
     """Computes the keys of the additional buckets of documents. Safe for threads.
 
     Args:
-        preparer: Preparer of the index.
+        preparer: Preparer of texts or of vectors.
         lookup_probes: Number of additional buckets of each band, at least 1. A band of r slots has
             at most r of them, and a band of r bits 2^r − 1.
     """

@@ -85,8 +85,8 @@ def check_index(index: Index, limit: int = 100) -> IntegrityReport:
         problems += _cluster_problems(index, scope, entries)
         posted = [entry for entry in entries if entry.posted]
         if posted:
-            keys = session.preparer.keys_of(scope, posted)
-            postings += keys.size
+            keys = session.documents.keys_of(scope, posted)
+            postings += sum(map(len, keys))
             problems += _bucket_problems(store, posted, keys)
     counts = store.counts()
     if all(counts[name] == before[name] for name in ("records", "leaders", "postings")):
@@ -191,11 +191,12 @@ def _cluster_problems(index: Index, scope: str, entries: list[Entry]) -> Iterato
     sound = [pair for pair in resolved if all(entry.has_content for entry in pair)]
     if not sound:
         return
-    stored = session.preparer.comparable_payloads([entry for pair in sound for entry in pair])
     positions = np.arange(len(sound), dtype=np.uint64) * np.uint64(2)
-    scored = index.measure.compare(pack_pairs(positions, positions + np.uint64(1)), stored)
-    near = scored.meets_threshold(index.threshold).tolist()
-    for (entry, _), is_near in zip(sound, near, strict=True):
+    compared = session.searcher.comparer.compare_entries(
+        [entry for pair in sound for entry in pair],
+        pack_pairs(positions, positions + np.uint64(1)),
+    )
+    for (entry, _), is_near in zip(sound, compared.reached.tolist(), strict=True):
         if not is_near:
             yield IntegrityProblem(
                 "less similar to its representative than the threshold", scope, entry.id
@@ -203,14 +204,16 @@ def _cluster_problems(index: Index, scope: str, entries: list[Entry]) -> Iterato
 
 
 def _bucket_problems(
-    store: Store, posted: list[Entry], keys: np.ndarray
+    store: Store, posted: list[Entry], keys: list[np.ndarray]
 ) -> Iterator[IntegrityProblem]:
-    """Yields the postings that are missing or repeated, for documents with keys uint64 (n, b)."""
-    postings = store.postings(keys.reshape(-1))
+    """Yields the postings that are missing or repeated, for documents with keys uint64 (b,)."""
+    postings = store.postings(np.concatenate(keys))
     refs = postings.words >> REF_SHIFT
-    keys_per_document = keys.shape[1]
-    for i, entry in enumerate(posted):
-        for key in range(i * keys_per_document, (i + 1) * keys_per_document):
+    end = 0
+    for entry, own_keys in zip(posted, keys, strict=True):
+        start = end
+        end += len(own_keys)
+        for key in range(start, end):
             bucket = refs[postings.offsets[key] : postings.offsets[key + 1]]
             count = int((bucket == entry.ref).sum())
             if count == 0:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
-from nearkin.errors import IncompatibleError, StoreError
+from nearkin.errors import IncompatibleError, StoreError, UsageError
 from nearkin.index.migration.state import MOVED, StoreState
-from nearkin.index.settings import IndexSettings, threshold_of_distance
+from nearkin.index.settings import IndexSettings, VectorEvidence, threshold_of_distance
 from nearkin.index.stores.base import Store
 from nearkin.index.stores.urls import (
     open_store,
@@ -20,7 +20,11 @@ from nearkin.spec import Spec
 FORMAT = 1
 DISTANCE_FORMAT = 2
 """The format of an index with a Hamming distance, which older versions of nearkin refuse."""
+VECTOR_FORMAT = 3
+"""The format of an index of texts and vectors, which older versions of nearkin refuse."""
 DEFAULT_THRESHOLD = 0.8
+DEFAULT_VECTOR_THRESHOLD = 0.95
+"""The default threshold of the vectors of an index of texts and vectors."""
 FIXED_SETTINGS = (
     "threshold",
     "recall",
@@ -31,7 +35,10 @@ FIXED_SETTINGS = (
     "postings",
     "store_text",
 )
-"""The settings that are fixed when an index is created, besides its Spec and its distance."""
+"""The settings that are fixed when an index is created, besides its Spec, its distance and its
+vectors."""
+FIXED_VECTOR_SETTINGS = ("threshold", "recall", "bands", "rows")
+"""The settings of the vectors of an index that are fixed when it is created, besides their Spec."""
 MAX_MIGRATIONS = 5
 """The number of migrations that are followed, one after the other."""
 
@@ -140,8 +147,12 @@ def _request_after_migration(
 def without_fixed_settings(settings: IndexSettings) -> IndexSettings:
     """Returns settings without the Spec and those that are fixed when an index is created."""
     default = IndexSettings()
-    defaults = {name: getattr(default, name) for name in (*FIXED_SETTINGS, "distance")}
-    return replace(settings, spec=None, **defaults)
+    defaults = {name: getattr(default, name) for name in (*FIXED_SETTINGS, "distance", "combine")}
+    vector = settings.vector
+    if vector is not None:
+        # a migration keeps the Spec of the vectors
+        vector = VectorEvidence(vector.spec, lookup_probes=vector.lookup_probes)
+    return replace(settings, spec=None, vector=vector, **defaults)
 
 
 def new_header(settings: IndexSettings) -> dict[str, Any]:
@@ -151,7 +162,8 @@ def new_header(settings: IndexSettings) -> dict[str, Any]:
         settings: Settings of the request.
 
     Raises:
-        UsageError: If a distance is given that does not go with the other settings.
+        UsageError: If a distance, or a combination of texts and vectors, is given that does not go
+            with the other settings.
     """
     spec = settings.spec or Spec(measure="jaccard" if settings.distance is None else "simhash")
     values = asdict(settings)
@@ -163,6 +175,23 @@ def new_header(settings: IndexSettings) -> dict[str, Any]:
         header["format"] = DISTANCE_FORMAT
         header["distance"] = settings.distance
         header["threshold"] = threshold_of_distance(spec, settings)
+    if settings.vector is not None:
+        header["format"] = VECTOR_FORMAT
+        header["vector"] = _vector_header(settings.vector)
+        header["combine"] = settings.combine
+    elif settings.combine != IndexSettings().combine:
+        raise UsageError(
+            f"combine={settings.combine!r} is for an index of texts and vectors; pass vector=, too"
+        )
+    return header
+
+
+def _vector_header(vector: VectorEvidence) -> dict[str, Any]:
+    """Returns the part of the header of a new index that describes its vectors."""
+    header: dict[str, Any] = {"spec": json.loads(vector.spec.to_json())}
+    header |= {name: getattr(vector, name) for name in FIXED_VECTOR_SETTINGS}
+    if vector.threshold is None:
+        header["threshold"] = DEFAULT_VECTOR_THRESHOLD
     return header
 
 
@@ -177,22 +206,73 @@ def settings_of(header: dict[str, Any], requested: IndexSettings, url: str) -> I
     Raises:
         IncompatibleError: If the header has another format, or the request names another value.
     """
-    if header["format"] not in (FORMAT, DISTANCE_FORMAT):
+    if header["format"] not in (FORMAT, DISTANCE_FORMAT, VECTOR_FORMAT):
         raise IncompatibleError(
             f"{url} has index format {header['format']}; this version of nearkin reads {FORMAT} "
-            f"and {DISTANCE_FORMAT}"
+            f"to {VECTOR_FORMAT}"
         )
     spec = Spec.from_json(json.dumps(header["spec"]))
     if requested.spec is not None:
         requested.spec.require(spec, f"the index {url}")
-    default = IndexSettings()
     fixed = {name: header[name] for name in FIXED_SETTINGS}
     fixed["distance"] = header.get("distance")
+    fixed["combine"] = header.get("combine", IndexSettings().combine)
+    _require_agreement(fixed, requested, IndexSettings(), url)
+    vector = _vector_evidence_of(header.get("vector"), requested.vector, url)
+    return replace(requested, spec=spec, vector=vector, **fixed)
+
+
+def _vector_evidence_of(
+    header: dict[str, Any] | None, requested: VectorEvidence | None, url: str
+) -> VectorEvidence | None:
+    """Returns the vectors of an existing index of texts, or None if it has none.
+
+    Args:
+        header: Part of the header that describes them, or None.
+        requested: Settings of the request, or None.
+        url: URL of the store, for messages.
+
+    Raises:
+        IncompatibleError: If the request names another value.
+    """
+    if header is None:
+        if requested is not None:
+            raise IncompatibleError(
+                f"the documents of the index {url} have no vectors besides their texts; leave "
+                "vector= out, or create a new index"
+            )
+        return None
+    spec = Spec.from_json(json.dumps(header["spec"]))
+    requested = requested or VectorEvidence(spec)
+    requested.spec.require(spec, f"the vectors of the index {url}")
+    fixed = {name: header[name] for name in FIXED_VECTOR_SETTINGS}
+    _require_agreement(fixed, requested, VectorEvidence(spec), url, "vectors of ")
+    return replace(requested, spec=spec, **fixed)
+
+
+def _require_agreement(
+    fixed: dict[str, Any],
+    requested: IndexSettings | VectorEvidence,
+    default: IndexSettings | VectorEvidence,
+    url: str,
+    part: str = "",
+) -> None:
+    """Verifies that a request names no other value of a fixed setting.
+
+    Args:
+        fixed: Values of the existing index, by name.
+        requested: Settings of the request.
+        default: Default settings, which a request does not name.
+        url: URL of the store, for messages.
+        part: Description of a part of the index, for messages. It ends with a space.
+
+    Raises:
+        IncompatibleError: If the request does.
+    """
     for name, value in fixed.items():
         given = getattr(requested, name)
         if given != getattr(default, name) and given != value:
             raise IncompatibleError(
-                f"the index {url} was created with {name}={value!r}, and the request has "
+                f"the index {url} was created with {part}{name}={value!r}, and the request has "
                 f"{given!r}; leave the setting out, or rebuild the index"
             )
-    return replace(requested, spec=spec, **fixed)

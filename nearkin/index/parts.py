@@ -116,6 +116,11 @@ class DocumentParts:
                 f"measure={session.spec.measure!r} does not support documents in parts; only "
                 "sets of shingles can be merged"
             )
+        if session.documents.requires_both:
+            raise UsageError(
+                "documents in parts have no vector, and this index compares texts and vectors "
+                "(combine='both'); upsert whole documents with both"
+            )
         hashes = self._shingle(part)
         self._require_size(hashes)
         place = parts_scope(scope)

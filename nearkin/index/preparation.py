@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.errors import UsageError
-from nearkin.index.documents import CheckedDocument, Document, ShingledDocument
+from nearkin.index.documents import CheckedPart, ShingledDocument
 from nearkin.index.entry import Entry
 from nearkin.lsh import kernels
 from nearkin.lsh.band_keys import key_builder_for, write_band_keys
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
-from nearkin.measures.base import Payload, StoredPayloads, as_stored, band_layout_of, row_starts
+from nearkin.measures.base import Payload, band_layout_of, row_starts
 from nearkin.measures.hamming import Hamming
 from nearkin.packed_pairs import sorted_unique
 from nearkin.runtime.threads import ObjectPool
@@ -29,7 +29,7 @@ DIGEST_BYTES = 16
 
 
 class PreparedDocuments(NamedTuple):
-    """n documents of one scope with everything that an index needs of them."""
+    """n texts or vectors of one scope with everything that an index needs of them."""
 
     scope: str
     digests: list[bytes]
@@ -50,7 +50,7 @@ class PreparedDocuments(NamedTuple):
 
 @dataclass(frozen=True)
 class Preparer:
-    """Prepares documents for an index. Safe for threads.
+    """Prepares texts or vectors for an index. Safe for threads.
 
     Attributes:
         measure: Measure by which documents are compared.
@@ -95,6 +95,26 @@ class Preparer:
         return self._key_builder is None
 
     @cached_property
+    def row_bytes(self) -> int:
+        """The size of one row of a payload, in bytes."""
+        return sum(
+            np.dtype(kind).itemsize * (width or 1) for kind, width in self.measure.column_types
+        )
+
+    @property
+    def signature_bytes(self) -> int:
+        """The size of a stored signature, in bytes."""
+        spec = self.measure.spec
+        return spec.signature_width * np.dtype(spec.signature_type).itemsize
+
+    @cached_property
+    def absent_vector(self) -> np.ndarray:
+        """The vector in the place of a missing one, float32 (n,). It is never compared."""
+        vector = np.zeros(self.measure.spec.n, np.float32)
+        vector[0] = 1
+        return vector
+
+    @cached_property
     def _key_builder(self) -> BandKeyBuilder | None:
         return key_builder_for(self.banding, truncated=self.measure.spec.truncated)
 
@@ -108,7 +128,7 @@ class Preparer:
 
     # -- Checks
 
-    def check(self, document: Document) -> CheckedDocument:
+    def check(self, document: object) -> CheckedPart:
         """Returns a document in the form in which it is prepared.
 
         Raises:
@@ -174,7 +194,7 @@ class Preparer:
 
     # -- New documents
 
-    def column(self, documents: Sequence[CheckedDocument]) -> pa.Array:
+    def column(self, documents: Sequence[CheckedPart]) -> pa.Array:
         """Returns texts or vectors as an Arrow array."""
         if not self.vectors:
             return pa.array(documents, pa.large_string())
@@ -182,7 +202,7 @@ class Preparer:
         flat = np.concatenate([np.empty(0, np.float32), *vectors])
         return pa.FixedSizeListArray.from_arrays(pa.array(flat), self.measure.spec.n)
 
-    def digest(self, document: CheckedDocument) -> bytes:
+    def digest(self, document: CheckedPart) -> bytes:
         """Returns the digest of a document's content, of 128 bits."""
         if isinstance(document, ShingledDocument):
             if document.digest:
@@ -195,7 +215,7 @@ class Preparer:
         return hashlib.sha256(content).digest()[:DIGEST_BYTES]
 
     def prepare(
-        self, scope: str, documents: Sequence[CheckedDocument], digests: list[bytes]
+        self, scope: str, documents: Sequence[CheckedPart], digests: list[bytes]
     ) -> PreparedDocuments:
         """Prepares documents together, with the kernels of batch runs.
 
@@ -232,7 +252,7 @@ class Preparer:
         return sketches, sets
 
     def _prepare_shingles(
-        self, scope: str, documents: Sequence[CheckedDocument], digests: list[bytes]
+        self, scope: str, documents: Sequence[CheckedPart], digests: list[bytes]
     ) -> PreparedDocuments:
         """Prepares documents some of which are shingle sets. Texts are shingled first."""
         shingled = [
@@ -303,15 +323,10 @@ class Preparer:
             parts.append(columns)
         return Payload(sizes, tuple(np.concatenate(column) for column in zip(*parts, strict=True)))
 
-    def comparable_payloads(self, entries: Sequence[Entry]) -> StoredPayloads:
-        """Returns the payloads of stored documents, to compare them by their positions here."""
-        return as_stored(self.payload_of(entries))
-
     def _unpack_payload(self, packed: bytes) -> tuple[int, tuple[np.ndarray, ...]]:
         """Returns the number of rows of a stored payload, and its columns."""
         types = [(np.dtype(kind), width) for kind, width in self.measure.column_types]
-        row_bytes = sum(kind.itemsize * (width or 1) for kind, width in types)
-        rows = len(packed) // row_bytes
+        rows = len(packed) // self.row_bytes
         columns = []
         offset = 0
         for kind, width in types:

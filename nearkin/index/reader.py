@@ -1,6 +1,6 @@
 """The reads of an index: queries, entries, clusters and explanations. Nothing is written."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,8 @@ from nearkin.index.stores.base import PORTION, Store
 from nearkin.index.telemetry import measured_call
 
 if TYPE_CHECKING:
-    from nearkin.index.preparation import PreparedDocuments
+    from nearkin.index.comparison import ComparedPairs
+    from nearkin.index.document_preparation import PreparedBatch
     from nearkin.index.search import Searcher
     from nearkin.measures.base import Payload
     from nearkin.measures.explanation import Explanation
@@ -50,7 +51,7 @@ class IndexReader(IndexDescription):
 
         Args:
             scope: Scope that is searched.
-            document: A text or a vector.
+            document: A text, a vector, or a `TextAndVector`, as the index has them.
             top: Maximum number of matches.
             members: True to compare the members of the matching representatives, too: at most
                 `max_candidates` of them, those of the most similar representatives first. Members
@@ -72,9 +73,9 @@ class IndexReader(IndexDescription):
         """Does what `query` does, without telemetry."""
         self._session.refresh_if_due()
         searcher = self._session.searcher
-        preparer = searcher.preparer
-        checked = preparer.check(document)
-        prepared = preparer.prepare(require_scope(scope), [checked], [preparer.digest(checked)])
+        documents = searcher.documents
+        checked = documents.check(document)
+        prepared = documents.prepare(require_scope(scope), [checked], [documents.digest(checked)])
         if prepared.empty[0]:
             return []
         ranked = searcher.rank(prepared, leaders_only=searcher.settings.postings == "leaders")
@@ -83,12 +84,8 @@ class IndexReader(IndexDescription):
         shared = dict(zip(refs, ranked.shared.tolist(), strict=True))
         # position 0 of the pool is the query itself
         positions = np.arange(1, 1 + len(pool.entries), dtype=np.uint64)
-        similarities = searcher.similarity(np.uint64(0), positions, pool).tolist()
-        matches = [
-            Match(entry.id, entry.cluster, similarity, int(shared[entry.ref]), entry.leader)
-            for entry, similarity in zip(pool.entries, similarities, strict=True)
-            if similarity >= 0
-        ]
+        compared = searcher.compare(np.uint64(0), positions, pool)
+        matches = _matches(pool.entries, compared, np.flatnonzero(compared.reached), shared)
         matches.sort(key=_rank_of_match)
         if members and searcher.settings.postings == "leaders":
             matches += _matching_members(searcher, prepared, matches)
@@ -104,7 +101,7 @@ class IndexReader(IndexDescription):
 
         Args:
             scope: Scope that is searched.
-            document: A text or a vector.
+            document: A text, a vector, or a `TextAndVector`, as the index has them.
             top: Maximum number of documents.
 
         Returns:
@@ -117,22 +114,17 @@ class IndexReader(IndexDescription):
             raise UsageError(f"top={top} is less than 1")
         self._session.refresh_if_due()
         searcher = self._session.searcher
-        preparer = searcher.preparer
-        checked = preparer.check(document)
-        prepared = preparer.prepare(require_scope(scope), [checked], [preparer.digest(checked)])
+        documents = searcher.documents
+        checked = documents.check(document)
+        prepared = documents.prepare(require_scope(scope), [checked], [documents.digest(checked)])
         ranked = searcher.rank(prepared, leaders_only=searcher.settings.postings == "leaders")
         if not len(ranked.words):
             return []
         pool = searcher.fetch(prepared, ranked)
         refs = (ranked.words >> REF_SHIFT).tolist()
         shared = dict(zip(refs, ranked.shared.tolist(), strict=True))
-        misses = [
-            Match(entry.id, entry.cluster, similarity, int(shared[entry.ref]), entry.leader)
-            for entry, similarity in zip(
-                pool.entries, searcher.compare_exactly(pool).tolist(), strict=True
-            )
-            if similarity < self.threshold
-        ]
+        compared = searcher.compare_exactly(pool)
+        misses = _matches(pool.entries, compared, np.flatnonzero(~compared.reached), shared)
         misses.sort(key=_rank_of_match)
         return misses[:top]
 
@@ -291,6 +283,8 @@ class IndexReader(IndexDescription):
     def explain(self, scope: str, a: str, b: str) -> "Explanation":
         """Explains why two stored documents match, or do not.
 
+        In an index of texts and vectors, the texts are explained, not the vectors.
+
         Args:
             scope: Scope of both documents.
             a: Id of the first document.
@@ -309,9 +303,11 @@ class IndexReader(IndexDescription):
             if entry is None:
                 raise UsageError(f"the index has no document {id!r} in this scope")
             if entry.text is None:
+                reason = "is not stored (store_text=False)"
+                if session.documents.second is not None and not entry.size:
+                    reason = "does not exist, and vectors are not explained"
                 raise UsageError(
-                    f"the text of {id!r} is not stored (store_text=False), so "
-                    "that the pair cannot be explained"
+                    f"the text of {id!r} {reason}, so that the pair cannot be explained"
                 )
             texts.append(entry.text)
         distance = session.settings.distance
@@ -336,13 +332,59 @@ class IndexReader(IndexDescription):
             names=(a, b),
         )
 
+    def vector_of(self, entry: Entry) -> np.ndarray | None:
+        """Returns the vector of a stored document.
+
+        Args:
+            entry: The document with its content.
+
+        Returns:
+            The vector, float32 (n,). None if the document has none, or its content is not stored.
+        """
+        documents = self._session.documents
+        if documents.second is not None:
+            return documents.vector_of(entry)
+        is_stored = documents.first.vectors and bool(entry.payload)
+        return np.frombuffer(entry.payload, np.float32) if is_stored else None
+
     def payload_of(self, entries: Sequence[Entry]) -> "Payload":
         """Returns the data of stored documents that exact comparison needs.
+
+        It is that of their texts in an index of texts and vectors.
 
         Args:
             entries: Entries with their content.
         """
-        return self._session.preparer.payload_of(entries)
+        session = self._session
+        return session.preparer.payload_of(session.documents.split(entries)[0])
+
+
+def _matches(
+    entries: Sequence[Entry],
+    compared: "ComparedPairs",
+    chosen: np.ndarray,
+    shared: Mapping[int, int],
+) -> list[Match]:
+    """Returns some of the documents that a query was compared with.
+
+    Args:
+        entries: The documents.
+        compared: The results, one for each document.
+        chosen: Positions of the documents that are returned.
+        shared: Numbers of bands in common with the query, by the documents' numbers.
+    """
+    similarities = compared.similarity.tolist()
+    return [
+        Match(
+            id=entries[i].id,
+            cluster=entries[i].cluster,
+            similarity=similarities[i],
+            shared=int(shared[entries[i].ref]),
+            representative=entries[i].leader,
+            evidence=compared.evidence(i),
+        )
+        for i in chosen.tolist()
+    ]
 
 
 def _rank_of_match(match: Match) -> tuple[float, str]:
@@ -351,7 +393,7 @@ def _rank_of_match(match: Match) -> tuple[float, str]:
 
 
 def _matching_members(
-    searcher: "Searcher", prepared: "PreparedDocuments", matches: Sequence[Match]
+    searcher: "Searcher", prepared: "PreparedBatch", matches: Sequence[Match]
 ) -> list[Match]:
     """Returns the members of matching representatives that are similar to a query themselves.
 
@@ -369,8 +411,15 @@ def _matching_members(
         left -= len(portion)
         members += portion
     return [
-        Match(entry.id, entry.cluster, similarity, 0, entry.leader)
-        for entry, similarity in searcher.compare_members(prepared, members)
+        Match(
+            id=member.entry.id,
+            cluster=member.entry.cluster,
+            similarity=member.similarity,
+            shared=0,
+            representative=member.entry.leader,
+            evidence=member.evidence,
+        )
+        for member in searcher.compare_members(prepared, members)
     ]
 
 

@@ -79,7 +79,7 @@ class Removals:
         """
         keys = None
         if entry.posted:
-            keys = self._session.preparer.keys_of(entry.scope, [entry])[0]
+            keys = self._session.documents.keys_of(entry.scope, [entry])[0]
         changes.dropped.append(KeyedEntry(entry, keys))
         members: list[Entry] = []
         if entry.is_leader:
@@ -157,10 +157,10 @@ class Removals:
         """
         session = self._session
         known = [entry, *(member for member in members if member.has_content)]
-        stored = session.preparer.comparable_payloads([older, *known])
-        scored = session.measure.compare(np.arange(1, len(known) + 1, dtype=np.uint64), stored)
-        near = scored.meets_threshold(session.threshold).tolist()
-        similarities = scored.similarity.tolist()
+        pairs = np.arange(1, len(known) + 1, dtype=np.uint64)
+        compared = session.searcher.comparer.compare_entries([older, *known], pairs)
+        near = compared.reached.tolist()
+        similarities = compared.similarity.tolist()
         changes.required_leaders.append(older)
         others: list[Entry] = []
         for member, similarity, is_near in zip(known[1:], similarities[1:], near[1:], strict=True):
@@ -256,8 +256,9 @@ class Removals:
         session = self._session
         scope = removed.scope
         posts_members = session.settings.postings == "all"
-        prepared = session.preparer.prepare_stored(scope, members)
+        prepared = session.documents.prepare_stored(scope, members)
         excluded = frozenset((removed.ref, *(member.ref for member in members)))
+        empty = prepared.empty
         decisions = session.searcher.decide(prepared, excluded, changes)
         needs_heir = handover is not None and not self._has_heir(removed, handover, changes)
         clusters: dict[int, str] = {}
@@ -277,17 +278,17 @@ class Removals:
                 similarity = 1.0
                 clusters[i] = cluster
                 needs_heir = False
-            posted = (leader == member.id or posts_members) and not prepared.empty[i]
+            posted = (leader == member.id or posts_members) and not empty[i]
             moved = member._replace(
                 leader=leader,
                 cluster=cluster,
                 similarity=similarity,
                 posted=posted,
-                signature=prepared.signatures[i].tobytes() if posted else b"",
+                signature=prepared.signature(i) if posted else b"",
             )
             changes.changed.append(moved)
             if posted:
-                changes.posted.append(KeyedEntry(moved, prepared.keys[i]))
+                changes.posted.append(KeyedEntry(moved, prepared.keys(i)))
 
     def _handover_of(self, removed: Entry) -> Handover:
         """Returns the handover of a cluster's id. The removed one is its heir if none is stored."""
@@ -368,18 +369,17 @@ class Removals:
     def _most_similar_older(self, entry: Entry) -> tuple[Entry, float] | None:
         """Returns the most similar representative that was inserted before, and its similarity."""
         searcher = self._session.searcher
-        prepared = self._session.preparer.prepare_stored(entry.scope, [entry])
+        prepared = self._session.documents.prepare_stored(entry.scope, [entry])
         ranked = searcher.rank(prepared, leaders_only=True, excluded=frozenset((entry.ref,)))
         pool = searcher.fetch(prepared, ranked)
         older = [i for i, candidate in enumerate(pool.entries) if candidate.ref < entry.ref]
         # position 0 of the pool is the entry itself
         positions = np.array(older, np.uint64) + np.uint64(1)
-        similarities = searcher.similarity(np.uint64(0), positions, pool).tolist()
+        compared = searcher.compare(np.uint64(0), positions, pool)
         best: tuple[Entry, float] | None = None
-        for i, similarity in zip(older, similarities, strict=True):
-            candidate = pool.entries[i]
-            if similarity < 0:
-                continue
+        for position in np.flatnonzero(compared.reached).tolist():
+            candidate = pool.entries[older[position]]
+            similarity = float(compared.similarity[position])
             if best is None or (similarity, -candidate.ref) > (best[1], -best[0].ref):
                 best = (candidate, similarity)
         return best
@@ -392,7 +392,7 @@ class Removals:
             changes.events.append(
                 Event("merged", entry.scope, entry.cluster, older.cluster, session.clock())
             )
-        keys = session.preparer.keys_of(entry.scope, [entry])[0]
+        keys = session.documents.keys_of(entry.scope, [entry])[0]
         posts_members = session.settings.postings == "all"
         moved = entry._replace(
             leader=older.id,
@@ -458,11 +458,11 @@ class Removals:
             return 0
         if not (entry.has_content and older.has_content):
             return None
-        stored = session.preparer.comparable_payloads([older, entry])
-        scored = session.measure.compare(np.array([1], np.uint64), stored)
-        if not scored.meets_threshold(session.threshold)[0]:
+        pairs = np.array([1], np.uint64)
+        compared = session.searcher.comparer.compare_entries([older, entry], pairs)
+        if not compared.reached[0]:
             return None
-        changes = self._stage_merge(entry, older, float(scored.similarity[0]))
+        changes = self._stage_merge(entry, older, float(compared.similarity[0]))
         session.apply(changes)
         return len(changes.changed)
 

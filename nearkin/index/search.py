@@ -11,21 +11,14 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkin.index.changes import Changes
-from nearkin.index.entry import MAX_SIZE, MEMBER, REF_SHIFT, Entry
+from nearkin.index.comparison import ComparableKind, ComparedPairs, DocumentComparer
+from nearkin.index.document_preparation import DocumentPreparer, PreparedBatch
+from nearkin.index.entry import MAX_SIZE, MEMBER, REF_SHIFT, Entry, Evidence
 from nearkin.index.lookup_probes import LookupProber
-from nearkin.index.preparation import PreparedDocuments, Preparer
 from nearkin.index.settings import IndexSettings, require_probeable
 from nearkin.index.stats import SearchStats
 from nearkin.index.stores.base import Store
-from nearkin.lsh.kernels import pair_agreements
-from nearkin.lsh.solve import largest_margin
-from nearkin.measures.base import (
-    StoredPayloads,
-    as_stored,
-    band_layout_of,
-    concatenate_payloads,
-    row_starts,
-)
+from nearkin.measures.base import as_stored, concatenate_payloads
 from nearkin.packed_pairs import pack_pairs
 
 
@@ -56,6 +49,21 @@ class Decision(NamedTuple):
     """The exact similarity to the representative, or 0."""
     compared: int
     """The number of documents that were compared."""
+    evidence: Evidence | None = None
+    """Both similarities to the representative in an index of texts and vectors."""
+
+
+class ReadKeys(NamedTuple):
+    """The keys of the buckets that are read for the n documents of a batch."""
+
+    keys: np.ndarray
+    """The keys, uint64 (n, m), first those of the documents' own buckets of each kind."""
+    is_present: np.ndarray
+    """True for keys of a kind of evidence that the document has, bool (n, m)."""
+    bounds_size: np.ndarray
+    """True for keys of buckets whose documents must be of similar size, bool (m,)."""
+    kinds: tuple[np.ndarray, ...]
+    """The keys of each kind of evidence, uint64 (n, m_kind)."""
 
 
 class Pool(NamedTuple):
@@ -64,15 +72,25 @@ class Pool(NamedTuple):
     The batch comes first.
     """
 
-    signatures: np.ndarray
-    stored: StoredPayloads
+    kinds: list[ComparableKind]
+    """The documents by each kind of evidence."""
+    size: int
+    """The number of documents."""
     entries: list[Entry]
     positions: dict[int, int]
     """The positions of stored documents by their numbers."""
 
 
-PASS_PROBABILITY = 0.999
-"""The share of pairs at the threshold whose estimate must pass the margin."""
+class MemberMatch(NamedTuple):
+    """A member of a cluster that is similar to a query."""
+
+    entry: Entry
+    similarity: float
+    """The exact similarity to the query."""
+    evidence: Evidence | None
+    """Both similarities in an index of texts and vectors."""
+
+
 NO_REPRESENTATIVE = Decision(entry=None, position=None, similarity=0.0, compared=0)
 
 
@@ -82,7 +100,7 @@ class Searcher:
     Args:
         store: Store that is searched.
         settings: Settings of the index, with its threshold.
-        preparer: Preparer of the index.
+        documents: Preparer of the index's documents.
         clock: Returns the time in seconds.
         on_comparisons: Receives the number of exact comparisons of each document.
     """
@@ -91,34 +109,28 @@ class Searcher:
         self,
         store: Store,
         settings: IndexSettings,
-        preparer: Preparer,
+        documents: DocumentPreparer,
         clock: Callable[[], float],
         on_comparisons: Callable[[int], None] | None = None,
     ) -> None:
-        assert settings.threshold is not None
+        assert settings.spec is not None
         self.store = store
         self.settings = settings
-        self.preparer = preparer
+        self.documents = documents
+        self.comparer = DocumentComparer(documents, settings)
         self.stats = SearchStats(clock, on_comparisons)
         self._clock = clock
-        self._threshold = settings.threshold
-        self._measure = preparer.measure
-        spec = self._measure.spec
-        self._compares_sets = spec.measure == "jaccard"
-        agreeing_share = self._measure.estimator.expected_agreements(self._threshold) / spec.k
-        self._margin = largest_margin(spec.k, agreeing_share, PASS_PROBABILITY)
-        if preparer.compares_signatures:
-            # the signatures decide, so that the margin is exact
-            self._margin = preparer.banding.margin
-        keys = np.empty((0, 0), np.uint64) if spec.truncated else None
-        self._layout = band_layout_of(spec, preparer.banding, keys).layout
-        require_probeable(spec, settings.probes, settings.lookup_probes)
-        self._prober: LookupProber | None = None
-        if settings.lookup_probes:
-            self._prober = LookupProber(preparer, settings.lookup_probes)
+        require_probeable(settings.spec, settings.probes, settings.lookup_probes)
+        lookup_probes = [settings.lookup_probes]
+        if settings.vector is not None:
+            lookup_probes.append(settings.vector.lookup_probes)
+        self._probers = [
+            LookupProber(kind, probes) if probes else None
+            for kind, probes in zip(documents.kinds, lookup_probes, strict=True)
+        ]
 
     def decide(
-        self, prepared: PreparedDocuments, excluded: frozenset[int], changes: Changes
+        self, prepared: PreparedBatch, excluded: frozenset[int], changes: Changes
     ) -> list[Decision]:
         """Decides for each document of a batch which representative it is resolved to.
 
@@ -133,8 +145,11 @@ class Searcher:
         read_keys = self._read_keys(prepared)
         ranked = self.rank(prepared, leaders_only=True, excluded=excluded, read_keys=read_keys)
         changes.may_overflow |= ranked.may_overflow
-        batch_keys = _keys_shared_in_batch(prepared.keys, read_keys, prepared.empty)
-        if not len(ranked.words) and not any(keys.read for keys in batch_keys):
+        batch_keys = [
+            _keys_shared_in_batch(kind.keys, read, kind.empty)
+            for kind, read in zip(prepared.kinds, read_keys.kinds, strict=True)
+        ]
+        if not len(ranked.words) and not any(keys.read for kind in batch_keys for keys in kind):
             return [NO_REPRESENTATIVE] * n
         pool = self.fetch(prepared, ranked)
         bounds = np.searchsorted(ranked.documents, np.arange(n + 1)).tolist()
@@ -142,25 +157,29 @@ class Searcher:
         new_leaders: dict[int, list[int]] = {}
         decisions: list[Decision] = []
         for i in range(n):
-            keys = batch_keys[i]
             candidates = slice(bounds[i], bounds[i + 1])
-            near = Counter(other for key in keys.read for other in new_leaders.get(key, ()))
+            near: Counter[int] = Counter()
+            for kind, keys in enumerate(batch_keys):
+                met = Counter(other for key in keys[i].read for other in new_leaders.get(key, ()))
+                for other, shared in met.items():
+                    if not self._bounds_size(kind) or self._length_fits(prepared, i, other):
+                        near[other] += shared
             decision = NO_REPRESENTATIVE
             if candidates.start < candidates.stop or near:
                 decision = self._best(i, candidates, near, ranked, pool, prepared)
             decisions.append(decision)
             if decision.entry is None and decision.position is None:
-                for key in keys.posted:
+                for key in (key for keys in batch_keys for key in keys[i].posted):
                     new_leaders.setdefault(key, []).append(i)
         return decisions
 
     def rank(
         self,
-        prepared: PreparedDocuments,
+        prepared: PreparedBatch,
         *,
         leaders_only: bool,
         excluded: frozenset[int] = frozenset(),
-        read_keys: np.ndarray | None = None,
+        read_keys: ReadKeys | None = None,
     ) -> RankedCandidates:
         """Returns the stored documents in the buckets of a batch, by shared bands, then by age.
 
@@ -170,13 +189,13 @@ class Searcher:
             prepared: The batch.
             leaders_only: True to leave out documents that are not representatives.
             excluded: Numbers of documents that are left out.
-            read_keys: Keys of the buckets that are read, uint64 (n, m). By default those of the
-                documents, with the additional ones of `lookup_probes`.
+            read_keys: Keys of the buckets that are read. By default those of the documents, with
+                the additional ones of `lookup_probes`.
         """
         if read_keys is None:
             read_keys = self._read_keys(prepared)
-        n, keys_per_document = read_keys.shape
-        keys = read_keys.reshape(-1)
+        n, keys_per_document = read_keys.keys.shape
+        keys = read_keys.keys.reshape(-1)
         postings = self.store.postings(keys)
         sizes = np.diff(postings.offsets)
         self.stats.record_buckets(keys, postings, sizes)
@@ -186,18 +205,20 @@ class Searcher:
             nothing = np.empty(0, np.int64)
             return RankedCandidates(nothing, nothing, nothing, may_overflow)
         documents = np.repeat(np.arange(n).repeat(keys_per_document), sizes)
-        keep = ~prepared.empty[documents]
+        keep = np.repeat(read_keys.is_present.reshape(-1), sizes)
         if leaders_only:
             keep &= (words & MEMBER) == 0
         if excluded:
             keep &= ~np.isin(words >> REF_SHIFT, list(excluded))
-        if self._compares_sets:
-            own = prepared.payload.sizes[documents]
+        if read_keys.bounds_size.any():
+            own = prepared.kinds[0].payload.sizes[documents]
             other = words & MAX_SIZE
-            fits = other >= np.floor(self._threshold * own)
-            fits &= own >= np.floor(self._threshold * other)
+            threshold = self.comparer.kinds[0].threshold
+            fits = other >= np.floor(threshold * own)
+            fits &= own >= np.floor(threshold * other)
             # the size of a larger document is unknown
-            keep &= fits | (other == MAX_SIZE)
+            fits |= other == MAX_SIZE
+            keep &= fits | ~np.repeat(np.tile(read_keys.bounds_size, n), sizes)
         documents = documents[keep]
         words = words[keep]
         order = np.lexsort((words, documents))
@@ -217,13 +238,33 @@ class Searcher:
             documents[keep], words[order][keep], shared[order][keep], may_overflow
         )
 
-    def _read_keys(self, prepared: PreparedDocuments) -> np.ndarray:
-        """Returns the keys of the buckets that are read for a batch, uint64 (n, m)."""
-        if self._prober is None:
-            return prepared.keys
-        return np.concatenate([prepared.keys, self._prober.keys(prepared)], axis=1)
+    def _read_keys(self, prepared: PreparedBatch) -> ReadKeys:
+        """Returns the keys of the buckets that are read for a batch."""
+        kinds: list[np.ndarray] = []
+        for kind, prober in zip(prepared.kinds, self._probers, strict=True):
+            keys = kind.keys
+            if prober is not None:
+                keys = np.concatenate([keys, prober.keys(kind)], axis=1)
+            kinds.append(keys)
+        is_present = [
+            np.broadcast_to(~kind.empty[:, None], keys.shape)
+            for kind, keys in zip(prepared.kinds, kinds, strict=True)
+        ]
+        bounds_size = [
+            np.full(keys.shape[1], self._bounds_size(kind)) for kind, keys in enumerate(kinds)
+        ]
+        return ReadKeys(
+            keys=np.concatenate(kinds, axis=1),
+            is_present=np.concatenate(is_present, axis=1),
+            bounds_size=np.concatenate(bounds_size),
+            kinds=tuple(kinds),
+        )
 
-    def fetch(self, prepared: PreparedDocuments, ranked: RankedCandidates) -> Pool:
+    def _bounds_size(self, kind: int) -> bool:
+        """Returns True if documents in a bucket of a kind must be of similar size to match."""
+        return kind == 0 and self.comparer.kinds[0].compares_sets
+
+    def fetch(self, prepared: PreparedBatch, ranked: RankedCandidates) -> Pool:
         """Fetches all candidates at once and places them after the batch.
 
         A posting is of the same scope because its key of 64 bits is derived from the scope. Keys of
@@ -241,20 +282,45 @@ class Searcher:
             for entry in entries
             if entry is not None and entry.scope == prepared.scope and self._is_alive(entry, now)
         ]
-        payload = prepared.payload
-        signatures = prepared.signatures
-        if alive:
-            payload = concatenate_payloads([payload, self.preparer.payload_of(alive)])
-            signatures = np.concatenate([signatures, self.preparer.signatures_of(alive)])
+        kinds = self._comparable_kinds(prepared, alive, with_signatures=True)
         n = len(prepared.digests)
-        rows = np.arange(n + len(alive), dtype=np.uint32)
-        stored = StoredPayloads(rows, row_starts(payload), payload.columns)
         positions = {entry.ref: n + i for i, entry in enumerate(alive)}
-        return Pool(signatures, stored, alive, positions)
+        return Pool(kinds, n + len(alive), alive, positions)
 
-    def compare_members(
-        self, prepared: PreparedDocuments, members: list[Entry]
-    ) -> list[tuple[Entry, float]]:
+    def _comparable_kinds(
+        self, prepared: PreparedBatch, entries: list[Entry], *, with_signatures: bool
+    ) -> list[ComparableKind]:
+        """Returns a batch and stored documents, to compare them by their positions.
+
+        Args:
+            prepared: The batch, which comes first.
+            entries: Stored documents with their content.
+            with_signatures: True if the signatures of the stored documents are needed, too.
+        """
+        if not entries:
+            return [
+                ComparableKind(as_stored(kind.payload), kind.empty, kind.signatures)
+                for kind in prepared.kinds
+            ]
+        stored = self.documents.stored_kinds(entries)
+        signatures = [kind.signatures for kind in prepared.kinds]
+        if with_signatures:
+            signatures = [
+                np.concatenate([own, others])
+                for own, others in zip(
+                    signatures, self.documents.signatures_of(entries), strict=True
+                )
+            ]
+        return [
+            ComparableKind(
+                as_stored(concatenate_payloads([own.payload, others.payload])),
+                np.concatenate([own.empty, others.empty]),
+                own_and_others,
+            )
+            for own, others, own_and_others in zip(prepared.kinds, stored, signatures, strict=True)
+        ]
+
+    def compare_members(self, prepared: PreparedBatch, members: list[Entry]) -> list[MemberMatch]:
         """Compares members of clusters with a document exactly. No estimate comes first.
 
         The comparisons are not counted in the statistics, which describe candidates.
@@ -264,8 +330,7 @@ class Searcher:
             members: Members of any clusters of its scope.
 
         Returns:
-            The members that reach the threshold, each with its exact similarity. Members whose
-            content is not stored are left out.
+            The members that are similar. Members whose content is not stored are left out.
         """
         now = self._clock()
         times = (self.settings.record_ttl, self.settings.window)
@@ -274,16 +339,14 @@ class Searcher:
         ]
         if not comparable:
             return []
-        payload = concatenate_payloads([prepared.payload, self.preparer.payload_of(comparable)])
-        # position 0 is the document of the batch
-        others = np.arange(1, 1 + len(comparable), dtype=np.uint64)
-        pairs = pack_pairs(np.zeros(1, np.uint64), others)
-        scored = self._measure.compare(pairs, as_stored(payload))
-        reached = np.flatnonzero(scored.meets_threshold(self._threshold))
-        similarity = scored.similarity
-        return [(comparable[i], float(similarity[i])) for i in reached.tolist()]
+        kinds = self._comparable_kinds(prepared, comparable, with_signatures=False)
+        compared = self.comparer.compare(_pairs_with_first(len(comparable)), kinds)
+        return [
+            MemberMatch(comparable[i], float(compared.similarity[i]), compared.evidence(i))
+            for i in np.flatnonzero(compared.reached).tolist()
+        ]
 
-    def compare_exactly(self, pool: Pool) -> np.ndarray:
+    def compare_exactly(self, pool: Pool) -> ComparedPairs:
         """Compares the first document of a pool with the stored ones, whatever their estimates.
 
         The comparisons are not counted in the statistics, which describe searches.
@@ -292,11 +355,9 @@ class Searcher:
             pool: A batch of one document, and stored documents.
 
         Returns:
-            The exact similarities, float64 (m,), one for each stored document.
+            The results, one for each stored document.
         """
-        others = np.arange(1, 1 + len(pool.entries), dtype=np.uint64)
-        pairs = pack_pairs(np.zeros(1, np.uint64), others)
-        return self._measure.compare(pairs, pool.stored).similarity
+        return self.comparer.compare(_pairs_with_first(len(pool.entries)), pool.kinds)
 
     def _is_alive(self, entry: Entry, now: float) -> bool:
         """Returns True if a document still is in buckets and no time limit has passed.
@@ -314,7 +375,7 @@ class Searcher:
         near: Counter[int],
         ranked: RankedCandidates,
         pool: Pool,
-        prepared: PreparedDocuments,
+        prepared: PreparedBatch,
     ) -> Decision:
         """Returns the decision for one document: its most similar representative.
 
@@ -331,46 +392,47 @@ class Searcher:
         refs = (ranked.words[candidates] >> REF_SHIFT).tolist()
         # ages order the options: positions in the pool, and behind them those of the batch, whose
         # documents are younger than all stored ones
-        youngest_stored = len(pool.signatures)
+        youngest_stored = pool.size
         options = [
             (-shared, pool.positions[ref])
             for shared, ref in zip(ranked.shared[candidates].tolist(), refs, strict=True)
             if ref in pool.positions
         ]
-        options += [
-            (-shared, youngest_stored + other)
-            for other, shared in near.items()
-            if self._length_fits(prepared, position, other)
-        ]
+        options += [(-shared, youngest_stored + other) for other, shared in near.items()]
         options.sort()
         options = options[: self.settings.max_candidates]
         if not options:
             return NO_REPRESENTATIVE
         ages = np.array([age for _, age in options])
         positions = np.where(ages < youngest_stored, ages, ages - youngest_stored)
-        similarity = self.similarity(np.uint64(position), positions.astype(np.uint64), pool)
-        good = np.flatnonzero(similarity >= 0)
+        compared = self.compare(np.uint64(position), positions.astype(np.uint64), pool)
+        good = np.flatnonzero(compared.reached)
         if not len(good):
             return NO_REPRESENTATIVE._replace(compared=len(options))
-        best = good[np.lexsort((ages[good], -similarity[good]))[0]]
+        best = int(good[np.lexsort((ages[good], -compared.similarity[good]))[0]])
         age = int(ages[best])
-        decision = Decision(None, None, float(similarity[best]), len(options))
+        decision = Decision(
+            entry=None,
+            position=None,
+            similarity=float(compared.similarity[best]),
+            compared=len(options),
+            evidence=compared.evidence(best),
+        )
         if age >= youngest_stored:
             return decision._replace(position=age - youngest_stored)
         return decision._replace(entry=pool.entries[age - len(prepared.digests)])
 
-    def _length_fits(self, prepared: PreparedDocuments, a: int, b: int) -> bool:
-        """Returns True if two documents of a batch are close enough in size to be similar."""
-        if not self._compares_sets:
-            return True
-        size_a = int(prepared.payload.sizes[a])
-        size_b = int(prepared.payload.sizes[b])
+    def _length_fits(self, prepared: PreparedBatch, a: int, b: int) -> bool:
+        """Returns True if two texts of a batch are close enough in size to be similar."""
+        sizes = prepared.kinds[0].payload.sizes
+        threshold = self.comparer.kinds[0].threshold
+        size_a = int(sizes[a])
+        size_b = int(sizes[b])
         return bool(
-            size_b >= np.floor(self._threshold * size_a)
-            and size_a >= np.floor(self._threshold * size_b)
+            size_b >= np.floor(threshold * size_a) and size_a >= np.floor(threshold * size_b)
         )
 
-    def similarity(self, position: np.uint64, others: np.ndarray, pool: Pool) -> np.ndarray:
+    def compare(self, position: np.uint64, others: np.ndarray, pool: Pool) -> ComparedPairs:
         """Compares a document with others exactly, if their estimates pass the margin.
 
         Args:
@@ -379,24 +441,22 @@ class Searcher:
             pool: The documents.
 
         Returns:
-            The exact similarities, float64 (m,); -1 for those below the margin or the threshold.
+            The results, one for each of the others.
         """
-        similarity = np.full(len(others), -1.0)
         pairs = pack_pairs(np.asarray(position), others)
-        agreeing = np.empty(len(pairs), np.int64)
-        pair_agreements(pairs, pool.signatures, self._layout, agreeing)
-        passed = np.flatnonzero(agreeing >= self._margin)
-        reached_count = 0
-        if len(passed):
-            scored = self._measure.compare(pairs[passed], pool.stored)
-            reached = scored.meets_threshold(self._threshold)
-            similarity[passed[reached]] = scored.similarity[reached]
-            reached_count = int(np.count_nonzero(reached))
+        compared, exact_count = self.comparer.compare_candidates(pairs, pool.kinds)
         if len(pairs):
             self.stats.record_comparisons(
-                estimated=len(pairs), compared=len(passed), reached=reached_count
+                estimated=len(pairs),
+                compared=exact_count,
+                reached=int(np.count_nonzero(compared.reached)),
             )
-        return similarity
+        return compared
+
+
+def _pairs_with_first(count: int) -> np.ndarray:
+    """Returns the pairs of position 0 with each of the next positions, uint64 (count,)."""
+    return pack_pairs(np.zeros(1, np.uint64), np.arange(1, 1 + count, dtype=np.uint64))
 
 
 def _was_seen(entry: Entry, now: float, times: tuple[float | None, ...]) -> bool:

@@ -44,6 +44,7 @@ from nearkin.index.telemetry import telemetry_of
 from nearkin.spec import Spec
 
 if TYPE_CHECKING:
+    from nearkin.index.document_preparation import DocumentPreparer
     from nearkin.index.preparation import Preparer
     from nearkin.index.search import Searcher
     from nearkin.lsh.slot_bands import Banding
@@ -101,6 +102,9 @@ class Session:
     measure: "Measure"
     banding: "Banding"
     preparer: "Preparer"
+    """The preparer of texts, or of vectors in an index of vectors."""
+    documents: "DocumentPreparer"
+    """The preparer of whole documents."""
     searcher: "Searcher"
 
     def __init__(
@@ -130,6 +134,7 @@ class Session:
         The stages of sketching and comparison are imported here, so that `import nearkin.index`
         and processes that open no index do without their kernels.
         """
+        from nearkin.index.document_preparation import DocumentPreparer
         from nearkin.index.preparation import Preparer
         from nearkin.index.search import Searcher
         from nearkin.measures import BandingRequest, measure_of
@@ -152,9 +157,7 @@ class Session:
             documents=settings.documents,
         )
         banding = measure.banding(request)
-        salt = (
-            f"{settings.spec.fingerprint}:{banding.bands}:{banding.rows}:{banding.probes}".encode()
-        )
+        salt = _configuration_salt(settings.spec, banding)
         self.store = opened.store
         self.settings = settings
         self.state = opened.state
@@ -165,9 +168,13 @@ class Session:
         self.measure = measure
         self.banding = banding
         self.preparer = Preparer(measure, banding, resources, salt, settings.max_document_bytes)
+        vector_preparer = _vector_preparer(settings, resources)
+        self.documents = DocumentPreparer(
+            self.preparer, vector_preparer, requires_both=settings.combine == "both"
+        )
         self.telemetry = telemetry_of(settings.spec.measure)
         on_comparisons = None if self.telemetry is None else self.telemetry.record_comparisons
-        self.searcher = Searcher(self.store, settings, self.preparer, self.clock, on_comparisons)
+        self.searcher = Searcher(self.store, settings, self.documents, self.clock, on_comparisons)
         self.cache.sync_generation(self.state.generation, self.cache.stamp())
         self.clocks = ClockWatch(self.clock, self.store)
         self.scope_names = ScopeNames(self.store)
@@ -379,3 +386,37 @@ class Session:
         if entry is None:
             self.confirm_state()
         return entry
+
+
+def _configuration_salt(spec: Spec, banding: "Banding") -> bytes:
+    """Returns the salt that gives a configuration buckets of its own."""
+    return f"{spec.fingerprint}:{banding.bands}:{banding.rows}:{banding.probes}".encode()
+
+
+def _vector_preparer(settings: IndexSettings, resources: "SpecResources") -> "Preparer | None":
+    """Returns the preparer of the vectors of an index of texts and vectors, or None.
+
+    Args:
+        settings: Settings of the open index.
+        resources: The key that the Spec of the vectors names.
+    """
+    from nearkin.index.preparation import Preparer
+    from nearkin.measures import BandingRequest, measure_of
+
+    vector = settings.vector
+    if vector is None:
+        return None
+    assert vector.threshold is not None
+    measure = measure_of(vector.spec, resources)
+    request = BandingRequest(
+        threshold=vector.threshold,
+        recall=vector.recall,
+        bands=vector.bands,
+        rows=vector.rows,
+        tables=1,
+        probes=0,
+        documents=settings.documents,
+    )
+    banding = measure.banding(request)
+    salt = _configuration_salt(vector.spec, banding)
+    return Preparer(measure, banding, resources, salt, settings.max_document_bytes)

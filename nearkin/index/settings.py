@@ -15,6 +15,8 @@ from nearkin.suggestions import did_you_mean
 
 POSTINGS = ("leaders", "all")
 """The values of the setting `postings`."""
+COMBINATIONS = ("either", "both")
+"""The values of the setting `combine`."""
 SPEC_VARIABLES = ("SHINGLE", "SEED", "K", "DIMENSIONS")
 """The variables of an environment that define a Spec."""
 LEAST_MAX_MEMORY = 1 << 20
@@ -41,6 +43,41 @@ MINIMUMS = {
 
 
 @dataclass(frozen=True)
+class VectorEvidence:
+    """The vectors of an index whose documents have a text, a vector, or both.
+
+    Attributes:
+        spec: Spec of the signatures, `Spec(measure="cosine", unit="vector", n=DIMENSIONS)`.
+        threshold: Minimum cosine of two vectors, in (0, 1]. None for that of the existing index, or
+            for 0.95 in a new one.
+        recall: Share of similar vectors that a search must find, in (0, 1).
+        bands: Number of bands of the vectors, or None to derive it from the recall.
+        rows: Number of rows of a band, or None to derive it from the recall.
+        lookup_probes: Number of additional buckets of each band of vectors that a look-up reads. It
+            can differ each time the index is opened.
+    """
+
+    spec: Spec
+    threshold: float | None = None
+    recall: float = 0.95
+    bands: int | None = None
+    rows: int | None = None
+    lookup_probes: int = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        if self.spec.unit != "vector":
+            raise UsageError(
+                f"the Spec of vectors has unit={self.spec.unit!r}; pass "
+                "Spec(measure='cosine', unit='vector', n=DIMENSIONS)"
+            )
+        _require_threshold(self.threshold)
+        _require_both_or_none(self.bands, self.rows)
+        if self.lookup_probes < MINIMUMS["lookup_probes"]:
+            raise UsageError(f"lookup_probes={self.lookup_probes} is less than 0")
+
+
+@dataclass(frozen=True)
 class IndexSettings:
     """The parameters of an index.
 
@@ -51,6 +88,11 @@ class IndexSettings:
         distance: Maximum Hamming distance of a document to the representative it is resolved to, in
             bits (measure simhash only). It decides the threshold, 1 − distance / k, and the bands.
             None to compare exact similarities.
+        vector: The vectors that documents have besides their texts, whose settings are `spec`,
+            `threshold`, the bands and `lookup_probes`. None for an index of texts or of vectors.
+        combine: `either` (two documents are similar if their texts or their vectors reach the
+            threshold) or `both` (both thresholds must be reached, and each document must have
+            both). It is only for an index with `vector`.
         recall: Share of similar representatives that a search must find, in (0, 1).
         bands: Number of bands, or None to derive it from the recall.
         rows: Number of rows of a band, or None to derive it from the recall.
@@ -64,7 +106,8 @@ class IndexSettings:
         store_text: True to keep texts. False to keep only the hashes that exact comparison needs.
         member_content: True to keep these hashes, or the vectors, of documents that are resolved to
             a representative, too. By default such a document keeps its id, digest, cluster and
-            similarity only. It has no effect if texts are kept or all documents are posted.
+            similarity only. It has no effect if texts are kept, if all documents are posted, or
+            with `vector`: the content of all documents is kept then.
         max_candidates: Maximum number of documents that are compared with one document. Those with
             the most shared bands are compared first.
         cache: Maximum number of resolutions kept in memory. 0 keeps none.
@@ -86,6 +129,8 @@ class IndexSettings:
     spec: Spec | None = None
     threshold: float | None = None
     distance: int | None = None
+    vector: VectorEvidence | None = None
+    combine: str = "either"
     recall: float = 0.95
     bands: int | None = None
     rows: int | None = None
@@ -116,16 +161,18 @@ class IndexSettings:
                 f"postings={self.postings!r} is not one of {', '.join(POSTINGS)}"
                 f"{did_you_mean(self.postings, POSTINGS)}"
             )
-        if self.threshold is not None and not 0 < self.threshold <= 1:
-            raise UsageError(f"threshold {self.threshold} is outside 0 (exclusive) to 1")
-        if (self.bands is None) != (self.rows is None):
+        if self.combine not in COMBINATIONS:
             raise UsageError(
-                "bands and rows must be given together; leave both out to derive them from the "
-                "recall"
+                f"combine={self.combine!r} is not one of {', '.join(COMBINATIONS)}"
+                f"{did_you_mean(self.combine, COMBINATIONS)}"
             )
+        _require_threshold(self.threshold)
+        _require_both_or_none(self.bands, self.rows)
         for name, minimum in MINIMUMS.items():
             if getattr(self, name) < minimum:
                 raise UsageError(f"{name}={getattr(self, name)} is less than {minimum}")
+        if self.vector is not None:
+            self._require_texts()
         if self.spec is not None:
             require_probeable(self.spec, self.probes, self.lookup_probes)
         for name in ("record_ttl", "bucket_ttl", "window", "max_memory"):
@@ -138,6 +185,23 @@ class IndexSettings:
             raise UsageError(
                 f"max_memory={self.max_memory} is less than {LEAST_MAX_MEMORY:,} bytes; give more, "
                 "or leave it out for no limit"
+            )
+
+    def _require_texts(self) -> None:
+        """Verifies that vectors come besides texts that are compared by their similarity.
+
+        Raises:
+            UsageError: If the index is of vectors already, or has a Hamming distance.
+        """
+        if self.spec is not None and self.spec.unit == "vector":
+            raise UsageError(
+                "vector= adds vectors to an index of texts, and the Spec of this index is of "
+                "vectors; leave vector= out, or give a Spec of texts"
+            )
+        if self.distance is not None:
+            raise UsageError(
+                f"distance={self.distance} cannot be combined with vector=; give a threshold for "
+                "the texts instead"
             )
 
     @property
@@ -193,7 +257,8 @@ class IndexSettings:
             if name.startswith(prefix) and value != ""
         }
         types = get_type_hints(cls)
-        known = {field.name.upper(): field.name for field in fields(cls) if field.name != "spec"}
+        names = [field.name for field in fields(cls) if field.name not in ("spec", "vector")]
+        known = {name.upper(): name for name in names}
         of_spec = {name: given.pop(name) for name in SPEC_VARIABLES if name in given}
         unknown = sorted(set(given) - set(known))
         if unknown:
@@ -211,6 +276,20 @@ class IndexSettings:
             return settings
         spec = _parse_spec(of_spec, prefix, measures_distance=settings.distance is not None)
         return replace(settings, spec=spec)
+
+
+def _require_threshold(threshold: float | None) -> None:
+    """Verifies a threshold of similarities."""
+    if threshold is not None and not 0 < threshold <= 1:
+        raise UsageError(f"threshold {threshold} is outside 0 (exclusive) to 1")
+
+
+def _require_both_or_none(bands: int | None, rows: int | None) -> None:
+    """Verifies that bands are given with their rows."""
+    if (bands is None) != (rows is None):
+        raise UsageError(
+            "bands and rows must be given together; leave both out to derive them from the recall"
+        )
 
 
 def require_probeable(spec: Spec, probes: int, lookup_probes: int) -> None:
@@ -237,6 +316,8 @@ class SettingsFields(TypedDict, total=False):
     """The fields of IndexSettings that callers may pass by name, without Spec and threshold."""
 
     distance: int | None
+    vector: VectorEvidence | None
+    combine: str
     recall: float
     bands: int | None
     rows: int | None

@@ -29,7 +29,7 @@ from nearkin.index.removal import Removals
 from nearkin.index.session import Session
 
 if TYPE_CHECKING:
-    from nearkin.index.preparation import PreparedDocuments
+    from nearkin.index.document_preparation import PreparedBatch
     from nearkin.index.search import Decision
 
 REFRESH_SHARE = 0.01
@@ -84,7 +84,7 @@ class Upserts:
 
         Args:
             scope: Scope of the documents.
-            documents: Texts or vectors, at most `max_batch` of them.
+            documents: Texts, vectors or `TextAndVector`, at most `max_batch` of them.
             ids: Ids of the documents; None for one that is derived from the content.
 
         Raises:
@@ -101,8 +101,8 @@ class Upserts:
             )
         if ids is not None and len(ids) != len(documents):
             raise UsageError(f"{len(ids)} ids for {len(documents)} documents")
-        checked = [session.preparer.check(document) for document in documents]
-        digests = [session.preparer.digest(document) for document in checked]
+        checked = [session.documents.check(document) for document in documents]
+        digests = [session.documents.digest(document) for document in checked]
         given_ids = ids or [None] * len(checked)
         names = [
             default_id(digest) if id is None else require_id(id)
@@ -133,7 +133,7 @@ class Upserts:
         decisions: list[Decision] = []
         if pending:
             rest = batch.select(pending)
-            prepared = session.preparer.prepare(rest.scope, rest.documents, rest.digests)
+            prepared = session.documents.prepare(rest.scope, rest.documents, rest.digests)
             sketched = time.perf_counter()
             excluded: frozenset[int] = frozenset()
             if replaced:
@@ -144,7 +144,7 @@ class Upserts:
             session.searcher.stats.record_batch(
                 documents=len(pending),
                 candidates=sum(decision.compared for decision in decisions),
-                slots=prepared.signatures[: len(pending) if is_binned else 0],
+                slots=prepared.kinds[0].signatures[: len(pending) if is_binned else 0],
                 seconds=sketched - looked_up,
             )
             if changes.may_overflow and len(batch.ids) > 1:
@@ -280,19 +280,17 @@ class Upserts:
     def _add_entries(
         self,
         batch: _Batch,
-        prepared: "PreparedDocuments",
+        prepared: "PreparedBatch",
         decisions: "list[Decision]",
         changes: Changes,
         now: float,
     ) -> None:
         """Adds the entries of new documents to the changes, as was decided."""
-        settings = self._session.settings
-        keeps_text = settings.store_text and not self._session.preparer.vectors
         builder = EntryBuilder(
-            self._session.preparer,
+            self._session.documents,
             prepared,
-            contents=batch.documents if keeps_text else None,
-            settings=settings,
+            contents=batch.documents,
+            settings=self._session.settings,
             now=now,
         )
         renewed = {entry.id for entry in changes.changed}
@@ -353,6 +351,7 @@ def _outcomes(
                 similarity=entry.similarity,
                 candidates=searches[i].compared,
                 seconds=seconds,
+                evidence=searches[i].evidence,
             )
         outcomes.append(outcome)
     return outcomes

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from nearkin.index.documents import Document
+from nearkin.index.documents import Document, TextAndVector
 from nearkin.index.entry import Outcome
 from nearkin.server.http.callers import CURRENT_CALLER, Caller
 from nearkin.server.http.fair_executor import FairExecutor
@@ -37,6 +37,9 @@ class _WaitingDocument(NamedTuple):
 
 def document_memory(document: Document) -> int:
     """Returns the memory that a document uses, in bytes."""
+    if isinstance(document, TextAndVector):
+        parts = (document.text, document.vector)
+        return sum(document_memory(part) for part in parts if part is not None)
     return (
         sys.getsizeof(document) if isinstance(document, str) else BYTES_PER_NUMBER * len(document)
     )

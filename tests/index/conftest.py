@@ -249,7 +249,7 @@ def assert_integrity(index: nk.Index) -> None:
         assert leader.is_leader
         assert entry.cluster == leader.cluster
         if entry.posted:
-            keys_of_entry = preparer_of(index).keys_of(entry.scope, [entry])[0]
+            keys_of_entry = index._session.documents.keys_of(entry.scope, [entry])[0]
             expected |= {(int(key), entry.ref) for key in keys_of_entry}
     keys = np.array(sorted({key for key, _ in expected}), np.uint64)
     postings = store_of(index).postings(keys)

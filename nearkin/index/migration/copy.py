@@ -9,7 +9,7 @@ import numpy as np
 
 from nearkin.errors import UsageError
 from nearkin.index.changes import Changes, KeyedEntry
-from nearkin.index.documents import CheckedDocument, ShingledDocument
+from nearkin.index.documents import CheckedDocument, CheckedPair, ShingledDocument
 from nearkin.index.entry import Entry, batches_by_scope
 from nearkin.index.handovers import is_handovers_scope
 from nearkin.index.index import Index
@@ -150,6 +150,26 @@ def document_of(entry: Entry, target: Index, *, same_shingles: bool) -> CheckedD
     """
     if target.holds_vectors:
         return np.frombuffer(entry.payload, np.float32)
+    if target.holds_both:
+        text_entry = target._session.documents.split([entry])[0][0]
+        text = None
+        if entry.text is not None or entry.size:
+            text = _text_of(text_entry, target, same_shingles=same_shingles)
+        return CheckedPair(text, target._session.documents.vector_of(entry), entry.digest)
+    return _text_of(entry, target, same_shingles=same_shingles)
+
+
+def _text_of(entry: Entry, target: Index, *, same_shingles: bool) -> str | ShingledDocument:
+    """Returns the text of a stored document, or its shingles if both indexes make the same ones.
+
+    Args:
+        entry: The stored document, with the content of its text.
+        target: The other index.
+        same_shingles: The result of `shares_shingles` for the two indexes.
+
+    Raises:
+        UsageError: If the text is needed and not stored.
+    """
     if entry.text is not None:
         return entry.text
     if same_shingles and target._session.preparer.takes_shingles:

@@ -27,7 +27,7 @@ from nearkin.index.migration.copy import (
 from nearkin.index.migration.follow import LogFollower, follow_log
 from nearkin.index.migration.state import CLOSING, COPYING, MOVED, OPEN, MigrationState, Phase
 from nearkin.index.session import REFRESH_SECONDS
-from nearkin.index.settings import IndexSettings
+from nearkin.index.settings import IndexSettings, VectorEvidence
 from nearkin.index.stores.addresses import MEMORY_URL
 from nearkin.index.stores.base import Store
 from nearkin.index.stores.urls import with_passwords
@@ -80,6 +80,8 @@ class KeptSettings(TypedDict):
     """The settings that a copy takes over from its source."""
 
     distance: int | None
+    vector: VectorEvidence | None
+    combine: str
     recall: float
     postings: str
     store_text: bool
@@ -90,11 +92,23 @@ def kept_settings(settings: IndexSettings) -> KeptSettings:
     """Returns the settings that a copy takes over from its source, by name."""
     return {
         "distance": settings.distance,
+        "vector": settings.vector,
+        "combine": settings.combine,
         "recall": settings.recall,
         "postings": settings.postings,
         "store_text": settings.store_text,
         "documents": settings.documents,
     }
+
+
+def keyed_vector(vector: VectorEvidence | None, secret: HashKey) -> VectorEvidence | None:
+    """Returns the settings of the vectors of an index with another key, or None without vectors.
+
+    Args:
+        vector: The settings, with their Spec, or None.
+        secret: The key.
+    """
+    return None if vector is None else replace(vector, spec=vector.spec.keyed_with(secret))
 
 
 def rebuild(
@@ -149,6 +163,8 @@ def rebuild(
             resources = replace(resources, secret=new_secret)
             spec = spec.keyed_with(new_secret)
         kept = kept_settings(source.settings)
+        if new_secret is not None:
+            kept["vector"] = keyed_vector(kept["vector"], new_secret)
         if threshold is not None:
             # similarities are compared in place of distances
             kept["distance"] = None

@@ -5,7 +5,7 @@ from contextlib import closing
 from itertools import chain
 
 from nearkin.errors import StoreError, UsageError
-from nearkin.index.entry import batches_by_scope
+from nearkin.index.entry import Entry, batches_by_scope
 from nearkin.index.index import Index
 from nearkin.index.migration.copy import (
     UNLIMITED_SIZE,
@@ -16,7 +16,7 @@ from nearkin.index.migration.copy import (
     keep_cluster_ids_and_compare,
     release_target,
 )
-from nearkin.index.migration.cutover import kept_settings
+from nearkin.index.migration.cutover import kept_settings, keyed_vector
 from nearkin.index.opening import open_index
 from nearkin.index.parts import is_part_name
 from nearkin.index.settings import IndexSettings
@@ -82,6 +82,8 @@ def rotate_key(
                 f"the tables of {source.store.url} are hashed with its old key; build a new index "
                 f"from its inputs"
             )
+        kept = kept_settings(opened.settings)
+        kept["vector"] = keyed_vector(kept["vector"], new_secret)
         with Index.open(
             target_url,
             spec.keyed_with(new_secret),
@@ -90,7 +92,7 @@ def rotate_key(
             follow=False,
             cache=1,
             max_document=UNLIMITED_SIZE,
-            **kept_settings(opened.settings),
+            **kept,
         ) as target:
             claim_target(source, target)
             left_out = _copy_texts(source.store, target, skip_without_text=skip_without_text)
@@ -124,13 +126,25 @@ def _copy_texts(source: Store, target: Index, *, skip_without_text: bool) -> set
         wanted = dict(zip(ids, source.entries(scope, ids), strict=True))
         if skip_without_text and not target.holds_vectors:
             missing = [
-                id for id, entry in wanted.items() if entry is not None and entry.text is None
+                id
+                for id, entry in wanted.items()
+                if entry is not None and entry.text is None and not _has_vector_only(entry, target)
             ]
             left_out.update((scope, id) for id in missing)
             # an earlier version of one, whose text was stored, may have been copied
             wanted |= dict.fromkeys(missing)
         copy_entries(source, target, scope, wanted, same_shingles=False)
     return left_out
+
+
+def _has_vector_only(entry: Entry, target: Index) -> bool:
+    """Returns True if a document of an index of texts and vectors has no text that could be stored.
+
+    Args:
+        entry: The document.
+        target: The copy.
+    """
+    return target.holds_both and entry.size == 0 and bool(entry.payload)
 
 
 def _count_differences(source: Store, copy: Store, left_out: set[tuple[str, str]]) -> int:

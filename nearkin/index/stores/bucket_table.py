@@ -151,6 +151,8 @@ def enter(table: BucketTable, documents: Iterable[tuple[Entry, np.ndarray | None
     """Appends the postings of all documents that have band keys."""
     posted = [(entry.posting, keys) for entry, keys in documents if keys is not None]
     if posted:
-        table.append_all(
-            np.stack([keys for _, keys in posted]), np.array([word for word, _ in posted], np.int64)
-        )
+        words = np.array([word for word, _ in posted], np.int64)
+        # documents of an index of texts and vectors have different numbers of keys
+        counts = [len(keys) for _, keys in posted]
+        all_keys = np.concatenate([keys for _, keys in posted])
+        table.append_all(all_keys[:, None], np.repeat(words, counts))

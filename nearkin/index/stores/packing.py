@@ -19,6 +19,12 @@ POSTED = 1
 LEADS = 2
 OWN_CLUSTER = 4
 TEXT = 8
+TEXT_AND_PAYLOAD = 16
+"""The flag of an entry with a text and a payload: the length of the text comes before the text.
+
+Only entries of an index of texts and vectors have both.
+"""
+TEXT_LENGTH = struct.Struct("<I")
 SEEN = struct.Struct("<d")
 SEEN_AT = 38
 """The offset of the time at which the document was last seen, in bytes."""
@@ -48,6 +54,9 @@ def pack_entry(entry: Entry) -> bytes:
     if entry.text is not None:
         flags |= TEXT
         content = entry.text.encode()
+        if entry.payload:
+            flags |= TEXT_AND_PAYLOAD
+            content = TEXT_LENGTH.pack(len(content)) + content + entry.payload
     scope = entry.scope.encode()
     name = entry.id.encode()
     head = HEAD.pack(
@@ -108,8 +117,7 @@ def unpack_entry(ref: int, packed: bytes) -> Entry:
         leader = name if flags & LEADS else packed[leader_start:cluster_start].decode()
         cluster = leader if flags & OWN_CLUSTER else packed[cluster_start:signature_start].decode()
         scope = packed[HEAD.size : id_start].decode()
-        content = packed[content_start:]
-        text = content.decode() if flags & TEXT else None
+        text, payload = _unpack_content(packed[content_start:], flags)
     except (struct.error, ValueError) as error:
         raise StoreError(f"the entry {ref} of the store is damaged ({error})") from error
     return Entry(
@@ -126,8 +134,24 @@ def unpack_entry(ref: int, packed: bytes) -> Entry:
         posted=bool(flags & POSTED),
         signature=packed[signature_start:content_start],
         text=text,
-        payload=content if text is None else b"",
+        payload=payload,
     )
+
+
+def _unpack_content(content: bytes, flags: int) -> tuple[str | None, bytes]:
+    """Returns the text and the payload of a packed entry.
+
+    Args:
+        content: The content, which may be missing.
+        flags: Flags of the entry.
+    """
+    if not flags & TEXT:
+        return None, content
+    if not flags & TEXT_AND_PAYLOAD or not content:
+        return content.decode(), b""
+    (length,) = TEXT_LENGTH.unpack_from(content)
+    end = TEXT_LENGTH.size + length
+    return content[TEXT_LENGTH.size : end].decode(), content[end:]
 
 
 def unpack_head(ref: int, packed: bytes) -> Entry:

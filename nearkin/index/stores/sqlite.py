@@ -355,7 +355,9 @@ class SqliteStore:
                     words = [_word(ref, leads, size) for ref, leads, size, _ in rows]
                     keys = np.frombuffer(b"".join(row[3] for row in rows), np.uint64)
                     self._require_room(table, len(keys))
-                    table.append_all(keys.reshape(len(rows), -1), np.array(words, np.int64))
+                    # documents of an index of texts and vectors have different numbers of keys
+                    counts = [len(row[3]) // keys.itemsize for row in rows]
+                    table.append_all(keys[:, None], np.repeat(np.array(words, np.int64), counts))
             with closing(self._blocks("SELECT word, keys FROM loose ORDER BY ref")) as blocks:
                 for word, blob in chain.from_iterable(blocks):
                     table.append(np.frombuffer(blob, np.uint64), word)

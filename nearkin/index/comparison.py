@@ -1,0 +1,241 @@
+"""The comparison of documents by one kind of evidence or two, which decides what is similar.
+
+Candidates are estimated from their signatures first, with a safety margin. Those that pass are
+compared exactly. In an index of texts and vectors, two documents are similar if the thresholds of
+either kind, or of both, are reached.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from nearkin.index.document_preparation import DocumentPreparer
+from nearkin.index.entry import Entry, Evidence
+from nearkin.index.preparation import Preparer
+from nearkin.index.settings import IndexSettings
+from nearkin.lsh.kernels import pair_agreements
+from nearkin.lsh.solve import largest_margin
+from nearkin.measures.base import StoredPayloads, as_stored, band_layout_of
+from nearkin.packed_pairs import unpack_pairs
+
+PASS_PROBABILITY = 0.999
+"""The share of pairs at the threshold whose estimate must pass the margin."""
+
+
+class ComparableKind(NamedTuple):
+    """One kind of evidence of documents that are compared by their positions."""
+
+    stored: StoredPayloads
+    """The data that exact comparison needs."""
+    empty: np.ndarray
+    """True for documents that lack this kind, bool (n,)."""
+    signatures: np.ndarray
+    """The signatures, (n, w). They may be missing if no estimate is asked for."""
+
+
+class KindScores(NamedTuple):
+    """The exact similarities of pairs by one kind of evidence."""
+
+    similarity: np.ndarray
+    """The similarities, float64 (m,). It is NaN for pairs that were not compared."""
+    reached: np.ndarray
+    """True for pairs that reach the threshold of the kind, bool (m,)."""
+
+
+class ComparedPairs(NamedTuple):
+    """The results of comparisons, by all kinds of evidence together."""
+
+    similarity: np.ndarray
+    """The similarities, float64 (m,).
+
+    In an index of texts and vectors it is the larger one of those that reach their thresholds, or
+    the smaller one if both must reach them. For pairs that are not similar it is the larger one, or
+    the smaller one, of those that were compared. It is 0 for pairs that were not compared.
+    """
+    reached: np.ndarray
+    """True for pairs that are similar, bool (m,)."""
+    kinds: tuple[KindScores, ...]
+    """The similarities by each kind of evidence."""
+
+    def evidence(self, position: int) -> Evidence | None:
+        """Returns the evidence for one pair, or None in an index of one kind.
+
+        Args:
+            position: Position of the pair.
+        """
+        if len(self.kinds) == 1:
+            return None
+        text, vector = self.kinds
+        return Evidence(
+            text=_number_of(text.similarity[position]),
+            vector=_number_of(vector.similarity[position]),
+            text_reached=bool(text.reached[position]),
+            vector_reached=bool(vector.reached[position]),
+        )
+
+
+class KindComparer:
+    """Estimates and compares documents by one kind of evidence.
+
+    Args:
+        preparer: Preparer of the kind.
+        threshold: Minimum similarity of the kind.
+    """
+
+    def __init__(self, preparer: Preparer, threshold: float) -> None:
+        self.preparer = preparer
+        self.threshold = threshold
+        self._measure = preparer.measure
+        spec = self._measure.spec
+        self.compares_sets = spec.measure == "jaccard"
+        agreeing_share = self._measure.estimator.expected_agreements(threshold) / spec.k
+        self._margin = largest_margin(spec.k, agreeing_share, PASS_PROBABILITY)
+        if preparer.compares_signatures:
+            # the signatures decide, so that the margin is exact
+            self._margin = preparer.banding.margin
+        keys = np.empty((0, 0), np.uint64) if spec.truncated else None
+        self._layout = band_layout_of(spec, preparer.banding, keys).layout
+
+    def passes_margin(self, pairs: np.ndarray, kind: ComparableKind) -> np.ndarray:
+        """Returns which pairs have an estimate that passes the safety margin, bool (m,).
+
+        Args:
+            pairs: Packed pairs of positions, uint64 (m,).
+            kind: The documents.
+        """
+        agreeing = np.empty(len(pairs), np.int64)
+        pair_agreements(pairs, kind.signatures, self._layout, agreeing)
+        return np.asarray(agreeing >= self._margin)
+
+    def compare(self, pairs: np.ndarray, kind: ComparableKind, chosen: np.ndarray) -> KindScores:
+        """Compares some pairs exactly.
+
+        Args:
+            pairs: Packed pairs of positions, uint64 (m,).
+            kind: The documents.
+            chosen: True for the pairs that are compared, bool (m,).
+        """
+        similarity = np.full(len(pairs), np.nan)
+        reached = np.zeros(len(pairs), bool)
+        rows = np.flatnonzero(chosen)
+        if len(rows):
+            scored = self._measure.compare(pairs[rows], kind.stored)
+            similarity[rows] = scored.similarity
+            reached[rows] = scored.meets_threshold(self.threshold)
+        return KindScores(similarity, reached)
+
+
+class DocumentComparer:
+    """Compares documents by all kinds of evidence of an index.
+
+    Args:
+        documents: Preparer of the index's documents.
+        settings: Settings of the index, with the thresholds of all kinds.
+    """
+
+    def __init__(self, documents: DocumentPreparer, settings: IndexSettings) -> None:
+        assert settings.threshold is not None
+        self._documents = documents
+        self._requires_both = documents.requires_both
+        self.kinds = [KindComparer(documents.first, settings.threshold)]
+        if documents.second is not None:
+            assert settings.vector is not None
+            assert settings.vector.threshold is not None
+            self.kinds.append(KindComparer(documents.second, settings.vector.threshold))
+
+    def compare(self, pairs: np.ndarray, kinds: Sequence[ComparableKind]) -> ComparedPairs:
+        """Compares pairs exactly, whatever their estimates.
+
+        Args:
+            pairs: Packed pairs of positions, uint64 (m,).
+            kinds: The documents, for each kind of evidence.
+        """
+        return self._combine(
+            [
+                comparer.compare(pairs, kind, _comparable(pairs, kind))
+                for comparer, kind in zip(self.kinds, kinds, strict=True)
+            ]
+        )
+
+    def compare_candidates(
+        self, pairs: np.ndarray, kinds: Sequence[ComparableKind]
+    ) -> tuple[ComparedPairs, int]:
+        """Compares the pairs exactly whose estimates pass the safety margin.
+
+        Both similarities of pairs that are similar are exact.
+
+        Args:
+            pairs: Packed pairs of positions, uint64 (m,).
+            kinds: The documents, for each kind of evidence.
+
+        Returns:
+            The results, and the number of pairs that were compared exactly.
+        """
+        if len(self.kinds) == 1:
+            passed = self.kinds[0].passes_margin(pairs, kinds[0])
+            scores = self.kinds[0].compare(pairs, kinds[0], passed)
+            return self._combine([scores]), int(np.count_nonzero(passed))
+        comparable = [_comparable(pairs, kind) for kind in kinds]
+        chosen = [
+            is_comparable & comparer.passes_margin(pairs, kind)
+            for comparer, kind, is_comparable in zip(self.kinds, kinds, comparable, strict=True)
+        ]
+        if self._requires_both:
+            chosen = [np.logical_and.reduce(chosen)] * len(chosen)
+        combined = self._combine(
+            [
+                comparer.compare(pairs, kind, rows)
+                for comparer, kind, rows in zip(self.kinds, kinds, chosen, strict=True)
+            ]
+        )
+        compared = int(np.count_nonzero(np.logical_or.reduce(chosen)))
+        # matches have both similarities, also one whose estimate did not pass
+        similar = [combined.reached & is_comparable for is_comparable in comparable]
+        completed = [
+            comparer.compare(pairs, kind, rows)
+            for comparer, kind, rows in zip(self.kinds, kinds, similar, strict=True)
+        ]
+        return self._combine(completed)._replace(reached=combined.reached), compared
+
+    def compare_entries(self, entries: Sequence[Entry], pairs: np.ndarray) -> ComparedPairs:
+        """Compares stored documents exactly.
+
+        Args:
+            entries: Entries with their content.
+            pairs: Packed pairs of positions of the entries, uint64 (m,).
+        """
+        no_signatures = np.empty((0, 0), np.uint64)
+        return self.compare(
+            pairs,
+            [
+                ComparableKind(as_stored(kind.payload), kind.empty, no_signatures)
+                for kind in self._documents.stored_kinds(entries)
+            ],
+        )
+
+    def _combine(self, kinds: list[KindScores]) -> ComparedPairs:
+        """Returns the results by all kinds of evidence together."""
+        if len(kinds) == 1:
+            similarity = np.nan_to_num(kinds[0].similarity, nan=0.0)
+            return ComparedPairs(similarity, kinds[0].reached, tuple(kinds))
+        similarities = np.array([kind.similarity for kind in kinds])
+        reached = np.array([kind.reached for kind in kinds])
+        if self._requires_both:
+            similarity = np.nan_to_num(np.fmin.reduce(similarities), nan=0.0)
+            return ComparedPairs(similarity, np.logical_and.reduce(reached), tuple(kinds))
+        is_similar = np.logical_or.reduce(reached)
+        deciding = np.where(is_similar & ~reached, np.nan, similarities)
+        similarity = np.nan_to_num(np.fmax.reduce(deciding), nan=0.0)
+        return ComparedPairs(similarity, is_similar, tuple(kinds))
+
+
+def _comparable(pairs: np.ndarray, kind: ComparableKind) -> np.ndarray:
+    """Returns which pairs consist of documents that both have a kind of evidence, bool (m,)."""
+    first, second = unpack_pairs(pairs)
+    return ~(kind.empty[first] | kind.empty[second])
+
+
+def _number_of(value: np.float64) -> float | None:
+    """Returns a similarity; None if it is NaN, because it was not computed."""
+    return None if np.isnan(value) else float(value)
