@@ -1,10 +1,12 @@
 """The load of an online index from files, from a finished run or from another index."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from heapq import merge
+from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +17,12 @@ from nearkin.corpus.inputs import Selection, describe_skipped
 from nearkin.engine.local.documents import Documents
 from nearkin.errors import UsageError
 from nearkin.index.bulk_load import BulkLoad, ClusterRow
+from nearkin.index.documents import TextAndVector
 from nearkin.index.entry import Entry, require_id, require_scope
 from nearkin.index.exports import read_entries, read_header
 from nearkin.index.index import Index
+from nearkin.index.opening import read_vector_evidence
+from nearkin.index.settings import VectorEvidence
 from nearkin.keys import HashKey
 from nearkin.runs.saved import SIGNATURES, SavedRun
 from nearkin.runs.spec_request import SpecRequest
@@ -26,6 +31,8 @@ from nearkin.sketch.resources import SpecResources
 from nearkin.spec import Spec
 
 CLUSTERS = "clusters.parquet"
+PORTION_BYTES = 32 << 20
+"""The size of documents, in bytes, from which they are upserted."""
 
 
 def add_files(
@@ -75,28 +82,240 @@ def add_files(
             "postings": postings,
             "distance": distance,
         }
-    kinds: dict[str, int] = {}
-    rejected = 0
     resources = SpecResources(request.secret)
     with Index.open(url, resources=resources, tables=tables, **new_index) as index:
-        size = index.settings.max_batch
-        for batch in corpus.batches(columns):
-            rejected += len(batch.rejected)
+        reader = _FileReader(corpus, columns)
+        return _upsert_rows(index, scope, reader.rows(), warnings, reader.rejected)
+
+
+class BothColumns(NamedTuple):
+    """The columns of files whose documents have a text, a vector, or both."""
+
+    texts: Columns
+    """The columns for texts."""
+    vectors: Columns
+    """The columns for vectors of the same rows."""
+
+
+class NewEvidence(NamedTuple):
+    """The settings of a new index of texts and vectors."""
+
+    threshold: float | None
+    """The threshold of the vectors, or None for the default."""
+    combine: str
+    """The value of the setting `combine`."""
+
+
+def add_files_of_both(
+    inputs: tuple[str, ...],
+    columns: BothColumns,
+    request: SpecRequest,
+    url: str,
+    scope: str,
+    threshold: float | None,
+    postings: str | None,
+    evidence: NewEvidence | None = None,
+    tables: Path | None = None,
+    selection: Selection | None = None,
+) -> dict[str, Any]:
+    """Upserts the documents of files into an index of texts and vectors.
+
+    A row is a document if it has a text or a vector. With `combine="both"` it must have both.
+
+    Args:
+        inputs: Files, globs and folders.
+        columns: Columns that are read.
+        request: Request of the Spec of the texts of a new index. Of an existing index (`postings`
+            is None) only the key is used.
+        url: URL of the store.
+        scope: Scope of the documents.
+        threshold: Threshold of the texts of a new index, or None for the default.
+        postings: Value of the setting `postings` of a new index. None opens an existing index.
+        evidence: Settings of the vectors of a new index. None opens an existing index.
+        tables: Folder of a run with the tables that the Spec names.
+        selection: Rules that decide which files of input folders are read.
+
+    Returns:
+        The counts of `add_files`. A row that has neither a text nor a vector, or lacks one of them
+        with `combine="both"`, is rejected.
+
+    Raises:
+        UsageError: If an input, a column or a document is not valid, or the index has one kind of
+            documents.
+        StoreError: If the store fails.
+    """
+    corpus = FileCorpus.open(inputs, selection=selection)
+    warnings = [*describe_skipped(corpus.skipped), *corpus.describe_doubts(columns.texts)]
+    vector_columns = detect_dimensions(corpus, columns.vectors)
+    corpus.check(columns.texts)
+    corpus.check(vector_columns)
+    new_index: dict[str, Any] = {}
+    if postings is not None and evidence is not None:
+        vector_spec = Spec(measure="cosine", unit="vector", n=vector_columns.dimensions or 1)
+        vector = VectorEvidence(vector_spec, evidence.threshold)
+        new_index = {
+            "spec": request.to_spec(columns.texts),
+            "threshold": threshold,
+            "postings": postings,
+            "vector": vector if request.secret is None else vector.keyed_with(request.secret),
+            "combine": evidence.combine,
+        }
+    resources = SpecResources(request.secret)
+    with Index.open(url, resources=resources, tables=tables, **new_index) as index:
+        if not index.holds_both:
+            kind = "vectors" if index.holds_vectors else "texts"
+            raise UsageError(
+                f"the documents of the index {index.url} are {kind}; name one column, not both"
+            )
+        reader = _PairReader(
+            _FileReader(corpus, columns.texts, keeps_places=True),
+            _FileReader(corpus, vector_columns, keeps_places=True),
+            requires_both=index.settings.combine == "both",
+        )
+        return _upsert_rows(index, scope, reader.rows(), warnings, reader.rejected)
+
+
+class _Row(NamedTuple):
+    """A document of a file."""
+
+    place: tuple[int, int]
+    """The number of the file, and the row in it."""
+    id: str | None
+    document: str | np.ndarray | TextAndVector
+    """The text, the vector, or both."""
+
+
+class _FileReader:
+    """A reader of the documents of one content column.
+
+    Args:
+        corpus: The files.
+        columns: Columns that are read.
+        keeps_places: True to keep the places of rejected rows.
+
+    Attributes:
+        rejected_places: Numbers of the file and rows of the rejected rows, if they are kept.
+    """
+
+    def __init__(self, corpus: FileCorpus, columns: Columns, *, keeps_places: bool = False) -> None:
+        self._corpus = corpus
+        self._columns = columns
+        self._keeps_places = keeps_places
+        self._rejected_count = 0
+        self.rejected_places: set[tuple[int, int]] = set()
+
+    def rows(self) -> Iterator[_Row]:
+        """Yields the documents in their order."""
+        columns = self._columns
+        for batch in self._corpus.batches(columns):
+            self._rejected_count += len(batch.rejected)
+            if self._keeps_places:
+                self.rejected_places |= {(entry.file, entry.row) for entry in batch.rejected}
             documents = documents_of(batch.documents[columns.content])
             ids: list[str | None] = [None] * len(documents)
             if columns.id:
-                ids = make_ids(batch, columns, corpus.names).to_pylist()
-            for start in range(0, len(documents), size):
-                portion = slice(start, start + size)
-                for outcome in index.upsert_many(scope, documents[portion], ids[portion]):
-                    kind = str(outcome.kind)
-                    kinds[kind] = kinds.get(kind, 0) + 1
-        records = index.counts()["records"]
+                ids = make_ids(batch, columns, self._corpus.names).to_pylist()
+            places = zip(batch.files.tolist(), batch.rows.tolist(), strict=True)
+            for place, id, document in zip(places, ids, documents, strict=True):
+                yield _Row(place, id, document)
+
+    def rejected(self) -> int:
+        """Returns the number of rows that were rejected so far."""
+        return self._rejected_count
+
+
+class _PairReader:
+    """A reader of rows with a column of texts and a column of vectors.
+
+    Args:
+        texts: Reader of the texts.
+        vectors: Reader of the vectors of the same files.
+        requires_both: True to reject rows that lack one of them.
+    """
+
+    def __init__(self, texts: _FileReader, vectors: _FileReader, *, requires_both: bool) -> None:
+        self._texts = texts
+        self._vectors = vectors
+        self._requires_both = requires_both
+        self._incomplete = 0
+
+    def rows(self) -> Iterator[_Row]:
+        """Yields the documents in their order."""
+        parts = merge(self._texts.rows(), self._vectors.rows(), key=lambda row: row.place)
+        for place, group in groupby(parts, key=lambda row: row.place):
+            rows = list(group)
+            texts = [row.document for row in rows if isinstance(row.document, str)]
+            vectors = [row.document for row in rows if isinstance(row.document, np.ndarray)]
+            if self._requires_both and not (texts and vectors):
+                self._incomplete += 1
+                continue
+            document = TextAndVector(
+                text=texts[0] if texts else None, vector=vectors[0] if vectors else None
+            )
+            yield _Row(place, rows[0].id, document)
+
+    def rejected(self) -> int:
+        """Returns the number of rows that have no document."""
+        without_both = self._texts.rejected_places & self._vectors.rejected_places
+        return self._incomplete + len(without_both)
+
+
+def _portions(rows: Iterator[_Row], most: int) -> Iterator[list[_Row]]:
+    """Yields documents in lists of bounded length and size.
+
+    Args:
+        rows: The documents.
+        most: Maximum number of documents of a list.
+    """
+    portion: list[_Row] = []
+    size = 0
+    for row in rows:
+        portion.append(row)
+        size += _size_of(row.document)
+        if len(portion) == most or size >= PORTION_BYTES:
+            yield portion
+            portion = []
+            size = 0
+    if portion:
+        yield portion
+
+
+def _size_of(document: str | np.ndarray | TextAndVector) -> int:
+    """Returns the approximate size of a document in bytes."""
+    if isinstance(document, TextAndVector):
+        parts = (document.text, document.vector)
+        return sum(_size_of(part) for part in parts if isinstance(part, str | np.ndarray))
+    return len(document) if isinstance(document, str) else document.nbytes
+
+
+def _upsert_rows(
+    index: Index,
+    scope: str,
+    rows: Iterator[_Row],
+    warnings: list[str],
+    count_rejected: Callable[[], int],
+) -> dict[str, Any]:
+    """Upserts documents in batches, and returns the counts that `add_files` describes.
+
+    Args:
+        index: The index.
+        scope: Scope of the documents.
+        rows: The documents.
+        warnings: Warnings about the files.
+        count_rejected: Returns the number of rejected rows after the last document.
+    """
+    kinds: dict[str, int] = {}
+    for portion in _portions(rows, index.settings.max_batch):
+        documents = [row.document for row in portion]
+        ids = [row.id for row in portion]
+        for outcome in index.upsert_many(scope, documents, ids):
+            kind = str(outcome.kind)
+            kinds[kind] = kinds.get(kind, 0) + 1
     return {
         "documents": sum(kinds.values()),
         **dict(sorted(kinds.items())),
-        "rejected": rejected,
-        "records": records,
+        "rejected": count_rejected(),
+        "records": index.counts()["records"],
         "warnings": warnings,
     }
 
@@ -259,6 +478,8 @@ def _open_copy(
     fields = {
         name: value for name, value in header.items() if name not in ("format", "spec", "threshold")
     }
+    if "vector" in fields:
+        fields["vector"] = read_vector_evidence(fields["vector"])
     return Index.open(url, spec, header["threshold"], resources=resources, tables=tables, **fields)
 
 

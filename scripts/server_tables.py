@@ -5,7 +5,8 @@ import re
 from dataclasses import MISSING, fields
 from typing import Any, NamedTuple
 
-from nearkin.index.settings import SERVER_TIMES, IndexSettings
+from nearkin.index.opening import DEFAULT_VECTOR_THRESHOLD
+from nearkin.index.settings import SERVER_TIMES, IndexSettings, VectorEvidence
 from nearkin.server.console.mount import MAX_PAGE_VALUES
 from nearkin.server.http.connections import MAX_PIPELINED_REQUESTS
 from nearkin.server.http.parsing import MAX_JSON_DEPTH, MAX_JSON_MEMBERS, SMALL_BODY
@@ -24,6 +25,13 @@ SPEC_SETTINGS = {
     "dimensions": "Number of dimensions of the vectors, with `--kind vector`.",
 }
 """Settings of an index that make its Spec, with their meaning."""
+VECTOR_SPEC_SETTINGS = {
+    "vector_dimensions": "Number of dimensions of the vectors that texts have besides. It makes an "
+    "index of texts and vectors.",
+    "vector_k": "Number of bits of a signature of these vectors.",
+    "vector_seed": "Seed of the hyperplanes of these vectors.",
+}
+"""Settings of an index of texts and vectors that make the Spec of its vectors."""
 
 
 def table(columns: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
@@ -62,11 +70,25 @@ def index_settings() -> str:
     meanings = {name: re.sub(r"\s+", " ", text) for name, text in attributes}
     rows = [(f"`{name}`", "", text) for name, text in SPEC_SETTINGS.items()]
     for field in fields(IndexSettings):
-        if field.name != "spec":
+        if field.name == "vector":
+            rows += vector_settings()
+        elif field.name != "spec":
             own_default = None if field.default is MISSING else field.default
             default = SERVER_TIMES.get(field.name, own_default)
             rows.append((f"`{field.name}`", shown_default(default), meanings[field.name]))
     return table(("name", "default", "meaning"), rows)
+
+
+def vector_settings() -> list[tuple[str, str, str]]:
+    """Returns a row for each setting of the vectors of an index of texts and vectors."""
+    attributes = ATTRIBUTE.findall(inspect.getdoc(VectorEvidence) or "")
+    meanings = {name: re.sub(r"\s+", " ", text) for name, text in attributes}
+    rows = [(f"`{name}`", "", text) for name, text in VECTOR_SPEC_SETTINGS.items()]
+    for field in fields(VectorEvidence):
+        if field.name != "spec":
+            default = DEFAULT_VECTOR_THRESHOLD if field.name == "threshold" else field.default
+            rows.append((f"`vector_{field.name}`", shown_default(default), meanings[field.name]))
+    return rows
 
 
 def problem_codes() -> str:

@@ -73,6 +73,25 @@ Postings = Annotated[
         rich_help_panel=ADVANCED,
     ),
 ]
+VectorThreshold = Annotated[
+    float | None,
+    typer.Option(
+        "--vector-threshold",
+        metavar="SHARE",
+        help="Minimum cosine of vectors, in (0, 1], if --text and --vector are given.  "
+        "[default: 0.95]",
+        rich_help_panel=SIMILARITY,
+    ),
+]
+Combine = Annotated[
+    str | None,
+    typer.Option(
+        "--combine",
+        help="Thresholds that two documents must reach if --text and --vector are given: either "
+        "or both.  [default: either]",
+        rich_help_panel=SIMILARITY,
+    ),
+]
 NewKeyFile = Annotated[
     str,
     typer.Option(
@@ -163,6 +182,8 @@ def build(
             rich_help_panel=SIMILARITY,
         ),
     ] = None,
+    vector_threshold: VectorThreshold = None,
+    combine: Combine = None,
     shingle: o.Shingle = "words:3",
     normalise: o.Normalise = o.NORMALISE,
     k: o.K = None,
@@ -174,7 +195,8 @@ def build(
 ) -> None:
     """Fill an empty index from a saved run, or from files.
 
-    Documents of a saved run are not sketched again.
+    Documents of a saved run are not sketched again. With --text and --vector, documents are
+    compared by both.
 
     Args:
         given: Names of the options that were given on the command line.
@@ -186,6 +208,8 @@ def build(
         measure: Measure of similarity, or None for the default.
         threshold: Minimum similarity at which a document is resolved to another, or None.
         distance: Maximum Hamming distance at which a document is resolved to another, or None.
+        vector_threshold: Minimum cosine of the vectors that texts have besides, or None.
+        combine: Thresholds that must be reached, `either` or `both`, or None for the default.
         shingle: Unit and length of a shingle, for example `words:3`.
         normalise: Normalization steps, separated by commas.
         k: Number of slots or bits of a signature, or None for the default.
@@ -202,7 +226,8 @@ def build(
 
         nearkin index build docs.csv --id id --measure simhash --distance 3 --store sqlite:///kin.db
     """  # noqa: E501
-    from nearkin.loading import add_files, load_run
+    from nearkin.errors import UsageError
+    from nearkin.loading import NewEvidence, add_files, add_files_of_both, load_run
     from nearkin.runs.saved import SavedRun
 
     if distance is not None and measure is None:
@@ -216,6 +241,12 @@ def build(
         key_file=key_file,
     )
     saved = SavedRun.find(tuple(inputs))
+    both = columns.to_both_columns(memory=memory)
+    if both is None and not (vector_threshold is None and combine is None):
+        raise UsageError(
+            "--vector-threshold and --combine are for an index of texts and vectors; name both "
+            "columns with --text and --vector"
+        )
     if saved is not None:
         require_as_saved(given, inputs, columns, spec)
         of_files = ("threshold", "distance", "memory")
@@ -223,11 +254,30 @@ def build(
         counts = load_run(saved, store, scope, spec.to_request().secret, postings)
         print_facts(counts, as_json=json)
         return
-    read_columns = columns.to_columns(memory=memory)
     request = spec.to_request()
+    if both is not None:
+        if distance is not None:
+            raise UsageError(
+                f"--distance {distance} is for one kind of documents; give --threshold for the "
+                "texts and --vector-threshold for the vectors"
+            )
+        evidence = NewEvidence(vector_threshold, combine or "either")
+        counts = add_files_of_both(
+            tuple(inputs),
+            both,
+            request,
+            store,
+            scope,
+            threshold,
+            postings,
+            evidence,
+            selection=reading.selection,
+        )
+        _print_added(counts, as_json=json)
+        return
     counts = add_files(
         tuple(inputs),
-        read_columns,
+        columns.to_columns(memory=memory),
         request,
         store,
         scope,
@@ -276,19 +326,35 @@ def add(
 
     Examples:
         nearkin index add today.jsonl --id id --store sqlite:///kin.db
+
+        nearkin index add today.parquet --text body --vector embedding --store sqlite:///both.db
     """
-    from nearkin.loading import add_files
+    from nearkin.loading import add_files, add_files_of_both
     from nearkin.runs.spec_request import SpecRequest
 
     request = SpecRequest(secret=o.read_key(resources.key_file))
     options = o.ColumnOptions(
         text=text, vector=vector, id_column=id_column, delimiter=delimiter, encoding=encoding
     )
-    columns = options.to_columns(memory=memory)
     folder = resources.spec_resources
+    both = options.to_both_columns(memory=memory)
+    if both is not None:
+        counts = add_files_of_both(
+            tuple(inputs),
+            both,
+            request,
+            store,
+            scope,
+            threshold=None,
+            postings=None,
+            tables=folder,
+            selection=reading.selection,
+        )
+        _print_added(counts, as_json=json)
+        return
     counts = add_files(
         tuple(inputs),
-        columns,
+        options.to_columns(memory=memory),
         request,
         store,
         scope,
@@ -340,8 +406,6 @@ def query(
     Examples:
         nearkin index query page.txt --store sqlite:///kin.db
     """
-    from dataclasses import asdict
-
     from nearkin.errors import UsageError
 
     try:
@@ -355,7 +419,7 @@ def query(
     with open_existing_index(store, resources) as opened:
         matches = opened.query(scope, document, top, members=members)
     if json:
-        print_json({"matches": [asdict(match) for match in matches]})
+        print_json({"matches": [match.to_dict() for match in matches]})
         return
     for match in matches:
         typer.echo(f"{match.similarity:.4f}  {match.id}  cluster {match.cluster}")

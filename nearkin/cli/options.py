@@ -2,7 +2,7 @@
 
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from nearkin.corpus.inputs import Selection
     from nearkin.engine.options import RunOptions
     from nearkin.keys import HashKey
+    from nearkin.loading import BothColumns
     from nearkin.runs.spec_request import SpecRequest
     from nearkin.runtime.progress import Progress
     from nearkin.spec import Spec
@@ -503,6 +504,20 @@ class ColumnOptions:
                 f"--text {self.text!r} is not a list of different columns; write it as title,body"
             )
         return names
+
+    def to_both_columns(self, memory: str = MEMORY) -> "BothColumns | None":
+        """Returns the columns of texts and of vectors if both are named, otherwise None.
+
+        Args:
+            memory: The memory of the command, which limits the size of a document.
+        """
+        if self.text is None or self.vector is None:
+            return None
+        from nearkin.loading import BothColumns
+
+        texts = replace(self, vector=None)
+        vectors = replace(self, text=None)
+        return BothColumns(texts.to_columns(memory=memory), vectors.to_columns(memory=memory))
 
     def to_columns(self, carried: tuple[str, ...] = (), memory: str = MEMORY) -> "Columns":
         """Returns the columns that are read.

@@ -9,7 +9,7 @@ import orjson
 
 from nearkin.client.call import (
     Call,
-    build_result,
+    build_outcome,
     path_in_scope,
     require_success,
     to_json_line,
@@ -198,7 +198,7 @@ def _batch_call(
             if row.get("problem"):
                 results.append(to_service_error(row["problem"], before + row["line"], request_id))
             else:
-                results.append(build_result(Outcome, row))
+                results.append(build_outcome(row))
         return results
 
     return Call("POST", path, read, body, media_type)
@@ -246,7 +246,22 @@ def _decode_columns(content: bytes, count: int) -> list[dict[str, Any]]:
         raise ServiceError(
             "no-answer", f"the response is not a complete Arrow stream: {error}"
         ) from error
-    return [{**row, "problem": row["problem"] and orjson.loads(row["problem"])} for row in rows]
+    return [
+        {
+            **row,
+            "problem": row["problem"] and orjson.loads(row["problem"]),
+            "evidence": _evidence_of_row(row),
+        }
+        for row in rows
+    ]
+
+
+def _evidence_of_row(row: dict[str, Any]) -> dict[str, Any] | None:
+    """Returns the evidence of a row of a response in the Arrow format, or None without any."""
+    if row.get("evidence_text_reached") is None:
+        return None
+    names = ("text", "vector", "text_reached", "vector_reached")
+    return {name: row.get(f"evidence_{name}") for name in names}
 
 
 def _require_rows(given: int, count: int) -> None:

@@ -15,6 +15,8 @@ import orjson
 
 from nearkin.client.models import NewDocument
 from nearkin.errors import NearkinError, ServiceError, UsageError
+from nearkin.index.documents import TextAndVector
+from nearkin.index.entry import Evidence, Match, Outcome
 
 if TYPE_CHECKING:
     from nearkin.index.documents import Document
@@ -36,6 +38,24 @@ def build_result(form: Callable[..., T], members: Mapping[str, Any], **changed: 
     """
     known = {item.name for item in fields(form)}  # type: ignore[arg-type]
     return form(**{name: value for name, value in members.items() if name in known}, **changed)
+
+
+def build_outcome(members: Mapping[str, Any]) -> Outcome:
+    """Returns an outcome from the members of a response."""
+    return build_result(Outcome, _with_evidence(members))
+
+
+def build_match(members: Mapping[str, Any]) -> Match:
+    """Returns a match from the members of a response."""
+    return build_result(Match, _with_evidence(members), shared=members["shared_bands"])
+
+
+def _with_evidence(members: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Returns the members of a response with the evidence as an object, if they have any."""
+    evidence = members.get("evidence")
+    if evidence is None:
+        return members
+    return {**members, "evidence": build_result(Evidence, evidence)}
 
 
 @dataclass(frozen=True)
@@ -246,6 +266,26 @@ def _parse_retry_after(header: str | None) -> float | None:
         return None
 
 
+def _text_and_vector(document: object) -> "tuple[str | None, Any]":
+    """Returns the text and the vector of a document, of which one is None if it has only one.
+
+    Raises:
+        UsageError: If it has neither.
+    """
+    if isinstance(document, str):
+        return document, None
+    if isinstance(document, (np.ndarray, list, tuple)):
+        return None, document
+    if not isinstance(document, TextAndVector):
+        raise UsageError(
+            f"a document must be a text or a vector, not "
+            f"{type(document).__name__}; use NewDocument for a document with an id"
+        )
+    if document.text is None and document.vector is None:
+        raise UsageError("a document needs a text, a vector or both; this one has neither")
+    return document.text, document.vector
+
+
 def to_json_line(new: "NewDocument | Document") -> bytes:
     """Returns a document as JSON.
 
@@ -254,20 +294,15 @@ def to_json_line(new: "NewDocument | Document") -> bytes:
     """
     given = new if isinstance(new, NewDocument) else NewDocument(new)
     document = given.document
-    if not isinstance(document, (str, np.ndarray, list, tuple)):
-        raise UsageError(
-            f"a document must be a text or a vector, not {type(document).__name__}; use "
-            "NewDocument for a document with an id"
-        )
-    if isinstance(document, np.ndarray):
-        document = np.ascontiguousarray(document)
-    members = {"text" if isinstance(document, str) else "vector": document}
-    if given.id is not None:
-        members["id"] = given.id
+    text, vector = _text_and_vector(document)
+    if isinstance(vector, np.ndarray):
+        vector = np.ascontiguousarray(vector)
+    members: dict[str, Any] = {"text": text, "vector": vector, "id": given.id}
+    members = {name: value for name, value in members.items() if value is not None}
     try:
         return orjson.dumps(members, option=orjson.OPT_SERIALIZE_NUMPY)
     except TypeError as error:
-        if not isinstance(document, str):
+        if vector is not None:
             raise UsageError(f"a vector has an element that is not a number: {error}") from error
         # The text has half of a surrogate pair. The server refuses this line only.
         return json.dumps(members).encode()

@@ -251,7 +251,7 @@ class Client:
 
         Args:
             scope: Scope of the document.
-            document: A text, or a vector of numbers.
+            document: A text, a vector of numbers, or a `TextAndVector`.
             id: The id, or None for an id that is made from the content.
 
         Returns:
@@ -284,7 +284,7 @@ class Client:
 
         Args:
             scope: Scope of the search.
-            document: A text, or a vector of numbers.
+            document: A text, a vector of numbers, or a `TextAndVector`.
             top: Maximum number of matches.
             members: True to compare the members of these representatives, too, as `Index.query`
                 does.
@@ -488,7 +488,7 @@ class AsyncClient:
 
         Args:
             scope: Scope of the document.
-            document: A text, or a vector of numbers.
+            document: A text, a vector of numbers, or a `TextAndVector`.
             id: The id, or None for an id that is made from the content.
 
         Returns:
@@ -524,7 +524,7 @@ class AsyncClient:
 
         Args:
             scope: Scope of the search.
-            document: A text, or a vector of numbers.
+            document: A text, a vector of numbers, or a `TextAndVector`.
             top: Maximum number of matches.
             members: True to compare the members of these representatives, too.
         """

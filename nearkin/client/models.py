@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NewDocument:
-    """A text or a vector with its id.
+    """A document with its id.
 
     Attributes:
-        document: A text, or a vector of numbers.
+        document: A text, a vector of numbers, or a `TextAndVector`.
         id: The id, or None for an id that is made from the content.
     """
 
@@ -93,6 +93,9 @@ class IndexFacts:
         probes: The number of probes of a band.
         postings: `leaders` or `all`.
         version: The version of nearkin.
+        vector: The Spec, the threshold and the banding of the vectors of an index of texts and
+            vectors, otherwise None.
+        combine: `either` or `both` in an index of texts and vectors, otherwise None.
     """
 
     spec: Mapping[str, Any]
@@ -104,6 +107,8 @@ class IndexFacts:
     probes: int
     postings: str
     version: str
+    vector: Mapping[str, Any] | None = None
+    combine: str | None = None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ import orjson
 from nearkin.argument_types import check_arguments
 from nearkin.client.call import (
     Call,
+    build_match,
+    build_outcome,
     build_result,
     or_none,
     parse_time,
@@ -46,7 +48,7 @@ def upsert_request(scope: str, document: Document, id: str | None) -> Call[Outco
 
     Args:
         scope: Scope of the document.
-        document: A text, or a vector of numbers.
+        document: A text, a vector of numbers, or a `TextAndVector`.
         id: Id of the document, or None for an id that is made from the content.
 
     Raises:
@@ -55,7 +57,7 @@ def upsert_request(scope: str, document: Document, id: str | None) -> Call[Outco
     return Call(
         "POST",
         path_in_scope(scope, "documents"),
-        lambda answer: build_result(Outcome, read_json(answer)),
+        lambda answer: build_outcome(read_json(answer)),
         to_json_line(NewDocument(document, id)),
     )
 
@@ -66,7 +68,7 @@ def query_request(scope: str, document: Document, top: int, *, members: bool) ->
 
     Args:
         scope: Scope of the search.
-        document: A text, or a vector of numbers.
+        document: A text, a vector of numbers, or a `TextAndVector`.
         top: Maximum number of matches.
         members: True to request the similar members of these representatives, too.
 
@@ -106,7 +108,7 @@ def near_misses_request(scope: str, document: Document, top: int) -> Call[list[M
 
 def _to_matches(found: Sequence[Mapping[str, Any]]) -> list[Match]:
     """Returns the matches of a response."""
-    return [build_result(Match, match, shared=match["shared_bands"]) for match in found]
+    return [build_match(match) for match in found]
 
 
 @check_arguments
@@ -181,7 +183,7 @@ def finish_request(scope: str, id: str) -> Call[Outcome | None]:
         id: Id of the document.
     """
     path = path_in_scope(scope, "documents", id) + ":close"
-    return Call("POST", path, or_none(lambda answer: build_result(Outcome, read_json(answer))))
+    return Call("POST", path, or_none(lambda answer: build_outcome(read_json(answer))))
 
 
 class ClusterReader:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import orjson
 
 from nearkin.errors import NearkinError, UsageError
+from nearkin.index.documents import TextAndVector
 from nearkin.index.entry import Outcome, require_public_name
 
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ class DocumentSink(ABC):
 
         Args:
             scope: Scope of the documents.
-            documents: Texts or vectors.
+            documents: Texts, vectors, or both.
             ids: The id of each document, or None for an id that is made from the content.
 
         Returns:
@@ -157,7 +158,7 @@ class EventDocument(NamedTuple):
     Attributes:
         event: The event.
         scope: The scope of the document.
-        document: The text or the vector.
+        document: The text, the vector, or both.
         id: The id, or None for an id that is made from the content.
     """
 
@@ -191,7 +192,7 @@ def parse_event(event: StreamEvent, settings: StreamSettings) -> EventDocument:
         raise UsageError(
             f"an event of {size:,} bytes is larger than max_event={settings.max_event:,}"
         )
-    if (settings.text in fields) == (settings.vector in fields):
+    if settings.text not in fields and settings.vector not in fields:
         raise UsageError(
             f"an event must have one of the fields {settings.text} and {settings.vector}"
         )
@@ -201,10 +202,22 @@ def parse_event(event: StreamEvent, settings: StreamSettings) -> EventDocument:
     id = _decode(fields, settings.id)
     if id is not None:
         require_public_name(id, settings.id)
-    document: Document | None = _decode(fields, settings.text)
-    if document is None:
-        document = _parse_vector(fields, settings.vector)
-    return EventDocument(event, scope, document, id)
+    return EventDocument(event, scope, _parse_document(fields, settings), id)
+
+
+def _parse_document(fields: Mapping[str, bytes], settings: StreamSettings) -> "Document":
+    """Returns the document of an event, which has a field of texts, of vectors, or both.
+
+    Args:
+        fields: Fields of the event.
+        settings: The names of the fields.
+    """
+    text = _decode(fields, settings.text)
+    if text is None:
+        return _parse_vector(fields, settings.vector)
+    if settings.vector not in fields:
+        return text
+    return TextAndVector(text, _parse_vector(fields, settings.vector))
 
 
 def event_size(fields: Mapping[str, bytes]) -> int:

@@ -37,6 +37,11 @@ class IndexStats(TypedDict):
     threshold: float
     bands: int
     rows: int
+    vector_threshold: NotRequired[float]
+    """The threshold of the vectors. Only an index of texts and vectors has it and the next ones."""
+    vector_bands: NotRequired[int]
+    vector_rows: NotRequired[int]
+    combine: NotRequired[str]
     spec_fingerprint: str
     url: str
     """The URL of the store, without a password."""
@@ -91,6 +96,12 @@ class IndexDescription:
     def holds_both(self) -> bool:
         """True if a document can have a text and a vector."""
         return self._session.documents.second is not None
+
+    @property
+    def vector_banding(self) -> "Banding | None":
+        """The bands and rows of the vectors that texts have besides, or None."""
+        second = self._session.documents.second
+        return None if second is None else second.banding
 
     @property
     def url(self) -> str:
@@ -162,6 +173,13 @@ class IndexDescription:
             spec_fingerprint=session.spec.fingerprint,
             url=session.store.url,
         )
+        vector = session.settings.vector
+        if vector is not None and self.vector_banding is not None:
+            assert vector.threshold is not None
+            stats["vector_threshold"] = vector.threshold
+            stats["vector_bands"] = self.vector_banding.bands
+            stats["vector_rows"] = self.vector_banding.rows
+            stats["combine"] = session.settings.combine
         if "bucket_bytes" in counts:
             stats["bucket_bytes"] = counts["bucket_bytes"]
         return stats

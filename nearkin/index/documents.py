@@ -21,7 +21,7 @@ class ShingledDocument(NamedTuple):
     """The digest of the content that the shingles were made from, if it is known."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class TextAndVector:
     """A document of an index of texts and vectors, which has a text, a vector, or both.
 

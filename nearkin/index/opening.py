@@ -242,12 +242,23 @@ def _vector_evidence_of(
                 "vector= out, or create a new index"
             )
         return None
-    spec = Spec.from_json(json.dumps(header["spec"]))
-    requested = requested or VectorEvidence(spec)
-    requested.spec.require(spec, f"the vectors of the index {url}")
+    recorded = read_vector_evidence(header)
+    if requested is None:
+        return recorded
+    requested.spec.require(recorded.spec, f"the vectors of the index {url}")
     fixed = {name: header[name] for name in FIXED_VECTOR_SETTINGS}
-    _require_agreement(fixed, requested, VectorEvidence(spec), url, "vectors of ")
-    return replace(requested, spec=spec, **fixed)
+    _require_agreement(fixed, requested, VectorEvidence(recorded.spec), url, "vectors of ")
+    return replace(recorded, lookup_probes=requested.lookup_probes)
+
+
+def read_vector_evidence(header: dict[str, Any]) -> VectorEvidence:
+    """Returns the vectors of an index of texts and vectors, as they were recorded.
+
+    Args:
+        header: Part of the header that describes the vectors.
+    """
+    fixed = {name: header[name] for name in FIXED_VECTOR_SETTINGS}
+    return VectorEvidence(Spec.from_json(json.dumps(header["spec"])), **fixed)
 
 
 def _require_agreement(

@@ -9,6 +9,7 @@ from typing import Any, Self, TypedDict, get_args, get_origin, get_type_hints
 
 from nearkin.argument_types import check_arguments, check_fields
 from nearkin.errors import UsageError
+from nearkin.keys import HashKey
 from nearkin.runtime.sizes import parse_size
 from nearkin.spec import Spec
 from nearkin.suggestions import did_you_mean
@@ -19,6 +20,20 @@ COMBINATIONS = ("either", "both")
 """The values of the setting `combine`."""
 SPEC_VARIABLES = ("SHINGLE", "SEED", "K", "DIMENSIONS")
 """The variables of an environment that define a Spec."""
+VECTOR_VARIABLES = tuple(
+    f"VECTOR_{name}"
+    for name in (
+        "DIMENSIONS",
+        "SEED",
+        "K",
+        "THRESHOLD",
+        "RECALL",
+        "BANDS",
+        "ROWS",
+        "LOOKUP_PROBES",
+    )
+)
+"""The variables of an environment that define the vectors of an index of texts and vectors."""
 LEAST_MAX_MEMORY = 1 << 20
 """The smallest value of the setting `max_memory`, in bytes."""
 CACHE_SHARE = 8
@@ -75,6 +90,10 @@ class VectorEvidence:
         _require_both_or_none(self.bands, self.rows)
         if self.lookup_probes < MINIMUMS["lookup_probes"]:
             raise UsageError(f"lookup_probes={self.lookup_probes} is less than 0")
+
+    def keyed_with(self, secret: HashKey) -> Self:
+        """Returns these settings with hyperplanes that depend on a key."""
+        return replace(self, spec=self.spec.keyed_with(secret))
 
 
 @dataclass(frozen=True)
@@ -235,7 +254,9 @@ class IndexSettings:
         """Returns the settings that environment variables define, such as NEARKIN_TEXT_BANDS.
 
         The variables are named after the fields of this class. SHINGLE (for example `words:3`),
-        SEED and K define the Spec. DIMENSIONS makes it an index of vectors.
+        SEED and K define the Spec. DIMENSIONS makes it an index of vectors, and VECTOR_DIMENSIONS
+        an index of texts and vectors. Further variables with VECTOR_ are named after the fields of
+        `VectorEvidence`, with VECTOR_SEED and VECTOR_K for its Spec.
 
         Args:
             prefix: NEARKIN_TEXT_ or NEARKIN_VECTOR_, which keep the two kinds of index apart.
@@ -259,19 +280,22 @@ class IndexSettings:
         types = get_type_hints(cls)
         names = [field.name for field in fields(cls) if field.name not in ("spec", "vector")]
         known = {name.upper(): name for name in names}
+        of_vector = {name: given.pop(name) for name in VECTOR_VARIABLES if name in given}
         of_spec = {name: given.pop(name) for name in SPEC_VARIABLES if name in given}
         unknown = sorted(set(given) - set(known))
         if unknown:
-            valid = ", ".join(sorted((*known, *SPEC_VARIABLES)))
+            valid = ", ".join(sorted((*known, *SPEC_VARIABLES, *VECTOR_VARIABLES)))
             raise UsageError(
                 f"unknown setting {prefix}{unknown[0]}; valid settings (after {prefix}) are {valid}"
-                f"{did_you_mean(unknown[0], (*known, *SPEC_VARIABLES))}"
+                f"{did_you_mean(unknown[0], (*known, *SPEC_VARIABLES, *VECTOR_VARIABLES))}"
             )
         values = {
             known[name]: _parse_value(types[known[name]], value, prefix + name)
             for name, value in given.items()
         }
         settings = cls(**values)
+        if of_vector:
+            settings = replace(settings, vector=_parse_vector_evidence(of_vector, prefix))
         if not of_spec:
             return settings
         spec = _parse_spec(of_spec, prefix, measures_distance=settings.distance is not None)
@@ -416,6 +440,23 @@ def _parse_spec(given: Mapping[str, str], prefix: str, *, measures_distance: boo
         return Spec(measure="cosine", unit="vector", n=dimensions, **numbers)
     measure = "simhash" if measures_distance else "jaccard"
     return Spec.for_shingle(given.get("SHINGLE", "words:3"), measure=measure, **numbers)
+
+
+def _parse_vector_evidence(given: Mapping[str, str], prefix: str) -> VectorEvidence:
+    """Returns the settings of the vectors that texts have besides, from variables."""
+    if "VECTOR_DIMENSIONS" not in given:
+        raise UsageError(
+            f"{prefix}{next(iter(given))} is for an index of texts and vectors; set "
+            f"{prefix}VECTOR_DIMENSIONS, too"
+        )
+    types = get_type_hints(VectorEvidence) | dict.fromkeys(("dimensions", "seed", "k"), int)
+    values = {}
+    for variable, text in given.items():
+        name = variable.removeprefix("VECTOR_").lower()
+        values[name] = _parse_value(types[name], text, prefix + variable)
+    numbers = {name: values.pop(name) for name in ("seed", "k") if name in values}
+    spec = Spec(measure="cosine", unit="vector", n=values.pop("dimensions"), **numbers)
+    return VectorEvidence(spec, **values)
 
 
 def _parse_value(kind: Any, text: str, name: str) -> Any:

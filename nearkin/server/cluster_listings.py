@@ -283,7 +283,11 @@ class ClusterListings:
             entries += [
                 entry
                 for entry in sampled
-                if entry is not None and entry.scope == scope and entry.has_content
+                if entry is not None
+                and entry.scope == scope
+                and entry.has_content
+                # texts are compared, which a document with a vector may lack
+                and (entry.size or not index.holds_both)
             ]
             if sum(entry.size for entry in entries) > MAX_SAMPLE_SHINGLES:
                 break

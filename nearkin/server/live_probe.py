@@ -16,9 +16,10 @@ from threading import Lock
 import numpy as np
 
 from nearkin.errors import UsageError
-from nearkin.index.documents import Document, ShingledDocument
+from nearkin.index.documents import CheckedPair, Document, ShingledDocument
 from nearkin.index.entry import RESERVED, Entry, Outcome
 from nearkin.index.index import Index
+from nearkin.index.settings import VectorEvidence
 from nearkin.index.stats import uncounted_searches
 from nearkin.runtime.sliding_window import SlidingWindow
 from nearkin.server.telemetry import MAX_SCOPE_LABELS, Instruments
@@ -200,8 +201,43 @@ def altered_copy(index: Index, entry: Entry) -> "Document | None":
     Returns:
         The copy, or None if the document has no shingles, or its content is not stored.
     """
-    similarity = (1 + index.threshold) / 2
+    if index.settings.vector is not None:
+        return _altered_pair(index, entry, index.settings.vector)
+    if index.holds_vectors:
+        vector = np.frombuffer(entry.payload, np.float32).astype(np.float64)
+        return _turn_vector(vector, _probed_similarity(index.threshold))
+    return _altered_text(index, entry)
+
+
+def _probed_similarity(threshold: float) -> float:
+    """Returns the similarity of a copy, which is half as far away as the threshold allows."""
+    return (1 + threshold) / 2
+
+
+def _altered_pair(index: Index, entry: Entry, settings: VectorEvidence) -> CheckedPair | None:
+    """Returns an altered copy of a document of an index of texts and vectors.
+
+    The text is altered if there is one. The copy has no vector then, unless it needs both kinds.
+    """
+    has_text = bool(entry.size)
+    text = _altered_text(index, entry) if has_text else None
+    vector = index.vector_of(entry)
+    if index.settings.combine == "both":
+        return None if text is None or vector is None else CheckedPair(text, vector)
+    if text is not None:
+        return CheckedPair(text, None)
+    if has_text or vector is None:
+        return None
+    assert settings.threshold is not None
+    similarity = _probed_similarity(settings.threshold)
+    turned = _turn_vector(vector.astype(np.float64), similarity)
+    return None if turned is None else CheckedPair(None, turned)
+
+
+def _altered_text(index: Index, entry: Entry) -> "ShingledDocument | str | None":
+    """Returns a copy of a text without some of its shingles; for other measures, the text."""
     if index.spec.measure == "jaccard":
+        similarity = _probed_similarity(index.threshold)
         hashes = index.payload_of([entry]).columns[0]
         if not len(hashes):
             return None
@@ -209,9 +245,6 @@ def altered_copy(index: Index, entry: Entry) -> "Document | None":
         kept = math.ceil(similarity * len(hashes))
         rows = np.sort(np.random.default_rng().permutation(len(hashes))[:kept])
         return ShingledDocument(hashes[rows])
-    if index.holds_vectors:
-        vector = np.frombuffer(entry.payload, np.float32).astype(np.float64)
-        return _turn_vector(vector, similarity)
     return entry.text
 
 

@@ -50,6 +50,11 @@ class ServerResources:
         golden_pairs = [] if settings.golden is None else read_golden_pairs(settings.golden)
         index = open_index(settings)
         try:
+            if golden_pairs and index.settings.combine == "both":
+                raise UsageError(
+                    f"golden pairs have one kind of documents, and {index.url} compares texts and "
+                    "vectors (combine='both'); remove the setting golden"
+                )
             return cls(index, open_shadow(settings, index), golden_pairs)
         except NearkinError:
             index.close()
@@ -137,7 +142,12 @@ def _open_index(settings: ServerSettings) -> Index:
     new_key = _read_or_create_key(settings)
     if new_key is not None and spec.key_id is None:
         secret, is_created = new_key
-        keyed = replace(index_settings, spec=spec.keyed_with(secret))
+        vector = index_settings.vector
+        keyed = replace(
+            index_settings,
+            spec=spec.keyed_with(secret),
+            vector=None if vector is None else vector.keyed_with(secret),
+        )
         resources = SpecResources(secret)
         try:
             return Index.open(

@@ -7,7 +7,7 @@ import sys
 import numpy as np
 
 from nearkin.errors import UsageError
-from nearkin.index.documents import Document
+from nearkin.index.documents import Document, TextAndVector
 from nearkin.index.index import Index
 from nearkin.server.http.kernels import json_shape
 
@@ -50,5 +50,11 @@ def configure_interpreter() -> None:
 def _sample_documents(index: Index) -> list[Document]:
     if index.holds_vectors:
         return [[1.0] * index.spec.n, [1.0] * (index.spec.n - 1) + [0.9]]
+    if index.settings.vector is not None:
+        vector = [1.0] * index.settings.vector.spec.n
+        return [
+            TextAndVector(" ".join(f"word{number}" for number in range(first, 50)), vector)
+            for first in range(3)
+        ]
     words = " ".join(f"word{number}" for number in range(50))
     return [words, f"{words} more", f"{words} été"]

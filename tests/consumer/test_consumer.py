@@ -122,9 +122,28 @@ def test_vectors_and_renamed_fields_are_read(stream: Stream) -> None:
         assert index.get("t", "a") is not None
 
 
+def test_events_with_a_text_and_a_vector_are_read(stream: Stream) -> None:
+    stream.add(text=corpus(1)[0], vector="[1, 0.5, 0]", id="both")
+    stream.add(text=corpus(1)[0], id="text")
+    stream.add(vector="[1, 0.5, 0]", id="vector")
+    vectors = nk.VectorEvidence(nk.Spec(measure="cosine", unit="vector", n=3))
+    with nk.Index.open("memory://", vector=vectors) as index:
+        consume(stream, IndexSink(index))
+        cluster = index.cluster("default", "both")
+        assert cluster is not None
+        assert {id for id, _ in cluster.members} == {"both", "text", "vector"}
+
+
+def test_an_event_with_both_is_a_dead_letter_for_an_index_of_texts(
+    stream: Stream, index: nk.Index
+) -> None:
+    stream.add(text=corpus(1)[0], vector="[1, 0.5, 0]", id="both")
+    assert consume(stream, IndexSink(index)).dead == 1
+    assert "the documents of this index are texts" in stream.letters[0]["nearkin:reason"]
+
+
 WRONG = [
     ({}, "an event must have one of the fields text and vector"),
-    ({"text": b"a", "vector": b"[1]"}, "an event must have one of the fields text and vector"),
     ({"text": b"\xff\xfe"}, "text is not UTF-8"),
     ({"text": b"a", "id": b"\xff"}, "id is not UTF-8"),
     ({"vector": b"[1, 2"}, "vector is not a JSON array of numbers"),

@@ -2,7 +2,9 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
 import nearkin as nk
@@ -11,6 +13,7 @@ from nearkin.index.changes import Changes
 from tests.index.conftest import (
     corpus,
     store_of,
+    words,
 )
 
 
@@ -122,3 +125,71 @@ def test_query_with_members_prints_similar_members(
     assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["one"]
     assert command(["index", "query", str(path), "--store", url, "--members"]) == 0
     assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["two", "one"]
+
+
+def test_the_commands_read_columns_of_texts_and_of_vectors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.Generator(np.random.PCG64(1))
+    texts = [" ".join(words(rng)) for _ in range(4)]
+    vectors = [rng.standard_normal(8).tolist() for _ in range(4)]
+    rows = [
+        {"id": "one", "text": texts[0], "v": vectors[0]},
+        {"id": "same text", "text": texts[0], "v": vectors[1]},
+        {"id": "same vector", "text": texts[2], "v": vectors[0]},
+        {"id": "no vector", "text": texts[0], "v": None},
+        {"id": "no text", "text": None, "v": vectors[0]},
+        {"id": "nothing", "text": None, "v": None},
+        {"id": "other", "text": texts[3], "v": vectors[3]},
+    ]
+    path = tmp_path / "docs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    columns = ("--text", "text", "--vector", "v", "--id", "id")
+    url = f"sqlite:///{tmp_path}/either.db"
+
+    def run_json(*line: str) -> dict[str, Any]:
+        assert command(["index", *line, "--json"]) == 0
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return found
+
+    built = run_json(
+        *("build", str(path), *columns, "--store", url),
+        *("--threshold", "0.7", "--vector-threshold", "0.9"),
+    )
+    assert {name: built[name] for name in ("documents", "new", "match", "rejected")} == {
+        "documents": 6,
+        "new": 2,
+        "match": 4,
+        "rejected": 1,
+    }
+    facts = run_json("info", "--store", url)
+    assert (facts["combine"], facts["vector_threshold"], facts["records"]) == ("either", 0.9, 6)
+    again = run_json("add", str(path), *columns, "--store", url)
+    assert (again["exact"], again["resolved"], again["records"]) == (2, 4, 6)
+    (tmp_path / "page.txt").write_text(texts[0])
+    (match,) = run_json("query", str(tmp_path / "page.txt"), "--store", url)["matches"]
+    assert match["evidence"] == {
+        "text": 1.0,
+        "vector": None,
+        "text_reached": True,
+        "vector_reached": False,
+    }
+    assert run_json("check", "--store", url)["sound"] is True
+    both = f"sqlite:///{tmp_path}/both.db"
+    built = run_json("build", str(path), *columns, "--store", both, "--combine", "both")
+    assert (built["documents"], built["new"], built["rejected"]) == (4, 4, 3)
+    assert run_json("query", str(tmp_path / "page.txt"), "--store", url)["matches"] == [match]
+
+
+def test_the_commands_refuse_columns_that_do_not_go_with_the_index(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "docs.jsonl"
+    path.write_text(json.dumps({"text": "one two three four", "v": [1.0, 2.0]}) + "\n")
+    url = f"sqlite:///{tmp_path}/texts.db"
+    line = ["index", "build", str(path), "--store", url]
+    assert command([*line, "--combine", "both"]) == 2
+    assert "--vector-threshold and --combine are for" in capsys.readouterr().err
+    assert command(line) == 0
+    assert command(["index", "add", str(path), "--text", "text", "--vector", "v", "--store", url])
+    assert "are texts; name one column, not both" in capsys.readouterr().err.replace("\n", " ")

@@ -15,8 +15,8 @@ from nearkin.index.exports import read_entries, read_header
 from nearkin.index.maintenance import check_index
 from nearkin.index.migration.cutover import rebuild
 from nearkin.index.migration.key_rotation import rotate_key
-from nearkin.index.stores.memory import MemoryStore
 from nearkin.index.stores.sqlite import SqliteStore
+from nearkin.loading import migrate
 from tests.index.conftest import Opener, assert_integrity, jaccard, near, store_of, words
 
 DIMENSIONS = 24
@@ -418,6 +418,15 @@ def test_an_export_a_backup_and_a_copy_hold_both_kinds(tmp_path: Path) -> None:
     with nk.Index.open(restored) as index:
         assert list(index.scan()) == entries
         assert check_index(index).sound
+    for number, source in enumerate((str(tmp_path / "export.parquet"), url)):
+        copy = f"sqlite:///{tmp_path}/copy{number}.db"
+        assert migrate(source, copy, None) == 60
+        with nk.Index.open(copy) as index:
+            assert [entry._replace(ref=0) for entry in index.scan()] == [
+                entry._replace(ref=0) for entry in entries
+            ]
+            assert index.settings.vector == VECTOR
+            assert check_index(index).sound
 
 
 @pytest.mark.parametrize("store_text", [True, False])
@@ -489,8 +498,7 @@ def test_look_ups_probe_each_kind_by_itself() -> None:
 
 
 def test_an_index_of_one_kind_keeps_its_format(tmp_path: Path) -> None:
-    store = MemoryStore(10_000)
-    with nk.Index.open(store=store, threshold=0.7) as index:
+    with nk.Index.open("memory://", threshold=0.7) as index:
         header = index.header()
         assert header["format"] == 1
         assert not {"vector", "combine"} & set(header)

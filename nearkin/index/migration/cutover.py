@@ -101,16 +101,6 @@ def kept_settings(settings: IndexSettings) -> KeptSettings:
     }
 
 
-def keyed_vector(vector: VectorEvidence | None, secret: HashKey) -> VectorEvidence | None:
-    """Returns the settings of the vectors of an index with another key, or None without vectors.
-
-    Args:
-        vector: The settings, with their Spec, or None.
-        secret: The key.
-    """
-    return None if vector is None else replace(vector, spec=vector.spec.keyed_with(secret))
-
-
 def rebuild(
     source_url: str,
     target_url: str,
@@ -163,8 +153,9 @@ def rebuild(
             resources = replace(resources, secret=new_secret)
             spec = spec.keyed_with(new_secret)
         kept = kept_settings(source.settings)
-        if new_secret is not None:
-            kept["vector"] = keyed_vector(kept["vector"], new_secret)
+        vector = kept["vector"]
+        if new_secret is not None and vector is not None:
+            kept["vector"] = vector.keyed_with(new_secret)
         if threshold is not None:
             # similarities are compared in place of distances
             kept["distance"] = None

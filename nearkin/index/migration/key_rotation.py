@@ -16,7 +16,7 @@ from nearkin.index.migration.copy import (
     keep_cluster_ids_and_compare,
     release_target,
 )
-from nearkin.index.migration.cutover import kept_settings, keyed_vector
+from nearkin.index.migration.cutover import kept_settings
 from nearkin.index.opening import open_index
 from nearkin.index.parts import is_part_name
 from nearkin.index.settings import IndexSettings
@@ -83,7 +83,8 @@ def rotate_key(
                 f"from its inputs"
             )
         kept = kept_settings(opened.settings)
-        kept["vector"] = keyed_vector(kept["vector"], new_secret)
+        if opened.settings.vector is not None:
+            kept["vector"] = opened.settings.vector.keyed_with(new_secret)
         with Index.open(
             target_url,
             spec.keyed_with(new_secret),

@@ -50,8 +50,8 @@ UPSERT_BODY: dict[str, Any] = {
                 "schema": {
                     "type": "string",
                     "format": "binary",
-                    "description": "Arrow IPC stream with a column text or vector, and optionally "
-                    "a column id.",
+                    "description": "Arrow IPC stream with a column text or vector (or both, if the "
+                    "index has texts and vectors), and optionally a column id.",
                 }
             },
         },
@@ -136,6 +136,7 @@ def outcome_json(outcome: Outcome) -> bytes:
     "/query",
     openapi_extra=body_schema(m.QueryRequest),
     summary="Find documents that resemble a document",
+    response_model_exclude_unset=True,
 )
 async def query(request: Request, scope: ScopeName, who: Reader) -> m.Matches:
     """Returns the representatives whose similarity reaches the threshold, most similar first.
@@ -161,6 +162,7 @@ async def query(request: Request, scope: ScopeName, who: Reader) -> m.Matches:
     "/near-misses",
     openapi_extra=body_schema(m.NearMissRequest),
     summary="Find documents that are almost similar enough to a document",
+    response_model_exclude_unset=True,
 )
 async def near_misses(request: Request, scope: ScopeName, who: Reader) -> m.NearMisses:
     """Returns documents that share a bucket with a document but are below the threshold.

@@ -1,6 +1,5 @@
 """Routes about the index and the server, including the shadow index and health."""
 
-import json
 from bisect import bisect_right
 from dataclasses import replace
 from typing import Annotated, Any
@@ -127,7 +126,11 @@ async def list_scopes(
     )
 
 
-@router.get("/v1/spec", summary="Get the Spec and the banding of the index")
+@router.get(
+    "/v1/spec",
+    summary="Get the Spec and the banding of the index",
+    response_model_exclude_unset=True,
+)
 async def spec(request: Request, who: Reader) -> m.IndexInfo:
     """Returns the Spec of the signatures, the threshold and the banding.
 
@@ -139,17 +142,7 @@ async def spec(request: Request, who: Reader) -> m.IndexInfo:
         ProblemError: If the server is not ready.
     """
     index = ready_service(request).index
-    return m.IndexInfo(
-        spec=json.loads(index.spec.to_json()),
-        fingerprint=index.spec.fingerprint,
-        threshold=index.threshold,
-        recall=index.settings.recall,
-        bands=index.banding.bands,
-        rows=index.banding.rows,
-        probes=index.banding.probes,
-        postings=index.settings.postings,
-        version=VERSION,
-    )
+    return m.IndexInfo.from_index(index)
 
 
 @router.get("/v1/stats", summary="Get the counts of the index")

@@ -1,12 +1,17 @@
 """The JSON bodies of requests and responses."""
 
+import json
+from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from nearkin.index.documents import TextAndVector
 from nearkin.index.entry import ClusterPart, Entry, Match
+from nearkin.index.index import Index
 from nearkin.server.cluster_listings import ScopeCounts
+from nearkin.version import VERSION
 
 Id = Annotated[
     str,
@@ -52,23 +57,30 @@ class Model(BaseModel):
 
 
 class TextOrVector(Model):
-    """A document: either a text or a vector."""
+    """A document: a text, a vector, or both in an index of texts and vectors."""
 
     text: str | None = Field(None, description="Text of the document.")
     vector: list[float] | None = Field(
-        None, min_length=1, max_length=65_536, fail_fast=True, description="Vector of the document."
+        None,
+        min_length=1,
+        max_length=65_536,
+        fail_fast=True,
+        description="Vector of the document. Only an index of texts and vectors takes both.",
+        examples=[[0.5, 1.0, -2.25]],
     )
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if (self.text is None) == (self.vector is None):
-            raise ValueError("give either text or vector")
+        if self.text is None and self.vector is None:
+            raise ValueError("give text or vector, or both if the index has texts and vectors")
         return self
 
     @property
-    def document(self) -> "str | list[float]":
-        """The text or the vector, whichever was given."""
-        return self.text if self.text is not None else self.vector or []
+    def document(self) -> "str | list[float] | TextAndVector":
+        """The text, the vector, or both, whatever was given."""
+        if self.text is None:
+            return self.vector or []
+        return self.text if self.vector is None else TextAndVector(self.text, self.vector)
 
 
 class UpsertRequest(TextOrVector):
@@ -121,6 +133,36 @@ class PartAnswer(Model):
     )
 
 
+class EvidenceAnswer(Model):
+    """The similarities of two documents of an index of texts and vectors."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"text": 0.84, "vector": None, "text_reached": True, "vector_reached": False}
+            ]
+        }
+    )
+
+    text: float | None = Field(
+        description="Exact similarity of the texts, or null if a document has no text."
+    )
+    vector: float | None = Field(
+        description="Exact cosine of the vectors, or null if a document has no vector."
+    )
+    text_reached: bool = Field(description="True if the texts reach their threshold.")
+    vector_reached: bool = Field(description="True if the vectors reach their threshold.")
+
+
+OptionalEvidence = Annotated[
+    EvidenceAnswer | None,
+    Field(
+        description="Both similarities. Only an index of texts and vectors has this member, for "
+        "documents that were compared."
+    ),
+]
+
+
 class UpsertResult(Model):
     """The outcome of an upsert."""
 
@@ -142,6 +184,7 @@ class UpsertResult(Model):
         description="Duration of each phase in seconds. Durations of a batch are divided by its "
         "number of documents."
     )
+    evidence: OptionalEvidence = None
 
 
 class StreamLine(Model):
@@ -208,17 +251,22 @@ class QueryMatch(Model):
     representative: str = Field(
         description="Id of the representative of the cluster, which can be the document itself."
     )
+    evidence: OptionalEvidence = None
 
     @classmethod
     def from_match(cls, match: Match) -> Self:
         """Converts a match of the index."""
-        return cls(
+        answer = cls(
             id=match.id,
             cluster=match.cluster,
             similarity=match.similarity,
             shared_bands=match.shared,
             representative=match.representative,
         )
+        if match.evidence is None:
+            # a member that is not set is left out of the answer
+            return answer
+        return answer.model_copy(update={"evidence": EvidenceAnswer(**asdict(match.evidence))})
 
 
 class Matches(Model):
@@ -362,6 +410,17 @@ class TuneRequest(Model):
     points: int = Field(10, ge=1, le=50, description="Maximum number of operating points.")
 
 
+class VectorInfo(Model):
+    """The vectors of an index of texts and vectors."""
+
+    spec: dict[str, Any] = Field(description="Spec of the signatures.")
+    fingerprint: str = Field(description="Fingerprint of the Spec.")
+    threshold: float = Field(description="Smallest cosine of near-duplicates.")
+    recall: float = Field(description="Required recall at the threshold.")
+    bands: int = Field(description="Number of bands.")
+    rows: int = Field(description="Number of rows per band.")
+
+
 class IndexInfo(Model):
     """The Spec and the banding of the index."""
 
@@ -374,6 +433,50 @@ class IndexInfo(Model):
     probes: int = Field(description="Number of probes.")
     postings: str = Field(description="Documents that searches find: representatives or all.")
     version: str = Field(description="Version of nearkin.")
+    vector: VectorInfo | None = Field(
+        default=None,
+        description="The vectors of an index of texts and vectors. Other indexes do not have this "
+        "member.",
+    )
+    combine: Literal["either", "both"] | None = Field(
+        default=None,
+        description="The kinds of evidence that two similar documents need, in an index of texts "
+        "and vectors.",
+    )
+
+    @classmethod
+    def from_index(cls, index: Index) -> Self:
+        """Describes an index.
+
+        Args:
+            index: The open index.
+        """
+        info = cls(
+            spec=json.loads(index.spec.to_json()),
+            fingerprint=index.spec.fingerprint,
+            threshold=index.threshold,
+            recall=index.settings.recall,
+            bands=index.banding.bands,
+            rows=index.banding.rows,
+            probes=index.banding.probes,
+            postings=index.settings.postings,
+            version=VERSION,
+        )
+        vector = index.settings.vector
+        banding = index.vector_banding
+        if vector is None or banding is None:
+            # members that are not set are left out of the answer
+            return info
+        assert vector.threshold is not None
+        described = VectorInfo(
+            spec=json.loads(vector.spec.to_json()),
+            fingerprint=vector.spec.fingerprint,
+            threshold=vector.threshold,
+            recall=vector.recall,
+            bands=banding.bands,
+            rows=banding.rows,
+        )
+        return info.model_copy(update={"vector": described, "combine": index.settings.combine})
 
 
 class ShadowSwitch(Model):

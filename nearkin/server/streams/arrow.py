@@ -1,7 +1,7 @@
-"""Streams of documents as Arrow IPC, with a column of texts or vectors."""
+"""Streams of documents as Arrow IPC, with a column of texts, of vectors, or both."""
 
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import Any
@@ -11,7 +11,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.index.documents import Document
+from nearkin.index.documents import Document, TextAndVector
 from nearkin.server.http.middleware import ARROW_STREAM
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.http.shares import Reservation
@@ -28,7 +28,31 @@ from nearkin.server.streams.format import ProgressDeadline, StreamAnswer, Stream
 MAX_QUOTED_NAMES = 200
 """Maximum number of characters of column names that an error repeats. A schema may have a megabyte
 of names."""
+CONTENT_COLUMNS = ("text", "vector")
 OUTCOME_COLUMNS = ("kind", "layer", "id", "cluster", "representative", "similarity")
+SCHEMA = pa.schema(
+    [
+        ("line", pa.int64()),
+        ("kind", pa.string()),
+        ("layer", pa.string()),
+        ("id", pa.string()),
+        ("cluster", pa.string()),
+        ("representative", pa.string()),
+        ("similarity", pa.float64()),
+        ("problem", pa.string()),
+    ]
+)
+"""The columns of the answers."""
+EVIDENCE_SCHEMA = pa.schema(
+    [
+        *SCHEMA,
+        ("evidence_text", pa.float64()),
+        ("evidence_vector", pa.float64()),
+        ("evidence_text_reached", pa.bool_()),
+        ("evidence_vector_reached", pa.bool_()),
+    ]
+)
+"""The columns of the answers of an index of texts and vectors."""
 
 
 class ArrowFormat:
@@ -44,18 +68,7 @@ class ArrowFormat:
     """
 
     media_type = ARROW_STREAM
-    schema = pa.schema(
-        [
-            ("line", pa.int64()),
-            ("kind", pa.string()),
-            ("layer", pa.string()),
-            ("id", pa.string()),
-            ("cluster", pa.string()),
-            ("representative", pa.string()),
-            ("similarity", pa.float64()),
-            ("problem", pa.string()),
-        ]
-    )
+    schema = SCHEMA
 
     def __init__(
         self,
@@ -73,6 +86,9 @@ class ArrowFormat:
         self._memory = memory
         self._deadline = deadline
         self._buffer = io.BytesIO()
+        self._has_evidence = service.index.holds_both
+        if self._has_evidence:
+            self.schema = EVIDENCE_SCHEMA
         self._writer = pa.ipc.new_stream(self._buffer, self.schema)
 
     async def parts(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[StreamPart]:
@@ -104,7 +120,7 @@ class ArrowFormat:
     ) -> tuple[pa.RecordBatch, list[int]]:
         """Reads a batch, and returns it with the rows at which its parts begin and end."""
         batch = read_batch(message, schema)
-        ends = np.cumsum(_document_sizes(_document_column(batch)))
+        ends = np.cumsum(_document_sizes(batch))
         starts = [0]
         while starts[-1] < len(batch):
             before = ends[starts[-1] - 1] if starts[-1] else 0
@@ -114,21 +130,21 @@ class ArrowFormat:
 
     def _parse(self, batch: pa.RecordBatch, first_line: int) -> list[StreamItem]:
         ids = batch["id"].to_pylist() if "id" in batch.schema.names else [None] * len(batch)
-        column = _document_column(batch)
-        sizes = _document_sizes(column)
+        columns = {name: batch[name] for name in CONTENT_COLUMNS if name in batch.schema.names}
+        sizes = _document_sizes(batch)
         items = []
         for row, id in enumerate(ids):
             document: Document | None = None
             problem: ProblemError | None = None
-            if not column[row].is_valid:
+            if not any(column[row].is_valid for column in columns.values()):
                 problem = ProblemError("invalid-request", "the document is null")
             elif sizes[row] > self._max_document:
                 problem = ProblemError(
                     "too-large", f"the document has more than {self._max_document:,} bytes"
                 )
             else:
-                value = column[row].as_py()
-                document = value if isinstance(value, str) else np.asarray(value, np.float32)
+                values = {name: column[row].as_py() for name, column in columns.items()}
+                document = _document_of(values.get("text"), values.get("vector"))
             items.append(StreamItem(first_line + row, id, document, problem))
         return items
 
@@ -148,6 +164,13 @@ class ArrowFormat:
             None if answer.problem is None else orjson.dumps(answer.problem.to_dict()).decode()
             for answer in answers
         ]
+        if self._has_evidence:
+            evidence = [None if outcome is None else outcome.evidence for outcome in outcomes]
+            for name in EVIDENCE_SCHEMA.names[len(SCHEMA) :]:
+                columns[name] = [
+                    None if known is None else getattr(known, name.removeprefix("evidence_"))
+                    for known in evidence
+                ]
         self._writer.write_batch(pa.RecordBatch.from_pydict(columns, self.schema))
         return self._take_buffer()
 
@@ -190,12 +213,11 @@ def _check_columns(schema: pa.Schema) -> None:
                 f"out"
             ),
         )
-    content_columns = [name for name in ("text", "vector") if name in types]
-    if len(content_columns) != 1:
+    if not any(name in types for name in CONTENT_COLUMNS):
         names = ", ".join(types)[:MAX_QUOTED_NAMES]
         raise ProblemError(
             "invalid-request",
-            f"the stream needs either a column text or a column vector; its columns are {names}",
+            f"the stream needs a column text or a column vector; its columns are {names}",
             field="/text",
         )
     for name in ("id", "text"):
@@ -230,13 +252,30 @@ def _check_vector_type(vector: pa.DataType) -> None:
         )
 
 
-def _document_column(batch: pa.RecordBatch) -> pa.Array:
-    """Returns the column of documents."""
-    return batch["text" if "text" in batch.schema.names else "vector"]
+def _document_of(text: str | None, vector: Sequence[float] | None) -> Document:
+    """Returns the document of a row, which has at least one of the two.
+
+    Args:
+        text: The text, or None.
+        vector: The vector, or None.
+    """
+    if vector is None:
+        return text or ""
+    numbers = np.asarray(vector, np.float32)
+    return numbers if text is None else TextAndVector(text, numbers)
 
 
-def _document_sizes(documents: pa.Array) -> np.ndarray:
+def _document_sizes(batch: pa.RecordBatch) -> np.ndarray:
     """Returns the size of each document in bytes (int64, shape (rows,))."""
+    sizes = np.zeros(len(batch), np.int64)
+    for name in CONTENT_COLUMNS:
+        if name in batch.schema.names:
+            sizes += _column_sizes(batch[name])
+    return sizes
+
+
+def _column_sizes(documents: pa.Array) -> np.ndarray:
+    """Returns the size of each text or vector in bytes (int64, shape (rows,))."""
     if pa.types.is_string(documents.type) or pa.types.is_large_string(documents.type):
         lengths = pc.binary_length(documents)
         width = 1

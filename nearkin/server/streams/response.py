@@ -15,6 +15,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from nearkin.errors import NearkinError
+from nearkin.index.documents import Document
 from nearkin.server.http.auth import source_address, validate_name
 from nearkin.server.http.callers import CURRENT_CALLER
 from nearkin.server.http.middleware import NDJSON, problem_from_error
@@ -159,7 +160,7 @@ def _upsert_items(service: Service, scope: str, items: list[StreamItem]) -> list
     if valid:
         try:
             outcomes = service.upsert_batch(
-                scope, [item.document or "" for item in valid], [item.id for item in valid]
+                scope, [_document_of(item) for item in valid], [item.id for item in valid]
             )
         except NearkinError as error:
             problem = problem_from_error(error)
@@ -169,6 +170,12 @@ def _upsert_items(service: Service, scope: str, items: list[StreamItem]) -> list
             for item, outcome in zip(valid, outcomes, strict=True):
                 answers[item.line] = StreamAnswer(item.line, outcome, None)
     return [answers[item.line] for item in items]
+
+
+def _document_of(item: StreamItem) -> Document:
+    """Returns the document of an item without a problem."""
+    assert item.document is not None
+    return item.document
 
 
 def _find_problem(service: Service, item: StreamItem) -> ProblemError | None:

@@ -40,6 +40,16 @@ def test_arrow_stream_is_answered_as_arrow(client: TestClient) -> None:
     assert json.loads(answers[-1]["problem"])["code"] == "invalid-request"
 
 
+def test_arrow_streams_of_vectors_are_answered(serve: Serve) -> None:
+    client = serve(kind="vector", index={"dimensions": "3"})
+    vectors = pa.array([[1.0, 2.0, 3.0], [1.0, 2.0, 3.1], None], pa.list_(pa.float64()))
+    table = pa.table({"id": ["one", "two", "none"], "vector": vectors})
+    answer = client.post(URL, content=arrow(table), headers={"content-type": ARROW})
+    answers = pa.ipc.open_stream(answer.content).read_all().to_pylist()
+    assert [row["representative"] for row in answers[:2]] == ["one", "one"]
+    assert "null" in json.loads(answers[2]["problem"])["detail"]
+
+
 @pytest.mark.parametrize("body", [b"no arrow", b"\xff\xff\xff\xff\x10\x00\x00\x00abc", b""])
 def test_invalid_arrow_is_reported(client: TestClient, body: bytes) -> None:
     answer = client.post(URL, content=body, headers={"content-type": ARROW})

@@ -201,7 +201,7 @@ def find_documents(index: Index, scope: str, text: str) -> tuple[list[Entry], bo
     is_possible_id = not CONTROL_CHARACTER.search(text)
     if is_possible_id and len(text.encode("utf-8", "replace")) <= MAX_NAME_BYTES:
         candidates.append(index.get(scope, text))
-    if not index.holds_vectors:
+    if not index.holds_vectors and index.settings.combine != "both":
         similar_ids = [match.id for match in index.query(scope, text, MAX_MATCHES)]
         if similar_ids:
             candidates += index.get_many(scope, similar_ids)

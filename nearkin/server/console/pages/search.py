@@ -1,4 +1,4 @@
-"""The page that searches for a text or a vector, and shows its matches beside it."""
+"""The page that searches for a text, a vector or both, and shows its matches beside it."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -7,14 +7,15 @@ from dash import Dash, Input, Output, State, dcc, html
 from dash.development.base_component import Component
 
 from nearkin.errors import UsageError
-from nearkin.index.documents import Document
-from nearkin.index.entry import Entry, Match
+from nearkin.index.documents import Document, TextAndVector
+from nearkin.index.entry import Entry, Evidence, Match
+from nearkin.index.index import Index
 from nearkin.report.diff import DocumentRole
 from nearkin.runtime.number_format import format_similarity
 from nearkin.server.console import components as ui
 from nearkin.server.console.visitor import Page, Visit, current_visit
-from nearkin.server.http.parsing import check_json_shape
-from nearkin.server.routes.models import QueryRequest
+from nearkin.server.http.parsing import check_json_shape, parse_json
+from nearkin.server.routes.models import QueryRequest, TextOrVector
 from nearkin.server.service import Service
 
 MAX_NEAR_MISSES = 3
@@ -36,7 +37,7 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     menu = await visit.scope_menu(query)
     page = [
         *ui.page_heading(
-            "Search for a vector" if visit.service.index.holds_vectors else "Search for a text",
+            f"Search for a {_kind_of_documents(visit.service.index)}",
             "Finds stored near-duplicates. Nothing is stored.",
         ),
         ui.scope_form("try", menu),
@@ -44,8 +45,11 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     remark = ui.scope_note(menu)
     if remark is not None:
         return [*page, remark]
-    vectors = visit.service.index.holds_vectors
-    name = "A vector, as JSON" if vectors else "Text"
+    name = "Text"
+    if visit.service.index.holds_vectors:
+        name = "A vector, as JSON"
+    elif visit.service.index.holds_both:
+        name = 'Text, or JSON such as {"text": "…", "vector": [0.5, 1, -2.25]}'
     text = dcc.Textarea(id="try-text", rows=9, spellCheck=False, required=True)
     button = html.Button("Search", id="try-button", type="button")
     return [
@@ -80,7 +84,7 @@ async def _search(_: int | None, text: str | None, scope: str | None) -> list[Co
     entries = await service.run_in_thread(
         service.index.get_many, scope, [match.id for match in matches]
     )
-    threshold = format_similarity(service.index.threshold)
+    threshold = _thresholds(service.index)
     if not matches:
         note = (
             f"No document of this scope has a similarity of {threshold} or more. The document "
@@ -92,7 +96,7 @@ async def _search(_: int | None, text: str | None, scope: str | None) -> list[Co
     subject = f"{len(matches)} {kind}s are" if len(matches) > 1 else f"1 {kind} is"
     remark = " (more are not shown)" if len(matches) == MAX_MATCHES else ""
     articles = await service.run_overview(
-        _match_articles, scope, matches, entries, document, service.index.banding.bands
+        _match_articles, scope, matches, entries, document, _band_count(service.index)
     )
     misses = await _near_miss_articles(service, scope, document)
     return [html.H2(f"{subject} {threshold} similar or more{remark}"), *articles, *misses]
@@ -106,13 +110,37 @@ async def _near_miss_articles(service: Service, scope: str, document: Document) 
         return []
     entries = await service.run_in_thread(index.get_many, scope, [miss.id for miss in misses])
     articles = await service.run_overview(
-        _match_articles, scope, misses, entries, document, index.banding.bands, is_match=False
+        _match_articles, scope, misses, entries, document, _band_count(index), is_match=False
     )
-    threshold = format_similarity(index.threshold)
     note = (
-        f"They share a bucket with the input, but are less similar than the threshold {threshold}."
+        "They share a bucket with the input, but are less similar than the threshold "
+        f"{_thresholds(index)}."
     )
     return [html.H2("Near misses"), ui.note(note), *articles]
+
+
+def _kind_of_documents(index: Index) -> str:
+    """Returns what the documents of an index are, for headings."""
+    if index.holds_both:
+        return "text and vector"
+    return "vector" if index.holds_vectors else "text"
+
+
+def _thresholds(index: Index) -> str:
+    """Returns the threshold of an index, or those of both kinds of evidence."""
+    threshold = format_similarity(index.threshold)
+    vector = index.settings.vector
+    if vector is None:
+        return threshold
+    assert vector.threshold is not None
+    combination = "and" if index.settings.combine == "both" else "or"
+    return f"{threshold} (texts) {combination} {format_similarity(vector.threshold)} (vectors)"
+
+
+def _band_count(index: Index) -> int:
+    """Returns the number of bands of all kinds of evidence."""
+    vectors = index.vector_banding
+    return index.banding.bands + (0 if vectors is None else vectors.bands)
 
 
 def parse_document(text: str, visit: Visit) -> Document:
@@ -123,12 +151,15 @@ def parse_document(text: str, visit: Visit) -> Document:
         visit: The current visit.
 
     Returns:
-        The text or the vector.
+        The text, the vector, or both.
 
     Raises:
-        UsageError: If the index contains vectors, and the input is not a list of numbers.
+        UsageError: If the index contains vectors, and the input is not a list of numbers, or if it
+            contains both, and the input begins like JSON and is not an object with text and vector.
         ProblemError: If it has more numbers than any vector.
     """
+    if visit.service.index.holds_both and text.lstrip().startswith("{"):
+        return parse_json(text.encode("utf-8", "replace"), TextOrVector).document
     if not visit.service.index.holds_vectors:
         return text
     check_json_shape(text.encode("utf-8", "replace"), QueryRequest.max_json_values)
@@ -168,21 +199,42 @@ def _match_article(
 ) -> Component:
     shared_bands = html.Span(f"{match.shared} of {bands} bands shared", className="size")
     title = html.H3(
-        [ui.cluster_link(scope, match.id), ui.similarity_label(match.similarity), shared_bands]
+        [
+            ui.cluster_link(scope, match.id),
+            ui.similarity_label(match.similarity),
+            shared_bands,
+            *_evidence_labels(match.evidence),
+        ]
     )
-    if entry is None or entry.text is None or not isinstance(document, str):
+    text = document.text if isinstance(document, TextAndVector) else document
+    if entry is None or entry.text is None or not isinstance(text, str):
         return html.Article([title])
+    similarity = match.similarity if match.evidence is None else match.evidence.text or 0.0
     # the words of an input without a match are not lost
     texts = ui.side_by_side(
         ui.ShownText(
             "Stored", entry.text, DocumentRole.KEPT if is_match else DocumentRole.COMPARED
         ),
-        ui.ShownText(
-            "Input", document, DocumentRole.REMOVED if is_match else DocumentRole.COMPARED
-        ),
-        ui.equality_remark(match.similarity),
+        ui.ShownText("Input", text, DocumentRole.REMOVED if is_match else DocumentRole.COMPARED),
+        ui.equality_remark(similarity),
     )
     return html.Article([title, texts])
+
+
+def _evidence_labels(evidence: Evidence | None) -> list[Component]:
+    """Returns both similarities of a match of an index of texts and vectors."""
+    if evidence is None:
+        return []
+    labels: list[Component] = []
+    kinds = (
+        ("text", evidence.text, evidence.text_reached),
+        ("vector", evidence.vector, evidence.vector_reached),
+    )
+    for name, similarity, is_reached in kinds:
+        value = "none" if similarity is None else format_similarity(similarity)
+        remark = "" if is_reached or similarity is None else ", below its threshold"
+        labels.append(html.Span(f"{name} {value}{remark}", className="size"))
+    return labels
 
 
 def connect(app: Dash) -> None:
