@@ -33,6 +33,7 @@ from nearkin.runs.kept_file import KeptFile, write_kept_file
 from nearkin.runs.output import write_result
 from nearkin.runs.pairs import write_pairs_file
 from nearkin.runtime.files import Readers
+from nearkin.setting_names import name_setting
 
 T = TypeVar("T")
 
@@ -324,7 +325,9 @@ class DedupResult:
 
         Raises:
             UsageError: If the threshold is below that of the run, because pairs below it were not
-                verified, or the run has a second measure, or the result is closed or unpickled.
+                verified, or another one and buckets were hot, because their documents were compared
+                with leaders of the run's threshold only, or the run has a second measure, or the
+                result is closed or unpickled.
         """
         finished = self._open[0]
         options = finished.run.options
@@ -337,6 +340,15 @@ class DedupResult:
             raise UsageError(
                 f"threshold {threshold} is out of range; it must be {options.threshold} "
                 "(that of the run) to 1; run again for a lower one"
+            )
+        if threshold > options.threshold and finished.run.hot_buckets:
+            raise UsageError(
+                f"the pairs of this run do not determine its result at threshold {threshold}: "
+                f"{finished.run.hot_buckets:,} buckets have more than "
+                f"{options.complete_bucket_size:,} documents, which were compared with leaders of "
+                f"the threshold {options.threshold} only; run again with "
+                f"threshold={threshold}, or once with a larger {name_setting('hot_bucket_size')} "
+                f"or with {name_setting('pair_budget')}"
             )
         run = finished.run.at(threshold)
         return DedupResult(TemporaryRun(run, finished.folder), run.elect())

@@ -171,6 +171,26 @@ def test_rethreshold_equals_a_run_at_that_threshold(settings: dict[str, Any]) ->
         result.rethreshold(0.4)
 
 
+def test_rethreshold_after_hot_buckets_is_refused_with_the_reason() -> None:
+    """Leaders of hot buckets belong to the threshold of the run."""
+    texts = []
+    rng = np.random.default_rng(6)
+    for _ in range(60):
+        words = np.arange(60)
+        changed = np.where(rng.random(60) < 0.02, rng.integers(1000, 9000, 60), words)
+        texts.append(" ".join(f"w{word}" for word in changed))
+    settings: dict[str, Any] = {"threshold": 0.6, "bands": 30, "rows": 4}
+    hot = nk.dedup(texts, hot_bucket_size=10, fanout=3, **settings)
+    with pytest.raises(nk.UsageError, match="buckets have more than 10 documents, which were"):
+        hot.rethreshold(0.8)
+    assert hot.rethreshold(0.6).clusters.arrow.equals(hot.clusters.arrow)
+    assert not hot.report_data.what_if
+    complete = nk.dedup(texts, hot_bucket_size=10, pair_budget=10**6, **settings)
+    direct = nk.dedup(texts, **{**settings, "threshold": 0.8}, hot_bucket_size=100)
+    assert complete.rethreshold(0.8).clusters.arrow.equals(direct.clusters.arrow)
+    assert complete.report_data.what_if
+
+
 def test_written_result_has_the_files_of_a_run(tmp_path: Path) -> None:
     result = nk.dedup(TABLE, id="key")
     out = result.write(tmp_path / "out")

@@ -135,6 +135,13 @@ class Run(ABC):
 
     @property
     @final
+    def hot_buckets(self) -> int:
+        """The number of hot buckets, whose documents were compared with leaders only."""
+        candidates = self.stats.candidates
+        return 0 if candidates is None else candidates.hot_buckets
+
+    @property
+    @final
     def is_exact(self) -> bool:
         """True if the similarities of scored pairs are exact, not estimates."""
         return self.brute_force or self.options.verify == Verify.EXACT

@@ -63,10 +63,13 @@ def list_thresholds(run: LocalRun) -> list[float]:
 def evaluate_thresholds(run: LocalRun) -> tuple[ThresholdStep, ...]:
     """Returns the numbers of kept documents and of pairs at each threshold.
 
+    There are none if buckets were hot: their documents were compared with the leaders of the run's
+    threshold, and others would lead at a higher one.
+
     Args:
         run: The finished run.
     """
-    if not has_higher_thresholds(run):
+    if run.hot_buckets or not has_higher_thresholds(run):
         return ()
     steps = []
     for threshold in list_thresholds(run):

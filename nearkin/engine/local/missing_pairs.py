@@ -37,8 +37,7 @@ def estimate_missing_pairs(run: LocalRun, *, expand_exact: bool) -> MissingPairs
     Returns:
         The estimate, or None if no bucket exceeds the pair budget.
     """
-    candidates = run.stats.candidates
-    if candidates is None or not candidates.hot_buckets:
+    if not run.hot_buckets:
         return None
     recorded = run.work.done(Stage.MISSING_PAIRS)
     if recorded is not None:
@@ -53,7 +52,7 @@ def estimate_missing_pairs(run: LocalRun, *, expand_exact: bool) -> MissingPairs
         low, high = wilson_interval(mean, len(missing))
         listed = _count_listed(run, weights)
         stats = MissingPairsStats.from_estimate(
-            truncated=candidates.hot_buckets,
+            truncated=run.hot_buckets,
             sampled=len(missing),
             pairs=mean * sample.total,
             low=low * sample.total,
