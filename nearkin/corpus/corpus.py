@@ -419,7 +419,7 @@ def _require_known_policy(on_error: str) -> None:
 
 
 def advise_to_reject() -> str:
-    """Returns the end of a message about a row that is no document."""
+    """Returns the end of a message about a row that is not a document."""
     return f"Correct the row, or reject such rows with {name_setting('on_error', 'quarantine')}"
 
 
