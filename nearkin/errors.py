@@ -21,7 +21,7 @@ class NearkinError(Exception):
 
 
 def _restore_error(
-    kind: type[NearkinError], arguments: tuple[Any, ...], attributes: dict[str, Any]
+    kind: type[NearkinError], arguments: tuple[Any, ...], attributes: dict[str, object]
 ) -> NearkinError:
     """Returns an unpickled error."""
     error = kind.__new__(kind)

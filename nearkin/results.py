@@ -418,7 +418,7 @@ class DedupResult:
         copied.__dict__["stages"] = deepcopy(self.stages)
         return copied
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Returns what a pickled result consists of. Nothing of it is in the work folder."""
         return {
             "clusters": self.clusters,
@@ -431,7 +431,7 @@ class DedupResult:
             "report_data": self.report_data,
         }
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self._finished = None
         self._clustering = None
         self.__dict__.update(state)

@@ -34,7 +34,7 @@ DONE = 0
 FAILED = 1
 USAGE = 2
 
-ANY_OPTIONS: dict[str, Any] = {
+ANY_OPTIONS: dict[str, object] = {
     "allow_extra_args": True,
     "ignore_unknown_options": True,
     "help_option_names": [],

@@ -135,7 +135,7 @@ class CommandTable(Mapping[str, Any]):
     def __init__(self, load: Callable[[CommandEntry], Any]) -> None:
         self._load = load
         self._entries = {entry.name: entry for entry in COMMANDS}
-        self._loaded: dict[str, Any] = {}
+        self._loaded: dict[str, object] = {}
 
     def __getitem__(self, name: str) -> Any:
         if name not in self._loaded:

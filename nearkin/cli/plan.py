@@ -6,7 +6,7 @@ import sys
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -26,7 +26,7 @@ from nearkin.cli.printing import print_json
 if TYPE_CHECKING:
     from nearkin.plan.capacity import Workload
     from nearkin.plan.rates import Rates
-    from nearkin.spec import Spec
+    from nearkin.spec import Spec, SpecKeywords
 
 COUNT = re.compile(r"(?P<number>\d+(?:\.\d+)?(?:e\d+)?)\s*(?P<unit>[KMBG]?)", re.IGNORECASE)
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "G": 10**9}
@@ -229,18 +229,19 @@ class PlannedSpecOptions:
         """Returns the Spec, or None if no option was given, so that the plan derives it."""
         from nearkin.spec import Spec
 
-        named = {
-            "measure": self.measure,
-            "k": self.k,
-            "slot_bits": self.slot_bits,
-            "scheme": self.scheme,
-        }
-        given: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+        given: SpecKeywords = {}
+        if self.measure is not None:
+            given["measure"] = self.measure
+        if self.k is not None:
+            given["k"] = self.k
+        if self.slot_bits is not None:
+            given["slot_bits"] = self.slot_bits
+        if self.scheme is not None:
+            given["scheme"] = self.scheme
         if not given:
             return None
         if self.measure == "cosine":
-            given["unit"] = "vector"
-            given["n"] = self.dimensions
+            return Spec(unit="vector", n=self.dimensions, **given)
         return Spec(**given)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import datetime
 from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 from urllib.parse import quote
 
 import httpx2
@@ -58,6 +58,16 @@ def _with_evidence(members: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**members, "evidence": build_result(Evidence, evidence)}
 
 
+class RequestArguments(TypedDict):
+    """The arguments of `httpx2.Client.request`."""
+
+    method: str
+    url: str
+    content: bytes | None
+    params: Mapping[str, str]
+    headers: Mapping[str, str]
+
+
 @dataclass(frozen=True)
 class Call(Generic[T]):
     """A request, with the function that reads its response.
@@ -79,7 +89,7 @@ class Call(Generic[T]):
     params: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> RequestArguments:
         """The arguments of `httpx2.Client.request`."""
         headers = {"Accept-Encoding": "identity"}
         if self.body is not None:

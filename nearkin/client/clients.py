@@ -8,13 +8,24 @@ never connected does not retry: its address is probably wrong, or the server was
 
 import os
 import ssl
-from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Sequence
+from collections.abc import (
+    AsyncIterable,
+    AsyncIterator,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar
 
 import httpx2
 import tenacity
+from tenacity.retry import RetryBaseT
+from tenacity.stop import StopBaseT
+from tenacity.wait import WaitBaseT
 
 from nearkin.argument_types import check_arguments, check_fields
 from nearkin.client import requests
@@ -52,6 +63,25 @@ close all but 20 after each request.
 """
 
 
+class RetryArguments(TypedDict):
+    """The arguments of `tenacity.Retrying`."""
+
+    stop: StopBaseT
+    wait: WaitBaseT
+    retry: RetryBaseT
+    retry_error_callback: Callable[[tenacity.RetryCallState], Any]
+
+
+class HttpArguments(TypedDict):
+    """The arguments that both clients of httpx2 take."""
+
+    base_url: httpx2.URL
+    headers: Mapping[str, str]
+    timeout: httpx2.Timeout
+    verify: ssl.SSLContext | bool
+    limits: httpx2.Limits
+
+
 @dataclass(frozen=True)
 class Retries:
     """The rules for retries of a request.
@@ -75,7 +105,7 @@ class Retries:
                 f"{self} is not valid: attempts must be at least 1, and times at least 0"
             )
 
-    def options(self, *, was_connected: Callable[[], bool]) -> dict[str, Any]:
+    def options(self, *, was_connected: Callable[[], bool]) -> RetryArguments:
         """Returns the arguments of `tenacity.Retrying`.
 
         The caller gets the result of the last attempt.
@@ -94,7 +124,7 @@ class Retries:
             "wait": self.wait,
             "retry": tenacity.retry_if_exception(should_retry)
             | tenacity.retry_if_result(_has_transient),
-            "retry_error_callback": lambda state: state.outcome.result(),
+            "retry_error_callback": _result_of_attempt,
         }
 
     def should_retry(self, error: BaseException) -> bool:
@@ -115,6 +145,11 @@ class Retries:
 DEFAULT_RETRIES = Retries()
 
 
+def _result_of_attempt(state: tenacity.RetryCallState) -> Any:
+    """Returns the result of the last attempt, or raises its error."""
+    return None if state.outcome is None else state.outcome.result()
+
+
 def _has_transient(answer: object) -> bool:
     """Returns whether a batch is retried. All its documents are sent again, in the same order."""
     return isinstance(answer, list) and any(
@@ -124,7 +159,7 @@ def _has_transient(answer: object) -> bool:
 
 def _http_arguments(
     url: str, token: str | None, timeout: float, *, verify: ssl.SSLContext | bool
-) -> dict[str, Any]:
+) -> HttpArguments:
     """Returns the arguments of both clients of httpx2.
 
     Raises:

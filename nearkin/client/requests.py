@@ -36,7 +36,7 @@ from nearkin.index.entry import Cluster, Match, Outcome
 if TYPE_CHECKING:
     from nearkin.index.description import IndexStats
     from nearkin.measures.explanation import Explanation
-    from nearkin.plan.tune import OperatingPoint
+    from nearkin.plan.tune import OperatingPoint, OperatingPointRecord
 
 CLUSTER_PART = 1000
 """The maximum number of members of a cluster in a response."""
@@ -354,13 +354,14 @@ def tune_request(
     return Call("POST", "/v1/tune", read, body)
 
 
-def _to_operating_point(response: dict[str, Any]) -> "OperatingPoint":
+def _to_operating_point(response: "OperatingPointRecord") -> "OperatingPoint":
     from nearkin.plan.tune import OperatingPoint
 
     similarities = tuple(
-        float("nan") if value is None else value for value in response.pop("similarities").values()
+        float("nan") if value is None else value for value in response["similarities"].values()
     )
-    return build_result(OperatingPoint, response, similarities=similarities)
+    members = {name: value for name, value in response.items() if name != "similarities"}
+    return build_result(OperatingPoint, members, similarities=similarities)
 
 
 def spec_request() -> Call[IndexFacts]:

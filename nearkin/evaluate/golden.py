@@ -119,7 +119,7 @@ class Scores:
     bcubed_precision: IntervalEstimate | None = None
     bcubed_recall: IntervalEstimate | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Returns the scores as a JSON object."""
         return asdict(self)
 

@@ -103,7 +103,7 @@ class ShadowComparison:
     moved: int
     disagreements: tuple[Disagreement, ...]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Returns the comparison as a JSON object."""
         out = asdict(self)
         out["live"]["metrics"] = self.live.metrics.to_dict()
@@ -111,7 +111,7 @@ class ShadowComparison:
         return out
 
 
-def parse_shadow_settings(text: str) -> dict[str, Any]:
+def parse_shadow_settings(text: str) -> dict[str, object]:
     """Parses settings in the form of the command line.
 
     Args:
@@ -124,7 +124,7 @@ def parse_shadow_settings(text: str) -> dict[str, Any]:
         >>> parse_shadow_settings("b=16,r=8,threshold=0.8")
         {'bands': 16, 'rows': 8, 'threshold': 0.8}
     """
-    settings: dict[str, Any] = {}
+    settings: dict[str, object] = {}
     for part in text.split(","):
         name, _, value = part.partition("=")
         name = SHORT_NAMES.get(name.strip(), name.strip())

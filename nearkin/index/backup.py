@@ -221,7 +221,7 @@ def _verify_copy(source: Path, staging: Path, path: Path) -> BackupResult:
                 f"{source} is not sound, {report.found:,} problems: {problems}; run nearkin index "
                 "check for all of them"
             )
-        header = store.claim({})
+        header: dict[str, Any] = store.claim({})
         clusters = store.counts()["leaders"]
     return BackupResult(
         path=path,

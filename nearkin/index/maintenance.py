@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -52,7 +52,7 @@ class IntegrityReport:
         """True if nothing is wrong."""
         return not self.found and not self.stray
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Returns the report as values that JSON can hold."""
         problems = [problem._asdict() for problem in self.problems]
         return {**asdict(self), "problems": problems, "sound": self.sound}

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory, TemporaryFile
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numba
 import numpy as np
@@ -57,7 +57,18 @@ class BenchResult:
         return cls(name, statistics.median(runs), unit, tuple(runs))
 
 
-def describe_machine() -> dict[str, Any]:
+class MachineFacts(TypedDict):
+    """The properties of a machine on which results depend."""
+
+    cores: int
+    processor: str
+    python: str
+    numba: str
+    pyarrow: str
+    numpy: str
+
+
+def describe_machine() -> MachineFacts:
     """Returns the properties of this machine on which results depend."""
     return {
         "cores": available_cores(),
@@ -277,7 +288,7 @@ def count_candidates(inputs: Path, *options: str) -> int:
         return int(stages["candidates"]["candidates"])
 
 
-def results_to_dict(results: list[BenchResult]) -> dict[str, Any]:
+def results_to_dict(results: list[BenchResult]) -> dict[str, object]:
     """Returns results as a JSON object, with a description of the machine.
 
     Args:

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 
@@ -23,6 +23,20 @@ CORPORA = ((2_000, 300), (100_000, 300), (10_000, 9_000))
 RUNS = 2
 SET_SIZE = 250
 SETS = 2_000
+
+
+class CorpusTimes(TypedDict):
+    """The result of the runs over one corpus.
+
+    Attributes:
+        documents: Number of its documents.
+        bytes: Size of their texts, in bytes.
+        seconds: The shortest time of each stage, in seconds.
+    """
+
+    documents: int
+    bytes: int
+    seconds: dict[str, float]
 
 
 def calibrate(report: Callable[[str], None] = lambda _: None) -> Rates:
@@ -54,7 +68,7 @@ def calibrate(report: Callable[[str], None] = lambda _: None) -> Rates:
 
 def _measure_corpus(
     folder: Path, documents: int, length: int, workers: int, report: Callable[[str], None]
-) -> dict[str, Any]:
+) -> CorpusTimes:
     """Returns the documents, the size of their texts, and the shortest time of each stage.
 
     The first run warms up and does not count.
@@ -91,7 +105,7 @@ def _measure_corpus(
     }
 
 
-def fit_stage_rates(measured: list[dict[str, Any]]) -> dict[str, StageRate]:
+def fit_stage_rates(measured: list[CorpusTimes]) -> dict[str, StageRate]:
     """Fits the rates of each stage to three corpora, so that no rate is negative.
 
     Args:

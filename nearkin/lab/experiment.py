@@ -9,7 +9,6 @@ candidates are listed beside the measured ones.
 
 import time
 from dataclasses import asdict, dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -118,7 +117,7 @@ class Experiment:
         bandings = [row for row in self.rows if row.bands]
         return max(bandings, key=lambda row: (row.f1, -row.candidates))
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Returns the results as a JSON object."""
         return {**asdict(self), "optimum": asdict(self.optimum)}
 

@@ -102,7 +102,7 @@ class HashComparison(NamedTuple):
     accuracy: list[Accuracy]
     avalanche: list[Avalanche]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Returns the results as a JSON object."""
         return {name: [asdict(row) for row in rows] for name, rows in self._asdict().items()}
 

@@ -15,7 +15,7 @@ from functools import cached_property
 from itertools import combinations, pairwise
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import orjson
@@ -451,7 +451,7 @@ def synth(
     spec: Spec | None = None,
     workers: int = 2,
     advance: Callable[[int], None] | None = None,
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """Writes a synthetic corpus and its truth into a new folder, which appears when it is complete.
 
     `documents/*.parquet` (or .jsonl) has the columns id, text and source. `truth.parquet` has the

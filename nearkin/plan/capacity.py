@@ -282,6 +282,20 @@ class LimitVerdict:
     gives: tuple[str, ...] = ()
 
 
+class PlannedSettings(TypedDict):
+    """The settings of a plan, as `nearkin dedup --plan` reads them. The memory is a text."""
+
+    measure: str
+    k: int
+    scheme: str | None
+    slot_bits: int
+    threshold: float
+    recall: float
+    bands: int
+    rows: int
+    memory: str
+
+
 @dataclass(frozen=True, repr=False)
 class Plan:
     """The capacity that a workload needs.
@@ -331,7 +345,7 @@ class Plan:
         names = ", ".join(line.name for line in self.lines)
         raise UsageError(f"unknown line {name!r} of a plan; its lines are {names}")
 
-    def settings(self) -> dict[str, Any]:
+    def settings(self) -> PlannedSettings:
         """Returns the settings that `nearkin dedup --plan` uses."""
         return {
             "measure": self.spec.measure,

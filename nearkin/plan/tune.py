@@ -6,8 +6,8 @@ Everything follows from the probability that a banded slot agrees at a similarit
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TypedDict
 
 import numpy as np
 
@@ -84,6 +84,45 @@ class Distribution:
         return cls(documents, similarities, pairs, "unrelated documents, Beta(1, 20)")
 
 
+class OperatingPointRecord(TypedDict):
+    """An operating point as a JSON object. `OperatingPoint` documents the members.
+
+    Attributes:
+        similarities: Similarities by candidate probability, or None where it is not reached.
+    """
+
+    bands: int
+    rows: int
+    tables: int
+    probes: int
+    recall: float
+    similarities: dict[str, float | None]
+    classic_threshold: float
+    steepest: float
+    slope: float
+    candidates: float
+    keys: int
+
+
+class TuningRecord(TypedDict):
+    """A tuning as a JSON object.
+
+    Attributes:
+        short_texts: Settings that suit short texts, or None.
+        distribution: Origin of the distribution of similarities, in words.
+        points: The operating points, the cheapest first.
+    """
+
+    short_texts: dict[str, object] | None
+    measure: str
+    k: int
+    threshold: float
+    recall: float
+    documents: int
+    distribution: str
+    points: list[OperatingPointRecord]
+
+
 @dataclass(frozen=True)
 class OperatingPoint:
     """A choice of bands, rows, tables and probes, with its recall and its cost.
@@ -116,13 +155,25 @@ class OperatingPoint:
     candidates: float
     keys: int
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> OperatingPointRecord:
         """Returns the point as a JSON object, with the similarities by candidate probability."""
         similarities = {
             f"{probability:g}": None if math.isnan(value) else value
             for probability, value in zip(LANDMARKS, self.similarities, strict=True)
         }
-        return {**asdict(self), "similarities": similarities}
+        return {
+            "bands": self.bands,
+            "rows": self.rows,
+            "tables": self.tables,
+            "probes": self.probes,
+            "recall": self.recall,
+            "similarities": similarities,
+            "classic_threshold": self.classic_threshold,
+            "steepest": self.steepest,
+            "slope": self.slope,
+            "candidates": self.candidates,
+            "keys": self.keys,
+        }
 
 
 @dataclass(frozen=True, repr=False)
@@ -185,7 +236,7 @@ class Tuning:
         )
         return candidate_probabilities(measure, measure.banding(request), similarities)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> TuningRecord:
         """Returns the tuning as a JSON object."""
         proposal = self.short_text_settings
         return {

@@ -265,7 +265,7 @@ class _FileJoin:
                 )
             yield file_slice.complete_rows
 
-    def _read_rows(self, file: InputFile) -> Iterator[list[dict[str, Any]]]:
+    def _read_rows(self, file: InputFile) -> Iterator[list[dict[str, object]]]:
         """Yields the rows of a file as objects."""
         form = self.corpus.format_of(file)
         for rows in self._read_slices(file):
@@ -280,7 +280,7 @@ class _FileJoin:
 
     def _parse_rows(
         self, file: InputFile, form: Delimited, rows: list[str]
-    ) -> list[dict[str, Any]]:
+    ) -> list[dict[str, object]]:
         names = form.columns(file, self.columns)
         if len(set(names)) < len(names):
             raise RunError(

@@ -63,7 +63,7 @@ def show_parameters(function: Function) -> Function:
     return function
 
 
-def _default_values() -> dict[str, Any]:
+def _default_values() -> dict[str, object]:
     """Returns the defaults of parameters that are not None."""
     values = {item.name: getattr(RunOptions, item.name, None) for item in fields(RunOptions)}
     values |= DEFAULTS

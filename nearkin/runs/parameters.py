@@ -250,7 +250,7 @@ TEXT_OPTIONS = ("shingle", "normalise", "stem", "base_hash", "weights")
 
 def _spec_fields(parameters: RunParameters) -> dict[str, Any]:
     """Returns the fields of the Spec that parameters decide."""
-    values: dict[str, Any] = {
+    values: dict[str, object] = {
         name: parameters.get(name) for name in ("stem", "scheme", "k", "slot_bits", "seed")
     }
     shingle = parameters.get("shingle")

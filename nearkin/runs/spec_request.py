@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from nearkin.corpus import Columns, FileCorpus, detect_dimensions
 from nearkin.corpus.input_file import FileStatus
@@ -28,6 +28,13 @@ from nearkin.suggestions import did_you_mean
 
 LEAST_CUT = 20
 """The least number of documents that must contain a shingle before a frequency cut removes it."""
+
+
+class KeyFields(TypedDict, total=False):
+    """The fields of a Spec that a key decides."""
+
+    base_hash: str
+    key_id: str
 
 
 @dataclass(frozen=True)
@@ -62,7 +69,7 @@ class SpecRequest:
         Raises:
             UsageError: If the options contradict each other or the columns.
         """
-        keyed: dict[str, Any] = {}
+        keyed: KeyFields = {}
         if self.secret is not None:
             keyed = {"base_hash": KEYED, "key_id": self.secret.id}
         return resolve_spec(columns, self.measure, **self.fields, **keyed)

@@ -208,7 +208,7 @@ def _write_arrow(sink: Any, schema: pa.Schema, batches: Iterable[pa.RecordBatch]
     return rows
 
 
-def write_json_lines(sink: Any, rows: list[dict[str, Any]]) -> int:
+def write_json_lines(sink: Any, rows: list[dict[str, object]]) -> int:
     """Writes objects, one a line.
 
     Args:
@@ -255,7 +255,7 @@ def format_csv_value(value: object) -> str:
     return "" if value is None else str(value)
 
 
-def to_plain_rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
+def to_plain_rows(batch: pa.RecordBatch) -> list[dict[str, object]]:
     """Returns rows of Python values. Numbers of 32 bits have as few digits as identify them.
 
     Args:

@@ -6,12 +6,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from nearkin.errors import IncompatibleError, NearkinError, UsageError
 from nearkin.index.index import Index
 from nearkin.index.migration.copy import UNLIMITED_SIZE
 from nearkin.index.opening import without_fixed_settings
+from nearkin.index.settings import SettingsFields
 from nearkin.index.stores.urls import recorded_url
 from nearkin.keys import ENVIRONMENT, HashKey
 from nearkin.runtime.file_locks import lock_exclusively, lock_shared
@@ -217,7 +218,7 @@ def open_shadow(settings: ServerSettings, index: Index) -> ShadowIndex | None:
         return None
     shadow_store = settings.shadow_store
     # documents that are stored already must not be rejected
-    unlimited: dict[str, Any] = {
+    unlimited: SettingsFields = {
         "max_memory": None,
         "max_document": UNLIMITED_SIZE,
         "cache": 1,
@@ -227,7 +228,7 @@ def open_shadow(settings: ServerSettings, index: Index) -> ShadowIndex | None:
         if side == LiveSide.PRIMARY:
             urls = settings.urls
             index_settings = without_fixed_settings(index.settings)
-            fields = unlimited
+            fields: SettingsFields = unlimited
         else:
             # only the store and the banding differ
             urls = [shadow_store]

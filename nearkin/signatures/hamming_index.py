@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
 from threading import RLock
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -349,12 +349,12 @@ class HammingIndex:
         index.add_many(ids, signatures.astype(np.uint64, copy=False))
         return index
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Returns the attributes without the lock."""
         with self._lock:
             return {name: value for name, value in vars(self).items() if name != "_lock"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self._lock = RLock()
 

@@ -411,7 +411,7 @@ class SignatureIndex:
         index._append(names, SketchedDocuments(stored.signatures, stored.shingles))
         return index
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         """Returns the settings and the signatures. A hash key is left out."""
         names, rows = self._stored()
         return {

@@ -1,7 +1,7 @@
 """A builder of signatures of documents that arrive in parts."""
 
 from threading import Lock
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -46,10 +46,10 @@ class MinHashBuilder:
         self._slots = np.full(spec.k, EMPTY_SLOT, np.uint32)
         self._lock = Lock()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if name != "_lock"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self._lock = Lock()
 

@@ -7,7 +7,7 @@ its minimum is unknown. Such slots are reported, not guessed.
 """
 
 from threading import Lock
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -66,10 +66,10 @@ class CountingMinHash:
         self._lock = Lock()
         self._clear()
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: value for name, value in self.__dict__.items() if name != "_lock"}
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
+    def __setstate__(self, state: dict[str, object]) -> None:
         self.__dict__.update(state)
         self._lock = Lock()
 

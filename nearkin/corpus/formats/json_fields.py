@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import orjson
 
@@ -47,7 +47,7 @@ def sample_fields(file: InputFile, form: JsonLines) -> FieldSample:
     return FieldSample(names, objects, complete=True)
 
 
-def _parse_object(raw: bytes | None) -> dict[str, Any] | None:
+def _parse_object(raw: bytes | None) -> dict[str, object] | None:
     try:
         value = orjson.loads((raw or b"").removeprefix(BOM))
     except orjson.JSONDecodeError:

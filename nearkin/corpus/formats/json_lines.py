@@ -273,7 +273,7 @@ class _JsonSliceBuilder:
             return too_long_reason(shown, self._columns.document_limit)
         return None
 
-    def _find_id_fault(self, value: dict[str, Any]) -> str | None:
+    def _find_id_fault(self, value: dict[str, object]) -> str | None:
         if self._columns.id is not None and value.get(self._columns.id) is None:
             return f"the id in {self._columns.id} is null"
         return None
@@ -284,7 +284,7 @@ class _JsonSliceBuilder:
             return join_texts(map(value.get, self._columns.sources))
         return value[self._columns.source]
 
-    def _find_column_fault(self, value: dict[str, Any]) -> str | None:
+    def _find_column_fault(self, value: dict[str, object]) -> str | None:
         """Returns the reason why the id or a carried column cannot be used, or None.
 
         Lists and objects are replaced by their text.
@@ -300,7 +300,7 @@ class _JsonSliceBuilder:
                 return too_long_reason(name, self._columns.document_limit)
         return None
 
-    def _restore_exact_numbers(self, raw: bytes, value: dict[str, Any]) -> None:
+    def _restore_exact_numbers(self, raw: bytes, value: dict[str, object]) -> None:
         """Replaces numbers of the id and of carried columns by their digits.
 
         Only numbers that a float may not hold are replaced.
@@ -434,7 +434,7 @@ class LineWriter:
         self._sink.close()
 
 
-def _insert_fields(line: bytes, row: dict[str, Any]) -> bytes:
+def _insert_fields(line: bytes, row: dict[str, object]) -> bytes:
     text = line.rstrip()
     taken = set(orjson.loads(text.removeprefix(BOM)))
     fields = orjson.dumps({make_unused_name(name, taken): value for name, value in row.items()})

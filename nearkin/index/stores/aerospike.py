@@ -170,8 +170,8 @@ class AerospikeStore:
             )
         return found.bins["v"]
 
-    def claim(self, header: dict[str, Any]) -> dict[str, Any]:
-        held: dict[str, Any] = json.loads(
+    def claim(self, header: dict[str, object]) -> dict[str, object]:
+        held: dict[str, object] = json.loads(
             self._agreed("header", json.dumps(header, sort_keys=True))
         )
         return held

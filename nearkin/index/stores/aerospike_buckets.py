@@ -20,7 +20,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nearkin.index.entry import Postings
-from nearkin.index.stores.aerospike_records import GENERATION, NOT_FOUND, SMALL_AT_ONCE, Records
+from nearkin.index.stores.aerospike_records import (
+    GENERATION,
+    NOT_FOUND,
+    SMALL_AT_ONCE,
+    Operation,
+    Records,
+)
 
 KIND = "buckets"
 POSTING = struct.Struct(">QQ")
@@ -70,9 +76,9 @@ class Buckets:
         self._api = records.library.aerospike
         self._maps = records.library.maps
         ordered = {"map_order": self._api.MAP_KEY_ORDERED}
-        self._putting: dict[str, Any] = self._maps.map_put_items("m", {}, ordered)
+        self._putting: Operation = self._maps.map_put_items("m", {}, ordered)
         """An operation that writes postings, to which the postings are added."""
-        self._reading: dict[str, Any] = self._maps.map_get_by_key_range(
+        self._reading: Operation = self._maps.map_get_by_key_range(
             "m", b"", b"", self._api.MAP_RETURN_KEY
         )
         """An operation that reads a range of postings, to which the limits are added."""
@@ -97,7 +103,7 @@ class Buckets:
         words = np.frombuffer(b"".join(packed), ">u8").reshape(-1, 2)[:, 1].astype(np.int64)
         return Postings(words, np.array(ends, np.int64))
 
-    def _ranges(self, keys: np.ndarray) -> Iterator[list[dict[str, Any]]]:
+    def _ranges(self, keys: np.ndarray) -> Iterator[list[Operation]]:
         """Yields the operations that read the bucket of each key."""
         lows = _packed(keys, 0)
         highs = _packed(keys, 1 << 63)
@@ -127,7 +133,9 @@ class Buckets:
                 groups[group] = {posting: 0}
             else:
                 items[posting] = 0
-        operations = ((group, [{**self._putting, "val": items}]) for group, items in groups.items())
+        operations: Iterator[tuple[int, list[Operation]]] = (
+            (group, [{**self._putting, "val": items}]) for group, items in groups.items()
+        )
         writes = self._records.changes(KIND, operations, self._ttl)
         answers = self._records.each(writes, at_once=SMALL_AT_ONCE)
         limit = min(self._most, self._room)

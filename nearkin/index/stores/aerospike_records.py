@@ -2,7 +2,7 @@
 
 import gc
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import count, islice
 from typing import Any, NamedTuple, Self
@@ -41,6 +41,8 @@ SERVER_EPOCH = 1_262_304_000.0
 """The start of 2010, from which servers count, in seconds since 1970."""
 LONGEST_LIFE = 10 * 365 * 86400
 """The longest time to live that a server accepts, in seconds."""
+Operation = Mapping[str, object]
+"""An operation on a record, which the client makes and sends."""
 
 
 class Library(NamedTuple):
@@ -216,13 +218,11 @@ class Records:
             return int(self.library.aerospike.TTL_NEVER_EXPIRE)
         return min(max(int(seconds), 1), LONGEST_LIFE)
 
-    def put(self, bins: dict[str, Any]) -> list[dict[str, Any]]:
+    def put(self, bins: Mapping[str, object]) -> list[Operation]:
         """Returns operations that write bins."""
         return [self.library.operations.write(name, value) for name, value in bins.items()]
 
-    def creation(
-        self, kind: str, name: str | int, operations: list[dict[str, Any]], ttl: int
-    ) -> Any:
+    def creation(self, kind: str, name: str | int, operations: list[Operation], ttl: int) -> Any:
         """Returns a write that creates a record, and fails if it exists.
 
         Args:
@@ -238,7 +238,7 @@ class Records:
         self,
         kind: str,
         name: str | int,
-        operations: list[dict[str, Any]],
+        operations: list[Operation],
         ttl: int,
         *,
         there: bool = False,
@@ -260,7 +260,7 @@ class Records:
     def changes(
         self,
         kind: str,
-        operations: Iterable[tuple[str | int, list[dict[str, Any]]]],
+        operations: Iterable[tuple[str | int, list[Operation]]],
         ttl: int,
         *,
         there: bool = False,
@@ -284,7 +284,7 @@ class Records:
             yield write((namespace, named, name), made, None, policy)
 
     def readings(
-        self, kind: str, operations: Iterable[tuple[str | int, list[dict[str, Any]]]]
+        self, kind: str, operations: Iterable[tuple[str | int, list[Operation]]]
     ) -> Iterator[Any]:
         """Yields a read for each pair of a key and operations."""
         namespace, named, _ = self.key(kind, 0)
@@ -292,7 +292,7 @@ class Records:
         for name, made in operations:
             yield read((namespace, named, name), made)
 
-    def readings_of(self, keys: Iterable[Any], operations: list[dict[str, Any]]) -> Iterator[Any]:
+    def readings_of(self, keys: Iterable[Any], operations: list[Operation]) -> Iterator[Any]:
         """Yields a read with the same operations for each of the keys that `keys` returned."""
         for key in keys:
             yield self.library.batch.Read(key, operations)
@@ -301,7 +301,7 @@ class Records:
         self,
         kind: str,
         name: str | int,
-        operations: list[dict[str, Any]],
+        operations: list[Operation],
         ttl: int,
         generation: int,
         **more: Any,
@@ -323,7 +323,7 @@ class Records:
         )
 
     def replacement(
-        self, kind: str, name: str | int, bins: dict[str, Any], ttl: int, generation: int
+        self, kind: str, name: str | int, bins: Mapping[str, object], ttl: int, generation: int
     ) -> Any:
         """Returns a write that replaces all bins, and fails if the generation is another one.
 
@@ -337,7 +337,7 @@ class Records:
         replaces = self.library.aerospike.POLICY_EXISTS_REPLACE
         return self.exchange(kind, name, self.put(bins), ttl, generation, exists=replaces)
 
-    def overwriting(self, kind: str, name: str | int, bins: dict[str, Any], ttl: int) -> Any:
+    def overwriting(self, kind: str, name: str | int, bins: Mapping[str, object], ttl: int) -> Any:
         """Returns a write that replaces all bins of an existing record of any generation.
 
         Args:
@@ -358,7 +358,7 @@ class Records:
             generation: The deletion fails if the generation of the record is another one. None
                 for any generation.
         """
-        policy: dict[str, Any] = {"durable_delete": self._durable}
+        policy: dict[str, object] = {"durable_delete": self._durable}
         if generation is not None:
             policy |= {"gen": self.library.aerospike.POLICY_GEN_EQ, "generation": generation}
         return self.library.batch.Remove(self.key(kind, name), policy=policy)
@@ -412,7 +412,7 @@ class Records:
                     yield record.record[2]
 
     def _batches(
-        self, made: Iterable[Any], policy: dict[str, Any], at_once: int
+        self, made: Iterable[Any], policy: Mapping[str, object], at_once: int
     ) -> Iterator[list[Any]]:
         rest = iter(made)
         while True:
@@ -498,7 +498,12 @@ class Records:
         )
 
     def _queried(
-        self, kind: str, bins: Sequence[str], predicate: Any, policy: dict[str, Any], most: int = 0
+        self,
+        kind: str,
+        bins: Sequence[str],
+        predicate: Any,
+        policy: Mapping[str, object],
+        most: int = 0,
     ) -> list[dict[str, Any]]:
         return [record[2] for record in self._results(kind, bins, predicate, policy, {}, most)]
 
@@ -507,8 +512,8 @@ class Records:
         kind: str,
         bins: Sequence[str],
         predicate: Any,
-        policy: dict[str, Any],
-        options: dict[str, Any],
+        policy: Mapping[str, object],
+        options: Mapping[str, object],
         most: int = 0,
     ) -> list[Any]:
         with self._converted_errors():

@@ -59,7 +59,7 @@ class Version(NamedTuple):
     keys: bytes
     """The band keys of its postings, if their groups have a time to live that a match renews."""
 
-    def bins(self, prefix: str = "") -> dict[str, Any]:
+    def bins(self, prefix: str = "") -> dict[str, object]:
         """Returns the bins of the version; bins without a value are left out."""
         named = {"r": self.ref, "e": self.packed, "l": self.leader, "k": self.keys}
         return {prefix + name: value for name, value in named.items() if value or name == "r"}
@@ -407,7 +407,7 @@ class Steps:
                 self._left.discard(step)
                 return _state(found.bins)
             state = COMMITTED if found.bins["t"] == COMMITTED else ABORTED
-            more: dict[str, Any] = {} if mine else {"expressions": self._records.older(LEASE)}
+            more: dict[str, object] = {} if mine else {"expressions": self._records.older(LEASE)}
             operations = self._records.put({"t": state})
             claim = self._records.exchange(
                 STEPS, step, operations, self._never, found.generation, **more

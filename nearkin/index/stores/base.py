@@ -69,7 +69,7 @@ class StateStore(Protocol):
     def durability(self) -> str:
         """The failures that an acknowledged step survives, as far as the server reports them."""
 
-    def claim(self, header: dict[str, Any]) -> dict[str, Any]:
+    def claim(self, header: dict[str, object]) -> dict[str, object]:
         """Writes the header of a new index.
 
         Args:

@@ -55,7 +55,7 @@ class MemoryStore:
         self._members: dict[str, array[int]] = {}
         self._scopes: dict[str, array[int]] = {}
         """The numbers of the documents of each scope, ascending."""
-        self._header: dict[str, Any] | None = None
+        self._header: dict[str, object] | None = None
         self._events: deque[Event] = deque()
         self._dropped_events = 0
         self._numbers = count(1)
@@ -65,7 +65,7 @@ class MemoryStore:
         self._state = StoreState(MigrationState(), 0)
         self._protected = False
 
-    def claim(self, header: dict[str, Any]) -> dict[str, Any]:
+    def claim(self, header: dict[str, object]) -> dict[str, object]:
         with self._lock:
             self._header = self._header or header
             return self._header

@@ -6,7 +6,7 @@ Each step is one transaction of statements over sets of rows. Connections come f
 import json
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
@@ -305,14 +305,14 @@ class PostgresStore:
         )
         run.execute(query, (json.dumps(MigrationState()), json.dumps(stopped)))
 
-    def claim(self, header: dict[str, Any]) -> dict[str, Any]:
+    def claim(self, header: dict[str, object]) -> dict[str, object]:
         with self._transaction() as run:
             text = json.dumps(header, sort_keys=True)
             run.execute(
                 f"INSERT INTO {self._s}.meta VALUES ('header', %s::jsonb) ON CONFLICT DO NOTHING",
                 (text,),
             )
-            found: dict[str, Any] = run.execute(
+            found: dict[str, object] = run.execute(
                 f"SELECT value FROM {self._s}.meta WHERE name = 'header'"
             ).fetchone()[0]
             return found
@@ -662,7 +662,7 @@ class PostgresStore:
             return len(keys) - gone
         return len(keys)
 
-    def _portion(self, query: str, values: dict[str, Any]) -> list[Any]:
+    def _portion(self, query: str, values: Mapping[str, object]) -> list[Any]:
         """Returns the rows of one statement."""
         with self._reading() as run:
             rows: list[Any] = run.execute(query, values).fetchall()

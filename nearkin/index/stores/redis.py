@@ -200,11 +200,11 @@ class RedisStore:
             packed = self._heads_script(args=[self._prefix, self._mask, *places]) if refs else []
         return [unpack_head(ref, held) for ref, held in zip(refs, packed, strict=True) if held]
 
-    def claim(self, header: dict[str, Any]) -> dict[str, Any]:
+    def claim(self, header: dict[str, object]) -> dict[str, object]:
         with self._redis_errors():
             self._client.set(self._key("made"), json.dumps(header, sort_keys=True), nx=True)
             found: Any = self._client.get(self._key("made"))
-        header_there: dict[str, Any] = json.loads(found)
+        header_there: dict[str, object] = json.loads(found)
         return header_there
 
     def protect(self) -> None:

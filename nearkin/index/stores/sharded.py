@@ -99,10 +99,10 @@ class ShardedStore:
         digest = hashlib.sha256(f"{scope}\0{name}".encode()).digest()
         return int.from_bytes(digest[16:24], "little") % len(self.shards)
 
-    def claim(self, header: dict[str, Any]) -> dict[str, Any]:
+    def claim(self, header: dict[str, object]) -> dict[str, object]:
         size = len(self.shards)
 
-        def one(number: int, shard: Store) -> dict[str, Any]:
+        def one(number: int, shard: Store) -> dict[str, object]:
             return shard.claim({**header, "shard": [number, size]} if header else {})
 
         found = self._on_all_shards(one)
@@ -256,7 +256,13 @@ class ShardedStore:
                 ]
                 stays = [written for written in some if written not in later]
                 self._records(
-                    replace(part, changed=changed, new=stays, **_conditions(changed, before))
+                    replace(
+                        part,
+                        changed=changed,
+                        new=stays,
+                        leader_snapshots=_member_snapshots(changed, before),
+                        required_leaders=_leaders_among(changed, before),
+                    )
                 )
             self._require_leaders(changes, before, new)
             replaced = [
@@ -621,11 +627,13 @@ def _without_members(entries: list[Entry]) -> list[LeaderSnapshot]:
     return [LeaderSnapshot(entry, frozenset()) for entry in entries]
 
 
-def _conditions(changed: list[Entry], before: dict[int, Entry]) -> dict[str, Any]:
-    """Returns the conditions under which documents of a shard may be changed."""
+def _member_snapshots(changed: list[Entry], before: dict[int, Entry]) -> list[LeaderSnapshot]:
+    """Returns snapshots of the documents of a shard that were members before they are changed."""
     refs = {entry.ref for entry in changed}
-    members = [before[ref] for ref in refs if not before[ref].is_leader]
-    return {
-        "leader_snapshots": _without_members(members),
-        "required_leaders": [before[ref] for ref in refs if before[ref].is_leader],
-    }
+    return _without_members([before[ref] for ref in refs if not before[ref].is_leader])
+
+
+def _leaders_among(changed: list[Entry], before: dict[int, Entry]) -> list[Entry]:
+    """Returns the documents of a shard that were leaders before they are changed."""
+    refs = {entry.ref for entry in changed}
+    return [before[ref] for ref in refs if before[ref].is_leader]

@@ -10,7 +10,7 @@ import json
 import math
 import sqlite3
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager
 from itertools import chain
 from pathlib import Path
@@ -420,13 +420,13 @@ class SqliteStore:
             self.table.append(keys, word)
         self._step = self._number("last_step")
 
-    def claim(self, header: dict[str, Any]) -> dict[str, Any]:
+    def claim(self, header: dict[str, object]) -> dict[str, object]:
         with self._lock, self._failing():
             self._db.execute(
                 "INSERT OR IGNORE INTO meta VALUES ('header', ?)",
                 (json.dumps(header, sort_keys=True),),
             )
-            found: dict[str, Any] = json.loads(
+            found: dict[str, object] = json.loads(
                 self._rows("SELECT value FROM meta WHERE name = 'header'")[0][0]
             )
             return found
@@ -649,7 +649,7 @@ class SqliteStore:
                 self.table.remove(keys, entry.ref)
                 self.table.append(keys, entry.posting)
 
-    def _portion(self, query: str, values: dict[str, Any]) -> list[Any]:
+    def _portion(self, query: str, values: Mapping[str, object]) -> list[Any]:
         """Returns the rows of one statement. The lock is released afterwards."""
         with self._lock, self._failing():
             return self._rows(query, values)

@@ -155,7 +155,7 @@ def invalid_request(errors: Any) -> ProblemError:
     )
 
 
-def body_schema(model: type[BaseModel]) -> dict[str, Any]:
+def body_schema(model: type[BaseModel]) -> dict[str, object]:
     """Returns the OpenAPI description of a body that a route parses itself."""
     schema = {"$ref": f"#/components/schemas/{model.__name__}"}
     return {"requestBody": {"required": True, "content": {JSON: {"schema": schema}}}}

@@ -42,7 +42,7 @@ class TlsHandshake(asyncio.Protocol):
         self,
         config: TlsConfig,
         server_state: Any,
-        app_state: dict[str, Any],
+        app_state: dict[str, object],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         self._config = config

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Any
 
 import orjson
 
@@ -118,8 +117,8 @@ class NdjsonFormat:
         return b""
 
 
-def _answer_members(answer: StreamAnswer) -> dict[str, Any]:
-    members: dict[str, Any] = {"line": answer.line}
+def _answer_members(answer: StreamAnswer) -> dict[str, object]:
+    members: dict[str, object] = {"line": answer.line}
     if answer.outcome is not None:
         members |= answer.outcome.to_dict()
     if answer.problem is not None:
