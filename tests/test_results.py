@@ -229,6 +229,7 @@ def test_pairs_are_written_as_the_command_writes_them(tmp_path: Path) -> None:
         ("there.csv", "owner", "there.csv exists; choose another file"),
         ("folder", "owner", "folder is a folder"),
         ("none/pairs.csv", "owner", "no such folder"),
+        ("s3://bucket/pairs.csv", "owner", "outputs are local, and this is a URL"),
         ("pairs.csv", "nobody", "nobody"),
     ],
 )
@@ -238,7 +239,7 @@ def test_pairs_are_not_written_where_they_must_not(
     (tmp_path / "there.csv").write_text("mine")
     (tmp_path / "folder").mkdir()
     with pytest.raises(nk.UsageError, match=message):
-        nk.pairs(TABLE, id="key").write(tmp_path / name, readable_by)
+        nk.pairs(TABLE, id="key").write(name if "://" in name else tmp_path / name, readable_by)
     assert (tmp_path / "there.csv").read_text() == "mine"
     assert sorted(path.name for path in tmp_path.iterdir()) == ["folder", "there.csv"]
 

@@ -8,7 +8,12 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 
 from nearkin.corpus.decompression import DecompressedStream
-from nearkin.corpus.remote import RemoteStream, open_filesystem, translate_driver_errors
+from nearkin.corpus.remote import (
+    RemoteStream,
+    open_filesystem,
+    read_file_info,
+    translate_driver_errors,
+)
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd", ".bz2": "bz2", ".lz4": "lz4"}
 """The codecs of Arrow, by suffix."""
@@ -83,10 +88,7 @@ class InputFile:
             return FileStatus(
                 found.st_size, found.st_mtime, f"{found.st_dev}:{found.st_ino}:{found.st_mtime_ns}"
             )
-        with translate_driver_errors(self.path):
-            filesystem, path = open_filesystem(self.path)
-            filesystem.invalidate_cache()
-            info = filesystem.info(path)
+        info = read_file_info(self.path)
         changed = info.get("LastModified") or info.get("mtime") or info.get("updated") or 0
         tags = [
             str(info[key])

@@ -17,7 +17,12 @@ from nearkin.corpus.file_names import (
     make_safe_name,
 )
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.remote import loaded_driver_errors, make_listing_error, open_filesystem
+from nearkin.corpus.remote import (
+    loaded_driver_errors,
+    make_listing_error,
+    make_url,
+    open_filesystem,
+)
 from nearkin.errors import UsageError
 from nearkin.runtime.outputs import LOCK, MARKER
 from nearkin.setting_names import name_flag, name_setting
@@ -351,18 +356,17 @@ class _InputSearch:
         return stat.S_ISREG(mode)
 
     def _expand_url(self, given: str) -> list[str]:
-        protocol = given.partition("://")[0]
         filesystem, path = open_filesystem(given)
         try:
             if MAGIC & set(path):
                 found = [name for name in filesystem.glob(path) if not filesystem.isdir(name)]
             elif filesystem.isdir(path):
                 found = [
-                    name for name in filesystem.find(path) if self._visible_in(path, name, protocol)
+                    name for name in filesystem.find(path) if self._visible_in(path, name, given)
                 ]
             else:
                 found = [path] if filesystem.exists(path) else []
-                self.named.update(_url(protocol, name) for name in found)
+                self.named.update(make_url(given, name) for name in found)
         except (OSError, ValueError) as error:
             raise make_listing_error(given, error) from error
         except loaded_driver_errors() as error:
@@ -370,15 +374,15 @@ class _InputSearch:
         before = len(self.skipped)
         top = len(_fixed_folder(path, is_file=found == [path]))
         selected = [
-            name for name in found if self._selects(_url(protocol, name), name[top:].lstrip("/"))
+            name for name in found if self._selects(make_url(given, name), name[top:].lstrip("/"))
         ]
         self._require(selected, given, f"no files match {given}", before)
-        return [_url(protocol, name) for name in selected]
+        return [make_url(given, name) for name in selected]
 
-    def _visible_in(self, folder: str, name: str, protocol: str) -> bool:
+    def _visible_in(self, folder: str, name: str, given: str) -> bool:
         if self.selection.hidden or not is_hidden(name[len(folder) :].strip("/").split("/")):
             return True
-        self.skip(_url(protocol, name), describe_hidden())
+        self.skip(make_url(given, name), describe_hidden())
         return False
 
 
@@ -391,10 +395,6 @@ def _fixed_folder(path: str, *, is_file: bool) -> str:
     if wildcards:
         return path[: path.rfind("/", 0, min(wildcards)) + 1]
     return path[: path.rfind("/") + 1] if is_file else path
-
-
-def _url(protocol: str, name: str) -> str:
-    return name if "://" in name else f"{protocol}://{name.lstrip('/')}"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,5 @@
-"""Access to remote storage through fsspec, with uniform errors and bounded waits."""
+"""Access to remote storage through pyarrow and fsspec, with uniform errors and bounded waits."""
 
-import logging
 import os
 import sys
 from collections.abc import Iterator
@@ -9,19 +8,16 @@ from typing import Any
 
 from nearkin.errors import MissingExtraError, RunError, UsageError
 
-EXTRAS = {
-    "s3": "remote",
-    "s3a": "remote",
-    "gs": "remote",
-    "gcs": "remote",
-    "http": "remote",
-    "https": "remote",
-}
+EXTRAS = {"http": "remote", "https": "remote"}
+CLOUDS = ("s3", "gs", "abfs")
+"""The protocols for which pyarrow has drivers."""
 CREDENTIALS = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run `aws configure`",
     "gs": "set GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`",
+    "abfs": "set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or run `az login`",
 }
 DRIVER_ERRORS = {
+    "pyarrow.lib": ("ArrowException",),
     "botocore.exceptions": ("BotoCoreError", "ClientError"),
     "aiohttp": ("ClientError",),
     "google.auth.exceptions": ("GoogleAuthError",),
@@ -35,11 +31,14 @@ WITHOUT_CREDENTIALS = (
     "DefaultCredentialsError",
     "ProfileNotFound",
 )
-SHORT_WAITS = {
-    "AWS_METADATA_SERVICE_TIMEOUT": "1",
-    "AWS_METADATA_SERVICE_NUM_ATTEMPTS": "1",
-    "GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT": "false",
-}
+NO_ACCESS_TOKEN = (
+    "Could not create a OAuth2 access token",
+    "Failed to get token from DefaultAzureCredential",
+)
+"""What the drivers of pyarrow say if there are no credentials."""
+DENIALS = ("ACCESS_DENIED", "PERMISSION_DENIED", "UNAUTHENTICATED", "Forbidden")
+"""What drivers say if a storage refuses credentials."""
+SHORT_WAITS = {"AWS_METADATA_SERVICE_TIMEOUT": "1", "AWS_METADATA_SERVICE_NUM_ATTEMPTS": "1"}
 """Environment variables that bound the search for the metadata service of a cloud, which does not
 exist on other machines."""
 
@@ -52,23 +51,57 @@ def parse_protocol(url: str) -> str:
         ('s3', 'gs')
     """
     name = url.partition("://")[0].rpartition("::")[2].lower()
-    return {"s3a": "s3", "gcs": "gs"}.get(name, name)
+    return {"s3a": "s3", "gcs": "gs", "abfss": "abfs", "az": "abfs"}.get(name, name)
+
+
+def make_url(listed: str, name: str) -> str:
+    """Returns the URL of a file that the listing of another URL found.
+
+    Args:
+        listed: The URL that was listed.
+        name: The path of the file in its file system.
+
+    Examples:
+        >>> make_url("s3://bucket/a/", "bucket/a/b.csv")
+        's3://bucket/a/b.csv'
+        >>> make_url("abfs://box@account.dfs.core.windows.net/a", "box/a/b.csv")
+        'abfs://box@account.dfs.core.windows.net/a/b.csv'
+    """
+    if "://" in name:
+        return name
+    protocol, _, path = listed.partition("://")
+    name = name.lstrip("/")
+    container, at, account = path.partition("/")[0].partition("@")
+    if at and parse_protocol(listed) == "abfs":
+        name = f"{container}@{account}{name.removeprefix(container)}"
+    return f"{protocol}://{name}"
 
 
 def open_filesystem(url: str) -> tuple[Any, str]:
-    """Returns the fsspec file system of a URL, and the path in it.
+    """Returns the file system of a URL, with the interface of fsspec, and the path in it.
+
+    pyarrow has the drivers for S3, Google Cloud Storage and Azure Blob Storage, and fsspec those
+    for other protocols and for chained URLs.
 
     Raises:
         MissingExtraError: If the driver is not installed.
         UsageError: If the protocol is unknown.
     """
+    for name, value in SHORT_WAITS.items():
+        os.environ.setdefault(name, value)
+    protocol = parse_protocol(url)
+    if protocol in CLOUDS and "::" not in url:
+        try:
+            from nearkin.corpus.cloud_storage import open_cloud_storage
+        except ImportError as error:
+            raise MissingExtraError(
+                f"{url} requires a build of pyarrow with the driver for {protocol}: {error}; "
+                "install pyarrow from PyPI"
+            ) from error
+        return open_cloud_storage(protocol, url)
     # Importing fsspec takes longer than reading the files of a small local run.
     import fsspec
 
-    for name, value in SHORT_WAITS.items():
-        os.environ.setdefault(name, value)
-    # Without a handler Python prints warnings of gcsfs, although its errors are raised as well.
-    logging.getLogger("gcsfs").addHandler(logging.NullHandler())
     try:
         filesystem, path = fsspec.core.url_to_fs(url)
     except ImportError as error:
@@ -108,6 +141,25 @@ def translate_driver_errors(url: str) -> Iterator[None]:
         raise make_storage_error(url, error) from error
 
 
+def read_file_info(url: str) -> dict[str, Any]:
+    """Returns the size and the time of modification of a file, and its ETag if there is one.
+
+    Args:
+        url: The URL of the file.
+
+    Raises:
+        OSError: If the storage cannot be reached.
+        UsageError: If there are no credentials.
+    """
+    with translate_driver_errors(url):
+        filesystem, path = open_filesystem(url)
+        filesystem.invalidate_cache()
+        info: dict[str, Any] = dict(filesystem.info(path))
+        if hasattr(filesystem, "metadata"):
+            info |= filesystem.metadata(path)
+    return info
+
+
 def make_storage_error(url: str, error: BaseException) -> UsageError | OSError:
     """Returns the error to raise for an exception of a driver or file system.
 
@@ -115,7 +167,8 @@ def make_storage_error(url: str, error: BaseException) -> UsageError | OSError:
         url: The URL that was accessed.
         error: The exception.
     """
-    if type(error).__name__ in WITHOUT_CREDENTIALS:
+    lacks_token = any(text in str(error) for text in NO_ACCESS_TOKEN)
+    if lacks_token or type(error).__name__ in WITHOUT_CREDENTIALS:
         way = CREDENTIALS.get(parse_protocol(url), "configure them for this protocol")
         return UsageError(f"no credentials for {url}; {way}")
     text = " ".join(str(error).split()) or type(error).__name__
@@ -150,7 +203,7 @@ def _is_denied(error: BaseException) -> bool:
     """Returns True if a storage refused the credentials, for which gcsfs has errors of its own."""
     if isinstance(error, PermissionError) or str(getattr(error, "code", "")) in ("401", "403"):
         return True
-    return str(error).startswith("Forbidden")
+    return any(text in str(error) for text in DENIALS)
 
 
 def _first_line(error: BaseException) -> str:

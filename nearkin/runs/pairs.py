@@ -275,6 +275,8 @@ def write_pairs_file(
         RunError: If the disk is full.
     """
     target = TableFile.require(path)
+    # it refuses URLs
+    work_folder_of(path)
     require_file_path(path)
     if os.path.lexists(path):
         raise UsageError(f"{path} exists; choose another file")

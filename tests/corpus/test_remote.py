@@ -26,9 +26,10 @@ from tests.corpus.samples import (
 def test_missing_driver_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    monkeypatch.setitem(sys.modules, "s3fs", None)
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    monkeypatch.delitem(sys.modules, "fsspec.implementations.http", raising=False)
     with pytest.raises(MissingExtraError, match=r'pip install "\.\[remote\]"'):
-        FileCorpus.open(["s3://bucket/key.jsonl"])
+        FileCorpus.open(["https://kin.example/key.jsonl"])
 
 
 @pytest.mark.parametrize(
