@@ -27,6 +27,9 @@ MAX_SHOWN = 60
 """The number of characters of a value that a message shows."""
 LARGEST = 10**300
 """The largest whole number that is accepted. Larger ones have no place in a float."""
+PROTOCOLS = {"Store": ("claim", "apply", "entries", "postings", "close")}
+"""Protocols that are imported for type checkers only, with methods that tell who implements them.
+"""
 SECRETS = frozenset({"key", "secret", "token"})
 """The names of arguments whose values no message shows."""
 DESCRIPTIONS: dict[Any, str] = {
@@ -204,7 +207,11 @@ def _convert(value: Any, kind: Any) -> Any:
         matches = value in get_args(kind)
     elif isinstance(kind, ForwardRef):
         # The class is imported for type checkers only. It is loaded if the value is one of it.
-        matches = any(base.__name__ == kind.__forward_arg__ for base in type(value).__mro__)
+        name = kind.__forward_arg__
+        matches = any(base.__name__ == name for base in type(value).__mro__)
+        if name in PROTOCOLS:
+            # users implement it without deriving from it
+            matches = all(callable(getattr(value, method, None)) for method in PROTOCOLS[name])
     elif origin is Iterable:
         matches = isinstance(value, Iterable) and not isinstance(value, str | bytes)
     elif isinstance(origin or kind, type):
