@@ -78,8 +78,8 @@ VectorThreshold = Annotated[
     typer.Option(
         "--vector-threshold",
         metavar="SHARE",
-        help="Minimum cosine of vectors, in (0, 1], if --text and --vector are given.  "
-        "[default: 0.95]",
+        help="Minimum cosine of vectors in an index of texts and vectors, in (0, 1].  "
+        "[default: 0.95, or as before]",
         rich_help_panel=SIMILARITY,
     ),
 ]
@@ -87,8 +87,8 @@ Combine = Annotated[
     str | None,
     typer.Option(
         "--combine",
-        help="Thresholds that two documents must reach if --text and --vector are given: either "
-        "or both.  [default: either]",
+        help="Thresholds that two documents must reach in an index of texts and vectors: either "
+        "or both.  [default: either, or as before]",
         rich_help_panel=SIMILARITY,
     ),
 ]
@@ -668,6 +668,8 @@ def rebuild(
         ),
     ] = False,
     threshold: IndexThreshold = None,
+    vector_threshold: VectorThreshold = None,
+    combine: Combine = None,
     shingle: Annotated[
         str | None,
         typer.Option(
@@ -696,6 +698,8 @@ def rebuild(
         cut_over: Whether the index is moved to the new store.
         cut_back: Whether the index is moved back to the store.
         threshold: Minimum similarity in the new index, or None for the current one.
+        vector_threshold: Minimum cosine of vectors in the new index, or None for the current one.
+        combine: Thresholds that must be reached in the new index, or None for the current setting.
         shingle: Unit and length of a shingle in the new index, or None for the current ones.
         k: Number of slots or bits of a signature of the new index, or None for the current one.
         slot_bits: Number of bits that are kept of a slot, or None for the current one.
@@ -726,7 +730,7 @@ def rebuild(
     secret = o.read_key(resources.key_file)
     folder = resources.spec_resources
     if cut_back:
-        others = (target, threshold, new_key_file)
+        others = (target, threshold, vector_threshold, combine, new_key_file)
         if cut_over or changes or any(value is not None for value in others):
             raise UsageError(
                 "--cut-back and options of a new index exclude each other; give only --store, the "
@@ -748,6 +752,8 @@ def rebuild(
         folder,
         cuts_over=cut_over,
         new_secret=new_secret,
+        vector_threshold=vector_threshold,
+        combine=combine,
     )
     print_facts(facts, as_json=json)
 

@@ -441,10 +441,66 @@ def test_a_rebuild_keeps_texts_and_vectors(tmp_path: Path, store_text: bool) -> 
     assert comparison["documents"] == 60
     with nk.Index.open(target) as index:
         assert index.spec.k == 256
-        assert index.settings.vector == VECTOR
+        # the bands follow from the threshold again
+        assert index.settings.vector == nk.VectorEvidence(VECTORS, VECTOR_THRESHOLD)
         assert {entry.id: entry.leader for entry in index.scan()} == before
         assert_integrity(index)
         assert check_index(index).sound
+
+
+def test_a_rebuild_changes_the_threshold_of_vectors_and_the_combination(tmp_path: Path) -> None:
+    source = f"sqlite:///{tmp_path}/source.db"
+    samples = make_samples(40, seed=31, complete=True)
+    with nk.Index.open(source, **SETTINGS) as index:
+        fill(index, samples)
+    strict = f"sqlite:///{tmp_path}/strict.db"
+    moved = rebuild(source, strict, {}, 0.95, None, vector_threshold=0.999, combine="both")
+    assert moved["clusters_before"] < moved["clusters_after"] <= 40
+    with nk.Index.open(strict) as index:
+        assert index.settings.combine == "both"
+        assert index.settings.vector == nk.VectorEvidence(VECTORS, 0.999)
+        assert check_index(index).sound
+
+
+def test_a_rebuild_to_both_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    source = f"sqlite:///{tmp_path}/source.db"
+    target = tmp_path / "target.db"
+    with nk.Index.open(source, **SETTINGS) as index:
+        index.upsert("a", "a text without a vector", "alone")
+    with pytest.raises(nk.UsageError, match=r"'alone' of scope 'a' has no vector"):
+        rebuild(source, f"sqlite:///{target}", {}, None, None, combine="both")
+    assert not target.exists()
+    texts = f"sqlite:///{tmp_path}/texts.db"
+    with nk.Index.open(texts):
+        pass
+    with pytest.raises(nk.UsageError, match="have one kind of content"):
+        rebuild(texts, f"sqlite:///{target}", {}, None, None, vector_threshold=0.9)
+    assert not target.exists()
+
+
+def test_settings_of_vectors_are_read_from_variables() -> None:
+    variables = {
+        "NEARKIN_TEXT_THRESHOLD": "0.7",
+        "NEARKIN_TEXT_COMBINE": "both",
+        "NEARKIN_TEXT_VECTOR_DIMENSIONS": "8",
+        "NEARKIN_TEXT_VECTOR_K": "256",
+        "NEARKIN_TEXT_VECTOR_THRESHOLD": "0.9",
+        "NEARKIN_TEXT_VECTOR_BANDS": "10",
+        "NEARKIN_TEXT_VECTOR_ROWS": "12",
+        "NEARKIN_TEXT_VECTOR_LOOKUP_PROBES": "2",
+    }
+    settings = nk.IndexSettings.from_env(environment=variables)
+    spec = nk.Spec(measure="cosine", unit="vector", n=8, k=256)
+    assert settings == nk.IndexSettings(
+        threshold=0.7,
+        combine="both",
+        vector=nk.VectorEvidence(spec, threshold=0.9, bands=10, rows=12, lookup_probes=2),
+    )
+    del variables["NEARKIN_TEXT_VECTOR_DIMENSIONS"]
+    with pytest.raises(nk.UsageError, match="set NEARKIN_TEXT_VECTOR_DIMENSIONS, too"):
+        nk.IndexSettings.from_env(environment=variables)
+    with pytest.raises(nk.UsageError, match="did you mean"):
+        nk.IndexSettings.from_env(environment={"NEARKIN_TEXT_VECTOR_DIMENSION": "8"})
 
 
 def test_a_rotation_of_the_key_covers_texts_and_vectors(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self, TypedDict
 
 from nearkin.errors import StoreError, UsageError
+from nearkin.index.entry import RESERVED
 from nearkin.index.index import Index
 from nearkin.index.migration.copy import (
     UNLIMITED_SIZE,
@@ -111,6 +112,8 @@ def rebuild(
     *,
     cuts_over: bool = False,
     new_secret: HashKey | None = None,
+    vector_threshold: float | None = None,
+    combine: str | None = None,
 ) -> RebuildResult | RebuildCutoverResult:
     """Builds an index of another Spec or threshold from the texts of a live one.
 
@@ -125,6 +128,9 @@ def rebuild(
         tables: Folder of a run with the tables that the Spec names.
         cuts_over: True to move the index to the new store.
         new_secret: Another key for the new index, or None to keep it.
+        vector_threshold: Threshold of the vectors of an index of texts and vectors, or None to keep
+            it.
+        combine: Another value of the setting `combine` of such an index, or None to keep it.
 
     Returns:
         A comparison of the two indexes, with the fingerprints of their Specs.
@@ -132,7 +138,9 @@ def rebuild(
     Raises:
         UsageError: If the target has documents of its own, or texts are not stored. Also if another
             key is requested and there are tables that are hashed with the old one, or processes
-            that have the index open would need to know it.
+            that have the index open would need to know it. Also if settings of vectors are given
+            and the documents have one kind of content, or a document lacks a kind and
+            `combine="both"` requires it.
     """
     with Index.open(source_url, resources=SpecResources(secret), tables=tables) as source:
         resources = source.resources
@@ -153,9 +161,7 @@ def rebuild(
             resources = replace(resources, secret=new_secret)
             spec = spec.keyed_with(new_secret)
         kept = kept_settings(source.settings)
-        vector = kept["vector"]
-        if new_secret is not None and vector is not None:
-            kept["vector"] = vector.keyed_with(new_secret)
+        _change_evidence(source, kept, new_secret, vector_threshold, combine)
         if threshold is not None:
             # similarities are compared in place of distances
             kept["distance"] = None
@@ -179,6 +185,62 @@ def rebuild(
                 return {**moved, "spec_before": spec_before, "spec_after": spec_after}
             copied = fill_copy(source, target)
             return {**copied, "spec_before": spec_before, "spec_after": spec_after}
+
+
+def _change_evidence(
+    source: Index,
+    kept: KeptSettings,
+    new_secret: HashKey | None,
+    vector_threshold: float | None,
+    combine: str | None,
+) -> None:
+    """Changes what a rebuild keeps of the settings of an index of texts and vectors.
+
+    Args:
+        source: The index that is rebuilt.
+        kept: The settings that the new index takes over, which are changed.
+        new_secret: Another key for the new index, or None.
+        vector_threshold: Threshold of the vectors, or None to keep it.
+        combine: Another value of the setting `combine`, or None to keep it.
+
+    Raises:
+        UsageError: If such settings are given, and the documents have one kind of content.
+    """
+    vector = kept["vector"]
+    if vector is None:
+        if vector_threshold is not None or combine is not None:
+            raise UsageError(
+                f"the documents of {source.url} have one kind of content; leave the settings of "
+                "texts and vectors out"
+            )
+        return
+    # the bands follow from the threshold again, as those of the texts do
+    vector = replace(vector, bands=None, rows=None)
+    if vector_threshold is not None:
+        vector = replace(vector, threshold=vector_threshold)
+    kept["vector"] = vector if new_secret is None else vector.keyed_with(new_secret)
+    if combine == "both":
+        _require_both_kinds(source)
+    if combine is not None:
+        kept["combine"] = combine
+
+
+def _require_both_kinds(source: Index) -> None:
+    """Verifies that each document has a text and a vector, before anything is copied.
+
+    Raises:
+        UsageError: If a document lacks one of them.
+    """
+    for entry in source.scan():
+        if entry.scope.startswith(RESERVED):
+            continue
+        has_text = entry.text is not None or entry.size > 0
+        if not has_text or source.vector_of(entry) is None:
+            missing = "vector" if has_text else "text"
+            raise UsageError(
+                f"combine='both' needs a text and a vector of each document, and {entry.id!r} of "
+                f"scope {entry.scope!r} has no {missing}; keep combine='either'"
+            )
 
 
 def fill_copy(source: Index, target: Index) -> CopyComparison:
