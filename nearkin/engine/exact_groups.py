@@ -105,3 +105,22 @@ def _pairs_inside(members: np.ndarray) -> Iterator[np.ndarray]:
             yield np.concatenate(pending)
             pending = []
             count = 0
+
+
+def number_groups(fingerprints: np.ndarray) -> np.ndarray:
+    """Returns a number for each distinct fingerprint, int64 (n,).
+
+    Args:
+        fingerprints: Fingerprints of documents, uint64 (n, 2).
+
+    Examples:
+        >>> number_groups(np.array([[5, 1], [3, 9], [5, 1], [5, 2]], np.uint64)).tolist()
+        [1, 0, 1, 2]
+    """
+    order = np.lexsort((fingerprints[:, 1], fingerprints[:, 0]))
+    ordered = fingerprints[order]
+    is_new = np.ones(len(fingerprints), bool)
+    is_new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
+    out = np.empty(len(fingerprints), np.int64)
+    out[order] = np.cumsum(is_new) - 1
+    return out

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 
 from nearkin.corpus import Batch, Columns, Corpus, carried_column_name
 from nearkin.engine.document_facts import block_hashes
+from nearkin.engine.exact_groups import number_groups
 from nearkin.engine.options import RunOptions
 from nearkin.evaluate import kernels
 from nearkin.hashing.sorted_lookup import PrefixIndex
@@ -427,22 +428,3 @@ def min_shared_shingles(size: int, threshold: float) -> int:
         (4, 29)
     """
     return math.ceil(threshold * size - 1e-9)
-
-
-def number_groups(fingerprints: np.ndarray) -> np.ndarray:
-    """Returns a number for each distinct fingerprint, int64 (n,).
-
-    Args:
-        fingerprints: Fingerprints of documents, uint64 (n, 2).
-
-    Examples:
-        >>> number_groups(np.array([[5, 1], [3, 9], [5, 1], [5, 2]], np.uint64)).tolist()
-        [1, 0, 1, 2]
-    """
-    order = np.lexsort((fingerprints[:, 1], fingerprints[:, 0]))
-    ordered = fingerprints[order]
-    is_new = np.ones(len(fingerprints), bool)
-    is_new[1:] = (ordered[1:] != ordered[:-1]).any(axis=1)
-    out = np.empty(len(fingerprints), np.int64)
-    out[order] = np.cumsum(is_new) - 1
-    return out

@@ -1,16 +1,19 @@
 """Measures how similar the documents of a corpus are, by comparing all pairs of a sample."""
 
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.corpus import Columns, Corpus
+from nearkin.corpus import Batch, Columns, Corpus
+from nearkin.engine.exact_groups import number_groups
 from nearkin.errors import UsageError
 from nearkin.measures import Measure, Payload
-from nearkin.packed_pairs import ScoredPairs
+from nearkin.packed_pairs import ScoredPairs, unpack_pairs
 from nearkin.plan.tune import Distribution
+from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.sketch.minhash import splitmix64
 
 SAMPLE_SIZE = 2000
@@ -42,69 +45,132 @@ def observe_corpus(
         UsageError: If the corpus has fewer than two documents.
     """
     corpus.check(columns)
-    chosen, count = sample_documents(corpus, columns, sample, seed)
+    sample_of_corpus = sample_documents(corpus, columns, measure, sample, seed, workers)
+    chosen = sample_of_corpus.documents
     if len(chosen) < 2:
         raise UsageError(
-            f"{count} documents have no pair to compare; give a corpus of at least two documents, "
-            "or tune without a corpus"
+            f"{len(chosen)} documents have no pair to compare; give a corpus of at least two "
+            "documents, or tune without a corpus"
         )
     payload = measure.payload_builder().build(chosen)
-    distribution = observe_sample(payload, measure, count, workers)
+    copies = sample_of_corpus.copies
+    distribution = observe_sample(payload, measure, copies.documents, workers, copies)
     characters = None
     if pa.types.is_large_string(chosen.type):
         characters = float(np.median(pc.utf8_length(chosen).to_numpy(zero_copy_only=False)))
     return replace(distribution, shingles=payload.sizes, characters=characters)
 
 
+class CopyCounts(NamedTuple):
+    """The exact duplicates of sampled documents. A run compares one document of each group."""
+
+    groups: np.ndarray
+    """The number of each sampled document's exact group, int64 (s,)."""
+    sizes: np.ndarray
+    """The number of documents of the corpus in this group, int64 (s,)."""
+    documents: int
+    """The number of documents of the corpus."""
+    distinct: int
+    """The number of exact groups of the corpus, with those of one document."""
+
+    @classmethod
+    def of_distinct_documents(cls, sampled: int, documents: int) -> "CopyCounts":
+        """Returns the counts of a corpus without exact duplicates.
+
+        Args:
+            sampled: Number of sampled documents.
+            documents: Number of documents of the corpus.
+        """
+        return cls(np.arange(sampled), np.ones(sampled, np.int64), documents, documents)
+
+
 def observe_sample(
-    payload: Payload, measure: Measure, documents: int, workers: int = 2
+    payload: Payload,
+    measure: Measure,
+    documents: int,
+    workers: int = 2,
+    copies: CopyCounts | None = None,
 ) -> Distribution:
     """Estimates the similarities of the pairs of a corpus from the payload of a sample.
+
+    Exact duplicates are folded, as runs fold them before they compare documents. A group of m
+    documents is drawn m times as often as a single one, so a pair counts for 1 / (m · m') (Horvitz,
+    Thompson, JASA 1952).
 
     Args:
         payload: What the exact comparison of the sampled documents needs, two or more.
         measure: Measure of the similarity.
         documents: Number of documents of the corpus.
         workers: Number of threads.
+        copies: Exact duplicates of the sampled documents. None by default, for a corpus without.
     """
     sampled = len(payload.sizes)
+    copies = copies or CopyCounts.of_distinct_documents(sampled, documents)
     blocks = np.zeros(sampled, np.uint64)
-    scored = list(measure.compare_all(payload, blocks, MIN_SIMILARITY, workers))
-    similarities = ScoredPairs.concatenate(scored).similarity
-    counts, edges = np.histogram(np.clip(similarities, 0, 1), SIMILARITY_BINS, (0.0, 1.0))
-    total = sampled * (sampled - 1) // 2
-    counts[0] += total - len(similarities)
+    scored = ScoredPairs.concatenate(
+        list(measure.compare_all(payload, blocks, MIN_SIMILARITY, workers))
+    )
+    a, b = unpack_pairs(scored.pairs)
+    weights = 1.0 / (copies.sizes[a] * copies.sizes[b])
+    weights[copies.groups[a] == copies.groups[b]] = 0.0
+    similarities = np.clip(scored.similarity, 0, 1)
+    sums, edges = np.histogram(similarities, SIMILARITY_BINS, (0.0, 1.0), weights=weights)
+    scale = documents * (documents - 1) / (sampled * (sampled - 1))
+    pairs = sums * scale * 2 / copies.distinct
+    # All other pairs share nothing.
+    pairs[0] += max(0.0, copies.distinct - 1 - float(pairs.sum()))
     centers = (edges[:-1] + edges[1:]) / 2
     centers[0] = 0.0
     centers[-1] = 1.0
-    return Distribution(
-        documents=documents,
-        similarities=centers,
-        pairs=counts / total * (documents - 1),
-        source=f"all pairs of {sampled:,} sampled documents of {documents:,}",
-    )
+    source = f"all pairs of {sampled:,} sampled documents of {documents:,}"
+    if copies.distinct < documents:
+        source += f", with {documents - copies.distinct:,} exact duplicates folded"
+    return Distribution(documents=documents, similarities=centers, pairs=pairs, source=source)
+
+
+class SampledDocuments(NamedTuple):
+    """A sample of the documents of a corpus."""
+
+    documents: pa.Array
+    """The documents in the order of the corpus."""
+    copies: CopyCounts
+
+
+class _SampledBatch(NamedTuple):
+    """The documents of a batch, with the fingerprints of their content, uint64 (n, 2)."""
+
+    first: int
+    documents: pa.Array
+    fingerprints: np.ndarray
 
 
 def sample_documents(
-    corpus: Corpus, columns: Columns, size: int, seed: int
-) -> tuple[pa.Array, int]:
+    corpus: Corpus, columns: Columns, measure: Measure, size: int, seed: int, workers: int
+) -> SampledDocuments:
     """Draws documents of a corpus at random.
 
     Args:
         corpus: Corpus, which is read once.
         columns: Columns of the corpus to read.
+        measure: Measure, whose sketcher recognizes exact duplicates.
         size: Number of documents to draw.
         seed: Random seed for sampling.
-
-    Returns:
-        The documents in the order of the corpus, and the number of documents of the corpus.
+        workers: Number of threads.
     """
+    sketchers = ObjectPool(measure.sketcher)
+
+    def fingerprint(batch: Batch) -> _SampledBatch:
+        documents = batch.documents[columns.content]
+        sketched = sketchers.use(lambda sketcher: sketcher.sketch(documents))
+        return _SampledBatch(batch.first, documents, sketched.fingerprints)
+
     parts = []
     ranks = np.empty(0, np.uint64)
-    count = 0
-    for batch in corpus.batches(columns):
-        documents = batch.documents[columns.content]
-        batch_ranks = splitmix64(seed, len(documents), batch.first)
+    numbers = np.empty(0, np.int64)
+    fingerprints = [np.empty((0, 2), np.uint64)]
+    for first, documents, prints in ordered_map(fingerprint, corpus.batches(columns), workers):
+        fingerprints.append(prints)
+        batch_ranks = splitmix64(seed, len(documents), first)
         limit = np.uint64(2**64 - 1)
         if len(ranks) >= size:
             limit = np.partition(ranks, size - 1)[size - 1]
@@ -112,8 +178,12 @@ def sample_documents(
         if len(eligible):
             parts.append(documents.take(pa.array(eligible)))
             ranks = np.concatenate([ranks, batch_ranks[eligible]])
-        count += len(documents)
-    if not parts:
-        return pa.array([], pa.large_string()), count
+            numbers = np.concatenate([numbers, first + eligible])
     chosen = np.sort(np.argsort(ranks, kind="stable")[:size])
-    return pa.concat_arrays(parts).take(pa.array(chosen)), count
+    groups = number_groups(np.concatenate(fingerprints))
+    sizes = np.bincount(groups)
+    drawn_groups = groups[numbers[chosen]]
+    copies = CopyCounts(drawn_groups, sizes[drawn_groups], len(groups), len(sizes))
+    if not parts:
+        return SampledDocuments(pa.array([], pa.large_string()), copies)
+    return SampledDocuments(pa.concat_arrays(parts).take(pa.array(chosen)), copies)

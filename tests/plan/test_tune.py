@@ -163,6 +163,27 @@ def test_sampled_corpus_decides_the_expected_candidates() -> None:
         observe_corpus(TableCorpus(to_table(["alone"])), Columns(), measure)
 
 
+def test_exact_duplicates_are_folded_before_candidates_are_counted() -> None:
+    """A run compares one document of each group, so copies must not count as candidates."""
+    measure = measure_of(Spec(n=1))
+    distinct = texts(100)
+    copied = [*distinct, *(text.upper() for text in distinct[:10] for _ in range(40))]
+
+    def observe(corpus: list[str], sample: int, seed: int = 1) -> Distribution:
+        return observe_corpus(
+            TableCorpus(to_table(corpus)), Columns(), measure, sample=sample, seed=seed
+        )
+
+    whole, folded = observe(distinct, 1000), observe(copied, 1000)
+    assert folded.documents == 500
+    assert folded.pairs == pytest.approx(whole.pairs)
+    assert "400 exact duplicates folded" in folded.source
+    similar = whole.similarities > 0.85
+    drawn = [observe(copied, 60, seed).pairs[similar].sum() for seed in range(60)]
+    standard_error = np.std(drawn, ddof=1) / math.sqrt(len(drawn))
+    assert abs(np.mean(drawn) - whole.pairs[similar].sum()) < 4 * standard_error
+
+
 def test_tune_command_prints_and_draws_points(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
