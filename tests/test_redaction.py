@@ -114,17 +114,22 @@ def line_for(path: list[str], name: str, url: str, folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("path", "name"), LINES, ids=[f"{' '.join(path)} {name}" for path, name in LINES]
+    ("path", "name", "number"),
+    [(*line, number) for number, line in enumerate(LINES)],
+    ids=[f"{' '.join(path)} {name}" for path, name in LINES],
 )
 def test_no_command_repeats_a_password(
     path: list[str],
     name: str,
+    number: int,
+    full: bool,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for url in QUICK:
+    # in the quick form, each option takes a third of the URLs, and each URL a third of the options
+    for url in QUICK if full else QUICK[number % 3 :: 3]:
         run(line_for(path, name, url, tmp_path))
         out, err = capfd.readouterr()
         assert not leaks(out + err), (url, out + err)

@@ -129,14 +129,25 @@ def test_help_lists_every_command() -> None:
     ("arguments", "message"), FAULTS, ids=lambda value: value if isinstance(value, str) else None
 )
 def test_wrong_usage_is_one_clear_message(
-    arguments: list[str], message: str, corpus: Path, tmp_path: Path
+    arguments: list[str],
+    message: str,
+    corpus: Path,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     paths = {"DOCS": corpus / "documents", "x": tmp_path / "x"}
-    ended = nearkin(*(paths.get(word, word) for word in arguments), code=2)
-    assert ended.stderr.startswith("nearkin: ")
-    assert ended.stderr.count("\n") == 1
-    assert message in ended.stderr
+    assert run(*(paths.get(word, word) for word in arguments)) == app.USAGE
+    shown = capfd.readouterr().err
+    assert shown.startswith("nearkin: ")
+    assert shown.count("\n") == 1
+    assert message in shown
     assert list(tmp_path.iterdir()) == []
+
+
+def test_wrong_usage_ends_the_process_with_its_exit_code(corpus: Path, tmp_path: Path) -> None:
+    ended = nearkin("dedup", corpus / "documents", "--out", tmp_path / "x", "--k", "0", code=2)
+    assert ended.stderr.startswith("nearkin: k=0 is outside 1 to 1024")
+    assert ended.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize(

@@ -91,9 +91,11 @@ def assert_sound(index: Index, about: str) -> None:
 
 @pytest.mark.parametrize("work", WORKS)
 def test_a_step_between_read_and_write_leaves_a_sound_index(
-    work: Work, opened: Opener, clock: Clock
+    work: Work, opened: Opener, clock: Clock, full: bool
 ) -> None:
     index = opened(record_ttl=900.0)
+    # each check reads the whole index, whose scopes do not influence each other until they expire
+    check_each_scope = full or work is expired
     for meanwhile, shape in itertools.product(MEANWHILE, SHAPES):
         scope = f"{meanwhile.__name__} {shape}"
         prepared(index, clock, scope, shape)
@@ -104,7 +106,9 @@ def test_a_step_between_read_and_write_leaves_a_sound_index(
         replace_store(index, Between(store, countdown))
         work(index, scope)
         replace_store(index, store)
-        assert_sound(index, scope)
+        if check_each_scope:
+            assert_sound(index, scope)
+    assert_sound(index, "all scopes")
 
 
 @pytest.mark.parametrize("shape", SHAPES)

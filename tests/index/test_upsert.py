@@ -341,30 +341,17 @@ WRITER = """
 import sys
 import nearkin as nk
 from tests.index.conftest import corpus
-url, seed, documents, size, confirm = sys.argv[1].split(), *map(int, sys.argv[2:6])
-texts = corpus(documents, seed=seed)
-with nk.Index.open(url if len(url) > 1 else url[0], threshold=0.7, bands=16, rows=5) as index:
+url, seed = sys.argv[1:]
+texts = corpus(4000, seed=int(seed))
+with nk.Index.open(url, threshold=0.7, bands=16, rows=5) as index:
     print("ready", flush=True)
-    for start in range(0, documents, size):
-        outcomes = index.upsert_many("a", texts[start : start + size])
-        if confirm:
-            print(*(outcome.id for outcome in outcomes), flush=True)
+    for text in texts:
+        print(index.upsert("a", text).id, flush=True)
 """
 
 
-def writer(
-    url: "str | list[str]", seed: int, documents: int, size: int, confirm: bool
-) -> "subprocess.Popen[str]":
-    line = [
-        sys.executable,
-        "-c",
-        WRITER,
-        url if isinstance(url, str) else " ".join(url),
-        str(seed),
-        str(documents),
-        str(size),
-        str(int(confirm)),
-    ]
+def writer(url: str, seed: int) -> "subprocess.Popen[str]":
+    line = [sys.executable, "-c", WRITER, url, str(seed)]
     return subprocess.Popen(line, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).parents[2])
 
 
@@ -387,7 +374,7 @@ def test_a_killed_process_loses_no_acknowledged_document(tmp_path: Path, full: b
     rng = np.random.default_rng(8)
     for attempt in range(50 if full else 5):
         url = f"sqlite:///{tmp_path}/kill{attempt}.db"
-        process = writer(url, attempt, 4000, 1, confirm=True)
+        process = writer(url, attempt)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         time.sleep(float(rng.uniform(0.02, 0.6)))
@@ -401,6 +388,34 @@ def test_a_killed_process_loses_no_acknowledged_document(tmp_path: Path, full: b
             assert check_index(index).sound
 
 
+WRITERS = """
+import multiprocessing
+import sys
+
+import nearkin as nk
+from tests.index.conftest import corpus
+
+def write(urls, seed, documents):
+    texts = corpus(documents, seed=seed)
+    store = urls if len(urls) > 1 else urls[0]
+    with nk.Index.open(store, threshold=0.7, bands=16, rows=5) as index:
+        for start in range(0, documents, 10):
+            index.upsert_many("a", texts[start : start + 10])
+
+urls = sys.argv[1].split()
+documents = int(sys.argv[2])
+seeds = [int(argument) for argument in sys.argv[3:]]
+context = multiprocessing.get_context("fork")
+processes = [context.Process(target=write, args=(urls, seed, documents)) for seed in seeds]
+for process in processes:
+    process.start()
+for process in processes:
+    process.join()
+sys.exit(any(process.exitcode for process in processes))
+"""
+"""A program that imports nearkin, and forks a process for each seed before it opens a store."""
+
+
 @pytest.mark.parametrize("kind", ["sqlite", "redis", "postgres", "sharded", "aerospike-server"])
 def test_several_processes_store_each_document_once(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path, full: bool
@@ -410,8 +425,9 @@ def test_several_processes_store_each_document_once(
     Each document is stored once, and every match is verified, before and after a merge.
     """
     url, documents = empty_store(kind, request, tmp_path), 5000 if full else 500
-    processes = [writer(url, seed, documents, 10, confirm=False) for seed in (1, 1, 2, 3)]
-    assert [process.wait() for process in processes] == [0] * 4
+    urls = [url] if isinstance(url, str) else url
+    line = [sys.executable, "-c", WRITERS, " ".join(urls), str(documents), "1", "1", "2", "3"]
+    subprocess.run(line, cwd=Path(__file__).parents[2], check=True)
     with nk.Index.open(url) as index:
         wanted = {text for seed in (1, 2, 3) for text in corpus(documents, seed=seed)}
         entries = list(index.scan())

@@ -204,7 +204,7 @@ def test_files_and_their_order_do_not_change_the_result(
 
 
 KILLED = """
-import os, signal, sys
+import multiprocessing, os, signal, sys
 from pathlib import Path
 from nearkin.engine.local import sketching
 from nearkin.engine.options import RunOptions
@@ -230,10 +230,24 @@ class Killer:
     def close(self):
         pass
 
-inputs, out, stage, advances = sys.argv[1:]
-columns = Columns(id="id", carried_columns=("source",))
-job = Job((inputs,), Path(out), columns, RunOptions(source="source"))
-run_dedup(job, Killer(stage, int(advances)))
+def run_until(inputs, out, stage, advances):
+    columns = Columns(id="id", carried_columns=("source",))
+    job = Job((inputs,), Path(out), columns, RunOptions(source="source"))
+    run_dedup(job, Killer(stage, int(advances)))
+
+inputs, *moments = sys.argv[1:]
+for moment in moments:
+    process = multiprocessing.get_context("fork").Process(
+        target=run_until, args=(inputs, *moment.rsplit(":", 2))
+    )
+    process.start()
+    process.join()
+    if process.exitcode != -signal.SIGKILL:
+        sys.exit(f"{moment} ended with {process.exitcode}")
+"""
+"""A program that imports nearkin, and forks a process for each run, which kills itself.
+
+Its arguments are the inputs and, for each run, `OUT:STAGE:ADVANCES`.
 """
 MOMENTS = [
     ("sketch", 0),
@@ -250,14 +264,31 @@ MOMENTS = [
 ]
 
 
+def kill_runs(inputs: Path, *moments: tuple[Path, str, int]) -> None:
+    """Starts runs that are killed.
+
+    Args:
+        inputs: Folder of the documents.
+        *moments: The output of each run, the stage in which it is killed, and after how many steps.
+    """
+    given = [f"{out}:{stage}:{advances}" for out, stage, advances in moments]
+    subprocess.run([sys.executable, "-c", KILLED, str(inputs), *given], check=True)
+
+
+@pytest.fixture(scope="module")
+def killed_runs(corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a killed run for each of MOMENTS."""
+    folder = tmp_path_factory.mktemp("killed")
+    moments = [(folder / f"{stage}{advances}", stage, advances) for stage, advances in MOMENTS]
+    kill_runs(corpus / "documents", *moments)
+    return folder
+
+
 @pytest.mark.parametrize(("stage", "advances"), MOMENTS)
 def test_a_killed_run_resumes_to_the_same_bytes(
-    stage: str, advances: int, corpus: Path, reference: Path, tmp_path: Path
+    stage: str, advances: int, corpus: Path, reference: Path, killed_runs: Path
 ) -> None:
-    out = tmp_path / "out"
-    line = [sys.executable, "-c", KILLED, str(corpus / "documents"), str(out), stage, str(advances)]
-    killed = subprocess.run(line, capture_output=True, check=False)
-    assert killed.returncode == -9, killed.stderr.decode()
+    out = killed_runs / f"{stage}{advances}"
     assert not out.exists()
     with pytest.raises(UsageError, match="exists; continue it with resume=True"):
         finished(corpus / "documents", out)
@@ -267,7 +298,7 @@ def test_a_killed_run_resumes_to_the_same_bytes(
 
 
 def killed_run(corpus: Path, out: Path, stage: str = "verify") -> None:
-    subprocess.run([sys.executable, "-c", KILLED, str(corpus), str(out), stage, "0"], check=False)
+    kill_runs(corpus, (out, stage, 0))
     assert job(corpus, out).work_folder.exists()
 
 
@@ -479,9 +510,10 @@ def test_bad_rows_and_files_are_counted(tmp_path: Path) -> None:
         )
 
 
-def test_a_document_of_fifty_megabytes(tmp_path: Path) -> None:
-    large = " ".join(f"w{i % 5003}x{i % 7919}" for i in range(4_800_000))
-    assert len(large) > 50e6
+def test_a_document_of_many_megabytes(tmp_path: Path, full: bool) -> None:
+    megabytes = 50 if full else 10
+    large = " ".join(f"w{i % 5003}x{i % 7919}" for i in range(96_000 * megabytes))
+    assert len(large) > megabytes * 1e6
     path = write_texts(tmp_path / "a.parquet", ["small one here", large, large + " and an end"])
     summary = finished(path, tmp_path / "out", columns=Columns(), source=None)
     assert (summary["counts"]["kept"], summary["counts"]["removed_near"]) == (2, 1)
@@ -595,7 +627,7 @@ def test_small_corpora_are_compared_completely(corpus: Path, tmp_path: Path) -> 
 
 
 @pytest.fixture(scope="session")
-def source_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def source_code(tmp_path_factory: pytest.TempPathFactory, full: bool) -> Path:
     from nearkin.lab.demo_corpus import write_source_corpus
 
     path = tmp_path_factory.mktemp("code") / "code.parquet"
@@ -604,12 +636,38 @@ def source_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     cloned = pc.match_substring_regex(
         table["path"], "^(pip/_vendor/rich|rich|multiprocess|multiprocessing|packaging|encodings)/"
     )
-    pq.write_table(table.filter(cloned).slice(0, 4900), path)
+    pq.write_table(table.filter(cloned).slice(0, 4900 if full else 2000), path)
     return path
 
 
-@pytest.mark.parametrize("threshold", [0.5, 0.8, 0.9])
-def test_real_text_against_brute_force(threshold: float, source_code: Path, tmp_path: Path) -> None:
+LOWEST = 0.5
+
+
+def similarities(path: Path) -> dict[tuple[str, str], float]:
+    """Returns the similarity of each pair of a file."""
+    return {
+        (row["id_a"], row["id_b"]): row["similarity"] for row in pq.read_table(path).to_pylist()
+    }
+
+
+@pytest.fixture(scope="session")
+def compared(
+    source_code: Path, tmp_path_factory: pytest.TempPathFactory
+) -> dict[tuple[str, str], float]:
+    """The similarities of all pairs of that code, from the lowest threshold on."""
+    path = tmp_path_factory.mktemp("compared") / "all.parquet"
+    common = {"columns": Columns(id="id"), "source": None, "threshold": LOWEST}
+    run_pairs(job(source_code, path, **common), Silent())
+    return similarities(path)
+
+
+@pytest.mark.parametrize("threshold", [LOWEST, 0.8, 0.9])
+def test_real_text_against_brute_force(
+    threshold: float,
+    source_code: Path,
+    compared: dict[tuple[str, str], float],
+    tmp_path: Path,
+) -> None:
     """Candidates from bands, on code of this Python, against every pair compared."""
     columns = Columns(id="id")
     common = {"columns": columns, "source": None, "threshold": threshold}
@@ -625,15 +683,8 @@ def test_real_text_against_brute_force(threshold: float, source_code: Path, tmp_
         ),
         Silent(),
     )
-    found = {
-        (r["id_a"], r["id_b"]): r["similarity"]
-        for r in pq.read_table(tmp_path / "lsh.parquet").to_pylist()
-    }
-    run_pairs(job(source_code, tmp_path / "all.parquet", **common), Silent())
-    truth = {
-        (r["id_a"], r["id_b"]): r["similarity"]
-        for r in pq.read_table(tmp_path / "all.parquet").to_pylist()
-    }
+    found = similarities(tmp_path / "lsh.parquet")
+    truth = {pair: value for pair, value in compared.items() if value >= threshold}
     assert found.items() <= truth.items()
     assert len(truth) > 20
     assert len(found) >= 0.95 * len(truth)

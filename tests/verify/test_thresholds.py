@@ -13,7 +13,15 @@ from nearkin.engine.options import RunOptions
 from nearkin.measures import measure_of
 
 PERCENTS = range(1, 100)
+ROUNDED = {29, 55, 56, 57, 58, 81}
+"""Percentages at which products in floating point are rounded past the threshold."""
 SPEC = nk.Spec(unit="words", n=1)
+
+
+@pytest.fixture
+def percents(full: bool) -> list[int]:
+    """Returns the thresholds: all in the full form, otherwise those that rounded, and others."""
+    return [*PERCENTS] if full else sorted({*ROUNDED, *range(1, 100, 7), 99})
 
 
 def words(name: str, first: int, last: int) -> list[str]:
@@ -47,9 +55,9 @@ def at_cosine(percent: int) -> tuple[list[int], list[int]]:
     return [100, 0, 0, 0, 0], [percent, *four_squares(100**2 - percent**2)]
 
 
-def test_brute_force_finds_jaccard_pairs_at_threshold() -> None:
+def test_brute_force_finds_jaccard_pairs_at_threshold(percents: list[int]) -> None:
     texts = [text for percent in PERCENTS for text in at_jaccard(percent)]
-    for percent in PERCENTS:
+    for percent in percents:
         result_pairs = nk.pairs(texts, threshold=percent / 100, spec=SPEC, recall=0.01).pairs.arrow
         at_least = [
             (f"{2 * i:010}", f"{2 * i + 1:010}")
@@ -70,9 +78,9 @@ def test_verification_accepts_jaccard_pairs_at_threshold(percent: int) -> None:
     assert result.pairs.arrow["similarity"].to_pylist() == [percent / 100]
 
 
-def test_weighted_jaccard_pairs_at_threshold_are_found() -> None:
+def test_weighted_jaccard_pairs_at_threshold_are_found(percents: list[int]) -> None:
     spec = nk.Spec(unit="words", n=1, measure="weighted-jaccard")
-    for percent in PERCENTS:
+    for percent in percents:
         a, b = (f"{text} {text}" for text in at_jaccard(percent))
         assert (
             nk.pairs([a, b], threshold=percent / 100, spec=spec, recall=0.01).pairs.arrow.num_rows
@@ -81,8 +89,8 @@ def test_weighted_jaccard_pairs_at_threshold_are_found() -> None:
 
 
 @pytest.mark.parametrize("measure", ["simhash", "cosine"])
-def test_cosine_pairs_at_threshold_are_found(measure: str) -> None:
-    for percent in PERCENTS:
+def test_cosine_pairs_at_threshold_are_found(measure: str, percents: list[int]) -> None:
+    for percent in percents:
         vectors = at_cosine(percent)
         if measure == "cosine":
             table = pa.table({"v": pa.array(vectors, pa.list_(pa.float32()))})
@@ -101,10 +109,12 @@ def test_cosine_pairs_at_threshold_are_found(measure: str) -> None:
         assert result_pairs["similarity"].to_pylist() == [percent / 100], percent
 
 
-def test_contained_documents_at_threshold_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_contained_documents_at_threshold_are_found(
+    monkeypatch: pytest.MonkeyPatch, percents: list[int]
+) -> None:
     """Looks up every hash of the small document, so that only the threshold decides."""
     monkeypatch.setattr("nearkin.engine.local.containment.SMALLEST", 128)
-    for percent in PERCENTS:
+    for percent in percents:
         share = Fraction(percent, 100)
         small = words("s", 0, share.denominator)
         large = small[: share.numerator] + words("l", 0, 200)

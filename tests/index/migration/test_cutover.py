@@ -168,9 +168,10 @@ def test_processes_follow_a_cutover_and_the_way_back(
 
 @pytest.mark.parametrize("kind", [kind for kind in STORES if kind != "memory"])
 def test_threads_follow_a_cutover_from_memory(
-    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path, full: bool
 ) -> None:
     """The threads of one index write and read during a cutover to another kind of store."""
+    least = 200 if full else 50
     target = empty_store(kind, request, tmp_path)
     expected = {}
     failed = []
@@ -184,7 +185,7 @@ def test_threads_follow_a_cutover_from_memory(
                     expected[name, f"{name}{at}"] = text
                     assert live.query(name, text, 1)[0].similarity == 1.0
                     assert live.cluster(name, f"{name}{at}") is not None
-                    if ended.is_set() and at > 200:
+                    if ended.is_set() and at > least:
                         break
             except (StoreError, UsageError, AssertionError) as error:
                 failed.append(error)
