@@ -103,8 +103,9 @@ def test_help_does_not_load_what_only_commands_need() -> None:
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_help_shows_examples(command: str) -> None:
-    shown = nearkin(command, "--help").stdout
+def test_help_shows_examples(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(command, "--help") == 0
+    shown = capsys.readouterr().out
     assert "Examples" in shown
     assert f"nearkin {command}" in shown
 

@@ -46,24 +46,31 @@ def test_json_is_the_only_thing_on_standard_output(corpus: Path, tmp_path: Path)
     assert counts["read"] == counts["kept"] + counts["removed"] + counts["rejected"] == 6000
 
 
-def test_existing_output_needs_resume_or_overwrite(corpus: Path, tmp_path: Path) -> None:
+def test_existing_output_needs_resume_or_overwrite(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     out = tmp_path / "out"
-    nearkin("dedup", corpus / "documents", "--out", out)
-    assert (
-        "exists; continue it with --resume"
-        in nearkin("dedup", corpus / "documents", "--out", out, code=2).stderr
-    )
-    nearkin("dedup", corpus / "documents", "--out", out, "--resume")
-    nearkin("dedup", corpus / "documents", "--out", out, "--overwrite", "--annotate")
+    assert run("dedup", corpus / "documents", "--out", out) == 0
+    capsys.readouterr()
+    assert run("dedup", corpus / "documents", "--out", out) == 2
+    assert "exists; continue it with --resume" in capsys.readouterr().err
+    assert run("dedup", corpus / "documents", "--out", out, "--resume") == 0
+    assert run("dedup", corpus / "documents", "--out", out, "--overwrite", "--annotate") == 0
     assert len(pq.read_table(out / "kept")) == 5999
 
 
-def test_saved_run_is_an_input(corpus: Path, tmp_path: Path) -> None:
-    nearkin("dedup", corpus / "documents", "--out", tmp_path / "saved", "--save-signatures")
-    nearkin("pairs", tmp_path / "saved", "--threshold", 0.6, "--out", tmp_path / "a.parquet")
-    nearkin("pairs", corpus / "documents", "--threshold", 0.6, "--out", tmp_path / "b.parquet")
-    assert (tmp_path / "a.parquet").read_bytes() == (tmp_path / "b.parquet").read_bytes()
-    assert json.loads(nearkin("info", tmp_path / "saved", "--json").stdout)["signatures"] is True
+def test_saved_run_is_an_input(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved = tmp_path / "saved"
+    pairs = [tmp_path / "a.parquet", tmp_path / "b.parquet"]
+    assert run("dedup", corpus / "documents", "--out", saved, "--save-signatures") == 0
+    for inputs, out in zip((saved, corpus / "documents"), pairs, strict=True):
+        assert run("pairs", inputs, "--threshold", 0.6, "--out", out) == 0
+    assert pairs[0].read_bytes() == pairs[1].read_bytes()
+    capsys.readouterr()
+    assert run("info", saved, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["signatures"] is True
 
 
 def test_failed_run_leaves_nothing_so_that_the_command_can_be_repeated(tmp_path: Path) -> None:
@@ -74,12 +81,12 @@ def test_failed_run_leaves_nothing_so_that_the_command_can_be_repeated(tmp_path:
     assert "a.jsonl, line 2: the row is not valid JSON" in ended.stderr
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
     (tmp_path / "a.jsonl").write_text('{"text": "fine"}\n')
-    nearkin("dedup", tmp_path / "a.jsonl", "--out", tmp_path / "out")
+    assert run("dedup", tmp_path / "a.jsonl", "--out", tmp_path / "out") == 0
 
 
-def test_unwritable_output_is_reported(corpus: Path) -> None:
-    ended = nearkin("dedup", corpus / "documents", "--out", "/proc/nearkin/out", code=1)
-    assert "cannot write in /proc" in ended.stderr
+def test_unwritable_output_is_reported(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run("dedup", corpus / "documents", "--out", "/proc/nearkin/out") == 1
+    assert "cannot write in /proc" in capsys.readouterr().err
 
 
 def test_progress_is_shown_on_a_terminal(corpus: Path, tmp_path: Path) -> None:

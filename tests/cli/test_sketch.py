@@ -2,24 +2,35 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
-from tests.cli.conftest import nearkin
+import pytest
+
+from tests.cli.conftest import nearkin, run
 
 
-def test_signature_files_are_written_merged_and_described(corpus: Path, tmp_path: Path) -> None:
+def test_signature_files_are_written_merged_and_described(
+    corpus: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     parts = sorted((corpus / "documents").iterdir())
+    files = {name: tmp_path / f"{name}.arrow" for name in ("a", "b", "both", "whole", "longer")}
+
+    def describe(name: str) -> dict[str, Any]:
+        capsys.readouterr()
+        assert run("info", files[name], "--json") == 0
+        facts: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return facts
+
     for name, part in zip("ab", parts, strict=True):
-        nearkin("sketch", part, "--id", "id", "--k", 64, "--out", tmp_path / f"{name}.arrow")
-    nearkin("merge", tmp_path / "a.arrow", tmp_path / "b.arrow", "--out", tmp_path / "c.arrow")
-    facts = json.loads(nearkin("info", tmp_path / "c.arrow", "--json").stdout)
+        assert run("sketch", part, "--id", "id", "--k", 64, "--out", files[name]) == 0
+    assert run("merge", files["a"], files["b"], "--out", files["both"]) == 0
+    facts = describe("both")
     assert (facts["documents"], facts["spec"]["k"]) == (5999, 64)
-    nearkin(
-        "sketch", corpus / "documents", "--id", "id", "--k", 64, "--out", tmp_path / "whole.arrow"
-    )
-    assert json.loads(nearkin("info", tmp_path / "whole.arrow", "--json").stdout) == facts
-    nearkin("sketch", parts[0], "--k", 128, "--out", tmp_path / "d.arrow")
-    ended = nearkin(
-        "merge", tmp_path / "a.arrow", tmp_path / "d.arrow", "--out", tmp_path / "e.arrow", code=2
-    )
-    assert "was made with k=128, this with 64" in ended.stderr
-    assert "fingerprint" in nearkin("info", tmp_path / "a.arrow").stdout
+    whole = ("sketch", corpus / "documents", "--id", "id", "--k", 64, "--out", files["whole"])
+    assert run(*whole) == 0
+    assert describe("whole") == facts
+    assert run("sketch", parts[0], "--k", 128, "--out", files["longer"]) == 0
+    capsys.readouterr()
+    assert run("merge", files["a"], files["longer"], "--out", tmp_path / "e.arrow") == 2
+    assert "was made with k=128, this with 64" in capsys.readouterr().err
+    assert "fingerprint" in nearkin("info", files["a"]).stdout
