@@ -1,12 +1,16 @@
 """Fixtures of all suites: the option `--full`, and a browser."""
 
 from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.services import log_tails, program
+
+if TYPE_CHECKING:
+    from xdist.scheduler import LoadFileScheduling
 
 # A kernel compiles at its first call, so the first example of a property takes as long as it takes.
 settings.register_profile("nearkin", deadline=None, derandomize=True)
@@ -15,6 +19,24 @@ settings.load_profile("nearkin")
 
 PATIENCE = 300_000
 """Milliseconds that a browser waits for an element; only a failing test waits that long."""
+
+
+SPARK_TESTS = "tests/engine/spark/"
+"""The folder whose files share a Spark session, which takes ten seconds to start."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> "LoadFileScheduling | None":
+    """Gives whole files to a worker, and all files with Spark to the same one."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Scheduling(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return SPARK_TESTS if nodeid.startswith(SPARK_TESTS) else super()._split_scope(nodeid)
+
+    return Scheduling(config, log)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
