@@ -184,11 +184,11 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
     ("kind", "clusters", "store_text"),
     [
         ("vectors", 40, True),
-        ("vectors", DOCUMENTS, True),
-        ("texts", 40, True),
+        pytest.param("vectors", DOCUMENTS, True, marks=pytest.mark.full),
+        pytest.param("texts", 40, True, marks=pytest.mark.full),
         ("texts", 40, False),
         ("texts", DOCUMENTS, True),
-        ("texts", DOCUMENTS, False),
+        pytest.param("texts", DOCUMENTS, False, marks=pytest.mark.full),
     ],
 )
 def test_the_planned_size_of_an_index_agrees_with_a_filled_store(
