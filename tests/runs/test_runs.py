@@ -627,7 +627,7 @@ def test_small_corpora_are_compared_completely(corpus: Path, tmp_path: Path) -> 
 
 
 @pytest.fixture(scope="session")
-def source_code(tmp_path_factory: pytest.TempPathFactory, full: bool) -> Path:
+def source_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from nearkin.lab.demo_corpus import write_source_corpus
 
     path = tmp_path_factory.mktemp("code") / "code.parquet"
@@ -636,7 +636,7 @@ def source_code(tmp_path_factory: pytest.TempPathFactory, full: bool) -> Path:
     cloned = pc.match_substring_regex(
         table["path"], "^(pip/_vendor/rich|rich|multiprocess|multiprocessing|packaging|encodings)/"
     )
-    pq.write_table(table.filter(cloned).slice(0, 4900 if full else 2000), path)
+    pq.write_table(table.filter(cloned).slice(0, 4900), path)
     return path
 
 
