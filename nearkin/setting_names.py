@@ -6,8 +6,6 @@ its process was started, so the form belongs to the process: it is that of Pytho
 line or the server chooses another one.
 """
 
-import json
-import shlex
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
@@ -63,6 +61,10 @@ def name_setting(name: str, value: str | int | list[str] | None = None) -> str:
         ...     name_setting("hot_bucket_size"), name_setting("shingle", "chars:3")
         ('"hot_bucket_size"', '"shingle": "chars:3"')
     """
+    # Only a message needs them, and every command imports this module.
+    import json
+    import shlex
+
     match _Process.form:
         case SettingForm.OPTION:
             option = OPTIONS.get(name) or f"--{name.replace('_', '-')}"

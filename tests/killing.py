@@ -163,7 +163,7 @@ class Trial:
         self.case = case
         self.folder = folder
         self.log = folder.with_name(folder.name + ".log")
-        self.said = folder.with_name(folder.name + ".said")
+        self.output = folder.with_name(folder.name + ".output")
 
     def prepare(self) -> Path:
         """Empties the folder, and makes the old result if there is one; returns the output."""
@@ -186,7 +186,7 @@ class Trial:
         def body() -> int:
             from nearkin.cli.app import run
 
-            handle = os.open(self.said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+            handle = os.open(self.output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(handle, 2)
             os.dup2(handle, 1)
             struck = None
@@ -214,7 +214,7 @@ class Trial:
         out = self.prepare()
         code = self.run(self.case["line"], at)
         if code not in (0, KILLED):
-            return f"ended with {code}: {self.said.read_text()[-800:]}"
+            return f"ended with {code}: {self.output.read_text()[-800:]}"
         log = json.loads(self.log.read_text())
         if power:
             lose_unsynced(self.folder, log["synced"], at % 3)
@@ -230,7 +230,7 @@ class Trial:
             line.remove("--overwrite" if begun else "--resume")
         code = self.run(line, None)
         if code != 0:
-            return f"resuming ended with {code}: {self.said.read_text()[-1500:]}"
+            return f"resuming ended with {code}: {self.output.read_text()[-1500:]}"
         if digest_of(out) != new:
             return f"another result: {sorted(set(digest_of(out).items()) ^ set(new.items()))}"
         left = sorted(path.name for path in self.folder.iterdir())
@@ -251,7 +251,7 @@ def main() -> None:
     if case.get("before"):
         first = Trial({"line": case["before"]}, folder / "first")
         first.prepare()
-        assert first.run(case["before"], None) == 0, first.said.read_text()
+        assert first.run(case["before"], None) == 0, first.output.read_text()
         shutil.copytree(first.out, folder / "old")
         case["before_files"] = [
             path.relative_to(first.out).as_posix()
@@ -261,7 +261,7 @@ def main() -> None:
         old = digest_of_old(folder / "old")
     warm(case["line"], trial.prepare())
     trial.prepare()
-    assert trial.run(case["line"], 1 << 40) == 0, trial.said.read_text()
+    assert trial.run(case["line"], 1 << 40) == 0, trial.output.read_text()
     total, new = json.loads(trial.log.read_text())["operations"], digest_of(trial.out)
     points = case["points"] or total + 1
     spread = {round(i * total / max(points - 1, 1)) for i in range(points)}

@@ -70,7 +70,7 @@ def test_metadata_name_authors_and_versions_of_python() -> None:
 
 
 @pytest.mark.parametrize("command", ["tune", "eval"])
-def test_missing_matplotlib_is_said_before_the_work(command: str, tmp_path: Path) -> None:
+def test_missing_matplotlib_is_reported_before_the_work(command: str, tmp_path: Path) -> None:
     (tmp_path / "labels.csv").write_text("a,b,label\n")
     arguments = {"tune": ["tune"], "eval": ["eval", "run", "--golden", "labels.csv"]}[command]
     code = (

@@ -601,11 +601,11 @@ def _lock(path: Path, out: Path) -> int:
             if held is not None and held == (os.fstat(handle).st_dev, os.fstat(handle).st_ino):
                 return handle
         except BlockingIOError:
-            said = _said(handle)
+            holder = _describe_holder(handle)
             os.close(handle)
             raise UsageError(
-                f"{out} is being written by {said}; wait until it has ended, or stop it, or choose "
-                f"another {name_setting('out')}"
+                f"{out} is being written by {holder}; wait until it has ended, or stop it, or "
+                f"choose another {name_setting('out')}"
             ) from None
         except BaseException:
             os.close(handle)
@@ -641,7 +641,8 @@ def _holder(command: str) -> dict[str, str | int]:
     return {"command": command, "pid": os.getpid(), "host": socket.gethostname(), "since": since}
 
 
-def _said(handle: int) -> str:
+def _describe_holder(handle: int) -> str:
+    """Returns which process holds a work folder, as its lock file names it."""
     try:
         holder = json.loads(os.pread(handle, 4096, 0))
         return (

@@ -81,11 +81,11 @@ def test_skipped_paths_are_listed_with_the_reason(tmp_path: Path) -> None:
     (folder / "gone").symlink_to(tmp_path / "nowhere")
     os.mkfifo(folder / "pipe")
     summary = run_dedup_on([str(folder)], tmp_path / "out")
-    said = {Path(entry["path"]).name: entry["reason"] for entry in summary["skipped"]["first"]}
-    assert said.keys() == {".b.jsonl", "_old", "link", "gone", "pipe"}
-    assert "hidden=True" in said[".b.jsonl"]
-    assert "hidden=True" in said["_old"]
-    assert "follow_links=True" in said["link"]
+    reasons = {Path(entry["path"]).name: entry["reason"] for entry in summary["skipped"]["first"]}
+    assert reasons.keys() == {".b.jsonl", "_old", "link", "gone", "pipe"}
+    assert "hidden=True" in reasons[".b.jsonl"]
+    assert "hidden=True" in reasons["_old"]
+    assert "follow_links=True" in reasons["link"]
     assert summary["skipped"]["count"] == 5
     warnings = "\n".join(summary["warnings"])
     assert "hidden=True" in warnings

@@ -56,7 +56,7 @@ class BucketError(Exception):
 
 
 @pytest.mark.parametrize(
-    ("raised", "said"),
+    ("raised", "message"),
     [
         (
             NoCredentialsError("Unable to locate credentials"),
@@ -75,7 +75,7 @@ class BucketError(Exception):
     ],
 )
 def test_unreachable_storage_is_one_error_with_a_remedy(
-    raised: Exception, said: str, monkeypatch: pytest.MonkeyPatch
+    raised: Exception, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Storage:
         def isdir(self, path: str) -> bool:
@@ -87,7 +87,7 @@ def test_unreachable_storage_is_one_error_with_a_remedy(
     monkeypatch.setattr(
         "nearkin.corpus.inputs.open_filesystem", lambda url: (Storage(), "bucket/a.jsonl")
     )
-    with pytest.raises(UsageError, match=said):
+    with pytest.raises(UsageError, match=message):
         find_inputs(["s3://bucket/a.jsonl"])
 
 

@@ -28,32 +28,38 @@ def test_the_commands_of_an_index_work_on_one_store(
     (tmp_path / "more.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows[45:]))
     url = f"sqlite:///{tmp_path}/kin.db"
 
-    def said(*line: str, code: int = 0) -> dict:
+    def result_of(*line: str, code: int = 0) -> dict:
         assert command(["index", *line, "--json"]) == code
         out = capsys.readouterr().out
         return json.loads(out) if out else {}
 
-    built = said(
+    built = result_of(
         "build", str(tmp_path / "docs.jsonl"), "--id", "id", "--store", url, "--threshold", "0.7"
     )
     assert (built["documents"], built["rejected"]) == (50, 1)
-    added = said("add", str(tmp_path / "more.jsonl"), "--id", "id", "--store", url)
+    added = result_of("add", str(tmp_path / "more.jsonl"), "--id", "id", "--store", url)
     assert added["documents"] == 15
     assert added["records"] == 60
     assert sum(added.get(kind, 0) for kind in ("exact", "resolved")) == 5
     (tmp_path / "page.txt").write_text(texts[3] + " and more")
-    matches = said("query", str(tmp_path / "page.txt"), "--store", url)["matches"]
+    matches = result_of("query", str(tmp_path / "page.txt"), "--store", url)["matches"]
     assert matches[0]["similarity"] >= 0.7
-    assert said("query", str(tmp_path / "page.txt"), "--store", url, "--scope", "other") == {
+    assert result_of("query", str(tmp_path / "page.txt"), "--store", url, "--scope", "other") == {
         "matches": []
     }
-    assert said("info", "--store", url)["records"] == 60
-    assert said("remove", "d3", "none", "--store", url) == {"removed": 1, "not_there": 1}
-    assert said("check", "--store", url)["sound"] is True
-    assert said("compact", "--store", url)["moved"] >= 0
-    assert said("expire", "--store", url, "--record-ttl", "1d") == {"postings": 0, "records": 0}
-    assert said("export", "--store", url, "--out", str(tmp_path / "out.parquet"))["documents"] == 59
-    rebuilt = said(
+    assert result_of("info", "--store", url)["records"] == 60
+    assert result_of("remove", "d3", "none", "--store", url) == {"removed": 1, "not_there": 1}
+    assert result_of("check", "--store", url)["sound"] is True
+    assert result_of("compact", "--store", url)["moved"] >= 0
+    assert result_of("expire", "--store", url, "--record-ttl", "1d") == {
+        "postings": 0,
+        "records": 0,
+    }
+    assert (
+        result_of("export", "--store", url, "--out", str(tmp_path / "out.parquet"))["documents"]
+        == 59
+    )
+    rebuilt = result_of(
         "rebuild",
         "--store",
         url,
@@ -66,13 +72,13 @@ def test_the_commands_of_an_index_work_on_one_store(
     )
     assert rebuilt["documents"] == 59
     assert rebuilt["spec_before"] != rebuilt["spec_after"]
-    assert said("check", "--store", f"sqlite:///{tmp_path}/next.db")["sound"] is True
+    assert result_of("check", "--store", f"sqlite:///{tmp_path}/next.db")["sound"] is True
     for line in (
         ["query", str(tmp_path / "no.txt"), "--store", url],
         ["info", "--store", "ftp://x"],
         ["info", "--store", "sqlite://"],
     ):
-        said(*line, code=2)
+        result_of(*line, code=2)
     assert command(["index", "info", "--store", f"sqlite:///{tmp_path}/kin.db"]) == 0
     assert "records: 59" in capsys.readouterr().out
 

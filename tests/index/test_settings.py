@@ -50,7 +50,7 @@ def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "said"),
+    ("name", "value", "message"),
     [
         ("BANDZ", "1", "unknown setting T_BANDZ"),
         ("BANDS", "many", "is not a number"),
@@ -58,8 +58,8 @@ def test_the_process_environment_is_the_default(monkeypatch: pytest.MonkeyPatch)
         ("MAX_MEMORY", "2 cows", "T_MAX_MEMORY '2 cows' is not a size"),
     ],
 )
-def test_an_error_names_the_invalid_variable(name: str, value: str, said: str) -> None:
-    with pytest.raises(UsageError, match=said):
+def test_an_error_names_the_invalid_variable(name: str, value: str, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
         nk.IndexSettings.from_env("T_", {f"T_{name}": value})
 
 

@@ -38,10 +38,10 @@ def test_hot_buckets_cause_a_recall_warning() -> None:
     ]
 
 
-@pytest.mark.parametrize(("threshold", "said"), [(0.6, True), (0.79, True), (0.8, False)])
-def test_simhash_at_a_low_cosine_causes_a_recall_warning(threshold: float, said: bool) -> None:
+@pytest.mark.parametrize(("threshold", "warned"), [(0.6, True), (0.79, True), (0.8, False)])
+def test_simhash_at_a_low_cosine_causes_a_recall_warning(threshold: float, warned: bool) -> None:
     warnings = warnings_of(TEXTS, threshold=threshold, spec=SIMHASH, bands=16, rows=4)
-    assert bool([warning for warning in warnings if "not independent" in warning]) == said
+    assert bool([warning for warning in warnings if "not independent" in warning]) == warned
 
 
 def test_brute_force_causes_no_recall_warning() -> None:

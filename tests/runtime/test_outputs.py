@@ -278,7 +278,7 @@ def test_a_failed_count_of_shingles_leaves_nothing(docs: Path, tmp_path: Path) -
         assert everything_below(tmp_path) == before
 
 
-def test_resume_of_a_finished_output_compares_what_is_asked(docs: Path, tmp_path: Path) -> None:
+def test_resume_of_a_finished_output_compares_the_request(docs: Path, tmp_path: Path) -> None:
     out = tmp_path / "out"
     first = dedup(docs, out)
     assert dedup(docs, out, resume=True) == json.loads(json.dumps(first))
@@ -302,7 +302,7 @@ def test_resume_of_a_finished_output_compares_what_is_asked(docs: Path, tmp_path
         dedup(docs, out, resume=True)
 
 
-def test_resume_of_finished_pairs_compares_what_is_asked(docs: Path, tmp_path: Path) -> None:
+def test_resume_of_finished_pairs_compares_the_request(docs: Path, tmp_path: Path) -> None:
     out = tmp_path / "pairs.parquet"
     assert (
         pairs(docs, out, threshold=0.5)["pairs"]

@@ -174,8 +174,8 @@ def test_documented_bounds_are_those_that_the_server_enforces(client: TestClient
             assert beyond.status_code == 422, (method, path, case, beyond.text[:300])
             assert name in beyond.json()["field"], (method, path, case)
             at = client.request(method, **inside_request)
-            told = at.json().get("detail", "") if at.content and at.status_code >= 400 else ""
-            assert told != beyond.json()["detail"], (method, path, case)
+            detail = at.json().get("detail", "") if at.content and at.status_code >= 400 else ""
+            assert detail != beyond.json()["detail"], (method, path, case)
             walked += 1
     assert walked > 40
 

@@ -343,7 +343,7 @@ def test_settings_out_of_range_are_refused(wrong: dict[str, Any], message: str) 
         nk.SignatureIndex(0.5, SPEC, **wrong)
 
 
-def test_matches_of_a_query_that_was_not_asked_are_an_error() -> None:
+def test_matches_of_an_unknown_query_are_an_error() -> None:
     matches = nk.SignatureIndex(0.5, SPEC).query_many(["a text", "another"])
     for query in (-1, 2):
         with pytest.raises(IndexError, match="outside 0 to 1"):

@@ -27,9 +27,9 @@ def test_content_of_another_format_is_an_error(
     (tmp_path / name).write_bytes(FOREIGN[name])
     for command in ("dedup", "pairs", "sketch"):
         assert run_command(command, tmp_path / name, "--out", tmp_path / "out") == app.USAGE
-        said = capsys.readouterr().err
-        assert f"cannot read {tmp_path / name}: it holds " in said
-        assert "nearkin reads .parquet" in said
+        message = capsys.readouterr().err
+        assert f"cannot read {tmp_path / name}: it holds " in message
+        assert "nearkin reads .parquet" in message
     assert [path.name for path in tmp_path.iterdir()] == [name]
 
 

@@ -280,9 +280,9 @@ def test_command_line_says_what_is_missing(
     assert summary["missing_pairs"] == estimate["pairs"] > 0
     assert summary["missing_share"] == estimate["share"] > 0
     assert run([*limited]) == 0
-    said = " ".join(capfd.readouterr().err.split())
-    assert f"; an estimated {estimate['pairs']:,} more are missing" in said
-    assert "raise --pair-budget" in said
+    printed = " ".join(capfd.readouterr().err.split())
+    assert f"; an estimated {estimate['pairs']:,} more are missing" in printed
+    assert "raise --pair-budget" in printed
     # A finished file says again what is missing.
     assert run([*line, "--pair-budget", str(BUDGET), "--resume", "--json"]) == 0
     again = json.loads(capfd.readouterr().out)

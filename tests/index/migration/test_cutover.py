@@ -408,29 +408,31 @@ def test_rebuild_with_cut_over_and_cut_back_from_the_command_line(
     with nk.Index.open(url, threshold=0.7) as index:
         index.upsert_many("default", corpus(30), [f"d{i}" for i in range(30)])
 
-    def said(*line: str, code: int = 0) -> dict:
+    def result_of(*line: str, code: int = 0) -> dict:
         assert command(["index", *line, "--json"]) == code
         out = capsys.readouterr()
         return json.loads(out.out) if code == 0 else {"error": out.err}
 
-    report = said("rebuild", "--store", url, "--to", target, "--shingle", "words:2", "--cut-over")
+    report = result_of(
+        "rebuild", "--store", url, "--to", target, "--shingle", "words:2", "--cut-over"
+    )
     assert (report["documents"], report["moved_to"]) == (30, target)
     assert report["spec_before"] != report["spec_after"]
-    assert said("info", "--store", url)["url"] == target
-    said("remove", "d3", "--store", url)
+    assert result_of("info", "--store", url)["url"] == target
+    result_of("remove", "d3", "--store", url)
     assert (
         "cannot move to"
-        in said("rebuild", "--store", url, "--to", target, "--cut-over", code=2)["error"]
+        in result_of("rebuild", "--store", url, "--to", target, "--cut-over", code=2)["error"]
     )
-    back = said("rebuild", "--store", url, "--cut-back")
+    back = result_of("rebuild", "--store", url, "--cut-back")
     assert (back["documents"], back["removed_meanwhile"], back["moved_to"]) == (29, 0, url)
-    assert said("info", "--store", target)["records"] == 29
-    assert "not been moved" in said("rebuild", "--store", url, "--cut-back", code=2)["error"]
+    assert result_of("info", "--store", target)["records"] == 29
+    assert "not been moved" in result_of("rebuild", "--store", url, "--cut-back", code=2)["error"]
     assert (
         "exclude each other"
-        in said("rebuild", "--store", url, "--to", target, "--cut-back", code=2)["error"]
+        in result_of("rebuild", "--store", url, "--to", target, "--cut-back", code=2)["error"]
     )
-    assert "give an empty store" in said("rebuild", "--store", url, code=2)["error"]
+    assert "give an empty store" in result_of("rebuild", "--store", url, code=2)["error"]
 
 
 def test_passwords_are_not_stored(request: pytest.FixtureRequest, tmp_path: Path) -> None:

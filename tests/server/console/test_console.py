@@ -231,7 +231,7 @@ def test_scopes_are_a_menu_with_counts(visit: Open) -> None:
 
 
 @pytest.mark.parametrize("path", ["clusters", "tuning", "try"])
-def test_unknown_scope_is_said(visit: Open, path: str) -> None:
+def test_unknown_scope_is_reported(visit: Open, path: str) -> None:
     page = visit(path=f"{path}?scope=nowhere")
     alarm = page.get_by_role("alert")
     alarm.wait_for()
