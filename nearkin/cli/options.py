@@ -296,8 +296,8 @@ SpecResourcesFolder = Annotated[
     typer.Option(
         "--spec-resources",
         help="Output folder of a run whose cut.arrow or frequencies.arrow the Spec of the index "
-        "refers to.",
-        metavar="DIR",
+        "refers to, or a file of document frequencies.",
+        metavar="PATH",
         rich_help_panel=ADVANCED,
     ),
 ]

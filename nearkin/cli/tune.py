@@ -245,10 +245,16 @@ def _observe(
     request: "SpecRequest",
 ) -> "tuple[Distribution | None, Spec]":
     """Returns the distribution of similarities in a corpus, or None without one, and the Spec."""
+    import tempfile
+
     from nearkin.corpus import FileCorpus, detect_dimensions
     from nearkin.corpus.inputs import describe_skipped
+    from nearkin.engine.document_frequencies import FrequencyRequest
+    from nearkin.engine.local.document_frequencies import count_frequencies
     from nearkin.measures import measure_of
     from nearkin.plan.observe import observe_corpus
+    from nearkin.runtime.progress import Silent
+    from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 
     options = o.ColumnOptions(
         sampling.text,
@@ -266,7 +272,15 @@ def _observe(
     print_warnings([*describe_skipped(corpus.skipped), *corpus.describe_doubts(columns)])
     columns = detect_dimensions(corpus, columns)
     spec = request.to_spec(columns)
+    workers = o.workers_or_cores(None)
+    resources = NO_RESOURCES
+    if spec.uses_frequencies:
+        counting = FrequencyRequest(
+            corpus, columns, spec, resources, workers, Path(tempfile.gettempdir()), Silent()
+        )
+        resources = SpecResources(frequencies=count_frequencies(counting))
+        spec = resources.complete(spec)
     distribution = observe_corpus(
-        corpus, columns, measure_of(spec), sampling.sample, workers=o.workers_or_cores(None)
+        corpus, columns, measure_of(spec, resources), sampling.sample, workers=workers
     )
     return distribution, spec

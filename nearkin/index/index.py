@@ -18,7 +18,7 @@ from nearkin.index.opening import open_index
 from nearkin.index.parts import DocumentParts
 from nearkin.index.reader import IndexReader
 from nearkin.index.removal import Removals
-from nearkin.index.session import Session
+from nearkin.index.session import Session, with_frequencies
 from nearkin.index.settings import IndexSettings, SettingsFields, merge_settings
 from nearkin.index.telemetry import measured_call
 from nearkin.index.upsert import Upserts
@@ -82,7 +82,8 @@ class Index(IndexReader):
             settings: Further parameters.
             resources: The key and the tables that the Spec names.
             tables: Folder of a run to read the Spec's tables from (document frequencies, frequency
-                cut).
+                cut); or a file of document frequencies. A Spec of `idf-jaccard` that names no
+                document frequencies gets them from here, or from `resources`.
             clock: Returns the time in seconds, for times to live, for the window and for the
                 interval of refreshes. By default the machine's clock, or the store's if they
                 differ.
@@ -91,9 +92,10 @@ class Index(IndexReader):
             **fields: Fields of IndexSettings that replace those of `settings`.
 
         Raises:
-            UsageError: If a field is unknown or not valid, or not exactly one of a URL and a store
-                is given.
-            IncompatibleError: If the index was created with another Spec or threshold.
+            UsageError: If a field is unknown or not valid, not exactly one of a URL and a store
+                is given, or the Spec needs document frequencies and none are given.
+            IncompatibleError: If the index was created with another Spec, threshold or document
+                frequencies.
             StoreError: If the store cannot be reached.
         """
         requested = merge_settings(settings or IndexSettings(), spec, threshold, fields)
@@ -106,8 +108,9 @@ class Index(IndexReader):
             )
         urls = store.url if store is not None else url
         assert urls is not None
-        opened = open_index(urls, requested, follow=follow, store=store)
         folder = None if tables is None else Path(tables)
+        requested = with_frequencies(requested, resources, folder)
+        opened = open_index(urls, requested, follow=follow, store=store)
         return cls(Session(opened, resources, clock, folder, follow=follow))
 
     def __enter__(self) -> Self:

@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from random import random
 from threading import RLock
@@ -73,6 +74,33 @@ POLL_SECONDS = 0.02
 FIRST_BACKOFF = 0.005
 """The longest pause after a first conflict, in seconds. It doubles with each further conflict."""
 LONGEST_BACKOFF = 0.25
+
+
+def with_frequencies(
+    settings: IndexSettings, resources: "SpecResources | None", tables: Path | None
+) -> IndexSettings:
+    """Returns settings whose Spec names its document frequencies.
+
+    Args:
+        settings: Settings of the request.
+        resources: The key and the tables that the Spec names.
+        tables: Folder of a run to read the Spec's tables from, or a file of document frequencies.
+
+    Raises:
+        UsageError: If the Spec needs document frequencies and none are given.
+        IncompatibleError: If others are given than the Spec names.
+    """
+    spec = settings.spec
+    if spec is None or not spec.uses_frequencies:
+        return settings
+    from nearkin.sketch.resources import NO_RESOURCES, SpecResources
+
+    given = resources or NO_RESOURCES
+    if tables is not None:
+        given = SpecResources.read(tables, spec, given.secret)
+    spec = given.complete(spec)
+    given.weights(spec)
+    return replace(settings, spec=spec)
 
 
 class Session:
@@ -146,6 +174,8 @@ class Session:
         resources = resources or NO_RESOURCES
         if self._tables is not None:
             resources = SpecResources.read(self._tables, settings.spec, resources.secret)
+        if resources.frequencies is not None:
+            resources.weights(settings.spec)
         measure = measure_of(settings.spec, resources, settings.distance)
         request = BandingRequest(
             threshold=settings.threshold,

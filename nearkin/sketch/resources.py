@@ -289,8 +289,10 @@ class SpecResources:
         """Reads the tables of a Spec that `write` wrote to a folder.
 
         Args:
-            folder: Folder of the files.
-            spec: Spec that refers to the tables.
+            folder: Folder of the files; or a file of document frequencies, if the Spec refers to
+                no other table.
+            spec: Spec that refers to the tables. A Spec of `idf-jaccard` that names no document
+                frequencies gets those of the folder.
             secret: Hash key, which is in no file.
 
         Returns:
@@ -301,10 +303,16 @@ class SpecResources:
             IncompatibleError: If a table is of the shingles of another Spec.
         """
         frequencies = None
-        if spec.frequencies:
-            frequencies = DocumentFrequencies.read(folder / FREQUENCIES_FILE, spec)
+        if spec.uses_frequencies:
+            path = folder if folder.is_file() else folder / FREQUENCIES_FILE
+            frequencies = DocumentFrequencies.read(path, spec)
         cut = None
         if spec.cut:
+            if folder.is_file():
+                raise UsageError(
+                    f"{str(folder)!r} is a file, and the Spec refers to cut shingles too; give the "
+                    "output folder of a run"
+                )
             cut = DocumentFrequencies.read(folder / CUT_FILE, spec)
         return cls(secret, frequencies, cut)
 
@@ -320,6 +328,12 @@ class SpecResources:
             if table is not None:
                 table.write(folder / name, spec)
 
+    def complete(self, spec: Spec) -> Spec:
+        """Returns a Spec of `idf-jaccard` that names the document frequencies; others unchanged."""
+        if spec.measure != IDF_JACCARD or spec.frequencies is not None or self.frequencies is None:
+            return spec
+        return weighted_by(self.frequencies, spec)
+
     @check_arguments
     def weights(self, spec: Spec) -> DocumentFrequencies | None:
         """Returns the document frequencies of a Spec, or None if it does not refer to any.
@@ -330,8 +344,8 @@ class SpecResources:
         """
         if spec.measure == IDF_JACCARD and spec.frequencies is None:
             raise UsageError(
-                f"measure {IDF_JACCARD} needs document frequencies; count them with "
-                "nearkin.frequencies, and give their fingerprint to the Spec as frequencies="
+                f"measure {IDF_JACCARD} needs document frequencies, and none are given; count them "
+                "with nearkin.frequencies, or take frequencies.arrow of a run with this measure"
             )
         return require_table(self.frequencies, spec.frequencies, "document frequencies")
 

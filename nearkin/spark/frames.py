@@ -32,6 +32,7 @@ from nearkin.runs.parameters import (
 )
 from nearkin.runs.spec_request import require_valid_cut, select_frequency_cut
 from nearkin.runtime.progress import Progress, Silent
+from nearkin.sketch.resources import DocumentFrequencies, weighted_by
 from nearkin.spark.incremental import open_saved_run
 from nearkin.spark.result import SparkResult
 from nearkin.spec import IDF_JACCARD
@@ -122,6 +123,7 @@ def dedup(
         max_df = parameters.get("max_df")
         if max_df is not None:
             request = _with_frequency_cut(frame, request, tables, max_df)
+        request = _with_frequencies(frame, request, tables, parameters.get("weights"))
         saved = None
         if against is not None:
             saved = open_saved_run(spark, against, before, request)
@@ -162,39 +164,69 @@ def _refuse_local_parameters(parameters: RunParameters) -> None:
             raise UsageError(
                 f"{name}={parameters.get(name)!r} is not possible with Spark: {reason}"
             )
-    counted = {"weights": "tfidf", "measure": IDF_JACCARD}
-    for name, value in counted.items():
-        if parameters.get(name) == value and not (
-            parameters.get("frequencies") or parameters.get("spec")
-        ):
-            raise UsageError(
-                f"{name}={value!r} is not possible with Spark without frequencies=: Spark does not "
-                "count them; count them with nearkin.frequencies over a sample or the files"
-            )
 
 
 def _with_frequency_cut(
     frame: DataFrame, request: TaskRequest, tables: IntermediateTables, max_df: float
 ) -> TaskRequest:
     """Returns the request with a Spec that cuts frequent shingles, which are counted first."""
-    columns = request.columns
     require_valid_cut(max_df, request.options.spec)
+    cut = select_frequency_cut(_count_frequencies(frame, request, tables, max_df), max_df)
+    spec = replace(request.options.spec, cut=cut.fingerprint)
+    resources = replace(request.resources, cut=cut)
+    return replace(request, options=request.options.with_spec(spec), resources=resources)
+
+
+def _with_frequencies(
+    frame: DataFrame, request: TaskRequest, tables: IntermediateTables, weights: str | None
+) -> TaskRequest:
+    """Returns the request with a Spec that names the document frequencies that it needs.
+
+    They are counted if they are not given. Spark broadcasts them to the workers.
+
+    Args:
+        frame: Documents.
+        request: Request of the run.
+        tables: Intermediate tables.
+        weights: Weights that were requested for simhash.
+    """
+    spec = request.options.spec
+    resources = request.resources
+    is_weighted = spec.measure == IDF_JACCARD or weights == "tfidf"
+    if is_weighted and spec.frequencies is None:
+        counted = resources.frequencies
+        if counted is None:
+            counted = _count_frequencies(frame, request, tables, 0.0)
+        resources = replace(resources, frequencies=counted)
+        spec = weighted_by(counted, spec)
+    resources.weights(spec)
+    return replace(request, options=request.options.with_spec(spec), resources=resources)
+
+
+def _count_frequencies(
+    frame: DataFrame, request: TaskRequest, tables: IntermediateTables, share: float
+) -> DocumentFrequencies:
+    """Counts the documents of a frame that contain each shingle.
+
+    Args:
+        frame: Documents.
+        request: Request of the run.
+        tables: Intermediate tables.
+        share: Share of the documents, in [0, 1). Only shingles of more documents are returned.
+    """
+    columns = request.columns
     text_size = f.lit(0)
     if columns.text:
         sizes = [f.length(f.col(quoted(name))) for name in columns.sources]
         text_size = f.sum(sum((f.coalesce(size, f.lit(0)) for size in sizes), f.lit(0)))
-    frequencies = count_over_spark(
+    return count_over_spark(
         frame.sparkSession,
         FrameSource(frame, request).hashes,
         request,
         tables,
         size=int(frame.agg(text_size).first()[0] or 0),
-        share=max_df,
+        share=share,
     )
-    cut = select_frequency_cut(frequencies, max_df)
-    spec = replace(request.options.spec, cut=cut.fingerprint)
-    resources = replace(request.resources, cut=cut)
-    return replace(request, options=request.options.with_spec(spec), resources=resources)
 
 
 def _require_columns(frame: DataFrame, columns: Columns) -> None:

@@ -128,6 +128,33 @@ def test_document_frequencies_can_be_reused(
     assert Path(f"{file}.frequencies.arrow").exists()
 
 
+def test_idf_jaccard_is_explained_and_audited_with_frequencies_of_run(
+    corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    arguments = ["--id", "id", *OPTIONS["idf"], "--shingle", "words:2"]
+    summary(["dedup", corpus / "docs.parquet", *arguments, "--out", out], capfd)
+    pair = pq.read_table(out / "pairs.parquet").to_pylist()[0]
+    explained = summary(["explain", pair["id_a"], pair["id_b"], "--run", out], capfd)
+    assert explained["similarity"] == pair["similarity"]
+    assert explained["measure"] == "idf-jaccard"
+    audited = summary(["audit", out], capfd)
+    assert audited["precision"]["hits"] == audited["precision"]["total"] > 0  # type: ignore[index]
+    assert run(["explain", "a b c", "a b d", "--measure", "idf-jaccard"]) == 2
+    assert "needs document frequencies" in capfd.readouterr().err
+
+
+def test_tune_observes_similarities_of_idf_jaccard(
+    corpus: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    options = ["--measure", "idf-jaccard", "--threshold", "0.8"]
+    tuned = summary(["tune", corpus / "docs.parquet", *options], capfd)
+    assert tuned["measure"] == "idf-jaccard"
+    assert tuned["points"]
+    general = summary(["tune", *options], capfd)
+    assert general["points"]
+
+
 @pytest.mark.parametrize("name", ["simhash by cosine", "simhash by tf-idf", "weighted", "idf"])
 def test_saved_run_is_banded_again(
     name: str, corpus: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]

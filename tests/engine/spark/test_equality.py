@@ -9,6 +9,8 @@ from pyspark.sql import DataFrame, SparkSession
 import nearkin as nk
 from nearkin import spark as nks
 from nearkin.engine.spark import cluster_tables, pair_bins
+from nearkin.errors import IncompatibleError
+from nearkin.sketch.resources import weighted_by
 from nearkin.spec import Spec
 from tests.engine.spark.conftest import rows_of
 
@@ -51,6 +53,7 @@ MEASURES: dict[str, dict[str, Any]] = {
     "probes": {"text": "text", "probes": 2, "bands": 12, "rows": 6, "threshold": 0.7},
     "truncated": {"text": "text", "spec": Spec(slot_bits=2), **BANDED},
     "weighted": {"text": "text", "measure": "weighted-jaccard", **BANDED},
+    "idf": {"text": "text", "measure": "idf-jaccard", **BANDED},
     "simhash": {"text": "text", "measure": "simhash", "threshold": 0.9, "bands": 8, "rows": 8},
     "distance": {"text": "text", "measure": "simhash", "distance": 6},
     "cosine": {"vector": "vector", "threshold": 0.98, "bands": 24, "rows": 10},
@@ -132,6 +135,46 @@ def test_short_texts_cause_the_same_warning(spark: SparkSession) -> None:
         assert result.warnings == nk.dedup(table, id="id").warnings
         assert "4 of 4 documents (100%)" in result.warnings[0]
         assert result.stages["collapse"]["single"] == 3
+
+
+PRODUCTS = ["acme black camera mx1", "acme black camera mx2", "acme black camera mx3"]
+PRODUCTS += ["camera mx1", "acme camera mx2 mx2", "acme black lens"]
+IDF: dict[str, Any] = {"text": "text", "spec": Spec(n=1, measure="idf-jaccard"), "threshold": 0.5}
+
+
+def products(spark: SparkSession) -> tuple[pa.Table, DataFrame]:
+    rows = [(f"d{number}", name) for number, name in enumerate(PRODUCTS)]
+    frame = spark.createDataFrame(rows, "id string, text string")
+    return pa.table({"id": [name for name, _ in rows], "text": PRODUCTS}), frame
+
+
+def test_spark_counts_frequencies_of_idf_jaccard(spark: SparkSession) -> None:
+    mine, theirs = both(*products(spark), **IDF)
+    assert theirs == mine
+    assert {row["kind"] for row in mine[0]} == {"unique", "kept", "near"}
+
+
+def test_spark_refuses_idf_jaccard_without_its_frequencies(spark: SparkSession) -> None:
+    _, frame = products(spark)
+    spec = weighted_by(nk.frequencies(PRODUCTS, spec=IDF["spec"]), IDF["spec"])
+    with pytest.raises(IncompatibleError, match="but None was given"):
+        nks.dedup(frame, id="id", **{**IDF, "spec": spec})
+
+
+@pytest.mark.full
+def test_spark_counts_frequencies_of_simhash(code: pa.Table, frame: DataFrame) -> None:
+    options = {**MEASURES["simhash"], "weights": "tfidf"}
+    mine, theirs = both(code, frame, **options)
+    assert theirs == mine
+
+
+@pytest.mark.full
+def test_spark_takes_frequencies_of_idf_jaccard(spark: SparkSession) -> None:
+    counted = nk.frequencies(PRODUCTS[:2], spec=IDF["spec"])
+    options = {**IDF, "spec": weighted_by(counted, IDF["spec"]), "frequencies": counted}
+    mine, theirs = both(*products(spark), **options)
+    assert theirs == mine
+    assert mine != both(*products(spark), **IDF)[0]
 
 
 @pytest.mark.full

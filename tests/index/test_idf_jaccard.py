@@ -1,0 +1,105 @@
+"""An index whose documents are compared by the idf-weighted Jaccard similarity."""
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+import nearkin as nk
+from nearkin.errors import IncompatibleError, UsageError
+from nearkin.sketch.resources import DocumentFrequencies, SpecResources, weighted_by
+from nearkin.spec import Spec
+
+SPEC = Spec(n=1, measure="idf-jaccard")
+TEXTS = [
+    "acme black digital camera with zoom mx1001",
+    "acme black digital camera with zoom mx2002",
+    "camera acme mx1001",
+    "acme black digital camera with zoom mx3003",
+    "acme silver lens kit s77",
+]
+
+
+@pytest.fixture(scope="module")
+def counted() -> DocumentFrequencies:
+    """Returns the frequencies of many products, in which only model numbers are rare."""
+    products = [f"acme black digital camera with zoom silver lens kit p{i}" for i in range(400)]
+    return nk.frequencies([*products, *TEXTS], spec=SPEC)
+
+
+@pytest.mark.parametrize("store_text", [True, False])
+def test_documents_are_resolved_by_rare_words(
+    store_text: bool, counted: DocumentFrequencies, tmp_path: Path
+) -> None:
+    """Unweighted, the first text would be more similar to the second one than to the third."""
+    url = f"sqlite:///{tmp_path}/kin.db"
+    resources = SpecResources(frequencies=counted)
+    content = {"store_text": store_text, "member_content": True}
+    with nk.Index.open(url, SPEC, 0.5, resources=resources, **content) as index:
+        outcomes = index.upsert_many("shop", TEXTS, list("abcde"))
+    assert [outcome.kind for outcome in outcomes] == ["new", "new", "match", "new", "new"]
+    assert outcomes[2].representative == "a"
+    similarity = nk.pairs(
+        [TEXTS[0], TEXTS[2]],
+        measure="idf-jaccard",
+        shingle="words:1",
+        frequencies=counted,
+        threshold=0.1,
+    ).pairs.arrow["similarity"][0]
+    assert outcomes[2].similarity == similarity.as_py()
+    with nk.Index.open(url, resources=resources) as index:
+        assert index.spec == weighted_by(counted, SPEC)
+        assert [match.id for match in index.query("shop", "mx2002 acme camera")] == ["b"]
+        index.remove("shop", "a")
+        assert index.upsert("shop", TEXTS[0], "f").representative == "c"
+
+
+def test_index_takes_file_of_frequencies(counted: DocumentFrequencies, tmp_path: Path) -> None:
+    path = tmp_path / "products.arrow"
+    counted.write(path, SPEC)
+    url = f"sqlite:///{tmp_path}/kin.db"
+    with nk.Index.open(url, SPEC, 0.5, tables=path) as index:
+        index.upsert("shop", TEXTS[0], "a")
+    with nk.Index.open(url, tables=path) as index:
+        assert index.upsert("shop", TEXTS[2], "c").representative == "a"
+
+
+def test_index_without_frequencies_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/kin.db"
+    with pytest.raises(UsageError, match="needs document frequencies, and none are given"):
+        nk.Index.open(url, SPEC)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_weighted_spec_without_its_frequencies_is_refused_before_anything_is_written(
+    counted: DocumentFrequencies, tmp_path: Path
+) -> None:
+    for spec in (SPEC, Spec(n=1, measure="simhash")):
+        with pytest.raises(IncompatibleError, match="but None was given"):
+            nk.Index.open(f"sqlite:///{tmp_path}/kin.db", weighted_by(counted, spec))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_frequencies_are_refused(counted: DocumentFrequencies, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/kin.db"
+    with nk.Index.open(url, SPEC, resources=SpecResources(frequencies=counted)) as index:
+        index.upsert("shop", TEXTS[0])
+    other = nk.frequencies(TEXTS, spec=SPEC)
+    with pytest.raises(IncompatibleError, match=counted.fingerprint):
+        nk.Index.open(url, resources=SpecResources(frequencies=other))
+    with pytest.raises(IncompatibleError, match=counted.fingerprint):
+        nk.Index.open(url, SPEC, resources=SpecResources(frequencies=other))
+
+
+def test_stored_outcomes_do_not_depend_on_batches(counted: DocumentFrequencies) -> None:
+    resources = SpecResources(frequencies=counted)
+    sizes = [0, 2, 3, len(TEXTS)]
+    with nk.Index.open("memory://", SPEC, 0.5, resources=resources) as index:
+        together = index.upsert_many("shop", TEXTS)
+    with nk.Index.open("memory://", SPEC, 0.5, resources=resources) as index:
+        apart = [
+            outcome
+            for first, last in pairwise(sizes)
+            for outcome in index.upsert_many("shop", TEXTS[first:last])
+        ]
+    assert [o.representative for o in apart] == [o.representative for o in together]
