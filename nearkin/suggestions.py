@@ -4,6 +4,8 @@ from collections.abc import Iterable, Sequence
 
 MAX_LISTED_NAMES = 20
 """Number of names that a message lists. A wide table has thousands of columns."""
+MAX_NAME_LENGTH = 60
+"""Number of characters of a name that a message shows. The header of a binary file is one name."""
 
 
 def did_you_mean(name: object, valid: Iterable[object]) -> str:
@@ -47,9 +49,19 @@ def describe_columns(names: Sequence[str]) -> str:
         'it has no columns'
         >>> describe_columns([f"c{i}" for i in range(3000)])[-22:]
         "'c19' and 2,980 others"
+        >>> len(describe_columns(["x" * 5000]))
+        70
     """
     if not names:
         return "it has no columns"
-    listed = ", ".join(map(repr, names[:MAX_LISTED_NAMES]))
+    listed = ", ".join(map(_shorten, names[:MAX_LISTED_NAMES]))
     others = len(names) - MAX_LISTED_NAMES
     return f"it has {listed} and {others:,} others" if others > 0 else f"it has {listed}"
+
+
+def _shorten(name: str) -> str:
+    """Returns a quoted name. The characters of a long one, or of damaged bytes, are left out."""
+    shown = name.encode("utf-8", "replace").decode()
+    if len(shown) > MAX_NAME_LENGTH:
+        return f"{shown[:MAX_NAME_LENGTH]!r}…"
+    return repr(shown)

@@ -143,6 +143,14 @@ def run(arguments: list[str]) -> int:
         return print_message(str(error), USAGE)
     except NearkinError as error:
         return print_message(str(error), FAILED)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        path = os.fsdecode(error.filename)
+        reason = error.strerror or type(error).__name__
+        return print_message(
+            f"cannot use {path!r}: {reason}; correct the path or its permissions", FAILED
+        )
     except MemoryError:
         return print_message("out of memory; lower --memory or --workers", FAILED)
     finally:

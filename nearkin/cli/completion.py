@@ -130,11 +130,13 @@ def completion_of(name: str) -> Callable[..., list[str]] | None:
         return None
 
     def complete(ctx: Any, incomplete: str) -> list[str]:
-        listed, comma, last = "", "", incomplete
-        if name in LISTS:
-            listed, comma, last = incomplete.rpartition(",")
+        head = ""
+        last = incomplete
+        if name in LISTS and "," in incomplete:
+            last = incomplete.rpartition(",")[2]
+            head = incomplete.removesuffix(last)
         values = _values_of(name, ctx)
-        return [f"{listed}{comma}{value}" for value in values if value.startswith(last)]
+        return [f"{head}{value}" for value in values if value.startswith(last)]
 
     return complete
 

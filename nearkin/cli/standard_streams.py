@@ -1,5 +1,6 @@
 """Standard streams whose closing does not harm a run."""
 
+import io
 import os
 import sys
 from typing import Any, TextIO, cast
@@ -66,5 +67,8 @@ def prepare_streams() -> None:
         sys.stdout = os.fdopen(1, "w", closefd=False)
     if sys.stderr is None:
         sys.stderr = os.fdopen(2, "w", errors="backslashreplace", closefd=False)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # A locale such as Latin-1 does not have all characters of texts and tables.
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.stdout = cast(TextIO, Output(sys.stdout, needed=True))
     sys.stderr = cast(TextIO, Output(sys.stderr, needed=False))

@@ -214,4 +214,7 @@ def _read_vocabulary(path: Path | None) -> str | None:
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"cannot read the vocabulary {path}: {error}") from error
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise UsageError(
+            f"cannot read the vocabulary {path}: {reason}; give a text file"
+        ) from error

@@ -246,7 +246,7 @@ class FileCorpus:
         """Returns the columns of the first file, from its schema, its header or its first rows.
 
         Raises:
-            UsageError: If no reader understands the file.
+            UsageError: If the content is in a format that nearkin does not read.
             OSError, ValueError or an error of Arrow: If the file cannot be read.
         """
         return self._column_names(self.files[0], Columns(), {}) or []

@@ -137,6 +137,8 @@ def find_inputs(inputs: Sequence[str], selection: Selection | None = None) -> In
     Raises:
         UsageError: If an input names no file.
     """
+    if not all(map(os.fspath, inputs)):
+        raise UsageError("an input is the empty text ''; give a file, a folder, a pattern or a URL")
     search = _InputSearch(selection or Selection())
     paths = sorted(
         {path for given in inputs for path in search.expand(os.fspath(given))}, key=os.fsencode

@@ -1,11 +1,14 @@
 """`nearkin demo`."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from nearkin.cli import app
 from nearkin.lab import demo_corpus
+
+ROOT = Path(__file__).parents[2]
 
 
 def test_demo_shows_three_clusters_in_80_columns(
@@ -16,6 +19,11 @@ def test_demo_shows_three_clusters_in_80_columns(
     assert app.run(["demo", "--out", str(out)]) == 0
     shown = capsys.readouterr()
     assert shown.out.count(" documents ─") == 3
+    assert [line[:11] for line in shown.out.splitlines() if " documents ─" in line] == [
+        "Cluster 1: ",
+        "Cluster 2: ",
+        "Cluster 3: ",
+    ]
     lines = shown.out.splitlines()
     assert max(map(len, lines)) <= 80
     assert len(lines) < 50, "three clusters fit on a screen or two"
@@ -39,3 +47,19 @@ def test_demo_reads_source_code_if_requested(
     shown = capsys.readouterr()
     assert "removed" in shown.out
     assert "explain" not in shown.out + shown.err, "the source code was read from a temporary file"
+
+
+def test_readme_command_keeps_as_many_releases_as_the_demo(tmp_path: Path) -> None:
+    readme = (ROOT / "README.md").read_text()
+    (line,) = (line for line in readme.splitlines() if line.startswith("nearkin dedup nearkin/"))
+    arguments = line.replace("nearkin/lab", str(ROOT / "nearkin" / "lab")).split()[1:-2]
+    assert app.run([*arguments, "--out", str(tmp_path / "files")]) == 0
+    assert app.run(["demo", "--out", str(tmp_path / "demo")]) == 0
+    assert app.run([*arguments[:-2], "--out", str(tmp_path / "usual")]) == 0
+    kept = {
+        name: json.loads((tmp_path / name / "run.json").read_bytes())["counts"]["kept"]
+        for name in ("files", "demo", "usual")
+    }
+    assert kept == {"files": 131, "demo": 131, "usual": 156}
+    assert "keep 131 releases" in readme
+    assert "156 are kept" in readme

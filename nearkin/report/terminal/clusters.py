@@ -64,7 +64,7 @@ def print_clusters(data: ReportData, console: Console, top: int = 10) -> None:
     """
     for rank, cluster in enumerate(rank_clusters(data.clusters, top), 1):
         console.print()
-        title = Text(f"{rank}  {cluster.members:,} documents")
+        title = Text(f"Cluster {rank}: {cluster.members:,} documents")
         console.print(Rule(title, align="left", style="dim"))
         if console.width < SIDE_BY_SIDE_WIDTH:
             console.print(inline_difference(cluster, styled=console.is_terminal))
