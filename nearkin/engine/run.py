@@ -6,8 +6,16 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import NamedTuple, final
 
+import numpy as np
+
 from nearkin.engine.hot_buckets import HotBucketLoop
-from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, RunOptions, Verify
+from nearkin.engine.options import (
+    DEFAULT_PAIR_BUDGET,
+    SMALL_CORPUS,
+    SMALL_SHINGLES,
+    RunOptions,
+    Verify,
+)
 from nearkin.engine.stats import (
     CandidateStats,
     ClusterStats,
@@ -20,7 +28,8 @@ from nearkin.engine.stats import (
     StageStats,
     VerifyStats,
 )
-from nearkin.errors import RunError
+from nearkin.errors import RunError, UsageError
+from nearkin.lsh.sign_bands import fixed_sign_banding
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure, measure_of
 from nearkin.runtime.progress import Progress
@@ -99,7 +108,28 @@ class Run(ABC):
     def banding(self) -> Banding:
         """The bands and rows. For signatures of signs they depend on the size of the corpus."""
         sketched = self.stats.sketch
-        return self.options.banding(self.measure, 0 if sketched is None else sketched.documents)
+        documents = 0 if sketched is None else sketched.documents
+        if sketched is not None and not self._is_bandable and self.brute_force:
+            # All pairs are compared. The layout of the signatures is read, and no band.
+            options = self.options
+            return fixed_sign_banding(
+                options.threshold, options.recall, options.spec.k, documents, bands=1, rows=1
+            )
+        return self.options.banding(self.measure, documents)
+
+    @cached_property
+    def _is_bandable(self) -> bool:
+        """True if a banding reaches the recall at the threshold.
+
+        Signatures of signs have none at a low similarity. Those of slots were checked before.
+        """
+        if self.options.bands is not None or self.options.spec.signature_type is not np.uint64:
+            return True
+        try:
+            self.options.banding(self.measure, self.sketch_stats.documents)
+        except UsageError:
+            return False
+        return True
 
     @property
     @final
@@ -128,10 +158,23 @@ class Run(ABC):
     @property
     @final
     def brute_force(self) -> bool:
-        """True if the corpus is small enough to compare all pairs. Given bands are always used."""
+        """True if the corpus is small enough to compare all pairs. Given bands are always used.
+
+        A corpus that no banding suits may be larger: up to the default pair budget.
+        """
         sketched = self.sketch_stats
-        is_small = sketched.documents < SMALL_CORPUS and sketched.shingles <= SMALL_SHINGLES
-        return is_small and self.options.bands is None
+        if self.options.bands is not None:
+            return False
+        if sketched.documents < SMALL_CORPUS and sketched.shingles <= SMALL_SHINGLES:
+            return True
+        pairs = sketched.documents * (sketched.documents - 1) // 2
+        return pairs <= DEFAULT_PAIR_BUDGET and not self._is_bandable
+
+    @property
+    @final
+    def compares_all_for_recall(self) -> bool:
+        """True if all pairs of a corpus are compared because no banding reaches the recall."""
+        return not self._is_bandable and self.brute_force
 
     @property
     @final

@@ -48,6 +48,10 @@ class FinishedStages(Protocol):
     def brute_force(self) -> bool:
         """True if the run compared every pair, without banding."""
 
+    @property
+    def compares_all_for_recall(self) -> bool:
+        """True if the run compared every pair because no banding reaches the recall."""
+
     def recorded(self, stage: str) -> StageRecord:
         """Returns the statistics of a stage, or an empty dictionary if it did not run."""
 
@@ -78,6 +82,14 @@ def warn_of_run(run: FinishedStages) -> list[str]:
             "of these ids"
         )
     warnings += warn_of_short_documents(run)
+    if run.compares_all_for_recall:
+        documents = sketch["documents"]
+        warnings.append(
+            f"no bands of {options.spec.k} signs reach the recall {options.recall:g} at threshold "
+            f"{options.threshold:g}, so all {documents * (documents - 1) // 2:,} pairs of "
+            f"{documents:,} documents were compared; a corpus of more than 10,000 documents needs "
+            f"a higher {name_setting('k')} or threshold"
+        )
     if not run.brute_force and options.verify != "exact":
         warnings.append(
             f"similarities are estimates (verify={options.verify}); use "

@@ -360,3 +360,27 @@ def test_every_measure_processes_empty_documents() -> None:
         result = nk.dedup(["", "...", "a b c"], measure=name)
         assert result.kept.tolist() == [True, True, True]
         assert result.statistics["empty"] == 2
+
+
+@pytest.mark.parametrize("settings", [{"threshold": 0.1}, {"distance": 20, "k": 64}], ids=str)
+def test_low_similarities_of_signs_compare_all_pairs_of_a_small_corpus(
+    settings: dict[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A corpus within the pair budget needs no banding, and the result says so."""
+    monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 100)
+    monkeypatch.setattr("nearkin.lsh.sign_bands.MAX_BANDS", 4)
+    monkeypatch.setattr("nearkin.lsh.sign_bands.MAX_EXPECTED_BUCKET", 1)
+    rng = np.random.default_rng(8)
+    common = {"measure": "simhash", "shingle": "words:1", **settings}
+    documents = [" ".join(f"w{x}" for x in rng.integers(0, 30, 20)) for _ in range(150)]
+    result = nk.pairs(documents, **common)  # type: ignore[arg-type]
+    assert result.stages["verify"]["brute_force"]
+    assert any("so all 11,175 pairs of 150 documents were compared" in w for w in result.warnings)
+    monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 5000)
+    small = nk.pairs(documents, **common)  # type: ignore[arg-type]
+    assert small.pairs.arrow.equals(result.pairs.arrow)
+    assert len(small) > 0
+    monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 100)
+    monkeypatch.setattr("nearkin.engine.run.DEFAULT_PAIR_BUDGET", 1000)
+    with pytest.raises(nk.UsageError, match=r"raise|lower"):
+        nk.pairs(documents, **common)  # type: ignore[arg-type]
