@@ -276,19 +276,40 @@ def hottest_buckets(run: FinishedStages) -> list[list[int]]:
     return hottest[:MAX_HOT_BUCKETS]
 
 
+def cut_excerpt(text: str, most: int = EXCERPT_CHARACTERS) -> str:
+    """Returns the beginning of a text, which ends between two words if it has spaces.
+
+    Half of a word would be shown as a difference from the whole word in the other document.
+
+    Args:
+        text: The text.
+        most: Largest number of characters.
+
+    Examples:
+        >>> cut_excerpt("one two three", 9), cut_excerpt("one two", 7), cut_excerpt("onetwo", 4)
+        ('one two', 'one two', 'onet')
+    """
+    if len(text) <= most:
+        return text
+    words = text[: most + 1].rsplit(maxsplit=1)
+    if len(words) < 2:
+        return text[:most]
+    return text[:most].rstrip() if text[most].isspace() else words[0]
+
+
 def _quote_clusters(
     clusters: Iterable[QuotedCluster], ids: Mapping[int, str], texts: Mapping[int, str]
 ) -> tuple[ClusterExcerpt, ...]:
     return tuple(
         ClusterExcerpt(
             id=ids[cluster.kept],
-            text=texts.get(cluster.kept, "")[:EXCERPT_CHARACTERS],
+            text=cut_excerpt(texts.get(cluster.kept, "")),
             members=cluster.size,
             examples=tuple(
                 RemovedExample(
                     id=ids[member.ordinal],
                     similarity=member.similarity,
-                    text=texts.get(member.ordinal, "")[:EXCERPT_CHARACTERS],
+                    text=cut_excerpt(texts.get(member.ordinal, "")),
                 )
                 for member in cluster.removed
             ),
