@@ -61,7 +61,9 @@ class ExactGroups(NamedTuple):
                 rows = self.members[portion + np.arange(size)]
                 yield pack_pairs(rows[:, first].reshape(-1), rows[:, second].reshape(-1))
 
-    def crossed(self, a: np.ndarray, b: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def cross_members(
+        self, a: np.ndarray, b: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yields the pairs of every member of one group with every member of another.
 
         Args:

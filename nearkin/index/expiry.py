@@ -44,7 +44,9 @@ class Expiry:
             before = now - session.settings.bucket_ttl
             due = store.due(before, posted=True)
             for scope, entries in batches_by_scope(due, UNPOSTED_AT_ONCE):
-                postings += session.run_step(scope, partial(self.unpost, store, scope, entries))
+                postings += session.run_step(
+                    scope, partial(self.remove_postings, store, scope, entries)
+                )
         if session.settings.record_ttl is not None:
             before = now - session.settings.record_ttl
             # members first: a representative stays while others are resolved to it
@@ -94,7 +96,7 @@ class Expiry:
         )
         return True
 
-    def unpost(self, store: Store, scope: str, due: list[Entry]) -> int:
+    def remove_postings(self, store: Store, scope: str, due: list[Entry]) -> int:
         """Takes documents out of their buckets. They stay, but nothing new is resolved to them.
 
         Args:

@@ -30,7 +30,7 @@ def test_expanded_pairs_have_every_member_of_a_group(
     a, b = np.array(pairs).T
     got = [
         (p, r)
-        for part, rows in groups.crossed(a, b)
+        for part, rows in groups.cross_members(a, b)
         for p, r in zip(part.tolist(), rows.tolist(), strict=True)
     ]
     want = [
@@ -44,8 +44,8 @@ def test_expanded_pairs_have_every_member_of_a_group(
 def test_documents_without_exact_duplicates_give_only_their_own_pairs() -> None:
     groups = ExactGroups.read(np.arange(5, dtype=np.uint32))
     assert list(groups.own_pairs()) == []
-    assert [part.tolist() for part, _ in groups.crossed(np.array([0, 1]), np.array([2, 4]))] == [
-        [2, (1 << 32) | 4]
-    ]
-    assert list(groups.crossed(np.array([], np.int64), np.array([], np.int64))) == []
+    assert [
+        part.tolist() for part, _ in groups.cross_members(np.array([0, 1]), np.array([2, 4]))
+    ] == [[2, (1 << 32) | 4]]
+    assert list(groups.cross_members(np.array([], np.int64), np.array([], np.int64))) == []
     assert list(ExactGroups.read(np.zeros(0, np.uint32)).own_pairs()) == []

@@ -88,7 +88,7 @@ def leaders(index: nk.Index) -> list[Entry]:
 def leave_buckets(index: nk.Index) -> None:
     """Takes all documents but `base` out of their buckets, so that no search finds an heir."""
     entries = [entry for entry in index._session.store.scan("a") if entry.id != "base"]
-    index._expiry.unpost(index._session.store, "a", entries)
+    index._expiry.remove_postings(index._session.store, "a", entries)
 
 
 def handovers(index: nk.Index) -> int:

@@ -163,7 +163,7 @@ def _crossed_batches(
     estimate: np.ndarray,
     most_rows: int,
 ) -> Iterator[pa.RecordBatch]:
-    for pairs, sources in groups.crossed(first, second):
+    for pairs, sources in groups.cross_members(first, second):
         for start in range(0, len(pairs), most_rows):
             part = slice(start, start + most_rows)
             source = sources[part]

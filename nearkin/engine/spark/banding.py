@@ -84,9 +84,9 @@ class BandingTasks:
                 band_layout, self.banding, signatures, kept, unsigned(batch["block"])
             )
             docs = np.repeat(numbers(batch["doc"]), keys.shape[2])
-            yield self.dealt(keys.reshape(len(keys), -1), docs)
+            yield self.partition_keys(keys.reshape(len(keys), -1), docs)
 
-    def dealt(self, keys: np.ndarray, docs: np.ndarray, first: int = 0) -> pa.RecordBatch:
+    def partition_keys(self, keys: np.ndarray, docs: np.ndarray, first: int = 0) -> pa.RecordBatch:
         """Returns KEYS of some bands.
 
         Args:

@@ -104,7 +104,7 @@ class PairScorer:
         payloads = self.document_tables.payloads(documents.select("doc"))
         joined = documents.join(payloads, "doc").withColumn("bin", f.lit(0))
         scored = joined.groupBy("bin").applyInArrow(
-            apply_to_groups(self.scoring.everything), SCORED
+            apply_to_groups(self.scoring.compare_all), SCORED
         )
         self.store_scored(None, scored)
 

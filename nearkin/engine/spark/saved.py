@@ -89,7 +89,9 @@ class DealtRows:
             keys = unsigned(batch["key"])
             docs = numbers(batch["doc"])
             for band in np.unique(bands).tolist():
-                yield self.banded.dealt(keys[bands == band][None, :], docs[bands == band], band)
+                yield self.banded.partition_keys(
+                    keys[bands == band][None, :], docs[bands == band], band
+                )
 
 
 class AboutRun(TypedDict):

@@ -126,7 +126,7 @@ class Scoring:
         keep = scored.meets_threshold(self.request.options.threshold)
         return _scored(a, b, numbers(pairs["agree"]), scored, keep)
 
-    def everything(self, documents: pa.Table) -> pa.Table:
+    def compare_all(self, documents: pa.Table) -> pa.Table:
         """Returns SCORED of all pairs of a small corpus.
 
         Args:

@@ -34,7 +34,7 @@ class CopyCounts(NamedTuple):
     written: int
     removed: int
 
-    def plus(self, other: "CopyCounts") -> "CopyCounts":
+    def add(self, other: "CopyCounts") -> "CopyCounts":
         """Returns the sums of two counts."""
         return CopyCounts(self.written + other.written, self.removed + other.removed)
 
@@ -202,7 +202,7 @@ def copy_documents(source: Index, target: Index, names: Iterable[tuple[str, str]
     for scope, ids in ids_by_scope.items():
         for portion in _portions(ids, DOCUMENTS_AT_ONCE):
             wanted = dict(zip(portion, store.entries(scope, portion), strict=True))
-            total = total.plus(
+            total = total.add(
                 copy_entries(store, target, scope, wanted, same_shingles=same_shingles)
             )
     return total
@@ -229,7 +229,7 @@ def copy_missing(
     for scope, entries in takewhile(lambda _: keep_going(), batches):
         ids = [entry.id for entry in entries]
         wanted = dict(zip(ids, store.entries(scope, ids), strict=True))
-        total = total.plus(copy_entries(store, target, scope, wanted, same_shingles=same_shingles))
+        total = total.add(copy_entries(store, target, scope, wanted, same_shingles=same_shingles))
     return total
 
 
@@ -421,7 +421,7 @@ def _copy_unchanged(
             signature = entry.signature if is_part else b""
             changes.new.append(KeyedEntry(entry._replace(ref=0, signature=signature), None))
         session.run_step(scope, partial(session.apply, changes))
-        total = total.plus(CopyCounts(int(entry is not None), int(entry is None)))
+        total = total.add(CopyCounts(int(entry is not None), int(entry is None)))
     return total
 
 

@@ -292,7 +292,7 @@ def cut_over(source: Index, target: Index, wait: float | None = None) -> Cutover
         meanwhile = follow_log(follower, target)
         closed_at = time.perf_counter()
         phases.write(CLOSING, target.public_urls)
-        meanwhile = meanwhile.plus(follower.copy_touched(target))
+        meanwhile = meanwhile.add(follower.copy_touched(target))
         release_target(target)
     # this is not undone if it fails: it may have been written, and other processes may have
     # followed

@@ -59,7 +59,7 @@ class LogFollower:
         names = self._touched()
         total = NOTHING_COPIED
         while portion := dict.fromkeys(islice(names, DOCUMENTS_AT_ONCE)):
-            total = total.plus(copy_documents(self._source, target, portion))
+            total = total.add(copy_documents(self._source, target, portion))
         self._place = end
         return total
 
@@ -74,7 +74,7 @@ def follow_log(follower: LogFollower, target: Index) -> CopyCounts:
     total = NOTHING_COPIED
     for _ in range(MAX_ROUNDS):
         copied = follower.copy_touched(target)
-        total = total.plus(copied)
+        total = total.add(copied)
         if sum(copied) < FEW_DOCUMENTS:
             break
     return total

@@ -438,7 +438,7 @@ class AerospikeStore:
     def _check_conditions(self, changes: Changes, plan: ChangePlan) -> None:
         """Checks the conditions of a step while it holds its locks."""
         needed = {_field(entry.scope, entry.id): entry for entry in changes.required_leaders}
-        held = self._steps.held(list(needed))
+        held = self._steps.read_documents(list(needed))
         seen = self._steps.visible([name for name in needed if name not in plan.documents])
         for name, entry in needed.items():
             now = plan.held[name].now if name in plan.documents else seen[name]
@@ -459,7 +459,7 @@ class AerospikeStore:
         """Checks that the members of a representative are the ones that were read."""
         entry = standing.entry
         number, joined = _number(entry.scope, entry.id), self._joined(entry.scope, entry.id)
-        held = self._steps.held([name for name in joined if name not in plan.documents])
+        held = self._steps.read_documents([name for name in joined if name not in plan.documents])
         seen = self._steps.visible(joined).values()
         now = _entry(plan.held[_field(entry.scope, entry.id)].now)
         standing.require_unchanged(

@@ -90,7 +90,7 @@ class Moves:
         )
         self._records.run([settled], (GENERATION, NOT_FOUND))
 
-    def look(self, epoch: int | None, step: int) -> None:
+    def check_step(self, epoch: int | None, step: int) -> None:
         """Checks whether a step may continue. It must be called after its plan was written.
 
         Args:

@@ -183,7 +183,7 @@ class Steps:
         self._flushed = max(LEASE, 2 * records.namespace.flush_seconds)
         self._until_purge = PURGED
 
-    def held(self, fields: Sequence[str]) -> dict[str, LockedRecord]:
+    def read_documents(self, fields: Sequence[str]) -> dict[str, LockedRecord]:
         """Returns the records of documents by their keys."""
         names = list(dict.fromkeys(fields))
         return {
@@ -206,7 +206,7 @@ class Steps:
         lost: set[tuple[str, int]] = set()
         asked = list(dict.fromkeys(fields))
         for _ in range(ROUNDS):
-            held = self.held(asked)
+            held = self.read_documents(asked)
             states = self._states({record.step for record in held.values() if record.step})
             asked = []
             for name, record in held.items():
@@ -241,7 +241,7 @@ class Steps:
         Raises:
             BusyError: If a running step locks one of them.
         """
-        held = self.held(fields)
+        held = self.read_documents(fields)
         for step in {record.step for record in held.values() if record.step}:
             state = self.end(step, mine=step in self._left)
             if not state:
@@ -251,8 +251,8 @@ class Steps:
                 )
             # a lock that was written after its step was undone, or whose release a server lost
             locked = [name for name, record in held.items() if record.step == step]
-            self._settle(step, self.held(locked), committed=state == COMMITTED)
-        return self.held(fields) if any(record.step for record in held.values()) else held
+            self._settle(step, self.read_documents(locked), committed=state == COMMITTED)
+        return self.read_documents(fields) if any(record.step for record in held.values()) else held
 
     def run(self, step: int, plan: ChangePlan, sure: Callable[[], None]) -> None:
         """Runs a step. Either all of it becomes visible with one write, or nothing.
@@ -274,7 +274,7 @@ class Steps:
         may_be_committed = False
         try:
             self._begin(step, parts, plan.epoch)
-            self._moves.look(plan.epoch, step)
+            self._moves.check_step(plan.epoch, step)
             if plan.documents:
                 self._lock(step, plan)
                 crowded = self._enter(plan)
@@ -460,7 +460,7 @@ class Steps:
         elif fields:
             self._take_back(items)
         if locked is None:
-            locked = self.held(fields)
+            locked = self.read_documents(fields)
         self._settle(step, locked, committed=state == COMMITTED)
         self._finish(step, len(parts), state)
         self._left.discard(step)
@@ -499,7 +499,7 @@ class Steps:
 
     def _take_back(self, items: dict[str, list[list[Any]]]) -> None:
         entered = items.get("enter", [])
-        held = self.held([name for _, _, name in entered if name])
+        held = self.read_documents([name for _, _, name in entered if name])
         spans = [
             Span(_keys(packed), word, word + 1)
             for word, packed, name in entered
