@@ -92,6 +92,12 @@ def _delimiters() -> Iterable[str]:
     return DELIMITER_NAMES
 
 
+def _kinds_of_labels() -> Iterable[str]:
+    from nearkin.evaluate.golden import Labelled
+
+    return Labelled
+
+
 VALUES: dict[str, Callable[[], Iterable[str]]] = {
     "measure": _measures,
     "normalise": _normalisations,
@@ -110,6 +116,7 @@ VALUES: dict[str, Callable[[], Iterable[str]]] = {
     "format": _corpus_formats,
     "delimiter": _delimiters,
     "encoding": lambda: ("utf-8", "utf-16", "windows-1252"),
+    "labelled": _kinds_of_labels,
 }
 """The values of options, by the names of the parameters."""
 ENGINES = {"dedup": ("local", "spark"), "plan": ("local", "spark", "index")}

@@ -43,9 +43,15 @@ def eval(
         ),
     ] = None,
     measure: o.Measure = None,
-    seed: Annotated[
-        int, typer.Option(help="Random seed for the bootstrap.", rich_help_panel=VERIFICATION)
-    ] = 1,
+    labelled: Annotated[
+        str,
+        typer.Option(
+            help="What was chosen for labelling: whole clusters, so that a document that a cluster "
+            "does not list is distinct from it; or single documents.",
+            metavar="clusters|documents",
+            rich_help_panel=VERIFICATION,
+        ),
+    ] = "clusters",
     closure: Annotated[
         bool,
         typer.Option(
@@ -71,7 +77,7 @@ def eval(
         reading: Options for the selection of files.
         grid: Settings to try, or None to measure a run.
         measure: Measure of similarity, or None for the default.
-        seed: Random seed.
+        labelled: What was chosen for labelling.
         closure: Whether duplicates of duplicates count as duplicates.
         plot: Picture file into which curves are drawn, or None.
         json: Whether the result is printed as JSON.
@@ -90,6 +96,7 @@ def eval(
     from nearkin.evaluate.golden import (
         Scores,
         parse_grid,
+        parse_labelled,
         read_clusters,
         read_golden_set,
         score_clusters,
@@ -101,6 +108,7 @@ def eval(
 
         require_plotting(plot)
         require_picture_output(plot, [*inputs, golden])
+    kind_of_labels = parse_labelled(labelled)
     labels = read_golden_set(golden, closure=closure)
     if plot is not None and not labels.measures_precision:
         raise UsageError(
@@ -114,7 +122,9 @@ def eval(
         of_files = (*vars(columns), *vars(reading), "measure")
         given.require_unused(of_files, "without --grid")
         clusters = read_clusters(Path(inputs[0]) / "clusters.parquet")
-        results.append(({"run": inputs[0]}, score_clusters(labels, clusters, seed)))
+        results.append(
+            ({"run": inputs[0]}, score_clusters(labels, clusters, labelled=kind_of_labels))
+        )
     else:
         from nearkin.api import dedup
         from nearkin.runs.parameters import OPTIONS_OF_RUN, OPTIONS_OF_SPEC
@@ -137,7 +147,7 @@ def eval(
             ).clusters
             ids = table["id"].to_pylist()
             clusters = dict(zip(ids, table["cluster"].to_pylist(), strict=True))
-            results.append((settings, score_clusters(labels, clusters, seed)))
+            results.append((settings, score_clusters(labels, clusters, labelled=kind_of_labels)))
     if plot is not None:
         from nearkin.report.curves import draw_scores
 

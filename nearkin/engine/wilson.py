@@ -6,7 +6,7 @@ NORMAL_QUANTILE = 1.959963984540054
 """The 97.5 % quantile of the normal distribution."""
 
 
-def wilson_interval(share: float, count: int) -> tuple[float, float]:
+def wilson_interval(share: float, count: float) -> tuple[float, float]:
     """Returns the ends of the 95 % interval of a share (Wilson, JASA 1927).
 
     For the mean of values in [0, 1] that are not all 0 or 1, the interval is too wide rather than
@@ -14,7 +14,8 @@ def wilson_interval(share: float, count: int) -> tuple[float, float]:
 
     Args:
         share: Mean of the sample, in [0, 1].
-        count: Size of the sample. The interval of an empty sample is [0, 1].
+        count: Size of the sample, or its effective size. The interval of an empty sample
+            is [0, 1].
 
     Examples:
         >>> [round(end, 3) for end in wilson_interval(0.95, 100)]

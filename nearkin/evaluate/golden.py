@@ -1,20 +1,27 @@
 """Scores a result against golden pairs or golden clusters, whose labels are known.
 
-The scores are pairwise precision and recall and, if the true clusters are known, the adjusted Rand
-index (Hubert, Arabie, *Comparing partitions*, 1985) and B-cubed (Bagga, Baldwin, *Entity-based
-cross-document coreferencing using the vector space model*, 1998). Intervals of proportions are
-Wilson's (1927). The other intervals come from a percentile bootstrap over labelled clusters.
+The scores are pairwise precision, recall and F1 and, if the true clusters are known, the adjusted
+Rand index (Hubert, Arabie, *Comparing partitions*, 1985) and B-cubed (Bagga, Baldwin, *Entity-based
+cross-document coreferencing using the vector space model*, 1998). Their intervals come from the
+jackknife over the true clusters, because the pairs of a cluster are found or missed together.
 
 Labelled pairs are judged as pairs: a pair without a label counts neither for nor against a result.
 Only with the option `closure`, duplicates of duplicates count as duplicates.
+
+If whole clusters were labelled, the errors between them and all other documents of the result are
+known: a document that a labelled cluster does not list is distinct from its documents. Half of each
+such error belongs to the labelled side. The sums over a sample of clusters are then proportional to
+those over all clusters, so that the scores do not depend on how many clusters were labelled.
 """
 
 import csv
 import itertools
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,23 +31,28 @@ import pyarrow.parquet as pq
 from nearkin.argument_types import check_arguments
 from nearkin.cluster import kernels
 from nearkin.errors import UsageError
-from nearkin.evaluate.audit import Proportion, require_seed
+from nearkin.evaluate.intervals import Estimate, Proportion
+from nearkin.evaluate.totals import LabelledTotals, count_clusters, count_pairs
 from nearkin.setting_names import name_flag
 from nearkin.suggestions import did_you_mean
 
-ScoreFunction: TypeAlias = Callable[[np.ndarray, np.ndarray], float]
-"""A score of a partition against the true one: a function of the true and the predicted
-clusters."""
-RESAMPLES = 200
-"""The number of resamples of the bootstrap."""
-TAIL = 0.025
-"""The share of resamples beyond each end of an interval."""
+NO_PAIRS = np.empty((0, 2), np.int64)
+"""An empty list of pairs."""
 POSITIVE_LABELS = ("1", "true", "yes", "duplicate")
 NEGATIVE_LABELS = ("0", "false", "no", "distinct")
 _CSV_OPTIONS = pa.csv.ConvertOptions(
     column_types={name: pa.string() for name in ("id", "cluster", "id_a", "id_b", "label")},
     strings_can_be_null=False,
 )
+
+
+class Labelled(StrEnum):
+    """The kind of thing that was chosen for labelling."""
+
+    CLUSTERS = "clusters"
+    """Whole clusters: each of them is listed with all its documents."""
+    DOCUMENTS = "documents"
+    """Single documents: other documents of their clusters may be missing."""
 
 
 @dataclass(frozen=True)
@@ -71,21 +83,6 @@ class GoldenSet:
 
 
 @dataclass(frozen=True)
-class IntervalEstimate:
-    """A score and its 95 % interval.
-
-    Attributes:
-        value: The score.
-        low: Lower end of the interval.
-        high: Upper end of the interval.
-    """
-
-    value: float
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class Scores:
     """The scores of a result against a golden set.
 
@@ -95,6 +92,8 @@ class Scores:
         distinct: Number of pairs that are labelled as distinct.
         unlabelled: Number of pairs of labelled documents that are in one predicted cluster and have
             no label. They count neither for nor against the result.
+        outside: Number of documents without a label that are in the predicted cluster of a labelled
+            one. They count as errors if whole clusters are labelled.
         is_closed: True if duplicates of duplicates count as duplicates.
         precision: Share of the labelled pairs in one predicted cluster that are duplicates. None if
             no pair is labelled as distinct.
@@ -111,13 +110,14 @@ class Scores:
     duplicates: int
     distinct: int
     unlabelled: int
+    outside: int
     is_closed: bool
     precision: Proportion | None
     recall: Proportion
-    f1: float | None
-    rand: IntervalEstimate | None = None
-    bcubed_precision: IntervalEstimate | None = None
-    bcubed_recall: IntervalEstimate | None = None
+    f1: Estimate | None
+    rand: Estimate | None = None
+    bcubed_precision: Estimate | None = None
+    bcubed_recall: Estimate | None = None
 
     def to_dict(self) -> dict[str, object]:
         """Returns the scores as a JSON object."""
@@ -286,199 +286,155 @@ def _close_transitively(duplicates: np.ndarray, documents: int) -> np.ndarray:
     return parent.astype(np.int64)
 
 
+def parse_labelled(labelled: str) -> Labelled:
+    """Returns what was chosen for labelling, by its name.
+
+    Args:
+        labelled: `clusters` or `documents`.
+
+    Raises:
+        UsageError: If it has another value.
+    """
+    if labelled not in list(Labelled):
+        raise UsageError(
+            f"labelled={labelled!r} is not valid; choose one of {', '.join(Labelled)}"
+            f"{did_you_mean(labelled, Labelled)}"
+        )
+    return Labelled(labelled)
+
+
 @check_arguments
-def score_clusters(golden: GoldenSet, clusters: Mapping[str, str], seed: int = 1) -> Scores:
+def score_clusters(
+    golden: GoldenSet,
+    clusters: Mapping[str, str],
+    *,
+    labelled: str = Labelled.CLUSTERS,
+) -> Scores:
     """Scores a result against a golden set.
 
     Labelled documents that the result does not have, such as rejected ones, are clusters of one.
 
     Args:
         golden: Golden set.
-        clusters: Name of the predicted cluster of each document, by id.
-        seed: Random seed of the bootstrap.
+        clusters: Name of the predicted cluster of each document of the result, by id.
+        labelled: What was chosen for labelling: `clusters` or `documents`. Has no effect if pairs
+            are labelled.
+
+    Raises:
+        UsageError: If `labelled` has another value.
 
     Examples:
         >>> golden = golden_set_from_clusters({"a": "x", "b": "x", "c": "y"})
         >>> scores = score_clusters(golden, {"a": "1", "b": "1", "c": "1"})
         >>> round(scores.precision.value, 3), scores.recall.value, scores.rand.value
         (0.333, 1.0, 0.0)
+        >>> scores = score_clusters(golden, {"a": "1", "b": "1", "c": "2", "d": "1"})
+        >>> scores.outside, scores.precision.value
+        (1, 0.5)
     """
-    names = [clusters.get(name, f"\\0{name}") for name in golden.ids]
-    _, predicted = np.unique(np.array(names, object).astype(str), return_inverse=True)
-    counts = _count_labelled_pairs(golden, predicted)
-    precision = None
-    f1 = None
-    recall = Proportion.from_counts(counts.duplicates_together, counts.duplicates)
-    if golden.measures_precision:
-        together = counts.duplicates_together + counts.distinct_together
-        precision = Proportion.from_counts(counts.duplicates_together, together)
-        total = precision.value + recall.value
-        f1 = 2 * precision.value * recall.value / total if total else 0.0
-    labelled_together = counts.duplicates_together + counts.distinct_together
-    scores = Scores(
-        documents=len(golden.ids),
-        duplicates=counts.duplicates,
-        distinct=counts.distinct,
-        unlabelled=_count_pairs(predicted) - labelled_together,
-        is_closed=golden.is_closed,
-        precision=precision,
-        recall=recall,
-        f1=f1,
-    )
+    labelled = parse_labelled(labelled)
+    names = np.array([clusters.get(name, f"\\0{name}") for name in golden.ids], object)
+    found, predicted = np.unique(names.astype(str), return_inverse=True)
+    own_sizes = np.bincount(predicted, minlength=len(found))
+    outside = _count_outside(found, golden.ids, clusters)
     if golden.clusters is None:
-        return scores
-    require_seed(seed)
-    bootstrap = _Bootstrap(golden.clusters, predicted, seed)
+        return _score_pairs(golden, predicted, int(outside.sum()))
+    true = np.unique(golden.clusters, return_inverse=True)[1]
+    is_whole = labelled == Labelled.CLUSTERS and not golden.is_closed
+    sizes = own_sizes + outside if is_whole else own_sizes
+    documents = len(clusters.keys() | set(golden.ids)) if is_whole else len(golden.ids)
+    totals = count_clusters(true, predicted, sizes)
+    # all pairs in a predicted cluster, without those of two documents that have no label
+    judged = int((_count_pairs(sizes) - _count_pairs(sizes - own_sizes)).sum())
+    distinct = int(_count_pairs(np.array(len(golden.ids)))) - int(totals.all.duplicates)
+    pair_totals = totals
+    if golden.distinct is not None:
+        labelled_pairs = count_pairs(true, predicted, NO_PAIRS, golden.distinct)
+        pair_totals = totals.with_wrong(labelled_pairs)
+        judged = int(pair_totals.all.together + pair_totals.all.wrong)
+        distinct = len(golden.distinct)
+    together = int(_count_pairs(own_sizes).sum())
     return replace(
-        scores,
-        rand=bootstrap.estimate(adjusted_rand),
-        bcubed_precision=bootstrap.estimate(bcubed_precision),
-        bcubed_recall=bootstrap.estimate(bcubed_recall),
+        _score_pair_totals(golden, pair_totals, judged),
+        distinct=distinct,
+        unlabelled=together - judged if golden.distinct is not None else 0,
+        outside=int(outside.sum()),
+        rand=totals.adjusted_rand(documents),
+        bcubed_precision=totals.bcubed_precision(),
+        bcubed_recall=totals.bcubed_recall(),
     )
 
 
-class _LabelledPairs(NamedTuple):
-    """The numbers of labelled pairs, and of those in one predicted cluster."""
+def _score_pairs(golden: GoldenSet, predicted: np.ndarray, outside: int) -> Scores:
+    """Scores labelled pairs.
 
-    duplicates: int
-    duplicates_together: int
-    distinct: int
-    distinct_together: int
+    Args:
+        golden: Golden set of labelled pairs.
+        predicted: Number of the predicted cluster of each document, int64 (n,).
+        outside: Number of documents without a label in these clusters.
+    """
+    assert golden.duplicates is not None
+    assert golden.distinct is not None
+    groups = _close_transitively(golden.duplicates, len(golden.ids))
+    groups = np.unique(groups, return_inverse=True)[1]
+    totals = count_pairs(groups, predicted, golden.duplicates, golden.distinct)
+    judged = int(totals.all.together + totals.all.wrong)
+    together = int(_count_pairs(np.bincount(predicted)).sum())
+    return replace(
+        _score_pair_totals(golden, totals, judged),
+        distinct=len(golden.distinct),
+        unlabelled=together - judged,
+        outside=outside,
+    )
 
 
-def _count_labelled_pairs(golden: GoldenSet, predicted: np.ndarray) -> _LabelledPairs:
-    """Counts the labelled pairs of a golden set.
+def _score_pair_totals(golden: GoldenSet, totals: LabelledTotals, judged: int) -> Scores:
+    """Computes precision, recall and F1.
 
     Args:
         golden: Golden set.
-        predicted: Number of the predicted cluster of each document, int64 (n,).
+        totals: Totals of the labelled pairs.
+        judged: Number of pairs in one predicted cluster of which it is known what they are.
     """
-    if golden.clusters is not None:
-        duplicates = _count_pairs(golden.clusters)
-        duplicates_together = _count_pairs(_intersect(golden.clusters, predicted))
-    else:
-        assert golden.duplicates is not None
-        duplicates = len(golden.duplicates)
-        duplicates_together = _count_together(golden.duplicates, predicted)
-    if golden.distinct is not None:
-        distinct = len(golden.distinct)
-        distinct_together = _count_together(golden.distinct, predicted)
-    else:
-        documents = len(golden.ids)
-        distinct = documents * (documents - 1) // 2 - duplicates
-        distinct_together = _count_pairs(predicted) - duplicates_together
-    return _LabelledPairs(
+    duplicates = int(totals.all.duplicates)
+    together = int(totals.all.together)
+    precision = None
+    f1 = None
+    if golden.measures_precision:
+        precision = Proportion.from_estimate(totals.precision(), together, judged)
+        f1 = totals.f1()
+    return Scores(
+        documents=len(golden.ids),
         duplicates=duplicates,
-        duplicates_together=duplicates_together,
-        distinct=distinct,
-        distinct_together=distinct_together,
+        distinct=0,
+        unlabelled=0,
+        outside=0,
+        is_closed=golden.is_closed,
+        precision=precision,
+        recall=Proportion.from_estimate(totals.recall(), together, duplicates),
+        f1=f1,
     )
 
 
-def _count_together(pairs: np.ndarray, predicted: np.ndarray) -> int:
-    """Returns the number of pairs whose documents are in one predicted cluster."""
-    first, second = pairs.T
-    return int((predicted[first] == predicted[second]).sum())
-
-
-def _intersect(true: np.ndarray, predicted: np.ndarray) -> np.ndarray:
-    """Returns the partition in which documents share a part if they do so in both partitions."""
-    intersection: np.ndarray = true * (predicted.max(initial=0) + 1) + predicted
-    return intersection
-
-
-def _count_pairs(clusters: np.ndarray) -> int:
-    """Returns the number of pairs of documents with the same cluster."""
-    counts = np.unique(clusters, return_counts=True)[1].astype(np.int64)
-    return int((counts * (counts - 1) // 2).sum())
-
-
-def adjusted_rand(true: np.ndarray, predicted: np.ndarray) -> float:
-    """Returns the adjusted Rand index: 1 for equal partitions, 0 for what chance gives.
+def _count_outside(
+    found: np.ndarray, ids: tuple[str, ...], clusters: Mapping[str, str]
+) -> np.ndarray:
+    """Returns the number of documents without a label in each predicted cluster, int64 (p,).
 
     Args:
-        true: Number of the true cluster of each document, int64 (n,).
-        predicted: Number of the predicted cluster of each document, int64 (n,).
-
-    Examples:
-        >>> round(adjusted_rand(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 2])), 4)
-        0.5714
+        found: Names of the predicted clusters of labelled documents.
+        ids: Ids of the labelled documents.
+        clusters: Name of the predicted cluster of each document of the result, by id.
     """
-    documents = len(true)
-    both = _count_pairs(_intersect(true, predicted))
-    true_pairs = _count_pairs(true)
-    predicted_pairs = _count_pairs(predicted)
-    total = documents * (documents - 1) // 2
-    chance = true_pairs * predicted_pairs / total if total else 0.0
-    largest = (true_pairs + predicted_pairs) / 2
-    return 1.0 if largest == chance else (both - chance) / (largest - chance)
+    labelled = set(ids)
+    counts = Counter(name for id, name in clusters.items() if id not in labelled)
+    return np.array([counts[name] for name in found.tolist()], np.int64)
 
 
-def bcubed_precision(true: np.ndarray, predicted: np.ndarray) -> float:
-    """Returns the mean share of documents' predicted clusters that belongs to their true ones.
-
-    Args:
-        true: Number of the true cluster of each document, int64 (n,).
-        predicted: Number of the predicted cluster of each document, int64 (n,).
-
-    Examples:
-        >>> bcubed_precision(np.array([0, 0, 1]), np.array([5, 5, 5]))
-        0.5555555555555555
-        >>> bcubed_precision(np.array([5, 5, 5]), np.array([0, 0, 1]))
-        1.0
-    """
-    if not len(true):
-        return 1.0
-    shared = _intersect(true, predicted)
-    _, both, counts = np.unique(shared, return_inverse=True, return_counts=True)
-    _, own, sizes = np.unique(predicted, return_inverse=True, return_counts=True)
-    return float((counts[both] / sizes[own]).mean())
-
-
-def bcubed_recall(true: np.ndarray, predicted: np.ndarray) -> float:
-    """Returns the mean share of the true clusters of documents that is in their predicted ones.
-
-    Args:
-        true: Number of the true cluster of each document, int64 (n,).
-        predicted: Number of the predicted cluster of each document, int64 (n,).
-    """
-    return bcubed_precision(predicted, true)
-
-
-class _Bootstrap:
-    """A percentile bootstrap, which draws labelled clusters with replacement.
-
-    Copies of one cluster are separate clusters, among the true and among the predicted ones. A
-    predicted cluster that spans several true ones spans their first copies, their second copies,
-    and so on.
-    """
-
-    def __init__(self, true: np.ndarray, predicted: np.ndarray, seed: int) -> None:
-        self._true = true
-        self._predicted = predicted
-        self._rng = np.random.Generator(np.random.PCG64(seed))
-        self._members: list[np.ndarray] = []
-        if len(true):
-            groups = np.unique(true, return_inverse=True)[1]
-            ends = np.cumsum(np.bincount(groups))[:-1]
-            self._members = np.split(np.argsort(groups, kind="stable"), ends)
-
-    def estimate(self, score: ScoreFunction) -> IntervalEstimate:
-        value = score(self._true, self._predicted)
-        if len(self._members) < 2:
-            return IntervalEstimate(value, value, value)
-        resampled = [self._resample(score) for _ in range(RESAMPLES)]
-        low, high = np.quantile(resampled, [TAIL, 1 - TAIL])
-        return IntervalEstimate(value, min(value, float(low)), max(value, float(high)))
-
-    def _resample(self, score: ScoreFunction) -> float:
-        clusters = len(self._members)
-        chosen = np.sort(self._rng.integers(0, clusters, clusters))
-        copy = np.arange(clusters) - np.searchsorted(chosen, chosen)
-        rows = np.concatenate([self._members[i] for i in chosen])
-        draws = np.repeat(np.arange(clusters), [len(self._members[i]) for i in chosen])
-        width = int(self._predicted.max()) + 1
-        return score(draws, self._predicted[rows] + width * copy[draws])
+def _count_pairs(sizes: np.ndarray) -> np.ndarray:
+    """Returns the number of pairs of documents of clusters of some sizes."""
+    pairs: np.ndarray = sizes * (sizes - 1) // 2
+    return pairs
 
 
 def read_clusters(path: Path) -> dict[str, str]:

@@ -81,6 +81,12 @@ NO_PAIRS = SimilarPairs(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0
 BatchComparison: TypeAlias = Callable[[Batch], SimilarPairs]
 """A comparison of a batch with the sampled documents."""
 
+PairCheck: TypeAlias = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""A function of the numbers of the first and the second documents of m pairs, int64 (m,).
+
+It returns whether the run verified each pair, bool (m,).
+"""
+
 
 def concatenate_pairs(parts: list[SimilarPairs]) -> SimilarPairs:
     """Returns the pairs of all parts, one part after the other.
@@ -270,9 +276,7 @@ class CorpusScan(ABC):
             return np.zeros(len(batch.rows), np.uint64)
         return block_hashes(batch.documents[carried_column_name(column)])
 
-    def verified_pairs(
-        self, ids: pa.ChunkedArray
-    ) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    def verified_pairs(self, ids: pa.ChunkedArray) -> PairCheck:
         """Returns a function that says whether the run verified pairs of documents.
 
         A pair counts as verified if the run verified any pair of documents of the two exact groups.

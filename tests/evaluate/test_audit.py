@@ -12,35 +12,10 @@ from hypothesis import strategies as st
 
 from nearkin.cli.app import run
 from nearkin.errors import UsageError
-from nearkin.evaluate.audit import Proportion, sample_by_kind
+from nearkin.evaluate.intervals import Proportion
 from nearkin.evaluate.scan import AllPairsScan, min_shared_shingles
 from nearkin.runs.reopen import audit_run
 from nearkin.runtime.progress import Silent
-
-
-@given(st.integers(0, 500), st.integers(1, 500))
-def test_interval_contains_the_proportion(hits: int, more: int) -> None:
-    share = Proportion.from_counts(hits, hits + more)
-    assert 0 <= share.low <= share.value <= share.high <= 1
-
-
-def test_interval_agrees_with_published_values() -> None:
-    # Newcombe (1998), table I: 81/263 and 15/148.
-    assert [
-        round(x, 4)
-        for x in (Proportion.from_counts(81, 263).low, Proportion.from_counts(81, 263).high)
-    ] == [
-        0.2553,
-        0.3662,
-    ]
-    assert [
-        round(x, 4)
-        for x in (Proportion.from_counts(15, 148).low, Proportion.from_counts(15, 148).high)
-    ] == [
-        0.0624,
-        0.1605,
-    ]
-    assert Proportion.from_counts(0, 0).value == 1
 
 
 @given(st.integers(1, 1000), st.sampled_from([0.1, 0.29, 0.5, 0.7, 0.8, 0.9, 1.0]))
@@ -125,7 +100,7 @@ def test_recall_agrees_with_brute_force(corpus: Path) -> None:
 def test_interval_of_a_sample_contains_the_recall_of_all(corpus: Path) -> None:
     out = finished(corpus, "good")
     audit = audit_run(out, Silent(), sample=600, seed=3).audit
-    assert 550 <= audit.sampled <= 650
+    assert audit.sampled == 600
     assert audit.recall.low > 0.85
     again = audit_run(out, Silent(), sample=600, seed=3, workers=1).audit
     assert again.to_dict() | {"seconds": 0} == audit.to_dict() | {"seconds": 0}
@@ -153,14 +128,6 @@ def test_dedup_with_audit_reports_the_audit(
     output = json.loads(capfd.readouterr().out)
     assert output["audit"]["sampled"] > 900
     assert json.loads((corpus / "at-once" / "run.json").read_bytes())["audit"] == output["audit"]
-
-
-def test_sample_keeps_the_proportions_of_kinds() -> None:
-    kinds = ["unique"] * 800 + ["kept"] * 100 + ["near"] * 100 + ["empty"] * 50
-    chosen = sample_by_kind(pa.table({"kind": kinds}), 100, 1)
-    assert len(chosen) == 100
-    assert sum(i < 800 for i in chosen.tolist()) == 80
-    assert max(chosen) < 1000
 
 
 def test_audit_command_prints_and_stores_the_result(
@@ -304,7 +271,8 @@ def test_truncated_slots_find_and_predict_what_whole_slots_do(corpus: Path, bits
     for part in audit.bins:
         # The prediction is a lower bound, because candidates agree in more slots than other pairs.
         assert part.predicted >= 0.94
-        assert part.recall.high >= part.predicted - 0.005
+        noise = Proportion.from_counts(part.recall.hits, part.recall.total)
+        assert noise.high >= part.predicted - 0.005
 
 
 @pytest.mark.parametrize("verify", ["none", "estimate"])
@@ -317,4 +285,6 @@ def test_prediction_uses_the_limits_of_the_verification(corpus: Path, verify: st
     slack = 0.02 if verify == "none" else 0.1
     out = finished(corpus, verify, "--verify", verify, "--bands", "12", "--rows", "6")
     for part in audit_run(out, Silent(), sample=100_000).audit.bins:
-        assert part.recall.low - slack <= part.predicted <= part.recall.high + 0.02
+        # All pairs were compared, so only the hash functions are a matter of chance.
+        noise = Proportion.from_counts(part.recall.hits, part.recall.total)
+        assert noise.low - slack <= part.predicted <= noise.high + 0.02

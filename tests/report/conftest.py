@@ -2,9 +2,11 @@
 
 import pytest
 
-from nearkin.evaluate.audit import Audit, Proportion, RecallBin
+from nearkin.evaluate.audit import Audit
 from nearkin.evaluate.boilerplate import Boilerplate, Phrase, SourceShare
+from nearkin.evaluate.intervals import Proportion
 from nearkin.evaluate.overlap import Overlap
+from nearkin.evaluate.recall import RecallBin
 from nearkin.lsh.curve import candidate_probability
 from nearkin.report.model import (
     BINS,

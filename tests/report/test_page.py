@@ -12,8 +12,8 @@ from html.parser import HTMLParser
 
 import pytest
 
-from nearkin.evaluate.audit import Proportion
 from nearkin.evaluate.boilerplate import Boilerplate, Phrase, SourceShare
+from nearkin.evaluate.intervals import Proportion
 from nearkin.report import charts, page
 from nearkin.report.model import (
     BorderlinePair,

@@ -66,14 +66,13 @@ def scores_table(scored: Sequence[tuple[Mapping[str, Any], Scores]]) -> Table:
         for name, score in estimates:
             if score is None:
                 continue
-            if isinstance(score, float):
-                rows.append((label, name, format_fraction(score), ""))
-            else:
-                interval = f"{format_fraction(score.low)} to {format_fraction(score.high)}"
-                rows.append((label, name, format_fraction(score.value), interval))
+            interval = f"{format_fraction(score.low)} to {format_fraction(score.high)}"
+            rows.append((label, name, format_fraction(score.value), interval))
             label = ""
         if scores.unlabelled:
             rows.append((label, "unlabelled pairs in a cluster", f"{scores.unlabelled:,}", ""))
+        if scores.outside and scores.rand is not None:
+            rows.append((label, "unlabelled documents beside them", f"{scores.outside:,}", ""))
     title = _describe_labels(scored[0][1])
     return text_table(title, ("settings", "score", "value", "95 % interval"), rows)
 

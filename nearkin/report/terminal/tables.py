@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from rich.table import Table
 from rich.text import Text
 
-from nearkin.evaluate.audit import Proportion
+from nearkin.evaluate.intervals import Proportion
 from nearkin.runtime.number_format import format_fraction
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 from dash.development.base_component import Component
 
 from nearkin.errors import UsageError
-from nearkin.evaluate.audit import Audit, Proportion, RecallBin
+from nearkin.evaluate.audit import Audit
+from nearkin.evaluate.intervals import Proportion
+from nearkin.evaluate.recall import RecallBin
 from nearkin.report.model import restore_dataclass
 from nearkin.runtime.number_format import format_percent
 from nearkin.server.console import charts

@@ -1,0 +1,220 @@
+"""Estimates the recall of a run from the pairs of sampled documents."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.engine.banding import AgreementLimits
+from nearkin.engine.options import Verify
+from nearkin.evaluate.intervals import Proportion, estimate_ratio
+from nearkin.evaluate.scan import CorpusScan, PairCheck, ReopenedRun, SimilarPairs
+from nearkin.packed_pairs import pack_pairs
+
+BIN_WIDTH = 0.05
+"""The width of the bins of similarity in which recall is reported."""
+SIMILARITY_STEP = 1e-4
+"""The width of the steps of similarity for which the predicted recall is computed."""
+
+
+@dataclass(frozen=True)
+class RecallBin:
+    """The recall of the pairs with a similarity in [low, high).
+
+    The last bin includes its upper end.
+
+    Attributes:
+        low: Lower end of the bin.
+        high: Upper end of the bin.
+        recall: Measured recall.
+        predicted: Recall predicted by the S-curve and the margin.
+    """
+
+    low: float
+    high: float
+    recall: Proportion
+    predicted: float
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """The true pairs of m sampled documents in n bins of similarity.
+
+    A pair counts for each of its documents that was sampled.
+
+    Attributes:
+        edges: Lower ends of the bins and the upper end of the last one, in ascending order.
+        true: Number of true pairs of each document, float64 (m, n).
+        found: Number of those that the run found, float64 (m, n).
+        predicted: Number of those that the run is predicted to find, float64 (m, n).
+        distinct_true: Number of true pairs, each counted once, int64 (n,).
+        distinct_found: Number of those that the run found, int64 (n,).
+        inclusion: Probability with which each document was drawn, float64 (m,).
+    """
+
+    edges: list[float]
+    true: np.ndarray
+    found: np.ndarray
+    predicted: np.ndarray
+    distinct_true: np.ndarray
+    distinct_found: np.ndarray
+    inclusion: np.ndarray
+
+    def recall(self, bins: slice) -> Proportion:
+        """Estimates the recall of the pairs in some bins.
+
+        Args:
+            bins: Positions of the bins.
+        """
+        found = self.found[:, bins].sum(axis=1)
+        true = self.true[:, bins].sum(axis=1)
+        estimate = estimate_ratio(found, true, self.inclusion)
+        hits = int(self.distinct_found[bins].sum())
+        return Proportion.from_estimate(estimate, hits, int(self.distinct_true[bins].sum()))
+
+    def predicted_recall(self, position: int) -> float:
+        """Returns the predicted recall of the pairs in a bin, or NaN if there are none.
+
+        Args:
+            position: Position of the bin.
+        """
+        weights = 1 / self.inclusion
+        true = float(weights @ self.true[:, position])
+        return float(weights @ self.predicted[:, position]) / true if true else math.nan
+
+
+class PairCounter:
+    """Finds the true pairs of sampled documents and counts those that the run found.
+
+    Only counts are held, because the documents of large clusters have many pairs.
+
+    Attributes:
+        exact: Number of pairs of exact duplicates, each counted once.
+    """
+
+    def __init__(self, scan: CorpusScan, ids: pa.ChunkedArray) -> None:
+        self._scan = scan
+        self._ids = ids
+        self._edges = bin_edges(scan.run.settings.threshold)
+        self._bins = len(self._edges) - 1
+        self._is_compared = np.zeros(scan.documents, bool)
+        self._parts: list[np.ndarray] = [np.empty((0, 3, self._bins))]
+        self._distinct = np.zeros((2, self._bins), np.int64)
+        self._predictions: dict[float, float] = {}
+        self._is_verified: PairCheck | None = None
+        self.exact = 0
+
+    def add(self, part: np.ndarray) -> None:
+        """Compares some documents with the whole corpus.
+
+        Args:
+            part: Numbers of the documents in the order in which they were drawn, int64 (m,).
+        """
+        scan = self._scan
+        sample = np.sort(part)
+        pairs = _unique_pairs(scan.find_similar(sample))
+        if self._is_verified is None:
+            self._is_verified = scan.verified_pairs(self._ids)
+        is_new = ~(self._is_compared[pairs.a] | self._is_compared[pairs.b])
+        self._is_compared[sample] = True
+        is_exact = scan.groups[pairs.a] == scan.groups[pairs.b]
+        self.exact += int((is_exact & is_new).sum())
+        counted = ~is_exact & (scan.blocks[pairs.a] == scan.blocks[pairs.b])
+        pairs = SimilarPairs._make(column[counted] for column in pairs)
+        is_new = is_new[counted]
+        is_found = self._is_verified(pairs.a, pairs.b)
+        bins = np.searchsorted(self._edges[1:-1], pairs.similarity, side="right")
+        self._distinct[0] += np.bincount(bins[is_new], minlength=self._bins)
+        self._distinct[1] += np.bincount(bins[is_new & is_found], minlength=self._bins)
+        values = np.stack([np.ones(len(bins)), is_found, self._predict(pairs.similarity)])
+        counts = np.zeros((3, len(sample), self._bins))
+        for ends in (pairs.a, pairs.b):
+            rows = np.searchsorted(sample, ends)
+            is_sampled = sample[np.minimum(rows, len(sample) - 1)] == ends
+            cells = rows[is_sampled] * self._bins + bins[is_sampled]
+            for total, value in zip(counts, values, strict=True):
+                total += np.bincount(cells, value[is_sampled], total.size).reshape(total.shape)
+        places = np.searchsorted(sample, part)
+        self._parts.append(counts[:, places].swapaxes(0, 1))
+
+    def _predict(self, similarity: np.ndarray) -> np.ndarray:
+        """Returns the predicted recall at some similarities, rounded to SIMILARITY_STEP."""
+        steps, places = np.unique(np.rint(similarity / SIMILARITY_STEP), return_inverse=True)
+        for step in steps.tolist():
+            if step not in self._predictions:
+                value = min(1.0, step * SIMILARITY_STEP)
+                self._predictions[step] = predict_recall(value, self._scan.run)
+        return np.array([self._predictions[step] for step in steps.tolist()])[places]
+
+    def counts(self, inclusion: np.ndarray) -> PairCounts:
+        """Returns the counts of all documents that were compared.
+
+        Args:
+            inclusion: Probability with which each of them was drawn, float64 (m,).
+        """
+        counts = np.concatenate(self._parts)
+        return PairCounts(
+            edges=self._edges,
+            true=counts[:, 0],
+            found=counts[:, 1],
+            predicted=counts[:, 2],
+            distinct_true=self._distinct[0],
+            distinct_found=self._distinct[1],
+            inclusion=inclusion,
+        )
+
+
+def _unique_pairs(pairs: SimilarPairs) -> SimilarPairs:
+    """Returns each pair once, in ascending order."""
+    _, first = np.unique(pack_pairs(pairs.a, pairs.b), return_index=True)
+    return SimilarPairs(pairs.a[first], pairs.b[first], pairs.similarity[first])
+
+
+def bin_edges(threshold: float) -> list[float]:
+    """Returns the lower ends of the bins of similarity, and the upper end of the last one.
+
+    Args:
+        threshold: Smallest similarity of a pair.
+
+    Examples:
+        >>> bin_edges(0.87)
+        [0.87, 0.9, 0.95, 1.0]
+    """
+    first = math.floor(threshold / BIN_WIDTH + 1e-9) + 1
+    inner = [round(step * BIN_WIDTH, 6) for step in range(first, round(1 / BIN_WIDTH))]
+    return [threshold, *inner, 1.0] if threshold < 1 else [1.0]
+
+
+def recall_by_similarity(counts: PairCounts, run: ReopenedRun) -> Iterator[RecallBin]:
+    """Yields the recall in bins of the similarity, from the threshold to 1.
+
+    Args:
+        counts: Counted pairs.
+        run: The finished run.
+    """
+    for position, (low, high) in enumerate(itertools.pairwise(counts.edges)):
+        predicted = counts.predicted_recall(position)
+        if math.isnan(predicted):
+            predicted = predict_recall((low + high) / 2, run)
+        recall = counts.recall(slice(position, position + 1))
+        yield RecallBin(round(low, 6), round(high, 6), recall, round(predicted, 6))
+
+
+def predict_recall(similarity: float, run: ReopenedRun) -> float:
+    """Returns the probability that a run finds a pair: P(candidate) · P(its estimate passes).
+
+    Args:
+        similarity: Similarity of the pair, in [0, 1].
+        run: The finished run. It finds every pair if it compared all of them.
+    """
+    banding = run.banding
+    if banding is None or run.settings.distance is not None:
+        return 1.0
+    slot_probability = float(run.measure.estimator.slot_collision_probability(np.array(similarity)))
+    limits = AgreementLimits.create(run.measure, banding, run.settings)
+    is_exact = run.settings.verify != Verify.ESTIMATE
+    margin = limits.margin if is_exact else limits.join
+    return replace(banding, margin=margin).recall_at(slot_probability)
