@@ -161,7 +161,7 @@ def give_advice(precision: Proportion, recall: Proportion, run: ReopenedRun) -> 
     if has_errors and settings.verify != "exact":
         return (
             f"verify={settings.verify} removed {format_percent(1 - precision.value)} of the "
-            "documents wrongly; use {name_setting('verify', 'exact')}"
+            f"documents wrongly; use {name_setting('verify', 'exact')}"
         )
     if recall.total == 0:
         return (

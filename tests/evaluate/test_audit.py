@@ -89,7 +89,7 @@ def test_recall_agrees_with_brute_force(corpus: Path) -> None:
     hits = sum(frozenset((some[a], some[b])) in text_of for a, b in everything - exact)
     assert audit.recall.hits == hits
     assert audit.recall.value < 0.7
-    assert "recall is below the requested 0.95: omit --bands and --rows" in audit.advice
+    assert "recall is below the requested 0.95: omit `bands` and `rows`" in audit.advice
     assert audit.precision.value == 1
     assert sum(b.recall.total for b in audit.bins) == audit.recall.total
     for one in audit.bins:
