@@ -111,7 +111,7 @@ class WorkloadOptions:
     store: Annotated[
         str,
         typer.Option(
-            help="Store of an index: memory, sqlite, redis or postgres (engine index).",
+            help="Store of an index: memory, sqlite, redis, postgres or aerospike (engine index).",
             rich_help_panel=RUN,
         ),
     ] = "memory"

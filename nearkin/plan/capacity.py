@@ -135,7 +135,8 @@ class Workload:
         core_hour_price: Price of a core for an hour, in any currency.
         gb_month_price: Price of a GB for a month: of disk for runs, of memory and disk for an
             index.
-        store: Store of an index: `memory`, `sqlite`, `redis` or `postgres` (engine `index`).
+        store: Store of an index: `memory`, `sqlite`, `redis`, `postgres` or `aerospike` (engine
+            `index`).
         store_text: True if an index of texts stores them.
     """
 

@@ -183,11 +183,38 @@ def redis_size(shape: IndexShape) -> IndexSize:
     )
 
 
+def aerospike_size(shape: IndexShape) -> IndexSize:
+    """Returns the memory of one copy of an index in an Aerospike server, with its indexes.
+
+    A document has a record and a record that leads from its number to it. Postings are in groups,
+    of which there are 65,536 or more, so that 16 of the expected postings share a group.
+
+    Args:
+        shape: Shape of the index, whose documents are those of the setting `documents`.
+    """
+    index_entry = 64
+    number = 96 + index_entry
+    leader = 155 + NAME_BYTES + shape.content + index_entry + number
+    member = 189 + NAME_BYTES + shape.member_content + index_entry + number
+    expected = shape.documents * max(shape.keys, 1)
+    places = 1 << min(32, max(16, (expected // 16).bit_length()))
+    groups = _occupied(shape.buckets, places)
+    return IndexSize(
+        records=shape.representatives * leader + shape.members * member,
+        postings=(77 + index_entry) * groups + 18.3 * shape.postings,
+        bucket_memory=0.0,
+        on_disk=False,
+        # each of three secondary indexes begins with 16 MiB
+        fixed=3.0 * (16 << 20),
+    )
+
+
 INDEX_SIZES: dict[str, Callable[[IndexShape], IndexSize]] = {
     "memory": memory_size,
     "sqlite": sqlite_size,
     "redis": redis_size,
     "postgres": postgres_size,
+    "aerospike": aerospike_size,
 }
 """The sizes by the kind of store."""
 

@@ -2,6 +2,8 @@
 
 import gc
 import itertools
+import os
+import re
 import sqlite3
 import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +19,7 @@ from nearkin.index.documents import Document
 from nearkin.plan.capacity import Plan, Workload, plan
 from nearkin.plan.index_sizes import INDEX_SIZES, bucket_table_bytes
 from nearkin.plan.rates import known_rates
-from tests.index.conftest import preparer_of, store_of
+from tests.index.conftest import AEROSPIKE, delete_from_aerospike, preparer_of, store_of
 from tests.services import postgres_server, redis_server
 
 DOCUMENTS = 2000
@@ -161,6 +163,31 @@ def _measure_postgres(corpus: Corpus, port: int) -> tuple[float, float]:
     return float(row[0]), _planned(corpus, "postgres").value("disk")
 
 
+def _measure_aerospike(corpus: Corpus) -> tuple[float, float]:
+    """Measures records and entries of the primary index, which take 64 bytes each.
+
+    The server counts the memory of secondary indexes for all sets together, in parts of 16 MiB.
+    """
+    import aerospike
+
+    if AEROSPIKE not in os.environ:
+        pytest.skip(f"{AEROSPIKE} does not name a server (host:port, with a namespace `test`)")
+    address = os.environ[AEROSPIKE]
+    name = f"sizes{os.getpid()}_{next(NUMBERS)}"
+    host, _, port = address.partition(":")
+    client = aerospike.client({"hosts": [(host, int(port))]}).connect()
+    try:
+        _fill(f"aerospike://{address}/test?set={name}", corpus)
+        [(_, answer)] = client.info_all("sets/test").values()
+        counts = re.findall(rf"set={name}_\w+:objects=(\d+):.*?data_used_bytes=(\d+)", answer)
+        used = sum(64 * int(objects) + int(size) for objects, size in counts)
+    finally:
+        client.close()
+        delete_from_aerospike(address, f"{name}_")
+    found = _planned(corpus, "aerospike")
+    return used, found.value("bytes of records") + found.value("bytes of postings")
+
+
 @pytest.fixture(scope="module")
 def measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., object]]:
     """Returns a function that fills a store, and returns its size and the planned size."""
@@ -172,6 +199,8 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
                 return _measure_memory(corpus)
             if store == "sqlite":
                 return _measure_sqlite(corpus, folder)
+            if store == "aerospike":
+                return _measure_aerospike(corpus)
             if store == "redis":
                 return _measure_redis(corpus, redis_port)
             return _measure_postgres(corpus, port)
