@@ -10,7 +10,6 @@ from typing import Any, Self, TypedDict, get_args, get_origin, get_type_hints
 from nearkin.argument_types import check_arguments, check_fields
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
-from nearkin.runtime.sizes import parse_size
 from nearkin.spec import Spec
 from nearkin.suggestions import did_you_mean
 
@@ -174,7 +173,7 @@ class IndexSettings:
         check_fields(self)
         for name in SIZES:
             size = getattr(self, name)
-            object.__setattr__(self, name, None if size is None else parse_size(size, name))
+            object.__setattr__(self, name, None if size is None else _to_bytes(size, name))
         if self.postings not in POSTINGS:
             raise UsageError(
                 f"postings={self.postings!r} is not one of {', '.join(POSTINGS)}"
@@ -226,18 +225,18 @@ class IndexSettings:
     @property
     def _memory_bound(self) -> int | None:
         """The setting `max_memory` in bytes."""
-        return None if self.max_memory is None else parse_size(self.max_memory)
+        return None if self.max_memory is None else _to_bytes(self.max_memory)
 
     @property
     def max_document_bytes(self) -> int:
         """The maximum size of a document, in bytes."""
-        return parse_size(self.max_document)
+        return _to_bytes(self.max_document)
 
     @property
     def max_cache_bytes(self) -> int:
         """The maximum memory of cached resolutions, in bytes."""
         bound = self._memory_bound
-        cache_bytes = parse_size(self.cache_bytes)
+        cache_bytes = _to_bytes(self.cache_bytes)
         return cache_bytes if bound is None else min(cache_bytes, bound // CACHE_SHARE)
 
     @property
@@ -314,6 +313,24 @@ def _require_both_or_none(bands: int | None, rows: int | None) -> None:
         raise UsageError(
             "bands and rows must be given together; leave both out to derive them from the recall"
         )
+
+
+def _to_bytes(size: int | str, name: str = "") -> int:
+    """Returns a size in bytes.
+
+    Args:
+        size: Number of bytes, or a text such as `2GB`.
+        name: Name of the setting, for the message.
+
+    Raises:
+        UsageError: If the text is not a size.
+    """
+    if not isinstance(size, str):
+        return size
+    # most programs give numbers
+    from nearkin.runtime.sizes import parse_size
+
+    return parse_size(size, name)
 
 
 def require_probeable(spec: Spec, probes: int, lookup_probes: int) -> None:
@@ -466,7 +483,7 @@ def _parse_value(kind: Any, text: str, name: str) -> Any:
         UsageError: If the text is not a value of the type.
     """
     if name.lower().endswith(SIZES):
-        return parse_size(text, name)
+        return _to_bytes(text, name)
     if get_origin(kind) is UnionType:
         kind = get_args(kind)[0]
     if kind is bool:
