@@ -99,6 +99,11 @@ COMMANDS = (
         LABORATORY,
         "Write signatures of documents into an Arrow file that contains their Spec.",
     ),
+    CommandEntry(
+        "frequencies",
+        LABORATORY,
+        "Count in how many documents each shingle occurs, and write the counts into a file.",
+    ),
     CommandEntry("merge", LABORATORY, "Merge signature files."),
     CommandEntry(
         "synth",

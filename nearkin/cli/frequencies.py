@@ -1,0 +1,95 @@
+"""`nearkin frequencies`."""
+
+import sys
+from dataclasses import asdict, dataclass
+from functools import partial
+
+from nearkin.cli import options as o
+from nearkin.cli.option_groups import with_option_groups
+from nearkin.cli.printing import print_inputs, print_json, print_warnings
+from nearkin.runtime.loading import paused_collector
+
+COMMON_OPTIONS = (
+    "text",
+    "tokens",
+    "shingle",
+    "normalise",
+    "stem",
+    "out",
+    "overwrite",
+    "memory",
+    "workers",
+    "json",
+)
+
+
+@dataclass(frozen=True)
+class ShingleOptions:
+    """The options on which the hashes of shingles depend."""
+
+    shingle: o.Shingle = "words:3"
+    normalise: o.Normalise = o.NORMALISE
+    stem: o.Stem = None
+    base_hash: o.BaseHash = None
+    key_file: o.KeyFile = None
+
+
+@partial(with_option_groups, common=COMMON_OPTIONS)
+def frequencies(
+    *,
+    inputs: o.Inputs,
+    columns: o.ColumnOptions,
+    reading: o.ReadOptions,
+    shingles: ShingleOptions,
+    output: o.OutputOptions,
+    memory: o.ReadMemory = o.MEMORY,
+    workers: o.Workers = None,
+) -> None:
+    """Count in how many documents each shingle occurs, and write the counts into a file.
+
+    The file is for --frequencies of other commands and for --spec-resources of an index.
+
+    Args:
+        inputs: Files, globs, folders or URLs.
+        columns: Options for the columns that are read.
+        reading: Options for the selection of files and for rows that cannot be read.
+        shingles: Options on which the hashes of shingles depend.
+        output: Options of the output.
+        memory: Memory for reading, for example `4GB`.
+        workers: Number of threads, or None for the number of cores.
+
+    Examples:
+        nearkin frequencies products.parquet --text title --shingle words:1 --out products.arrow
+    """
+    with paused_collector():
+        from nearkin.runs.frequencies import FrequencyJob, run_frequencies
+        from nearkin.runtime.files import Readers
+
+    spec = o.SpecOptions(**asdict(shingles))
+    requested_columns = columns.to_columns(memory=memory)
+    o.require_apart_from_files(output.out, spec)
+    progress = o.open_progress(quiet=output.quiet)
+    try:
+        job = FrequencyJob(
+            tuple(inputs),
+            output.out,
+            requested_columns,
+            spec.to_request(),
+            workers=o.workers_or_cores(workers),
+            overwrite=output.overwrite,
+            on_error=reading.on_error,
+            selection=reading.selection,
+            readers=Readers(output.readable_by),
+        )
+        summary = run_frequencies(job, progress)
+    finally:
+        progress.close()
+    print_warnings(summary.warnings)
+    if output.json:
+        print_json(summary.to_json())
+        return
+    print_inputs(summary.account)
+    sys.stderr.write(
+        f"{summary.shingles:,} shingles of two or more of {summary.documents:,} documents in "
+        f"{summary.out}\n"
+    )

@@ -1,0 +1,130 @@
+"""Document frequencies of files, as a file that runs and indexes use."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nearkin.corpus import Columns, FileCorpus
+from nearkin.corpus.inputs import Selection
+from nearkin.engine.document_frequencies import FrequencyRequest
+from nearkin.engine.local.document_frequencies import count_frequencies
+from nearkin.errors import UsageError
+from nearkin.report.run_warnings import warn_of_inputs
+from nearkin.runs.output import require_file_output
+from nearkin.runs.spec_request import SpecRequest
+from nearkin.runtime.files import Readers, disk_errors, set_readers
+from nearkin.runtime.outputs import RESULT, claimed
+from nearkin.runtime.progress import Progress
+from nearkin.sketch.resources import SpecResources, is_frequencies_file
+
+
+@dataclass(frozen=True)
+class FrequencyJob:
+    """A request to write the document frequencies of files into a file.
+
+    Attributes:
+        inputs: Paths, globs, folders and URLs.
+        out: The file of document frequencies.
+        columns: The columns of the inputs that are read.
+        request: The options on which the hashes of shingles depend, and the key.
+        workers: The number of threads.
+        overwrite: Whether an existing file of document frequencies is replaced.
+        on_error: `quarantine` or `fail`, for rows and files that cannot be read.
+        selection: The rules that decide which files of input folders are read.
+        readers: The users who may read the output.
+    """
+
+    inputs: tuple[str, ...]
+    out: Path
+    columns: Columns
+    request: SpecRequest
+    workers: int = field(default=2, kw_only=True)
+    overwrite: bool = field(default=False, kw_only=True)
+    on_error: str = field(default="quarantine", kw_only=True)
+    selection: Selection = field(default_factory=Selection, kw_only=True)
+    readers: Readers = field(default=Readers.OWNER, kw_only=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FrequencySummary:
+    """The outcome of `nearkin frequencies`.
+
+    Attributes:
+        out: File of document frequencies.
+        documents: Number of counted documents.
+        shingles: Number of shingles that two or more documents contain.
+        fingerprint: Fingerprint of the document frequencies.
+        account: Sentence with the numbers of files by kind.
+        warnings: Warnings about inputs.
+    """
+
+    out: Path
+    documents: int
+    shingles: int
+    fingerprint: str
+    account: str
+    warnings: Sequence[str]
+
+    def to_json(self) -> dict[str, object]:
+        """Returns the summary as `--json` prints it."""
+        return {
+            "out": str(self.out),
+            "documents": self.documents,
+            "shingles": self.shingles,
+            "fingerprint": self.fingerprint,
+            "warnings": list(self.warnings),
+        }
+
+
+def run_frequencies(job: FrequencyJob, progress: Progress) -> FrequencySummary:
+    """Writes the document frequencies of files.
+
+    Args:
+        job: The job.
+        progress: Receives stage and row-count updates.
+
+    Returns:
+        What was done.
+
+    Raises:
+        UsageError: If the request is invalid. Nothing is written in this case.
+        RunError: If a file cannot be read or written.
+    """
+    if job.columns.vector is not None:
+        raise UsageError(
+            f"column {job.columns.vector!r} holds vectors, and vectors have no shingles to count; "
+            "name a column of texts or tokens"
+        )
+    spec = job.request.to_spec(job.columns)
+    corpus = FileCorpus.open(job.inputs, job.on_error, selection=job.selection)
+    inputs = [*job.inputs, *(file.path for file in corpus.files)]
+    require_file_output(
+        job.out, is_frequencies_file, "a table of shingles", inputs, overwrite=job.overwrite
+    )
+    corpus.check(job.columns)
+    with (
+        claimed(job.out, "nearkin frequencies", replaces=job.overwrite) as claim,
+        disk_errors(job.out.parent),
+    ):
+        counting = FrequencyRequest(
+            corpus,
+            job.columns,
+            spec,
+            SpecResources(job.request.secret),
+            job.workers,
+            claim.path,
+            progress,
+        )
+        counted = count_frequencies(counting)
+        staged = claim.path / RESULT
+        counted.write(staged, spec)
+        set_readers(staged, job.readers)
+        claim.publish_file(staged)
+    return FrequencySummary(
+        out=job.out,
+        documents=counted.documents,
+        shingles=len(counted.hashes),
+        fingerprint=counted.fingerprint,
+        account=corpus.describe_files(job.columns),
+        warnings=warn_of_inputs(corpus, job.columns),
+    )
