@@ -108,15 +108,18 @@ class KindComparer:
         pair_agreements(pairs, kind.signatures, self._layout, agreeing)
         return np.asarray(agreeing >= self._margin)
 
-    def compare(self, pairs: np.ndarray, kind: ComparableKind, chosen: np.ndarray) -> KindScores:
+    def compare(
+        self, pairs: np.ndarray, kind: ComparableKind, chosen: np.ndarray, missing: float = np.nan
+    ) -> KindScores:
         """Compares some pairs exactly.
 
         Args:
             pairs: Packed pairs of positions, uint64 (m,).
             kind: The documents.
             chosen: True for the pairs that are compared, bool (m,).
+            missing: The similarity of the pairs that are not compared.
         """
-        similarity = np.full(len(pairs), np.nan)
+        similarity = np.full(len(pairs), missing)
         reached = np.zeros(len(pairs), bool)
         rows = np.flatnonzero(chosen)
         if len(rows):
@@ -151,9 +154,10 @@ class DocumentComparer:
             pairs: Packed pairs of positions, uint64 (m,).
             kinds: The documents, for each kind of evidence.
         """
+        missing = 0.0 if len(self.kinds) == 1 else np.nan
         return self._combine(
             [
-                comparer.compare(pairs, kind, _comparable(pairs, kind))
+                comparer.compare(pairs, kind, _comparable(pairs, kind), missing)
                 for comparer, kind in zip(self.kinds, kinds, strict=True)
             ]
         )
@@ -174,8 +178,9 @@ class DocumentComparer:
         """
         if len(self.kinds) == 1:
             passed = self.kinds[0].passes_margin(pairs, kinds[0])
-            scores = self.kinds[0].compare(pairs, kinds[0], passed)
-            return self._combine([scores]), int(np.count_nonzero(passed))
+            # a similarity of 0 in place of NaN, so that nothing is converted for each document
+            scores = self.kinds[0].compare(pairs, kinds[0], passed, missing=0.0)
+            return _of_one_kind(scores), int(np.count_nonzero(passed))
         comparable = [_comparable(pairs, kind) for kind in kinds]
         chosen = [
             is_comparable & comparer.passes_margin(pairs, kind)
@@ -217,8 +222,7 @@ class DocumentComparer:
     def _combine(self, kinds: list[KindScores]) -> ComparedPairs:
         """Returns the results by all kinds of evidence together."""
         if len(kinds) == 1:
-            similarity = np.nan_to_num(kinds[0].similarity, nan=0.0)
-            return ComparedPairs(similarity, kinds[0].reached, tuple(kinds))
+            return _of_one_kind(kinds[0])
         similarities = np.array([kind.similarity for kind in kinds])
         reached = np.array([kind.reached for kind in kinds])
         if self._requires_both:
@@ -228,6 +232,11 @@ class DocumentComparer:
         deciding = np.where(is_similar & ~reached, np.nan, similarities)
         similarity = np.nan_to_num(np.fmax.reduce(deciding), nan=0.0)
         return ComparedPairs(similarity, is_similar, tuple(kinds))
+
+
+def _of_one_kind(scores: KindScores) -> ComparedPairs:
+    """Returns the results of an index of one kind of evidence."""
+    return ComparedPairs(scores.similarity, scores.reached, (scores,))
 
 
 def _comparable(pairs: np.ndarray, kind: ComparableKind) -> np.ndarray:

@@ -41,16 +41,23 @@ class PreparedBatch(NamedTuple):
     @property
     def empty(self) -> np.ndarray:
         """True for documents without anything to compare, bool (n,)."""
+        if len(self.kinds) == 1:
+            return self.kinds[0].empty
         return np.logical_and.reduce([kind.empty for kind in self.kinds])
 
     def signature(self, position: int) -> bytes:
         """Returns the signatures of one document as they are stored."""
+        if len(self.kinds) == 1:
+            return self.kinds[0].signatures[position].tobytes()
         return b"".join(
             self.kinds[kind].signatures[position].tobytes() for kind in self.present_kinds(position)
         )
 
     def keys(self, position: int) -> np.ndarray:
         """Returns the keys of the buckets of one document, uint64 (b,)."""
+        if len(self.kinds) == 1:
+            own: np.ndarray = self.kinds[0].keys[position]
+            return own
         return np.concatenate(
             [self.kinds[kind].keys[position] for kind in self.present_kinds(position)]
         )

@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from nearkin.index.changes import KeyedEntry
 from nearkin.index.documents import CheckedDocument, CheckedPair
 from nearkin.index.entry import Entry
@@ -46,7 +48,7 @@ class EntryBuilder:
         )
         self._is_empty = prepared.empty
         self._now = now
-        self._starts = [kind.payload_starts() for kind in prepared.kinds]
+        self._starts: list[np.ndarray] = []
 
     def build(
         self, position: int, id: str, leader: str, cluster: str, similarity: float
@@ -93,6 +95,10 @@ class EntryBuilder:
 
     def _payload(self, position: int, *, has_text: bool) -> bytes:
         """Returns the payloads of a document, without that of a text that is kept."""
+        if has_text and len(self._documents.kinds) == 1:
+            return b""
+        if not self._starts:
+            self._starts = [kind.payload_starts() for kind in self._prepared.kinds]
         parts: list[bytes] = []
         for kind in self._prepared.present_kinds(position):
             preparer = self._documents.kinds[kind]

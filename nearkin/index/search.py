@@ -58,12 +58,22 @@ class ReadKeys(NamedTuple):
 
     keys: np.ndarray
     """The keys, uint64 (n, m), first those of the documents' own buckets of each kind."""
-    is_present: np.ndarray
-    """True for keys of a kind of evidence that the document has, bool (n, m)."""
-    bounds_size: np.ndarray
-    """True for keys of buckets whose documents must be of similar size, bool (m,)."""
     kinds: tuple[np.ndarray, ...]
     """The keys of each kind of evidence, uint64 (n, m_kind)."""
+
+    def postings_of_second_kind(self, sizes: np.ndarray) -> np.ndarray | None:
+        """Returns which postings are in buckets of the second kind of evidence.
+
+        Args:
+            sizes: Numbers of postings of the buckets, int64 (n · m,).
+
+        Returns:
+            bool (postings,), or None in an index of one kind.
+        """
+        if len(self.kinds) == 1:
+            return None
+        is_second = np.arange(self.keys.shape[1]) >= self.kinds[0].shape[1]
+        return np.repeat(np.tile(is_second, len(self.keys)), sizes)
 
 
 class Pool(NamedTuple):
@@ -205,12 +215,15 @@ class Searcher:
             nothing = np.empty(0, np.int64)
             return RankedCandidates(nothing, nothing, nothing, may_overflow)
         documents = np.repeat(np.arange(n).repeat(keys_per_document), sizes)
-        keep = np.repeat(read_keys.is_present.reshape(-1), sizes)
+        keep = ~prepared.kinds[0].empty[documents]
+        of_second = read_keys.postings_of_second_kind(sizes)
+        if of_second is not None:
+            keep = np.where(of_second, ~prepared.kinds[1].empty[documents], keep)
         if leaders_only:
             keep &= (words & MEMBER) == 0
         if excluded:
             keep &= ~np.isin(words >> REF_SHIFT, list(excluded))
-        if read_keys.bounds_size.any():
+        if self._bounds_size(0):
             own = prepared.kinds[0].payload.sizes[documents]
             other = words & MAX_SIZE
             threshold = self.comparer.kinds[0].threshold
@@ -218,7 +231,9 @@ class Searcher:
             fits &= own >= np.floor(threshold * other)
             # the size of a larger document is unknown
             fits |= other == MAX_SIZE
-            keep &= fits | ~np.repeat(np.tile(read_keys.bounds_size, n), sizes)
+            if of_second is not None:
+                fits |= of_second
+            keep &= fits
         documents = documents[keep]
         words = words[keep]
         order = np.lexsort((words, documents))
@@ -246,19 +261,8 @@ class Searcher:
             if prober is not None:
                 keys = np.concatenate([keys, prober.keys(kind)], axis=1)
             kinds.append(keys)
-        is_present = [
-            np.broadcast_to(~kind.empty[:, None], keys.shape)
-            for kind, keys in zip(prepared.kinds, kinds, strict=True)
-        ]
-        bounds_size = [
-            np.full(keys.shape[1], self._bounds_size(kind)) for kind, keys in enumerate(kinds)
-        ]
-        return ReadKeys(
-            keys=np.concatenate(kinds, axis=1),
-            is_present=np.concatenate(is_present, axis=1),
-            bounds_size=np.concatenate(bounds_size),
-            kinds=tuple(kinds),
-        )
+        keys = kinds[0] if len(kinds) == 1 else np.concatenate(kinds, axis=1)
+        return ReadKeys(keys, tuple(kinds))
 
     def _bounds_size(self, kind: int) -> bool:
         """Returns True if documents in a bucket of a kind must be of similar size to match."""
