@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from heapq import merge
-from itertools import groupby
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -85,7 +85,8 @@ def add_files(
     resources = SpecResources(request.secret)
     with Index.open(url, resources=resources, tables=tables, **new_index) as index:
         reader = _FileReader(corpus, columns)
-        return _upsert_rows(index, scope, reader.rows(), warnings, reader.rejected)
+        portions = reader.portions(index.settings.max_batch)
+        return _upsert_rows(index, scope, portions, warnings, reader.rejected)
 
 
 class BothColumns(NamedTuple):
@@ -172,7 +173,8 @@ def add_files_of_both(
             _FileReader(corpus, vector_columns, keeps_places=True),
             requires_both=index.settings.combine == "both",
         )
-        return _upsert_rows(index, scope, reader.rows(), warnings, reader.rejected)
+        portions = _portions(reader.rows(), index.settings.max_batch)
+        return _upsert_rows(index, scope, portions, warnings, reader.rejected)
 
 
 class _Row(NamedTuple):
@@ -206,6 +208,19 @@ class _FileReader:
 
     def rows(self) -> Iterator[_Row]:
         """Yields the documents in their order."""
+        return chain.from_iterable(self._batches())
+
+    def portions(self, most: int) -> Iterator[list[_Row]]:
+        """Yields the documents in lists, which are parts of the batches of the corpus.
+
+        Args:
+            most: Maximum number of documents of a list.
+        """
+        for rows in self._batches():
+            for start in range(0, len(rows), most):
+                yield rows[start : start + most]
+
+    def _batches(self) -> Iterator[list[_Row]]:
         columns = self._columns
         for batch in self._corpus.batches(columns):
             self._rejected_count += len(batch.rejected)
@@ -216,8 +231,10 @@ class _FileReader:
             if columns.id:
                 ids = make_ids(batch, columns, self._corpus.names).to_pylist()
             places = zip(batch.files.tolist(), batch.rows.tolist(), strict=True)
-            for place, id, document in zip(places, ids, documents, strict=True):
-                yield _Row(place, id, document)
+            yield [
+                _Row(place, id, document)
+                for place, id, document in zip(places, ids, documents, strict=True)
+            ]
 
     def rejected(self) -> int:
         """Returns the number of rows that were rejected so far."""
@@ -291,7 +308,7 @@ def _size_of(document: str | np.ndarray | TextAndVector) -> int:
 def _upsert_rows(
     index: Index,
     scope: str,
-    rows: Iterator[_Row],
+    portions: Iterator[list[_Row]],
     warnings: list[str],
     count_rejected: Callable[[], int],
 ) -> dict[str, Any]:
@@ -300,12 +317,12 @@ def _upsert_rows(
     Args:
         index: The index.
         scope: Scope of the documents.
-        rows: The documents.
+        portions: The documents, in lists that are upserted at once.
         warnings: Warnings about the files.
         count_rejected: Returns the number of rejected rows after the last document.
     """
     kinds: dict[str, int] = {}
-    for portion in _portions(rows, index.settings.max_batch):
+    for portion in portions:
         documents = [row.document for row in portion]
         ids = [row.id for row in portion]
         for outcome in index.upsert_many(scope, documents, ids):
