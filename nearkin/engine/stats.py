@@ -9,6 +9,9 @@ import numpy as np
 
 from nearkin.corpus.columns import MAX_DOCUMENT
 
+NOTABLE_HOT_SHARE = 0.01
+"""The share of pairs in hot buckets, among all pairs with a common bucket, from which a run warns
+that its recall is lower than requested."""
 HOTTEST_LISTED = 100
 """Number of hot buckets that the statistics list one by one."""
 
@@ -191,6 +194,26 @@ class CandidateStats(StageStats):
             survivors=survivors,
             key_bytes=key_bytes,
         )
+
+    def count_hot_pairs(self, complete_bucket_size: int) -> int:
+        """Returns the number of pairs in hot buckets. A pair counts once for each bucket.
+
+        Args:
+            complete_bucket_size: Largest number of documents of a bucket that is not hot.
+        """
+        return sum(
+            size * (size - 1) // 2 * buckets
+            for size, buckets in self.bucket_sizes
+            if size > complete_bucket_size
+        )
+
+    def share_of_hot_pairs(self, complete_bucket_size: int) -> float:
+        """Returns the share of hot buckets in the pairs with a common bucket, in [0, 1].
+
+        Args:
+            complete_bucket_size: Largest number of documents of a bucket that is not hot.
+        """
+        return self.count_hot_pairs(complete_bucket_size) / max(self.count_hot_pairs(1), 1)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 
 from nearkin.argument_types import check_arguments
 from nearkin.engine.options import RunOptions
+from nearkin.engine.stats import NOTABLE_HOT_SHARE
 from nearkin.errors import UsageError
 from nearkin.evaluate.intervals import Proportion
 from nearkin.evaluate.recall import PairCounter, RecallBin, recall_by_similarity
@@ -45,6 +46,8 @@ class Audit:
         seconds: Duration of the audit in seconds.
         seed: Random seed for sampling.
         advice: What to change, or a statement that nothing needs to be changed.
+        residual: Proportion of the kept documents that have a near-duplicate among the kept ones.
+            None for audits that were made before it was measured.
     """
 
     precision: Proportion
@@ -56,6 +59,7 @@ class Audit:
     seconds: float
     seed: int
     advice: str
+    residual: Proportion | None = None
 
     def to_dict(self) -> dict[str, object]:
         """Returns the audit as a JSON object."""
@@ -115,7 +119,8 @@ def measure_run(
     drawn = frame.draw(sample, seed)
     scan = create_scan(run, len(clusters), progress)
     precision = Proportion.from_counts(*scan.measure_precision(clusters, removed, seed))
-    counter = PairCounter(scan, clusters["id"])
+    kept = clusters["kept"].to_numpy()
+    counter = PairCounter(scan, clusters["id"], kept)
     compared = 0
     for start in range(0, len(drawn), scan.sample_per_scan):
         elapsed = time.monotonic() - began
@@ -126,7 +131,8 @@ def measure_run(
         part = frame.ordinals[drawn[start : start + scan.sample_per_scan]]
         counter.add(part)
         compared += len(part)
-    counts = counter.counts(frame.inclusion(drawn[:compared]))
+    inclusion = frame.inclusion(drawn[:compared])
+    counts = counter.counts(inclusion)
     recall = counts.recall(slice(None))
     return Audit(
         precision=precision,
@@ -138,6 +144,7 @@ def measure_run(
         seconds=round(time.monotonic() - began, 3),
         seed=seed,
         advice=give_advice(precision, recall, run),
+        residual=counter.residual(inclusion),
     )
 
 
@@ -168,14 +175,20 @@ def give_advice(precision: Proportion, recall: Proportion, run: ReopenedRun) -> 
             "the sample contains no pair at the threshold: use a larger sample, unless the corpus "
             "has no near-duplicates"
         )
+    if recall.high < requested and run.share_of_hot_pairs >= NOTABLE_HOT_SHARE:
+        return (
+            f"the recall is below the requested {requested}, because "
+            f"{format_percent(run.share_of_hot_pairs)} of the pairs that share a bucket are in hot "
+            f"buckets, which yield pairs with leaders only: raise {name_setting('hot_bucket_size')}"
+            f" or {name_setting('pair_budget')}, or remove boilerplate with "
+            f"{name_setting('max_df')}; a higher {name_setting('recall')} does not help. Clusters "
+            "suffer less: see the kept documents with a near-duplicate"
+        )
     if recall.high < requested:
         change = f"omit {name_setting('bands')} and {name_setting('rows')} to have them solved"
         if not settings.bands:
             change = f"raise {name_setting('recall')}"
-        return (
-            f"the recall is below the requested {requested}: {change}, or raise "
-            f"{name_setting('hot_bucket_size')} if buckets were hot"
-        )
+        return f"the recall is below the requested {requested}: {change}"
     if recall.low >= requested:
         return f"the recall is at least the requested {requested}"
     return f"the interval of the recall contains the requested {requested}"

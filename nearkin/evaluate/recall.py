@@ -95,8 +95,18 @@ class PairCounter:
         exact: Number of pairs of exact duplicates, each counted once.
     """
 
-    def __init__(self, scan: CorpusScan, ids: pa.ChunkedArray) -> None:
+    def __init__(self, scan: CorpusScan, ids: pa.ChunkedArray, kept: np.ndarray) -> None:
+        """Creates a counter.
+
+        Args:
+            scan: Compares documents with the whole corpus.
+            ids: Ids of all documents in the order of the corpus.
+            kept: Which documents are kept, bool (n,).
+        """
         self._scan = scan
+        self._kept = kept
+        self._is_kept_parts = [np.empty(0, bool)]
+        self._is_residual_parts = [np.empty(0, bool)]
         self._ids = ids
         self._edges = bin_edges(scan.run.settings.threshold)
         self._bins = len(self._edges) - 1
@@ -125,6 +135,10 @@ class PairCounter:
         counted = ~is_exact & (scan.blocks[pairs.a] == scan.blocks[pairs.b])
         pairs = SimilarPairs._make(column[counted] for column in pairs)
         is_new = is_new[counted]
+        both_kept = self._kept[pairs.a] & self._kept[pairs.b]
+        residual = np.concatenate([pairs.a[both_kept], pairs.b[both_kept]])
+        self._is_kept_parts.append(self._kept[part])
+        self._is_residual_parts.append(np.isin(part, residual))
         is_found = self._is_verified(pairs.a, pairs.b)
         bins = np.searchsorted(self._edges[1:-1], pairs.similarity, side="right")
         self._distinct[0] += np.bincount(bins[is_new], minlength=self._bins)
@@ -139,6 +153,22 @@ class PairCounter:
                 total += np.bincount(cells, value[is_sampled], total.size).reshape(total.shape)
         places = np.searchsorted(sample, part)
         self._parts.append(counts[:, places].swapaxes(0, 1))
+
+    def residual(self, inclusion: np.ndarray) -> Proportion:
+        """Estimates the proportion of kept documents with a near-duplicate among the kept ones.
+
+        A pair that was not found does no harm if one of its documents was removed for another
+        reason.
+
+        Args:
+            inclusion: Probability with which each document was drawn, float64 (m,).
+        """
+        is_kept = np.concatenate(self._is_kept_parts)
+        is_residual = np.concatenate(self._is_residual_parts)
+        estimate = estimate_ratio(
+            is_residual.astype(np.float64), is_kept.astype(np.float64), inclusion
+        )
+        return Proportion.from_estimate(estimate, int(is_residual.sum()), int(is_kept.sum()))
 
     def _predict(self, similarity: np.ndarray) -> np.ndarray:
         """Returns the predicted recall at some similarities, rounded to SIMILARITY_STEP."""
@@ -217,4 +247,18 @@ def predict_recall(similarity: float, run: ReopenedRun) -> float:
     limits = AgreementLimits.create(run.measure, banding, run.settings)
     is_exact = run.settings.verify != Verify.ESTIMATE
     margin = limits.margin if is_exact else limits.join
-    return replace(banding, margin=margin).recall_at(slot_probability)
+    complete = replace(banding, margin=margin).recall_at(slot_probability)
+    return complete * (1 - _share_lost_in_hot_buckets(run))
+
+
+def _share_lost_in_hot_buckets(run: ReopenedRun) -> float:
+    """Returns the share of the pairs with a common bucket that hot buckets do not yield.
+
+    A member of a hot bucket yields at most two pairs with leaders. The buckets of a pair are taken
+    to be all hot or all complete, so the recall is predicted too low where they are mixed.
+    """
+    if run.candidates is None:
+        return 0.0
+    hot_pairs = run.candidates.count_hot_pairs(run.settings.complete_bucket_size)
+    yielded = min(1.0, 2 * run.candidates.hot_members / max(hot_pairs, 1))
+    return run.share_of_hot_pairs * (1 - yielded)

@@ -17,6 +17,7 @@ from nearkin.corpus import Batch, Columns, Corpus, carried_column_name
 from nearkin.engine.document_facts import block_hashes
 from nearkin.engine.exact_groups import number_groups
 from nearkin.engine.options import RunOptions
+from nearkin.engine.stats import CandidateStats
 from nearkin.evaluate import kernels
 from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.lsh.slot_bands import Banding
@@ -49,6 +50,7 @@ class ReopenedRun:
         settings: RunOptions of the run.
         resources: Key, document frequencies and cut shingles that the Spec refers to.
         banding: Bands and rows, or None if the run compared every pair.
+        candidates: Statistics of the candidates, or None if the run compared every pair.
     """
 
     folder: Path
@@ -57,6 +59,14 @@ class ReopenedRun:
     settings: RunOptions
     resources: SpecResources
     banding: Banding | None
+    candidates: CandidateStats | None = None
+
+    @property
+    def share_of_hot_pairs(self) -> float:
+        """The share of hot buckets in the pairs with a common bucket, in [0, 1]."""
+        if self.candidates is None:
+            return 0.0
+        return self.candidates.share_of_hot_pairs(self.settings.complete_bucket_size)
 
     @property
     def measure(self) -> Measure:

@@ -9,7 +9,13 @@ from nearkin.corpus import Columns, Corpus, FileCorpus
 from nearkin.corpus.inputs import describe_skipped
 from nearkin.engine.options import RunOptions
 from nearkin.engine.short_documents import CHARACTERS, USUAL_THRESHOLD, ShortDocumentCounts
-from nearkin.engine.stats import MissingPairsStats, Stage, StageRecord
+from nearkin.engine.stats import (
+    NOTABLE_HOT_SHARE,
+    CandidateStats,
+    MissingPairsStats,
+    Stage,
+    StageRecord,
+)
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
 from nearkin.runtime.number_format import format_percent
@@ -17,9 +23,6 @@ from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import SpecResources
 
 log = logging.getLogger("nearkin")
-NOTABLE_HOT_SHARE = 0.01
-"""The share of pairs in hot buckets, among all pairs with a common bucket, from which a run warns
-that its recall is lower than requested."""
 MIN_INDEPENDENT_COSINE = 0.8
 """The cosine below which the signs of SimHash signatures of texts agree less evenly than
 independent ones."""
@@ -159,9 +162,13 @@ def warn_of_recall(run: FinishedStages) -> list[str]:
     if options.distance is not None or run.brute_force:
         return []
     warnings: list[str] = []
-    share = share_of_hot_pairs(run)
+    recorded = run.recorded(Stage.CANDIDATES)
+    share = 0.0
+    if recorded:
+        stats = CandidateStats.from_dict(recorded)
+        share = stats.share_of_hot_pairs(options.complete_bucket_size)
     if share >= NOTABLE_HOT_SHARE and not run.recorded(Stage.MISSING_PAIRS):
-        hot_buckets = run.recorded("candidates")["hot_buckets"]
+        hot_buckets = recorded["hot_buckets"]
         warnings.append(
             f"{hot_buckets:,} buckets have more than {options.complete_bucket_size} documents, "
             f"which were compared with at most {options.fanout} leaders each: {share:.0%} of the "
@@ -206,32 +213,6 @@ def warn_of_missing_pairs(run: FinishedStages) -> list[str]:
         f"{format_percent(missing.share)} of all pairs; raise {name_setting('pair_budget')} or the "
         f"threshold, or remove boilerplate with {name_setting('max_df')}"
     ]
-
-
-def count_hot_pairs(run: FinishedStages) -> int:
-    """Returns the number of pairs in hot buckets. A pair counts once for each bucket.
-
-    Args:
-        run: The finished run.
-    """
-    return sum(
-        size * (size - 1) // 2 * buckets
-        for size, buckets in run.recorded("candidates").get("bucket_sizes", ())
-        if size > run.options.complete_bucket_size
-    )
-
-
-def share_of_hot_pairs(run: FinishedStages) -> float:
-    """Returns the share of hot buckets in the pairs with a common bucket, in [0, 1].
-
-    Args:
-        run: The finished run.
-    """
-    total = sum(
-        size * (size - 1) // 2 * buckets
-        for size, buckets in run.recorded("candidates").get("bucket_sizes", ())
-    )
-    return count_hot_pairs(run) / max(total, 1)
 
 
 def log_warnings(warnings: Iterable[str]) -> None:

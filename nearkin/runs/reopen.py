@@ -60,7 +60,9 @@ def open_finished_run(
     documents = record.require_sketch_stats(folder).documents
     banding = solve_run_banding(settings, documents) if files.bands else None
     corpus = saved.open_corpus("quarantine")
-    return ReopenedRun(folder, corpus, columns, settings, resources, banding), record
+    candidates = record.stats.candidates
+    run = ReopenedRun(folder, corpus, columns, settings, resources, banding, candidates)
+    return run, record
 
 
 def explain_in_run(folder: Path, a: str, b: str, secret: HashKey | None = None) -> Explanation:

@@ -90,11 +90,45 @@ def test_recall_agrees_with_brute_force(corpus: Path) -> None:
     assert audit.recall.hits == hits
     assert audit.recall.value < 0.7
     assert "recall is below the requested 0.95: omit `bands` and `rows`" in audit.advice
+    assert audit.residual is not None
+    kept = pq.read_table(out / "clusters.parquet")["kept"].to_numpy()
+    both_kept = {d for pair in everything for d in pair if kept[pair[0]] and kept[pair[1]]}
+    assert audit.residual.hits == len(both_kept) > 0
+    assert audit.residual.total == kept.sum() - 1, "the empty document is kept, and not sampled"
     assert audit.precision.value == 1
     assert sum(b.recall.total for b in audit.bins) == audit.recall.total
     for one in audit.bins:
         if one.recall.total > 30:
             assert abs(one.recall.value - one.predicted) < 0.2
+
+
+def test_audit_of_hot_buckets_predicts_the_loss_and_advises_what_helps(tmp_path: Path) -> None:
+    """A higher recall adds bands, and hot buckets yield pairs with leaders only in each of them."""
+    rng = np.random.default_rng(12)
+    words = [f"w{i}" for i in range(100)]
+    some = []
+    for _ in range(250):
+        variant = list(words)
+        for place in rng.choice(100, 2, replace=False):
+            variant[place] = f"x{rng.integers(10**6)}"
+        some.append(" ".join(variant))
+    table = pa.table({"id": [f"d{i}" for i in range(len(some))], "text": some})
+    pq.write_table(table, tmp_path / "docs.parquet")
+    banded = ("--bands", "30", "--rows", "4", "--fanout", "5")
+    hot = audit_run(finished(tmp_path, "hot", "--hot-bucket-size", "20", *banded), Silent()).audit
+    assert hot.recall.value < 0.5
+    assert all(entry.predicted < 0.5 for entry in hot.bins), "the run's hot buckets are considered"
+    assert "raise `hot_bucket_size` or `pair_budget`" in hot.advice
+    assert "a higher `recall` does not help" in hot.advice
+    assert hot.residual is not None
+    assert hot.residual.value == 0, "leaders suffice for clusters"
+    budgeted = finished(
+        tmp_path, "all", "--hot-bucket-size", "20", "--pair-budget", "99999", *banded
+    )
+    complete = audit_run(budgeted, Silent()).audit
+    assert complete.recall.value > 0.95
+    assert complete.bins[0].predicted > 0.9
+    assert "hot" not in complete.advice
 
 
 def test_interval_of_a_sample_contains_the_recall_of_all(corpus: Path) -> None:

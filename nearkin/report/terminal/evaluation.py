@@ -27,6 +27,9 @@ def print_audit(audit: Audit, console: Console) -> None:
     table.add_row(Text("precision of removals", style="dim"), format_proportion(audit.precision))
     recall = f"{format_proportion(audit.recall)}, requested {audit.asked:g} at the threshold"
     table.add_row(Text("recall of pairs", style="dim"), recall)
+    if audit.residual is not None:
+        residual = f"{format_proportion(audit.residual)} of the kept documents"
+        table.add_row(Text("near-duplicates left", style="dim"), residual)
     sample = (
         f"{audit.sampled:,} documents in {audit.seconds:.1f} s; {audit.exact:,} pairs of exact "
         "duplicates not counted"
