@@ -31,7 +31,7 @@ from nearkin.plan.rates import Rates, known_rates
 from nearkin.plan.tune import Distribution, candidate_probabilities
 from nearkin.setting_names import name_setting
 from nearkin.sketch.minhash import ROUNDS
-from nearkin.spec import Spec
+from nearkin.spec import IDF_JACCARD, Spec
 from nearkin.suggestions import did_you_mean
 
 ENGINES = ("local", "spark", "index")
@@ -698,7 +698,7 @@ class _PlanBuilder:
     def add_latency(self, spec: Spec, banding: Banding) -> None:
         """Adds the CPU time of a query, without the network and the round trips of a store."""
         work = self.workload
-        if work.engine != "index":
+        if work.engine != "index" or spec.measure == IDF_JACCARD:
             return
         rates = self.rates
         if spec.has_slots:
@@ -1009,6 +1009,8 @@ def plan(
     """
     if not isinstance(workload, Workload):
         workload = Workload(workload, **fields)
+    if spec is not None:
+        _require_known_speed(workload, spec)
     rates = rates or known_rates()
     is_given = spec is not None
     builder = _PlanBuilder(workload, rates)
@@ -1035,6 +1037,23 @@ def plan(
         lines=tuple(builder.lines),
         verdicts=tuple(builder.verdicts),
     )
+
+
+def _require_known_speed(workload: Workload, spec: Spec) -> None:
+    """Refuses limits on the speed of sketching for a measure whose speed is not calibrated.
+
+    Raises:
+        UsageError: If such a limit is given.
+    """
+    if spec.measure != IDF_JACCARD:
+        return
+    for name, value in (("ingest", workload.ingest), ("latency", workload.latency)):
+        if value is not None:
+            raise UsageError(
+                f"{name}={value:g} cannot be planned for measure {IDF_JACCARD}, whose speed is not "
+                f"calibrated; leave out {name_setting(name)}, and measure the speed with nearkin "
+                "sketch"
+            )
 
 
 def _signature_bytes(spec: Spec) -> int:

@@ -423,3 +423,13 @@ def test_plan_command_takes_precision_latency_and_prices(
     assert {"latency", "precision"} <= {verdict["limit"] for verdict in written["verdicts"]}
     assert any(line["name"] == "price of a month" for line in written["lines"])
     assert command(["plan", "--docs", "1M", "--latency", "20"]) == 2
+
+
+@pytest.mark.parametrize("limit", [{"ingest": 100.0}, {"latency": 0.1, "engine": "index"}])
+def test_speed_of_idf_jaccard_is_not_planned(limit: dict[str, Any]) -> None:
+    spec = nk.Spec(measure="idf-jaccard")
+    with pytest.raises(UsageError, match="cannot be planned for measure idf-jaccard"):
+        plan(1_000_000, spec, **limit)
+    planned = plan(1_000_000, spec, engine="index")
+    assert planned.value("signatures of 32-bit slots") == 1_000_000 * 128 * 4
+    assert "CPU of a query" not in {line.name for line in planned.lines}
