@@ -80,6 +80,7 @@ INTERNAL = {
     "QualityMetrics",
     "SearchStats",
     "Shingler",
+    "WeightTable",
 }
 """Types that are returned for other parts of nearkin and for stores."""
 
