@@ -59,8 +59,8 @@ if TYPE_CHECKING:
     from nearkin.lab.synth import SynthSettings, synth
     from nearkin.measures.estimates import estimate
     from nearkin.measures.explanation import Explanation
-    from nearkin.plan.capacity import Plan, Workload, plan
-    from nearkin.plan.tune import OperatingPoint, Tuning, tune
+    from nearkin.plan.capacity import Plan, PlannedSettings, Workload, plan
+    from nearkin.plan.tune import OperatingPoint, OperatingPointRecord, Tuning, TuningRecord, tune
     from nearkin.report.model import ReportData
     from nearkin.results import DedupResult, PairsResult, ResultTable
     from nearkin.runtime.progress import Progress
@@ -109,11 +109,13 @@ __all__ = [
     "Neighbour",
     "NewDocument",
     "OperatingPoint",
+    "OperatingPointRecord",
     "Outcome",
     "OutcomeKind",
     "OutcomeUnknownError",
     "PairsResult",
     "Plan",
+    "PlannedSettings",
     "Progress",
     "RacedError",
     "RebuildDueError",
@@ -135,6 +137,7 @@ __all__ = [
     "SynthSettings",
     "TextAndVector",
     "Tuning",
+    "TuningRecord",
     "TuningResult",
     "UsageError",
     "VectorEvidence",
@@ -183,6 +186,9 @@ _HOMES = {
     "Explanation": "nearkin.measures.explanation",
     "tune": "nearkin.plan.tune",
     "Tuning": "nearkin.plan.tune",
+    "TuningRecord": "nearkin.plan.tune",
+    "OperatingPointRecord": "nearkin.plan.tune",
+    "PlannedSettings": "nearkin.plan.capacity",
     "ShortTextSettings": "nearkin.engine.short_documents",
     "OperatingPoint": "nearkin.plan.tune",
     "plan": "nearkin.plan.capacity",

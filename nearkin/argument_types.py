@@ -46,8 +46,24 @@ DESCRIPTIONS: dict[Any, str] = {
 """How messages describe types. Other classes are described by their names."""
 
 
+PLURALS: dict[Any, str] = {}
+"""How messages describe the elements of lists."""
+
+
 class _MismatchError(Exception):
     """A signal: a value is not of the expected type."""
+
+
+def describe_as(kind: Any, description: str, plural: str) -> None:
+    """Sets how messages describe a type.
+
+    Args:
+        kind: The type, or another annotation.
+        description: The description, which begins with an article.
+        plural: What a list of it is a list of.
+    """
+    DESCRIPTIONS[kind] = description
+    PLURALS[kind] = plural
 
 
 def check_arguments(function: Function) -> Function:
@@ -168,9 +184,13 @@ def describe_type(kind: Any) -> str:
     if origin is Literal:
         return " or ".join(map(repr, get_args(kind)))
     if origin in (Sequence, list, tuple, Iterable):
-        element = describe_type(get_args(kind)[0])
+        kind_of_elements = get_args(kind)[0]
+        if kind_of_elements in PLURALS:
+            return f"a list of {PLURALS[kind_of_elements]}"
+        element = describe_type(kind_of_elements)
         plural = element.removeprefix("a ") + "s"
-        return f"a list of {plural}" if element.startswith("a ") else "a list"
+        is_one_word = element.startswith("a ") and " or " not in element
+        return f"a list of {plural}" if is_one_word else "a list"
     if origin is Callable:
         return DESCRIPTIONS[Callable]
     if origin in (Mapping, dict):

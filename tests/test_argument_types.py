@@ -144,6 +144,10 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     "Spec": lambda parts: (nk.Spec, {}),
     "Spec.for_shingle": lambda parts: (nk.Spec.for_shingle, {"text": "words:3"}),
     "IndexSettings": lambda parts: (nk.IndexSettings, {}),
+    "VectorEvidence": lambda parts: (
+        nk.VectorEvidence,
+        {"spec": nk.Spec(measure="cosine", unit="vector", n=2)},
+    ),
     "RunOptions": lambda parts: (RunOptions, {}),
     "Workload": lambda parts: (nk.Workload, {"documents": 1000}),
     "SynthSettings": lambda parts: (nk.SynthSettings, {}),
@@ -427,6 +431,7 @@ RESULTS = {
     "ClusterPage",
     "ClusterPart",
     "Entry",
+    "Evidence",
     "Explanation",
     "IndexFacts",
     "IndexStats",
@@ -434,10 +439,12 @@ RESULTS = {
     "Match",
     "Neighbour",
     "OperatingPoint",
+    "OperatingPointRecord",
     "Outcome",
     "OutcomeKind",
     "PairsResult",
     "Plan",
+    "PlannedSettings",
     "Progress",
     "ReportData",
     "ResultTable",
@@ -447,6 +454,7 @@ RESULTS = {
     "SignatureMatches",
     "StoredDocument",
     "Tuning",
+    "TuningRecord",
     "TuningResult",
     "NewDocument",
 }
@@ -462,6 +470,9 @@ WITHOUT_A_CASE = {
     "Retries.options": "clients call it",
     "Retries.should_retry": "clients call it",
     "Retries.wait": "clients call it",
+    "SpecResources.complete": "runs call it",
+    "TextAndVector.__init__": "an index checks the documents that it is given",
+    "VectorEvidence.keyed_with": "Index.open calls it",
 }
 
 

@@ -78,6 +78,7 @@ INTERNAL = {
     "Payload",
     "Phase",
     "QualityMetrics",
+    "RetryArguments",
     "SearchStats",
     "Shingler",
     "WeightTable",

@@ -7,6 +7,7 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
+from nearkin.argument_types import describe_as
 from nearkin.errors import UsageError
 
 
@@ -48,6 +49,11 @@ Document: TypeAlias = (
     str | Sequence[float] | np.ndarray | ShingledDocument | TextAndVector | CheckedPair
 )
 """A document that a caller may pass to an index."""
+describe_as(
+    Document,
+    "a text, a vector (numbers), a ShingledDocument or a TextAndVector",
+    "documents: texts, vectors, ShingledDocuments or TextAndVectors",
+)
 CheckedPart: TypeAlias = "str | np.ndarray | ShingledDocument"
 """A verified text or vector; a vector is float32 (n,)."""
 CheckedDocument: TypeAlias = "CheckedPart | CheckedPair"
