@@ -57,6 +57,7 @@ MOST_THREADS = 4096
 DAYS_OF_1000_YEARS = 365_000
 RANGES = {
     "threshold": NumberRange(0, 1, excludes_least=True),
+    "vector_threshold": NumberRange(0, 1, excludes_least=True),
     "recall": OPEN_SHARE,
     "precision": OPEN_SHARE,
     "max_df": OPEN_SHARE,

@@ -32,7 +32,6 @@ from nearkin.report.model import (
 from nearkin.report.row_categories import categorize_rows
 from nearkin.runtime.number_format import format_percent, format_similarity
 from nearkin.runtime.progress import describe_stage
-from nearkin.setting_names import name_setting
 
 MAX_CLUSTERS = 20
 """The largest number of clusters on a page."""
@@ -190,7 +189,6 @@ def _environment() -> Environment:
         "stage": describe_stage,
         "date": _format_date,
     }
-    environment.globals["name_setting"] = name_setting
     return environment
 
 

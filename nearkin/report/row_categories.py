@@ -3,7 +3,6 @@
 from typing import NamedTuple
 
 from nearkin.report.model import ReportData
-from nearkin.setting_names import name_setting
 
 ALWAYS_SHOWN = ("kept", "exact", "near")
 """The categories that are shown even if they have no rows."""
@@ -53,7 +52,7 @@ def categorize_rows(data: ReportData) -> list[RowCategory]:
         (
             "empty",
             "Empty",
-            f"documents without words, removed because of {name_setting('empty', 'drop')}",
+            "documents without words, which the run was asked to remove",
             counts.removed_empty,
         ),
         (

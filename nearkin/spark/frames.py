@@ -3,7 +3,7 @@
 import tempfile
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import Unpack
+from typing import TypeAlias, Unpack
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
@@ -54,15 +54,20 @@ REFUSED_PARAMETERS = {
 """The parameters of `nearkin.dedup` that Spark cannot follow, with the reason."""
 
 
+SparkFrame: TypeAlias = "DataFrame"
+"""A DataFrame. Its class is not checked, because frames of Spark Connect can have another one."""
+OptionalFrame: TypeAlias = "DataFrame | None"
+
+
 @show_parameters
 @check_arguments
 def dedup(
-    frame: DataFrame,
+    frame: SparkFrame,
     *,
     id: str,
     merge_parts: bool = False,
     against: str | None = None,
-    before: DataFrame | None = None,
+    before: OptionalFrame = None,
     work: str | None = None,
     progress: Progress | None = None,
     **parameters: Unpack[RunParameters],

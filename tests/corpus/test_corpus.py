@@ -35,11 +35,11 @@ def test_failure_names_file_row_and_value(tmp_path: Path) -> None:
     [
         (
             Columns(text="body"),
-            r"no column 'body' \(it has 'id', 'text', 'score', 'tags'\); choose one with --text",
+            r"no column 'body' \(it has 'id', 'text', 'score', 'tags'\); choose one with `text`",
         ),
-        (Columns(id="key"), "no column 'key'.*--id"),
+        (Columns(id="key"), "no column 'key'.*`id`"),
         (Columns(carried_columns=("source",)), "no column 'source'"),
-        (Columns(text=None, tokens="words"), "no column 'words'.*--tokens"),
+        (Columns(text=None, tokens="words"), "no column 'words'.*`tokens`"),
     ],
 )
 def test_missing_column_is_an_error_before_reading(

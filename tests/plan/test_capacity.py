@@ -377,7 +377,7 @@ def test_latency_of_a_query_is_a_limit_of_an_index() -> None:
 @pytest.mark.parametrize("name", ["core_hour_price", "gb_month_price", "ingest", "text_bytes"])
 def test_numbers_that_are_not_finite_are_refused(name: str, value: float) -> None:
     keywords: dict[str, Any] = {name: value}
-    with pytest.raises(UsageError, match=f"{name}={value:g} is not a finite number"):
+    with pytest.raises(UsageError, match=f"{name}={value:g} is not a (finite )?number"):
         Workload(10, **keywords)
 
 

@@ -26,10 +26,11 @@ from nearkin.engine.document_facts import block_hashes, id_hashes, text_lengths
 from nearkin.engine.options import SMALL_CORPUS, RunOptions
 from nearkin.engine.spark.arrow_columns import packed, signed, table
 from nearkin.engine.spark.keep_order import keep_order, unfit_types
-from nearkin.errors import NearkinError, RunError
+from nearkin.errors import NearkinError, RunError, UsageError
 from nearkin.lsh.band_keys import key_builder_for
 from nearkin.measures import Measure, measure_of
 from nearkin.measures.base import DocumentSketcher
+from nearkin.setting_names import name_setting
 from nearkin.sketch.minhash import fill_shares
 from nearkin.sketch.resources import SpecResources
 from nearkin.sketch.sketcher import Sketches
@@ -74,6 +75,13 @@ class TaskRequest:
     resources: SpecResources
     on_error: str = "quarantine"
     merge_parts: bool = False
+
+    def __post_init__(self) -> None:
+        if self.resources.secret is not None:
+            raise UsageError(
+                f"a hash key is not sent to the tasks of Spark; leave out {name_setting('key')}, "
+                "or use the local engine"
+            )
 
     @property
     def measure(self) -> Measure:

@@ -89,7 +89,7 @@ def test_large_page_of_many_values_is_rejected_unread(tmp_path: Path) -> None:
     found, rejected = read_rows(path)
     assert found == []
     assert (
-        "has 180,000 values, more than the 25,000 of such a page that --memory leaves room for"
+        "has 180,000 values, more than the 25,000 of such a page that `memory` leaves room for"
         in rejected[0].reason
     )
 

@@ -47,7 +47,6 @@ MEASURES: dict[str, dict[str, Any]] = {
         "memory": "2GB",
         **BANDED,
     },
-    "keyed": {"key": nk.HashKey(bytes(range(16))), **BANDED},
     "characters": {"text": "text", "spec": Spec(unit="chars", n=5), **BANDED},
     "blocks": {"text": "text", "block_by": "package", **BANDED},
     "probes": {"text": "text", "probes": 2, "bands": 12, "rows": 6, "threshold": 0.7},

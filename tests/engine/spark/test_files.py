@@ -222,6 +222,7 @@ def test_invalid_rows_of_a_frame_are_rejected(spark: SparkSession, frame: DataFr
         ({"delimiter": ";"}, "a DataFrame has no files"),
         ({"second_measure": "cosine:vector:0.9"}, "needs the local engine"),
         ({"workers": 8}, "a setting of Spark"),
+        ({"key": nk.HashKey(bytes(range(16)))}, "a hash key is not sent to the tasks of Spark"),
         ({"distance": 3, "threshold": 0.9, "measure": "simhash"}, "exclude each other"),
         ({"spec": Spec(), "k": 64}, "exclude each other"),
         ({"k": "64"}, "k='64' is of type str"),
