@@ -62,12 +62,12 @@ OptionalFrame: TypeAlias = "DataFrame | None"
 @show_parameters
 @check_arguments
 def dedup(
-    frame: SparkFrame,
+    frame: "SparkFrame",
     *,
     id: str,
     merge_parts: bool = False,
     against: str | None = None,
-    before: OptionalFrame = None,
+    before: "OptionalFrame" = None,
     work: str | None = None,
     progress: Progress | None = None,
     **parameters: Unpack[RunParameters],

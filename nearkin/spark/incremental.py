@@ -1,5 +1,7 @@
 """Runs over new documents against those of an earlier run."""
 
+from typing import TypeAlias
+
 from pyspark.sql import DataFrame, SparkSession
 
 from nearkin.argument_types import check_arguments
@@ -11,6 +13,9 @@ from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.errors import UsageError
 from nearkin.sketch.resources import SpecResources
 from nearkin.spark.result import SparkResult
+
+AnySession: TypeAlias = "SparkSession"
+"""A session. Its class is not checked, because one of Spark Connect has another one."""
 
 
 @check_arguments
@@ -33,7 +38,7 @@ def save(result: SparkResult, folder: str) -> None:
 
 
 @check_arguments
-def backfill(spark: SparkSession, folder: str, bands: int, rows: int) -> None:
+def backfill(spark: "AnySession", folder: str, bands: int, rows: int) -> None:
     """Computes band keys for other bands and rows, from saved signatures. No text is read.
 
     Args:

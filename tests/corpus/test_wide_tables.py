@@ -322,7 +322,7 @@ def test_long_id_or_carried_value_is_rejected_in_every_format(
     found = list(FileCorpus.open([str(path)]).read_slices(0, columns))
     assert [row for piece in found for row in piece.rows.tolist()] == [0, 2]
     assert [(row, reason) for piece in found for row, reason, *_ in piece.rejected] == [
-        (1, "other is longer than 2,000 bytes, the largest size of a document with this --memory")
+        (1, "other is longer than 2,000 bytes, the largest size of a document with this `memory`")
     ]
 
 
