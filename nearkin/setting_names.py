@@ -43,6 +43,11 @@ def settings_named_as(form: SettingForm) -> Iterator[None]:
         _Process.form = previous
 
 
+def current_form() -> SettingForm:
+    """Returns the form of the process, for other processes that work for it."""
+    return _Process.form
+
+
 def name_setting(name: str, value: str | int | list[str] | None = None) -> str:
     """Returns the name of a setting, with a value if one is advised, for a message.
 

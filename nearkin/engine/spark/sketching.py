@@ -8,7 +8,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -30,7 +30,7 @@ from nearkin.errors import NearkinError, RunError, UsageError
 from nearkin.lsh.band_keys import key_builder_for
 from nearkin.measures import Measure, measure_of
 from nearkin.measures.base import DocumentSketcher
-from nearkin.setting_names import name_setting
+from nearkin.setting_names import SettingForm, current_form, name_setting, settings_named_as
 from nearkin.sketch.minhash import fill_shares
 from nearkin.sketch.resources import SpecResources
 from nearkin.sketch.sketcher import Sketches
@@ -68,6 +68,7 @@ class TaskRequest:
         resources: Data that the Spec refers to.
         on_error: `quarantine` or `fail`, for rows that are not valid documents.
         merge_parts: Whether rows of one id are parts of a document.
+        setting_form: The form in which tasks name settings in messages.
     """
 
     columns: Columns
@@ -75,6 +76,7 @@ class TaskRequest:
     resources: SpecResources
     on_error: str = "quarantine"
     merge_parts: bool = False
+    setting_form: SettingForm = field(default_factory=current_form)
 
     def __post_init__(self) -> None:
         if self.resources.secret is not None:
@@ -151,6 +153,10 @@ class Sketching:
         return self._rows(read_rows(batches, self.request))
 
     def _rows(self, reads: Iterator[Read]) -> Iterator[pa.RecordBatch]:
+        with settings_named_as(self.request.setting_form):
+            yield from self._sketched_rows(reads)
+
+    def _sketched_rows(self, reads: Iterator[Read]) -> Iterator[pa.RecordBatch]:
         began = time.perf_counter()
         sketcher = self.request.sketcher()
         task = _Task(self.request, _warm(sketcher, self.request), began)
