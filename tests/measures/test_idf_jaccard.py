@@ -126,7 +126,7 @@ def test_banding_finds_share_of_pairs_that_it_promises(probes: int) -> None:
     every = nk.pairs(texts, **options).pairs.arrow
     banding = {"bands": 4, "rows": 8, "probes": probes}
     result = nk.pairs(texts, recall=0.5, **banding, **options)
-    assert not result.statistics["verify"]["brute_force"]
+    assert not result.stages["verify"]["brute_force"]
     from nearkin.lsh.slot_bands import fixed_banding
 
     solved = fixed_banding(0.6, 0.5, 128, 4, 8, probes)
