@@ -60,10 +60,7 @@ def test_run_audit_and_comparison_use_one_schema(
 
     audited = printed(capsys, "audit", out, "--sample", "500")
     jsonschema.validate(audited["metrics"], SCHEMA)
-    assert (
-        audited["metrics"]["recall_on_labeled_set"]
-        == audited["recall"]["hits"] / audited["recall"]["total"]
-    )
+    assert audited["metrics"]["recall_on_labeled_set"] == audited["recall"]["value"]
     assert json.loads((tmp_path / "d" / "run.json").read_bytes())["metrics"] == audited["metrics"]
     labels = tmp_path / "labels.csv"
     labels.write_text("id_a,id_b\nd0000000000,d0000000001\n")
