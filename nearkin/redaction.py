@@ -13,7 +13,7 @@ The password ends at the last @ before white space or the next URL. A password t
 percent-encoded can contain @, / or :, and error messages quote such URLs.
 """
 _OPTION = re.compile(
-    r"(?P<name>\b(?:ssl_?)?(?:pass(?:word|wd)?|pwd|secret(?:_?key)?|access_?key(?:_?id)?|api_?key|auth_?token|token)=)[^\s&'\"#,;]+",
+    r"(?P<name>\b(?:ssl_?)?(?:pass(?:word|wd)?|pwd|secret(?:_?key)?|access_?key(?:_?id)?|api_?key|auth_?token|token|sig(?:nature)?)=)[^\s&'\"#,;]+",
     re.IGNORECASE,
 )
 _TOKEN = re.compile(r"\bnk_(?P<name>[a-z0-9][a-z0-9-]{0,62})_[A-Za-z0-9_-]{43}\b")
@@ -26,6 +26,8 @@ def redact(text: str) -> str:
     Examples:
         >>> redact("redis://:se/cr@t@db:6379/0, postgresql://kin:secret@db/kin?sslpassword=other&schema=a")
         'redis://:***@db:6379/0, postgresql://kin:***@db/kin?sslpassword=***&schema=a'
+        >>> redact("https://account.blob.core.windows.net/box?sv=2024&sig=s%2Fecret&se=2026")
+        'https://account.blob.core.windows.net/box?sv=2024&sig=***&se=2026'
         >>> redact("nothing to hide: http://db:8080/a?b=c, not even in someone@example.org")
         'nothing to hide: http://db:8080/a?b=c, not even in someone@example.org'
     """

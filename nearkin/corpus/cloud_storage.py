@@ -11,6 +11,7 @@ from functools import cache
 from typing import Any
 from urllib.parse import urlsplit
 
+import pyarrow as pa
 from fsspec.implementations.arrow import ArrowFSWrapper
 from pyarrow import fs
 
@@ -73,7 +74,8 @@ def open_cloud_storage(protocol: str, url: str) -> tuple[CloudStorage, str]:
 
     Raises:
         OSError: If the settings of the driver are not valid.
-        UsageError: If the account of an Azure container is missing.
+        UsageError: If the account of an Azure container is missing, or an environment variable is
+            not valid.
     """
     path = url.partition("://")[2]
     bucket, _, key = path.partition("/")
@@ -98,11 +100,16 @@ def _connect_s3(bucket: str) -> fs.S3FileSystem:
     options: dict[str, Any] = {}
     if endpoint:
         parsed = urlsplit(endpoint)
+        if parsed.scheme not in ("http", "https") or not parsed.netloc:
+            raise UsageError(
+                f"AWS_ENDPOINT_URL={endpoint} is not a URL of HTTP; write it like "
+                "http://localhost:9000"
+            )
         options = {"endpoint_override": parsed.netloc, "scheme": parsed.scheme}
     elif not (os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")):
         try:
             options = {"region": fs.resolve_s3_region(bucket)}
-        except OSError:
+        except (OSError, pa.ArrowInvalid):
             # the first request says what is wrong
             options = {}
     return fs.S3FileSystem(
@@ -129,8 +136,10 @@ def _connect_google() -> fs.GcsFileSystem:
 
 @cache
 def _connect_azure(account: str) -> fs.AzureFileSystem:
-    return fs.AzureFileSystem(
-        account,
-        account_key=os.environ.get("AZURE_STORAGE_ACCOUNT_KEY"),
-        sas_token=os.environ.get("AZURE_STORAGE_SAS_TOKEN"),
-    )
+    account_key = os.environ.get("AZURE_STORAGE_ACCOUNT_KEY")
+    sas_token = os.environ.get("AZURE_STORAGE_SAS_TOKEN")
+    if account_key and sas_token:
+        raise UsageError(
+            "AZURE_STORAGE_ACCOUNT_KEY and AZURE_STORAGE_SAS_TOKEN are both set; unset one of them"
+        )
+    return fs.AzureFileSystem(account, account_key=account_key, sas_token=sas_token)

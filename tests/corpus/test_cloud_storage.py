@@ -143,3 +143,42 @@ def test_the_account_of_azure_is_in_the_url_or_the_environment(
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME")
     with pytest.raises(UsageError, match="names no storage account; write it after the container"):
         open_filesystem("abfs://box/a/b.csv")
+
+
+@pytest.mark.parametrize("endpoint", ["127.0.0.1:9", "localhost:9", "ftp://localhost:9"])
+def test_an_endpoint_without_http_is_named(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    point_to(endpoint, monkeypatch)
+    with pytest.raises(UsageError, match=f"AWS_ENDPOINT_URL={endpoint} is not a URL of HTTP"):
+        nk.dedup("s3://bucket/a.jsonl")
+
+
+def test_a_bucket_name_with_a_password_is_refused_without_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cloud_storage._connect_s3.cache_clear()
+    for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(UsageError) as error:
+        nk.dedup("s3://id:hunter2@bucket/a.jsonl")
+    assert "hunter2" not in str(error.value)
+
+
+def test_two_credentials_of_azure_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    cloud_storage._connect_azure.cache_clear()
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", "a2V5")
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sv=1&sig=hunter2")
+    with pytest.raises(UsageError, match="are both set; unset one of them"):
+        nk.dedup("abfs://box@account.dfs.core.windows.net/a.jsonl")
+
+
+def test_errors_hide_the_sas_token_of_azure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
+        raise OSError("Check on 'https://a.blob.core.windows.net/sv=1&sig=hunter2/box' failed")
+
+    cloud_storage._connect_azure.cache_clear()
+    monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_KEY", raising=False)
+    monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", "sv=1&sig=hunter2")
+    monkeypatch.setattr(cloud_storage.CloudStorage, "info", refuse)
+    with pytest.raises(UsageError, match="sig=") as error:
+        nk.dedup("abfs://box@account.dfs.core.windows.net/a.jsonl")
+    assert "hunter2" not in str(error.value)
