@@ -204,7 +204,14 @@ def _show(value: object) -> str:
     """Returns a value as a message shows it, or an empty text if it has no short form."""
     if not isinstance(value, str | Real | list | tuple | dict | NoneType | Path):
         return ""
-    text = repr(value)
+    if isinstance(value, str | list | tuple) and len(value) > MAX_SHOWN:
+        # a list of documents is not written out as a whole
+        value = value[: MAX_SHOWN + 1]
+    try:
+        text = repr(value)
+    except (RecursionError, ValueError):
+        # lists inside many lists, or whole numbers of thousands of digits
+        return ""
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
 
 

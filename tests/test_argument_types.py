@@ -520,6 +520,28 @@ def test_a_message_names_the_argument_the_value_and_what_is_possible(
         call()
 
 
+def test_values_without_a_written_form_are_left_out_of_messages() -> None:
+    nested: list[object] = []
+    for _ in range(10_000):
+        nested = [nested]
+    for value in (nested, [10**5000], {"digits": 10**5000}):
+        with pytest.raises(UsageError, match=r"^threshold= is of type (list|dict); give a number"):
+            nk.dedup(TEXTS, threshold=value)  # type: ignore[arg-type]
+
+
+def test_long_lists_are_not_written_out_for_a_message() -> None:
+    class Document:
+        written = 0
+
+        def __repr__(self) -> str:
+            Document.written += 1
+            return "text"
+
+    with pytest.raises(UsageError, match=r"^scope=\[text, text, .*… is of type list; give a text$"):
+        nk.Index.open("memory://").get([Document()] * 10_000, "id")  # type: ignore[arg-type]
+    assert Document.written < 100
+
+
 def test_no_message_shows_a_secret() -> None:
     with pytest.raises(UsageError, match=r"^key= is of type str; give a HashKey or None$"):
         nk.dedup(TEXTS, key="0123456789abcdef")  # type: ignore[arg-type]

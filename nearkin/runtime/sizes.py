@@ -4,7 +4,9 @@ import re
 
 from nearkin.errors import UsageError
 
-SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?)\s*(?P<unit>[KMGT]?)(?P<binary>i?)B?", re.IGNORECASE)
+SIZE = re.compile(
+    r"(?P<number>[0-9]{1,20}(?:\.[0-9]+)?)\s*(?P<unit>[KMGT]?)(?P<binary>i?)B?", re.IGNORECASE
+)
 
 
 def parse_size(size: int | str, name: str = "memory") -> int:

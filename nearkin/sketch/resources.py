@@ -33,6 +33,8 @@ VERSION = b"nearkin.version"
 FINGERPRINT = b"nearkin.fingerprint"
 TABLE_VERSION = "1"
 """The version of the file of a table of document frequencies."""
+TABLE_SCHEMA = pa.schema([("hash", pa.uint64()), ("documents", pa.uint32())])
+"""The columns of the file of a table of document frequencies."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ class DocumentFrequencies:
             VERSION: TABLE_VERSION,
             FINGERPRINT: self.fingerprint,
         }
-        schema = pa.schema([("hash", pa.uint64()), ("documents", pa.uint32())], facts)
+        schema = TABLE_SCHEMA.with_metadata(facts)
         with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, schema) as writer:
             writer.write_table(pa.table([self.hashes, self.counts], schema=schema))
 
@@ -154,37 +156,49 @@ class DocumentFrequencies:
                 by a newer version.
             IncompatibleError: If the table is of the shingles of another Spec.
         """
+        damaged = UsageError(
+            f"cannot read {str(path)!r}: it is damaged or not a file of document frequencies"
+        )
         try:
             with pa.memory_map(str(path)) as source:
                 table = pa.ipc.open_file(source).read_all()
-            facts = table.schema.metadata or {}
+            metadata = table.schema.metadata or {}
+            facts = {name: value.decode() for name, value in metadata.items()}
             documents = int(facts[DOCUMENTS])
         except FileNotFoundError as error:
             raise UsageError(f"no such file: {path}") from error
         except (OSError, KeyError, ValueError, pa.ArrowException) as error:
-            raise UsageError(
-                f"cannot read {str(path)!r}: it is damaged or not a file of document frequencies"
-            ) from error
-        if facts.get(BASE, b"").decode() != shingle_facts(spec):
+            raise damaged from error
+        if facts.get(BASE) != shingle_facts(spec):
             raise IncompatibleError(
-                f"{str(path)!r} has frequencies of other shingles "
-                f"({facts.get(SHINGLE, b'').decode()}) than this Spec"
+                f"{str(path)!r} has frequencies of other shingles ({facts.get(SHINGLE, '')}) than "
+                "this Spec"
             )
-        version = facts.get(VERSION, TABLE_VERSION.encode()).decode()
+        version = facts.get(VERSION, TABLE_VERSION)
         if version != TABLE_VERSION:
             raise UsageError(
                 f"{str(path)!r} has version {version} of the file of document frequencies, not "
                 f"{TABLE_VERSION}; upgrade nearkin, or count the shingles again"
             )
+        if not (_has_table_schema(table) and 0 <= documents < 1 << 63):
+            raise damaged
         frequencies = cls(documents, table["hash"].to_numpy(), table["documents"].to_numpy())
         # Files of nearkin 0.1.0 have no checksum.
-        checksum = facts.get(FINGERPRINT, frequencies.fingerprint.encode()).decode()
+        checksum = facts.get(FINGERPRINT, frequencies.fingerprint)
         if checksum != frequencies.fingerprint:
             raise UsageError(
                 f"cannot read {str(path)!r}: its content was changed (the checksum does not "
                 "match); count the shingles again"
             )
+        if not (frequencies.hashes[1:] > frequencies.hashes[:-1]).all():
+            raise damaged
         return frequencies
+
+
+def _has_table_schema(table: pa.Table) -> bool:
+    """Returns True if a table has the columns of document frequencies, without missing values."""
+    has_columns = table.schema.equals(TABLE_SCHEMA)
+    return has_columns and not any(column.null_count for column in table.columns)
 
 
 def is_frequencies_file(path: Path) -> bool:

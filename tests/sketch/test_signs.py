@@ -127,6 +127,44 @@ def test_frequencies_must_match_fingerprint_of_spec(tmp_path: Path) -> None:
         DocumentFrequencies.read(tmp_path / "bad.arrow", spec)
 
 
+@pytest.mark.parametrize(
+    ("changed_columns", "changed_facts"),
+    [
+        ({"documents": None}, {}),
+        ({"hash": None}, {}),
+        ({"hash": pa.array(["a", "b"])}, {}),
+        ({"hash": pa.array([5.5, 9.0])}, {}),
+        ({"hash": pa.array([5, None], pa.uint64())}, {}),
+        ({"hash": pa.array([9, 5], pa.uint64())}, {}),
+        ({"hash": pa.array([5, 5], pa.uint64())}, {}),
+        ({}, {"nearkin.documents": "-5"}),
+        ({}, {"nearkin.documents": str(2**70)}),
+        ({}, {"nearkin.base": b"\xff"}),
+        ({}, {"nearkin.version": b"\xff"}),
+    ],
+    ids=str,
+)
+def test_files_with_other_columns_or_numbers_are_damaged_files_of_frequencies(
+    changed_columns: dict[str, pa.Array | None],
+    changed_facts: dict[str, str | bytes],
+    tmp_path: Path,
+) -> None:
+    spec = Spec(measure="simhash")
+    columns = {"hash": pa.array([5, 9], pa.uint64()), "documents": pa.array([2, 3], pa.uint32())}
+    given = {
+        name: column
+        for name, column in {**columns, **changed_columns}.items()
+        if column is not None
+    }
+    facts = {"nearkin.documents": "3", "nearkin.base": shingle_facts(spec), **changed_facts}
+    table = pa.table(given).replace_schema_metadata(facts)
+    path = tmp_path / "df.arrow"
+    with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    with pytest.raises(UsageError, match="damaged or not a file of document frequencies"):
+        DocumentFrequencies.read(path, spec)
+
+
 def test_changed_and_newer_files_of_frequencies_are_refused(tmp_path: Path) -> None:
     counted = frequencies()
     spec = Spec(measure="simhash")
