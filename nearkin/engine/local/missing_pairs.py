@@ -117,21 +117,26 @@ def _draw_pairs(
 ) -> np.ndarray:
     """Draws pairs of different documents of one bucket, uint64 (count,).
 
+    The second document is drawn from all but the first. To draw both from all, and again if they
+    are equal, would hardly end if one document stands for a large group of exact duplicates.
+
     Args:
-        members: Documents of the bucket.
+        members: Documents of the bucket, at least two of them.
         weights: Weight of each document of the corpus.
         count: Number of pairs.
         random: Source of random numbers.
     """
-    ends = np.cumsum(weights[members])
-    parts = []
-    while count:
-        positions = np.searchsorted(ends, random.integers(ends[-1], size=(2, count)), "right")
-        first, second = members[positions]
-        differ = first != second
-        parts.append(pack_pairs(first[differ], second[differ]))
-        count -= int(differ.sum())
-    return np.concatenate(parts)
+    own = weights[members]
+    ends = np.cumsum(own)
+    others = ends[-1] - own
+    first_ends = np.cumsum(own.astype(np.float64) * others)
+    drawn = random.random(count) * first_ends[-1]
+    first = np.minimum(np.searchsorted(first_ends, drawn, "right"), len(members) - 1)
+    # the weight of the first document is skipped
+    places = random.integers(others[first])
+    places += np.where(places >= ends[first] - own[first], own[first], 0)
+    second = np.searchsorted(ends, places, "right")
+    return pack_pairs(members[first], members[second])
 
 
 def _count_common_buckets(pairs: np.ndarray, buckets: StoredBuckets) -> np.ndarray:

@@ -18,7 +18,7 @@ from nearkin.engine.local.pair_files import PairSpool
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.stats import Stage
-from nearkin.packed_pairs import pack_pairs
+from nearkin.packed_pairs import pack_pairs, unpack_pairs
 
 CLUSTERS = (260, 170, 60, 20, 8, 3)
 """The numbers of variants of the licence-like texts: few, and some of them huge."""
@@ -165,6 +165,24 @@ def finished_run(texts: list[str], folder: Path) -> LocalRun:
     local = LocalRun(corpus, Columns(text="text"), options, work, Silent())
     local.to_pairs()
     return local
+
+
+def test_pairs_are_drawn_by_the_products_of_their_weights() -> None:
+    """Each count is binomial: six standard deviations are a chance of 1 in 500 million."""
+    members = np.array([2, 3, 5, 7], np.uint32)
+    weights = np.zeros(8, np.int64)
+    weights[members] = [10**9, 1, 2, 3]
+    draws = 60_000
+    drawn = missing_pairs._draw_pairs(members, weights, draws, np.random.default_rng(3))
+    first, second = unpack_pairs(drawn)
+    assert (first < second).all()
+    for other, share in ((3, 1 / 6), (5, 2 / 6), (7, 3 / 6)):
+        count = int(((first == 2) & (second == other)).sum())
+        assert abs(count - draws * share) <= 6 * (draws * share * (1 - share)) ** 0.5
+    even = missing_pairs._draw_pairs(members, np.ones(8, np.int64), draws, np.random.default_rng(3))
+    _, counts = np.unique(even, return_counts=True)
+    assert len(counts) == 6
+    assert np.abs(counts - draws / 6).max() <= 6 * (draws / 6 * 5 / 6) ** 0.5
 
 
 def test_estimates_are_unbiased_and_their_intervals_cover(
