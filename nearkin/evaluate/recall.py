@@ -212,10 +212,12 @@ def bin_edges(threshold: float) -> list[float]:
     Examples:
         >>> bin_edges(0.87)
         [0.87, 0.9, 0.95, 1.0]
+        >>> bin_edges(1.0)
+        [1.0, 1.0]
     """
     first = math.floor(threshold / BIN_WIDTH + 1e-9) + 1
     inner = [round(step * BIN_WIDTH, 6) for step in range(first, round(1 / BIN_WIDTH))]
-    return [threshold, *inner, 1.0] if threshold < 1 else [1.0]
+    return [threshold, *inner, 1.0]
 
 
 def recall_by_similarity(counts: PairCounts, run: ReopenedRun) -> Iterator[RecallBin]:

@@ -21,6 +21,8 @@ LEFT = 40
 RIGHT = 40
 TOP = 36
 BOTTOM = 40
+NARROWEST_RANGE = 0.05
+"""The range of similarities that a chart shows if all pairs have the same."""
 SIZE_CLASSES = (2, 3, 4, 5, 10, 20, 50, 100, 1000, 10_000, 100_000, 1_000_000, 10_000_000)
 """The smallest cluster size of each bar of the chart of sizes."""
 
@@ -179,8 +181,11 @@ def draw_recall(audit: Audit) -> Chart:
     Args:
         audit: Audit with at least one pair.
     """
-    first = audit.bins[0].low
     last = audit.bins[-1].high
+    first = audit.bins[0].low
+    if first == last:
+        # the only bin is that of a threshold of 1
+        first = last - NARROWEST_RANGE
     lowest = min(
         min(entry.recall.low if entry.recall.total else 1.0, entry.predicted)
         for entry in audit.bins
@@ -214,7 +219,7 @@ def draw_recall(audit: Audit) -> Chart:
                 )
             )
     levels = [floor + (1 - floor) * i / 4 for i in range(5)]
-    edges = [*(entry.low for entry in audit.bins), last]
+    edges = sorted({last, *(entry.low for entry in audit.bins)})
     return Chart(
         bars=(),
         x_ticks=tuple(Tick(x_of(edge), f"{edge:g}") for edge in edges),

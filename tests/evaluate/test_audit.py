@@ -192,6 +192,22 @@ def test_run_without_pairs_is_audited(tmp_path: Path) -> None:
     assert "no pair at the threshold" in audit.advice
 
 
+def test_run_with_a_threshold_of_1_is_audited(tmp_path: Path) -> None:
+    """The two texts of each pair differ, and have the same shingles."""
+    texts = [
+        f"a{i} b{i} c{i} " * 2 + f"a{i} b{i}{end}" for i in range(20) for end in ("", f" c{i}")
+    ]
+    lines = [json.dumps({"text": text}) for text in texts]
+    (tmp_path / "docs.jsonl").write_text("\n".join(lines))
+    arguments = [str(tmp_path / "docs.jsonl"), "--threshold", "1", "--out", str(tmp_path / "out")]
+    assert run(["dedup", *arguments]) == 0
+    audit = audit_run(tmp_path / "out", Silent()).audit
+    assert (audit.recall.hits, audit.recall.total) == (20, 20)
+    assert [(entry.low, entry.high, entry.recall.total) for entry in audit.bins] == [(1.0, 1.0, 20)]
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert "1.00 to 1.00: 20 of 20 found" in page
+
+
 def test_documents_of_different_blocks_are_not_compared(tmp_path: Path) -> None:
     rows = [{"text": "a b c d e f g h", "b": b} for b in "xxy"] + [
         {"text": "a b c d e f g h i", "b": "y"}
