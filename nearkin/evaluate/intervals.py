@@ -127,7 +127,7 @@ def estimate_ratio(
     value = float((weights * numerators).sum()) / total
     is_chance = 1 - inclusion
     shares = weights * denominators / total
-    if not (is_chance * shares).any():
+    if not is_chance.any():
         return Estimate(value, value, value)
     # Dividing by 1 − share corrects for the pull of a unit on the ratio (as the jackknife does).
     deviations = weights * (numerators - value * denominators) / total

@@ -65,6 +65,16 @@ def test_sample_without_an_error_does_not_exclude_errors() -> None:
     assert scored.low < 0.5
 
 
+def test_units_with_items_that_were_drawn_for_certain_do_not_exclude_errors_of_the_others() -> None:
+    """Ten units have all found items and are drawn for certain; the others had none."""
+    true = np.repeat([1.0, 0.0], [10, 90])
+    inclusion = np.repeat([1.0, 0.5], [10, 90])
+    estimate = estimate_ratio(true, true, inclusion)
+    assert (estimate.value, estimate.high) == (1.0, 1.0)
+    # no error was seen, so there may be 3.69 of them, each with a weight of 2 of 10 items
+    assert estimate.low == pytest.approx(1 - 3.69 * 2 / 10, abs=0.01)
+
+
 @given(
     st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=20),
     st.floats(0.01, 1),
