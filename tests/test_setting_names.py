@@ -52,7 +52,7 @@ def test_no_message_of_the_library_names_an_option_of_the_command_line() -> None
 
 def test_warning_of_the_library_names_keywords() -> None:
     (warning,) = nk.dedup(SHORT_TEXTS).warnings
-    assert "use shingle='chars:3' and a lower `threshold`" in warning
+    assert "use shingle='chars:3'; nearkin tune FILES proposes a `threshold`" in warning
 
 
 def test_error_of_the_library_names_keywords() -> None:
@@ -67,7 +67,8 @@ def test_warning_and_error_of_the_command_line_name_options(
     inputs.write_text("".join(json.dumps({"text": text}) + "\n" for text in SHORT_TEXTS))
     command = ["dedup", str(inputs), "--out", str(tmp_path / "out"), "--quiet"]
     assert run(command) == 0
-    assert "--shingle chars:3 and a lower --threshold" in capsys.readouterr().err
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "use --shingle chars:3; nearkin tune FILES proposes a --threshold for it" in printed
     low = ["--overwrite", "--threshold", "0.2", "--recall", "0.999999", "--k", "4"]
     assert run([*command, *low]) == 2
     assert "raise --k or lower --recall" in capsys.readouterr().err

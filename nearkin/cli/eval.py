@@ -46,8 +46,8 @@ def eval(
     labelled: Annotated[
         str,
         typer.Option(
-            help="What was chosen for labelling: whole clusters, so that a document that a cluster "
-            "does not list is distinct from it; or single documents.",
+            help="What was chosen for labelling, if --golden has clusters: whole clusters, so that "
+            "a document that a cluster does not list is distinct from it; or single documents.",
             metavar="clusters|documents",
             rich_help_panel=VERIFICATION,
         ),
@@ -158,6 +158,6 @@ def eval(
         return
     from rich.console import Console
 
-    from nearkin.report.terminal.evaluation import scores_table
+    from nearkin.report.terminal.evaluation import print_scores
 
-    Console().print(scores_table(results))
+    print_scores(results, Console())

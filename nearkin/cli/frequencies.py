@@ -37,7 +37,7 @@ class ShingleOptions:
 @partial(with_option_groups, common=COMMON_OPTIONS)
 def frequencies(
     *,
-    inputs: o.Inputs,
+    inputs: o.InputFiles,
     columns: o.ColumnOptions,
     reading: o.ReadOptions,
     shingles: ShingleOptions,
@@ -90,6 +90,6 @@ def frequencies(
         return
     print_inputs(summary.account)
     sys.stderr.write(
-        f"{summary.shingles:,} shingles of two or more of {summary.documents:,} documents in "
-        f"{summary.out}\n"
+        f"{summary.out} lists {summary.shingles:,} shingles that two or more of "
+        f"{summary.documents:,} documents contain\n"
     )

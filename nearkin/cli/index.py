@@ -54,42 +54,12 @@ Target = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
-IndexThreshold = Annotated[
-    float | None,
-    typer.Option(
-        "--threshold",
-        "-t",
-        metavar="SHARE",
-        help="Minimum similarity at which a document is resolved to another, in (0, 1].  "
-        "[default: 0.8]",
-        rich_help_panel=SIMILARITY,
-    ),
-]
 Postings = Annotated[
     str,
     typer.Option(
         "--postings",
         help="Documents that a search finds: leaders (representatives only) or all.",
         rich_help_panel=ADVANCED,
-    ),
-]
-VectorThreshold = Annotated[
-    float | None,
-    typer.Option(
-        "--vector-threshold",
-        metavar="SHARE",
-        help="Minimum cosine of vectors in an index of texts and vectors, in (0, 1].  "
-        "[default: 0.95, or as before]",
-        rich_help_panel=SIMILARITY,
-    ),
-]
-Combine = Annotated[
-    str | None,
-    typer.Option(
-        "--combine",
-        help="Thresholds that two documents must reach in an index of texts and vectors: either "
-        "or both.  [default: either, or as before]",
-        rich_help_panel=SIMILARITY,
     ),
 ]
 NewKeyFile = Annotated[
@@ -101,6 +71,65 @@ NewKeyFile = Annotated[
         rich_help_panel=ADVANCED,
     ),
 ]
+
+
+OF_THE_INDEX = "that of the index"
+"""The default of the options of `index rebuild`, on its help page."""
+
+
+def threshold_option(default: str) -> Any:
+    """Returns the declaration of the option for the threshold of an index.
+
+    Args:
+        default: The default, for the help page.
+
+    Returns:
+        A value for `Annotated`.
+    """
+    return typer.Option(
+        "--threshold",
+        "-t",
+        metavar="SHARE",
+        help="Minimum similarity at which a document is resolved to another, in (0, 1].  "
+        f"[default: {default}]",
+        rich_help_panel=SIMILARITY,
+    )
+
+
+def vector_threshold_option(default: str) -> Any:
+    """Returns the declaration of the option for the threshold of the vectors of an index.
+
+    Args:
+        default: The default, for the help page.
+
+    Returns:
+        A value for `Annotated`.
+    """
+    return typer.Option(
+        "--vector-threshold",
+        metavar="SHARE",
+        help="Minimum cosine of vectors in an index of texts and vectors, in (0, 1].  "
+        f"[default: {default}]",
+        rich_help_panel=SIMILARITY,
+    )
+
+
+def combine_option(default: str) -> Any:
+    """Returns the declaration of the option for the thresholds that must be reached.
+
+    Args:
+        default: The default, for the help page.
+
+    Returns:
+        A value for `Annotated`.
+    """
+    return typer.Option(
+        "--combine",
+        metavar="either|both",
+        help="Thresholds that two documents must reach in an index of texts and vectors.  "
+        f"[default: {default}]",
+        rich_help_panel=SIMILARITY,
+    )
 
 
 @contextmanager
@@ -171,7 +200,7 @@ def build(
     reading: o.SelectionOptions,
     scope: Scope = "default",
     measure: o.Measure = None,
-    threshold: IndexThreshold = None,
+    threshold: Annotated[float | None, threshold_option("0.8")] = None,
     distance: Annotated[
         int | None,
         typer.Option(
@@ -182,8 +211,8 @@ def build(
             rich_help_panel=SIMILARITY,
         ),
     ] = None,
-    vector_threshold: VectorThreshold = None,
-    combine: Combine = None,
+    vector_threshold: Annotated[float | None, vector_threshold_option("0.95")] = None,
+    combine: Annotated[str | None, combine_option("either")] = None,
     shingle: o.Shingle = "words:3",
     normalise: o.Normalise = o.NORMALISE,
     k: o.K = None,
@@ -293,7 +322,7 @@ def build(
 @with_option_groups
 def add(
     *,
-    inputs: o.Inputs,
+    inputs: o.InputFiles,
     store: Store,
     resources: o.IndexKeyOptions,
     reading: o.SelectionOptions,
@@ -311,7 +340,7 @@ def add(
     Each document is new, or is resolved to a representative that it resembles.
 
     Args:
-        inputs: Files, globs, folders or URLs, or the folder of a saved run.
+        inputs: Files, globs, folders or URLs.
         store: URL of the store of the index.
         resources: Options for the data that the Spec of the index refers to.
         reading: Options for the selection of files.
@@ -667,18 +696,34 @@ def rebuild(
             rich_help_panel=RUN,
         ),
     ] = False,
-    threshold: IndexThreshold = None,
-    vector_threshold: VectorThreshold = None,
-    combine: Combine = None,
+    threshold: Annotated[float | None, threshold_option(OF_THE_INDEX)] = None,
+    vector_threshold: Annotated[float | None, vector_threshold_option(OF_THE_INDEX)] = None,
+    combine: Annotated[str | None, combine_option(OF_THE_INDEX)] = None,
     shingle: Annotated[
         str | None,
         typer.Option(
-            help="Unit and length of a shingle: words:N or chars:N.  [default: as before]",
+            help=f"Unit and length of a shingle: words:N or chars:N.  [default: {OF_THE_INDEX}]",
             rich_help_panel=SIMILARITY,
         ),
     ] = None,
-    k: o.K = None,
-    slot_bits: o.SlotBits = None,
+    k: Annotated[
+        int | None,
+        typer.Option(
+            "--k",
+            help="Number of slots of a signature, or of its bits (simhash and cosine).  "
+            f"[default: {OF_THE_INDEX}]",
+            rich_help_panel=SIMILARITY,
+        ),
+    ] = None,
+    slot_bits: Annotated[
+        int | None,
+        typer.Option(
+            "--slot-bits",
+            help="Number of bits kept of a MinHash slot: 32, 16, 8, 4, 2 or 1.  "
+            f"[default: {OF_THE_INDEX}]",
+            rich_help_panel=ADVANCED,
+        ),
+    ] = None,
     new_key_file: Annotated[
         str | None,
         typer.Option(

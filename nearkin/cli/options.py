@@ -65,8 +65,13 @@ def picture_option(subject: str) -> Any:
 Inputs = Annotated[
     list[str],
     typer.Argument(
-        help="Files, globs, folders, URLs (s3://, gs://, file://), or the folder of a saved run."
+        help="Files, globs, folders, URLs (s3://, gs://, abfs://, file://), or the folder of a "
+        "saved run."
     ),
+]
+InputFiles = Annotated[
+    list[str],
+    typer.Argument(help="Files, globs, folders or URLs (s3://, gs://, abfs://, file://)."),
 ]
 Text = Annotated[
     str | None,
@@ -366,8 +371,9 @@ PairBudget = Annotated[
     int | None,
     typer.Option(
         "--pair-budget",
-        help="Number of pairs up to which a hot bucket yields all its pairs too, at least 0 "
-        "(pairs: 50,000,000 by default; dedup: none, because leaders suffice for clusters).",
+        help="Number of pairs up to which a bucket yields all its pairs although it is larger "
+        "than --hot-bucket-size, at least 0.  [default: 50,000,000 for pairs; none for dedup, "
+        "because leaders suffice for clusters]",
         metavar="PAIRS",
         rich_help_panel=ADVANCED,
     ),

@@ -33,7 +33,7 @@ from nearkin.cluster import kernels
 from nearkin.errors import UsageError
 from nearkin.evaluate.intervals import Estimate, Proportion
 from nearkin.evaluate.totals import LabelledTotals, count_clusters, count_pairs
-from nearkin.setting_names import name_flag
+from nearkin.setting_names import name_flag, name_setting
 from nearkin.suggestions import did_you_mean
 
 NO_PAIRS = np.empty((0, 2), np.int64)
@@ -191,7 +191,8 @@ def _parse_label(text: str, path: Path) -> bool:
     if label not in (*POSITIVE_LABELS, *NEGATIVE_LABELS):
         raise UsageError(
             f"unknown label {text!r} in {path}; duplicates are labelled "
-            f"{', '.join(POSITIVE_LABELS)}, distinct pairs {', '.join(NEGATIVE_LABELS)}"
+            f"{', '.join(POSITIVE_LABELS)}, pairs of distinct documents "
+            f"{', '.join(NEGATIVE_LABELS)}"
         )
     return label in POSITIVE_LABELS
 
@@ -297,8 +298,8 @@ def parse_labelled(labelled: str) -> Labelled:
     """
     if labelled not in list(Labelled):
         raise UsageError(
-            f"labelled={labelled!r} is not valid; choose one of {', '.join(Labelled)}"
-            f"{did_you_mean(labelled, Labelled)}"
+            f"{name_setting('labelled', labelled)} is not valid; choose one of "
+            f"{', '.join(Labelled)}{did_you_mean(labelled, Labelled)}"
         )
     return Labelled(labelled)
 

@@ -10,6 +10,7 @@ from typing import Any, Self, TypedDict, get_args, get_origin, get_type_hints
 from nearkin.argument_types import check_arguments, check_fields
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
+from nearkin.setting_names import name_setting
 from nearkin.spec import Spec
 from nearkin.suggestions import did_you_mean
 
@@ -181,8 +182,8 @@ class IndexSettings:
             )
         if self.combine not in COMBINATIONS:
             raise UsageError(
-                f"combine={self.combine!r} is not one of {', '.join(COMBINATIONS)}"
-                f"{did_you_mean(self.combine, COMBINATIONS)}"
+                f"{name_setting('combine', self.combine)} is not valid; choose one of "
+                f"{', '.join(COMBINATIONS)}{did_you_mean(self.combine, COMBINATIONS)}"
             )
         _require_threshold(self.threshold)
         _require_both_or_none(self.bands, self.rows)
@@ -429,7 +430,8 @@ def threshold_of_distance(spec: Spec, settings: IndexSettings) -> float:
     if spec.measure != "simhash":
         raise UsageError(
             f"distance={distance} is for measure simhash, and the Spec of the index has "
-            f"{spec.measure}; pass Spec(measure='simhash'), or a threshold in place of the distance"
+            f"{spec.measure}; make the Spec with {name_setting('measure', 'simhash')}, or give a "
+            f"{name_setting('threshold')} in place of the distance"
         )
     if settings.bands is not None or settings.probes:
         raise UsageError(

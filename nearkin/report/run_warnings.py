@@ -146,10 +146,13 @@ def warn_of_short_documents(run: FinishedStages) -> list[str]:
             f"; {counts.single:,} of them ({counts.single / compared:.0%}) are not longer than one "
             "shingle and match only the same text"
         )
-    proposal = f"a lower {name_setting('threshold')}"
-    if options.spec.shingle != f"chars:{CHARACTERS}":
-        proposal = f"{name_setting('shingle', f'chars:{CHARACTERS}')} and {proposal}"
-    return [f"{text}. To compare short texts, use {proposal}; nearkin tune FILES proposes both"]
+    threshold_name = name_setting("threshold")
+    if options.spec.shingle == f"chars:{CHARACTERS}":
+        proposal = f"a lower {threshold_name}; nearkin tune FILES proposes one"
+    else:
+        shingle = name_setting("shingle", f"chars:{CHARACTERS}")
+        proposal = f"{shingle}; nearkin tune FILES proposes a {threshold_name} for it"
+    return [f"{text}. To compare short texts, use {proposal}"]
 
 
 def warn_of_recall(run: FinishedStages) -> list[str]:

@@ -172,7 +172,8 @@ class DocumentFrequencies:
         if facts.get(BASE) != shingle_facts(spec):
             raise IncompatibleError(
                 f"{str(path)!r} has frequencies of other shingles ({facts.get(SHINGLE, '')}) than "
-                "this Spec"
+                f"this Spec ({spec.shingle}); use the settings with which they were counted "
+                "(shingle, normalization, stem), or count the shingles again"
             )
         version = facts.get(VERSION, TABLE_VERSION)
         if version != TABLE_VERSION:

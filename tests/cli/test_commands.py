@@ -152,3 +152,9 @@ def test_wrapped_examples_are_the_same_shell_words() -> None:
             wrapped = wrap_example(example)
             assert shlex.split(wrapped.replace("\\\n", "")) == shlex.split(example)
             assert max(map(len, wrapped.splitlines())) <= 80
+
+
+def test_help_of_rebuild_names_the_index_as_the_default_of_its_settings() -> None:
+    helps = {one.name: one.help for one in COMMANDS["index rebuild"].params}
+    for name in ("threshold", "vector_threshold", "combine", "shingle", "k", "slot_bits"):
+        assert helps[name].endswith("[default: that of the index]")

@@ -51,6 +51,18 @@ def test_file_has_number_of_documents_of_each_repeated_shingle(
     assert path.read_bytes() == (tmp_path / "library.arrow").read_bytes()
 
 
+def test_summary_says_how_many_shingles_are_in_how_many_documents(
+    products: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "idf.arrow"
+    command = ["frequencies", products, "--text", "name", "--shingle", "words:1", "--out", path]
+    assert run([*map(str, command)]) == 0
+    words = Counter(word for name in NAMES for word in set(name.split()))
+    shared = sum(count > 1 for count in words.values())
+    summary = f"lists {shared} shingles that two or more of {len(NAMES)} documents contain"
+    assert summary in capfd.readouterr().err
+
+
 def test_file_gives_dedup_the_result_of_counting(
     products: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -72,7 +72,7 @@ def test_short_texts_cause_a_warning_that_names_the_setting(
     warning = next(text for text in result.warnings if "shingles words:3" in text)
     assert warning.startswith("10 of 10 documents (100%)")
     assert "5 of them (50%) are not longer than one shingle" in warning
-    assert "shingle='chars:3' and a lower `threshold`" in warning
+    assert "use shingle='chars:3'; nearkin tune FILES proposes a `threshold`" in warning
     assert warning in result.report_data.all_warnings
     assert warning in caplog.messages
     assert warning in nk.pairs(TITLES).warnings

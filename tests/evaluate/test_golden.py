@@ -302,7 +302,9 @@ def test_eval_command_scores_runs_and_grids(
     assert run(["eval", str(tmp_path / "out"), *golden, *plot]) == 2
     assert "no precision to draw" in capfd.readouterr().err
     assert run(["eval", str(tmp_path / "out"), *golden]) == 0
-    assert "precision needs distinct pairs" in " ".join(capfd.readouterr().out.split())
+    printed = capfd.readouterr().out
+    assert "pairs of duplicates, 0 pairs of distinct documents; " in printed.splitlines()[0]
+    assert "precision needs pairs of distinct documents" in " ".join(printed.split())
     golden.append("--closure")
     assert run(["eval", str(tmp_path / "out"), *golden]) == 0
     assert "duplicates of duplicates included" in " ".join(capfd.readouterr().out.split())

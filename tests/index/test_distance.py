@@ -198,7 +198,9 @@ def test_command_builds_an_index_of_distances(
     url = f"sqlite:///{tmp_path}/kin.db"
     command = ["index", "build", str(source), "--id", "id", "--store", url]
     assert run([*command, "--distance", "3", "--measure", "jaccard"]) == 2
-    assert "distance=3 is for measure simhash" in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "distance=3 is for measure simhash" in message
+    assert "make the Spec with --measure simhash, or give a --threshold" in message
     assert sorted(path.name for path in tmp_path.iterdir()) == ["documents.jsonl"]
     assert run([*command, "--distance", "3", "--threshold", "0.9"]) == 2
     capsys.readouterr()

@@ -33,7 +33,7 @@ from nearkin.index.stores.addresses import MEMORY_URL
 from nearkin.index.stores.base import Store
 from nearkin.index.stores.urls import with_passwords
 from nearkin.keys import HashKey
-from nearkin.setting_names import name_flag
+from nearkin.setting_names import name_flag, name_setting
 from nearkin.sketch.resources import SpecResources
 
 
@@ -238,8 +238,9 @@ def _require_both_kinds(source: Index) -> None:
         if not has_text or source.vector_of(entry) is None:
             missing = "vector" if has_text else "text"
             raise UsageError(
-                f"combine='both' needs a text and a vector of each document, and {entry.id!r} of "
-                f"scope {entry.scope!r} has no {missing}; keep combine='either'"
+                f"{name_setting('combine', 'both')} needs a text and a vector of each document, "
+                f"and {entry.id!r} of scope {entry.scope!r} has no {missing}; keep "
+                f"{name_setting('combine', 'either')}"
             )
 
 

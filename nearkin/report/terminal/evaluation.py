@@ -30,8 +30,9 @@ def print_audit(audit: Audit, console: Console) -> None:
     if audit.residual is not None:
         residual = f"{format_proportion(audit.residual)} of the kept documents"
         table.add_row(Text("near-duplicates left", style="dim"), residual)
+    exact_pairs = "1 pair" if audit.exact == 1 else f"{audit.exact:,} pairs"
     sample = (
-        f"{audit.sampled:,} documents in {audit.seconds:.1f} s; {audit.exact:,} pairs of exact "
+        f"{audit.sampled:,} documents in {audit.seconds:.1f} s; {exact_pairs} of exact "
         "duplicates not counted"
     )
     table.add_row(Text("sample", style="dim"), sample)
@@ -49,11 +50,12 @@ def print_audit(audit: Audit, console: Console) -> None:
     console.print(Text(audit.advice, style="bold"))
 
 
-def scores_table(scored: Sequence[tuple[Mapping[str, Any], Scores]]) -> Table:
-    """Returns a table with the scores that are known for each combination of settings.
+def print_scores(scored: Sequence[tuple[Mapping[str, Any], Scores]], console: Console) -> None:
+    """Prints what is labelled, then the scores that are known for each combination of settings.
 
     Args:
         scored: Settings and their scores.
+        console: Console to print to.
     """
     rows = []
     for settings, scores in scored:
@@ -75,9 +77,11 @@ def scores_table(scored: Sequence[tuple[Mapping[str, Any], Scores]]) -> Table:
         if scores.unlabelled:
             rows.append((label, "unlabelled pairs in a cluster", f"{scores.unlabelled:,}", ""))
         if scores.outside and scores.rand is not None:
-            rows.append((label, "unlabelled documents beside them", f"{scores.outside:,}", ""))
-    title = _describe_labels(scored[0][1])
-    return text_table(title, ("settings", "score", "value", "95 % interval"), rows)
+            outside = f"{scores.outside:,}"
+            rows.append((label, "unlabelled documents in their clusters", outside, ""))
+    # A title of the table would be wrapped to its width.
+    console.print(Text(_describe_labels(scored[0][1]), style="italic"))
+    console.print(text_table(None, ("settings", "score", "value", "95 % interval"), rows))
 
 
 def _describe_labels(scores: Scores) -> str:
@@ -85,10 +89,11 @@ def _describe_labels(scores: Scores) -> str:
     closed = ", duplicates of duplicates included" if scores.is_closed else ""
     text = (
         f"{scores.documents:,} labelled documents: {scores.duplicates:,} pairs of duplicates"
-        f"{closed}, {scores.distinct:,} distinct pairs"
+        f"{closed}, {scores.distinct:,} pairs of distinct documents"
     )
     if scores.precision is None:
-        text += f"; precision needs distinct pairs (label 0, or {name_flag('closure')})"
+        closing = name_flag("closure")
+        text += f"; precision needs pairs of distinct documents (label 0, or {closing})"
     return text
 
 

@@ -10,11 +10,11 @@ from nearkin.evaluate.intervals import Proportion
 from nearkin.runtime.number_format import format_fraction
 
 
-def text_table(title: str, names: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+def text_table(title: str | None, names: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
     """Returns a table of text. All columns but the first are aligned to the right.
 
     Args:
-        title: Title of the table.
+        title: Title of the table, or None.
         names: Names of the columns.
         rows: Texts of the rows, one for each column.
     """
