@@ -164,8 +164,8 @@ def split_buckets(starts: np.ndarray, ends: np.ndarray, pairs: int) -> Iterator[
         >>> for rows in split_buckets(np.array([0, 2, 4]), np.array([2, 4, 8]), 3):
         ...     print(*(column.tolist() for column in rows), rows.pairs)
         [0, 2] [2, 4] [2, 4] 2
-        [4] [5] [8] 3
-        [5] [8] [8] 3
+        [4] [6] [8] 5
+        [6] [8] [8] 1
     """
     sizes = ends - starts
     counts = sizes * (sizes - 1) // 2

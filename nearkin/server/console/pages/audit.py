@@ -93,10 +93,13 @@ def read_audit(path: Path) -> Audit:
     """
     try:
         record = json.loads(path.read_bytes())
-        audit: Audit = restore_dataclass(
-            Audit, {name: value for name, value in record.items() if name != "metrics"}
-        )
-    except (OSError, ValueError, TypeError, AttributeError) as error:
+        record.pop("metrics", None)
+        recalls = [entry["recall"] for entry in record["bins"]]
+        for counted in (record["precision"], record["recall"], *recalls):
+            if "value" not in counted:  # version 0.1.0 wrote counts alone
+                counted["value"] = Proportion.from_counts(counted["hits"], counted["total"]).value
+        audit: Audit = restore_dataclass(Audit, record)
+    except (OSError, ValueError, TypeError, AttributeError, KeyError) as error:
         raise UsageError(f"{path} is not the output of nearkin audit --json: {error}") from error
     return audit
 
