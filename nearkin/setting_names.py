@@ -22,30 +22,29 @@ class SettingForm(Enum):
     FIELD = "field"
 
 
-class _Process:
-    """The form of the process."""
-
-    form = SettingForm.KEYWORD
+_CHOSEN: list[SettingForm] = []
+"""The forms that the process has chosen and not yet given back. The latest one holds."""
 
 
 @contextmanager
 def settings_named_as(form: SettingForm) -> Iterator[None]:
     """Names settings in another form, in messages of every thread of the process.
 
+    Contexts need not end in the reverse order: a process can have several servers.
+
     Args:
         form: The form.
     """
-    previous = _Process.form
-    _Process.form = form
+    _CHOSEN.append(form)
     try:
         yield
     finally:
-        _Process.form = previous
+        _CHOSEN.remove(form)
 
 
 def current_form() -> SettingForm:
     """Returns the form of the process, for other processes that work for it."""
-    return _Process.form
+    return _CHOSEN[-1] if _CHOSEN else SettingForm.KEYWORD
 
 
 def name_setting(name: str, value: str | int | list[str] | None = None) -> str:
@@ -70,7 +69,7 @@ def name_setting(name: str, value: str | int | list[str] | None = None) -> str:
     import json
     import shlex
 
-    match _Process.form:
+    match current_form():
         case SettingForm.OPTION:
             option = OPTIONS.get(name) or f"--{name.replace('_', '-')}"
             if value is None:
@@ -96,6 +95,6 @@ def name_flag(name: str) -> str:
         ...     name_flag("overwrite")
         '--overwrite'
     """
-    if _Process.form is SettingForm.OPTION:
+    if current_form() is SettingForm.OPTION:
         return name_setting(name)
     return name_setting(name, value=True)

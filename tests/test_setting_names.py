@@ -94,3 +94,14 @@ def test_names_and_values_have_the_form_of_the_process(
         assert name_setting("key") == shown[0]
         assert name_setting("exclude", ["a b", "c"]) == shown[1]
         assert name_setting("k", 8) == shown[2]
+
+
+def test_servers_of_one_process_may_stop_in_the_order_in_which_they_started() -> None:
+    first = settings_named_as(SettingForm.FIELD)
+    second = settings_named_as(SettingForm.OPTION)
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert name_setting("threshold") == "--threshold"
+    second.__exit__(None, None, None)
+    assert name_setting("threshold") == "`threshold`"

@@ -144,6 +144,9 @@ def _unpack_content(content: bytes, flags: int) -> tuple[str | None, bytes]:
     Args:
         content: The content, which may be missing.
         flags: Flags of the entry.
+
+    Raises:
+        ValueError: If the text is longer than the content.
     """
     if not flags & TEXT:
         return None, content
@@ -151,6 +154,8 @@ def _unpack_content(content: bytes, flags: int) -> tuple[str | None, bytes]:
         return content.decode(), b""
     (length,) = TEXT_LENGTH.unpack_from(content)
     end = TEXT_LENGTH.size + length
+    if end >= len(content):
+        raise ValueError(f"a text of {length} bytes and a payload in {len(content)} bytes")
     return content[TEXT_LENGTH.size : end].decode(), content[end:]
 
 
