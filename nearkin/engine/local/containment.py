@@ -44,6 +44,8 @@ from nearkin.verify import kernels
 
 CANDIDATES = "contained-candidates"
 """File of the candidate pairs: (a << 32) | b, for a document a that b may contain."""
+MISSING_CANDIDATES = "missing-candidates"
+"""File of the candidate pairs from which the missing pairs are counted."""
 CONTAINED_FOLDER = "contained"
 """Folder of the verified pairs."""
 SAMPLED_DOCUMENTS = 256
@@ -199,14 +201,7 @@ class _ContainmentSearch:
         run = self.local_run
         affected = np.flatnonzero(_count_inside(self.smallest, self.smallest.crowded))
         drawn = np.random.default_rng(SEED).permutation(affected)[:SAMPLED_DOCUMENTS]
-        candidates = list(self._look_up(np.sort(drawn), NO_HASHES))
-        pairs = sorted_unique(np.concatenate([np.empty(0, np.uint64), *candidates]))
-        pairs = pairs[~isin_sorted(pairs, map_file(run.work.path / CANDIDATES, np.uint64))]
-        payloads = run.build_payloads(documents_in_pairs(pairs, len(self.smallest.sizes)))
-        missing = [self._score(payloads, portion).a for portion in split_pairs(pairs)]
-        contained = np.concatenate([np.empty(0, np.int64), *missing])
-        positions = np.searchsorted(self.smallest.active, contained)
-        counts = np.bincount(positions, minlength=len(self.smallest.active))[drawn]
+        counts = self._count_missing(np.sort(drawn))[drawn]
         low, high = _total_interval(counts, len(affected))
         return MissingPairsStats.from_estimate(
             truncated=len(self.smallest.crowded),
@@ -216,6 +211,27 @@ class _ContainmentSearch:
             high=high,
             listed=len(_read_contained(run).a),
         )
+
+    def _count_missing(self, rows: np.ndarray) -> np.ndarray:
+        """Returns the number of missing pairs of some documents, int64 (active,); 0 for others.
+
+        Args:
+            rows: Positions of the documents among the active ones, int64 (s,), ascending.
+        """
+        run = self.local_run
+        documents = len(self.smallest.sizes)
+        known = map_file(run.work.path / CANDIDATES, np.uint64)
+        spool = PairSpool(run.work.folder("missing-spool"), documents, run.pairs_in_memory)
+        for pairs in self._look_up(rows, NO_HASHES):
+            spool.add(pairs[~isin_sorted(pairs, known)])
+        candidates = write_pairs(run.work.path / MISSING_CANDIDATES, spool)
+        payloads = run.build_payloads(documents_in_pairs(candidates, documents))
+        counts = np.zeros(len(self.smallest.active), np.int64)
+        for portion in split_pairs(candidates):
+            contained = self._score(payloads, portion).a
+            positions = np.searchsorted(self.smallest.active, contained)
+            counts += np.bincount(positions, minlength=len(counts))
+        return counts
 
     def _look_up(self, rows: np.ndarray, crowded: np.ndarray) -> Iterator[np.ndarray]:
         """Yields the candidate pairs of some documents with all, packed: (a << 32) | b.

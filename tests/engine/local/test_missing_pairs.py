@@ -14,7 +14,7 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run
 from nearkin.engine.local import containment, missing_pairs
-from nearkin.engine.local.pair_files import PairSpool
+from nearkin.engine.local.pair_files import PairSpool, write_pairs
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.stats import Stage
@@ -255,6 +255,22 @@ def test_threads_memory_and_files_do_not_change_pairs_or_estimate(
     assert one.missing is not None
     score = one.pairs.arrow.column_names[2]
     assert sorted(one.pairs[score].to_pylist()) == sorted(other.pairs[score].to_pylist())
+
+
+def test_candidates_of_missing_contained_pairs_are_held_on_disk(
+    texts: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sampled document can be contained in almost every document of a corpus."""
+    on_disk: dict[str, bool] = {}
+
+    def write(path: Path, spool: PairSpool) -> np.ndarray:
+        on_disk[path.name] = any(spool._folder.iterdir())
+        return write_pairs(path, spool)
+
+    monkeypatch.setattr(containment, "write_pairs", write)
+    monkeypatch.setattr("nearkin.engine.local.run.BYTES_PER_PAIR", 2**23)
+    assert nk.pairs(texts, relation="containment", pair_budget=BUDGET, memory="512MiB").missing
+    assert on_disk[containment.MISSING_CANDIDATES]
 
 
 def test_spool_yields_large_partitions_in_portions(tmp_path: Path) -> None:
