@@ -104,4 +104,5 @@ def audit(
 
     from nearkin.report.terminal.evaluation import print_audit
 
-    print_audit(result.audit, Console())
+    golden_recall = None if golden is None else result.metrics.recall_on_labeled_set
+    print_audit(result.audit, golden_recall, Console())

@@ -218,6 +218,7 @@ def build(
     k: o.K = None,
     slot_bits: o.SlotBits = None,
     postings: Postings = "leaders",
+    spec_resources: o.SpecResourcesFolder = None,
     key_file: o.KeyFile = None,
     memory: o.ReadMemory = o.MEMORY,
     json: o.Json = False,
@@ -244,6 +245,7 @@ def build(
         k: Number of slots or bits of a signature, or None for the default.
         slot_bits: Number of bits that are kept of a slot, or None for the default.
         postings: Documents that a search finds: `leaders` or `all`.
+        spec_resources: Folder or file with the document frequencies of the Spec, or None.
         key_file: File or variable that holds the hash key, or None for no key.
         memory: Memory for reading, for example `4GB`.
         json: Whether the result is printed as JSON.
@@ -278,11 +280,16 @@ def build(
         )
     if saved is not None:
         require_as_saved(given, inputs, columns, spec)
-        of_files = ("threshold", "distance", "memory")
+        of_files = ("threshold", "distance", "memory", "spec_resources")
         given.require_unused(of_files, f"on the saved run {saved.folder}")
         counts = load_run(saved, store, scope, spec.to_request().secret, postings)
         print_facts(counts, as_json=json)
         return
+    if spec_resources is not None and measure != "idf-jaccard":
+        raise UsageError(
+            f"--spec-resources {spec_resources} has no effect without --measure idf-jaccard; leave "
+            "it out, or give this measure"
+        )
     request = spec.to_request()
     if both is not None:
         if distance is not None:
@@ -300,6 +307,7 @@ def build(
             threshold,
             postings,
             evidence,
+            tables=spec_resources,
             selection=reading.selection,
         )
         _print_added(counts, as_json=json)
@@ -312,6 +320,7 @@ def build(
         scope,
         threshold,
         postings,
+        tables=spec_resources,
         selection=reading.selection,
         distance=distance,
     )
@@ -450,8 +459,11 @@ def query(
     if json:
         print_json({"matches": [match.to_dict() for match in matches]})
         return
+    from nearkin.runtime.number_format import format_similarity
+
     for match in matches:
-        typer.echo(f"{match.similarity:.4f}  {match.id}  cluster {match.cluster}")
+        similarity = format_similarity(match.similarity, digits=4)
+        typer.echo(f"{similarity}  {match.id}  cluster {match.cluster}")
     if not matches:
         typer.echo("no document of this scope resembles the text")
 

@@ -14,6 +14,7 @@ import pyarrow.ipc
 from nearkin.argument_types import check_arguments, check_fields
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.keys import HashKey
+from nearkin.setting_names import SettingForm, current_form, name_setting
 from nearkin.shingle import Cut, Shingler
 from nearkin.sketch.weight_table import WeightTable
 from nearkin.spec import IDF_JACCARD, Spec
@@ -395,9 +396,11 @@ def require_table(
         return None
     given = None if table is None else table.fingerprint
     if given != fingerprint:
+        is_command = current_form() is SettingForm.OPTION
+        way = f"with {name_setting('spec_resources')}" if is_command else "as SpecResources"
         raise IncompatibleError(
-            f"this Spec refers to the {name} {fingerprint}, but {given} was given; pass them as "
-            "SpecResources"
+            f"this Spec refers to the {name} {fingerprint}, but {given or 'none'} was given; pass "
+            f"them {way}"
         )
     return table
 

@@ -183,7 +183,7 @@ def test_an_index_needs_the_frequency_cut_of_its_run(
     assert command(["index", "build", run, "--store", url]) == 0
     (tmp_path / "page.txt").write_text(f"{banner} {corpus(61, share=0.0)[60]}")
     assert command(["index", "query", str(tmp_path / "page.txt"), "--store", url]) == 2
-    assert "pass them as SpecResources" in capsys.readouterr().err
+    assert "but none was given; pass them with --spec-resources" in capsys.readouterr().err
     assert (
         command(
             [

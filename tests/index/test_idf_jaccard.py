@@ -1,11 +1,13 @@
 """An index whose documents are compared by the idf-weighted Jaccard similarity."""
 
+import math
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 import nearkin as nk
+from nearkin.cli.app import run
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources, weighted_by
 from nearkin.spec import Spec
@@ -64,6 +66,35 @@ def test_index_takes_file_of_frequencies(counted: DocumentFrequencies, tmp_path:
         assert index.upsert("shop", TEXTS[2], "c").representative == "a"
 
 
+def test_build_command_takes_file_of_frequencies_and_query_names_the_option(
+    counted: DocumentFrequencies, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "products.arrow"
+    counted.write(path, SPEC)
+    source = tmp_path / "names.csv"
+    source.write_text("".join(f"{line}\n" for line in ("text", *TEXTS)))
+    question = tmp_path / "question.txt"
+    question.write_text("mx2002 acme camera")
+    store = ["--store", f"sqlite:///{tmp_path}/kin.db"]
+    build = ["index", "build", str(source), *store, "--shingle", "words:1"]
+    given = ["--spec-resources", str(path)]
+    assert run([*build, *given]) == 2
+    assert "has no effect without --measure idf-jaccard" in capsys.readouterr().err
+    build += ["--measure", "idf-jaccard", "--threshold", "0.5"]
+    assert run(build) == 2
+    assert "needs document frequencies" in capsys.readouterr().err
+    assert run([*build, *given]) == 0
+    assert "new: 4" in capsys.readouterr().out
+    query = ["index", "query", str(question), *store]
+    assert run(query) == 2
+    assert "pass them with --spec-resources" in capsys.readouterr().err
+    assert run([*query, *given]) == 0
+    with nk.Index.open(store[1], tables=path) as index:
+        match = index.query("default", "mx2002 acme camera")[0]
+    printed = capsys.readouterr().out.split()[0]
+    assert printed == f"{math.floor(match.similarity * 10000) / 10000:.4f}"
+
+
 def test_index_without_frequencies_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/kin.db"
     with pytest.raises(UsageError, match="needs document frequencies, and none are given"):
@@ -75,7 +106,7 @@ def test_weighted_spec_without_its_frequencies_is_refused_before_anything_is_wri
     counted: DocumentFrequencies, tmp_path: Path
 ) -> None:
     for spec in (SPEC, Spec(n=1, measure="simhash")):
-        with pytest.raises(IncompatibleError, match="but None was given"):
+        with pytest.raises(IncompatibleError, match="but none was given"):
             nk.Index.open(f"sqlite:///{tmp_path}/kin.db", weighted_by(counted, spec))
     assert list(tmp_path.iterdir()) == []
 

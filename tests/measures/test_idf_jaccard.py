@@ -143,7 +143,7 @@ def test_spec_without_frequencies_makes_no_signatures() -> None:
     with pytest.raises(UsageError, match="needs document frequencies"):
         nk.sketch(["a b"], SPEC)
     counted = nk.frequencies(["a b", "a c"], spec=SPEC)
-    with pytest.raises(IncompatibleError, match="but None was given"):
+    with pytest.raises(IncompatibleError, match="but none was given"):
         nk.sketch(["a b"], weighted_by(counted, SPEC))
 
 

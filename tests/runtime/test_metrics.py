@@ -67,6 +67,8 @@ def test_run_audit_and_comparison_use_one_schema(
     assert printed(capsys, "audit", out, "--golden", str(labels))["metrics"][
         "recall_on_labeled_set"
     ] in (0.0, 1.0)
+    assert command(["audit", out, "--sample", "50", "--golden", str(labels), "--quiet"]) == 0
+    assert "recall of labelled pairs" in capsys.readouterr().out
 
     compared = printed(capsys, "shadow", out, "--against", "b=16,r=8")
     for side in ("live", "shadow"):

@@ -113,7 +113,7 @@ def test_frequencies_must_match_fingerprint_of_spec(tmp_path: Path) -> None:
     assert (again.counts == counted.counts).all()
     texts = pa.array(["one two three four"], pa.large_string())
     assert Sketcher(spec, SpecResources(frequencies=again)).sketch(texts).signatures.shape == (1, 1)
-    with pytest.raises(IncompatibleError, match="but None was given"):
+    with pytest.raises(IncompatibleError, match="but none was given"):
         Sketcher(spec)
     other = DocumentFrequencies(1001, counted.hashes, counted.counts)
     with pytest.raises(IncompatibleError, match=other.fingerprint):

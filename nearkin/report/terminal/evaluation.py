@@ -16,17 +16,20 @@ from nearkin.runtime.number_format import format_fraction, format_percent, forma
 from nearkin.setting_names import name_flag
 
 
-def print_audit(audit: Audit, console: Console) -> None:
+def print_audit(audit: Audit, golden_recall: float | None, console: Console) -> None:
     """Prints the precision and the recall of an audit, recall by similarity, and the advice.
 
     Args:
         audit: Audit of a run.
+        golden_recall: Recall of the pairs that are labelled as duplicates, or None without labels.
         console: Console to print to.
     """
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_row(Text("precision of removals", style="dim"), format_proportion(audit.precision))
     recall = f"{format_proportion(audit.recall)}, requested {audit.asked:g} at the threshold"
     table.add_row(Text("recall of pairs", style="dim"), recall)
+    if golden_recall is not None:
+        table.add_row(Text("recall of labelled pairs", style="dim"), format_fraction(golden_recall))
     if audit.residual is not None:
         residual = f"{format_proportion(audit.residual)} of the kept documents"
         table.add_row(Text("near-duplicates left", style="dim"), residual)

@@ -157,7 +157,7 @@ def test_spark_counts_frequencies_of_idf_jaccard(spark: SparkSession) -> None:
 def test_spark_refuses_idf_jaccard_without_its_frequencies(spark: SparkSession) -> None:
     _, frame = products(spark)
     spec = weighted_by(nk.frequencies(PRODUCTS, spec=IDF["spec"]), IDF["spec"])
-    with pytest.raises(IncompatibleError, match="but None was given"):
+    with pytest.raises(IncompatibleError, match="but none was given"):
         nks.dedup(frame, id="id", **{**IDF, "spec": spec})
 
 
