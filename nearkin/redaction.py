@@ -4,16 +4,17 @@ import re
 
 HIDDEN = "***"
 _URL = re.compile(
-    r"(?P<start>(?:\b[a-z][a-z0-9+.-]{0,32}:/{1,3})?(?<![^\s/'\"=(\[,])[^\s:@/'\"]{0,128}):(?:(?!:/)\S){1,256}@",
+    r"(?P<start>(?:\b[a-z][a-z0-9+.-]{0,32}:/{1,3})?(?<![^\s/'\"=(\[,])[^\s:@/'\"]{0,128}):(?!//[a-z0-9-]{1,63}@[a-z0-9]{1,24}\.(?:dfs|blob)\.core\.)(?:(?!:/)\S){1,256}@",
     re.IGNORECASE,
 )
 """A URL, with or without its scheme, that has a colon before its host.
 
 The password ends at the last @ before white space or the next URL. A password that is not
-percent-encoded can contain @, / or :, and error messages quote such URLs.
+percent-encoded can contain @, / or :, and error messages quote such URLs. What precedes the host of
+Azure Blob Storage is the name of a container.
 """
 _OPTION = re.compile(
-    r"(?P<name>\b(?:ssl_?)?(?:pass(?:word|wd)?|pwd|secret(?:_?key)?|access_?key(?:_?id)?|api_?key|auth_?token|token|sig(?:nature)?)=)[^\s&'\"#,;]+",
+    r"(?P<name>\b(?:ssl|(?:[a-z]{1,20}[_-]){1,3})?(?:pass(?:word|wd)?|pwd|secret(?:[_-]?key)?|access[_-]?key(?:[_-]?id)?|api[_-]?key|auth[_-]?token|token|sig(?:nature)?)=)[^\s&'\"#,;]+",
     re.IGNORECASE,
 )
 _TOKEN = re.compile(r"\bnk_(?P<name>[a-z0-9][a-z0-9-]{0,62})_[A-Za-z0-9_-]{43}\b")

@@ -258,3 +258,31 @@ def every_subclass(kind: type) -> list[type]:
 def test_token_is_redacted() -> None:
     token = f"nk_reader_{'A' * 43}"
     assert redact(f"the token {token} is not valid") == "the token nk_reader_*** is not valid"
+
+
+@pytest.mark.parametrize(
+    "parameter",
+    [
+        "sig",
+        "Signature",
+        "X-Amz-Signature",
+        "X-Amz-Security-Token",
+        "X-Goog-Signature",
+        "access_token",
+        "api-key",
+        "client_secret",
+        "client_secret_key",
+        "sslpassword",
+        "ssl_password",
+    ],
+)
+def test_credentials_among_the_parameters_of_a_url_are_hidden(parameter: str) -> None:
+    url = f"https://host/a.jsonl?{parameter}={PASSWORD}%2Fa&expires=1"
+    assert redact(url) == f"https://host/a.jsonl?{parameter}=***&expires=1"
+
+
+@pytest.mark.parametrize("host", ["account.dfs.core.windows.net", "account.blob.core.windows.net"])
+def test_containers_of_azure_stay_in_messages(host: str) -> None:
+    url = f"abfs://box-1@{host}/a.jsonl"
+    assert redact(f"cannot list {url}: refused") == f"cannot list {url}: refused"
+    assert PASSWORD not in redact(f"abfs://box-1:{PASSWORD}@{host}/a.jsonl")
