@@ -136,8 +136,9 @@ def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
         closure: If True, labelled pairs are closed transitively (see `golden_set_from_pairs`).
 
     Raises:
-        UsageError: If the file does not exist, cannot be read, has other columns, or contains an
-            unknown label, contradictory labels or a pair of a document with itself.
+        UsageError: If the file does not exist, cannot be read, has other columns, or contains a
+            missing value, an unknown label, contradictory labels, a document in two clusters or a
+            pair of a document with itself.
     """
     try:
         if path.suffix in (".parquet", ".pq"):
@@ -151,13 +152,21 @@ def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
         raise UsageError(f"{path} is neither CSV nor parquet ({reason})") from error
     names = set(table.column_names)
     if {"id", "cluster"} <= names:
-        clusters = zip(_read_texts(table, "id"), _read_texts(table, "cluster"), strict=True)
-        return golden_set_from_clusters(dict(clusters))
+        clusters: dict[str, str] = {}
+        rows = zip(_read_texts(table, "id", path), _read_texts(table, "cluster", path), strict=True)
+        for id, cluster in rows:
+            if clusters.setdefault(id, cluster) != cluster:
+                raise UsageError(
+                    f"{path} has the document {id!r} in the clusters {clusters[id]!r} and "
+                    f"{cluster!r}; delete one of the rows"
+                )
+        return golden_set_from_clusters(clusters)
     if {"id_a", "id_b"} <= names:
-        pairs = list(zip(_read_texts(table, "id_a"), _read_texts(table, "id_b"), strict=True))
+        first = _read_texts(table, "id_a", path)
+        pairs = list(zip(first, _read_texts(table, "id_b", path), strict=True))
         labels = None
         if "label" in names:
-            labels = [_parse_label(text, path) for text in _read_texts(table, "label")]
+            labels = [_parse_label(text, path) for text in _read_texts(table, "label", path)]
         else:
             _refuse_unnamed_labels(table, path)
         return golden_set_from_pairs(pairs, labels, closure=closure)
@@ -167,8 +176,21 @@ def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
     )
 
 
-def _read_texts(table: pa.Table, name: str) -> list[str]:
-    return [str(value) for value in table[name].to_pylist()]
+def _read_texts(table: pa.Table, name: str, path: Path) -> list[str]:
+    """Returns the values of a column of a golden set as texts.
+
+    Raises:
+        UsageError: If there are two such columns, or a value is missing.
+    """
+    if table.column_names.count(name) > 1:
+        raise UsageError(f"{path} has two columns {name!r}; delete or rename one of them")
+    values = table[name].to_pylist()
+    if None in values:
+        raise UsageError(
+            f"row {values.index(None) + 1} of {path} has no value in the column {name!r}; add it, "
+            "or delete the row"
+        )
+    return [str(value) for value in values]
 
 
 def _refuse_unnamed_labels(table: pa.Table, path: Path) -> None:
@@ -177,8 +199,8 @@ def _refuse_unnamed_labels(table: pa.Table, path: Path) -> None:
     Without this check, every pair would count as a pair of duplicates.
     """
     labels = {*POSITIVE_LABELS, *NEGATIVE_LABELS}
-    for name in table.column_names:
-        values = {value.lower() for value in _read_texts(table, name)}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        values = {str(value).lower() for value in column.to_pylist()}
         if name not in ("id_a", "id_b") and values and values <= labels:
             raise UsageError(
                 f"the column {name!r} of {path} has the values of labels; rename it to label, or "
@@ -335,7 +357,7 @@ def score_clusters(
     """
     labelled = parse_labelled(labelled)
     names = np.array([clusters.get(name, f"\\0{name}") for name in golden.ids], object)
-    found, predicted = np.unique(names.astype(str), return_inverse=True)
+    found, predicted = np.unique(names, return_inverse=True)
     own_sizes = np.bincount(predicted, minlength=len(found))
     outside = _count_outside(found, golden.ids, clusters)
     if golden.clusters is None:

@@ -315,3 +315,38 @@ def test_eval_command_scores_runs_and_grids(
     assert run(["eval", documents, *golden]) == 2
     assert run(["eval", documents, "--id", "id", *golden, "--grid", "nothing=1"]) == 2
     assert "unknown setting 'nothing'" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        ("id,cluster\na,1\na,2\n", "has the document 'a' in the clusters '1' and '2'"),
+        ("id,id,cluster\na,b,1\n", "has two columns 'id'"),
+        ("id_a,id_b,label,label\na,b,1,1\n", "has two columns 'label'"),
+    ],
+)
+def test_contradictory_files_are_refused(lines: str, message: str, tmp_path: Path) -> None:
+    (tmp_path / "golden.csv").write_text(lines)
+    with pytest.raises(UsageError, match=message):
+        read_golden_set(tmp_path / "golden.csv")
+
+
+def test_other_columns_may_have_the_same_name(tmp_path: Path) -> None:
+    (tmp_path / "golden.csv").write_text("id_a,id_b,note,note\na,b,x,y\n")
+    assert read_golden_set(tmp_path / "golden.csv").ids == ("a", "b")
+
+
+def test_missing_values_are_no_cluster(tmp_path: Path) -> None:
+    """Documents without a cluster would be duplicates of each other."""
+    table = pa.table({"id": ["a", "b", "c"], "cluster": ["1", None, None]})
+    pq.write_table(table, tmp_path / "golden.parquet")
+    with pytest.raises(UsageError, match=r"row 2 of .* has no value in the column 'cluster'"):
+        read_golden_set(tmp_path / "golden.parquet")
+
+
+def test_one_long_name_does_not_widen_the_others() -> None:
+    """An array of texts of fixed width would take 40 GB."""
+    clusters = {str(number): str(number // 2) for number in range(10_000)}
+    clusters["0"] = "long" * 250_000
+    scores = score_clusters(golden_set_from_clusters(clusters), clusters)
+    assert scores.recall.value == 1.0
