@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from nearkin.plan.tune import tune
 from nearkin.report.model import ClosestCall, ClusterExcerpt, RemovedExample, ReportData
 from nearkin.report.terminal.clusters import print_clusters, rank_clusters
+from nearkin.report.terminal.planning import tuning_table
 from nearkin.report.terminal.summary import print_summary
 
 HOSTILE = "[bold]markup[/] [/nothing] \x1b[2J\x07 \u202e"
@@ -98,6 +100,15 @@ def test_summary_ends_with_the_report_and_the_closest_call(
     console = printed()
     print_summary(replace(data, closest_call=call), console, tmp_path, can_explain=False)
     assert "explain" not in text_of(console)
+
+
+def test_table_of_operating_points_fits_into_80_columns() -> None:
+    console = Console(file=io.StringIO(), width=80)
+    console.print(tuning_table(tune(0.8, 0.95), 5))
+    text = text_of(console)
+    assert "(1/b)^1/r" in text
+    assert "cand./doc" in text
+    assert "…" not in text
 
 
 def test_hostile_text_does_not_control_the_terminal(data: ReportData, tmp_path: Path) -> None:

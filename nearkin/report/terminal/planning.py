@@ -133,4 +133,7 @@ def tuning_table(tuning: Tuning, show: int) -> Table:
         f"{tuning.threshold}, {tuning.distribution.documents:,} documents "
         f"({tuning.distribution.source})"
     )
-    return text_table(title, names, rows)
+    table = text_table(title, names, rows)
+    # Without blanks at its edges, the table fits into 80 columns.
+    table.pad_edge = False
+    return table
