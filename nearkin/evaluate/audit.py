@@ -191,7 +191,9 @@ def give_advice(precision: Proportion, recall: Proportion, run: ReopenedRun) -> 
         return f"the recall is below the requested {requested}: {change}"
     if recall.low >= requested:
         return f"the recall is at least the requested {requested}"
-    return f"the interval of the recall contains the requested {requested}"
+    return (
+        f"the interval of the recall contains the requested {requested}; a larger sample narrows it"
+    )
 
 
 def solve_run_banding(settings: RunOptions, documents: int) -> Banding:

@@ -102,6 +102,12 @@ def test_recall_agrees_with_brute_force(corpus: Path) -> None:
             assert abs(one.recall.value - one.predicted) < 0.2
 
 
+def test_small_sample_is_advised_to_be_larger(corpus: Path) -> None:
+    audit = audit_run(finished(corpus, "good"), Silent(), sample=20).audit
+    assert audit.recall.low < 0.95 <= audit.recall.high
+    assert audit.advice.endswith("contains the requested 0.95; a larger sample narrows it")
+
+
 def test_audit_of_hot_buckets_predicts_the_loss_and_advises_what_helps(tmp_path: Path) -> None:
     """A higher recall adds bands, and hot buckets yield pairs with leaders only in each of them."""
     rng = np.random.default_rng(12)
