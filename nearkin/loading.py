@@ -169,8 +169,8 @@ def add_files_of_both(
                 f"the documents of the index {index.url} are {kind}; name one column, not both"
             )
         reader = _PairReader(
-            _FileReader(corpus, columns.texts, keeps_places=True),
-            _FileReader(corpus, vector_columns, keeps_places=True),
+            _FileReader(corpus, columns.texts),
+            _FileReader(corpus, vector_columns),
             requires_both=index.settings.combine == "both",
         )
         portions = _portions(reader.rows(), index.settings.max_batch)
@@ -193,18 +193,12 @@ class _FileReader:
     Args:
         corpus: The files.
         columns: Columns that are read.
-        keeps_places: True to keep the places of rejected rows.
-
-    Attributes:
-        rejected_places: Numbers of the file and rows of the rejected rows, if they are kept.
     """
 
-    def __init__(self, corpus: FileCorpus, columns: Columns, *, keeps_places: bool = False) -> None:
+    def __init__(self, corpus: FileCorpus, columns: Columns) -> None:
         self._corpus = corpus
         self._columns = columns
-        self._keeps_places = keeps_places
         self._rejected_count = 0
-        self.rejected_places: set[tuple[int, int]] = set()
 
     def rows(self) -> Iterator[_Row]:
         """Yields the documents in their order."""
@@ -224,8 +218,6 @@ class _FileReader:
         columns = self._columns
         for batch in self._corpus.batches(columns):
             self._rejected_count += len(batch.rejected)
-            if self._keeps_places:
-                self.rejected_places |= {(entry.file, entry.row) for entry in batch.rejected}
             documents = documents_of(batch.documents[columns.content])
             ids: list[str | None] = [None] * len(documents)
             if columns.id:
@@ -255,6 +247,7 @@ class _PairReader:
         self._vectors = vectors
         self._requires_both = requires_both
         self._incomplete = 0
+        self._vector_only = 0
 
     def rows(self) -> Iterator[_Row]:
         """Yields the documents in their order."""
@@ -263,6 +256,7 @@ class _PairReader:
             rows = list(group)
             texts = [row.document for row in rows if isinstance(row.document, str)]
             vectors = [row.document for row in rows if isinstance(row.document, np.ndarray)]
+            self._vector_only += not texts
             if self._requires_both and not (texts and vectors):
                 self._incomplete += 1
                 continue
@@ -273,8 +267,8 @@ class _PairReader:
 
     def rejected(self) -> int:
         """Returns the number of rows that have no document."""
-        without_both = self._texts.rejected_places & self._vectors.rejected_places
-        return self._incomplete + len(without_both)
+        # the reader of texts rejects rows that have a vector only
+        return self._incomplete + self._texts.rejected() - self._vector_only
 
 
 def _portions(rows: Iterator[_Row], most: int) -> Iterator[list[_Row]]:

@@ -133,6 +133,26 @@ def test_query_with_members_prints_similar_members(
     assert [line.split()[1] for line in capsys.readouterr().out.splitlines()] == ["two", "one"]
 
 
+@pytest.mark.parametrize(("combine", "rejected"), [("either", 3), ("both", 5)])
+def test_rows_without_a_text_and_a_vector_are_counted_once(
+    combine: str, rejected: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "docs.jsonl"
+    lines = [
+        '{"t": "one two three four", "v": [1, 2, 3]}',
+        '{"broken',
+        '{"t": null, "v": [3, 2, 1]}',
+        '{"t": null, "v": "no vector"}',
+        '{"t": "five six seven eight", "v": null}',
+        '{"t": null, "v": null}',
+    ]
+    path.write_text("\n".join(lines))
+    line = ["index", "build", str(path), "--text", "t", "--vector", "v", "--combine", combine]
+    assert command([*line, "--store", f"sqlite:///{tmp_path}/kin.db", "--json"]) == 0
+    built = json.loads(capsys.readouterr().out)
+    assert (built["documents"], built["rejected"]) == (len(lines) - rejected, rejected)
+
+
 def test_the_commands_read_columns_of_texts_and_of_vectors(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
