@@ -142,7 +142,19 @@ def test_frequencies_must_match_fingerprint_of_spec(tmp_path: Path) -> None:
         ({}, {"nearkin.base": b"\xff"}),
         ({}, {"nearkin.version": b"\xff"}),
     ],
-    ids=str,
+    ids=[
+        "no documents",
+        "no hashes",
+        "texts",
+        "fractions",
+        "a null",
+        "not sorted",
+        "equal hashes",
+        "a negative number",
+        "a number of 70 bits",
+        "a base that is no text",
+        "a version that is no text",
+    ],
 )
 def test_files_with_other_columns_or_numbers_are_damaged_files_of_frequencies(
     changed_columns: dict[str, pa.Array | None],
