@@ -13,7 +13,7 @@ STAGE_NAMES = {
     "collapse": "Find exact copies",
     "bands": "Find candidates",
     "candidates": "Find candidates",
-    "missing_pairs": "Estimate missing pairs",
+    "missing_pairs": "Estimate misses",
     "verify": "Compare candidates",
     "cluster": "Form clusters",
     "then": "Compare vectors",

@@ -152,8 +152,8 @@ def test_frequencies_must_match_fingerprint_of_spec(tmp_path: Path) -> None:
         "equal hashes",
         "a negative number",
         "a number of 70 bits",
-        "a base that is no text",
-        "a version that is no text",
+        "a base that is not a text",
+        "a version that is not a text",
     ],
 )
 def test_files_with_other_columns_or_numbers_are_damaged_files_of_frequencies(
