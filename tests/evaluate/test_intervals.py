@@ -157,7 +157,7 @@ def population(kind: str) -> Population:
 KINDS = ("hot", "giant", "misses", "whole clusters", "satellites")
 
 
-@pytest.mark.parametrize("size", [300, 1000])
+@pytest.mark.parametrize("size", [300, pytest.param(1000, marks=pytest.mark.full)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_interval_of_an_audit_contains_the_recall_of_all_pairs(kind: str, size: int) -> None:
     run = population(kind)
