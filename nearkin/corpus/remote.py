@@ -35,9 +35,9 @@ NO_ACCESS_TOKEN = (
     "Could not create a OAuth2 access token",
     "Failed to get token from DefaultAzureCredential",
 )
-"""What the drivers of pyarrow say if there are no credentials."""
+"""The messages of the drivers of pyarrow if there are no credentials."""
 DENIALS = ("ACCESS_DENIED", "PERMISSION_DENIED", "UNAUTHENTICATED", "Forbidden")
-"""What drivers say if a storage refuses credentials."""
+"""The messages of drivers if a storage refuses credentials."""
 SHORT_WAITS = {"AWS_METADATA_SERVICE_TIMEOUT": "1", "AWS_METADATA_SERVICE_NUM_ATTEMPTS": "1"}
 """Environment variables that bound the search for the metadata service of a cloud, which does not
 exist on other machines."""
