@@ -110,6 +110,8 @@ def eval(
         require_picture_output(plot, [*inputs, golden])
     kind_of_labels = parse_labelled(labelled)
     labels = read_golden_set(golden, closure=closure)
+    if labels.clusters is None or labels.is_closed:
+        given.require_unused(("labelled",), f"because {golden} has labelled pairs")
     if plot is not None and not labels.measures_precision:
         raise UsageError(
             f"{golden} labels no pair as distinct, so there is no precision to draw; label some "

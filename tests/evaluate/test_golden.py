@@ -313,6 +313,8 @@ def test_eval_command_scores_runs_and_grids(
     assert "threshold=0.9" in capfd.readouterr().out
     assert "<svg" in (tmp_path / "p.svg").read_text()
     assert run(["eval", documents, *golden]) == 2
+    assert run(["eval", str(tmp_path / "out"), *golden, "--labelled", "documents"]) == 2
+    assert "--labelled has no effect because" in capfd.readouterr().err
     assert run(["eval", documents, "--id", "id", *golden, "--grid", "nothing=1"]) == 2
     assert "unknown setting 'nothing'" in capfd.readouterr().err
 
