@@ -4,6 +4,7 @@ Lists, iterators, Arrow, pandas, polars, datasets and numpy are supported. Value
 already do not become Python strings.
 """
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence, Set, Sized
 from typing import Any
@@ -23,6 +24,8 @@ TABLES = (
 """The kinds of tables that `to_table` accepts, for messages."""
 COLUMNS = "a list, an Arrow array, a series or a dataset's column"
 """The kinds of columns that `to_chunked` accepts, for messages."""
+MAX_NESTING = 64
+"""The largest depth of lists and dictionaries in the values of a column."""
 
 
 def to_table(data: Any) -> pa.Table:
@@ -225,6 +228,8 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
         return pa.chunked_array(
             [pa.FixedSizeListArray.from_arrays(pa.array(values.reshape(-1)), values.shape[1])]
         )
+    if isinstance(values, list | tuple):
+        _require_shallow(values)
     try:
         if hasattr(values, "__arrow_c_stream__"):
             return pa.chunked_array(values)
@@ -234,6 +239,26 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise UsageError(f"the values are not of one Arrow type: {error}") from error
     return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
+
+
+def _require_shallow(values: Sequence[Any]) -> None:
+    """Requires that values are not nested deeply, because Arrow's conversion is recursive.
+
+    Args:
+        values: Values of a column.
+
+    Raises:
+        UsageError: If lists and dictionaries are nested more than MAX_NESTING times.
+    """
+    level: Iterable[Any] = values
+    for _ in range(MAX_NESTING):
+        containers = [value for value in level if isinstance(value, list | tuple | dict)]
+        if not containers:
+            return
+        level = itertools.chain.from_iterable(
+            value.values() if isinstance(value, dict) else value for value in containers
+        )
+    raise UsageError(f"the values are nested more than {MAX_NESTING} times; give {COLUMNS}")
 
 
 def _invalid_text(error: UnicodeEncodeError) -> UsageError:

@@ -1,5 +1,6 @@
 """Tests of the conversion of rows, frames and datasets to Arrow."""
 
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -122,6 +123,18 @@ def test_spark_refuses_tables_in_memory() -> None:
     pytest.importorskip("pyspark")
     with pytest.raises(nk.UsageError, match="is not a Spark DataFrame; nearkin"):
         nk.spark.dedup(pd.DataFrame({"id": ["a"], "text": ["one"]}), id="id")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("depth", [100, 2_000, 100_000])
+@pytest.mark.parametrize("wrap", [lambda value: [value], lambda value: {"a": value}])
+def test_deeply_nested_values_are_refused(depth: int, wrap: Callable[[Any], Any]) -> None:
+    nested: Any = "one two three"
+    for _ in range(depth):
+        nested = wrap(nested)
+    with pytest.raises(nk.UsageError, match="nested more than 64 times"):
+        nk.dedup(["one two three", nested])
+    with pytest.raises(nk.UsageError, match="nested more than 64 times"):
+        nk.dedup({"text": ["one two three", nested]})
 
 
 def test_several_datasets_are_refused_by_name() -> None:
