@@ -488,9 +488,33 @@ class SqliteStore:
 
     def reserve(self, count: int) -> list[int]:
         with self._lock, self._failing(), self._writing():
-            last = self._number("reserved") + count
-            self._db.execute("UPDATE meta SET value = ? WHERE name = 'reserved'", (str(last),))
-        return list(range(last - count + 1, last + 1))
+            return self._take_numbers(self._number("reserved"), count)
+
+    def _take_numbers(self, last: int, count: int) -> list[int]:
+        """Returns document numbers that were not given before, and records that they are given.
+
+        Args:
+            last: The last number that was given.
+            count: Number of new ones.
+        """
+        end = last + count
+        self._db.execute("UPDATE meta SET value = ? WHERE name = 'reserved'", (str(end),))
+        return list(range(last + 1, end + 1))
+
+    def _number_documents(self, entries: Sequence[Entry]) -> list[int]:
+        """Returns the numbers of new documents. Those without a number get one.
+
+        The largest stored number says nothing about the last one that was given: shards encode
+        their place in the numbers that they reserve. It counts here because older versions did not
+        record the numbers that a step gave.
+        """
+        count = sum(not entry.ref for entry in entries)
+        if not count:
+            return [entry.ref for entry in entries]
+        stored = self._rows("SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
+        last = max(self._number("reserved"), stored[0][0] if stored else 0)
+        fresh = iter(self._take_numbers(last, count))
+        return [entry.ref or next(fresh) for entry in entries]
 
     def apply(self, changes: Changes) -> list[int]:
         with self._lock, self._failing():
@@ -586,9 +610,7 @@ class SqliteStore:
         run.executemany("INSERT OR REPLACE INTO loose VALUES (?, ?, ?, ?)", loose)
         run.executemany(UPDATE, changed)
         run.executemany("UPDATE entries SET keys = ?, step = ? WHERE ref = ?", posted)
-        last = self._rows("SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
-        first = 1 + (last[0][0] if last else 0)
-        numbers = [entry.ref or first + at for at, (entry, _) in enumerate(changes.new)]
+        numbers = self._number_documents([keyed.entry for keyed in changes.new])
         try:
             run.executemany(
                 f"INSERT INTO entries ({COLUMNS}, keys, step) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, "
