@@ -47,6 +47,7 @@ from nearkin.runs.parameters import (
     selection_of,
     spec_of,
 )
+from nearkin.runs.settings_file import Settings
 from nearkin.runs.spec_request import count_frequency_cut
 from nearkin.runtime.outputs import require_page_output
 from nearkin.runtime.progress import LoggedProgress, Progress
@@ -95,7 +96,9 @@ def dedup(
         >>> result.clusters["kind"].to_pylist()
         ['exact', 'kept', 'unique']
     """
-    finished = _prepare_run(data, id, work, progress, parameters)
+    settings = Settings.resolve(parameters.get("settings")).for_dedup()
+    with settings.named_in_errors():
+        finished = _prepare_run(data, id, work, progress, settings.apply_to(parameters))
     result = DedupResult(finished, to_final_clusters(finished.run))
     finished.run.progress.close()
     log_warnings(result.warnings)
@@ -108,7 +111,7 @@ def pairs(
     data: Any,
     *,
     id: str | None = None,
-    relation: str = "similarity",
+    relation: str | None = None,
     expand_exact: bool = False,
     work: str | Path | None = None,
     progress: Progress | None = None,
@@ -122,7 +125,8 @@ def pairs(
             or the path of files, or a list of `Path`s.
         id: Column of ids. The default is the row number, or the path and the row for files.
         relation: `similarity`; or `containment`, for documents (id_a) of whose shingles a larger
-            document (id_b) contains at least a share of `threshold`.
+            document (id_b) contains at least a share of `threshold`. The default is that of the
+            settings, or `similarity`.
         expand_exact: Whether every member of a group of exact duplicates is listed, instead of
             one for all.
         work: Folder for temporary files. The default is that of the system.
@@ -142,10 +146,13 @@ def pairs(
         >>> result.pairs.arrow.select(["id_a", "id_b", "similarity"]).to_pylist()
         [{'id_a': '0000000000', 'id_b': '0000000002', 'similarity': 0.8}]
     """
-    finished = _prepare_run(data, id, work, progress, parameters)
-    run = finished.run
-    run.options = with_pair_budget(run.options)
-    parsed = parse_relation(relation, run.options, expand_exact=expand_exact)
+    settings = Settings.resolve(parameters.get("settings")).for_pairs()
+    relation = relation or str(settings.values.get("relation", Relation.SIMILARITY))
+    with settings.named_in_errors():
+        finished = _prepare_run(data, id, work, progress, settings.apply_to(parameters))
+        run = finished.run
+        run.options = with_pair_budget(run.options)
+        parsed = parse_relation(relation, run.options, expand_exact=expand_exact)
     found = find_pairs(run, parsed, expand_exact=expand_exact)
     table = pa.Table.from_batches(found.batches, found.schema)
     run.progress.close()

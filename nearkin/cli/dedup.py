@@ -121,6 +121,7 @@ def dedup(
     result: ResultOptions,
     execution: EngineOptions,
     plan: o.PlanFile = None,
+    settings: o.SettingsFile = None,
     resume: o.Resume = False,
 ) -> None:
     """Remove exact and near-duplicates, each verified against the document that is kept.
@@ -137,6 +138,7 @@ def dedup(
         result: Options for the content of the output.
         execution: Options of the engine.
         plan: File of a plan whose settings are used, or None.
+        settings: Settings file whose values the options have, or None.
         resume: Whether an interrupted run is resumed.
 
     Examples:
@@ -145,6 +147,8 @@ def dedup(
         nearkin dedup docs.parquet --text body --threshold 0.7 --keep "source:gold>web, length desc" --out deduped/
 
         nearkin dedup docs.csv --text title,body --out cleaned.csv
+
+        nearkin dedup docs.csv --settings settings.toml --out cleaned.csv
 
         nearkin dedup docs.parquet --measure simhash --distance 3 --out deduped/
 
@@ -174,7 +178,7 @@ def dedup(
         require_convertible_inputs(kept_file, inputs, reading)
         out = kept_file.run_folder
     require_output_free(out, resume=resume, overwrite=output.overwrite)
-    o.require_apart_from_files(out, spec, plan)
+    o.require_apart_from_files(out, spec, plan, settings)
     require_as_saved(given, inputs, columns, spec)
     run, resolve = functions_of_engine(execution)
     progress = o.open_progress(quiet=output.quiet)

@@ -6,6 +6,7 @@ for each field of the group, which is what typer sees, and passes the filled gro
 
 import inspect
 from collections.abc import Callable
+from contextlib import ExitStack
 from copy import copy
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from functools import wraps
@@ -151,15 +152,22 @@ def with_option_groups(
         from nearkin.cli.contradictions import require_consistent
         from nearkin.cli.number_ranges import require_in_range
 
+        command_name = context.command_path.partition(" ")[2]
         given_options = GivenOptions.read(context)
-        require_in_range(given_options, options)
-        require_consistent(given_options, options, context.command_path.partition(" ")[2])
-        arguments: dict[str, object] = dict.fromkeys(given, given_options)
-        for name, group in groups.items():
-            values = {field.name: options.pop(field.name) for field in fields(group)}
-            arguments[name] = group(**values)
         options.pop("help_all", None)
-        command(**arguments, **options)
+        with ExitStack() as sources:
+            if options.get("settings") is not None:
+                from nearkin.cli.settings_option import apply_settings
+
+                settings, given_options = apply_settings(options, given_options, command_name)
+                sources.enter_context(settings.named_in_errors())
+            require_in_range(given_options, options)
+            require_consistent(given_options, options, command_name)
+            arguments: dict[str, object] = dict.fromkeys(given, given_options)
+            for name, group in groups.items():
+                values = {field.name: options.pop(field.name) for field in fields(group)}
+                arguments[name] = group(**values)
+            command(**arguments, **options)
 
     plain = [_with_completion(parameter) for parameter in plain]
     if common:

@@ -473,6 +473,15 @@ PlanFile = Annotated[
         rich_help_panel=RUN,
     ),
 ]
+SettingsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--settings",
+        help="Settings file (TOML), for example of nearkin fit. Given options replace its values.",
+        metavar="FILE",
+        rich_help_panel=SIMILARITY,
+    ),
+]
 
 NOTHING_READ = 3
 """The exit code of a complete run whose inputs have rows but no document."""
@@ -852,13 +861,16 @@ def parse_seconds(text: str | None, option: str) -> float | None:
     return float(duration["number"]) * SECONDS_OF_UNIT[duration["unit"]]
 
 
-def require_apart_from_files(out: Path, spec: SpecOptions, plan: Path | None = None) -> None:
+def require_apart_from_files(
+    out: Path, spec: SpecOptions, plan: Path | None = None, settings: Path | None = None
+) -> None:
     """Requires that an output does not replace a file that an option names.
 
     Args:
         out: The output.
         spec: The options that may name files.
         plan: The file of --plan.
+        settings: The file of --settings.
 
     Raises:
         UsageError: If the output is one of these files.
@@ -866,7 +878,7 @@ def require_apart_from_files(out: Path, spec: SpecOptions, plan: Path | None = N
     from nearkin.keys import ENVIRONMENT
     from nearkin.runtime.outputs import require_apart
 
-    named_files = [plan, spec.key_file, spec.frequencies, spec.cut_list]
+    named_files = [plan, settings, spec.key_file, spec.frequencies, spec.cut_list]
     paths = [str(path) for path in named_files if path is not None]
     require_apart(out, [path for path in paths if not path.startswith(ENVIRONMENT)])
 

@@ -68,6 +68,7 @@ def pairs(
             rich_help_panel=OUTPUT,
         ),
     ] = False,
+    settings: o.SettingsFile = None,
     resume: o.Resume = False,
 ) -> None:
     """Write all verified pairs of near-duplicates into a file: .parquet, .csv, .tsv, .jsonl or .arrow.
@@ -85,6 +86,7 @@ def pairs(
         output: Options of the output.
         relation: Relation of the reported pairs: `similarity` or `containment`.
         expand_exact: Whether every member of a group of exact duplicates is listed.
+        settings: Settings file whose values the options have, or None.
         resume: Whether an interrupted run is resumed.
 
     Examples:
@@ -107,14 +109,14 @@ def pairs(
     carried = () if match.block_by is None else (match.block_by,)
     requested_columns = columns.to_columns(carried, match.memory)
     require_pairs_output(out, tuple(inputs), resume=resume, overwrite=output.overwrite)
-    o.require_apart_from_files(out, spec)
+    o.require_apart_from_files(out, spec, settings=settings)
     require_as_saved(given, inputs, columns, spec)
     progress = o.open_progress(quiet=output.quiet)
 
-    def settings_with(resolved_spec: "Spec") -> "RunOptions":
-        settings = match.to_run_options(resolved_spec)
-        parse_relation(relation, settings, expand_exact=expand_exact)
-        return settings
+    def options_with(resolved_spec: "Spec") -> "RunOptions":
+        run_options = match.to_run_options(resolved_spec)
+        parse_relation(relation, run_options, expand_exact=expand_exact)
+        return run_options
 
     try:
         resolved = resolve_inputs(
@@ -125,11 +127,11 @@ def pairs(
             o.workers_or_cores(match.workers),
             out,
             progress,
-            check=settings_with,
+            check=options_with,
             selection=reading.selection,
         )
-        settings = settings_with(resolved.spec)
-        job = make_job(inputs, resolved, settings, reading, output, resume=resume)
+        run_options = options_with(resolved.spec)
+        job = make_job(inputs, resolved, run_options, reading, output, resume=resume)
         summary = run_pairs(job, progress, relation, expand_exact=expand_exact)
     finally:
         progress.close()

@@ -1,6 +1,7 @@
 """The parameters that `nearkin.dedup`, `nearkin.pairs` and `nearkin.spark.dedup` share."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypedDict
 
 from nearkin.corpus import Columns
@@ -100,6 +101,8 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
         max_df: Share of the documents, in (0, 1), above which a shingle is removed.
         memory: Bound on the anonymous memory of the run: a number of bytes, or a size such as
             `4GB`.
+        settings: A settings file, or its values. Other parameters that are given replace its
+            values.
     """
 
     text: str | Sequence[str] | None
@@ -113,6 +116,7 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
     frequencies: DocumentFrequencies | None
     cut: DocumentFrequencies | None
     max_df: float | None
+    settings: str | Path | Mapping[str, object] | None
 
 
 OPTIONS_OF_RUN = frozenset(RunOptionKeywords.__annotations__) | {"threshold", "distance"}

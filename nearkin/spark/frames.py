@@ -30,6 +30,7 @@ from nearkin.runs.parameters import (
     resources_of,
     spec_of,
 )
+from nearkin.runs.settings_file import Settings
 from nearkin.runs.spec_request import require_valid_cut, select_frequency_cut
 from nearkin.runtime.progress import Progress, Silent
 from nearkin.sketch.resources import DocumentFrequencies, weighted_by
@@ -105,11 +106,13 @@ def dedup(
         raise UsageError(
             f"{type_name(frame)} is not a Spark DataFrame; nearkin.dedup takes tables in memory"
         )
+    settings = Settings.resolve(parameters.get("settings")).for_dedup()
+    parameters = settings.apply_to(parameters)
     _refuse_local_parameters(parameters)
     columns = columns_of(parameters, id)
     resources = resources_of(parameters)
     spark = require_classic_session(frame.sparkSession)
-    with translate_spark_errors(), ExitStack() as on_failure:
+    with settings.named_in_errors(), translate_spark_errors(), ExitStack() as on_failure:
         columns = _with_dimensions(frame, columns)
         run_options = RunOptions(spec=spec_of(parameters, columns), **options_of(parameters))
         columns = replace(columns, carried_columns=run_options.carried_columns)

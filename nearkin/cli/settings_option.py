@@ -1,0 +1,43 @@
+"""The option `--settings`: a settings file whose values the options of a command have."""
+
+from typing import TYPE_CHECKING, Any
+
+from nearkin.cli.option_groups import GivenOptions
+from nearkin.runtime.loading import paused_collector
+
+if TYPE_CHECKING:
+    from nearkin.runs.settings_file import Settings
+
+
+def apply_settings(
+    options: dict[str, Any], given: GivenOptions, command: str
+) -> "tuple[Settings, GivenOptions]":
+    """Sets options that were not given to the values of the settings file that they name.
+
+    Args:
+        options: The values of all options by parameter name. They are changed.
+        given: The options that were given, which win over the file.
+        command: The name of the command: `dedup` or `pairs`.
+
+    Returns:
+        The settings of the file that the command has, and the given options together with those
+        that the file sets.
+
+    Raises:
+        UsageError: If the file cannot be read, or its settings are not valid.
+    """
+    with paused_collector():
+        from nearkin.runs.settings_file import Settings
+
+    settings = Settings.read(options["settings"])
+    settings = settings.for_pairs() if command == "pairs" else settings.for_dedup()
+    merged = settings.merge_into({name: options[name] for name in given.names})
+    added = merged.keys() - given.names
+    for name in added:
+        options[name] = _to_option(merged[name])
+    return settings, GivenOptions(given.names | added)
+
+
+def _to_option(value: object) -> object:
+    """Returns a value as the command line has it: a list is a text with commas."""
+    return ",".join(value) if isinstance(value, list | tuple) else value

@@ -1,0 +1,280 @@
+"""Settings files: flat TOML files whose keys are keywords of `nearkin.dedup` and `nearkin.pairs`.
+
+A settings file says what near-duplicates are and how they are found. It is valid on its own: it
+contains no columns of content, no files and nothing about the machine. `nearkin fit` writes one.
+"""
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast, get_type_hints
+
+from nearkin.argument_types import check_type
+from nearkin.corpus import Columns
+from nearkin.engine.options import RunOptionKeywords, RunOptions
+from nearkin.errors import UsageError
+from nearkin.runs.parameters import (
+    OPTIONS_OF_RUN,
+    OPTIONS_OF_SPEC,
+    TEXT_OPTIONS,
+    RunParameters,
+    options_of,
+    spec_of,
+)
+from nearkin.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from typing import TypeAlias
+
+    SettingsSource: TypeAlias = "str | Path | Mapping[str, object] | None"
+
+SIMILARITY = "similarity"
+CONTAINMENT = "containment"
+MACHINE_OPTIONS = frozenset({"memory", "workers"})
+"""Options of a run that depend on the machine and do not decide the result."""
+CLUSTER_OPTIONS = frozenset(
+    {"cluster", "floor", "keep", "empty", "second_measure", "source", "split"}
+)
+"""Settings that have no effect on pairs."""
+VALID_KEYS = tuple(
+    sorted((OPTIONS_OF_RUN | OPTIONS_OF_SPEC | {"measure", "max_df", "relation"}) - MACHINE_OPTIONS)
+)
+"""The keys that a settings file may have."""
+ALTERNATIVES = {"distance": "threshold", "threshold": "distance"}
+"""Settings that replace each other. A given one replaces the other one of a file."""
+MAX_SETTINGS_BYTES = 1 << 20
+"""The largest settings file. A larger file is something else."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The values of a settings file, checked one by one and together.
+
+    Attributes:
+        values: Values by key, for example `{"shingle": "words:1", "threshold": 0.6}`.
+        source: How messages name the file.
+
+    Raises:
+        UsageError: If a key is unknown, a value is of another type or out of range, or two values
+            contradict each other. The message names the file and the key.
+
+    Examples:
+        >>> Settings({"shingle": "words:1"}).merge_into({"threshold": 0.6})
+        {'threshold': 0.6, 'shingle': 'words:1'}
+        >>> Settings({"max_df": 2}, "my.toml")
+        Traceback (most recent call last):
+        ...
+        nearkin.errors.UsageError: my.toml: max_df=2 is out of range; it must be above 0 and below 1
+    """
+
+    values: Mapping[str, object] = field(default_factory=dict)
+    source: str = "settings="
+
+    def __post_init__(self) -> None:
+        types = get_type_hints(RunParameters)
+        checked: dict[str, object] = {}
+        try:
+            for name, value in self.values.items():
+                if name not in VALID_KEYS:
+                    raise UsageError(
+                        f"unknown setting {name!r}{did_you_mean(name, VALID_KEYS)}; valid settings "
+                        f"are {', '.join(VALID_KEYS)}"
+                    )
+                if value is not None:
+                    checked[name] = check_type(name, value, types.get(name, str))
+            _require_consistent(checked)
+        except UsageError as error:
+            error.args = (f"{self.source}: {error}",)
+            raise
+        object.__setattr__(self, "values", checked)
+
+    @classmethod
+    def read(cls, path: str | Path) -> "Settings":
+        """Reads a settings file.
+
+        Args:
+            path: A TOML file.
+
+        Raises:
+            UsageError: If the file cannot be read, is not TOML, or its settings are not valid.
+        """
+        path = Path(path)
+        try:
+            with path.open("rb") as file:
+                content = file.read(MAX_SETTINGS_BYTES + 1)
+            if len(content) > MAX_SETTINGS_BYTES:
+                raise UsageError(
+                    f"{path} is larger than 1 MiB, so it is not a settings file; write one with "
+                    "nearkin fit --out"
+                )
+            values = tomllib.loads(content.decode())
+        except FileNotFoundError as error:
+            raise UsageError(f"no such file: {path}") from error
+        except OSError as error:
+            raise UsageError(f"cannot read {path}: {error.strerror}") from error
+        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+            raise UsageError(
+                f"{path} is not a TOML file ({error}); settings are lines such as threshold = 0.8"
+            ) from error
+        return cls(values, str(path))
+
+    @classmethod
+    def resolve(cls, settings: "SettingsSource") -> "Settings":
+        """Returns the settings that a caller gave: a file, values, or None for no settings.
+
+        Raises:
+            UsageError: If the file cannot be read, or its settings are not valid.
+        """
+        if settings is None:
+            return cls()
+        if isinstance(settings, Mapping):
+            return cls(settings)
+        return cls.read(settings)
+
+    def for_dedup(self) -> "Settings":
+        """Returns the settings that `dedup` takes.
+
+        Raises:
+            UsageError: If the relation is containment, which only `pairs` finds.
+        """
+        if self.values.get("relation", SIMILARITY) != SIMILARITY:
+            raise UsageError(
+                f"{self.source}: relation={self.values['relation']!r} has no effect on clusters; "
+                "find pairs with nearkin pairs, or delete the relation"
+            )
+        return self._without({"relation"})
+
+    def for_pairs(self) -> "Settings":
+        """Returns the settings that `pairs` takes. Those of clusters are left out."""
+        return self._without(CLUSTER_OPTIONS)
+
+    def _without(self, names: set[str] | frozenset[str]) -> "Settings":
+        kept = {name: value for name, value in self.values.items() if name not in names}
+        return Settings(kept, self.source)
+
+    def merge_into(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns parameters in which given values win over those of the file.
+
+        Args:
+            given: Parameters. None stands for a parameter that was not given.
+
+        Returns:
+            The given parameters and the settings that none of them replaces.
+        """
+        merged = {name: value for name, value in given.items() if value is not None}
+        for name, value in self.values.items():
+            if name not in merged and ALTERNATIVES.get(name) not in merged:
+                merged[name] = value
+        return merged
+
+    def apply_to(self, parameters: RunParameters) -> RunParameters:
+        """Returns the parameters of a run with the settings that none of them replaces.
+
+        Args:
+            parameters: The parameters, of which `settings` is left out.
+        """
+        given = {name: value for name, value in parameters.items() if name != "settings"}
+        merged = self.merge_into(given)
+        merged.pop("relation", None)
+        return cast(RunParameters, merged)
+
+    @contextmanager
+    def named_in_errors(self) -> Iterator[None]:
+        """Adds to an error that names a setting of the file that the file sets it."""
+        try:
+            yield
+        except UsageError as error:
+            message = str(error)
+            for name in self.values:
+                if self.source not in message and _names_setting(message, name):
+                    error.args = (f"{message} ({name} is set by {self.source})",)
+                    break
+            raise
+
+
+def _names_setting(message: str, name: str) -> bool:
+    """Returns whether an error message names a setting, in one of the usual forms."""
+    flag = f"--{name.replace('_', '-')}"
+    return re.search(rf"(?<![\w-]){flag}(?![\w-])|\b{name}=|`{name}`|^{name} ", message) is not None
+
+
+def _require_consistent(values: Mapping[str, Any]) -> None:
+    """Requires that values are valid together.
+
+    Args:
+        values: Values of settings, each of its type.
+
+    Raises:
+        UsageError: If one is out of range, or two contradict each other.
+    """
+    if "distance" in values and "threshold" in values:
+        raise UsageError("distance and threshold exclude each other; delete one of them")
+    relation = values.get("relation", SIMILARITY)
+    if relation not in (SIMILARITY, CONTAINMENT):
+        raise UsageError(
+            f"relation={relation!r} is not valid; choose one of {SIMILARITY}, {CONTAINMENT}"
+            f"{did_you_mean(relation, (SIMILARITY, CONTAINMENT))}"
+        )
+    max_df = values.get("max_df")
+    if max_df is not None and not 0 < max_df < 1:
+        raise UsageError(f"max_df={max_df} is out of range; it must be above 0 and below 1")
+    is_of_vectors = values.get("measure") == "cosine"
+    if is_of_vectors:
+        for name in (*TEXT_OPTIONS, "max_df"):
+            if name in values:
+                raise UsageError(
+                    f"{name}={values[name]!r} does not go with measure='cosine', because vectors "
+                    "have no shingles; delete one of them"
+                )
+    columns = Columns(text=None, vector="vector", dimensions=2) if is_of_vectors else Columns()
+    parameters: RunParameters = {**values}  # type: ignore[typeddict-item]
+    options = {
+        name: value
+        for name, value in options_of(parameters).items()
+        if name in RunOptionKeywords.__annotations__ or name in ("threshold", "distance")
+    }
+    RunOptions(spec=spec_of(parameters, columns), **options)
+
+
+def write_settings(path: str | Path, settings: Settings, remarks: Sequence[str] = ()) -> None:
+    """Writes a settings file.
+
+    Args:
+        path: The file. An existing file is replaced.
+        settings: The settings.
+        remarks: Lines of a comment at the beginning, without `#`.
+
+    Raises:
+        OSError: If the file cannot be written.
+    """
+    Path(path).write_text(format_settings(settings, remarks), "utf-8")
+
+
+def format_settings(settings: Settings, remarks: Sequence[str] = ()) -> str:
+    """Returns the content of a settings file.
+
+    Args:
+        settings: The settings.
+        remarks: Lines of a comment at the beginning, without `#`.
+
+    Examples:
+        >>> print(format_settings(Settings({"shingle": "words:1", "threshold": 0.6}), ["Fitted."]))
+        # Fitted.
+        <BLANKLINE>
+        shingle = "words:1"
+        threshold = 0.6
+        <BLANKLINE>
+    """
+    comment = [f"# {' '.join(remark.split())}".rstrip() for remark in remarks]
+    lines = [f"{name} = {_format_value(value)}" for name, value in settings.values.items()]
+    return "\n".join([*comment, *([""] if comment else []), *lines, ""])
+
+
+def _format_value(value: object) -> str:
+    """Returns a value in TOML, whose values are those of JSON but for one escape."""
+    value = list(value) if isinstance(value, tuple) else value
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,0 +1,148 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nearkin as nk
+from nearkin.engine.options import RunOptions
+from nearkin.runs.settings_file import (
+    MACHINE_OPTIONS,
+    VALID_KEYS,
+    Settings,
+    format_settings,
+    write_settings,
+)
+
+TEXTS = ["the cat sat on the mat", "the cat sat on a mat", "a dog lay on a rug"]
+
+
+@pytest.fixture
+def settings_file(tmp_path: Path) -> Path:
+    path = tmp_path / "settings.toml"
+    write_settings(path, Settings({"shingle": "words:1", "threshold": 0.7, "cluster": "leaders"}))
+    return path
+
+
+def options_of(result: nk.DedupResult) -> RunOptions:
+    return result._open[0].run.options
+
+
+def test_settings_of_a_file_are_parameters(settings_file: Path) -> None:
+    result = nk.dedup(TEXTS, settings=settings_file)
+    assert result.kept.tolist() == [True, False, True]
+    assert options_of(result).spec == nk.Spec(n=1)
+    assert options_of(result).threshold == 0.7
+    assert nk.dedup(TEXTS).kept.all()
+
+
+def test_given_parameters_win_over_the_file(settings_file: Path) -> None:
+    result = nk.dedup(TEXTS, settings=settings_file, threshold=0.9)
+    assert (options_of(result).threshold, options_of(result).spec.n) == (0.9, 1)
+
+
+def test_a_given_distance_replaces_the_threshold_of_the_file() -> None:
+    settings = {"measure": "simhash", "threshold": 0.9}
+    assert options_of(nk.dedup(TEXTS, settings=settings, distance=3)).distance == 3
+    settings = {"measure": "simhash", "distance": 3}
+    assert options_of(nk.dedup(TEXTS, settings=settings, threshold=0.9)).distance is None
+
+
+def test_pairs_take_the_relation_of_the_file_and_ignore_clusters() -> None:
+    settings = {"shingle": "words:1", "relation": "containment", "threshold": 0.9, "keep": "x desc"}
+    texts = ["cat mat", "the cat sat on the mat", "a dog"]
+    table = nk.pairs(texts, settings=settings).pairs
+    assert table.arrow["id_a"].to_pylist() == ["0000000000"]
+    assert len(nk.pairs(texts, settings=settings, relation="similarity").pairs.arrow) == 0
+
+
+def test_containment_is_refused_for_clusters() -> None:
+    with pytest.raises(nk.UsageError, match="relation='containment' has no effect on clusters"):
+        nk.dedup(TEXTS, settings={"relation": "containment"})
+    nk.dedup(TEXTS, settings={"relation": "similarity"})
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("tresh = 0.8", "unknown setting 'tresh'; did you mean 'threshold'"),
+        ("memory = '4GB'", "unknown setting 'memory'"),
+        ("threshold = '0.8'", "threshold='0.8' is of type str; give a number"),
+        ("threshold = 1.5", "threshold 1.5 is out of range"),
+        ("shingle = 3", "shingle=3 is of type int"),
+        ("shingle = 'word:3'", "invalid shingle 'word:3'"),
+        ("measure = 'jacard'", "measure='jacard' is not one of"),
+        ("normalise = ['nfkc', 'lowe']", "normalise step 'lowe' is not one of"),
+        ("distance = 3\nthreshold = 0.9", "distance and threshold exclude each other"),
+        ("measure = 'cosine'\nshingle = 'words:1'", "shingle='words:1' does not go with"),
+        ("weights = 'tf'", "weights='tf' requires measure='simhash'"),
+        ("relation = 'contained'", "relation='contained' is not valid"),
+        ("max_df = 2.0", "max_df=2.0 is out of range"),
+        ("keep = 'length sideways'", "keep"),
+        ("[spec]\nn = 1", "unknown setting 'spec'"),
+        ("threshold 0.8", "is not a TOML file"),
+        ("\x00", "is not a TOML file"),
+    ],
+)
+def test_invalid_files_are_refused_with_file_and_key(
+    tmp_path: Path, content: str, message: str
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(content)
+    with pytest.raises(nk.UsageError) as caught:
+        nk.dedup(TEXTS, settings=path)
+    assert message in str(caught.value)
+    assert str(path) in str(caught.value)
+
+
+def test_unreadable_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(nk.UsageError, match=r"no such file: .*absent\.toml"):
+        Settings.read(tmp_path / "absent.toml")
+    with pytest.raises(nk.UsageError, match="cannot read"):
+        Settings.read(tmp_path)
+    latin = tmp_path / "latin.toml"
+    latin.write_bytes(b'keep = "\xe9"')
+    with pytest.raises(nk.UsageError, match="is not a TOML file"):
+        Settings.read(latin)
+    large = tmp_path / "large.toml"
+    large.write_bytes(b"#" * (1 << 20) + b"\n")
+    with pytest.raises(nk.UsageError, match="larger than 1 MiB"):
+        Settings.read(large)
+
+
+def test_error_about_a_setting_of_the_file_names_the_file(settings_file: Path) -> None:
+    vectors = {"v": [[1.0, 0.0], [0.0, 1.0]]}
+    with pytest.raises(nk.UsageError, match=r"shingle='words:1'.*\(shingle is set by .*toml\)"):
+        nk.dedup(vectors, vector="v", settings=settings_file)
+    with pytest.raises(nk.UsageError) as caught:
+        nk.dedup(TEXTS, settings=settings_file, recall=2.0)
+    assert "settings.toml" not in str(caught.value)
+
+
+def test_settings_of_vectors_are_complete_without_a_column() -> None:
+    settings = {"measure": "cosine", "threshold": 0.99, "k": 128}
+    vectors = {"v": [[1.0, 0.0], [1.0, 0.01], [0.0, 1.0]]}
+    assert nk.dedup(vectors, vector="v", settings=settings).kept.sum() == 2
+
+
+def test_every_option_that_decides_the_result_is_a_key() -> None:
+    recorded = {"second_measure" if key == "then" else key for key in RunOptions().parameters()}
+    assert {"hot_bucket_size" if key == "max_bucket" else key for key in recorded} < {*VALID_KEYS}
+    assert not MACHINE_OPTIONS & {*VALID_KEYS}
+
+
+def test_remarks_are_comments_of_one_line_each(tmp_path: Path) -> None:
+    path = tmp_path / "settings.toml"
+    write_settings(path, Settings({"seed": 7}), ["Chosen by\nnobody", "", "Really."])
+    assert path.read_text() == "# Chosen by nobody\n#\n# Really.\n\nseed = 7\n"
+    assert Settings.read(path).values == {"seed": 7}
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])), st.floats(0.5, 1.0))
+def test_written_values_are_read_again(tmp_path_factory: Any, text: str, threshold: float) -> None:
+    path = tmp_path_factory.mktemp("settings") / "settings.toml"
+    values = {"block_by": text, "threshold": threshold, "normalise": ("nfkc", "lower"), "k": 64}
+    path.write_text(format_settings(Settings(values)), "utf-8")
+    read = dict(Settings.read(path).values)
+    assert read == {**values, "normalise": ["nfkc", "lower"]}
