@@ -26,6 +26,10 @@ SAMPLED_FILES = 8
 """The largest number of files of each suffix whose rows are counted."""
 SAMPLED_BYTES = 1 << 20
 """The largest number of stored bytes that are read of a file of rows of text."""
+SAMPLED_REMOTE_FILES = 2
+"""The largest number of remote files of each suffix whose rows are counted."""
+SAMPLED_REMOTE_BYTES = 1 << 18
+"""The largest number of stored bytes that are read of a remote file of rows of text."""
 
 
 def estimate_documents(corpus: Corpus) -> int | None:
@@ -33,36 +37,43 @@ def estimate_documents(corpus: Corpus) -> int | None:
 
     The estimate is exact for a table, for files of one text each, and for at most `SAMPLED_FILES`
     parquet files. Otherwise the rows of some files, or of their beginnings, are extrapolated to the
-    sizes of all files. Rejected rows count as documents.
+    sizes of all files. Rejected rows count as documents. Of remote files, fewer are read, and the
+    others are taken to have as many rows, because each size would be a request.
 
     Args:
         corpus: Files or a table. Nothing is remembered of it.
 
     Returns:
-        The estimate, or None if the corpus has remote files, files that cannot be read, or another
-        type.
+        The estimate, or None if no row was seen, or the corpus has another type.
     """
     if isinstance(corpus, TableCorpus):
         return corpus.table.num_rows
-    if not isinstance(corpus, FileCorpus) or any(file.remote for file in corpus.files):
+    if not isinstance(corpus, FileCorpus):
         return None
-    files_by_suffix: dict[str, list[InputFile]] = {}
+    files_by_kind: dict[tuple[str, bool], list[InputFile]] = {}
     for file in corpus.files:
-        files_by_suffix.setdefault(file.suffix, []).append(file)
-    try:
-        rows = [_estimate_rows(corpus, files) for files in files_by_suffix.values()]
-    except (*UNREADABLE, NearkinError):
-        return None
-    return round(sum(rows))
+        files_by_kind.setdefault((file.suffix, file.remote), []).append(file)
+    rows = sum(_estimate_rows(corpus, files) for files in files_by_kind.values())
+    return round(rows) or None
 
 
 def _estimate_rows(corpus: FileCorpus, files: Sequence[InputFile]) -> float:
-    """Estimates the rows of files of one suffix from the rows per byte of some of them."""
+    """Estimates the rows of files of one suffix, all local or all remote, from some of them."""
     if isinstance(corpus.format_of(files[0]), PlainText):
         return len(files)
-    step = -(-len(files) // SAMPLED_FILES)
-    sampled = files[::step]
-    sampled_rows = sum(_rows_of_file(file, corpus.format_of(file)) for file in sampled)
+    is_remote = files[0].remote
+    step = -(-len(files) // (SAMPLED_REMOTE_FILES if is_remote else SAMPLED_FILES))
+    sampled: list[InputFile] = []
+    sampled_rows = 0.0
+    for file in files[::step]:
+        try:
+            sampled_rows += _rows_of_file(file, corpus.format_of(file))
+            sampled.append(file)
+        except (*UNREADABLE, NearkinError):
+            # a damaged file is rejected, or ends the run, when it is read
+            continue
+    if is_remote:
+        return sampled_rows * len(files) / max(len(sampled), 1)
     sampled_size = sum(file.status().size for file in sampled)
     size = sum(file.status().size for file in files)
     return sampled_rows * size / max(sampled_size, 1)
@@ -76,7 +87,7 @@ def _rows_of_file(file: InputFile, form: Format) -> float:
         return _rows_of_batches(file)
     size = file.status().size
     with file.open() as stored:
-        beginning = stored.read(SAMPLED_BYTES)
+        beginning = stored.read(SAMPLED_REMOTE_BYTES if file.remote else SAMPLED_BYTES)
     content = _decompress_beginning(file, beginning)
     is_complete = len(beginning) >= size
     share = 1.0 if is_complete else len(beginning) / size

@@ -106,6 +106,8 @@ class FoundPairs(NamedTuple):
     """The table of pairs."""
     missing: MissingPairsStats | None
     """An estimate of the pairs that are missing, or None if no bucket exceeds the pair budget."""
+    rows: int | None
+    """The number of rows, or None if it is unknown before they are written."""
 
 
 def find_pairs(run: LocalRun, relation: Relation, *, expand_exact: bool) -> FoundPairs:
@@ -120,13 +122,23 @@ def find_pairs(run: LocalRun, relation: Relation, *, expand_exact: bool) -> Foun
         run.to_exact_groups()
         contained = find_contained(run)
         batches = result_tables.contained_batches(contained, run.documents().ids)
-        return FoundPairs(CONTAINED, batches, estimate_missing_contained(run))
+        rows = len(contained.a)
+        return FoundPairs(CONTAINED, batches, estimate_missing_contained(run), rows)
     run.to_pairs()
     missing = estimate_missing_pairs(run, expand_exact=expand_exact)
-    batches = result_tables.pair_batches(run)
+    schema = result_tables.pairs_schema(run)
     if expand_exact:
-        batches = result_tables.expanded_pair_batches(run)
-    return FoundPairs(result_tables.pairs_schema(run), batches, missing)
+        return FoundPairs(schema, result_tables.expanded_pair_batches(run), missing, rows=None)
+    return FoundPairs(schema, result_tables.pair_batches(run), missing, len(run.scored().pairs))
+
+
+def _advance_by_rows(
+    batches: Iterator[pa.RecordBatch], progress: Progress
+) -> Iterator[pa.RecordBatch]:
+    """Yields record batches, and counts their rows when they are written."""
+    for batch in batches:
+        yield batch
+        progress.advance(batch.num_rows)
 
 
 class ContentRecord(TypedDict):
@@ -226,7 +238,9 @@ def run_pairs(
         staged = claim.path / RESULT
         with disk_errors(job.out.parent):
             schema = found.schema.with_metadata(metadata)
-            rows = write_table_file(TableFile.require(job.out), staged, schema, found.batches)
+            progress.stage(str(Stage.WRITE), found.rows)
+            batches = _advance_by_rows(found.batches, progress)
+            rows = write_table_file(TableFile.require(job.out), staged, schema, batches)
         if os.path.lexists(job.out) and not may_replace_output(job, work):
             raise UsageError(
                 f"{job.out} was created while the run was working; move it away, then resume the "

@@ -2,6 +2,7 @@
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 LOG = logging.getLogger("nearkin.run")
@@ -14,6 +15,7 @@ STAGE_NAMES = {
     "bands": "Find candidates",
     "candidates": "Find candidates",
     "missing_pairs": "Estimate misses",
+    "reread": "Read candidates",
     "verify": "Compare candidates",
     "cluster": "Form clusters",
     "then": "Compare vectors",
@@ -110,3 +112,47 @@ class LoggedProgress:
         if self._stage:
             LOG.info("stage %s ended after %.2f s", self._stage, time.perf_counter() - self._began)
             self._stage = ""
+
+
+class StepCounter:
+    """Counts the documents of a stage that handles all of them at once, in several steps.
+
+    Each step counts as the same share of the documents.
+
+    Examples:
+        >>> counted = []
+        >>> counter = StepCounter(counted.append, documents=10, steps=3)
+        >>> for _ in range(3):
+        ...     counter.finish_step()
+        >>> counted
+        [3, 3, 4]
+    """
+
+    def __init__(self, advance: Callable[[int], None], documents: int, steps: int) -> None:
+        """Creates a counter.
+
+        Args:
+            advance: Receives the number of further documents after each step.
+            documents: Number of documents.
+            steps: Number of steps.
+        """
+        self._advance = advance
+        self._documents = documents
+        self._steps = steps
+        self._finished = 0
+        self._counted = 0
+
+    def finish_step(self) -> None:
+        """Counts the share of a step."""
+        self._finished += 1
+        counted = self._documents * self._finished // self._steps
+        self._advance(counted - self._counted)
+        self._counted = counted
+
+
+def ignore_count(count: int) -> None:
+    """Ignores a number of documents, where nobody receives progress updates.
+
+    Args:
+        count: Number of documents.
+    """

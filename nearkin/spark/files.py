@@ -9,6 +9,7 @@ from uuid import uuid4
 from pyspark.sql import SparkSession
 
 from nearkin.corpus import Columns, FileCorpus, describe_inputs
+from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.file_names import format_path, hide_password
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.document_frequencies import FrequencyRequest
@@ -26,6 +27,7 @@ from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import open_session, translate_spark_errors
 from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.sources import FileSource
+from nearkin.engine.spark.task_progress import TaskProgress
 from nearkin.engine.stats import Stage
 from nearkin.errors import UsageError
 from nearkin.report.collect import collect_report, title_of
@@ -189,9 +191,10 @@ def _count_frequencies(
     counting: FrequencyRequest,
     share: float,
 ) -> DocumentFrequencies:
-    counting.progress.stage("frequencies", None)
     corpus = counting.corpus
     assert isinstance(corpus, FileCorpus)
+    documents = estimate_documents(corpus)
+    counting.progress.stage("frequencies", documents)
     corpus.check(counting.columns)
     options = RunOptions(spec=counting.spec)
     request = TaskRequest(counting.columns, options, counting.resources, on_error)
@@ -202,7 +205,11 @@ def _count_frequencies(
         _temporary_tables(spark, counting.folder) as tables,
     ):
         source = FileSource(spark, corpus, request)
-        return count_over_spark(spark, source.hashes, request, tables, size, share)
+        group = f"nearkin frequencies {tables.folder}"
+        spark.sparkContext.setJobGroup(group, "nearkin: frequencies")
+        with TaskProgress(spark, group, counting.progress, documents, steps=2) as task_progress:
+            tables.task_progress = task_progress
+            return count_over_spark(spark, source.hashes, request, tables, size, share)
 
 
 @contextmanager
@@ -257,9 +264,13 @@ def _session(master: str | None, conf: dict[str, str]) -> Iterator[SparkSession]
 
 def _write_output(job: Job, run: SparkRun, folder: Path) -> None:
     """Writes kept/, clusters.parquet, pairs.parquet and rejected.jsonl."""
-    run.progress.stage(Stage.WRITE, None)
+    label, documents = run.progress_of(Stage.WRITE)
+    run.progress.stage(label, documents)
     with run.stage(Stage.WRITE):
         write_kept_files(run, folder / "kept", annotate=job.annotate)
+        run.tables.finish_step()
         write_clusters(run, folder / "clusters.parquet")
+        run.tables.finish_step()
         write_pairs(run, folder / "pairs.parquet")
+        run.tables.finish_step()
         write_rejected(run, folder / "rejected.jsonl")

@@ -5,6 +5,7 @@ import gzip
 import json
 from pathlib import Path
 
+import fsspec
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -78,6 +79,14 @@ def test_files_of_different_formats_add_up(tmp_path: Path) -> None:
     assert estimate_documents(FileCorpus.open([str(tmp_path)])) == 20 + 200
 
 
+def test_damaged_file_does_not_hide_the_rows_of_others(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(as_parquet())
+    (tmp_path / "b.parquet").write_bytes(b"damaged")
+    (tmp_path / "c.csv").write_bytes(as_csv())
+    estimate = estimate_documents(FileCorpus.open([str(tmp_path)]))
+    assert estimate == pytest.approx(2 * ROWS, rel=0.02)
+
+
 def test_table_in_memory_has_its_rows() -> None:
     assert estimate_documents(TableCorpus(TABLE)) == ROWS
 
@@ -88,5 +97,25 @@ def test_files_that_cannot_be_read_have_no_estimate(content: bytes, tmp_path: Pa
     assert estimate_documents(FileCorpus.open([str(tmp_path / "a.parquet")])) is None
 
 
-def test_remote_files_are_not_opened_for_an_estimate() -> None:
-    assert estimate_documents(FileCorpus([InputFile("s3://bucket/a.jsonl", "a.jsonl")])) is None
+@pytest.mark.parametrize("name", ["a.csv", "a.jsonl", "a.jsonl.gz", "a.parquet", "a.arrow"])
+def test_remote_files_are_estimated_from_the_beginnings_of_a_few(name: str) -> None:
+    contents = {
+        "a.csv": as_csv(),
+        "a.jsonl": as_json_lines(),
+        "a.jsonl.gz": gzip.compress(as_json_lines()),
+        "a.parquet": as_parquet(),
+        "a.arrow": as_arrow(stream=False),
+    }
+    storage = fsspec.filesystem("memory")
+    for number in range(4):
+        storage.pipe(f"/estimated/{number}/{name}", contents[name])
+    try:
+        corpus = FileCorpus.open(["memory://estimated"])
+        assert estimate_documents(corpus) == pytest.approx(4 * ROWS, rel=0.02)
+    finally:
+        storage.rm("/estimated", recursive=True)
+
+
+def test_unreachable_remote_files_have_no_estimate() -> None:
+    corpus = FileCorpus([InputFile("memory://nowhere/a.jsonl", "a.jsonl")])
+    assert estimate_documents(corpus) is None

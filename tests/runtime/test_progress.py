@@ -1,10 +1,13 @@
 import logging
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import nearkin as nk
+from nearkin.cli.app import run as run_command
+from tests.counted_stages import CountedStages
 
 TEXTS = ["one two three four", "one two three four", "five six seven eight"]
 
@@ -64,3 +67,49 @@ def test_warnings_of_a_run_are_never_silent() -> None:
     logged = run(f"import logging, nearkin as nk\nlogging.basicConfig()\n{program}")
     assert "WARNING:nearkin:" in logged.stderr
     assert "UserWarning" not in logged.stderr
+
+
+def write_texts(folder: Path, count: int) -> Path:
+    """Writes texts of which every fourth is a near-duplicate of the previous one."""
+    lines = ["id,text"]
+    for number in range(count):
+        source = number - (number % 4 == 3)
+        words = " ".join(f"word{source * 7 + place}" for place in range(30))
+        lines.append(f"{number},{words} ending{number}")
+    path = folder / "texts.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [],
+        ["--bands", "30", "--rows", "3"],
+        ["--bands", "30", "--rows", "3", "--verify", "estimate"],
+        ["--bands", "30", "--rows", "3", "--cluster", "components", "--max-df", "0.5"],
+        ["--bands", "30", "--rows", "1", "--hot-bucket-size", "20", "--shingle", "words:1"],
+    ],
+    ids=["brute force", "exact", "estimate", "components", "hot buckets"],
+)
+def test_every_stage_has_a_total_and_counts_it(
+    settings: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages = CountedStages.replace_displays(monkeypatch)
+    texts = write_texts(tmp_path, 400)
+    out = tmp_path / "out"
+    assert run_command(["dedup", str(texts), "--id", "id", "-o", str(out), *settings]) == 0
+    assert {"sketch", "collapse", "verify", "cluster", "write"} <= set(stages.totals)
+    assert None not in stages.totals.values()
+    assert stages.counted == stages.totals
+
+
+def test_every_stage_of_pairs_has_a_total_and_counts_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stages = CountedStages.replace_displays(monkeypatch)
+    texts = write_texts(tmp_path, 400)
+    out = tmp_path / "pairs.csv"
+    assert run_command(["pairs", str(texts), "--id", "id", "-o", str(out)]) == 0
+    assert stages.totals["write"] == 100
+    assert stages.counted == stages.totals

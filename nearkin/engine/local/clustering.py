@@ -1,5 +1,6 @@
 """Stage 5 of the local engine: from scored pairs to the kept document of each document."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,6 +18,7 @@ from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import ClusterMethod, EmptyDocuments, RunOptions
 from nearkin.engine.result_schema import EMPTY, EXACT, KEPT, KINDS, NEAR, UNIQUE
 from nearkin.packed_pairs import ScoredPairs
+from nearkin.runtime.progress import StepCounter
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,7 @@ def cluster_documents(
     comparison: Payloads | Estimates,
     options: RunOptions,
     floor: float,
+    advance: Callable[[int], None],
 ) -> Clustering:
     """Clusters the first documents of exact groups, then adds their exact duplicates.
 
@@ -121,16 +124,23 @@ def cluster_documents(
         comparison: Compares further pairs of documents.
         options: Options of the run.
         floor: Smallest similarity of a component's document to the kept one.
+        advance: Receives the number of documents that were processed.
     """
+    counter = StepCounter(advance, len(groups.order), steps=3)
     if options.cluster == ClusterMethod.LEADERS:
         leader = leaders(scored, groups.order, groups.rank)
+        counter.finish_step()
         similarity = find_leader_similarities(scored, leader)
     else:
         sharing = partial(comparison.sharing_among, floor=floor, memory=options.memory)
         leader = components(scored, groups.order, groups.rank, floor, comparison.compare, sharing)
+        counter.finish_step()
         similarity = compute_leader_similarities(leader, comparison.compare)
+    counter.finish_step()
     drops_empty = options.empty == EmptyDocuments.DROP
-    return _add_exact_duplicates(leader, similarity, groups, drops_empty=drops_empty)
+    clustering = _add_exact_duplicates(leader, similarity, groups, drops_empty=drops_empty)
+    counter.finish_step()
+    return clustering
 
 
 def _add_exact_duplicates(

@@ -1,5 +1,7 @@
 """Stage 2 of the local engine: keep order, blocks, and groups of exact duplicates."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from nearkin.engine.local.documents import Documents
@@ -7,13 +9,18 @@ from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
 from nearkin.engine.short_documents import count_short_documents
 from nearkin.engine.stats import CollapseStats
+from nearkin.runtime.progress import StepCounter
 
 DOCUMENTS_AT_ONCE = 1 << 24
 """Number of documents that are grouped in memory at a time."""
 
 
 def save_exact_groups(
-    documents: Documents, options: RunOptions, work: WorkFolder, order: np.ndarray | None = None
+    documents: Documents,
+    options: RunOptions,
+    work: WorkFolder,
+    advance: Callable[[int], None],
+    order: np.ndarray | None = None,
 ) -> CollapseStats:
     """Saves `order`, `rank`, `blocks` and `representative` in the work folder.
 
@@ -21,15 +28,20 @@ def save_exact_groups(
         documents: Sketched documents.
         options: Options of the run.
         work: Work folder.
+        advance: Receives the number of documents that were processed.
         order: Keep order, uint32 (n,). It follows from the keep policy if it is None.
     """
+    parts = max(1, -(-len(documents) // DOCUMENTS_AT_ONCE))
+    counter = StepCounter(advance, len(documents), steps=parts + 2)
     if order is None:
         lengths = np.asarray(documents.lengths)
         order = options.keep_policy.order(documents.carried, lengths, documents.id_ranks())
     rank = np.empty(len(order), np.uint32)
     rank[order] = np.arange(len(order), dtype=np.uint32)
+    counter.finish_step()
     blocks = documents.blocks(options.block_by)
-    representative = find_representatives(documents, blocks, rank)
+    counter.finish_step()
+    representative = _find_representatives(documents, blocks, rank, parts, counter)
     work.save("order", order)
     work.save("rank", rank)
     work.save("blocks", blocks)
@@ -46,7 +58,13 @@ def save_exact_groups(
     )
 
 
-def find_representatives(documents: Documents, blocks: np.ndarray, rank: np.ndarray) -> np.ndarray:
+def _find_representatives(
+    documents: Documents,
+    blocks: np.ndarray,
+    rank: np.ndarray,
+    parts: int,
+    counter: StepCounter,
+) -> np.ndarray:
     """Returns the first document of each document's exact group, uint32 (n,).
 
     An exact group has the same shingle stream and the same block. A document without duplicates
@@ -56,19 +74,22 @@ def find_representatives(documents: Documents, blocks: np.ndarray, rank: np.ndar
         documents: Sketched documents.
         blocks: Hash of each document's block, uint64 (n,).
         rank: Position of each document in keep order, uint32 (n,).
+        parts: Number of parts in which documents are grouped. Each holds memory in turn.
+        counter: Receives a step for each part.
     """
     representative = np.arange(len(documents), dtype=np.uint32)
     has_shingles = ~documents.empty
-    parts = max(1, -(-len(documents) // DOCUMENTS_AT_ONCE))
     if parts == 1:
         members = np.flatnonzero(has_shingles)
         _set_representatives(members, documents.fingerprints, blocks, rank, representative)
+        counter.finish_step()
         return representative
     first_words = documents.fingerprints[:, 0]
     for part in range(parts):
         in_part = np.asarray(first_words % np.uint64(parts) == part)
         members = np.flatnonzero(in_part & has_shingles)
         _set_representatives(members, documents.fingerprints, blocks, rank, representative)
+        counter.finish_step()
     return representative
 
 

@@ -45,6 +45,7 @@ def estimate_missing_pairs(run: LocalRun, *, expand_exact: bool) -> MissingPairs
     weights = np.ones(run.sketch_stats.documents, np.int64)
     if expand_exact:
         weights = np.bincount(run.work.load("representative"), minlength=len(weights))
+    run.progress.stage(str(Stage.MISSING_PAIRS), SAMPLED_PAIRS)
     with run.stage(Stage.MISSING_PAIRS) as record:
         sample = _PairSample.draw(run.hot_bucket_members(), weights)
         missing = _is_missing(run, sample.pairs)
@@ -60,6 +61,7 @@ def estimate_missing_pairs(run: LocalRun, *, expand_exact: bool) -> MissingPairs
             listed=listed,
         )
         record.update(stats.to_dict())
+        run.progress.advance(len(missing))
     return stats
 
 

@@ -55,7 +55,7 @@ from nearkin.errors import RunError, UsageError
 from nearkin.lsh.band_keys import key_builder_for
 from nearkin.packed_pairs import ScoredPairs, sorted_unique
 from nearkin.runtime.files import disk_errors, write_durably
-from nearkin.runtime.progress import Progress
+from nearkin.runtime.progress import Progress, ignore_count
 from nearkin.setting_names import name_setting
 from nearkin.sketch.minhash import fill_shares
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
@@ -118,10 +118,16 @@ class LocalRun(Run):
             return str(stage), estimate_documents(self.corpus)
         if stage == Stage.CANDIDATES:
             return "bands", self.banding.bands
-        if stage == Stage.VERIFY and (self.brute_force or self.options.verify == Verify.EXACT):
-            # the documents are read again, and counted while they are
-            return str(stage), self.sketch_stats.documents
-        return super().progress_of(stage)
+        if stage == Stage.VERIFY and self._rereads_candidates:
+            # the documents are counted while they are read again, and then the compared pairs
+            return "reread", self.sketch_stats.documents
+        if stage == Stage.VERIFY and not self.brute_force:
+            return str(stage), len(self.survivors())
+        return str(stage), self.sketch_stats.documents
+
+    @property
+    def _rereads_candidates(self) -> bool:
+        return not self.brute_force and self.options.verify == Verify.EXACT
 
     def prepare_inputs(self) -> None:
         """Checks the columns, and fixes the largest size of a document for all readings."""
@@ -224,7 +230,7 @@ class LocalRun(Run):
         """Saves keep order, blocks and exact groups in the work folder."""
         documents = self.documents()
         order = None if self.order_of is None else self.order_of(documents)
-        return save_exact_groups(documents, self.options, self.work, order)
+        return save_exact_groups(documents, self.options, self.work, self.progress.advance, order)
 
     def active(self) -> np.ndarray:
         """Returns which documents are compared, bool (n,).
@@ -291,7 +297,9 @@ class LocalRun(Run):
         hot = np.asarray(self.work.load("hot"))
         with ScoredWriter(self.work.folder("scored")) as writer:
             score = self._scorer(pairs, hot)
-            write_scored_pairs(pairs, score, self.options.workers, writer)
+            if self._rereads_candidates:
+                self.progress.stage(str(Stage.VERIFY), len(pairs))
+            write_scored_pairs(pairs, score, self.options.workers, writer, self.progress)
         loop = None
         if hot.any():
             finder = CandidateFinder(
@@ -381,7 +389,7 @@ class LocalRun(Run):
 
     def elect_documents(self) -> ClusterStats:
         """Saves the clusters in the work folder."""
-        clustering = self.elect()
+        clustering = self._elect_counted(self.options.threshold, self.progress.advance)
         clustering.save(self.work)
         return ClusterStats.from_dict(clustering.counts())
 
@@ -395,12 +403,16 @@ class LocalRun(Run):
         Args:
             threshold: Smallest similarity, not below the one of the verification.
         """
+        return self._elect_counted(threshold, ignore_count)
+
+    def _elect_counted(self, threshold: float, advance: Callable[[int], None]) -> Clustering:
         return cluster_documents(
             self.scored_at(threshold),
             ExactGroupOrder.load(self.documents(), self.work),
             self.comparing(),
             self.options,
             floor=self.options.floor_at(threshold),
+            advance=advance,
         )
 
     def at(self, threshold: float) -> "LocalRun":

@@ -243,7 +243,7 @@ def score_by_estimate(estimates: Estimates, options: RunOptions) -> Scorer:
 
 
 def write_scored_pairs(
-    pairs: np.ndarray, score: Scorer, workers: int, writer: ScoredWriter
+    pairs: np.ndarray, score: Scorer, workers: int, writer: ScoredWriter, progress: Progress
 ) -> None:
     """Scores pairs and writes them in order.
 
@@ -252,9 +252,15 @@ def write_scored_pairs(
         score: Scores packed pairs.
         workers: Number of threads.
         writer: Receives the scored pairs.
+        progress: Receives the number of pairs that were compared.
     """
-    for scored in ordered_map(score, split_pairs(pairs), workers):
+
+    def score_portion(portion: np.ndarray) -> tuple[ScoredPairs, int]:
+        return score(portion), len(portion)
+
+    for scored, count in ordered_map(score_portion, split_pairs(pairs), workers):
         writer.add(scored)
+        progress.advance(count)
 
 
 def compare_all_pairs(

@@ -11,6 +11,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame, Observation, SparkSession
 from pyspark.sql import functions as f
 
+from nearkin.engine.spark.task_progress import TaskProgress
+
 
 @dataclass
 class IntermediateTables:
@@ -19,10 +21,12 @@ class IntermediateTables:
     Attributes:
         spark: Session.
         folder: Path or URL that the driver and all workers can write.
+        task_progress: Receives a step for each table, while a stage is under way.
     """
 
     spark: SparkSession
     folder: str
+    task_progress: TaskProgress | None = None
     _written: list[str] = field(default_factory=list)
 
     def keep(self, frame: DataFrame, name: str) -> DataFrame:
@@ -66,7 +70,13 @@ class IntermediateTables:
         frame.write.mode("overwrite").option("compression", "lz4_raw").options(**plain).parquet(
             path
         )
+        self.finish_step()
         return self.spark.read.schema(frame.schema).parquet(path)
+
+    def finish_step(self) -> None:
+        """Counts a step of the stage that is under way, for example a written table."""
+        if self.task_progress is not None:
+            self.task_progress.finish_step()
 
     def remove(self) -> None:
         """Deletes the folder."""

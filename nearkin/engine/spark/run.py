@@ -10,6 +10,7 @@ import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from nearkin.corpus.document_count import estimate_documents
 from nearkin.engine.run import Run, VerifiedCandidates
 from nearkin.engine.spark.banding import BandingTasks
 from nearkin.engine.spark.candidates import CandidateSearch, CandidateTables
@@ -22,13 +23,15 @@ from nearkin.engine.spark.pair_scoring import PairScorer
 from nearkin.engine.spark.saved import AboutRun, Saved, require_saved_keys, with_verdicts
 from nearkin.engine.spark.session import work_of
 from nearkin.engine.spark.sketching import TaskRequest
-from nearkin.engine.spark.sources import Source
+from nearkin.engine.spark.sources import FileSource, Source
+from nearkin.engine.spark.task_progress import TaskProgress
 from nearkin.engine.spark.verification import Scoring
 from nearkin.engine.stats import (
     CandidateStats,
     ClusterStats,
     CollapseStats,
     SketchStats,
+    Stage,
     StageRecord,
     StageRecords,
 )
@@ -39,6 +42,15 @@ from nearkin.runtime.progress import Progress
 PART_BYTES = 32 << 20
 """Size of the keys and documents in a part of a band, in bytes. A task holds and sorts one part."""
 BYTES_OF_KEY = 16
+STEPS = {
+    Stage.SKETCH: 1,
+    Stage.COLLAPSE: 1,
+    Stage.CANDIDATES: 2,
+    Stage.VERIFY: 1,
+    Stage.CLUSTER: 3,
+    Stage.WRITE: 4,
+}
+"""The number of tables that each stage writes in most runs, in which progress is counted."""
 
 
 @dataclass
@@ -82,10 +94,34 @@ class SparkRun(Run):
         watch = Stopwatch()
         group = f"nearkin {name} {self.tables.folder}"
         self.spark.sparkContext.setJobGroup(group, f"nearkin: {name}")
-        yield record
+        stage = Stage(name)
+        _, units = self.progress_of(stage)
+        with TaskProgress(self.spark, group, self.progress, units, STEPS[stage]) as task_progress:
+            self.tables.task_progress = task_progress
+            try:
+                yield record
+            finally:
+                self.tables.task_progress = None
         record.update(watch.to_record())
         record.update(work_of(self.spark, group))
         self._stages[str(name)] = record
+
+    def progress_of(self, stage: Stage) -> tuple[str, int | None]:
+        """Returns the name of a stage, and its number of documents or pairs.
+
+        The number of documents of a DataFrame is unknown until they are sketched.
+        """
+        if stage == Stage.SKETCH:
+            return str(stage), self._estimated_documents
+        if stage == Stage.VERIFY and not self.brute_force:
+            return str(stage), self.candidate_tables.count
+        return str(stage), self.sketch_stats.documents
+
+    @cached_property
+    def _estimated_documents(self) -> int | None:
+        if not isinstance(self.source, FileSource):
+            return None
+        return estimate_documents(self.source.corpus)
 
     @property
     def documents(self) -> DataFrame:

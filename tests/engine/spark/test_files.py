@@ -36,6 +36,7 @@ from nearkin.measures import Measure
 from nearkin.runtime.progress import Silent
 from nearkin.sketch.resources import NO_RESOURCES
 from nearkin.spec import Spec
+from tests.counted_stages import CountedStages
 from tests.engine.spark.conftest import rows_of
 
 HOSTILE = [
@@ -104,6 +105,7 @@ def test_command_line(
     mixed: Path,
     tmp_path: Path,
     capfd: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     command = [
         "dedup",
@@ -120,12 +122,20 @@ def test_command_line(
     ]
     command += ["--annotate"] if annotate else []
     assert run([*command, "--out", str(tmp_path / "local")]) == 0
-    assert run([*command, "--engine", "spark", "--out", str(tmp_path / "spark"), "--json"]) == 0, (
-        capfd.readouterr().err
-    )
+    with monkeypatch.context() as patch:
+        progress = CountedStages.replace_displays(patch)
+        assert run([*command, "--engine", "spark", "-o", str(tmp_path / "spark"), "--json"]) == 0, (
+            capfd.readouterr().err
+        )
+    assert list(progress.totals) == [
+        *("sketch", "collapse", "candidates", "verify", "cluster", "write")
+    ]
+    assert progress.counted == progress.totals
     assert json.loads(capfd.readouterr().out)["engine"] == "spark"
     facts = same_outputs(tmp_path / "local", tmp_path / "spark")
     stages = facts["stages"]
+    # an estimate, which counts rejected rows
+    assert progress.totals["sketch"] == pytest.approx(stages["sketch"]["documents"], rel=0.1)
     assert stages["sketch"]["skew"] >= 1
     assert stages["candidates"]["shuffle_bytes"] > 0
     # nothing where an earlier test's worker had them
