@@ -11,7 +11,7 @@ __version__ = VERSION
 
 if TYPE_CHECKING:
     from nearkin import spark
-    from nearkin.api import dedup, frequencies, pairs, report, sketch
+    from nearkin.api import dedup, frequencies, observe, pairs, report, sketch
     from nearkin.client.clients import AsyncClient, Client, Retries
     from nearkin.client.models import (
         ClusterPage,
@@ -148,6 +148,7 @@ __all__ = [
     "estimate",
     "explain",
     "frequencies",
+    "observe",
     "pairs",
     "plan",
     "report",
@@ -164,6 +165,7 @@ _HOMES = {
     "sketch": "nearkin.api",
     "report": "nearkin.api",
     "frequencies": "nearkin.api",
+    "observe": "nearkin.api",
     "DedupResult": "nearkin.results",
     "PairsResult": "nearkin.results",
     "ResultTable": "nearkin.results",

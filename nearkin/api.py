@@ -26,6 +26,8 @@ from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.measures import measure_of
+from nearkin.plan.observe import SAMPLE_SIZE, observe_corpus
+from nearkin.plan.tune import Distribution
 from nearkin.report.files import read_report
 from nearkin.report.page import render_page
 from nearkin.report.run_warnings import (
@@ -333,6 +335,44 @@ def frequencies(
     counted = count_frequencies(counting)
     folder.remove()
     return counted
+
+
+@check_arguments
+def observe(
+    data: Any,
+    *,
+    text: str | Sequence[str] | None = None,
+    tokens: str | None = None,
+    spec: Spec | None = None,
+    resources: SpecResources = NO_RESOURCES,
+    sample: int = SAMPLE_SIZE,
+    workers: int = 2,
+) -> Distribution:
+    """Describes texts and the similarities of their pairs, from a sample, for `tune`.
+
+    Args:
+        data: The documents, as for `dedup`.
+        text: Column of texts, or several columns, whose texts are joined. The default is `text`.
+        tokens: Column of token lists, instead of texts.
+        spec: The Spec of the shingles and the measure. The default is `Spec()`.
+        resources: The hash key and the data that the Spec refers to.
+        sample: Number of sampled documents, all pairs of which are compared.
+        workers: Number of threads.
+
+    Raises:
+        UsageError: If both columns are given, the data cannot be read, or there are fewer than two
+            documents.
+
+    Examples:
+        >>> from nearkin.plan.tune import tune
+        >>> texts = [f"call {number} of {number * 3} ended" for number in range(50)]
+        >>> data = tune(0.8, distribution=observe(texts)).to_dict()["data"]
+        >>> data["kind"], data["distinct"], data["templates"]
+        ('logs', 50, 1)
+    """
+    columns = columns_of({"text": text, "tokens": tokens}, None)
+    measure = measure_of(spec or Spec(), resources)
+    return observe_corpus(_open_corpus(data, {}), columns, measure, sample, workers=workers)
 
 
 @check_arguments

@@ -47,7 +47,7 @@ def current_form() -> SettingForm:
     return _CHOSEN[-1] if _CHOSEN else SettingForm.KEYWORD
 
 
-def name_setting(name: str, value: str | int | list[str] | None = None) -> str:
+def name_setting(name: str, value: str | float | list[str] | None = None) -> str:
     """Returns the name of a setting, with a value if one is advised, for a message.
 
     Args:

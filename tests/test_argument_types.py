@@ -156,6 +156,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     "pairs": lambda parts: (nk.pairs, {"data": TEXTS}),
     "sketch": lambda parts: (nk.sketch, {"texts": TEXTS}),
     "frequencies": lambda parts: (nk.frequencies, {"data": TEXTS}),
+    "observe": lambda parts: (nk.observe, {"data": TEXTS}),
     "estimate": lambda parts: (
         nk.estimate,
         {"a": parts.signature.values, "b": parts.signature.values, "spec": parts.signature.spec},

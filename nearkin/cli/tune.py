@@ -145,8 +145,9 @@ def tune(
     With --bands and --rows, only these are evaluated: the similarities at which a pair becomes a candidate with a
     probability of 0.1 %, 50 % and 99 %, and the expected candidates.
 
-    The expected candidates follow from the number of pairs at each similarity. That number is estimated for unrelated
-    documents, or from a sample of a corpus.
+    The expected candidates follow from the number of pairs at each similarity, for unrelated documents or in a corpus.
+
+    A corpus is described as well: lengths, repetition, templates, scripts, and where to start with such data.
 
     Args:
         sampling: Options for a corpus from which similarities are learned.
@@ -209,19 +210,16 @@ def tune(
     from rich.console import Console
 
     from nearkin.report.curves import draw_text
-    from nearkin.report.terminal.planning import tuning_table
+    from nearkin.report.terminal.planning import data_table, tuning_table
 
     console = Console()
+    if tuning.distribution.profile is not None:
+        console.print(data_table(tuning))
+        console.print()
     console.print(tuning_table(tuning, show))
     console.print(draw_text(tuning, tuning.points[:3]), highlight=False, markup=False)
-    proposal = tuning.short_text_settings
-    if proposal is not None:
-        console.print(
-            f"Most sampled texts are too short for shingles {tuning.spec.shingle} and the "
-            f"threshold {threshold:g}. To find copies with a changed word, use --shingle "
-            f"{proposal.shingle} --threshold {proposal.threshold:g}.",
-            highlight=False,
-        )
+    for warning in tuning.warnings:
+        console.print(warning, highlight=False, markup=False)
 
 
 def _parse_limits(texts: list[str]) -> dict[float, float]:

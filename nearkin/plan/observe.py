@@ -5,15 +5,16 @@ from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from nearkin.corpus import Batch, Columns, Corpus
 from nearkin.engine.exact_groups import number_groups
 from nearkin.errors import UsageError
 from nearkin.measures import Measure, Payload
 from nearkin.packed_pairs import ScoredPairs, unpack_pairs
+from nearkin.plan.data_kind import profile_texts
 from nearkin.plan.tune import Distribution
 from nearkin.runtime.threads import ObjectPool, ordered_map
+from nearkin.setting_names import name_setting
 from nearkin.sketch.minhash import splitmix64
 
 SAMPLE_SIZE = 2000
@@ -42,8 +43,13 @@ def observe_corpus(
         workers: Number of threads.
 
     Raises:
-        UsageError: If the corpus has fewer than two documents.
+        UsageError: If the sample or the corpus has fewer than two documents.
     """
+    if sample < 2:
+        raise UsageError(
+            f"a sample of {sample} documents has no pair to compare; set {name_setting('sample')} "
+            "to at least 2"
+        )
     corpus.check(columns)
     sample_of_corpus = sample_documents(corpus, columns, measure, sample, seed, workers)
     chosen = sample_of_corpus.documents
@@ -55,10 +61,12 @@ def observe_corpus(
     payload = measure.payload_builder().build(chosen)
     copies = sample_of_corpus.copies
     distribution = observe_sample(payload, measure, copies.documents, workers, copies)
-    characters = None
-    if pa.types.is_large_string(chosen.type):
-        characters = float(np.median(pc.utf8_length(chosen).to_numpy(zero_copy_only=False)))
-    return replace(distribution, shingles=payload.sizes, characters=characters)
+    distribution = replace(distribution, shingles=payload.sizes)
+    if not pa.types.is_large_string(chosen.type):
+        return distribution
+    exact_copies = 1 - copies.distinct / copies.documents
+    profile = profile_texts(chosen, payload.sizes, exact_copies)
+    return replace(distribution, characters=profile.median_characters, profile=profile)
 
 
 class CopyCounts(NamedTuple):
@@ -112,8 +120,10 @@ def observe_sample(
     )
     a, b = unpack_pairs(scored.pairs)
     weights = 1.0 / (copies.sizes[a] * copies.sizes[b])
-    weights[copies.groups[a] == copies.groups[b]] = 0.0
+    is_copy = copies.groups[a] == copies.groups[b]
+    weights[is_copy] = 0.0
     similarities = np.clip(scored.similarity, 0, 1)
+    compared, _ = np.histogram(similarities[~is_copy], SIMILARITY_BINS, (0.0, 1.0))
     sums, edges = np.histogram(similarities, SIMILARITY_BINS, (0.0, 1.0), weights=weights)
     scale = documents * (documents - 1) / (sampled * (sampled - 1))
     pairs = sums * scale * 2 / copies.distinct
@@ -125,7 +135,13 @@ def observe_sample(
     source = f"all pairs of {sampled:,} sampled documents of {documents:,}"
     if copies.distinct < documents:
         source += f", with {documents - copies.distinct:,} exact duplicates folded"
-    return Distribution(documents=documents, similarities=centers, pairs=pairs, source=source)
+    return Distribution(
+        documents=documents,
+        similarities=centers,
+        pairs=pairs,
+        source=source,
+        compared=compared,
+    )
 
 
 class SampledDocuments(NamedTuple):

@@ -7,7 +7,7 @@ Everything follows from the probability that a banded slot agrees at a similarit
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from nearkin.lsh.sign_bands import SignBanding
 from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.lsh.solve import find_similarity, smallest_integer
 from nearkin.measures import BandingRequest, Measure, measure_of
+from nearkin.plan.data_kind import DataProfile, DataRecord, to_record, warn_of_unspaced_scripts
 from nearkin.setting_names import name_setting
 from nearkin.spec import Spec
 
@@ -34,6 +35,15 @@ MAX_POINTS = 200
 """The largest number of operating points of a tuning."""
 SLOPE_STEP = 1e-6
 """The distance of the two similarities between which the slope is computed, halved."""
+GAP_WIDTH = 0.05
+"""The distance from a threshold within which the pairs are close to it."""
+MAX_CROWDING = 0.5
+"""The crowding around a threshold up to which the similarities have a gap there: pairs are at most
+half as dense there as on average from there up."""
+MIN_GAP_PAIRS = 20
+"""The number of compared pairs from which the crowding is known."""
+REPETITION_SIMILARITIES = (0.5, 0.6, 0.7, 0.8, 0.9)
+"""The similarities from which the pairs of a document are counted."""
 MAX_SIGN_BANDS = 256
 MAX_SIGN_ROWS = 64
 
@@ -50,6 +60,8 @@ class Distribution:
         shingles: Number of distinct shingles of each sampled document, int64 (s,), or None without
             a sample.
         characters: Median length of the sampled texts in characters, or None without texts.
+        compared: Number of sampled pairs at each similarity, int64 (m,), or None without a sample.
+        profile: Description of the sampled texts, or None without texts.
     """
 
     documents: int
@@ -58,6 +70,8 @@ class Distribution:
     source: str
     shingles: np.ndarray | None = None
     characters: float | None = None
+    compared: np.ndarray | None = None
+    profile: DataProfile | None = None
 
     def scale_to(self, documents: int) -> "Distribution":
         """Returns the distribution of a corpus of another size with documents of the same kind.
@@ -70,6 +84,37 @@ class Distribution:
         factor = (documents - 1) / max(self.documents - 1, 1)
         source = f"{self.source}, scaled to {documents:,} documents"
         return replace(self, documents=documents, pairs=self.pairs * factor, source=source)
+
+    def count_pairs(self, similarity: float) -> float:
+        """Returns the number of pairs of a document at a similarity and above.
+
+        Args:
+            similarity: Smallest similarity of the pairs.
+        """
+        return float(self.pairs[self.similarities >= similarity].sum())
+
+    def crowding(self, threshold: float) -> float | None:
+        """Returns how dense pairs are around a threshold, relative to their density from there up.
+
+        It is the mean number of pairs in the bins within `GAP_WIDTH` of the threshold, divided by
+        the mean number in all bins from the lowest of these to the similarity 1. It is 0 if there
+        is a gap around the threshold, and 1 if the pairs are spread evenly. The width is smaller
+        from a threshold of 0.9, so that as many bins are left above it.
+
+        Args:
+            threshold: Smallest similarity of near-duplicates, in (0, 1].
+
+        Returns:
+            The crowding, or None if fewer than `MIN_GAP_PAIRS` pairs were compared there and above.
+        """
+        if self.compared is None:
+            return None
+        width = min(GAP_WIDTH, (1 - threshold) / 2)
+        is_above = self.similarities >= threshold - width
+        is_near = is_above & (self.similarities < threshold + width)
+        if not is_near.any() or self.compared[is_above].sum() < MIN_GAP_PAIRS:
+            return None
+        return float(self.pairs[is_near].mean() / self.pairs[is_above].mean())
 
     @classmethod
     def assumed(cls, documents: int) -> "Distribution":
@@ -111,6 +156,7 @@ class TuningRecord(TypedDict):
         short_texts: Settings that suit short texts, or None.
         distribution: Origin of the distribution of similarities, in words.
         points: The operating points, the cheapest first.
+        data: Description of the sampled texts. It is absent without texts.
     """
 
     short_texts: dict[str, object] | None
@@ -121,6 +167,7 @@ class TuningRecord(TypedDict):
     documents: int
     distribution: str
     points: list[OperatingPointRecord]
+    data: NotRequired[DataRecord]
 
 
 @dataclass(frozen=True)
@@ -220,6 +267,33 @@ class Tuning:
             return None
         return propose_short_text_settings(characters)
 
+    @property
+    def warnings(self) -> list[str]:
+        """The reasons for which the settings cannot work well with the sampled texts."""
+        warnings = []
+        proposal = self.short_text_settings
+        if proposal is not None:
+            shingle = name_setting("shingle", proposal.shingle)
+            threshold = name_setting("threshold", round(proposal.threshold, 2))
+            warnings.append(
+                f"Most sampled texts are too short for shingles {self.spec.shingle} and the "
+                f"threshold {self.threshold:g}. To find copies with a changed word, use {shingle} "
+                f"{threshold}."
+            )
+        crowding = self.distribution.crowding(self.threshold)
+        if crowding is not None and crowding > MAX_CROWDING:
+            warnings.append(
+                f"The similarities have no gap around the threshold {self.threshold:g}: pairs are "
+                f"{crowding:.2g} times as dense there as on average from there up (with a gap: at "
+                f"most {MAX_CROWDING:g} times). The threshold separates pairs that are about "
+                "equally similar: choose it from labelled pairs."
+            )
+        if self.distribution.profile is not None:
+            unspaced = warn_of_unspaced_scripts(self.distribution.profile, self.spec)
+            if unspaced is not None:
+                warnings.append(unspaced)
+        return warnings
+
     def curve(self, point: OperatingPoint, similarities: np.ndarray) -> np.ndarray:
         """Returns the candidate probabilities of an operating point.
 
@@ -239,7 +313,7 @@ class Tuning:
     def to_dict(self) -> TuningRecord:
         """Returns the tuning as a JSON object."""
         proposal = self.short_text_settings
-        return {
+        record: TuningRecord = {
             "short_texts": None if proposal is None else proposal._asdict(),
             "measure": self.spec.measure,
             "k": self.spec.k,
@@ -249,6 +323,18 @@ class Tuning:
             "distribution": self.distribution.source,
             "points": [point.to_dict() for point in self.points],
         }
+        profile = self.distribution.profile
+        if profile is not None:
+            record["data"] = to_record(
+                profile,
+                pairs={
+                    f"{similarity:g}": self.distribution.count_pairs(similarity)
+                    for similarity in REPETITION_SIMILARITIES
+                },
+                crowding=self.distribution.crowding(self.threshold),
+                warnings=self.warnings,
+            )
+        return record
 
 
 def candidate_probabilities(

@@ -5,13 +5,16 @@ from rich.table import Table
 from rich.text import Text
 
 from nearkin.plan.capacity import LimitVerdict, Line, Plan, group_lines
-from nearkin.plan.tune import Tuning
+from nearkin.plan.data_kind import PROFILE_CHARACTERS, DataProfile, find_kind
+from nearkin.plan.tune import GAP_WIDTH, REPETITION_SIMILARITIES, Tuning
 from nearkin.report.curves import format_banding
 from nearkin.report.escaping import make_visible
 from nearkin.report.terminal.tables import format_number, text_table
-from nearkin.runtime.number_format import format_fraction
+from nearkin.runtime.number_format import format_fraction, format_percent
 
 BYTE_UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
+SHOWN_SCRIPTS = 4
+"""The number of scripts that are shown, the largest first."""
 COUNT_UNITS = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"))
 
 
@@ -136,4 +139,86 @@ def tuning_table(tuning: Tuning, show: int) -> Table:
     table = text_table(title, names, rows)
     # Without blanks at its edges, the table fits into 80 columns.
     table.pad_edge = False
+    return table
+
+
+def describe_data(tuning: Tuning) -> list[tuple[str, str]]:
+    """Returns the names and values of what is known about the sampled texts of a tuning.
+
+    Args:
+        tuning: Operating points. Without sampled texts, there are no rows.
+    """
+    distribution = tuning.distribution
+    profile = distribution.profile
+    if profile is None:
+        return []
+    pairs = ", ".join(
+        f"{similarity:g}: {distribution.count_pairs(similarity):,.3g}"
+        for similarity in REPETITION_SIMILARITIES
+    )
+    crowding = distribution.crowding(tuning.threshold)
+    gap = "too few compared pairs to tell"
+    if crowding is not None:
+        gap = (
+            f"pairs within {GAP_WIDTH:g} of the threshold {tuning.threshold:g} are {crowding:.2g} "
+            "times as dense as on average from there up"
+        )
+    scripts = ", ".join(
+        f"{script} {format_percent(share)}" for script, share in profile.scripts[:SHOWN_SCRIPTS]
+    )
+    rows = [
+        ("texts", f"{profile.sampled:,} sampled of {distribution.documents:,} documents"),
+        ("length", _describe_lengths(profile, tuning.spec.shingle)),
+        (
+            "repetition",
+            f"{format_percent(profile.exact_copies)} of the documents are exact copies; pairs of "
+            f"a document by smallest similarity: {pairs}",
+        ),
+        ("gap", gap),
+        (
+            "templates",
+            f"{format_percent(profile.digit_tokens)} of the tokens contain a digit; "
+            f"{profile.distinct:,} distinct texts are {profile.templates:,} without these tokens",
+        ),
+        ("scripts", scripts or "no letters"),
+        (
+            "lines",
+            f"{profile.lines:.3g} a text in the first {PROFILE_CHARACTERS:,} characters, "
+            f"{format_percent(profile.code_lines)} of them look like code",
+        ),
+        ("years", f"{format_percent(profile.years)} of the texts contain a year"),
+    ]
+    kind = find_kind(profile)
+    if kind is None:
+        return [*rows, ("kind", "not a known kind of data")]
+    return [
+        *rows,
+        ("nearest kind", f"{kind.name}: {kind.description}"),
+        ("starting point", kind.starting_point),
+    ]
+
+
+def _describe_lengths(profile: DataProfile, shingle: str) -> str:
+    lengths = [
+        f"{median:,.0f} {unit} ({low:,.0f} to {high:,.0f} for 80% of the texts)"
+        for unit, (low, median, high) in (
+            ("characters", profile.characters),
+            ("shingles", profile.shingles),
+        )
+    ]
+    return (
+        f"{lengths[0]}, {lengths[1]}; {format_percent(profile.single_shingle)} are not longer than "
+        f"a shingle {shingle}"
+    )
+
+
+def data_table(tuning: Tuning) -> Table:
+    """Returns a table of what is known about the sampled texts of a tuning.
+
+    Args:
+        tuning: Operating points with a description of sampled texts.
+    """
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for name, value in describe_data(tuning):
+        table.add_row(Text(name, style="dim"), Text(value))
     return table
