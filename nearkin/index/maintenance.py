@@ -52,6 +52,16 @@ class IntegrityReport:
         """True if nothing is wrong."""
         return not self.found and not self.stray
 
+    @property
+    def copyable(self) -> bool:
+        """True if nothing is wrong except that clusters have the same id.
+
+        A copy of the index is as good as the index then, and `compact` repairs both.
+        """
+        # the problems of cluster ids are the last ones
+        only_shared = all(problem.what == SHARED_CLUSTER_ID for problem in self.problems[:1])
+        return self.sound or (not self.stray and bool(self.problems) and only_shared)
+
     def to_dict(self) -> dict[str, object]:
         """Returns the report as values that JSON can hold."""
         problems = [problem._asdict() for problem in self.problems]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import nearkin as nk
+from nearkin.index.backup import backup, restore
 from nearkin.index.changes import Changes
 from nearkin.index.entry import Entry
 from nearkin.index.handovers import handovers_scope, is_handovers_scope
@@ -19,7 +20,7 @@ from nearkin.index.maintenance import (
 from nearkin.index.migration.cutover import rebuild
 from nearkin.index.removal import Removals
 from nearkin.index.stores.sharded import ShardedStore
-from tests.index.conftest import Clock, Opener, near, words
+from tests.index.conftest import Clock, Opener, jaccard, near, words
 
 PORTION = 6
 MEMBERS = 20
@@ -263,3 +264,103 @@ def test_an_interrupted_removal_does_not_hinder_a_copy(tmp_path: Path) -> None:
     with nk.Index.open(target) as copy:
         assert copy.stats()["records"] == documents
         assert not check_index(copy).problems
+
+
+def hand_over_twice(index: nk.Index) -> tuple[str, str]:
+    """Removes `base`, stores another text under its id with members, and removes it again.
+
+    Returns:
+        The ids of both heirs of the cluster id, the older one first.
+    """
+    rng = np.random.default_rng(12)
+    heirs_by_time: list[str] = []
+    for time in range(2):
+        base = words(rng, 60)
+        index.upsert("a", " ".join(base), "base")
+        for i in range(3):
+            near_text = " ".join(near(base, rng, 1))
+            assert index.upsert("a", near_text, f"t{time}m{i}").representative == "base"
+        assert index.remove("a", "base")
+        heirs_by_time += [entry.id for entry in leaders(index) if entry.id.startswith(f"t{time}m")]
+    first, second = heirs_by_time
+    return first, second
+
+
+def test_a_cluster_id_that_two_documents_of_one_id_leave_is_reported_and_separated(
+    opened: Opener,
+) -> None:
+    """Nothing but the id is wrong: both clusters are found, and keep their members."""
+    index = opened(threshold=0.5)
+    first, second = hand_over_twice(index)
+    assert sorted(entry.id for entry in heirs(index)) == sorted((first, second))
+    report = check_index(index)
+    assert [(problem.what, problem.id) for problem in report.problems] == [
+        (SHARED_CLUSTER_ID, second)
+    ]
+    assert merge_clusters(index) == {"merged": 0, "moved": 0}
+    assert check_index(index).sound
+    assert {entry.id: entry.cluster for entry in leaders(index)} == {
+        first: "base",
+        second: second,
+    }
+    for heir in (first, second):
+        cluster = index.cluster("a", heir)
+        assert cluster is not None
+        assert sorted(name for name, _ in cluster.members) == [f"{heir[:2]}m{i}" for i in range(3)]
+
+
+def test_clusters_with_the_same_id_do_not_hinder_a_backup(tmp_path: Path) -> None:
+    source = f"sqlite:///{tmp_path}/index.db"
+    restored = f"sqlite:///{tmp_path}/restored.db"
+    with nk.Index.open(source, threshold=0.5) as index:
+        _, second = hand_over_twice(index)
+        assert not check_index(index).sound
+        entries = list(index.scan())
+    assert backup(source, tmp_path / "copy.db").documents == len(entries)
+    restore(tmp_path / "copy.db", restored)
+    with nk.Index.open(restored) as index:
+        assert list(index.scan()) == entries
+        merge_clusters(index)
+        assert check_index(index).sound
+        assert second in [entry.cluster for entry in leaders(index)]
+
+
+def shared_by_heirs(index: nk.Index) -> set[str]:
+    """Returns the cluster ids that several heirs have, by brute force."""
+    inherited = [entry.cluster for entry in leaders(index) if entry.cluster != entry.id]
+    return {cluster for cluster in inherited if inherited.count(cluster) > 1}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_ids_that_come_and_go_leave_an_index_that_compact_makes_sound(seed: int) -> None:
+    """A model in plain Python has the same documents, and finds the ids that heirs share."""
+    rng = np.random.default_rng(seed)
+    texts: list[str] = []
+    for _ in range(4):
+        base = words(rng, 60)
+        texts += [" ".join(near(base, rng, int(rng.integers(0, 7)))) for _ in range(8)]
+    model: dict[str, str] = {}
+    with nk.Index.open("memory://", threshold=0.6) as index:
+        for _ in range(80):
+            id = f"d{rng.integers(0, 12)}"
+            if rng.random() < 0.5:
+                model[id] = texts[rng.integers(0, len(texts))]
+                index.upsert("a", model[id], id)
+            else:
+                assert index.remove("a", id) == (model.pop(id, None) is not None)
+            assert {entry.id: entry.text for entry in index.scan("a")} == model
+            problems = check_index(index).problems
+            assert {problem.what for problem in problems} <= {SHARED_CLUSTER_ID}
+            reported = {stored_entry(index, problem.id).cluster for problem in problems}
+            assert shared_by_heirs(index) <= reported
+            for entry in index.scan("a"):
+                assert jaccard(model[entry.id], model[entry.leader]) >= 0.6
+        merge_clusters(index)
+        assert check_index(index).sound
+        assert not shared_by_heirs(index)
+
+
+def stored_entry(index: nk.Index, id: str) -> Entry:
+    entry = index.get("a", id)
+    assert entry is not None
+    return entry
