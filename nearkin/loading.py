@@ -434,6 +434,11 @@ def _require_verified_clusters(saved: SavedRun) -> None:
             f"{saved.folder} cannot become an index: it compared within blocks "
             f"({parameters['block_by']}); build a scope for each block from its inputs"
         )
+    if parameters.get("across") is not None:
+        raise UsageError(
+            f"{saved.folder} cannot become an index: it compared only documents of different "
+            f"sources ({parameters['across']}); build the index from its inputs instead"
+        )
 
 
 def _cluster_rows(clusters: pa.Table) -> list[ClusterRow]:

@@ -169,7 +169,9 @@ def dedup(
     spec, match = apply_plan(plan, given, spec, match)
     request = spec.to_request()
     policy = KeepPolicy.parse(clustering.keep)
-    carried = carried_columns(policy, match.block_by, clustering.source, clustering.split)
+    carried = carried_columns(
+        policy, match.block_by, match.across, clustering.source, clustering.split
+    )
     requested_columns = columns.to_columns(carried, match.memory)
     kept_file = KeptFile.parse(output.out)
     out = output.out

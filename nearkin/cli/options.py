@@ -340,6 +340,14 @@ BlockBy = Annotated[
         panel=CANDIDATES,
     ),
 ]
+Across = Annotated[
+    str | None,
+    column_option(
+        "--across",
+        "Column of sources. Only documents of different sources are compared.",
+        panel=CANDIDATES,
+    ),
+]
 Tables = Annotated[
     int,
     typer.Option(
@@ -731,6 +739,7 @@ class MatchOptions:
     probes: Probes = 0
     verify: Verify = "exact"
     block_by: BlockBy = None
+    across: Across = None
     hot_bucket_size: HotBucketSize = 100
     pair_budget: PairBudget = None
     fanout: Fanout = 100
@@ -771,6 +780,7 @@ class MatchOptions:
             keep=clustering.keep,
             empty=clustering.empty,
             block_by=self.block_by,
+            across=self.across,
             source=clustering.source,
             split=clustering.split,
             second_measure=clustering.second_measure,

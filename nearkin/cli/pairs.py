@@ -106,7 +106,7 @@ def pairs(
 
     out = output.out
     request = spec.to_request()
-    carried = () if match.block_by is None else (match.block_by,)
+    carried = tuple(name for name in (match.block_by, match.across) if name is not None)
     requested_columns = columns.to_columns(carried, match.memory)
     require_pairs_output(out, tuple(inputs), resume=resume, overwrite=output.overwrite)
     o.require_apart_from_files(out, spec, settings=settings)

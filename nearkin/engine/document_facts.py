@@ -9,8 +9,8 @@ from nearkin.hashing import kernels as hashing
 from nearkin.hashing.families import key_of
 from nearkin.shingle import text_buffers
 
-NULL_BLOCK = 0x6E756C6C
-"""The block of documents without a value."""
+NULL_VALUE = 0x6E756C6C
+"""The block, or the source, of documents without a value."""
 
 
 def text_lengths(documents: pa.Array) -> np.ndarray:
@@ -42,14 +42,14 @@ def id_hashes(ids: pa.Array) -> np.ndarray:
     return out
 
 
-def block_hashes(values: pa.Array) -> np.ndarray:
-    """Returns a hash of each value of the block column, as text, uint64 (n,).
+def value_hashes(values: pa.Array) -> np.ndarray:
+    """Returns a hash of each value of a column of blocks or sources, as text, uint64 (n,).
 
     Args:
-        values: Values, (n,). All nulls are one block.
+        values: Values, (n,). All nulls are one block, or one source.
     """
     encoded = values.cast(pa.large_string()).dictionary_encode()
     codes = encoded.indices.fill_null(len(encoded.dictionary)).to_numpy(zero_copy_only=False)
     digests = [hashlib.sha256(value.as_py().encode()).digest() for value in encoded.dictionary]
     hashes = [int.from_bytes(digest[:8], "little") for digest in digests]
-    return np.array([*hashes, NULL_BLOCK], np.uint64)[codes]
+    return np.array([*hashes, NULL_VALUE], np.uint64)[codes]

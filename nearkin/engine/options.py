@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from nearkin.argument_types import check_fields
 from nearkin.cluster.keep import KeepPolicy
@@ -13,6 +13,7 @@ from nearkin.errors import UsageError
 from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.measures import BandingRequest, Measure, measure_of
 from nearkin.runtime.threads import require_workers
+from nearkin.setting_names import name_setting
 from nearkin.spec import Spec
 from nearkin.suggestions import did_you_mean
 
@@ -115,6 +116,7 @@ class RunOptionKeywords(TypedDict, total=False):
     keep: str
     empty: str
     block_by: str | None
+    across: str | None
     source: str | None
     split: str | None
     second_measure: str | None
@@ -150,6 +152,8 @@ class RecordedOptions(TypedDict):
     max_bucket: int
     pair_budget: int | None
     fanout: int
+    across: NotRequired[str]
+    """Not recorded if the option is not given."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +177,8 @@ class RunOptions:
         keep: Keep policy, for example `length desc`.
         empty: `keep` or `drop`, for documents without shingles. They never match.
         block_by: Column whose value two documents must share to be compared.
+        across: Column of sources. Only documents of different sources are compared, exact
+            duplicates included. Documents without a value are a source of their own.
         source: Column by which the report counts removals and overlaps.
         split: Column of training and test splits, whose overlap the report shows.
         second_measure: Second measure over the kept documents, as `cosine:COLUMN:THRESHOLD`.
@@ -180,7 +186,8 @@ class RunOptions:
             clustered internally.
         pair_budget: Number of pairs up to which a larger bucket yields all its pairs too. With
             None, which suffices for clusters, only `hot_bucket_size` decides. The default of
-            `nearkin.pairs` and `nearkin pairs` is `DEFAULT_PAIR_BUDGET`.
+            `nearkin.pairs` and `nearkin pairs`, and of runs with `across`, is
+            `DEFAULT_PAIR_BUDGET`. With `across`, only pairs of different sources count.
         fanout: Number of leaders that a document of a hot bucket is compared with.
         memory: Bound on the anonymous memory of the run, in bytes.
         workers: Number of threads.
@@ -200,6 +207,7 @@ class RunOptions:
     keep: str = "length desc"
     empty: str = EmptyDocuments.KEEP
     block_by: str | None = None
+    across: str | None = None
     source: str | None = None
     split: str | None = None
     second_measure: str | None = None
@@ -258,6 +266,12 @@ class RunOptions:
 
     def _check_candidates(self) -> None:
         require_bands_with_rows(self.bands, self.rows)
+        if self.across is not None and self.across == self.block_by:
+            raise UsageError(
+                f"{name_setting('across', self.across)} and "
+                f"{name_setting('block_by', self.across)} exclude each other: documents of one "
+                "block would have one source, and none would be compared; leave out one of them"
+            )
         if self.tables < 1:
             raise UsageError(f"tables={self.tables} must be at least 1")
         if self.probes < 0:
@@ -297,7 +311,11 @@ class RunOptions:
             >>> RunOptions(pair_budget=DEFAULT_PAIR_BUDGET).complete_bucket_size
             10000
         """
-        within_budget = (1 + math.isqrt(1 + 8 * (self.pair_budget or 0))) // 2
+        budget = self.pair_budget or 0
+        if self.pair_budget is None and self.across is not None:
+            # Documents of one source never remove each other, so that a hot bucket does not shrink.
+            budget = DEFAULT_PAIR_BUDGET
+        within_budget = (1 + math.isqrt(1 + 8 * budget)) // 2
         return max(self.hot_bucket_size, within_budget)
 
     @cached_property
@@ -325,15 +343,17 @@ class RunOptions:
 
     @property
     def carried_columns(self) -> tuple[str, ...]:
-        """The carried columns: those of the keep policy, the block, the source and the split."""
-        return carried_columns(self.keep_policy, self.block_by, self.source, self.split)
+        """The carried columns: those of the keep policy, the block, the sources and the split."""
+        return carried_columns(
+            self.keep_policy, self.block_by, self.across, self.source, self.split
+        )
 
     def parameters(self) -> RecordedOptions:
         """Returns the options that decide the result, as the JSON values that run.json holds.
 
         The Spec is recorded on its own. Memory and workers do not decide the result.
         """
-        return {
+        recorded: RecordedOptions = {
             "threshold": self.threshold,
             "distance": self.distance,
             "recall": self.recall,
@@ -354,6 +374,9 @@ class RunOptions:
             "pair_budget": self.pair_budget,
             "fanout": self.fanout,
         }
+        if self.across is not None:
+            recorded["across"] = self.across
+        return recorded
 
     @classmethod
     def from_parameters(

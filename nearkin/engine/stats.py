@@ -118,6 +118,7 @@ class CollapseStats(StageStats):
         all_cut: Number of documents whose shingles were all removed by the frequency cut.
         single: Number of documents with one shingle, whose edited copies are never similar.
         fragile: Number of documents of which a copy with one changed word is below the threshold.
+        without_source: Number of documents without a value of the column of the option `across`.
     """
 
     exact: int
@@ -125,6 +126,7 @@ class CollapseStats(StageStats):
     all_cut: int = 0
     single: int = 0
     fragile: int = 0
+    without_source: int | None = _optional()
 
 
 class ClusteredBucket(NamedTuple):

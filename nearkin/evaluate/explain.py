@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nearkin.argument_types import check_arguments
-from nearkin.corpus import Columns, Corpus
+from nearkin.corpus import Columns, Corpus, carried_column_name
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.measures import measure_of
@@ -67,10 +67,12 @@ class RunDocument:
     Attributes:
         text: Text of the document.
         row: Row of the document in the clusters table.
+        carried: Values of the carried columns, by the names that they have in the inputs.
     """
 
     text: str
     row: Mapping[str, Any]
+    carried: Mapping[str, object]
 
 
 def find_documents(
@@ -98,14 +100,20 @@ def _find_document(
     ordinal = pc.index(table["id"], name).as_py()
     if ordinal < 0:
         raise UsageError(f"the run has no document {name!r}; the ids are listed in {clusters}")
-    return RunDocument(_read_text(corpus, columns, ordinal), table.slice(ordinal, 1).to_pylist()[0])
+    values = _read_document(corpus, columns, ordinal)
+    content = values[columns.content]
+    return RunDocument(
+        text=content if isinstance(content, str) else " ".join(map(str, content)),
+        row=table.slice(ordinal, 1).to_pylist()[0],
+        carried={name: values[carried_column_name(name)] for name in columns.carried_columns},
+    )
 
 
-def _read_text(corpus: Corpus, columns: Columns, ordinal: int) -> str:
+def _read_document(corpus: Corpus, columns: Columns, ordinal: int) -> dict[str, Any]:
+    """Returns the values of a document, by the names of the columns of a batch."""
     for batch in corpus.batches(columns):
         if ordinal < batch.first + len(batch.rows):
-            value = batch.documents[columns.content][ordinal - batch.first].as_py()
-            return value if isinstance(value, str) else " ".join(map(str, value))
+            return dict(batch.documents.slice(ordinal - batch.first, 1).to_pylist()[0])
     raise UsageError(
         f"the corpus ends before document {ordinal}; the inputs have changed since the run, run it "
         "again"
@@ -114,7 +122,8 @@ def _read_text(corpus: Corpus, columns: Columns, ordinal: int) -> str:
 
 def add_run_outcome(
     pair: Explanation,
-    rows: tuple[Mapping[str, Any], Mapping[str, Any]],
+    documents: tuple[RunDocument, RunDocument],
+    settings: RunOptions,
     *,
     compared_all: bool,
 ) -> Explanation:
@@ -122,10 +131,15 @@ def add_run_outcome(
 
     Args:
         pair: Explanation of the two texts.
-        rows: Rows of the two documents in the clusters table of the run.
+        documents: The two documents.
+        settings: Options of the run.
         compared_all: True if the run compared every pair, without banding.
     """
+    rows = (documents[0].row, documents[1].row)
     first, second = rows
+    reason = _reason_not_to_compare(documents, settings)
+    if reason is not None:
+        pair = replace(pair, verdict=PairVerdict.NOT_COMPARED, why=reason)
     why = pair.why
     if compared_all and pair.verdict in MISSED:
         is_near = pair.similarity >= pair.threshold
@@ -142,3 +156,23 @@ def add_run_outcome(
         if not removed:
             why += "; both are kept, because each was first compared with other kept documents"
     return replace(pair, why=why, run=rows)
+
+
+def _reason_not_to_compare(
+    documents: tuple[RunDocument, RunDocument], settings: RunOptions
+) -> str | None:
+    """Returns why a run does not compare two documents: their block or their source, or None."""
+    first, second = documents
+    block_by = settings.block_by
+    if block_by is not None and first.carried[block_by] != second.carried[block_by]:
+        return (
+            f"the run compared only documents with the same value in column {block_by!r}; they "
+            f"have {first.carried[block_by]!r} and {second.carried[block_by]!r}"
+        )
+    across = settings.across
+    if across is not None and first.carried[across] == second.carried[across]:
+        return (
+            "the run compared only documents of different sources; both have the value "
+            f"{first.carried[across]!r} in column {across!r}"
+        )
+    return None

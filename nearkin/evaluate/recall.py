@@ -132,7 +132,7 @@ class PairCounter:
         self._is_compared[sample] = True
         is_exact = scan.groups[pairs.a] == scan.groups[pairs.b]
         self.exact += int((is_exact & is_new).sum())
-        counted = ~is_exact & (scan.blocks[pairs.a] == scan.blocks[pairs.b])
+        counted = ~is_exact & scan.scope.allows(pairs.a, pairs.b)
         pairs = SimilarPairs._make(column[counted] for column in pairs)
         is_new = is_new[counted]
         both_kept = self._kept[pairs.a] & self._kept[pairs.b]

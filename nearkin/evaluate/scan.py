@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nearkin.corpus import Batch, Columns, Corpus, carried_column_name
-from nearkin.engine.document_facts import block_hashes
+from nearkin.engine.document_facts import value_hashes
 from nearkin.engine.exact_groups import number_groups
 from nearkin.engine.options import RunOptions
 from nearkin.engine.stats import CandidateStats
@@ -31,6 +31,7 @@ from nearkin.packed_pairs import (
     sorted_unique,
     unpack_pairs,
 )
+from nearkin.pair_scope import PairScope
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.sketch import kernels as sketch_kernels
@@ -113,11 +114,11 @@ def concatenate_pairs(parts: list[SimilarPairs]) -> SimilarPairs:
 
 
 class _BatchScan(NamedTuple):
-    """The result of comparing one batch, with its fingerprints and blocks in the first scan."""
+    """The result of comparing one batch, with its fingerprints and scope in the first scan."""
 
     pairs: SimilarPairs
     fingerprints: np.ndarray | None
-    blocks: np.ndarray | None
+    scope: PairScope | None
     documents: int
 
 
@@ -147,8 +148,7 @@ class CorpusScan(ABC):
     Attributes:
         groups: Number of the exact group of each document, int64 (n,). It is set by the first call
             of `find_similar`.
-        blocks: Hash of the block of each document, uint64 (n,). It is set by the first call of
-            `find_similar`.
+        scope: Pairs that the run compared. It is set by the first call of `find_similar`.
     """
 
     sample_per_scan: int
@@ -166,7 +166,7 @@ class CorpusScan(ABC):
         self.documents = documents
         self.progress = progress
         self.groups = np.empty(0, np.int64)
-        self.blocks = np.empty(0, np.uint64)
+        self.scope = PairScope.of_all_pairs(0)
         self.measure = run.measure
         self._builders = ObjectPool(self.measure.payload_builder)
 
@@ -243,25 +243,32 @@ class CorpusScan(ABC):
 
         def scan_batch(batch: Batch) -> _BatchScan:
             fingerprints = None
-            blocks = None
+            scope = None
             if is_first_scan:
                 fingerprints = self.fingerprint(batch.documents[self.run.columns.content])
-                blocks = self._hash_blocks(batch)
-            return _BatchScan(compare(batch), fingerprints, blocks, len(batch.rows))
+                scope = self._read_scope(batch)
+            return _BatchScan(compare(batch), fingerprints, scope, len(batch.rows))
 
         pairs = []
         fingerprints = [np.empty((0, 2), np.uint64)]
-        blocks = [np.empty(0, np.uint64)]
+        scopes = [PairScope.of_all_pairs(0)]
         batches = self.run.corpus.batches(self.run.columns)
         for scanned in ordered_map(scan_batch, batches, self.run.settings.workers):
             pairs.append(scanned.pairs)
-            if scanned.fingerprints is not None and scanned.blocks is not None:
+            if scanned.fingerprints is not None and scanned.scope is not None:
                 fingerprints.append(scanned.fingerprints)
-                blocks.append(scanned.blocks)
+                scopes.append(scanned.scope)
             self.progress.advance(scanned.documents)
         if is_first_scan:
-            self.groups = number_groups(np.concatenate(fingerprints))
-            self.blocks = np.concatenate(blocks)
+            self.scope = PairScope(
+                np.concatenate([scope.blocks for scope in scopes]),
+                np.concatenate([scope.sources for scope in scopes]),
+            )
+            if self.run.settings.across is None:
+                self.groups = number_groups(np.concatenate(fingerprints))
+            else:
+                # Copies of different sources were compared like other documents.
+                self.groups = np.arange(len(self.scope.blocks))
         return concatenate_pairs(pairs)
 
     @abstractmethod
@@ -280,11 +287,16 @@ class CorpusScan(ABC):
             documents: Documents of a batch.
         """
 
-    def _hash_blocks(self, batch: Batch) -> np.ndarray:
-        column = self.run.settings.block_by
-        if column is None:
-            return np.zeros(len(batch.rows), np.uint64)
-        return block_hashes(batch.documents[carried_column_name(column)])
+    def _read_scope(self, batch: Batch) -> PairScope:
+        scope = PairScope.of_all_pairs(len(batch.rows))
+        settings = self.run.settings
+        if settings.block_by is not None:
+            blocks = value_hashes(batch.documents[carried_column_name(settings.block_by)])
+            scope = scope._replace(blocks=blocks)
+        if settings.across is not None:
+            sources = value_hashes(batch.documents[carried_column_name(settings.across)])
+            scope = scope._replace(sources=sources)
+        return scope
 
     def verified_pairs(self, ids: pa.ChunkedArray) -> PairCheck:
         """Returns a function that says whether the run verified pairs of documents.

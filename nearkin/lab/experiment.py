@@ -17,6 +17,7 @@ from nearkin.lsh.band_keys import slot_band_keys
 from nearkin.lsh.curve import classic_threshold
 from nearkin.measures import measure_of
 from nearkin.packed_pairs import ScoredPairs, isin_sorted, pack_pairs, unpack_pairs
+from nearkin.pair_scope import PairScope
 from nearkin.spec import Spec
 
 PUBLISHED_CANDIDATES = {(5, 20): 0, (10, 10): 12, (20, 5): 775, (25, 4): 2187, (50, 2): 4947}
@@ -183,7 +184,7 @@ def find_true_pairs(texts: list[str], threshold: float) -> np.ndarray:
     """
     measure = measure_of(SPEC)
     payload = measure.payload_builder().build(pa.array(texts, pa.large_string()))
-    parts = measure.compare_all(payload, np.zeros(len(texts), np.uint64), threshold, 1)
+    parts = measure.compare_all(payload, PairScope.of_all_pairs(len(texts)), threshold, 1)
     return np.sort(ScoredPairs.concatenate(list(parts)).pairs)
 
 

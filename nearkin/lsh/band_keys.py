@@ -133,6 +133,10 @@ def key_builder_for(banding: Banding, *, truncated: bool) -> BandKeyBuilder | No
     return None
 
 
+EVERY_LATER = np.empty(0, np.int64)
+"""The partners of documents that are compared with all later documents of their bucket."""
+
+
 class BucketRows(NamedTuple):
     """The rows of buckets whose pairs are compared: each document with the later ones."""
 
@@ -142,12 +146,20 @@ class BucketRows(NamedTuple):
     """The position after the last such document, int64 (m,)."""
     ends: np.ndarray
     """The position after the last document of each bucket, int64 (m,)."""
+    pairs: int
+    """The number of pairs."""
 
-    @property
-    def pairs(self) -> int:
-        """The number of pairs."""
-        rows = self.stops - self.starts
-        return int((rows * (2 * self.ends - self.starts - self.stops - 1) // 2).sum())
+    @classmethod
+    def with_later(cls, starts: np.ndarray, stops: np.ndarray, ends: np.ndarray) -> "BucketRows":
+        """Returns rows of documents that are compared with all later documents of their bucket.
+
+        Args:
+            starts: Position of each bucket's first document that is compared, int64 (m,).
+            stops: Position after the last such document, int64 (m,).
+            ends: Position after the last document of each bucket, int64 (m,).
+        """
+        pairs = int(((stops - starts) * (2 * ends - starts - stops - 1) // 2).sum())
+        return cls(starts, stops, ends, pairs)
 
 
 def split_buckets(starts: np.ndarray, ends: np.ndarray, pairs: int) -> Iterator[BucketRows]:
@@ -162,7 +174,7 @@ def split_buckets(starts: np.ndarray, ends: np.ndarray, pairs: int) -> Iterator[
 
     Examples:
         >>> for rows in split_buckets(np.array([0, 2, 4]), np.array([2, 4, 8]), 3):
-        ...     print(*(column.tolist() for column in rows), rows.pairs)
+        ...     print(rows.starts.tolist(), rows.stops.tolist(), rows.ends.tolist(), rows.pairs)
         [0, 2] [2, 4] [2, 4] 2
         [4] [6] [8] 5
         [6] [8] [8] 1
@@ -175,7 +187,7 @@ def split_buckets(starts: np.ndarray, ends: np.ndarray, pairs: int) -> Iterator[
         cuts = np.flatnonzero(np.diff(portions[first:large])) + first + 1
         for low, high in itertools.pairwise([first, *cuts.tolist(), large]):
             if high > low:
-                yield BucketRows(starts[low:high], ends[low:high], ends[low:high])
+                yield BucketRows.with_later(starts[low:high], ends[low:high], ends[low:high])
         if large < len(starts):
             yield from _split_bucket(int(starts[large]), int(ends[large]), pairs)
         first = large + 1
@@ -187,4 +199,76 @@ def _split_bucket(start: int, end: int, pairs: int) -> Iterator[BucketRows]:
     portions = np.cumsum(end - 1 - positions) // pairs
     cuts = np.flatnonzero(np.diff(portions)) + 1
     for rows in np.split(positions, cuts):
-        yield BucketRows(rows[:1], rows[-1:] + 1, np.array([end]))
+        yield BucketRows.with_later(rows[:1], rows[-1:] + 1, np.array([end]))
+
+
+class SourceBuckets(NamedTuple):
+    """Buckets of which only the documents of different sources are compared."""
+
+    partners: np.ndarray
+    """The position of the first document that each document is compared with, int64."""
+    pairs: np.ndarray
+    """The number of pairs of each bucket, int64 (m,)."""
+
+    @classmethod
+    def order(
+        cls, ordinals: np.ndarray, starts: np.ndarray, ends: np.ndarray, sources: np.ndarray
+    ) -> "SourceBuckets":
+        """Sorts the documents of each bucket by source, in place.
+
+        Args:
+            ordinals: Numbers of the documents, one bucket after the other, uint64.
+            starts: Position of the first document of each bucket, int64 (m,).
+            ends: Position after the last document of each bucket, int64 (m,).
+            sources: Source of each document, uint64 (n,).
+
+        Examples:
+            >>> ordinals = np.array([0, 1, 2, 3], np.uint64)
+            >>> sources = np.array([7, 9, 7, 9], np.uint64)
+            >>> buckets = SourceBuckets.order(ordinals, np.array([0]), np.array([4]), sources)
+            >>> ordinals.tolist(), buckets.partners.tolist(), buckets.pairs.tolist()
+            ([0, 2, 1, 3], [2, 2, 4, 4], [4])
+        """
+        partners = np.empty(len(ordinals), np.int64)
+        pairs = np.empty(len(starts), np.int64)
+        kernels.order_by_source(ordinals, starts, ends, sources, partners, pairs)
+        return cls(partners, pairs)
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """The sizes of the largest buckets that have no more pairs without sources, int64 (m,).
+
+        So a bucket of one source has the size 1, however many documents it has.
+        """
+        return np.floor((1 + np.sqrt(1 + 8.0 * self.pairs)) / 2).astype(np.int64)
+
+    def split(self, starts: np.ndarray, ends: np.ndarray, pairs: int) -> Iterator[BucketRows]:
+        """Yields some of the buckets in portions of about equal numbers of pairs.
+
+        A bucket with more pairs than a portion is divided by its first documents.
+
+        Args:
+            starts: Position of the first document of each bucket, int64 (m,).
+            ends: Position after the last document of each bucket, int64 (m,).
+            pairs: Number of pairs of a portion, approximately.
+        """
+        sizes = ends - starts
+        bucket = np.repeat(np.arange(len(starts)), sizes)
+        positions = np.arange(len(bucket)) + (starts - (np.cumsum(sizes) - sizes))[bucket]
+        counts = ends[bucket] - self.partners[positions]
+        portion = np.cumsum(counts) // pairs
+        is_new = np.ones(len(bucket), bool)
+        is_new[1:] = (portion[1:] != portion[:-1]) | (bucket[1:] != bucket[:-1])
+        pieces = np.flatnonzero(is_new)
+        last = np.append(pieces[1:], len(bucket)) - 1
+        counts_of_pieces = np.add.reduceat(counts, pieces) if len(pieces) else counts
+        cuts = np.flatnonzero(np.diff(portion[pieces])) + 1
+        for low, high in itertools.pairwise([0, *cuts.tolist(), len(pieces)]):
+            count = int(counts_of_pieces[low:high].sum())
+            if count:
+                yield BucketRows(
+                    starts=positions[pieces[low:high]],
+                    stops=positions[last[low:high]] + 1,
+                    ends=ends[bucket[pieces[low:high]]],
+                    pairs=count,
+                )

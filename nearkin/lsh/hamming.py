@@ -12,7 +12,7 @@ import numpy as np
 
 from nearkin.errors import UsageError
 from nearkin.lsh import kernels
-from nearkin.lsh.band_keys import BucketRows, split_buckets
+from nearkin.lsh.band_keys import EVERY_LATER, BucketRows, split_buckets
 from nearkin.lsh.sign_bands import SignBanding, block_banding
 from nearkin.packed_pairs import PAIRS_PER_BATCH, unpack_pairs
 from nearkin.runtime.threads import ordered_map
@@ -105,6 +105,7 @@ def _new_pairs_of_band(
             rows.starts,
             rows.stops,
             rows.ends,
+            EVERY_LATER,
             words,
             never_hot,
             band,

@@ -522,11 +522,55 @@ def _seen_before(
 
 
 @kernel
+def order_by_source(
+    ordinals: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    sources: np.ndarray,
+    partners: np.ndarray,
+    pairs: np.ndarray,
+) -> None:
+    """Sorts each bucket by source, and finds the documents that each document is compared with.
+
+    Those are the documents of other sources that follow it in its bucket. They are consecutive,
+    so the documents of its own source cost nothing.
+
+    Args:
+        ordinals: Numbers of the documents, one bucket after the other, uint64. They are sorted in
+            place.
+        starts: Position of each bucket's first document, int64 (m,).
+        ends: Position after the last document of each bucket, int64 (m,).
+        sources: Source of each document, uint64 (n,).
+        partners: Receives the position of the first document that each document of a bucket is
+            compared with, int64. Positions outside of the buckets do not change.
+        pairs: Receives the number of pairs of different sources of each bucket, int64 (m,).
+    """
+    for c in range(starts.shape[0]):
+        start, end = starts[c], ends[c]
+        own = np.empty(end - start, np.uint64)
+        for i in range(start, end):
+            own[i - start] = sources[ordinals[i]]
+        order = np.argsort(own, kind="mergesort")
+        members = ordinals[start:end].copy()
+        for i in range(end - start):
+            ordinals[start + i] = members[order[i]]
+        total = 0
+        partner = end
+        for i in range(end - 1, start - 1, -1):
+            if i + 1 < end and sources[ordinals[i]] != sources[ordinals[i + 1]]:
+                partner = i + 1
+            partners[i] = partner
+            total += end - partner
+        pairs[c] = total
+
+
+@kernel
 def bucket_pairs(
     ordinals: np.ndarray,
     starts: np.ndarray,
     stops: np.ndarray,
     ends: np.ndarray,
+    partners: np.ndarray,
     signatures: np.ndarray,
     hot: np.ndarray,
     band: int,
@@ -539,7 +583,8 @@ def bucket_pairs(
     """Writes the pairs of each bucket whose agreements reach the margin into out, as packed pairs.
 
     The pairs are those of a first document from starts[c] to stops[c] with a later document of the
-    bucket. So a large bucket can be compared in portions.
+    bucket. So a large bucket can be compared in portions. With `partners`, only documents of
+    different sources are compared.
 
     A pair that an earlier band contains is skipped. If both documents were in a hot bucket, it is
     not skipped, because the hot bucket may not have yielded it. With probes, a document can be in
@@ -551,6 +596,8 @@ def bucket_pairs(
             (m,).
         stops: Position after the last such document, int64 (m,).
         ends: Position after the last document of each bucket, int64 (m,).
+        partners: Position of the first document that each document is compared with, int64, or an
+            empty array if it is compared with all later documents. See `order_by_source`.
         signatures: Signatures, (n, w).
         hot: True for documents of hot buckets of earlier bands, bool (n,).
         band: Number of the band.
@@ -567,7 +614,8 @@ def bucket_pairs(
     for c in range(starts.shape[0]):
         for x in range(starts[c], stops[c]):
             a = ordinals[x]
-            for y in range(x + 1, ends[c]):
+            first = partners[x] if partners.shape[0] else x + 1
+            for y in range(first, ends[c]):
                 b = ordinals[y]
                 if a == b:
                     continue
@@ -584,6 +632,7 @@ def bucket_pairs(
 @kernel
 def hot_bucket_pairs(
     members: np.ndarray,
+    sources: np.ndarray,
     signatures: np.ndarray,
     layout: NamedTuple,
     margin: int,
@@ -602,8 +651,12 @@ def hot_bucket_pairs(
     A bucket can be processed in portions: the first `known` leaders are those of the previous
     portions.
 
+    With `sources`, a member is paired with leaders of other sources only. A leader of its own
+    source still stands for it, so that the copies of one source do not take all places of leaders.
+
     Args:
         members: Numbers of the documents of the bucket in keep order, uint64.
+        sources: Source of each document, uint64 (n,), or an empty array if all are compared.
         signatures: Signatures, (n, w).
         layout: Layout of the signatures.
         margin: Smallest number of agreeing slots or bits of a pair.
@@ -622,13 +675,17 @@ def hot_bucket_pairs(
         best = -1
         best_leader = 0
         first_leader = -1
+        closest = -1
         for l in range(known):
             same = agreements(signatures, a, leaders[l], layout)
+            closest = max(closest, same)
+            if sources.shape[0] and sources[a] == sources[leaders[l]]:
+                continue
             if same > best:
                 best, best_leader = same, l
             if first_leader < 0 and same >= margin:
                 first_leader = l
-        if known:
+        if best >= 0:
             histogram[best] += 1
         if best >= margin:
             for l in (best_leader, first_leader):
@@ -637,7 +694,7 @@ def hot_bucket_pairs(
                 count += U64(1)
             if best_leader == first_leader:
                 count -= U64(1)
-        if best < join and known < leaders.shape[0]:
+        if closest < join and known < leaders.shape[0]:
             leaders[known] = a
             known += 1
     return np.int64(count), known

@@ -10,6 +10,7 @@ from nearkin.lsh.band_keys import BandLayout, slot_layout, truncated_layout
 from nearkin.lsh.sign_bands import SignBanding
 from nearkin.lsh.slot_bands import Banding
 from nearkin.packed_pairs import ScoredPairs
+from nearkin.pair_scope import PairScope
 from nearkin.sketch.sketcher import BandKeyBuilder, Sketches
 from nearkin.spec import Spec
 from nearkin.verify.weighted import DEFAULT_MEMORY
@@ -155,16 +156,16 @@ class Measure(Protocol):
     def compare_all(
         self,
         payload: Payload,
-        blocks: np.ndarray,
+        scope: PairScope,
         threshold: float,
         workers: int,
         memory: int = DEFAULT_MEMORY,
     ) -> Iterator[ScoredPairs]:
-        """Yields every pair of one block that reaches the threshold, in order (brute force).
+        """Yields every pair of a scope that reaches the threshold, in order (brute force).
 
         Args:
             payload: Payload of the documents. Pairs consist of positions in it.
-            blocks: Block of each document, uint64 (n,).
+            scope: Pairs that are compared.
             threshold: Smallest similarity of a pair.
             workers: Number of threads.
             memory: Maximum number of bytes of intermediate results.

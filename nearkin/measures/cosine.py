@@ -21,6 +21,7 @@ from nearkin.measures.base import (
 )
 from nearkin.measures.weighted_shingles import WeightedPayloads, WeightedShingleComparison
 from nearkin.packed_pairs import ScoredPairs
+from nearkin.pair_scope import PairScope
 from nearkin.sketch.hyperplanes import VectorSketcher, matrix_of
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.sketch.sketcher import BandKeyBuilder, Sketcher
@@ -154,7 +155,7 @@ class Cosine(_SignMeasure):
     def compare_all(
         self,
         payload: Payload,
-        blocks: np.ndarray,
+        scope: PairScope,
         threshold: float,
         workers: int,
         memory: int = DEFAULT_MEMORY,
@@ -163,9 +164,9 @@ class Cosine(_SignMeasure):
 
         Args:
             payload: Payload of the documents. Pairs consist of positions in it.
-            blocks: Block of each document, uint64 (n,).
+            scope: Pairs that are compared.
             threshold: Minimum cosine of a pair.
             workers: Number of threads.
             memory: Not used, because the matrix products have a fixed size.
         """
-        return vectors.compare_all(payload.columns[0], blocks, threshold, workers)
+        return vectors.compare_all(payload.columns[0], scope, threshold, workers)

@@ -35,6 +35,7 @@ class PairVerdict(StrEnum):
     EXACT = "exact"
     MATCH = "match"
     EMPTY = "empty"
+    NOT_COMPARED = "not compared"
     NOT_A_CANDIDATE = "not a candidate"
     BELOW_MARGIN = "below the margin"
     BELOW_THRESHOLD = "below the threshold"

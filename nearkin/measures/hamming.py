@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from nearkin.errors import UsageError
 from nearkin.lsh import kernels
-from nearkin.lsh.band_keys import sign_layout, split_buckets
+from nearkin.lsh.band_keys import EVERY_LATER, SourceBuckets, sign_layout, split_buckets
 from nearkin.lsh.sign_bands import block_banding
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures.base import (
@@ -21,6 +21,7 @@ from nearkin.measures.base import (
 )
 from nearkin.measures.cosine import Cosine, SimHash
 from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, unpack_pairs
+from nearkin.pair_scope import PairScope
 from nearkin.setting_names import name_setting
 from nearkin.sketch.sketcher import BandKeyBuilder
 from nearkin.spec import Spec
@@ -125,7 +126,7 @@ class Hamming:
     def compare_all(
         self,
         payload: Payload,
-        blocks: np.ndarray,
+        scope: PairScope,
         threshold: float,
         workers: int,
         memory: int = DEFAULT_MEMORY,
@@ -134,7 +135,7 @@ class Hamming:
 
         Args:
             payload: Payload of the documents. Pairs consist of positions in it.
-            blocks: Block of each document, uint64 (n,).
+            scope: Pairs that are compared.
             threshold: Minimum share of agreeing bits of a pair.
             workers: Not used, because one pass over the signatures finds the pairs.
             memory: Not used, because the pairs of a small corpus fit into memory.
@@ -144,16 +145,25 @@ class Hamming:
         # All documents are one bucket of one band without bits.
         band_layout = sign_layout(np.zeros((0, words.shape[1]), np.uint64))
         ordinals = np.arange(n, dtype=np.uint64)
+        starts = np.zeros(1, np.int64)
+        ends = np.full(1, n)
+        partners = EVERY_LATER
+        portions = split_buckets(starts, ends, PAIRS_PER_BATCH)
+        if len(scope.sources):
+            buckets = SourceBuckets.order(ordinals, starts, ends, scope.sources)
+            partners = buckets.partners
+            portions = buckets.split(starts, ends, PAIRS_PER_BATCH)
         histogram = np.zeros(self.spec.k + 1, np.int64)
         never_hot = np.zeros(n, bool)
         stored = StoredPayloads(np.arange(n, dtype=np.uint32), np.arange(n + 1), payload.columns)
-        for rows in split_buckets(np.zeros(1, np.int64), np.full(1, n), PAIRS_PER_BATCH):
+        for rows in portions:
             out = np.empty(rows.pairs, np.uint64)
             count = kernels.bucket_pairs(
                 ordinals,
                 rows.starts,
                 rows.stops,
                 rows.ends,
+                partners,
                 words,
                 never_hot,
                 0,
@@ -164,8 +174,7 @@ class Hamming:
                 out,
             )
             pairs = np.sort(out[:count])
-            a, b = unpack_pairs(pairs)
-            scored = self.compare(pairs[blocks[a] == blocks[b]], stored)
+            scored = self.compare(pairs[scope.allows_packed(pairs)], stored)
             yield scored.select(scored.meets_threshold(threshold))
 
     def banding(self, request: BandingRequest) -> Banding:

@@ -19,6 +19,7 @@ from nearkin.measures.base import (
 )
 from nearkin.measures.weighted_shingles import WeightedPayloads, WeightedShingleComparison
 from nearkin.packed_pairs import ScoredPairs
+from nearkin.pair_scope import PairScope
 from nearkin.setting_names import name_setting
 from nearkin.shingle import Shingler
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
@@ -163,7 +164,7 @@ class Jaccard(_MinHashMeasure):
     def compare_all(
         self,
         payload: Payload,
-        blocks: np.ndarray,
+        scope: PairScope,
         threshold: float,
         workers: int,
         memory: int = DEFAULT_MEMORY,
@@ -172,14 +173,14 @@ class Jaccard(_MinHashMeasure):
 
         Args:
             payload: Payload of the documents. Pairs consist of positions in it.
-            blocks: Block of each document, uint64 (n,).
+            scope: Pairs that are compared.
             threshold: Minimum similarity of a pair.
             workers: Number of threads.
             memory: Maximum number of bytes of the postings of all threads.
         """
         sets = WeightedSets(payload.columns[0], np.empty(0), payload.sizes)
         return weighted.compare_all(
-            sets, blocks, threshold, product=False, workers=workers, memory=memory
+            sets, scope, threshold, product=False, workers=workers, memory=memory
         )
 
 

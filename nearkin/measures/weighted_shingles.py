@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from nearkin.measures.base import Payload, StoredPayloads
 from nearkin.packed_pairs import ScoredPairs
+from nearkin.pair_scope import PairScope
 from nearkin.verify import weighted
 from nearkin.verify.weighted import (
     DEFAULT_MEMORY,
@@ -63,7 +64,7 @@ class WeightedShingleComparison:
     def compare_all(
         self,
         payload: Payload,
-        blocks: np.ndarray,
+        scope: PairScope,
         threshold: float,
         workers: int,
         memory: int = DEFAULT_MEMORY,
@@ -72,12 +73,12 @@ class WeightedShingleComparison:
 
         Args:
             payload: Payload of the documents. Pairs consist of positions in it.
-            blocks: Block of each document, uint64 (n,).
+            scope: Pairs that are compared.
             threshold: Minimum similarity of a pair.
             workers: Number of threads.
             memory: Maximum number of bytes of the postings of all threads.
         """
         sets = WeightedSets.of(payload.columns, payload.sizes)
         return weighted.compare_all(
-            sets, blocks, threshold, product=self.by_product, workers=workers, memory=memory
+            sets, scope, threshold, product=self.by_product, workers=workers, memory=memory
         )

@@ -11,6 +11,7 @@ from nearkin.engine.exact_groups import number_groups
 from nearkin.errors import UsageError
 from nearkin.measures import Measure, Payload
 from nearkin.packed_pairs import ScoredPairs, unpack_pairs
+from nearkin.pair_scope import PairScope
 from nearkin.plan.data_kind import profile_texts
 from nearkin.plan.tune import Distribution
 from nearkin.runtime.threads import ObjectPool, ordered_map
@@ -114,9 +115,9 @@ def observe_sample(
     """
     sampled = len(payload.sizes)
     copies = copies or CopyCounts.of_distinct_documents(sampled, documents)
-    blocks = np.zeros(sampled, np.uint64)
+    scope = PairScope.of_all_pairs(sampled)
     scored = ScoredPairs.concatenate(
-        list(measure.compare_all(payload, blocks, MIN_SIMILARITY, workers))
+        list(measure.compare_all(payload, scope, MIN_SIMILARITY, workers))
     )
     a, b = unpack_pairs(scored.pairs)
     weights = 1.0 / (copies.sizes[a] * copies.sizes[b])

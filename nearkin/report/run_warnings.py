@@ -79,6 +79,11 @@ def warn_of_run(run: FinishedStages) -> list[str]:
             f"the frequency cut removes all shingles of {all_cut:,} documents; only their exact "
             "duplicates are removed"
         )
+    if without_source := run.recorded("collapse").get("without_source"):
+        warnings.append(
+            f"{without_source:,} documents have no value in column {options.across!r}; they are a "
+            "source of their own, so they are compared with all documents that have one"
+        )
     if repeated := sketch.get("repeated_ids"):
         warnings.append(
             f"{repeated:,} rows share an id with another row; #<path>:<row> was appended to each "

@@ -88,7 +88,7 @@ def explain_in_run(folder: Path, a: str, b: str, secret: HashKey | None = None) 
         names=(a, b),
         documents=record.require_sketch_stats(folder).documents,
     )
-    return add_run_outcome(pair, (first.row, second.row), compared_all=run.banding is None)
+    return add_run_outcome(pair, (first, second), run.settings, compared_all=run.banding is None)
 
 
 class AuditResult(NamedTuple):

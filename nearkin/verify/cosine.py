@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from nearkin.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs
+from nearkin.pair_scope import PairScope
 from nearkin.runtime.threads import ordered_map
 from nearkin.verify.jaccard import document_ranges
 
@@ -38,13 +39,13 @@ def compare_vectors(pairs: np.ndarray, place: np.ndarray, values: np.ndarray) ->
 
 
 def compare_all(
-    values: np.ndarray, blocks: np.ndarray, threshold: float, workers: int
+    values: np.ndarray, scope: PairScope, threshold: float, workers: int
 ) -> Iterator[ScoredPairs]:
-    """Yields every pair of one block that reaches the threshold, in order (brute force).
+    """Yields every pair of a scope that reaches the threshold, in order (brute force).
 
     Args:
         values: The vectors, float32 (n, dimensions).
-        blocks: Block of each document, uint64 (n,). Only documents of one block are compared.
+        scope: Pairs that are compared.
         threshold: Minimum cosine of a pair.
         workers: Number of threads.
     """
@@ -55,9 +56,9 @@ def compare_all(
     def compare_range(bounds: tuple[int, int]) -> ScoredPairs:
         first, last = bounds
         is_near = unit[first:last] @ unit[first:].T >= threshold - SLACK
-        a, b = np.nonzero(is_near & (blocks[first:last, None] == blocks[first:]))
-        later = b > a
-        pairs = pack_pairs(a[later] + first, b[later] + first)
+        a, b = np.nonzero(np.triu(is_near, 1))
+        is_allowed = scope.allows(a + first, b + first)
+        pairs = pack_pairs(a[is_allowed] + first, b[is_allowed] + first)
         scored = compare_vectors(pairs, place, values)
         return scored.select(scored.meets_threshold(threshold))
 

@@ -5,7 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkin.hashing.kernels import find_sorted
-from nearkin.runtime.jit import kernel
+from nearkin.pair_scope import PairScope
+from nearkin.runtime.jit import inlined, kernel
 
 U64 = np.uint64
 
@@ -38,8 +39,21 @@ class Compared(NamedTuple):
     """float64: The weight of each hash; empty if every weight is 1."""
     totals: np.ndarray
     """float64 (n,): The total weight of each document. See `total_weights_of`."""
-    blocks: np.ndarray
-    """uint64 (n,): The block of each document. Only documents of one block are compared."""
+    scope: PairScope
+    """The pairs that are compared."""
+
+
+@inlined
+def may_compare(blocks: np.ndarray, sources: np.ndarray, a: int, b: int) -> bool:
+    """Returns True if two documents may be compared. See `PairScope`.
+
+    Args:
+        blocks: Block of each document, uint64 (n,).
+        sources: Source of each document, uint64 (n,), or an empty array.
+        a: Number of one document.
+        b: Number of the other document.
+    """
+    return blocks[a] == blocks[b] and (sources.shape[0] == 0 or sources[a] != sources[b])
 
 
 @kernel
@@ -324,7 +338,7 @@ def pairs_of_range(
     both: np.ndarray,
     union: np.ndarray,
 ) -> int:
-    """Writes every pair (e, d) of one block, first ≤ e < last, e < d, that reaches the threshold.
+    """Writes every pair (e, d) that reaches the threshold, with first ≤ e < last and e < d.
 
     `index` has the postings of the documents e. Sums run over the hashes of d in order, so they do
     not depend on the ranges. The output arrays have room for all pairs.
@@ -345,7 +359,8 @@ def pairs_of_range(
     """
     starts = compared.starts
     totals = compared.totals
-    blocks = compared.blocks
+    blocks = compared.scope.blocks
+    sources = compared.scope.sources
     weighted = compared.weights.shape[0] > 0
     sums, touched = np.zeros(last - first, np.float64), np.empty(last - first, np.int64)
     found = 0
@@ -369,7 +384,7 @@ def pairs_of_range(
             e = first + touched[i]
             shared = sums[touched[i]]
             sums[touched[i]] = 0
-            if blocks[d] == blocks[e]:
+            if may_compare(blocks, sources, d, e):
                 joint = joint_weight(shared, totals[d], totals[e], product)
                 # A quotient is compared instead of a product: see packed_pairs.meets_threshold.
                 if shared / joint >= threshold:
@@ -414,7 +429,7 @@ def contained_pairs(
     searched: np.ndarray,
     margins: np.ndarray,
     sizes: np.ndarray,
-    blocks: np.ndarray,
+    scope: PairScope,
 ) -> np.ndarray:
     """Finds pairs of a searched document and a document of a batch that may contain it.
 
@@ -438,12 +453,13 @@ def contained_pairs(
         margins: Minimum number of smallest hashes that must be found, for each searched document,
             (s,).
         sizes: Number of shingles of each document, int64 (documents,).
-        blocks: Block of each document, uint64 (documents,). Only documents of one block are
-            compared.
+        scope: Pairs that are compared.
 
     Returns:
         int64 (2, m): the searched and the containing document of each pair.
     """
+    blocks = scope.blocks
+    sources = scope.sources
     hits = np.zeros(searched.shape[0], np.int64)
     touched = np.empty(searched.shape[0], np.int64)
     room, found = 1024, 0
@@ -468,7 +484,7 @@ def contained_pairs(
             a, enough = searched[row], hits[row] >= margins[row]
             hits[row] = 0
             larger = sizes[b] > sizes[a] or (sizes[b] == sizes[a] and b > a)
-            if enough and larger and blocks[a] == blocks[b]:
+            if enough and larger and may_compare(blocks, sources, a, b):
                 if found == room:
                     grown = np.empty((2, 2 * room), np.int64)
                     grown[:, :room] = out

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.packed_pairs import ScoredPairs, sorted_unique, unpack_pairs
+from nearkin.pair_scope import PairScope
 from nearkin.runtime.threads import ordered_map
 from nearkin.shingle import Shingler
 from nearkin.sketch.sketcher import iterate_shingles
@@ -186,21 +187,21 @@ def invert(hashes: np.ndarray, weights: np.ndarray, starts: np.ndarray) -> Inver
 
 def compare_all(
     stored: WeightedSets,
-    blocks: np.ndarray,
+    scope: PairScope,
     threshold: float,
     *,
     product: bool,
     workers: int,
     memory: int = DEFAULT_MEMORY,
 ) -> Iterator[ScoredPairs]:
-    """Yields every pair of one block that reaches the threshold, in order (brute force).
+    """Yields every pair of a scope that reaches the threshold, in order (brute force).
 
     The documents of one range at a time are inverted, and all later documents are looked up in
     the postings. So the memory does not grow with the corpus.
 
     Args:
         stored: The documents, mapped or in memory. Empty weights mean that every weight is 1.
-        blocks: Block of each document, uint64 (n,). Only documents of one block are compared.
+        scope: Pairs that are compared.
         threshold: Minimum similarity of a pair.
         product: True for cosine, False for weighted Jaccard.
         workers: Number of threads.
@@ -213,7 +214,7 @@ def compare_all(
         totals = total_weights(starts, weights, product=product)
     else:
         totals = stored.sizes.astype(np.float64)
-    compared = kernels.Compared(starts, hashes, weights, totals, blocks)
+    compared = kernels.Compared(starts, hashes, weights, totals, scope)
     n = len(starts) - 1
 
     def compare_range(bounds: tuple[int, int]) -> ScoredPairs:

@@ -39,7 +39,8 @@ FILES = {
     "jsonl": '{"id": 1, "title": "one", "body": "two"}\n',
     "json": '[{"id": 1, "title": "one", "body": "two"}]',
 }
-COLUMN_OPTIONS = ["--text", "--tokens", "--vector", "--id", "--block-by", "--source", "--split"]
+COLUMN_OPTIONS = ["--text", "--tokens", "--vector", "--id", "--block-by", "--across", "--source"]
+COLUMN_OPTIONS += ["--split"]
 
 
 def complete(

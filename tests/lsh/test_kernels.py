@@ -6,12 +6,15 @@ import pytest
 
 from nearkin.lsh import kernels
 from nearkin.lsh.band_keys import (
+    EVERY_LATER,
     BandLayout,
+    SourceBuckets,
     sign_layout,
     slot_layout,
     split_buckets,
     truncated_layout,
 )
+from nearkin.pair_scope import EVERY_SOURCE
 from nearkin.sketch.kernels import truncate
 
 EMPTY = 0xFFFFFFFF
@@ -104,6 +107,7 @@ def test_each_candidate_pair_occurs_once_over_all_bands() -> None:
             starts,
             ends,
             ends,
+            EVERY_LATER,
             signatures,
             np.zeros(n, bool),
             band,
@@ -134,7 +138,7 @@ def test_pair_of_hot_bucket_is_not_skipped_as_seen() -> None:
     signatures = np.ones((2, 8), np.uint32)
     out, histogram = np.empty(1, np.uint64), np.zeros(9, np.int64)
     ends = np.array([2])
-    one = (np.array([0, 1], np.uint64), np.array([0]), ends, ends, signatures)
+    one = (np.array([0, 1], np.uint64), np.array([0]), ends, ends, EVERY_LATER, signatures)
     assert kernels.bucket_pairs(*one, np.zeros(2, bool), 1, *TWO, 0, histogram, out) == 0
     assert kernels.bucket_pairs(*one, np.ones(2, bool), 1, *TWO, 0, histogram, out) == 1
 
@@ -148,7 +152,7 @@ def test_member_of_hot_bucket_is_paired_with_most_similar_and_first_leader(fanou
     out, histogram = np.empty(100, np.uint64), np.zeros(17, np.int64)
     known, limits = np.empty(fanout, np.uint64), (margin, join)
     count, _ = kernels.hot_bucket_pairs(
-        members, signatures, TWO.layout, *limits, known, 0, histogram, out
+        members, EVERY_SOURCE, signatures, TWO.layout, *limits, known, 0, histogram, out
     )
     leaders: list[int] = []
     want = []
@@ -166,10 +170,18 @@ def test_member_of_hot_bucket_is_paired_with_most_similar_and_first_leader(fanou
     # Processing the bucket in two portions gives the same result.
     again, counted = np.empty(100, np.uint64), np.zeros(17, np.int64)
     first, kept = kernels.hot_bucket_pairs(
-        members[:20], signatures, TWO.layout, *limits, known, 0, counted, again
+        members[:20], EVERY_SOURCE, signatures, TWO.layout, *limits, known, 0, counted, again
     )
     rest, kept = kernels.hot_bucket_pairs(
-        members[20:], signatures, TWO.layout, *limits, known, kept, counted, again[first:]
+        members[20:],
+        EVERY_SOURCE,
+        signatures,
+        TWO.layout,
+        *limits,
+        known,
+        kept,
+        counted,
+        again[first:],
     )
     assert again[: first + rest].tolist() == want
     assert known[:kept].tolist() == leaders
@@ -256,7 +268,10 @@ def test_buckets_in_portions_yield_every_pair_once(pairs_at_once: int) -> None:
         out = np.empty(rows.pairs, np.uint64)
         count = kernels.bucket_pairs(
             np.arange(40, dtype=np.uint64),
-            *rows,
+            rows.starts,
+            rows.stops,
+            rows.ends,
+            EVERY_LATER,
             signatures,
             np.zeros(40, bool),
             0,
@@ -273,3 +288,82 @@ def test_buckets_in_portions_yield_every_pair_once(pairs_at_once: int) -> None:
         for a, b in combinations(range(start, end), 2)
     ]
     assert sorted(found) == want
+
+
+@pytest.mark.parametrize("pairs_at_once", [1, 7, 10**6])
+def test_buckets_by_source_yield_every_pair_of_different_sources_once(pairs_at_once: int) -> None:
+    rng = np.random.default_rng(3)
+    signatures = signatures_of(60, 16, 2, 5)
+    sources = rng.integers(0, 4, 60).astype(np.uint64)
+    sources[25:30] = 1
+    starts, ends = np.array([0, 2, 25, 30, 52]), np.array([2, 25, 30, 45, 60])
+    members = rng.permutation(60).astype(np.uint64)
+    sources[members[25:30]] = 1
+    want = [
+        [
+            min(a, b) << 32 | max(a, b)
+            for a, b in combinations(members[start:end].tolist(), 2)
+            if sources[a] != sources[b]
+        ]
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
+    ]
+    buckets = SourceBuckets.order(members, starts, ends, sources)
+    assert buckets.pairs.tolist() == [len(pairs) for pairs in want]
+    assert buckets.pairs[2] == 0
+    assert buckets.sizes[2] == 1
+    assert (buckets.sizes * (buckets.sizes - 1) // 2 <= buckets.pairs).all()
+    assert (buckets.sizes * (buckets.sizes + 1) // 2 > buckets.pairs).all()
+    found = []
+    for rows in buckets.split(starts, ends, pairs_at_once):
+        out = np.empty(rows.pairs, np.uint64)
+        count = kernels.bucket_pairs(
+            members,
+            rows.starts,
+            rows.stops,
+            rows.ends,
+            buckets.partners,
+            signatures,
+            np.zeros(60, bool),
+            0,
+            *TWO,
+            0,
+            np.zeros(17, np.int64),
+            out,
+        )
+        assert count == rows.pairs <= 2 * max(pairs_at_once, 22)
+        found += out.tolist()
+    assert sorted(found) == sorted(pair for pairs in want for pair in pairs)
+
+
+@pytest.mark.parametrize("fanout", [1, 3, 50])
+def test_member_of_hot_bucket_is_paired_with_leaders_of_other_sources(fanout: int) -> None:
+    signatures = signatures_of(50, 16, 2, 5)
+    sources = (np.arange(50) % 3).astype(np.uint64)
+    margin = 9
+    join = 11
+    members = np.random.default_rng(1).permutation(50).astype(np.uint64)
+    out = np.empty(100, np.uint64)
+    count, kept = kernels.hot_bucket_pairs(
+        members,
+        sources,
+        signatures,
+        TWO.layout,
+        margin,
+        join,
+        np.empty(fanout, np.uint64),
+        0,
+        np.zeros(17, np.int64),
+        out,
+    )
+    leaders: list[int] = []
+    want = []
+    for a in members.tolist():
+        scores = {l: int((signatures[a] == signatures[l]).sum()) for l in leaders}
+        others = [l for l in leaders if sources[l] != sources[a] and scores[l] >= margin]
+        if others:
+            best = max(others, key=lambda l: scores[l])
+            want += [min(a, b) << 32 | max(a, b) for b in dict.fromkeys([best, others[0]])]
+        if max(scores.values(), default=-1) < join and len(leaders) < fanout:
+            leaders.append(a)
+    assert out[:count].tolist() == want
+    assert kept == len(leaders)

@@ -12,12 +12,19 @@ import numpy as np
 
 from nearkin.engine.banding import AgreementLimits, build_band_keys
 from nearkin.engine.local.documents import Documents
+from nearkin.engine.local.exact_groups import load_pair_scope
 from nearkin.engine.local.pair_files import BucketWriter, PairSpool
 from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.engine.options import RunOptions
 from nearkin.engine.stats import ClusteredBucket
 from nearkin.lsh import kernels
-from nearkin.lsh.band_keys import BandLayout, BucketRows, split_buckets
+from nearkin.lsh.band_keys import (
+    EVERY_LATER,
+    BandLayout,
+    BucketRows,
+    SourceBuckets,
+    split_buckets,
+)
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
 from nearkin.measures.base import band_layout_of
@@ -147,6 +154,7 @@ class CandidateFinder:
         self._comparison = comparison
         self._keys_per_document = 1 + comparison.banding.probes
         self._active = active
+        self._sources = load_pair_scope(work, options).sources
         if self._keys_per_document > 1:
             self._active = np.repeat(active, self._keys_per_document)
         self._rank = work.load("rank")
@@ -188,17 +196,27 @@ class CandidateFinder:
     ) -> None:
         ordinals, starts, ends = self._find_buckets(keys, partition)
         sizes = ends - starts
+        in_buckets = int(sizes.sum())
+        source_buckets = None
+        if len(self._sources):
+            source_buckets = SourceBuckets.order(ordinals, starts, ends, self._sources)
+            sizes = source_buckets.sizes
         values, times = np.unique(sizes, return_counts=True)
         self._counts.sizes.update(dict(zip(values.tolist(), times.tolist(), strict=True)))
-        self._counts.sizes[1] += len(ordinals) - int(sizes.sum())
+        self._counts.sizes[1] += len(ordinals) - in_buckets
         if not len(sizes):
             return
         is_hot = sizes > self._options.complete_bucket_size
 
-        def compare(rows: BucketRows) -> tuple[np.ndarray, np.ndarray]:
-            return self._compare_buckets(band, ordinals, rows)
-
+        partners = EVERY_LATER
         portions = split_buckets(starts[~is_hot], ends[~is_hot], PAIRS_PER_BATCH)
+        if source_buckets is not None:
+            partners = source_buckets.partners
+            portions = source_buckets.split(starts[~is_hot], ends[~is_hot], PAIRS_PER_BATCH)
+
+        def compare(rows: BucketRows) -> tuple[np.ndarray, np.ndarray]:
+            return self._compare_buckets(band, ordinals, rows, partners)
+
         for pairs, histogram in ordered_map(compare, portions, self._options.workers):
             self._counts.histogram += histogram
             spool.add(pairs)
@@ -230,7 +248,7 @@ class CandidateFinder:
         return packed, starts[:buckets], ends[:buckets]
 
     def _compare_buckets(
-        self, band: int, ordinals: np.ndarray, rows: BucketRows
+        self, band: int, ordinals: np.ndarray, rows: BucketRows, partners: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Returns the pairs of ordinary buckets that pass the prefilter, and their histogram."""
         out = np.empty(rows.pairs, np.uint64)
@@ -241,6 +259,7 @@ class CandidateFinder:
             rows.starts,
             rows.stops,
             rows.ends,
+            partners,
             self._documents.signatures,
             self.hot,
             band,
@@ -254,7 +273,7 @@ class CandidateFinder:
 
     def _cluster_hot_bucket(self, band: int, members: np.ndarray) -> np.ndarray:
         """Clusters a hot bucket internally, and returns the pairs of members and leaders."""
-        if self._keys_per_document > 1:
+        if self._keys_per_document > 1 or len(self._sources):
             members = sorted_unique(members)
         ordered = members[np.argsort(self._rank[members])]
         leaders = np.empty(self._options.fanout, np.uint64)
@@ -262,6 +281,7 @@ class CandidateFinder:
         limits = self._comparison.limits
         count, _ = kernels.hot_bucket_pairs(
             ordered,
+            self._sources,
             self._documents.signatures,
             self._comparison.band_layout.layout,
             limits.margin,

@@ -85,12 +85,14 @@ class ExactGroupOrder:
         rank: Position of each document in keep order, uint32 (n,).
         representative: First document of each document's exact group, uint32 (n,).
         empty: Whether a document has no shingle, bool (n,).
+        fingerprints: Content hash of each document, uint64 (n, 2).
     """
 
     order: np.ndarray
     rank: np.ndarray
     representative: np.ndarray
     empty: np.ndarray
+    fingerprints: np.ndarray
 
     @classmethod
     def load(cls, documents: Documents, work: WorkFolder) -> "ExactGroupOrder":
@@ -105,7 +107,17 @@ class ExactGroupOrder:
             rank=np.asarray(work.load("rank")),
             representative=np.asarray(work.load("representative")),
             empty=documents.empty,
+            fingerprints=documents.fingerprints,
         )
+
+    def are_copies(self, documents: np.ndarray, others: np.ndarray) -> np.ndarray:
+        """Returns which documents are exact duplicates of others, bool (m,).
+
+        Args:
+            documents: Numbers of the documents, (m,).
+            others: Number of the document that each is compared with, (m,).
+        """
+        return np.asarray((self.fingerprints[documents] == self.fingerprints[others]).all(axis=1))
 
 
 def cluster_documents(
@@ -154,8 +166,8 @@ def _add_exact_duplicates(
     removed = final_leader != ordinals
     kind = np.full(len(leader), UNIQUE, np.uint8)
     kind[final_leader[removed]] = KEPT
-    follows_own_group = final_leader[removed] == representative[removed]
-    kind[removed] = np.where(follows_own_group, EXACT, NEAR)
+    is_copy = groups.are_copies(np.flatnonzero(removed), final_leader[removed])
+    kind[removed] = np.where(is_copy, EXACT, NEAR)
     kind[groups.empty] = EMPTY
     kept = ~removed
     if drops_empty:

@@ -29,6 +29,7 @@ from nearkin.engine.stats import ContainmentStats, MissingPairsStats, Stage
 from nearkin.engine.wilson import NORMAL_QUANTILE, wilson_interval
 from nearkin.errors import UsageError
 from nearkin.hashing.sorted_lookup import PrefixIndex
+from nearkin.lsh.band_keys import SourceBuckets
 from nearkin.lsh.solve import MAX_PASS_RATE, largest_margin
 from nearkin.measures.base import Payload
 from nearkin.packed_pairs import (
@@ -38,6 +39,7 @@ from nearkin.packed_pairs import (
     sorted_unique,
     unpack_pairs,
 )
+from nearkin.pair_scope import PairScope
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.spec import Spec
 from nearkin.verify import kernels
@@ -163,20 +165,20 @@ class _ContainmentSearch:
         local_run: Run, after the stage collapse.
         smallest: Smallest hashes of its documents.
         is_active: Which documents are compared, bool (n,).
-        blocks: Hash of the block of each document, uint64 (n,).
+        scope: Pairs that are compared.
     """
 
     local_run: LocalRun
     smallest: _SmallestHashes
     is_active: np.ndarray
-    blocks: np.ndarray
+    scope: PairScope
 
     @classmethod
     def prepare(cls, run: LocalRun) -> "_ContainmentSearch":
         """Reads the smallest hashes of the documents of a run."""
         is_active = run.active()
         smallest = _read_smallest_hashes(run, np.flatnonzero(is_active))
-        return cls(run, smallest, is_active, np.asarray(run.work.load("blocks")))
+        return cls(run, smallest, is_active, run.pair_scope)
 
     def search(self) -> ContainmentStats:
         """Writes the contained documents, and returns the statistics of the search."""
@@ -277,7 +279,7 @@ class _ContainmentSearch:
                 searched,
                 margins,
                 sizes,
-                self.blocks,
+                self.scope,
             )
             return (a.astype(np.uint64) << np.uint64(32)) | b.astype(np.uint64), len(batch.rows)
 
@@ -375,23 +377,41 @@ def _read_smallest_hashes(run: LocalRun, active: np.ndarray) -> _SmallestHashes:
         smallest[low:high] = rows
         run.progress.advance(len(payload.sizes))
     found = _SmallestHashes(active, sizes, smallest, NO_HASHES)
-    return found._replace(crowded=_find_crowded(found, run.options))
+    return found._replace(crowded=_find_crowded(found, run.options, run.pair_scope.sources))
 
 
-def _find_crowded(smallest: _SmallestHashes, options: RunOptions) -> np.ndarray:
+def _find_crowded(
+    smallest: _SmallestHashes, options: RunOptions, sources: np.ndarray
+) -> np.ndarray:
     """Returns the hashes that are among the smallest of too many documents, sorted, uint64.
 
     Ranges of hashes are counted one after the other, so that each of them fits into memory.
+
+    Args:
+        smallest: Smallest hashes of the documents.
+        options: Options of the run.
+        sources: Source of each document of the corpus, uint64 (n,), or an empty array. Pairs of
+            documents of one source do not count.
     """
     parts = [NO_HASHES]
     in_memory = max(1, options.memory // 3 // BYTES_PER_HASH)
     range_bits = max(0, (smallest.hashes.size - 1) // in_memory).bit_length()
     for number in range(1 << range_bits):
         values = [NO_HASHES]
-        for _, hashes in _iterate_hashes(smallest):
+        owners = [np.empty(0, np.int64)]
+        for rows, hashes in _iterate_hashes(smallest):
             ranges = hashes >> np.uint64(64 - range_bits) if range_bits else np.zeros_like(hashes)
             values.append(hashes[ranges == number])
-        distinct, counts = np.unique(np.sort(np.concatenate(values)), return_counts=True)
+            if len(sources):
+                owners.append(smallest.active[rows[ranges == number]])
+        ordered = np.concatenate(values)
+        order = np.argsort(ordered, kind="stable")
+        ordered = ordered[order]
+        distinct, starts, counts = np.unique(ordered, return_index=True, return_counts=True)
+        if len(sources):
+            documents = np.concatenate(owners)[order].astype(np.uint64)
+            ends = starts + counts
+            counts = SourceBuckets.order(documents, starts, ends, sources).sizes
         parts.append(distinct[counts > options.complete_bucket_size])
     return np.concatenate(parts)
 

@@ -10,7 +10,7 @@ import pyarrow.ipc
 
 from nearkin.corpus.columns import CARRIED_PREFIX, ID
 from nearkin.corpus.text_forms import format_as_readable_text
-from nearkin.engine.document_facts import block_hashes
+from nearkin.engine.document_facts import value_hashes
 from nearkin.engine.local.work_folder import map_file
 from nearkin.sketch.sketcher import EMPTY_STREAM
 from nearkin.spec import Spec
@@ -121,15 +121,15 @@ class Documents:
         ranks[pc.sort_indices(ids).to_numpy()] = np.arange(count, dtype=np.uint32)
         return ranks
 
-    def blocks(self, column: str | None) -> np.ndarray:
-        """Returns a hash of each document's block, uint64 (n,).
+    def hash_values(self, column: str | None) -> np.ndarray:
+        """Returns a hash of each document's value of a carried column, uint64 (n,).
 
         Args:
-            column: Block column, or None if all documents are in one block.
+            column: Column of blocks or sources, or None if all documents have one value.
         """
         if column is None:
             return np.zeros(len(self), np.uint64)
-        parts = [block_hashes(part) for part in portions(self.carried[column])]
+        parts = [value_hashes(part) for part in portions(self.carried[column])]
         return np.concatenate(parts or [np.empty(0, np.uint64)])
 
     def chunks(self) -> Iterator[tuple[int, int]]:

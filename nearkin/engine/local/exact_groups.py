@@ -4,11 +4,13 @@ from collections.abc import Callable
 
 import numpy as np
 
+from nearkin.engine.document_facts import NULL_VALUE
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
 from nearkin.engine.short_documents import count_short_documents
 from nearkin.engine.stats import CollapseStats
+from nearkin.pair_scope import PairScope
 from nearkin.runtime.progress import StepCounter
 
 DOCUMENTS_AT_ONCE = 1 << 24
@@ -24,6 +26,9 @@ def save_exact_groups(
 ) -> CollapseStats:
     """Saves `order`, `rank`, `blocks` and `representative` in the work folder.
 
+    With the option `across`, `sources` is saved too, and there are no exact groups: copies of one
+    source are not duplicates, and copies of different sources are found like other pairs.
+
     Args:
         documents: Sketched documents.
         options: Options of the run.
@@ -31,7 +36,9 @@ def save_exact_groups(
         advance: Receives the number of documents that were processed.
         order: Keep order, uint32 (n,). It follows from the keep policy if it is None.
     """
-    parts = max(1, -(-len(documents) // DOCUMENTS_AT_ONCE))
+    parts = 1
+    if options.across is None:
+        parts = max(1, -(-len(documents) // DOCUMENTS_AT_ONCE))
     counter = StepCounter(advance, len(documents), steps=parts + 2)
     if order is None:
         lengths = np.asarray(documents.lengths)
@@ -39,9 +46,17 @@ def save_exact_groups(
     rank = np.empty(len(order), np.uint32)
     rank[order] = np.arange(len(order), dtype=np.uint32)
     counter.finish_step()
-    blocks = documents.blocks(options.block_by)
+    blocks = documents.hash_values(options.block_by)
     counter.finish_step()
-    representative = _find_representatives(documents, blocks, rank, parts, counter)
+    without_source = None
+    if options.across is None:
+        representative = _find_representatives(documents, blocks, rank, parts, counter)
+    else:
+        representative = np.arange(len(order), dtype=np.uint32)
+        sources = documents.hash_values(options.across)
+        without_source = int(np.count_nonzero(sources == NULL_VALUE))
+        work.save("sources", sources)
+        counter.finish_step()
     work.save("order", order)
     work.save("rank", rank)
     work.save("blocks", blocks)
@@ -55,7 +70,21 @@ def save_exact_groups(
         all_cut=int(np.count_nonzero(documents.matchless)) - empty,
         single=short.single,
         fragile=short.fragile,
+        without_source=without_source,
     )
+
+
+def load_pair_scope(work: WorkFolder, options: RunOptions) -> PairScope:
+    """Returns the pairs that a run compares, as `save_exact_groups` saved them.
+
+    Args:
+        work: Work folder.
+        options: Options of the run.
+    """
+    blocks = np.asarray(work.load("blocks"))
+    if options.across is None:
+        return PairScope(blocks)
+    return PairScope(blocks, np.asarray(work.load("sources")))
 
 
 def _find_representatives(

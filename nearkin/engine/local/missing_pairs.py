@@ -187,6 +187,7 @@ def _is_missing(run: LocalRun, pairs: np.ndarray) -> np.ndarray:
         pairs: Packed pairs of documents of hot buckets, uint64 (m,).
     """
     unique = sorted_unique(pairs)
+    unique = unique[run.pair_scope.allows_packed(unique)]
     passing = unique[run.agreements(unique) >= run.comparison.limits.margin]
     score = run.scorer()
     listed = [score(portion).pairs for portion in split_pairs(passing)]

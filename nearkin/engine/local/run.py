@@ -19,7 +19,7 @@ from nearkin.engine.local.candidates import (
 )
 from nearkin.engine.local.clustering import Clustering, ExactGroupOrder, cluster_documents
 from nearkin.engine.local.documents import Documents
-from nearkin.engine.local.exact_groups import save_exact_groups
+from nearkin.engine.local.exact_groups import load_pair_scope, save_exact_groups
 from nearkin.engine.local.hot_buckets import LocalHotBucketLoop
 from nearkin.engine.local.pair_files import (
     BucketWriter,
@@ -54,6 +54,7 @@ from nearkin.engine.stats import (
 from nearkin.errors import RunError, UsageError
 from nearkin.lsh.band_keys import key_builder_for
 from nearkin.packed_pairs import ScoredPairs, sorted_unique
+from nearkin.pair_scope import PairScope
 from nearkin.runtime.files import disk_errors, write_durably
 from nearkin.runtime.progress import Progress, ignore_count
 from nearkin.setting_names import name_setting
@@ -241,6 +242,11 @@ class LocalRun(Run):
         own = representative == np.arange(len(representative), dtype=np.uint32)
         return np.asarray(own & ~self.documents().matchless)
 
+    @property
+    def pair_scope(self) -> PairScope:
+        """The pairs that the run compares."""
+        return load_pair_scope(self.work, self.options)
+
     @cached_property
     def comparison(self) -> SignatureComparison:
         """The way in which signatures are banded and compared.
@@ -289,7 +295,7 @@ class LocalRun(Run):
         wanted = np.flatnonzero(self.active())
         payloads = self.build_payloads(wanted)
         with ScoredWriter(self.work.folder("scored")) as writer:
-            compare_all_pairs(payloads, wanted, self.work.load("blocks"), self.options, writer)
+            compare_all_pairs(payloads, wanted, self.pair_scope, self.options, writer)
 
     def verify_candidates(self) -> VerifiedCandidates:
         """Writes the scored pairs of the candidate pairs."""

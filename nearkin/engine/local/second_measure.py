@@ -286,6 +286,7 @@ def _move_members(
     targets = np.array([leader_of[removed] for removed in leader[members].tolist()], np.int64)
     similarity = _compare_vectors(run, second, members, targets)
     is_near = similarity >= second.run.options.threshold
+    is_near &= run.pair_scope.allows(members, targets)
     _remove(final, members[is_near], targets[is_near], similarity[is_near])
     return int(is_near.sum()), members[~is_near]
 
@@ -343,7 +344,7 @@ def _elect_again(run: LocalRun, final: Clustering, orphans: np.ndarray) -> None:
         np.asarray(grouped.representative), np.asarray(grouped.rank), orphans
     )
     elected = leader[representative]
-    kind_if_removed = np.where(elected == representative, EXACT, NEAR)
+    kind_if_removed = np.where(grouped.are_copies(orphans, elected), EXACT, NEAR)
     final.leader[orphans] = elected
     final.similarity[orphans] = similarity[representative]
     final.kept[orphans] = elected == orphans

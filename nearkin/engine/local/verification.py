@@ -20,6 +20,7 @@ from nearkin.lsh.band_keys import BandLayout
 from nearkin.measures import Measure, Payload
 from nearkin.measures.base import StoredPayloads
 from nearkin.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs
+from nearkin.pair_scope import PairScope
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.verify.prefix_filter import PrefixFilterIndex
@@ -266,7 +267,7 @@ def write_scored_pairs(
 def compare_all_pairs(
     payloads: Payloads,
     wanted: np.ndarray,
-    blocks: np.ndarray,
+    scope: PairScope,
     options: RunOptions,
     writer: ScoredWriter,
 ) -> None:
@@ -275,14 +276,13 @@ def compare_all_pairs(
     Args:
         payloads: Payloads of the documents.
         wanted: Numbers of the documents, sorted, int64 (m,).
-        blocks: Hash of the block of each document of the corpus, uint64 (n,).
+        scope: Pairs of documents of the corpus that are compared.
         options: Options of the run.
         writer: Receives the scored pairs that reach the threshold.
     """
-    wanted_blocks = np.ascontiguousarray(blocks[wanted])
     memory = options.memory // MEMORY_SHARE
     portions = payloads.measure.compare_all(
-        payloads.whole(), wanted_blocks, options.threshold, options.workers, memory
+        payloads.whole(), scope.select(wanted), options.threshold, options.workers, memory
     )
     for portion in portions:
         first, second = unpack_pairs(portion.pairs)

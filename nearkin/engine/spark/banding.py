@@ -16,16 +16,20 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.engine.banding import AgreementLimits, build_band_keys
-from nearkin.engine.exact_groups import ExactGroups
 from nearkin.engine.spark.arrow_columns import content, numbers, table, unpacked, unsigned
-from nearkin.engine.spark.sketching import TaskRequest
+from nearkin.engine.spark.sketching import ACROSS, TaskRequest
 from nearkin.lsh import kernels
+from nearkin.lsh.band_keys import SourceBuckets
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures.base import band_layout_of
-from nearkin.packed_pairs import sorted_unique, unpack_pairs
+from nearkin.packed_pairs import PAIRS_PER_BATCH, sorted_unique, unpack_pairs
+from nearkin.pair_scope import EVERY_SOURCE
 
-KEYS = "part int,keys binary,docs binary"
-"""Keys (uint64) and documents (int64) of one range of a band's keys. The band is part // slices."""
+KEYS = "part int,keys binary,docs binary,sources binary"
+"""Keys (uint64), documents (int64) and sources (uint64) of one range of a band's keys.
+
+The band is part // slices. The sources are empty unless the run has the option `across`.
+"""
 BUCKETS = "a long,b long,band int,key long,doc long,facts string"
 """Rows of three kinds: pairs of ordinary buckets (a < b), members of hot buckets, and facts."""
 HOT = "a long,b long,agree int,facts string"
@@ -66,7 +70,7 @@ class BandingTasks:
         """Yields KEYS of documents.
 
         Args:
-            batches: Documents (doc, block, signature, keys).
+            batches: Documents (doc, block, signature, keys), and `across` if the run has it.
         """
         spec = self.request.options.spec
         measure = self.request.measure
@@ -84,19 +88,30 @@ class BandingTasks:
                 band_layout, self.banding, signatures, kept, unsigned(batch["block"])
             )
             docs = np.repeat(numbers(batch["doc"]), keys.shape[2])
-            yield self.partition_keys(keys.reshape(len(keys), -1), docs)
+            sources = np.repeat(self.sources_of(batch), keys.shape[2])
+            yield self.partition_keys(keys.reshape(len(keys), -1), docs, sources)
 
-    def partition_keys(self, keys: np.ndarray, docs: np.ndarray, first: int = 0) -> pa.RecordBatch:
+    def sources_of(self, rows: pa.RecordBatch) -> np.ndarray:
+        """Returns the sources of rows of documents, uint64 (n,). It is empty without `across`."""
+        if not self.request.across_columns:
+            return EVERY_SOURCE
+        return unsigned(rows[ACROSS])
+
+    def partition_keys(
+        self, keys: np.ndarray, docs: np.ndarray, sources: np.ndarray, first: int = 0
+    ) -> pa.RecordBatch:
         """Returns KEYS of some bands.
 
         Args:
             keys: Band keys, uint64 (bands, n).
             docs: Documents of the keys, int64 (n,).
+            sources: Sources of the documents, uint64 (n,), or an empty array.
             first: Number of the first band.
         """
         parts = []
         key_rows = []
         doc_rows = []
+        source_rows = []
         for band, row in enumerate(keys, first):
             part = (row >> np.uint64(32)) * np.uint64(self.slices) >> np.uint64(32)
             order = np.argsort(part, kind="stable")
@@ -106,11 +121,14 @@ class BandingTasks:
                     parts.append(band * self.slices + number)
                     key_rows.append(row[members].tobytes())
                     doc_rows.append(docs[members].tobytes())
+                    own_sources = sources[members] if len(sources) else sources
+                    source_rows.append(own_sources.tobytes())
         return table(
             KEYS,
             part=pa.array(parts, pa.int32()),
             keys=pa.array(key_rows, pa.binary()),
             docs=pa.array(doc_rows, pa.binary()),
+            sources=pa.array(source_rows, pa.binary()),
         )
 
     def buckets(self, part: pa.Table) -> pa.Table:
@@ -118,22 +136,32 @@ class BandingTasks:
         band = part["part"][0].as_py() // self.slices
         keys = content(part["keys"])[0].view(np.uint64)
         docs = content(part["docs"])[0].view(np.int64)
+        sources = content(part["sources"])[0].view(np.uint64)
         order = np.lexsort((docs, keys))
         keys = keys[order]
         docs = docs[order]
         starts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
-        sizes = np.diff(np.append(starts, len(keys)))
+        ends = np.append(starts[1:], len(keys))
+        members = ends - starts
+        sizes = members
+        partners = np.arange(1, len(keys) + 1)
+        if len(sources):
+            positions = np.arange(len(keys), dtype=np.uint64)
+            buckets = SourceBuckets.order(positions, starts, ends, sources[order])
+            docs = docs[positions.astype(np.int64)]
+            sizes = buckets.sizes
+            partners = buckets.partners
         hot = sizes > self.request.options.complete_bucket_size
         cold = (sizes > 1) & ~hot
         values, times = np.unique(sizes, return_counts=True)
         facts: BucketFacts = {
             "sizes": list(zip(values.tolist(), times.tolist(), strict=True)),
             "hot": int(hot.sum()),
-            "members": int(sizes[hot].sum()),
+            "members": int(members[hot].sum()),
         }
         rows = [
-            *_cold_pairs(docs, starts[cold], sizes[cold]),
-            *_members(band, keys, docs, starts[hot], sizes[hot]),
+            *_cold_pairs(docs, starts[cold], ends[cold], partners),
+            *_members(band, keys, docs, starts[hot], members[hot]),
         ]
         return pa.Table.from_batches([*rows, table(BUCKETS, facts=[json.dumps(facts)])])
 
@@ -141,23 +169,32 @@ class BandingTasks:
         """Yields HOT of the members of hot buckets.
 
         Args:
-            batches: Members (band, key, doc, signature), sorted by bucket and keep order.
+            batches: Members (band, key, doc, signature), and `across` if the run has it, sorted by
+                bucket and keep order.
         """
         yield from _HotBuckets(self).pairs(batches)
 
 
 def _cold_pairs(
-    docs: np.ndarray, starts: np.ndarray, sizes: np.ndarray
+    docs: np.ndarray, starts: np.ndarray, ends: np.ndarray, partners: np.ndarray
 ) -> Iterator[pa.RecordBatch]:
-    """Yields all pairs of each bucket. A probed document can be in a bucket twice."""
-    ends = np.cumsum(sizes)
-    members = np.repeat(starts - (ends - sizes), sizes) + np.arange(int(sizes.sum()))
-    groups = ExactGroups(
-        members, np.concatenate([[0], ends]).astype(np.int64), np.empty(0, np.int32)
-    )
-    for pairs in groups.own_pairs():
-        first, second = unpack_pairs(pairs)
-        a, b = docs[first], docs[second]
+    """Yields the pairs of each bucket. A probed document can be in a bucket twice.
+
+    Args:
+        docs: Documents, one bucket after the other, int64 (n,).
+        starts: Position of the first document of each bucket, int64 (m,).
+        ends: Position after the last document of each bucket, int64 (m,).
+        partners: Position of the first document that each document is compared with, int64 (n,).
+    """
+    sizes = ends - starts
+    rows = np.repeat(starts - (np.cumsum(sizes) - sizes), sizes) + np.arange(int(sizes.sum()))
+    counts = np.repeat(ends, sizes) - partners[rows]
+    portions = np.cumsum(counts) // PAIRS_PER_BATCH
+    for portion in np.split(np.arange(len(rows)), np.flatnonzero(np.diff(portions)) + 1):
+        own = counts[portion]
+        within = np.arange(int(own.sum())) - np.repeat(np.cumsum(own) - own, own)
+        a = docs[np.repeat(rows[portion], own)]
+        b = docs[np.repeat(partners[rows[portion]], own) + within]
         apart = a != b
         yield table(BUCKETS, a=np.minimum(a, b)[apart], b=np.maximum(a, b)[apart])
 
@@ -179,6 +216,8 @@ class _OpenBucket(NamedTuple):
     docs: np.ndarray
     signatures: np.ndarray
     """The signatures of the leaders so far, in the order in which they were elected."""
+    sources: np.ndarray
+    """The sources of the leaders so far, or an empty array without `across`."""
     members: int
     first: int
 
@@ -193,6 +232,7 @@ class _HotBuckets:
         options = banded.request.options
         spec = options.spec
         self._spec = spec
+        self._banded = banded
         self._fanout = options.fanout
         self._limits = banded.limits
         no_keys = np.empty((0, banded.banding.bands), np.uint64)
@@ -208,6 +248,7 @@ class _HotBuckets:
             signatures = unpacked(
                 batch["signature"], self._spec.signature_type, self._spec.signature_width
             )
+            sources = self._banded.sources_of(batch)
             new = np.flatnonzero((bands[1:] != bands[:-1]) | (keys[1:] != keys[:-1])) + 1
             cuts = [0, *new.tolist(), len(batch)]
             for low, high in itertools.pairwise(cuts):
@@ -216,26 +257,37 @@ class _HotBuckets:
                 bucket = (int(bands[low]), int(keys[low]))
                 if open_ is None or open_.bucket != bucket:
                     self._close(open_)
-                    open_ = _OpenBucket(bucket, docs[:0], signatures[:0], 0, int(docs[low]))
-                pairs, open_ = self._cluster_members(open_, docs[low:high], signatures[low:high])
+                    open_ = _OpenBucket(
+                        bucket, docs[:0], signatures[:0], sources[:0], 0, int(docs[low])
+                    )
+                rows = slice(low, high)
+                pairs, open_ = self._cluster_members(
+                    open_, docs[rows], signatures[rows], sources[rows]
+                )
                 yield pairs
         self._close(open_)
         yield table(HOT, facts=[json.dumps(self._facts())])
 
     def _cluster_members(
-        self, bucket: _OpenBucket, docs: np.ndarray, signatures: np.ndarray
+        self,
+        bucket: _OpenBucket,
+        docs: np.ndarray,
+        signatures: np.ndarray,
+        sources: np.ndarray,
     ) -> tuple[pa.RecordBatch, _OpenBucket]:
         """Returns HOT of further members of a bucket, and the state of the bucket after them."""
         known = len(bucket.docs)
         added = len(docs)
         all_docs = np.concatenate([bucket.docs, docs])
         all_signatures = np.concatenate([bucket.signatures, signatures])
+        all_sources = np.concatenate([bucket.sources, sources])
         leaders = np.zeros(self._fanout, np.uint64)
         leaders[:known] = np.arange(known)
         out = np.empty(2 * added, np.uint64)
         members = np.arange(known, known + added, dtype=np.uint64)
         count, kept = kernels.hot_bucket_pairs(
             members,
+            all_sources,
             all_signatures,
             self._layout,
             self._limits.margin,
@@ -252,7 +304,10 @@ class _HotBuckets:
         a, b = all_docs[first], all_docs[second]
         places = leaders[:kept].astype(np.int64)
         state = bucket._replace(
-            docs=all_docs[places], signatures=all_signatures[places], members=bucket.members + added
+            docs=all_docs[places],
+            signatures=all_signatures[places],
+            sources=all_sources[places] if len(all_sources) else all_sources,
+            members=bucket.members + added,
         )
         return table(HOT, a=np.minimum(a, b), b=np.maximum(a, b), agree=agreeing), state
 

@@ -108,15 +108,16 @@ class CandidateSearch:
 
     def _band_keys(self, active: DataFrame) -> DataFrame:
         """KEYS. The keys of documents of the saved run are read, not computed."""
-        columns = ("doc", "block", "signature", "keys")
+        across = self.request.across_columns
+        columns = ("doc", "block", "signature", "keys", *across)
         if self.before is None:
             return active.select(*columns).mapInArrow(self.banded.keys, KEYS)
         stored = self.before.keys(self.banded.banding)
         fresh = active.join(self.before.documents.select("doc"), "doc", "left_anti")
         computed = fresh.select(*columns).mapInArrow(self.banded.keys, KEYS)
         return (
-            stored.join(active.select("doc"), "doc", "left_semi")
-            .select("band", "key", "doc")
+            stored.join(active.select("doc", *across), "doc")
+            .select("band", "key", "doc", *across)
             .mapInArrow(DealtRows(self.banded), KEYS)
             .unionByName(computed)
         )
@@ -133,7 +134,8 @@ class CandidateSearch:
 
     def _cluster_hot_buckets(self, members: DataFrame) -> DataFrame:
         """HOT. A task clusters one bucket after the other and holds the leaders of one bucket."""
-        documents = self.documents.select("doc", "sort", "signature")
+        across = self.request.across_columns
+        documents = self.documents.select("doc", "sort", "signature", *across)
         grouped = members.join(documents, "doc").repartition("band", "key")
         ordered = grouped.sortWithinPartitions("band", "key", "sort")
         return ordered.mapInArrow(self.banded.hot, HOT)

@@ -115,8 +115,11 @@ class ClusterBuilder:
             f.coalesce("similarity", f.lit(1.0)).alias("similarity"),
             f.when(is_exact, KINDS[EXACT]).otherwise(KINDS[NEAR]).alias("kind"),
         )
-        both = elected.withColumn("kind", f.lit(KINDS[NEAR])).unionByName(copies)
         documents = self.document_tables.documents
+        elected = elected.withColumn("kind", f.lit(KINDS[NEAR]))
+        if self.document_tables.options.across is not None:
+            elected = _with_kinds(elected.drop("kind"), documents)
+        both = elected.unionByName(copies)
         names = documents.select(f.col("doc").alias("leader"), f.col("id").alias("cluster"))
         joined = both.join(names, "leader")
         return joined.select("doc", "leader", "similarity", "kind", "cluster")
@@ -144,3 +147,18 @@ class ClusterBuilder:
             f.when(is_dropped, f.lit(None)).otherwise(similarity).alias("similarity"),
             f.coalesce("kind", kind_if_not_removed).alias("kind"),
         )
+
+
+def _with_kinds(elected: DataFrame, documents: DataFrame) -> DataFrame:
+    """Adds the kind of each removed document: `exact` if its leader has the same content.
+
+    Args:
+        elected: ELECTED.
+        documents: Sketched documents.
+    """
+    own = documents.select("doc", "fp0", "fp1")
+    names = {"doc": "leader", "fp0": "leader_fp0", "fp1": "leader_fp1"}
+    joined = elected.join(own, "doc").join(own.withColumnsRenamed(names), "leader")
+    is_copy = (f.col("fp0") == f.col("leader_fp0")) & (f.col("fp1") == f.col("leader_fp1"))
+    kind = f.when(is_copy, KINDS[EXACT]).otherwise(KINDS[NEAR])
+    return joined.withColumn("kind", kind).select("doc", "leader", "similarity", "kind")

@@ -78,7 +78,8 @@ class Merging:
         }
         riding = [f"riding{i}" for i in range(len(self.request.carried))]
         columns |= {
-            name: _whole(first[name]) for name in ("id", "block", "source", "split", *riding)
+            name: _whole(first[name])
+            for name in ("id", "block", *self.request.across_columns, "source", "split", *riding)
         }
         if not riding:
             columns["sort"] = keep_order(

@@ -17,13 +17,20 @@ class ExactDuplicateTables:
     count: int
 
 
-def find_exact_duplicates(documents: DataFrame, tables: IntermediateTables) -> ExactDuplicateTables:
+def find_exact_duplicates(
+    documents: DataFrame, tables: IntermediateTables, *, by_source: bool
+) -> ExactDuplicateTables:
     """Returns the exact duplicates, and the first document of each one's group in keep order.
 
     Args:
         documents: Sketched documents.
         tables: Intermediate tables.
+        by_source: Whether only documents of different sources are compared. There are no groups
+            then: copies of different sources are found like other pairs.
     """
+    if by_source:
+        none = documents.select("doc", f.col("doc").alias("head")).where(f.lit(False))
+        return ExactDuplicateTables(none, 0)
     group = ["fp0", "fp1", "block"]
     has_shingles = (f.col("fp0") != 0) | (f.col("fp1") != 0)
     hashed = documents.where(has_shingles).select("doc", "sort", *group)

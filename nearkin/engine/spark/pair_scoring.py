@@ -100,7 +100,8 @@ class PairScorer:
         Args:
             active: Documents that are compared.
         """
-        documents = active.select("doc", "block", "signature")
+        across = self.scoring.request.across_columns
+        documents = active.select("doc", "block", "signature", *across)
         payloads = self.document_tables.payloads(documents.select("doc"))
         joined = documents.join(payloads, "doc").withColumn("bin", f.lit(0))
         scored = joined.groupBy("bin").applyInArrow(

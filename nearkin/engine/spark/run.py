@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nearkin.corpus.document_count import estimate_documents
+from nearkin.engine.document_facts import NULL_VALUE
 from nearkin.engine.run import Run, VerifiedCandidates
 from nearkin.engine.spark.banding import BandingTasks
 from nearkin.engine.spark.candidates import CandidateSearch, CandidateTables
@@ -22,7 +23,7 @@ from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.pair_scoring import PairScorer
 from nearkin.engine.spark.saved import AboutRun, Saved, require_saved_keys, with_verdicts
 from nearkin.engine.spark.session import work_of
-from nearkin.engine.spark.sketching import TaskRequest
+from nearkin.engine.spark.sketching import ACROSS, TaskRequest
 from nearkin.engine.spark.sources import FileSource, Source
 from nearkin.engine.spark.task_progress import TaskProgress
 from nearkin.engine.spark.verification import Scoring
@@ -138,18 +139,24 @@ class SparkRun(Run):
         empty = sketched.empty or 0
         matchless = sketched.matchless or 0
         exact = self.exact_duplicates.count
+        without_source = None
+        if self.options.across is not None:
+            without_source = self.documents.where(f.col(ACROSS) == NULL_VALUE).count()
         return CollapseStats(
             exact=exact,
             empty=empty,
             all_cut=matchless - empty,
             single=sketched.single or 0,
             fragile=sketched.fragile or 0,
+            without_source=without_source,
         )
 
     @cached_property
     def exact_duplicates(self) -> ExactDuplicateTables:
         """The exact duplicates, and the first document of each one's group in keep order."""
-        return find_exact_duplicates(self.documents, self.tables)
+        return find_exact_duplicates(
+            self.documents, self.tables, by_source=self.options.across is not None
+        )
 
     @cached_property
     def active(self) -> DataFrame:

@@ -37,6 +37,7 @@ DECIDING = (
     "verify",
     "keep",
     "block_by",
+    "across",
     "max_bucket",
     "pair_budget",
     "fanout",
@@ -88,9 +89,12 @@ class DealtRows:
             bands = numbers(batch["band"])
             keys = unsigned(batch["key"])
             docs = numbers(batch["doc"])
+            sources = self.banded.sources_of(batch)
             for band in np.unique(bands).tolist():
+                in_band = bands == band
+                own_sources = sources[in_band] if len(sources) else sources
                 yield self.banded.partition_keys(
-                    keys[bands == band][None, :], docs[bands == band], band
+                    keys[in_band][None, :], docs[in_band], own_sources, band
                 )
 
 
@@ -227,10 +231,10 @@ class Saved:
         requested: Mapping[str, object] = request.options.parameters()
         recorded: Mapping[str, object] = self.about["parameters"]
         for name in DECIDING:
-            if recorded.get(name) != requested[name]:
+            if recorded.get(name) != requested.get(name):
                 raise IncompatibleError(
                     f"{self.folder} was made with {name}={recorded.get(name)!r}, but the "
-                    f"request has {requested[name]!r}; "
+                    f"request has {requested.get(name)!r}; "
                     "ask for the same, or run over all documents"
                 )
 

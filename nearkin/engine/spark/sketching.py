@@ -22,7 +22,7 @@ from nearkin.corpus.corpus import FileCorpus
 from nearkin.corpus.ids import make_ids
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows
-from nearkin.engine.document_facts import block_hashes, id_hashes, text_lengths
+from nearkin.engine.document_facts import id_hashes, text_lengths, value_hashes
 from nearkin.engine.options import SMALL_CORPUS, RunOptions
 from nearkin.engine.spark.arrow_columns import packed, signed, table
 from nearkin.engine.spark.keep_order import keep_order, unfit_types
@@ -43,6 +43,8 @@ DOCUMENTS = (
     "source string,split string,reason string,raw string,facts string"
 )
 """The columns of the table. Those of the keep policy follow as `riding0`, `riding1`, and so on."""
+ACROSS = "across"
+"""The column of the hashes of sources, which only the table of a run with `across` has."""
 FILES = "number int,path string,name string,target string"
 FAILURES = (
     ArithmeticError,
@@ -104,7 +106,13 @@ class TaskRequest:
     @property
     def schema(self) -> str:
         """The schema of the table that sketching makes."""
-        return ",".join([DOCUMENTS, *(f"riding{i} string" for i in range(len(self.carried)))])
+        riding = [f"riding{i} string" for i in range(len(self.carried))]
+        return ",".join([DOCUMENTS, *(f"{name} long" for name in self.across_columns), *riding])
+
+    @property
+    def across_columns(self) -> tuple[str, ...]:
+        """The column of the hashes of sources, if only documents of different ones are compared."""
+        return () if self.options.across is None else (ACROSS,)
 
 
 class SketchFacts(TypedDict):
@@ -179,11 +187,13 @@ class Sketching:
             "id": read.ids,
             "fp0": signed(sketches.fingerprints[:, 0]),
             "fp1": signed(sketches.fingerprints[:, 1]),
-            "block": signed(self._blocks(read.documents)),
+            "block": signed(_hash_column(read.documents, request.options.block_by)),
             "shingles": sketches.shingles,
             "length": lengths,
             "signature": packed(sketches.signatures),
         }
+        if request.options.across is not None:
+            columns[ACROSS] = signed(_hash_column(read.documents, request.options.across))
         if sketches.keys is not None:
             columns["keys"] = packed(sketches.keys)
         for name in ("source", "split"):
@@ -201,13 +211,12 @@ class Sketching:
         )
         return table(request.schema, **columns)
 
-    def _blocks(self, documents: pa.RecordBatch) -> np.ndarray:
-        column = self.request.options.block_by
-        return (
-            np.zeros(len(documents), np.uint64)
-            if column is None
-            else block_hashes(documents[carried_column_name(column)])
-        )
+
+def _hash_column(documents: pa.RecordBatch, column: str | None) -> np.ndarray:
+    """Returns a hash of each document's value of a column, or 0 without a column, uint64 (n,)."""
+    if column is None:
+        return np.zeros(len(documents), np.uint64)
+    return value_hashes(documents[carried_column_name(column)])
 
 
 class _Task:

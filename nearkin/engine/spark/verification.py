@@ -10,12 +10,13 @@ import pyarrow as pa
 
 from nearkin.engine.spark.arrow_columns import numbers, payload_of, table, unpacked, unsigned
 from nearkin.engine.spark.document_parts import united
-from nearkin.engine.spark.sketching import TaskRequest
+from nearkin.engine.spark.sketching import ACROSS, TaskRequest
 from nearkin.lsh import kernels
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Payload
 from nearkin.measures.base import as_stored, band_layout_of
 from nearkin.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs
+from nearkin.pair_scope import PairScope
 
 AGREED = "a long,b long,agree int,facts string"
 """Pairs that pass the prefilter, with the number of agreeing slots; and facts."""
@@ -130,12 +131,16 @@ class Scoring:
         """Returns SCORED of all pairs of a small corpus.
 
         Args:
-            documents: Documents (doc, block, signature, payload0, ...).
+            documents: Documents (doc, block, signature, payload0, ...), and `across` if the run has
+                it.
         """
         options = self.request.options
         documents, payload = with_payloads(documents, self.request)
-        docs, blocks = numbers(documents["doc"]), unsigned(documents["block"])
-        compared = self.request.measure.compare_all(payload, blocks, options.threshold, 1)
+        docs = numbers(documents["doc"])
+        scope = PairScope(unsigned(documents["block"]))
+        if self.request.across_columns:
+            scope = scope._replace(sources=unsigned(documents[ACROSS]))
+        compared = self.request.measure.compare_all(payload, scope, options.threshold, 1)
         scored = ScoredPairs.concatenate(list(compared))
         first, second = unpack_pairs(scored.pairs)
         a, b = docs[first], docs[second]

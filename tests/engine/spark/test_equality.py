@@ -35,6 +35,18 @@ MEASURES: dict[str, dict[str, Any]] = {
         "bands": 30,
         "rows": 3,
     },
+    "across": {"text": "text", "across": "stamp", **BANDED},
+    "across, everything compared": {"text": "text", "across": "stamp", "threshold": 0.7},
+    "across, pair budget": {
+        "text": "text",
+        "across": "stamp",
+        "hot_bucket_size": 5,
+        "pair_budget": 28,
+        "fanout": 3,
+        "threshold": 0.5,
+        "bands": 30,
+        "rows": 3,
+    },
     "tokens": {"tokens": "words", **BANDED},
     "options of the Spec": {
         "shingle": "words:2",
@@ -69,6 +81,7 @@ KEEPS = (
 QUICK = [
     ("hot buckets", "leaders", KEEPS[2], 4),
     ("pair budget", "leaders", KEEPS[0], 4),
+    ("across, pair budget", "leaders", KEEPS[2], 4),
     ("weighted", "components", KEEPS[1], 37),
     ("cosine", "leaders", KEEPS[3], 1),
     ("options of the Spec", "leaders", KEEPS[0], 4),
