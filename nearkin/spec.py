@@ -17,7 +17,7 @@ from nearkin.suggestions import did_you_mean
 
 FORMAT_VERSION = 1
 UNICODE_VERSION = "15.1.0"
-NORMALISATIONS = ("nfkc", "lower", "digits", "punctuation", "marks", "markup")
+NORMALISATIONS = ("nfkc", "lower", "digits", "punctuation", "marks", "markup", "comments")
 UNITS = ("words", "chars", "vector")
 FAMILIES = ("xxh3", "murmur3", "fnv1a", "siphash")
 """The base hashes (see `nearkin.hashing.families`)."""
@@ -148,7 +148,8 @@ class Spec:
         n: Number of units of a shingle, or number of components of a vector.
         normalise: Normalization steps, in any order: `nfkc` and `lower` (both by default), `digits`
             (digits become 0), `punctuation` (becomes tokens; `chars` always keeps it), `marks`
-            (are removed), `markup` (tags are removed).
+            (are removed), `markup` (tags are removed), `comments` (those of source code are
+            removed).
         stem: Snowball language whose stems replace the tokens, or None.
         stemmer: Release of the stemmer, for example `snowballstemmer 3.1.1`. Releases can give
             different stems. The default is the installed one, and None without `stem`. An empty

@@ -194,7 +194,7 @@ Normalise = Annotated[
     typer.Option(
         "--normalise",
         help="Normalization steps, separated by commas: nfkc, lower, digits, punctuation, marks, "
-        "markup.",
+        "markup, comments (of source code).",
         metavar="STEPS",
         rich_help_panel=SIMILARITY,
     ),

@@ -9,6 +9,7 @@ from nearkin.hashing import kernels as hashing
 from nearkin.hashing.families import key_of
 from nearkin.keys import HashKey
 from nearkin.shingle import kernels
+from nearkin.shingle.comments import strip_comments
 from nearkin.shingle.frequency_cut import Cut
 from nearkin.shingle.kernels import Scratch
 from nearkin.shingle.markup import strip_markup
@@ -16,6 +17,8 @@ from nearkin.shingle.stemming import Stems
 from nearkin.shingle.unicode_tables import tables_for
 from nearkin.spec import Spec
 
+STEPS_BEFORE_KERNELS = ("comments", "markup")
+"""The normalization steps that make new texts, before the kernels read them."""
 PADDING, FRONT = 256, 16
 LARGE = 1 << 22
 """The number of elements above which a buffer is released after use."""
@@ -89,7 +92,8 @@ class Shingler:
     def __init__(self, spec: Spec, secret: HashKey | None = None, cut: Cut | None = None) -> None:
         self.spec = spec
         self._cut = cut
-        self._tables = tables_for(tuple(step for step in spec.normalise if step != "markup"))
+        steps = tuple(step for step in spec.normalise if step not in STEPS_BEFORE_KERNELS)
+        self._tables = tables_for(steps)
         self._fast = "lower" in spec.normalise and not {"digits", "punctuation"} & set(
             spec.normalise
         )
@@ -115,6 +119,8 @@ class Shingler:
             data: Valid UTF-8 bytes of the texts, uint8.
             offsets: First byte of each text, and the end, int64 (n + 1,).
         """
+        if "comments" in self.spec.normalise:
+            data, offsets = strip_comments(data, offsets)
         if "markup" in self.spec.normalise:
             data, offsets = text_buffers(strip_markup(data, offsets))
         if self.spec.unit == "chars":
