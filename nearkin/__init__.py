@@ -40,6 +40,9 @@ if TYPE_CHECKING:
         WireError,
     )
     from nearkin.evaluate.explain import explain
+    from nearkin.evaluate.golden import GoldenSet
+    from nearkin.fit.fit import fit
+    from nearkin.fit.result import FitRecord, FitResult
     from nearkin.index.async_index import AsyncIndex
     from nearkin.index.description import IndexStats
     from nearkin.index.documents import TextAndVector
@@ -90,6 +93,9 @@ __all__ = [
     "Entry",
     "Evidence",
     "Explanation",
+    "FitRecord",
+    "FitResult",
+    "GoldenSet",
     "HammingIndex",
     "HashKey",
     "IncompatibleError",
@@ -147,6 +153,7 @@ __all__ = [
     "dedup",
     "estimate",
     "explain",
+    "fit",
     "frequencies",
     "observe",
     "pairs",
@@ -197,6 +204,10 @@ _HOMES = {
     "Plan": "nearkin.plan.capacity",
     "Workload": "nearkin.plan.capacity",
     "explain": "nearkin.evaluate.explain",
+    "GoldenSet": "nearkin.evaluate.golden",
+    "fit": "nearkin.fit.fit",
+    "FitResult": "nearkin.fit.result",
+    "FitRecord": "nearkin.fit.result",
     "ReportData": "nearkin.report.model",
     "Progress": "nearkin.runtime.progress",
     "Index": "nearkin.index.index",

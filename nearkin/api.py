@@ -186,7 +186,7 @@ def _prepare_run(
 ) -> TemporaryRun:
     """Returns a run in a temporary work folder, whose stages are executed on demand."""
     columns = columns_of(parameters, id).with_memory(memory_of(parameters))
-    corpus = _open_corpus(data, parameters)
+    corpus = open_corpus(data, parameters)
     columns = detect_dimensions(corpus, columns)
     spec = spec_of(parameters, columns)
     options = RunOptions(spec=spec, **options_of(parameters))
@@ -224,7 +224,7 @@ def _count_shingles(
     return request._replace(options=options, resources=resources)
 
 
-def _open_corpus(data: Any, reading: ReadKeywords) -> Corpus:
+def open_corpus(data: Any, reading: ReadKeywords) -> Corpus:
     """Returns a corpus of files if the data is a path or a list of paths, otherwise of a table.
 
     Args:
@@ -328,7 +328,7 @@ def frequencies(
     """
     folder = TemporaryFolder(work)
     columns = columns_of({"text": text, "tokens": tokens}, None)
-    corpus = _open_corpus(data, {})
+    corpus = open_corpus(data, {})
     counting = FrequencyRequest(
         corpus, columns, spec or Spec(), SpecResources(key), workers, folder.path, LoggedProgress()
     )
@@ -372,7 +372,7 @@ def observe(
     """
     columns = columns_of({"text": text, "tokens": tokens}, None)
     measure = measure_of(spec or Spec(), resources)
-    return observe_corpus(_open_corpus(data, {}), columns, measure, sample, workers=workers)
+    return observe_corpus(open_corpus(data, {}), columns, measure, sample, workers=workers)
 
 
 @check_arguments

@@ -67,6 +67,12 @@ COMMANDS = (
         "eval", CHECK, "Measure a run, or a grid of settings, against labelled documents."
     ),
     CommandEntry(
+        "fit",
+        CHECK,
+        "Choose settings from labels: the shingle, the normalization, the measure and the "
+        "threshold.",
+    ),
+    CommandEntry(
         "shadow",
         CHECK,
         "Compare the settings of a saved run with other settings over the same signatures.",

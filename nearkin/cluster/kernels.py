@@ -20,6 +20,26 @@ class Graph(NamedTuple):
 
 
 @kernel
+def elect_pair(
+    d: np.uint32, e: np.uint32, s: np.float64, leader: np.ndarray, best: np.ndarray
+) -> None:
+    """Lets a document join an earlier one if that is kept and the most similar one so far.
+
+    Args:
+        d: Rank of the later document.
+        e: Rank of the earlier document.
+        s: Similarity of the two.
+        leader: Leader of each document, uint32 (n,). It is changed.
+        best: Similarity to the leader of each document, float64 (n,). It is changed.
+    """
+    if leader[e] == e:
+        joined = leader[d] != d
+        if not joined or s > best[d] or (s == best[d] and e < leader[d]):
+            leader[d] = e
+            best[d] = s
+
+
+@kernel
 def elect_leaders(
     later: np.ndarray,
     earlier: np.ndarray,
@@ -41,13 +61,7 @@ def elect_leaders(
         best: Similarity to the leader of each document, float64 (n,). It is changed.
     """
     for p in range(later.shape[0]):
-        d, e = later[p], earlier[p]
-        if leader[e] == e:
-            s = similarity[p]
-            joined = leader[d] != d
-            if not joined or s > best[d] or (s == best[d] and e < leader[d]):
-                leader[d] = e
-                best[d] = s
+        elect_pair(later[p], earlier[p], similarity[p], leader, best)
 
 
 @kernel

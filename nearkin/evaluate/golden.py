@@ -279,7 +279,7 @@ def golden_set_from_pairs(
     distinct = _pair_array(pair for pair, label in label_of.items() if not label)
     if not closure:
         return GoldenSet(ids, clusters=None, duplicates=duplicates, distinct=distinct)
-    clusters = _close_transitively(duplicates, len(ids))
+    clusters = close_transitively(duplicates, len(ids))
     for first, second in distinct.tolist():
         if clusters[first] == clusters[second]:
             raise UsageError(
@@ -300,7 +300,7 @@ def _pair_array(pairs: Iterable[tuple[int, int]]) -> np.ndarray:
     return np.array(list(pairs), np.int64).reshape(-1, 2)
 
 
-def _close_transitively(duplicates: np.ndarray, documents: int) -> np.ndarray:
+def close_transitively(duplicates: np.ndarray, documents: int) -> np.ndarray:
     """Returns the cluster of each document, which is its smallest connected one, int64 (n,)."""
     parent = np.arange(documents, dtype=np.uint32)
     a, b = duplicates.astype(np.uint32).T
@@ -398,7 +398,7 @@ def _score_pairs(golden: GoldenSet, predicted: np.ndarray, outside: int) -> Scor
     """
     assert golden.duplicates is not None
     assert golden.distinct is not None
-    groups = _close_transitively(golden.duplicates, len(golden.ids))
+    groups = close_transitively(golden.duplicates, len(golden.ids))
     groups = np.unique(groups, return_inverse=True)[1]
     totals = count_pairs(groups, predicted, golden.duplicates, golden.distinct)
     judged = int(totals.all.together + totals.all.wrong)

@@ -1,6 +1,6 @@
 """Sums over labelled documents, from which the scores of a result and their intervals follow."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -53,6 +53,36 @@ class LabelledTotals:
             self.all._replace(wrong=other.all.wrong),
             self.removed._replace(wrong=other.removed.wrong),
         )
+
+    def scale_wrong(self, factor: float) -> "LabelledTotals":
+        """Returns these totals with a multiple of the distinct pairs.
+
+        If a share of the documents was compared, each of them met that share of the distinct
+        documents, but all documents of its own cluster.
+
+        Args:
+            factor: Number of documents by which the number of compared ones is multiplied.
+        """
+        return LabelledTotals(
+            self.all._replace(wrong=self.all.wrong * factor),
+            self.removed._replace(wrong=self.removed.wrong * factor),
+        )
+
+    @staticmethod
+    def combine(parts: "Sequence[LabelledTotals]") -> "LabelledTotals":
+        """Returns the totals of several sets of clusters, between which no pairs are counted.
+
+        Args:
+            parts: Totals of different clusters, at least one.
+        """
+        total = Totals._make(
+            np.asarray(sum(columns)) for columns in zip(*(part.all for part in parts), strict=True)
+        )
+        removed = Totals._make(
+            np.concatenate(columns)
+            for columns in zip(*(part.removed for part in parts), strict=True)
+        )
+        return LabelledTotals(total, removed)
 
     def estimate(self, score: Score, sizes: np.ndarray) -> Estimate:
         """Computes a score and its interval.
@@ -173,10 +203,26 @@ def count_pairs(
         duplicates: Positions of the documents of each pair of duplicates, int64 (p, 2).
         distinct: Positions of the documents of each distinct pair, int64 (q, 2).
     """
-    units = int(clusters.max(initial=-1)) + 1
     first, second = duplicates.T
     is_together = predicted[first] == predicted[second]
     wrong = distinct[predicted[distinct[:, 0]] == predicted[distinct[:, 1]]]
+    return count_judged_pairs(clusters, duplicates, is_together, wrong)
+
+
+def count_judged_pairs(
+    clusters: np.ndarray, duplicates: np.ndarray, is_together: np.ndarray, wrong: np.ndarray
+) -> LabelledTotals:
+    """Counts labelled pairs that were judged one by one.
+
+    Args:
+        clusters: Number of the connected component of each document in the graph of the
+            duplicates, from 0, int64 (n,).
+        duplicates: Positions of the documents of each pair of duplicates, int64 (p, 2).
+        is_together: Whether a pair of duplicates is found, bool (p,).
+        wrong: Positions of the documents of each distinct pair that is found, int64 (q, 2).
+    """
+    units = int(clusters.max(initial=-1)) + 1
+    first = duplicates[:, 0]
     sides = clusters[wrong]
     touching = np.bincount(sides[:, 0], minlength=units) + np.bincount(
         sides[sides[:, 0] != sides[:, 1], 1], minlength=units

@@ -25,6 +25,7 @@ STAGE_NAMES = {
     "write": "Write results",
     "read samples": "Read samples",
     "compare": "Compare samples",
+    "fit": "Try settings",
     "synth": "Write documents",
 }
 """The titles of stages on the terminal, by the names under which they are recorded."""

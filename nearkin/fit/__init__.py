@@ -1,0 +1,1 @@
+"""The choice of settings from labels: definitions of similarity, thresholds, cross-validation."""

@@ -1,0 +1,110 @@
+"""Definitions of similarity: the shingle, the normalization and the measure, without a threshold.
+
+They are what a search tries. `base_definitions` are tried first, and `STEPS` of normalization are
+added to the best of them.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from nearkin.spec import IDF_JACCARD, NORMALISATIONS, Spec
+
+BASE_STEPS = ("nfkc", "lower")
+"""The steps of normalization that every definition has."""
+STEPS = tuple(step for step in NORMALISATIONS if step not in BASE_STEPS)
+"""The steps of normalization that are tried in addition."""
+WORD_LENGTHS = range(1, 6)
+"""The lengths of shingles of words that are tried."""
+CHARACTER_LENGTHS = range(2, 10)
+"""The lengths of shingles of characters that are tried."""
+SET_MEASURES = ("jaccard", "weighted-jaccard", IDF_JACCARD)
+"""The measures of shingles that are tried, the simplest one first."""
+COSINE = "cosine"
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A definition of similarity.
+
+    Attributes:
+        unit: `words`, `chars` or `vector`.
+        n: Number of units of a shingle, or the length of the vectors.
+        measure: Measure, for example `jaccard`.
+        normalise: Steps of normalization. Vectors have none.
+
+    Examples:
+        >>> Definition("words", 2, "jaccard").add_step("digits").settings()
+        {'shingle': 'words:2', 'normalise': ['nfkc', 'lower', 'digits'], 'measure': 'jaccard'}
+        >>> str(Definition("chars", 4, "idf-jaccard"))
+        'chars:4 idf-jaccard'
+    """
+
+    unit: str
+    n: int
+    measure: str
+    normalise: tuple[str, ...] = BASE_STEPS
+
+    def __str__(self) -> str:
+        if self.unit == "vector":
+            return f"vectors {self.measure}"
+        return " ".join([f"{self.unit}:{self.n}", self.measure, *map("+{}".format, self.added)])
+
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The steps of normalization beyond those of every definition."""
+        return tuple(step for step in self.normalise if step not in BASE_STEPS)
+
+    @property
+    def family(self) -> tuple[str, str]:
+        """The unit and the measure. Definitions of different families differ in kind."""
+        return self.unit, self.measure
+
+    @property
+    def complexity(self) -> tuple[int, int, int]:
+        """An order in which a simpler definition comes first. It decides between equal scores."""
+        measures = (*SET_MEASURES, COSINE)
+        return len(self.added), measures.index(self.measure), self.n
+
+    def add_step(self, step: str) -> "Definition":
+        """Returns this definition with one more step of normalization."""
+        steps = {*self.normalise, step}
+        return replace(self, normalise=tuple(name for name in NORMALISATIONS if name in steps))
+
+    def to_spec(self) -> Spec:
+        """Returns the Spec, without document frequencies."""
+        if self.unit == "vector":
+            return Spec(unit=self.unit, n=self.n, measure=self.measure)
+        return Spec(unit=self.unit, n=self.n, measure=self.measure, normalise=self.normalise)
+
+    def settings(self) -> dict[str, object]:
+        """Returns the values of a settings file for this definition, without a threshold."""
+        if self.unit == "vector":
+            return {"measure": self.measure}
+        return {
+            "shingle": f"{self.unit}:{self.n}",
+            "normalise": list(self.normalise),
+            "measure": self.measure,
+        }
+
+
+DEFAULT_DEFINITION = Definition("words", 3, "jaccard")
+"""The definition of a run without options."""
+
+
+def base_definitions(*, has_words_only: bool = False) -> list[Definition]:
+    """Returns the definitions that are tried first.
+
+    Args:
+        has_words_only: Whether the documents are lists of tokens, which have no characters.
+    """
+    shingles = [("words", n) for n in WORD_LENGTHS]
+    if not has_words_only:
+        shingles += [("chars", n) for n in CHARACTER_LENGTHS]
+    return [Definition(unit, n, measure) for measure in SET_MEASURES for unit, n in shingles]
+
+
+def with_normalisation(
+    definitions: Iterable[Definition], normalise: tuple[str, ...]
+) -> list[Definition]:
+    """Returns definitions with other steps of normalization."""
+    return [replace(definition, normalise=normalise) for definition in definitions]

@@ -1,0 +1,382 @@
+"""The fit: from a corpus and labels to settings, with what is known of their quality."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearkin.corpus import Columns, Corpus
+from nearkin.errors import UsageError
+from nearkin.evaluate.golden import GoldenSet, Labelled
+from nearkin.fit.definition import (
+    COSINE,
+    DEFAULT_DEFINITION,
+    STEPS,
+    Definition,
+    base_definitions,
+)
+from nearkin.fit.documents import FitDocuments, read_documents
+from nearkin.fit.labels import ClusterLabels, LabelScores, PairLabels, place_labels
+from nearkin.fit.objective import Objective
+from nearkin.fit.result import FitResult, FittedSettings, LabelCounts, WrongPair
+from nearkin.fit.sampling import LabelledSample, sample_labels
+from nearkin.fit.scoring import DocumentScorer
+from nearkin.fit.search import (
+    FINE_STEP,
+    Choice,
+    CurveTable,
+    different_choices,
+    search,
+    sort_choices,
+)
+from nearkin.fit.validation import HeldOut, assign_folds, validate
+from nearkin.packed_pairs import pack_pairs
+from nearkin.runtime.progress import Progress
+from nearkin.runtime.threads import require_workers
+from nearkin.spec import IDF_JACCARD
+
+SAMPLE_DOCUMENTS = 4000
+"""The default number of documents of which all pairs are compared."""
+DEFAULT_THRESHOLD = 0.8
+SHOWN_CHOICES = 3
+SHOWN_MISTAKES = 10
+FEW_GROUPS = 30
+"""The number of groups with duplicates below which a warning tells to label more."""
+MOST_MISSING = 0.5
+"""The share of labelled documents that may be missing from the inputs."""
+EVIDENCE_OF_STEPS = {
+    "digits": r"\d",
+    "punctuation": r"[^\w\s]",
+    "marks": r"[^\x00-\x7f]",
+    "markup": "<",
+}
+"""Patterns without which a step of normalization changes no text."""
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """The objective and the limits of a fit.
+
+    Attributes:
+        objective: What is maximized.
+        labelled: What was chosen for labelling, if clusters are labelled.
+        sample: Number of documents of which all pairs are compared.
+        seed: Random seed of samples and folds.
+        workers: Number of threads.
+    """
+
+    objective: Objective
+    labelled: Labelled = Labelled.CLUSTERS
+    sample: int = SAMPLE_DOCUMENTS
+    seed: int = 1
+    workers: int = 2
+
+    def __post_init__(self) -> None:
+        if self.sample < 2:
+            raise UsageError(f"sample={self.sample} must be at least 2")
+        require_workers(self.workers)
+
+
+def fit_settings(
+    corpus: Corpus,
+    columns: Columns,
+    golden: GoldenSet,
+    request: FitRequest,
+    progress: Progress,
+) -> FitResult:
+    """Chooses settings from labels.
+
+    Args:
+        corpus: Corpus, which is read once.
+        columns: Columns of the corpus to read, with the length of vectors.
+        golden: Labels.
+        request: The objective and the limits of the fit.
+        progress: Receives progress updates.
+
+    Raises:
+        UsageError: If the labels do not suffice, or the corpus does not have most of them.
+    """
+    _require_both_kinds(golden)
+    sampled = sample_labels(golden, request.sample, request.seed)
+    others = 0
+    if golden.clusters is not None and request.labelled == Labelled.CLUSTERS:
+        others = max(0, request.sample - len(sampled.chosen))
+    documents = read_documents(
+        corpus, columns, sampled.chosen, others, request.seed, progress, sampled.left_out
+    )
+    _require_present(documents, sampled)
+    labels = place_labels(golden, documents, request.labelled, sampled)
+    if not labels.duplicates:
+        raise UsageError("no pair of duplicates is labelled among the documents of the inputs")
+    scorer = DocumentScorer(documents, request.workers)
+    folds = assign_folds(labels.groups, labels.duplicates_of_groups, request.seed)
+    everyone = np.ones(len(documents), bool)
+    outside_folds = [folds != fold for fold in range(int(folds.max()) + 1)]
+    progress.stage("fit", None)
+    table = CurveTable(labels, scorer, [everyone, *outside_folds], progress)
+    definitions = _definitions_for(columns)
+    steps = _useful_steps(documents.contents) if columns.text is not None else []
+    ranked = search(table, 0, request.objective, definitions, steps)
+    held_out = validate(table, folds, request.objective, definitions, steps)
+    choices = [
+        fit_definition(labels, scorer, choice.definition, request.objective)
+        for choice in different_choices(ranked, SHOWN_CHOICES)
+    ]
+    choices = _sort_fitted(choices, request.objective)
+    default = None
+    if columns.vector is None:
+        default_scores = labels.score(scorer, DEFAULT_DEFINITION)
+        default = judge(default_scores, DEFAULT_DEFINITION, DEFAULT_THRESHOLD)
+    best = choices[0]
+    mistakes = labels.score(scorer, best.definition).mistakes(best.threshold)
+    return FitResult(
+        best=best,
+        choices=tuple(choices),
+        default=default,
+        held_out=held_out,
+        objective=str(request.objective),
+        is_met=_rank(best, request.objective)[0],
+        labels=_count_labels(labels, documents, sampled),
+        tried=len(table.curves),
+        false_pairs=_quote_pairs(scorer, best, mistakes.false_pairs),
+        missed_pairs=_quote_pairs(scorer, best, mistakes.missed_pairs),
+        false_count=len(mistakes.false_pairs),
+        missed_count=len(mistakes.missed_pairs),
+        warnings=tuple(
+            _warn_of_labels(labels, documents, sampled, held_out)
+            + _warn_of_choice(best, request.objective, documents)
+        ),
+    )
+
+
+def fit_definition(
+    labels: ClusterLabels | PairLabels,
+    scorer: DocumentScorer,
+    definition: Definition,
+    objective: Objective,
+) -> FittedSettings:
+    """Chooses the threshold of one definition on all labels.
+
+    Args:
+        labels: Labels of the documents.
+        scorer: Scorer of their pairs.
+        definition: Definition of similarity.
+        objective: What is maximized.
+    """
+    scores = labels.score(scorer, definition)
+    curve = scores.curve(np.ones(len(labels.groups), bool), FINE_STEP)
+    return judge(scores, definition, float(curve.thresholds[objective.choose(curve)]))
+
+
+def judge(scores: LabelScores, definition: Definition, threshold: float) -> FittedSettings:
+    """Returns a definition and a threshold with their scores on all labels.
+
+    Args:
+        scores: Similarities of the definition, with the labels.
+        definition: Definition of similarity.
+        threshold: Threshold.
+    """
+    everyone = np.ones(scores.documents, bool)
+    totals = scores.totals(everyone, threshold)
+    curve = scores.curve(everyone, FINE_STEP)
+    return FittedSettings(
+        definition, threshold, totals.precision(), totals.recall(), totals.f1(), curve
+    )
+
+
+def _rank(fitted: FittedSettings, objective: Objective) -> tuple[bool, float, float]:
+    """Returns the key by which fitted settings are compared."""
+    return objective.rank(fitted.precision.value, fitted.recall.value, fitted.f1.value)
+
+
+def _sort_fitted(fitted: Sequence[FittedSettings], objective: Objective) -> list[FittedSettings]:
+    """Returns fitted settings, the best ones first."""
+    by_definition = {one.definition: one for one in fitted}
+    choices = [Choice(one.definition, one.threshold, _rank(one, objective)) for one in fitted]
+    return [by_definition[choice.definition] for choice in sort_choices(choices)]
+
+
+def _require_both_kinds(golden: GoldenSet) -> None:
+    """Requires labels of duplicates and of distinct documents.
+
+    Raises:
+        UsageError: If one of them is missing.
+    """
+    if golden.is_closed:
+        raise UsageError("a fit takes labelled pairs as they are; read them without closure")
+    if golden.clusters is not None:
+        clusters = len(np.unique(golden.clusters))
+        if clusters == len(golden.ids):
+            raise UsageError(
+                f"each of the {clusters:,} labelled documents is a cluster of its own, so no "
+                "duplicates are known; label some"
+            )
+        if clusters < 2:
+            raise UsageError(
+                f"all {len(golden.ids):,} labelled documents are in one cluster, so no distinct "
+                "documents are known; label some of other clusters"
+            )
+        return
+    assert golden.duplicates is not None
+    assert golden.distinct is not None
+    if not len(golden.duplicates):
+        raise UsageError(
+            f"all {len(golden.distinct):,} labelled pairs are distinct; label some pairs of "
+            "duplicates with 1"
+        )
+    if not len(golden.distinct):
+        raise UsageError(
+            f"all {len(golden.duplicates):,} labelled pairs are duplicates, so that every "
+            "threshold would do; label some distinct pairs that look similar with 0"
+        )
+
+
+def _require_present(documents: FitDocuments, sampled: LabelledSample) -> None:
+    """Requires that the inputs have most of the labelled documents.
+
+    Raises:
+        UsageError: If they do not. The message names some.
+    """
+    missing = documents.missing
+    if len(missing) > MOST_MISSING * len(sampled.chosen):
+        examples = ", ".join(map(repr, missing[:3]))
+        raise UsageError(
+            f"{len(missing):,} of {len(sampled.chosen):,} labelled documents are not in the "
+            f"inputs, for example {examples}; the inputs have ids such as "
+            f"{documents.example_id!r}: name their column with --id, or correct the labels"
+        )
+
+
+def _definitions_for(columns: Columns) -> list[Definition]:
+    """Returns the definitions that are tried first for the content of the columns."""
+    if columns.vector is not None:
+        assert columns.dimensions is not None
+        return [Definition("vector", columns.dimensions, COSINE, ())]
+    return base_definitions(has_words_only=columns.tokens is not None)
+
+
+def _useful_steps(texts: pa.Array) -> list[str]:
+    """Returns the steps of normalization that may change a text."""
+    useful = []
+    for step in STEPS:
+        pattern = EVIDENCE_OF_STEPS.get(step, "")
+        if pc.any(pc.match_substring_regex(texts, pattern)).as_py():
+            useful.append(step)
+    return useful
+
+
+def _count_labels(
+    labels: ClusterLabels | PairLabels, documents: FitDocuments, sampled: LabelledSample
+) -> LabelCounts:
+    """Returns the numbers of labels."""
+    clusters = None
+    distinct = None
+    if isinstance(labels, ClusterLabels):
+        clusters = len(labels.firsts) - 1
+    else:
+        distinct = len(labels.distinct_pairs)
+    return LabelCounts(
+        documents=int(documents.is_labelled.sum()),
+        clusters=clusters,
+        duplicates=labels.duplicates,
+        distinct=distinct,
+        missing=len(documents.missing),
+        left_out=len(sampled.left_out),
+        corpus_documents=documents.corpus_documents,
+        compared_documents=len(documents),
+    )
+
+
+def _quote_pairs(
+    scorer: DocumentScorer, fitted: FittedSettings, pairs: np.ndarray
+) -> tuple[WrongPair, ...]:
+    """Returns the first pairs, without those of a document that was quoted before."""
+    chosen: list[tuple[int, int]] = []
+    quoted: set[int] = set()
+    for first, second in pairs.tolist():
+        if first in quoted or second in quoted:
+            continue
+        quoted.update((first, second))
+        chosen.append((first, second))
+        if len(chosen) == SHOWN_MISTAKES:
+            break
+    rows = np.array(chosen, np.int64).reshape(-1, 2)
+    similarity = scorer.score_pairs(fitted.definition, pack_pairs(rows[:, 0], rows[:, 1]))
+    documents = scorer.documents
+    return tuple(
+        WrongPair(
+            documents.ids[first],
+            documents.ids[second],
+            documents.quote(first),
+            documents.quote(second),
+            value,
+        )
+        for (first, second), value in zip(chosen, similarity.tolist(), strict=True)
+    )
+
+
+def _warn_of_labels(
+    labels: ClusterLabels | PairLabels,
+    documents: FitDocuments,
+    sampled: LabelledSample,
+    held_out: HeldOut | None,
+) -> list[str]:
+    """Returns what is wrong with the labels, in sentences."""
+    warnings = []
+    if documents.missing:
+        warnings.append(
+            f"{len(documents.missing):,} labelled documents are not in the inputs, for example "
+            f"{documents.missing[0]!r}; they were ignored"
+        )
+    groups = int(np.count_nonzero(labels.duplicates_of_groups))
+    if held_out is None:
+        warnings.append(
+            "the duplicates are in one group, so that nothing could be held out: the scores are "
+            "those on the labels from which the settings were chosen; label more"
+        )
+    elif groups < FEW_GROUPS:
+        warnings.append(
+            f"only {groups} groups of documents have labelled duplicates, so that the F1 to expect "
+            f"is only known to be between {held_out.f1.low:.2f} and {held_out.f1.high:.2f}; about "
+            f"{FEW_GROUPS} or more make the choice reliable"
+        )
+    if sampled.capped_clusters:
+        warnings.append(
+            f"{sampled.capped_clusters} large clusters were represented by some of their documents"
+        )
+    return warnings
+
+
+def _warn_of_choice(
+    best: FittedSettings, objective: Objective, documents: FitDocuments
+) -> list[str]:
+    """Returns what is doubtful about the settings, in sentences."""
+    warnings = []
+    if not _rank(best, objective)[0]:
+        reached = best.precision if objective.limited == "precision" else best.recall
+        warnings.append(
+            f"no settings reach {objective}; the best ones have a {objective.limited} of "
+            f"{reached.value:.3f}"
+        )
+    position = int(np.searchsorted(best.curve.thresholds, best.threshold))
+    first, last = best.curve.plateau(position)
+    if first == 0:
+        warnings.append(
+            f"the threshold {best.threshold:g} is at the lower end of the search: hardly any "
+            "distinct documents are similar, so that the labels do not say where to stop; label "
+            "distinct pairs that look similar"
+        )
+    elif last == len(best.curve.thresholds) - 1 and first == last:
+        warnings.append(
+            "the best threshold is 1: only documents with equal shingles are duplicates; the "
+            "texts may need another preparation"
+        )
+    uses_frequencies = best.definition.measure == IDF_JACCARD
+    if uses_frequencies and documents.corpus_documents > len(documents.background):
+        warnings.append(
+            f"document frequencies were counted from {len(documents.background):,} of "
+            f"{documents.corpus_documents:,} documents; a run counts them from all"
+        )
+    return warnings

@@ -1,0 +1,69 @@
+"""Kernels of the search: the clusters of many thresholds, counted against true clusters."""
+
+import numpy as np
+
+from nearkin.cluster.kernels import elect_pair
+from nearkin.runtime.jit import kernel
+
+U32 = np.uint32
+
+
+@kernel
+def count_leader_clusters(
+    later: np.ndarray,
+    earlier: np.ndarray,
+    similarity: np.ndarray,
+    members: np.ndarray,
+    by_cluster: np.ndarray,
+    firsts: np.ndarray,
+    thresholds: np.ndarray,
+    together: np.ndarray,
+    wrong: np.ndarray,
+) -> None:
+    """Counts the pairs of the clusters that leaders make at each threshold.
+
+    Documents are numbered in keep order. A pair of a labelled document and one without a label is
+    distinct, and half of it is counted.
+
+    Args:
+        later: Later document of each pair, uint32 (m,), in ascending order.
+        earlier: Earlier document of each pair, uint32 (m,).
+        similarity: Similarity of each pair, float64 (m,).
+        members: Whether a document takes part, bool (n,).
+        by_cluster: Labelled documents, one true cluster after the other, int64 (l,).
+        firsts: First position of each true cluster in `by_cluster`, and the end, int64 (c + 1,).
+        thresholds: Thresholds, float64 (t,).
+        together: Receives the number of pairs of duplicates in one cluster, float64 (t,).
+        wrong: Receives the number of distinct pairs in one cluster, float64 (t,).
+    """
+    n = members.shape[0]
+    leader = np.empty(n, np.uint32)
+    best = np.empty(n, np.float64)
+    sizes = np.empty(n, np.int64)
+    tally = np.zeros(n, np.int64)
+    for t in range(thresholds.shape[0]):
+        for d in range(n):
+            leader[d] = U32(d)
+            best[d] = 0.0
+            sizes[d] = 0
+        for p in range(later.shape[0]):
+            if similarity[p] >= thresholds[t] and members[later[p]] and members[earlier[p]]:
+                elect_pair(later[p], earlier[p], similarity[p], leader, best)
+        for d in range(n):
+            if members[d]:
+                sizes[leader[d]] += 1
+        shared = 0
+        foreign = 0
+        for c in range(firsts.shape[0] - 1):
+            for i in range(firsts[c], firsts[c + 1]):
+                if members[by_cluster[i]]:
+                    tally[leader[by_cluster[i]]] += 1
+            for i in range(firsts[c], firsts[c + 1]):
+                d = by_cluster[i]
+                if members[d]:
+                    shared += tally[leader[d]] - 1
+                    foreign += sizes[leader[d]] - tally[leader[d]]
+            for i in range(firsts[c], firsts[c + 1]):
+                tally[leader[by_cluster[i]]] = 0
+        together[t] = shared / 2
+        wrong[t] = foreign / 2

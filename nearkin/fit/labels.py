@@ -1,0 +1,447 @@
+"""Labels of documents, and what a definition of similarity makes of them at each threshold.
+
+Labelled clusters are judged by the clusters of leaders that a run would make of all documents of
+the fit. Labelled pairs are judged one by one, by their own similarity.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from nearkin.cluster.election import leaders
+from nearkin.evaluate.golden import NO_PAIRS, GoldenSet, Labelled, close_transitively
+from nearkin.evaluate.totals import LabelledTotals, count_clusters, count_judged_pairs
+from nearkin.fit.definition import Definition
+from nearkin.fit.documents import FitDocuments
+from nearkin.fit.kernels import count_leader_clusters
+from nearkin.fit.objective import Curve
+from nearkin.fit.sampling import LabelledSample
+from nearkin.fit.scoring import LEAST_SIMILARITY, DocumentScorer, ScoredDocuments
+from nearkin.packed_pairs import ScoredPairs, pack_pairs
+
+LEAST_LISTED_PAIRS = 300_000
+MOST_LISTED_PAIRS = 3_000_000
+PAIRS_PER_DUPLICATE = 30
+"""The number of pairs that are listed for each pair of duplicates, within the limits above. At a
+threshold at which more pairs are found, fewer than one in 30 is a pair of duplicates."""
+LARGEST_SHARE_OF_GROUP = 0.25
+"""The share of the documents that all labelled pairs may connect. If they connect more, groups are
+made of pairs of duplicates alone."""
+
+
+class Mistakes(NamedTuple):
+    """Pairs that are judged wrongly at a threshold, the clearest mistakes first."""
+
+    false_pairs: np.ndarray
+    """int64 (p, 2): Distinct documents that are found to be duplicates."""
+    false_similarity: np.ndarray
+    """float64 (p,): Their similarities."""
+    missed_pairs: np.ndarray
+    """int64 (q, 2): Duplicates that are not found."""
+    missed_similarity: np.ndarray
+    """float64 (q,): Their similarities."""
+
+
+class LabelScores(Protocol):
+    """The similarities of a definition, with the labels."""
+
+    @property
+    def documents(self) -> int:
+        """The number of documents."""
+
+    def thresholds(self, step: float) -> np.ndarray:
+        """Returns the thresholds that can be judged, in ascending order, float64 (t,).
+
+        Args:
+            step: Distance between two thresholds.
+        """
+
+    def curve(self, members: np.ndarray, step: float) -> Curve:
+        """Returns precision and recall at each threshold.
+
+        Args:
+            members: Whether a document takes part, bool (n,).
+            step: Distance between two thresholds.
+        """
+
+    def totals(self, members: np.ndarray, threshold: float) -> LabelledTotals:
+        """Returns what is counted at a threshold, with its parts for intervals.
+
+        Args:
+            members: Whether a document takes part, bool (n,).
+            threshold: Threshold.
+        """
+
+    def mistakes(self, threshold: float) -> Mistakes:
+        """Returns the pairs that are judged wrongly at a threshold."""
+
+
+class FitLabels(Protocol):
+    """Labels of the documents of a fit."""
+
+    @property
+    def groups(self) -> np.ndarray:
+        """The group of each document, which is never divided between folds, int64 (n,)."""
+
+    @property
+    def duplicates(self) -> int:
+        """The number of pairs of duplicates."""
+
+    @property
+    def duplicates_of_groups(self) -> np.ndarray:
+        """The number of pairs of duplicates of each group, int64 (g,)."""
+
+    def score(self, scorer: DocumentScorer, definition: Definition) -> LabelScores:
+        """Returns the similarities by a definition."""
+
+
+def threshold_grid(floor: float, step: float) -> np.ndarray:
+    """Returns multiples of a step above a floor, up to 1, float64 (t,).
+
+    Args:
+        floor: Similarity that every threshold exceeds.
+        step: Distance between two thresholds.
+
+    Examples:
+        >>> threshold_grid(0.93, 0.02).tolist()
+        [0.94, 0.96, 0.98, 1.0]
+    """
+    steps = round(1 / step)
+    thresholds = np.arange(1, steps + 1) / steps
+    above = thresholds > floor
+    above[-1] = True
+    return thresholds[above]
+
+
+@dataclass(frozen=True)
+class ClusterLabels:
+    """Documents whose true clusters are known.
+
+    Attributes:
+        clusters: Number of the true cluster of each document, or -1 for a document without a label,
+            which is distinct from all labelled ones, int64 (n,).
+        population: Number of documents with which each labelled document would be compared in a
+            run, itself included. If fewer take part, distinct pairs are extrapolated.
+    """
+
+    clusters: np.ndarray
+    population: int
+
+    @cached_property
+    def groups(self) -> np.ndarray:
+        """The true cluster of each document. A document without a label is a group of its own."""
+        groups = self.clusters.copy()
+        is_other = groups < 0
+        groups[is_other] = groups.max(initial=-1) + 1 + np.arange(np.count_nonzero(is_other))
+        return groups
+
+    @property
+    def duplicates(self) -> int:
+        """The number of pairs of duplicates."""
+        return int(self.duplicates_of_groups.sum())
+
+    @cached_property
+    def duplicates_of_groups(self) -> np.ndarray:
+        """The number of pairs of duplicates of each group, int64 (g,)."""
+        sizes = np.bincount(self.groups)
+        pairs: np.ndarray = sizes * (sizes - 1) // 2
+        return pairs
+
+    @cached_property
+    def by_cluster(self) -> np.ndarray:
+        """The labelled documents, one true cluster after the other, int64 (l,)."""
+        order = np.argsort(self.clusters, kind="stable")
+        return order[self.clusters[order] >= 0]
+
+    @cached_property
+    def firsts(self) -> np.ndarray:
+        """The first position of each cluster in `by_cluster`, and the end, int64 (c + 1,)."""
+        ordered = self.clusters[self.by_cluster]
+        starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+        return np.append(starts, len(ordered)).astype(np.int64)
+
+    def factor(self, members: np.ndarray) -> float:
+        """Returns by how much distinct pairs are extrapolated.
+
+        A labelled document meets all documents of its own cluster among the members, but only a
+        share of the other documents.
+
+        Args:
+            members: Whether a document takes part, bool (n,).
+        """
+        compared = int(np.count_nonzero(members))
+        return max(1.0, (self.population - 1) / max(1, compared - 1))
+
+    def score(self, scorer: DocumentScorer, definition: Definition) -> LabelScores:
+        """Returns the similarities by a definition."""
+        wanted = self.duplicates * PAIRS_PER_DUPLICATE
+        limit = min(max(wanted, LEAST_LISTED_PAIRS), MOST_LISTED_PAIRS)
+        return _ClusterScores(self, scorer.most_similar_pairs(definition, limit))
+
+
+@dataclass(frozen=True)
+class _ClusterScores:
+    """The most similar pairs of documents whose true clusters are known."""
+
+    labels: ClusterLabels
+    scored: ScoredDocuments
+
+    @property
+    def documents(self) -> int:
+        return len(self.labels.clusters)
+
+    def thresholds(self, step: float) -> np.ndarray:
+        return threshold_grid(self.scored.floor, step)
+
+    def curve(self, members: np.ndarray, step: float) -> Curve:
+        thresholds = self.thresholds(step)
+        together = np.empty(len(thresholds))
+        wrong = np.empty(len(thresholds))
+        scored = self._of_members(members)
+        labels = self.labels
+        # Only thresholds between which a pair lies differ in what they find.
+        counts = np.searchsorted(np.sort(scored.similarity), thresholds)
+        _, firsts, places = np.unique(counts, return_index=True, return_inverse=True)
+        count_leader_clusters(
+            scored.later,
+            scored.earlier,
+            scored.similarity,
+            members,
+            labels.by_cluster,
+            labels.firsts,
+            thresholds[firsts],
+            together,
+            wrong,
+        )
+        duplicates = np.bincount(labels.groups[members])
+        return Curve(
+            thresholds,
+            float((duplicates * (duplicates - 1)).sum()) / 2,
+            together[places],
+            wrong[places] * labels.factor(members),
+        )
+
+    def _of_members(self, members: np.ndarray) -> ScoredDocuments:
+        """Returns the pairs of members."""
+        if members.all():
+            return self.scored
+        return self.scored.select(members[self.scored.later] & members[self.scored.earlier])
+
+    def predict(self, members: np.ndarray, threshold: float) -> np.ndarray:
+        """Returns the kept document of each document at a threshold, int64 (n,)."""
+        scored = self._of_members(members)
+        scored = scored.select(scored.similarity >= threshold)
+        order = np.arange(len(members), dtype=np.uint32)
+        pairs = pack_pairs(scored.earlier, scored.later)
+        ones = np.ones(len(pairs))
+        return leaders(ScoredPairs(pairs, scored.similarity, ones), order, order).astype(np.int64)
+
+    def totals(self, members: np.ndarray, threshold: float) -> LabelledTotals:
+        predicted = self.predict(members, threshold)
+        is_judged = members & (self.labels.clusters >= 0)
+        _, true = np.unique(self.labels.clusters[is_judged], return_inverse=True)
+        sizes = np.bincount(predicted[members], minlength=len(members))
+        totals = count_clusters(true, predicted[is_judged], sizes)
+        return totals.scale_wrong(self.labels.factor(members))
+
+    def mistakes(self, threshold: float) -> Mistakes:
+        clusters = self.labels.clusters
+        everyone = np.ones(len(clusters), bool)
+        predicted = self.predict(everyone, threshold)
+        scored = self.scored
+        is_same = self.labels.groups[scored.later] == self.labels.groups[scored.earlier]
+        is_labelled = (clusters[scored.later] >= 0) | (clusters[scored.earlier] >= 0)
+        is_together = predicted[scored.later] == predicted[scored.earlier]
+        wrong = scored.select(is_together & ~is_same & is_labelled)
+        missed = scored.select(~is_together & is_same)
+        missed_pairs = _as_rows(missed)
+        missed_similarity = missed.similarity
+        if len(missed_similarity) < len(clusters):
+            # Duplicates that are not among the listed pairs are even less similar.
+            listed = pack_pairs(*missed_pairs.T)
+            unlisted = self._unlisted_pairs(predicted, listed)
+            missed_pairs = np.concatenate([unlisted, missed_pairs])
+            unknown = np.zeros(len(unlisted))
+            missed_similarity = np.concatenate([unknown, missed_similarity])
+        return _sort_mistakes(_as_rows(wrong), wrong.similarity, missed_pairs, missed_similarity)
+
+    def _unlisted_pairs(self, predicted: np.ndarray, listed: np.ndarray) -> np.ndarray:
+        """Returns pairs of duplicates that are neither found nor listed, one of each document."""
+        labels = self.labels
+        ordered = labels.by_cluster
+        is_next_same = labels.clusters[ordered[1:]] == labels.clusters[ordered[:-1]]
+        pairs = np.stack([ordered[:-1], ordered[1:]], axis=1)[is_next_same]
+        is_apart = predicted[pairs[:, 0]] != predicted[pairs[:, 1]]
+        pairs = pairs[is_apart]
+        return pairs[~np.isin(pack_pairs(pairs[:, 0], pairs[:, 1]), listed)]
+
+
+@dataclass(frozen=True)
+class PairLabels:
+    """Pairs of documents that are labelled as duplicates or as distinct.
+
+    Attributes:
+        documents: Number of documents.
+        duplicate_pairs: Positions of the documents of each pair of duplicates, int64 (p, 2).
+        distinct_pairs: Positions of the documents of each distinct pair, int64 (q, 2).
+    """
+
+    documents: int
+    duplicate_pairs: np.ndarray
+    distinct_pairs: np.ndarray
+
+    @cached_property
+    def clusters(self) -> np.ndarray:
+        """The component of each document in the graph of the duplicates, int64 (n,)."""
+        return _number_components(self.duplicate_pairs, self.documents)
+
+    @cached_property
+    def groups(self) -> np.ndarray:
+        """The group of each document: all labelled pairs connect it, if they connect few."""
+        every_pair = np.concatenate([self.duplicate_pairs, self.distinct_pairs])
+        groups = _number_components(every_pair, self.documents)
+        if np.bincount(groups).max() > LARGEST_SHARE_OF_GROUP * self.documents:
+            return self.clusters
+        return groups
+
+    @property
+    def duplicates(self) -> int:
+        """The number of pairs of duplicates."""
+        return len(self.duplicate_pairs)
+
+    @cached_property
+    def duplicates_of_groups(self) -> np.ndarray:
+        """The number of pairs of duplicates of each group, int64 (g,)."""
+        groups = self.groups
+        of_pairs = groups[self.duplicate_pairs[:, 0]]
+        return np.bincount(of_pairs, minlength=int(groups.max()) + 1)
+
+    def score(self, scorer: DocumentScorer, definition: Definition) -> LabelScores:
+        """Returns the similarities by a definition."""
+        both = np.concatenate([self.duplicate_pairs, self.distinct_pairs])
+        similarity = scorer.score_pairs(definition, pack_pairs(both[:, 0], both[:, 1]))
+        split = len(self.duplicate_pairs)
+        return _PairScores(self, similarity[:split], similarity[split:])
+
+
+@dataclass(frozen=True)
+class _PairScores:
+    """The similarities of labelled pairs."""
+
+    labels: PairLabels
+    duplicate_similarity: np.ndarray
+    distinct_similarity: np.ndarray
+
+    @property
+    def documents(self) -> int:
+        return self.labels.documents
+
+    def thresholds(self, step: float) -> np.ndarray:
+        return threshold_grid(LEAST_SIMILARITY, step)
+
+    def curve(self, members: np.ndarray, step: float) -> Curve:
+        thresholds = self.thresholds(step)
+        duplicates = self.duplicate_similarity[members[self.labels.duplicate_pairs].all(axis=1)]
+        distinct = self.distinct_similarity[members[self.labels.distinct_pairs].all(axis=1)]
+        return Curve(
+            thresholds,
+            float(len(duplicates)),
+            _count_reaching(duplicates, thresholds),
+            _count_reaching(distinct, thresholds),
+        )
+
+    def totals(self, members: np.ndarray, threshold: float) -> LabelledTotals:
+        labels = self.labels
+        takes_part = members[labels.duplicate_pairs].all(axis=1)
+        is_wrong = members[labels.distinct_pairs].all(axis=1)
+        is_wrong &= self.distinct_similarity >= threshold
+        numbers = np.full(labels.documents, -1)
+        _, numbers[members] = np.unique(labels.clusters[members], return_inverse=True)
+        places = np.cumsum(members) - 1
+        return count_judged_pairs(
+            numbers[members],
+            places[labels.duplicate_pairs[takes_part]],
+            self.duplicate_similarity[takes_part] >= threshold,
+            places[labels.distinct_pairs[is_wrong]],
+        )
+
+    def mistakes(self, threshold: float) -> Mistakes:
+        is_wrong = self.distinct_similarity >= threshold
+        is_missed = self.duplicate_similarity < threshold
+        return _sort_mistakes(
+            self.labels.distinct_pairs[is_wrong],
+            self.distinct_similarity[is_wrong],
+            self.labels.duplicate_pairs[is_missed],
+            self.duplicate_similarity[is_missed],
+        )
+
+
+def _count_reaching(similarity: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
+    """Returns how many similarities reach each threshold, float64 (t,)."""
+    below = np.searchsorted(np.sort(similarity), thresholds)
+    return (len(similarity) - below).astype(np.float64)
+
+
+def _number_components(pairs: np.ndarray, documents: int) -> np.ndarray:
+    """Returns the number of the connected component of each document, from 0, int64 (n,)."""
+    components = close_transitively(pairs, documents)
+    return np.unique(components, return_inverse=True)[1].astype(np.int64)
+
+
+def _as_rows(scored: ScoredDocuments) -> np.ndarray:
+    """Returns pairs as rows, int64 (m, 2)."""
+    return np.stack([scored.earlier, scored.later], axis=1).astype(np.int64)
+
+
+def _sort_mistakes(
+    wrong: np.ndarray,
+    wrong_similarity: np.ndarray,
+    missed: np.ndarray,
+    missed_similarity: np.ndarray,
+) -> Mistakes:
+    """Returns false pairs in descending and missed pairs in ascending order of similarity."""
+    by_wrong = np.argsort(-wrong_similarity, kind="stable")
+    by_missed = np.argsort(missed_similarity, kind="stable")
+    return Mistakes(
+        wrong[by_wrong], wrong_similarity[by_wrong], missed[by_missed], missed_similarity[by_missed]
+    )
+
+
+def place_labels(
+    golden: GoldenSet, documents: FitDocuments, labelled: Labelled, sampled: LabelledSample
+) -> ClusterLabels | PairLabels:
+    """Returns the labels of the documents of a fit.
+
+    Args:
+        golden: Labels by id.
+        documents: Documents, of which some are labelled.
+        labelled: What was chosen for labelling, if clusters are known.
+        sampled: Labelled documents that take part.
+    """
+    positions = {id: position for position, id in enumerate(golden.ids)}
+    numbers = np.array([positions.get(id, -1) for id in documents.ids], np.int64)
+    numbers[~documents.is_labelled] = -1
+    if golden.clusters is None:
+        places = np.full(len(golden.ids) + 1, -1, np.int64)
+        places[numbers] = np.arange(len(documents))
+        places[-1] = -1
+        return PairLabels(
+            len(documents), _place(golden.duplicates, places), _place(golden.distinct, places)
+        )
+    true = np.append(golden.clusters, -1)[numbers]
+    _, clusters = np.unique(true, return_inverse=True)
+    if (true < 0).any():
+        clusters = clusters - 1
+    population = documents.corpus_documents
+    if labelled == Labelled.DOCUMENTS:
+        present = len(sampled.chosen) - len(documents.missing)
+        population = round(len(golden.ids) * present / len(sampled.chosen))
+    return ClusterLabels(clusters.astype(np.int64), population)
+
+
+def _place(pairs: np.ndarray | None, places: np.ndarray) -> np.ndarray:
+    """Returns the pairs of which both documents take part, by their positions, int64 (m, 2)."""
+    placed = places[NO_PAIRS if pairs is None else pairs]
+    return placed[(placed >= 0).all(axis=1)]

@@ -1,0 +1,151 @@
+"""Objectives: which precision and recall a search prefers, and the threshold that it takes."""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from nearkin.errors import UsageError
+from nearkin.setting_names import name_setting
+
+LIMIT = re.compile(r"(precision|recall)\s*>=\s*([0-9.]+)")
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Precision and recall of one definition at each threshold.
+
+    Attributes:
+        thresholds: Thresholds in ascending order, float64 (t,).
+        duplicates: Number of pairs of duplicates.
+        together: Number of pairs of duplicates that are found, float64 (t,).
+        wrong: Number of distinct pairs that are found, float64 (t,).
+    """
+
+    thresholds: np.ndarray
+    duplicates: float
+    together: np.ndarray
+    wrong: np.ndarray
+
+    @cached_property
+    def precision(self) -> np.ndarray:
+        """The share of the found pairs that are duplicates, and 1 if none is found, (t,)."""
+        return _divide(self.together, self.together + self.wrong)
+
+    @cached_property
+    def recall(self) -> np.ndarray:
+        """The share of the pairs of duplicates that are found, float64 (t,)."""
+        return _divide(self.together, np.full(len(self.thresholds), self.duplicates))
+
+    @cached_property
+    def f1(self) -> np.ndarray:
+        """The harmonic mean of precision and recall, float64 (t,)."""
+        return _divide(2 * self.together, self.together + self.wrong + self.duplicates)
+
+    def plateau(self, position: int) -> tuple[int, int]:
+        """Returns the first and the last position around one at which the same pairs are found.
+
+        Args:
+            position: A position in the thresholds.
+        """
+        same = (self.together == self.together[position]) & (self.wrong == self.wrong[position])
+        others = np.flatnonzero(~same)
+        before = others[others < position]
+        after = others[others > position]
+        first = int(before[-1]) + 1 if len(before) else 0
+        last = int(after[0]) - 1 if len(after) else len(same) - 1
+        return first, last
+
+
+def _divide(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Returns part / whole, and 1 where the whole is 0."""
+    return np.divide(part, whole, out=np.ones(len(whole)), where=whole != 0)
+
+
+@dataclass(frozen=True)
+class Objective:
+    """A score that a search maximizes, and a minimum for another one.
+
+    Attributes:
+        score: The score that is maximized: `f1`, `precision` or `recall`.
+        limited: The score that has a minimum, or None.
+        least: This minimum.
+
+    Examples:
+        >>> Objective.parse("precision >= 0.99")
+        Objective(score='recall', limited='precision', least=0.99)
+        >>> str(Objective.parse("f1"))
+        'f1'
+    """
+
+    score: str
+    limited: str | None = None
+    least: float = 0.0
+
+    @classmethod
+    def parse(cls, text: str) -> "Objective":
+        """Parses an objective: `f1`, `precision>=SHARE` or `recall>=SHARE`.
+
+        Raises:
+            UsageError: If the text has another form, or the share is not in (0, 1].
+        """
+        if text.strip() == "f1":
+            return cls("f1")
+        match = LIMIT.fullmatch(text.strip())
+        try:
+            least = float(match[2]) if match else 0.0
+        except ValueError:
+            least = 0.0
+        if match is None or not 0 < least <= 1:
+            raise UsageError(
+                f"{name_setting('objective', text)} is not valid; choose f1, or a minimum such as "
+                "precision>=0.99 or recall>=0.95"
+            )
+        limited = match[1]
+        return cls("recall" if limited == "precision" else "precision", limited, least)
+
+    def __str__(self) -> str:
+        return self.score if self.limited is None else f"{self.limited}>={self.least:g}"
+
+    def rank(self, precision: float, recall: float, f1: float) -> tuple[bool, float, float]:
+        """Returns a key by which settings are compared. The largest one is the best.
+
+        Its first element says if the minimum is met. If it is not, the limited score decides.
+
+        Args:
+            precision: Precision of the settings.
+            recall: Recall of the settings.
+            f1: Their harmonic mean.
+        """
+        scores = {"precision": precision, "recall": recall, "f1": f1}
+        if self.limited is None:
+            return True, round(f1, 9), 0.0
+        limited = scores[self.limited]
+        if limited >= self.least:
+            return True, round(scores[self.score], 9), round(f1, 9)
+        return False, round(limited, 9), round(scores[self.score], 9)
+
+    def rank_at(self, curve: Curve, position: int) -> tuple[bool, float, float]:
+        """Returns the key of a definition at one of its thresholds."""
+        return self.rank(
+            float(curve.precision[position]),
+            float(curve.recall[position]),
+            float(curve.f1[position]),
+        )
+
+    def choose(self, curve: Curve) -> int:
+        """Returns the position of the best threshold of a curve.
+
+        If the same pairs are found in a range of thresholds, it is the middle of the range.
+
+        Args:
+            curve: Curve with at least one threshold.
+        """
+        # A found pair counts. Where nothing is found, the precision is 1 by definition only.
+        positions = np.flatnonzero(curve.together > 0)
+        if not len(positions):
+            return len(curve.thresholds) - 1
+        best = max(positions.tolist(), key=lambda position: self.rank_at(curve, position))
+        first, last = curve.plateau(best)
+        return (first + last) // 2

@@ -1,0 +1,182 @@
+"""The similarities of documents by a definition: of given pairs, or of the most similar ones."""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.engine.document_frequencies import count_repeated
+from nearkin.fit.definition import Definition
+from nearkin.fit.documents import FitDocuments
+from nearkin.measures import Measure, Payload, measure_of
+from nearkin.measures.base import StoredPayloads, as_stored, concatenate_payloads
+from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, unpack_pairs
+from nearkin.pair_scope import PairScope
+from nearkin.runtime.threads import ObjectPool, ordered_map
+from nearkin.sketch.resources import DocumentFrequencies, SpecResources
+from nearkin.spec import IDF_JACCARD
+from nearkin.verify.jaccard import SetBuilder
+
+DOCUMENTS_AT_ONCE = 512
+"""The number of documents of which a thread makes payloads at a time."""
+LEAST_SIMILARITY = 0.03
+"""The similarity below which pairs are not compared. Signatures of 128 slots cannot find them with
+a recall of 95 %."""
+
+FLOOR_DOCUMENTS = 500
+"""The number of documents from whose pairs it is estimated how many pairs are similar."""
+SPARE_PAIRS = 2
+"""The number of pairs that are sought, as a multiple of those that are kept."""
+
+
+class ScoredDocuments(NamedTuple):
+    """Pairs of documents with their similarities, sorted by the later document of each pair."""
+
+    later: np.ndarray
+    """uint32 (m,): The later document of each pair."""
+    earlier: np.ndarray
+    """uint32 (m,): The earlier document of each pair."""
+    similarity: np.ndarray
+    """float64 (m,): The similarity."""
+    floor: float
+    """Every pair above this similarity is listed."""
+
+    def select(self, rows: np.ndarray) -> "ScoredDocuments":
+        """Returns some of the pairs.
+
+        Args:
+            rows: A mask, bool (m,).
+        """
+        return ScoredDocuments(
+            self.later[rows], self.earlier[rows], self.similarity[rows], self.floor
+        )
+
+
+@dataclass(frozen=True)
+class DocumentScorer:
+    """A scorer of the pairs of some documents.
+
+    Attributes:
+        documents: The documents.
+        workers: Number of threads.
+    """
+
+    documents: FitDocuments
+    workers: int = 2
+
+    def measure(self, definition: Definition) -> Measure:
+        """Returns the measure of a definition, with document frequencies if it needs some."""
+        spec = definition.to_spec()
+        if definition.measure != IDF_JACCARD:
+            return measure_of(spec)
+        frequencies = self._count_frequencies(definition)
+        resources = SpecResources(frequencies=frequencies)
+        return measure_of(resources.complete(spec), resources)
+
+    def _count_frequencies(self, definition: Definition) -> DocumentFrequencies:
+        """Counts in how many documents of the background each shingle occurs."""
+        spec = definition.to_spec()
+        builders = ObjectPool(lambda: SetBuilder(SpecResources().shingler(spec)))
+        background = self.documents.background
+
+        def build(documents: pa.Array) -> np.ndarray:
+            return builders.use(lambda builder: builder.build(documents).hashes)
+
+        parts = list(ordered_map(build, _slices(background), self.workers))
+        hashes, counts = count_repeated(np.concatenate(parts))
+        return DocumentFrequencies(len(background), hashes, counts)
+
+    def payload(self, measure: Measure) -> Payload:
+        """Returns what the exact comparison of the documents needs."""
+        builders = ObjectPool(measure.payload_builder)
+
+        def build(documents: pa.Array) -> Payload:
+            return builders.use(lambda builder: builder.build(documents))
+
+        parts = ordered_map(build, _slices(self.documents.contents), self.workers)
+        return concatenate_payloads(list(parts))
+
+    def score_pairs(self, definition: Definition, pairs: np.ndarray) -> np.ndarray:
+        """Returns the similarity of packed pairs of documents.
+
+        Args:
+            definition: Definition of similarity.
+            pairs: Packed pairs of positions of documents, uint64 (m,).
+
+        Returns:
+            float64 (m,).
+        """
+        measure = self.measure(definition)
+        return _compare(measure, as_stored(self.payload(measure)), pairs)
+
+    def most_similar_pairs(self, definition: Definition, limit: int) -> ScoredDocuments:
+        """Returns the most similar pairs of all documents.
+
+        Args:
+            definition: Definition of similarity.
+            limit: Number of pairs that is kept, approximately. Below the similarity of the last
+                one, no pair is listed.
+        """
+        measure = self.measure(definition)
+        payload = self.payload(measure)
+        scope = PairScope.of_all_pairs(len(payload.sizes))
+        floor = self._estimate_floor(measure, limit)
+        kept = ScoredPairs.concatenate([])
+        for part in measure.compare_all(payload, scope, floor, self.workers):
+            kept = ScoredPairs.concatenate([kept, part.select(part.similarity > floor)])
+            if len(kept.pairs) > 2 * limit:
+                kept, floor = _most_similar(kept, limit)
+        if len(kept.pairs) > limit:
+            kept, floor = _most_similar(kept, limit)
+        earlier, later = unpack_pairs(kept.pairs)
+        order = np.argsort(later, kind="stable")
+        return ScoredDocuments(
+            later[order].astype(np.uint32),
+            earlier[order].astype(np.uint32),
+            kept.similarity[order],
+            floor,
+        )
+
+    def _estimate_floor(self, measure: Measure, limit: int) -> float:
+        """Returns a similarity above which there are more pairs than `limit`, probably.
+
+        Listing and sorting pairs that are dropped later takes longer than comparing them.
+        """
+        count = len(self.documents)
+        all_pairs = count * (count - 1) // 2
+        if all_pairs <= SPARE_PAIRS * limit:
+            return LEAST_SIMILARITY
+        places = np.linspace(0, count - 1, min(FLOOR_DOCUMENTS, count)).astype(np.int64)
+        sample = measure.payload_builder().build(self.documents.contents.take(pa.array(places)))
+        scope = PairScope.of_all_pairs(len(places))
+        parts = measure.compare_all(sample, scope, LEAST_SIMILARITY, 1)
+        similarity = np.sort(ScoredPairs.concatenate(list(parts)).similarity)
+        sampled_pairs = len(places) * (len(places) - 1) // 2
+        wanted = sampled_pairs * SPARE_PAIRS * limit // all_pairs
+        if len(similarity) <= wanted:
+            return LEAST_SIMILARITY
+        return max(LEAST_SIMILARITY, float(similarity[-1 - wanted]))
+
+
+def _most_similar(scored: ScoredPairs, limit: int) -> tuple[ScoredPairs, float]:
+    """Returns the pairs above the similarity of the pair after `limit`, and this similarity."""
+    similarity = scored.similarity
+    position = len(similarity) - limit - 1
+    floor = float(np.partition(similarity, position)[position])
+    return scored.select(similarity > floor), floor
+
+
+def _compare(measure: Measure, stored: StoredPayloads, pairs: np.ndarray) -> np.ndarray:
+    """Returns the similarity of packed pairs, float64 (m,)."""
+    parts = [
+        measure.compare(pairs[start : start + PAIRS_PER_BATCH], stored).similarity
+        for start in range(0, len(pairs), PAIRS_PER_BATCH)
+    ]
+    return np.concatenate([np.empty(0), *parts])
+
+
+def _slices(documents: pa.Array) -> list[pa.Array]:
+    """Returns slices of documents. There is at least one, which can be empty."""
+    starts = range(0, max(len(documents), 1), DOCUMENTS_AT_ONCE)
+    return [documents.slice(start, DOCUMENTS_AT_ONCE) for start in starts]

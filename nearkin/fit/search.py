@@ -1,0 +1,188 @@
+"""The search for the best definition and threshold, from coarse to fine.
+
+All shingles and measures are tried with the base normalization. Steps of normalization are then
+added to the best of them as long as they help, and the shingles and measures are tried again with
+the best normalization.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from nearkin.fit.definition import Definition, with_normalisation
+from nearkin.fit.labels import FitLabels
+from nearkin.fit.objective import Curve, Objective
+from nearkin.fit.scoring import DocumentScorer
+from nearkin.runtime.progress import Progress
+
+COARSE_STEP = 0.02
+"""The distance between two thresholds while definitions are compared."""
+FINE_STEP = 0.01
+"""The distance between two thresholds of the definition that is chosen."""
+REFINED = 4
+"""The number of definitions to which steps of normalization are added."""
+REFINED_OF_A_FAMILY = 2
+"""The number of these that may have the same unit and measure."""
+LEAST_GAIN = 0.001
+"""The gain in score from which a step of normalization is added."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A definition with the threshold that was chosen for it.
+
+    Attributes:
+        definition: Definition of similarity.
+        threshold: Threshold.
+        rank: Key by which choices are compared, see `Objective.rank`.
+        margin: Width of the range of thresholds at which the same pairs are found.
+    """
+
+    definition: Definition
+    threshold: float
+    rank: tuple[bool, float, float]
+    margin: float = 0.0
+
+
+RankAll = Callable[[Iterable[Definition]], list[Choice]]
+"""Tries definitions that were not tried, and returns all tried ones in order."""
+
+
+@dataclass
+class CurveTable:
+    """The curves of definitions over several sets of documents, computed once for each definition.
+
+    Attributes:
+        labels: Labels of the documents.
+        scorer: Scorer of their pairs.
+        subsets: Masks of the documents of each set, bool (n,).
+        progress: Receives the number of definitions.
+    """
+
+    labels: FitLabels
+    scorer: DocumentScorer
+    subsets: Sequence[np.ndarray]
+    progress: Progress
+    curves: dict[Definition, list[Curve]] = field(default_factory=dict)
+
+    def curve(self, definition: Definition, subset: int) -> Curve:
+        """Returns the curve of a definition over one of the sets.
+
+        Args:
+            definition: Definition of similarity.
+            subset: Number of the set.
+        """
+        if definition not in self.curves:
+            scores = self.labels.score(self.scorer, definition)
+            self.curves[definition] = [
+                scores.curve(members, COARSE_STEP) for members in self.subsets
+            ]
+            self.progress.advance(1)
+        return self.curves[definition][subset]
+
+
+def search(
+    table: CurveTable,
+    subset: int,
+    objective: Objective,
+    definitions: Sequence[Definition],
+    steps: Sequence[str],
+) -> list[Choice]:
+    """Returns the definitions that were tried, each with its best threshold, the best one first.
+
+    Args:
+        table: Curves of definitions.
+        subset: Number of the set of documents to which the labels belong that may be used.
+        objective: What is maximized.
+        definitions: Definitions that are tried first.
+        steps: Steps of normalization that are added.
+    """
+    tried: dict[Definition, Choice] = {}
+
+    def rank_all(candidates: Iterable[Definition]) -> list[Choice]:
+        for definition in candidates:
+            if definition not in tried:
+                tried[definition] = _choose(table, subset, objective, definition)
+        return sort_choices(tried.values())
+
+    ranked = rank_all(definitions)
+    for choice in _most_promising(ranked):
+        _add_steps(choice.definition, steps, rank_all, tried)
+    ranked = rank_all(())
+    best = ranked[0].definition
+    if best.added:
+        ranked = rank_all(with_normalisation(definitions, best.normalise))
+    return ranked
+
+
+def _choose(table: CurveTable, subset: int, objective: Objective, definition: Definition) -> Choice:
+    """Returns a definition with its best threshold."""
+    curve = table.curve(definition, subset)
+    position = objective.choose(curve)
+    rank = objective.rank_at(curve, position)
+    first, last = curve.plateau(position)
+    margin = float(curve.thresholds[last] - curve.thresholds[first])
+    return Choice(definition, float(curve.thresholds[position]), rank, margin)
+
+
+def sort_choices(choices: Iterable[Choice]) -> list[Choice]:
+    """Returns choices, the best one first.
+
+    Of equally good ones, one with a wider margin is first, and of these the simplest one.
+    """
+    by_complexity = sorted(choices, key=lambda choice: choice.definition.complexity)
+    return sorted(
+        by_complexity, key=lambda choice: (choice.rank, round(choice.margin, 1)), reverse=True
+    )
+
+
+def _most_promising(ranked: Sequence[Choice]) -> list[Choice]:
+    """Returns the best choices, of which only some may be of one family."""
+    chosen: list[Choice] = []
+    for choice in ranked:
+        family = choice.definition.family
+        of_family = [one for one in chosen if one.definition.family == family]
+        if len(of_family) < REFINED_OF_A_FAMILY and choice.definition.unit != "vector":
+            chosen.append(choice)
+        if len(chosen) == REFINED:
+            break
+    return chosen
+
+
+def _add_steps(
+    definition: Definition,
+    steps: Sequence[str],
+    rank_all: RankAll,
+    tried: dict[Definition, Choice],
+) -> None:
+    """Tries steps of normalization, and adds the best one as long as it helps."""
+    remaining = [step for step in steps if step not in definition.normalise]
+    while remaining:
+        extended = [definition.add_step(step) for step in remaining]
+        rank_all(extended)
+        best = sort_choices(tried[one] for one in extended)[0]
+        if not _is_gain(tried[definition].rank, best.rank):
+            return
+        definition = best.definition
+        remaining = [step for step in remaining if step not in definition.normalise]
+
+
+def _is_gain(before: tuple[bool, float, float], after: tuple[bool, float, float]) -> bool:
+    """Returns whether a rank is higher by more than chance differences of few pairs."""
+    if after[0] != before[0]:
+        return after[0]
+    return after[1] > before[1] + LEAST_GAIN
+
+
+def different_choices(ranked: Sequence[Choice], count: int) -> list[Choice]:
+    """Returns the best choices of different units or measures.
+
+    Args:
+        ranked: Choices, the best one first.
+        count: Number of choices to return, at most.
+    """
+    best_of_family: dict[tuple[str, str], Choice] = {}
+    for choice in ranked:
+        best_of_family.setdefault(choice.definition.family, choice)
+    return list(best_of_family.values())[:count]

@@ -1,0 +1,146 @@
+"""Prints the result of a fit on a terminal of 80 columns."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from nearkin.evaluate.intervals import Estimate
+from nearkin.fit.result import FitResult, FittedSettings, LabelCounts, WrongPair
+from nearkin.report.escaping import make_visible
+from nearkin.report.terminal.tables import text_table
+from nearkin.runtime.number_format import format_fraction, format_similarity
+
+EXCERPT_LENGTH = 160
+"""The number of characters of a text that are shown."""
+SHOWN_EXAMPLES = 10
+"""The number of wrong pairs of each kind that are shown."""
+
+
+def print_fit(fitted: FitResult, console: Console) -> None:
+    """Prints what was labelled, the best settings, what to expect, and wrong pairs with texts.
+
+    Args:
+        fitted: Result of a fit.
+        console: Console to print to.
+    """
+    console.print(Text(_describe_labels(fitted.labels), style="italic"))
+    rows = [_choice_row(choice, "") for choice in fitted.choices]
+    if fitted.default is not None:
+        rows.append(_choice_row(fitted.default, "defaults: "))
+    names = ("settings", "threshold", "precision", "recall", "F1")
+    console.print(text_table(None, names, rows))
+    console.print()
+    if fitted.held_out is not None:
+        console.print(
+            f"Expected on other documents (cross-validation over {len(fitted.held_out.folds)} "
+            "parts, with 95 % intervals):",
+            highlight=False,
+        )
+        scores = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+        for name, score in (
+            ("precision", fitted.held_out.precision),
+            ("recall", fitted.held_out.recall),
+            ("F1", fitted.held_out.f1),
+        ):
+            scores.add_row(Text(name, style="dim"), format_interval(score))
+        console.print(scores)
+    false_count = _count(fitted.false_count, "distinct pair")
+    missed_count = _count(fitted.missed_count, "pair")
+    found = "is found" if fitted.false_count == 1 else "are found"
+    missed = "is not found" if fitted.missed_count == 1 else "are not found"
+    _print_wrong(f"{false_count} {found}", fitted.false_pairs, console)
+    _print_wrong(f"{missed_count} of duplicates {missed}", fitted.missed_pairs, console)
+
+
+def format_interval(score: Estimate) -> str:
+    """Returns a score with its interval.
+
+    Examples:
+        >>> format_interval(Estimate(0.9, 0.85, 0.95))
+        '0.900 (0.850 to 0.950)'
+    """
+    low = format_fraction(score.low)
+    return f"{format_fraction(score.value)} ({low} to {format_fraction(score.high)})"
+
+
+def _count(number: int, noun: str) -> str:
+    """Returns a number with a noun in the right form."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
+def _describe_labels(labels: LabelCounts) -> str:
+    """Returns what is labelled, in words."""
+    duplicates = _count(labels.duplicates, "pair")
+    text = f"{_count(labels.documents, 'labelled document')}: {duplicates} of duplicates"
+    if labels.clusters is not None:
+        text += f" in {labels.clusters:,} clusters"
+    if labels.distinct is not None:
+        text += f", {_count(labels.distinct, 'distinct pair')}"
+    if labels.left_out:
+        text += f" ({labels.left_out:,} more were left out; see --sample)"
+    return text
+
+
+def _choice_row(fitted: FittedSettings, prefix: str) -> tuple[str, ...]:
+    """Returns the row of settings in a table."""
+    definition = fitted.definition
+    name = f"{prefix}{definition.measure}"
+    if definition.unit != "vector":
+        name = f"{prefix}{definition.unit}:{definition.n} {definition.measure}"
+    if definition.added:
+        name += f"\n  +{', '.join(definition.added)}"
+    scores = (fitted.precision, fitted.recall, fitted.f1)
+    return (name, f"{fitted.threshold:g}", *(format_fraction(score.value) for score in scores))
+
+
+def _print_wrong(title: str, pairs: Sequence[WrongPair], console: Console) -> None:
+    """Prints wrong pairs with their texts side by side."""
+    if not pairs:
+        return
+    console.print()
+    console.print(Text(f"{title}, for example:", style="bold"))
+    table = Table(box=None, padding=(0, 2, 1, 0), show_header=False, expand=True)
+    table.add_column(width=5)
+    table.add_column(ratio=1)
+    table.add_column(ratio=1)
+    for pair in pairs[:SHOWN_EXAMPLES]:
+        table.add_row(
+            format_similarity(pair.similarity),
+            _quote(pair.id_a, pair.text_a),
+            _quote(pair.id_b, pair.text_b),
+        )
+    console.print(table)
+
+
+def _quote(id: str, text: str) -> Text:
+    """Returns the id and the beginning of a text, which may be hostile."""
+    excerpt = " ".join(text[: 4 * EXCERPT_LENGTH].split())
+    if len(excerpt) > EXCERPT_LENGTH:
+        excerpt = f"{excerpt[:EXCERPT_LENGTH]}…"
+    quoted = Text(make_visible(id), style="dim")
+    quoted.append(f"\n{make_visible(excerpt)}", style="not dim")
+    return quoted
+
+
+def describe_command(
+    fitted: FitResult, inputs: Sequence[str], columns: Sequence[str], settings: Path | None
+) -> str:
+    """Returns the command that removes duplicates with the settings of a fit.
+
+    Args:
+        fitted: Result of a fit.
+        inputs: Inputs of the fit.
+        columns: Options that name its columns, for example `["--id", "id"]`.
+        settings: Settings file that was written, or None to give the settings as options.
+    """
+    options = ["--settings", str(settings)]
+    if settings is None:
+        options = []
+        for name, value in fitted.settings.items():
+            text = ",".join(value) if isinstance(value, list) else str(value)
+            options += [f"--{name}", text]
+    return shlex.join(["nearkin", "dedup", *inputs, *columns, *options, "--out", "deduped/"])

@@ -1,0 +1,121 @@
+"""Cross-validation: the whole choice is made on some groups of documents and judged on the others.
+
+A group is a true cluster, or the documents that labelled pairs connect. No group is divided, so a
+document of the held-out part had no influence on the choice that is judged there (Stone,
+*Cross-validatory choice and assessment of statistical predictions*, 1974).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nearkin.evaluate.intervals import Estimate
+from nearkin.evaluate.totals import LabelledTotals
+from nearkin.fit.definition import Definition
+from nearkin.fit.labels import FitLabels
+from nearkin.fit.objective import Objective
+from nearkin.fit.scoring import DocumentScorer
+from nearkin.fit.search import FINE_STEP, CurveTable, search
+
+FOLDS = 5
+
+
+@dataclass(frozen=True)
+class FoldChoice:
+    """A choice that was made without one fold, and its score there.
+
+    Attributes:
+        definition: Definition of similarity.
+        threshold: Threshold.
+        duplicates: Number of pairs of duplicates of the held-out fold.
+        f1: F1 on the held-out fold.
+    """
+
+    definition: Definition
+    threshold: float
+    duplicates: int
+    f1: float
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """The scores of choices on documents that had no influence on them.
+
+    Attributes:
+        precision: Precision of all folds together, with its 95 % interval.
+        recall: Recall of all folds together.
+        f1: F1 of all folds together.
+        folds: What was chosen without each fold.
+    """
+
+    precision: Estimate
+    recall: Estimate
+    f1: Estimate
+    folds: tuple[FoldChoice, ...]
+
+
+def assign_folds(groups: np.ndarray, duplicates: np.ndarray, seed: int) -> np.ndarray:
+    """Returns the fold of each document, int64 (n,).
+
+    Groups are dealt to folds in turn, those with most pairs of duplicates first. There are FOLDS
+    folds, or as many as there are groups with duplicates.
+
+    Args:
+        groups: Group of each document, from 0, int64 (n,).
+        duplicates: Number of pairs of duplicates of each group, int64 (g,).
+        seed: Random seed of the order of equal groups.
+    """
+    folds = max(1, min(FOLDS, int(np.count_nonzero(duplicates))))
+    shuffled = np.random.default_rng(seed).permutation(len(duplicates))
+    order = shuffled[np.argsort(-duplicates[shuffled], kind="stable")]
+    fold_of_group = np.empty(len(duplicates), np.int64)
+    fold_of_group[order] = np.arange(len(order)) % folds
+    return fold_of_group[groups]
+
+
+def validate(
+    table: CurveTable,
+    folds: np.ndarray,
+    objective: Objective,
+    definitions: Sequence[Definition],
+    steps: Sequence[str],
+) -> HeldOut | None:
+    """Returns the held-out scores, or None if there is only one group with duplicates.
+
+    Args:
+        table: Curves of definitions. Its set number 1 + f is the documents outside fold f.
+        folds: Fold of each document, int64 (n,).
+        objective: What is maximized.
+        definitions: Definitions that are tried first.
+        steps: Steps of normalization that are added.
+    """
+    count = int(folds.max(initial=0)) + 1
+    if count < 2:
+        return None
+    totals = []
+    chosen = []
+    for fold in range(count):
+        best = search(table, 1 + fold, objective, definitions, steps)[0].definition
+        judged = _judge_fold(table.labels, table.scorer, best, objective, folds, fold)
+        totals.append(judged[0])
+        chosen.append(judged[1])
+    pooled = LabelledTotals.combine(totals)
+    return HeldOut(pooled.precision(), pooled.recall(), pooled.f1(), tuple(chosen))
+
+
+def _judge_fold(
+    labels: FitLabels,
+    scorer: DocumentScorer,
+    definition: Definition,
+    objective: Objective,
+    folds: np.ndarray,
+    fold: int,
+) -> tuple[LabelledTotals, FoldChoice]:
+    """Chooses the threshold of a definition without a fold, and judges it on the fold."""
+    scores = labels.score(scorer, definition)
+    curve = scores.curve(folds != fold, FINE_STEP)
+    threshold = float(curve.thresholds[objective.choose(curve)])
+    totals = scores.totals(folds == fold, threshold)
+    duplicates = int(totals.all.duplicates)
+    return totals, FoldChoice(definition, threshold, duplicates, totals.f1().value)

@@ -1,0 +1,144 @@
+"""The command `nearkin fit`."""
+
+import csv
+import json
+import shlex
+from pathlib import Path
+
+import pytest
+
+from nearkin.cli import app
+from nearkin.runs.settings_file import Settings
+from tests.cli.conftest import run
+from tests.fit.corpora import LabelledCorpus, records
+
+CORPUS = records([2] * 8 + [1] * 6)
+
+
+def write_table(path: Path, columns: dict[str, list[str]]) -> Path:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+    return path
+
+
+def write_labels(path: Path, corpus: LabelledCorpus) -> Path:
+    clusters = {"id": list(corpus.clusters), "cluster": list(corpus.clusters.values())}
+    return write_table(path, clusters)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fit")
+    table = {"id": list(CORPUS.texts), "body": list(CORPUS.texts.values())}
+    write_table(folder / "people.csv", table)
+    write_labels(folder / "labels.csv", CORPUS)
+    return folder
+
+
+@pytest.fixture
+def line(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("COLUMNS", "80")
+    return ["fit", "people.csv", "--id", "id", "--text", "body", "--labels", "labels.csv", "-q"]
+
+
+def test_printed_command_removes_the_duplicates(
+    line: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*line, "--out", "settings.toml") == 0
+    printed = capsys.readouterr()
+    assert max(map(len, printed.out.splitlines()[:-1])) <= 80
+    assert "22 labelled documents: 8 pairs of duplicates in 14 clusters" in printed.out
+    assert "Expected on other documents" in printed.out
+    assert "only 8 groups of documents have labelled duplicates" in printed.err
+    command = printed.out.splitlines()[-1]
+    expected = "nearkin dedup people.csv --text body --id id --settings settings.toml"
+    assert command == f"{expected} --out deduped/"
+    assert run(*shlex.split(command)[1:]) == 0
+    record = json.loads((folder / "deduped" / "run.json").read_text())
+    settings = Settings.read(folder / "settings.toml").values
+    assert record["parameters"]["threshold"] == settings["threshold"]
+    assert record["counts"]["kept"] == 14
+
+
+def test_command_without_a_settings_file_has_the_settings_as_options(
+    line: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*line) == 0
+    command = capsys.readouterr().out.splitlines()[-1]
+    assert "--shingle" in command
+    assert "--normalise nfkc,lower" in command
+    assert run(*shlex.split(command)[1:], "--overwrite") == 0
+
+
+def test_json_has_scores_and_no_texts(line: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*line, "--json") == 0
+    text = capsys.readouterr().out
+    printed = json.loads(text)
+    assert printed["settings"] == printed["choices"][0]["settings"]
+    assert printed["labels"]["duplicates"] == 8
+    assert not [one for one in CORPUS.texts.values() if one[:15] in text]
+
+
+def test_wrong_pairs_are_shown_side_by_side_without_control_characters(
+    folder: Path, line: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = {**CORPUS.texts, "evil": "blue\x1b[2J sky", "other": "green grass"}
+    clusters = {**CORPUS.clusters, "evil": "z", "other": "z"}
+    table = {"id": list(texts), "body": list(texts.values())}
+    write_table(folder / "hostile.csv", table)
+    write_labels(folder / "hostile-labels.csv", LabelledCorpus(texts, clusters))
+    line[1] = "hostile.csv"
+    line[line.index("labels.csv")] = "hostile-labels.csv"
+    assert run(*line) == 0
+    out = capsys.readouterr().out
+    assert "1 pair of duplicates is not found, for example" in out
+    assert "blue␛[2J sky" in out
+    assert "green grass" in out
+    assert "\x1b" not in out
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--objective", "f2"], "--objective f2 is not valid"),
+        (["--labelled", "pairs"], "--labelled pairs is not valid"),
+        (["--out", "labels.csv"], "labels.csv"),
+        (["--out", "people.csv"], "people.csv"),
+        (["--sample", "0"], "--sample 0 is out of range"),
+        (["--labels", "absent.csv"], "no such file: absent.csv"),
+        (["--text", "bdy"], "did you mean 'body'"),
+    ],
+)
+def test_invalid_requests_are_refused(
+    line: list[str], options: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*line, *options) == app.USAGE
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_only_settings_files_of_a_fit_are_replaced(
+    line: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = folder / "own.toml"
+    own.write_text("threshold = 0.9\n")
+    assert run(*line, "--out", own) == app.USAGE
+    assert "not a settings file that nearkin wrote" in " ".join(capsys.readouterr().err.split())
+    assert own.read_text() == "threshold = 0.9\n"
+    own.write_text("# Chosen by nearkin fit 0.1.0\nthreshold = 0.9\n")
+    assert run(*line, "--out", own) == 0
+    assert "cluster = " in own.read_text()
+
+
+def test_options_of_clusters_are_refused_for_labelled_pairs(
+    line: list[str], folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = folder / "pairs.csv"
+    pairs.write_text("id_a,id_b,label\n0-0,0-1,1\n1-0,1-1,1\n0-0,1-0,0\n")
+    line[line.index("labels.csv")] = "pairs.csv"
+    assert run(*line, "--labelled", "documents") == app.USAGE
+    assert "has labelled pairs" in " ".join(capsys.readouterr().err.split())
+    assert run(*line) == 0
+    assert "2 pairs of duplicates, 1 distinct pair" in capsys.readouterr().out

@@ -1,0 +1,162 @@
+"""The choice of settings, against exhaustive searches and against runs."""
+
+import itertools
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nearkin as nk
+from nearkin.evaluate.golden import golden_set_from_clusters, golden_set_from_pairs, score_clusters
+from tests.fit.corpora import (
+    LabelledCorpus,
+    best_exhaustive_f1,
+    bibliography,
+    copies,
+    records,
+    templates,
+)
+
+SIZES = [3] * 20 + [2] * 25 + [1] * 30
+
+
+def fit(corpus: LabelledCorpus, **options: object) -> nk.FitResult:
+    return nk.fit(corpus.table, corpus.clusters, id="id", **options)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def fitted_records() -> nk.FitResult:
+    return fit(records(SIZES))
+
+
+@pytest.mark.parametrize("make", [records, bibliography, templates, copies])
+def test_held_out_f1_reaches_that_of_an_exhaustive_search(
+    make: Callable[[Sequence[int]], LabelledCorpus], fitted_records: nk.FitResult
+) -> None:
+    corpus = make(SIZES)
+    fitted = fitted_records if make is records else fit(corpus)
+    assert fitted.held_out is not None
+    assert fitted.held_out.f1.value >= best_exhaustive_f1(corpus) - 0.02
+    assert fitted.best.f1.value >= fitted.held_out.f1.value - 0.02
+
+
+def test_digits_are_folded_on_templates() -> None:
+    fitted = fit(templates(SIZES))
+    assert "digits" in fitted.best.definition.normalise
+    assert fitted.best.f1.value == 1.0
+
+
+def test_a_run_with_the_settings_has_the_scores_of_the_fit(
+    fitted_records: nk.FitResult, tmp_path: object
+) -> None:
+    corpus = records(SIZES)
+    table = nk.dedup(corpus.table, id="id", settings=fitted_records.settings).clusters
+    clusters = dict(zip(table["id"].to_pylist(), table["cluster"].to_pylist(), strict=True))
+    scores = score_clusters(golden_set_from_clusters(corpus.clusters), clusters)
+    assert scores.f1 == fitted_records.best.f1
+    assert scores.precision is not None
+    assert scores.precision.value == fitted_records.best.precision.value
+    assert fitted_records.default is not None
+    assert fitted_records.default.f1.value < scores.f1.value
+
+
+def test_the_three_choices_differ_in_unit_or_measure(fitted_records: nk.FitResult) -> None:
+    families = [choice.definition.family for choice in fitted_records.choices]
+    assert len(families) == len(set(families)) == 3
+    scores = [choice.f1.value for choice in fitted_records.choices]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_equal_seeds_make_equal_choices(fitted_records: nk.FitResult) -> None:
+    again = fit(records(SIZES), workers=1)
+    assert again.to_dict() == fitted_records.to_dict()
+
+
+def test_json_has_no_texts_and_no_ids(fitted_records: nk.FitResult) -> None:
+    corpus = records(SIZES)
+    text = str(fitted_records.to_dict())
+    assert not [id for id in corpus.texts if repr(id) in text]
+    assert not [
+        word for text_of in corpus.texts.values() for word in [text_of[:20]] if word in text
+    ]
+
+
+def test_wrong_pairs_are_those_of_a_run() -> None:
+    # No threshold separates them: the words of the last two clusters are those of the first two.
+    texts = {"a": "one two three four", "b": "one two three four five", "c": "six seven eight nine"}
+    texts |= {"d": "six seven eight ten", "e": "one two three four six", "f": "red green blue"}
+    clusters = {"a": "1", "b": "1", "c": "2", "d": "2", "e": "3", "f": "4"}
+    fitted = fit(LabelledCorpus(texts, clusters))
+    table = nk.dedup(
+        {"id": list(texts), "text": list(texts.values())}, id="id", settings=fitted.settings
+    ).clusters
+    run = dict(zip(table["id"].to_pylist(), table["cluster"].to_pylist(), strict=True))
+    pairs = [(a, b) for a in texts for b in texts if a < b]
+    wrong = {(a, b) for a, b in pairs if run[a] == run[b] and clusters[a] != clusters[b]}
+    missed = {(a, b) for a, b in pairs if run[a] != run[b] and clusters[a] == clusters[b]}
+    assert wrong | missed
+    assert (fitted.false_count, fitted.missed_count) == (len(wrong), len(missed))
+    for shown, expected in ((fitted.false_pairs, wrong), (fitted.missed_pairs, missed)):
+        for pair in shown:
+            assert tuple(sorted((pair.id_a, pair.id_b))) in expected
+            assert (pair.text_a, pair.text_b) == (texts[pair.id_a], texts[pair.id_b])
+
+
+def test_labelled_pairs_are_judged_one_by_one() -> None:
+    corpus = records(SIZES)
+    ids = sorted(corpus.texts)
+    pairs = list(itertools.pairwise(ids)) + list(zip(ids, ids[7:], strict=False))
+    labels = [corpus.clusters[a] == corpus.clusters[b] for a, b in pairs]
+    fitted = nk.fit(corpus.table, golden_set_from_pairs(pairs, labels), id="id")
+    assert fitted.labels.duplicates == sum(labels)
+    assert fitted.labels.distinct == len(pairs) - sum(labels)
+    assert fitted.held_out is not None
+    assert fitted.held_out.f1.value > 0.97
+
+
+def test_vectors_are_fitted_by_the_threshold_of_the_cosine() -> None:
+    random = np.random.default_rng(3)
+    centres = random.normal(size=(40, 16))
+    vectors = np.repeat(centres, 2, axis=0) + 0.2 * random.normal(size=(80, 16))
+    ids = [str(number) for number in range(80)]
+    table = {"id": ids, "v": pa.array(vectors.tolist(), pa.list_(pa.float32()))}
+    clusters = {id: str(int(id) // 2) for id in ids}
+    fitted = nk.fit(pa.table(table), clusters, id="id", vector="v")
+    assert fitted.settings["measure"] == "cosine"
+    assert "shingle" not in fitted.settings
+    assert fitted.best.f1.value > 0.98
+    assert fitted.default is None
+    assert nk.dedup(pa.table(table), id="id", vector="v", settings=fitted.settings).kept.sum() <= 42
+
+
+def test_tokens_are_fitted_by_words_alone() -> None:
+    corpus = copies([2] * 10 + [1] * 5)
+    table = {"id": list(corpus.texts), "t": [text.split() for text in corpus.texts.values()]}
+    fitted = nk.fit(pa.table(table), corpus.clusters, id="id", tokens="t")
+    assert fitted.best.definition.unit == "words"
+    assert fitted.best.f1.value == 1.0
+
+
+def test_precision_objective_gives_the_largest_recall_under_it() -> None:
+    corpus = bibliography(SIZES, seed=8)
+    for text in list(corpus.texts):
+        corpus.texts[text] = " ".join(corpus.texts[text].split()[:3])
+    by_f1 = fit(corpus)
+    precise = fit(corpus, objective="precision>=0.99")
+    assert precise.is_met
+    assert precise.best.precision.value >= 0.99
+    assert precise.best.precision.value >= by_f1.best.precision.value
+    complete = fit(corpus, objective="recall>=0.95")
+    assert complete.best.recall.value >= 0.95
+    assert complete.best.precision.value <= by_f1.best.precision.value + 0.02
+
+
+def test_objective_that_cannot_be_met_is_reported_with_the_nearest_score() -> None:
+    texts = {"a": "one two three", "b": "one two three", "c": "one two three", "d": "four five"}
+    texts |= {"e": "four five", "f": "six seven eight"}
+    clusters = {"a": "1", "b": "1", "c": "2", "d": "3", "e": "3", "f": "4"}
+    fitted = fit(LabelledCorpus(texts, clusters), objective="precision>=0.9")
+    assert not fitted.is_met
+    assert any("no settings reach precision>=0.9" in warning for warning in fitted.warnings)
+    assert any("precision of 0.5" in warning for warning in fitted.warnings)

@@ -1,0 +1,175 @@
+"""Precision and recall at every threshold, against runs and plain counts."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import nearkin as nk
+from nearkin.api import open_corpus
+from nearkin.corpus import Columns
+from nearkin.evaluate.golden import (
+    Labelled,
+    golden_set_from_clusters,
+    golden_set_from_pairs,
+    score_clusters,
+)
+from nearkin.fit.definition import Definition
+from nearkin.fit.documents import read_documents
+from nearkin.fit.labels import ClusterLabels, PairLabels, place_labels
+from nearkin.fit.sampling import LabelledSample, sample_labels
+from nearkin.fit.scoring import DocumentScorer
+from nearkin.packed_pairs import pack_pairs
+from nearkin.runtime.progress import Silent
+from tests.fit.corpora import LabelledCorpus, bibliography, records, shingle_set
+
+SIZES = [5, 4, 3, 3, 2, 2, 2, 1, 1, 1]
+DEFINITIONS = [
+    Definition("words", 1, "jaccard"),
+    Definition("chars", 3, "weighted-jaccard"),
+    Definition("words", 2, "idf-jaccard", ("nfkc", "lower", "digits")),
+]
+
+
+def place_corpus(
+    corpus: LabelledCorpus, labelled: dict[str, str] | None = None, others: int = 0
+) -> tuple[DocumentScorer, ClusterLabels]:
+    golden = golden_set_from_clusters(labelled or corpus.clusters)
+    sampled = sample_labels(golden, 10_000, 1)
+    documents = read_documents(
+        open_corpus(corpus.table, {}), Columns(id="id"), sampled.chosen, others, 1, Silent()
+    )
+    labels = place_labels(golden, documents, Labelled.CLUSTERS, sampled)
+    assert isinstance(labels, ClusterLabels)
+    return DocumentScorer(documents), labels
+
+
+def run_clusters(corpus: LabelledCorpus, settings: dict[str, object]) -> dict[str, str]:
+    table = nk.dedup(corpus.table, id="id", settings=settings).clusters
+    return dict(zip(table["id"].to_pylist(), table["cluster"].to_pylist(), strict=True))
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS, ids=str)
+def test_scores_at_each_threshold_are_those_of_runs(definition: Definition) -> None:
+    corpus = bibliography(SIZES, seed=5)
+    scorer, labels = place_corpus(corpus)
+    scores = labels.score(scorer, definition)
+    everyone = np.ones(len(corpus.texts), bool)
+    curve = scores.curve(everyone, 0.2)
+    golden = golden_set_from_clusters(corpus.clusters)
+    for position, threshold in enumerate(curve.thresholds.tolist()):
+        settings = {**definition.settings(), "threshold": threshold}
+        run = score_clusters(golden, run_clusters(corpus, settings))
+        assert run.precision is not None
+        assert run.f1 is not None
+        totals = scores.totals(everyone, threshold)
+        assert (totals.f1(), totals.recall().value) == (run.f1, run.recall.value)
+        assert curve.f1[position] == pytest.approx(run.f1.value)
+        assert curve.precision[position] == pytest.approx(run.precision.value)
+
+
+def test_documents_without_labels_are_distinct_from_labelled_clusters() -> None:
+    corpus = records(SIZES, seed=6)
+    labelled = {id: name for id, name in corpus.clusters.items() if int(name) < 5}
+    scorer, labels = place_corpus(corpus, labelled, others=100)
+    definition = Definition("chars", 2, "jaccard")
+    everyone = np.ones(len(corpus.texts), bool)
+    golden = golden_set_from_clusters(labelled)
+    for threshold in (0.1, 0.2, 0.4):
+        settings = {**definition.settings(), "threshold": threshold}
+        run = score_clusters(golden, run_clusters(corpus, settings))
+        assert labels.score(scorer, definition).totals(everyone, threshold).f1() == run.f1
+
+
+def test_subsets_are_scored_without_the_other_documents() -> None:
+    corpus = records(SIZES, seed=7)
+    scorer, labels = place_corpus(corpus)
+    members = labels.groups % 2 == 0
+    inside = {id for id, is_member in zip(scorer.documents.ids, members, strict=True) if is_member}
+    smaller = LabelledCorpus(
+        {id: text for id, text in corpus.texts.items() if id in inside},
+        {id: name for id, name in corpus.clusters.items() if id in inside},
+    )
+    definition = Definition("chars", 2, "jaccard")
+    scores = labels.score(scorer, definition)
+    other_scorer, other_labels = place_corpus(smaller)
+    expected = other_labels.score(other_scorer, definition).totals(np.ones(len(inside), bool), 0.3)
+    totals = scores.totals(members, 0.3)
+    assert totals.recall() == expected.recall()
+    factor = (len(corpus.texts) - 1) / (len(inside) - 1)
+    assert totals.all.wrong == pytest.approx(expected.all.wrong * factor)
+
+
+def test_extrapolated_precision_is_that_of_the_whole_corpus() -> None:
+    # 400 clusters whose texts share words, so that a low threshold joins many wrong pairs.
+    corpus = records([2] * 400, seed=9)
+    texts = {id: " ".join(text.split()[2:5]) for id, text in corpus.texts.items()}
+    corpus = LabelledCorpus(texts, corpus.clusters)
+    definition = Definition("chars", 2, "jaccard")
+    threshold = 0.57
+    scorer, labels = place_corpus(corpus)
+    scores = labels.score(scorer, definition)
+    whole = scores.totals(np.ones(len(texts), bool), threshold)
+    golden = golden_set_from_clusters(corpus.clusters)
+    estimates = []
+    uncorrected = []
+    for seed in range(40):
+        sampled = sample_labels(golden, 200, seed)
+        chosen = np.isin(scorer.documents.ids, sampled.chosen)
+        totals = scores.totals(chosen, threshold)
+        estimates.append(float(totals.all.wrong / totals.all.duplicates))
+        uncorrected.append(estimates[-1] / labels.factor(chosen))
+    expected = float(whole.all.wrong / whole.all.duplicates)
+    assert expected > 0.2
+    error = np.std(estimates) / np.sqrt(len(estimates))
+    assert abs(np.mean(estimates) - expected) < 4 * error + 0.1 * expected
+    assert np.mean(uncorrected) < expected / 2
+
+
+def test_similarities_of_pairs_are_exact() -> None:
+    corpus = records(SIZES)
+    scorer, _ = place_corpus(corpus)
+    ids = scorer.documents.ids
+    first, second = np.triu_indices(len(ids), 1)
+    similarity = scorer.score_pairs(Definition("chars", 3, "jaccard"), pack_pairs(first, second))
+    sets = [shingle_set(corpus.texts[id], "chars", 3) for id in ids]
+    for a, b, value in zip(first, second, similarity.tolist(), strict=True):
+        assert value == pytest.approx(len(sets[a] & sets[b]) / len(sets[a] | sets[b]))
+
+
+def test_most_similar_pairs_are_kept_when_there_are_too_many() -> None:
+    corpus = records([2] * 100, seed=3)
+    scorer, _ = place_corpus(corpus)
+    definition = Definition("chars", 2, "jaccard")
+    every_pair = scorer.most_similar_pairs(definition, 10**6)
+    most_similar = scorer.most_similar_pairs(definition, 500)
+    assert 0 < len(most_similar.later) <= 500
+    above = every_pair.select(every_pair.similarity > most_similar.floor)
+    assert np.sort(above.similarity).tolist() == np.sort(most_similar.similarity).tolist()
+    assert (np.diff(most_similar.later.astype(np.int64)) >= 0).all()
+
+
+def test_pairs_are_counted_by_their_own_similarity() -> None:
+    corpus = records(SIZES)
+    ids = sorted(corpus.texts)
+    pairs = list(itertools.pairwise(ids)) + list(zip(ids, ids[5:], strict=False))
+    truth = [corpus.clusters[a] == corpus.clusters[b] for a, b in pairs]
+    golden = golden_set_from_pairs(pairs, truth)
+    sampled = LabelledSample(golden.ids, (), 0)
+    documents = read_documents(
+        open_corpus(corpus.table, {}), Columns(id="id"), golden.ids, 0, 1, Silent()
+    )
+    labels = place_labels(golden, documents, Labelled.CLUSTERS, sampled)
+    assert isinstance(labels, PairLabels)
+    scores = labels.score(DocumentScorer(documents), Definition("chars", 2, "jaccard"))
+    everyone = np.ones(len(documents), bool)
+    curve = scores.curve(everyone, 0.05)
+    sets = {id: shingle_set(text, "chars", 2) for id, text in corpus.texts.items()}
+    similar = [len(sets[a] & sets[b]) / len(sets[a] | sets[b]) for a, b in pairs]
+    for position, threshold in enumerate(curve.thresholds.tolist()):
+        judged = [(value >= threshold, label) for value, label in zip(similar, truth, strict=True)]
+        assert curve.together[position] == judged.count((True, True))
+        assert curve.wrong[position] == judged.count((True, False))
+        totals = scores.totals(everyone, threshold)
+        assert totals.all.together == judged.count((True, True))
+        assert totals.all.wrong == judged.count((True, False))

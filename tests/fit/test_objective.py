@@ -1,0 +1,56 @@
+import numpy as np
+import pytest
+
+import nearkin as nk
+from nearkin.fit.objective import Curve, Objective
+
+THRESHOLDS = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7])
+CURVE = Curve(
+    THRESHOLDS,
+    duplicates=10.0,
+    together=np.array([10.0, 10, 9, 9, 9, 5, 0]),
+    wrong=np.array([90.0, 10, 1, 1, 1, 0, 0]),
+)
+
+
+def choose(objective: str) -> float:
+    return float(THRESHOLDS[Objective.parse(objective).choose(CURVE)])
+
+
+def test_threshold_is_the_middle_of_the_range_with_equal_results() -> None:
+    assert CURVE.plateau(2) == (2, 4)
+    assert choose("f1") == 0.4
+
+
+def test_minimum_of_precision_maximizes_recall_under_it() -> None:
+    assert choose("precision>=0.9") == 0.4
+    assert choose("precision>=0.95") == 0.6
+    assert choose("precision >= 0.5") == 0.2
+
+
+def test_minimum_of_recall_maximizes_precision_under_it() -> None:
+    assert choose("recall>=0.9") == 0.4
+    assert choose("recall>=0.95") == 0.2
+    assert choose("recall>=0.5") == 0.6
+
+
+def test_minimum_that_cannot_be_met_takes_the_nearest_score() -> None:
+    wrong_everywhere = Curve(THRESHOLDS, 10.0, CURVE.together, np.array([90.0, 10, 3, 3, 3, 5, 0]))
+    objective = Objective.parse("precision>=0.9")
+    position = objective.choose(wrong_everywhere)
+    assert THRESHOLDS[position] == 0.4
+    assert not objective.rank_at(wrong_everywhere, position)[0]
+
+
+def test_nothing_found_is_not_a_perfect_precision() -> None:
+    assert choose("precision>=1") == 0.6
+    nothing = Curve(THRESHOLDS, 10.0, np.zeros(7), np.zeros(7))
+    assert Objective.parse("f1").choose(nothing) == 6
+
+
+@pytest.mark.parametrize(
+    "text", ["", "F1", "f2", "precision", "precision>0.9", "recall>=1.5", "recall>=0", "f1>=0.9"]
+)
+def test_other_objectives_are_refused(text: str) -> None:
+    with pytest.raises(nk.UsageError, match=r"is not valid; choose f1, or a minimum"):
+        Objective.parse(text)
