@@ -98,7 +98,7 @@ def dedup(
         >>> result.clusters["kind"].to_pylist()
         ['exact', 'kept', 'unique']
     """
-    settings = Settings.resolve(parameters.get("settings")).for_dedup()
+    settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_dedup()
     with settings.named_in_errors():
         finished = _prepare_run(data, id, work, progress, settings.apply_to(parameters))
     result = DedupResult(finished, to_final_clusters(finished.run))
@@ -148,7 +148,7 @@ def pairs(
         >>> result.pairs.arrow.select(["id_a", "id_b", "similarity"]).to_pylist()
         [{'id_a': '0000000000', 'id_b': '0000000002', 'similarity': 0.8}]
     """
-    settings = Settings.resolve(parameters.get("settings")).for_pairs()
+    settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_pairs()
     relation = relation or str(settings.values.get("relation", Relation.SIMILARITY))
     with settings.named_in_errors():
         finished = _prepare_run(data, id, work, progress, settings.apply_to(parameters))

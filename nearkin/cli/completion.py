@@ -92,6 +92,12 @@ def _delimiters() -> Iterable[str]:
     return DELIMITER_NAMES
 
 
+def _presets() -> Iterable[str]:
+    from nearkin.runs.settings_file import PRESETS
+
+    return PRESETS
+
+
 def _kinds_of_labels() -> Iterable[str]:
     from nearkin.evaluate.golden import Labelled
 
@@ -100,6 +106,7 @@ def _kinds_of_labels() -> Iterable[str]:
 
 VALUES: dict[str, Callable[[], Iterable[str]]] = {
     "measure": _measures,
+    "preset": _presets,
     "normalise": _normalisations,
     "base_hash": _hash_functions,
     "scheme": lambda: ("binned", "classic"),

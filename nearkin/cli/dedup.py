@@ -122,6 +122,7 @@ def dedup(
     execution: EngineOptions,
     plan: o.PlanFile = None,
     settings: o.SettingsFile = None,
+    preset: o.Preset = None,
     resume: o.Resume = False,
 ) -> None:
     """Remove exact and near-duplicates, each verified against the document that is kept.
@@ -139,6 +140,7 @@ def dedup(
         execution: Options of the engine.
         plan: File of a plan whose settings are used, or None.
         settings: Settings file whose values the options have, or None.
+        preset: Name of the preset whose values the options have, or None.
         resume: Whether an interrupted run is resumed.
 
     Examples:
@@ -149,6 +151,8 @@ def dedup(
         nearkin dedup docs.csv --text title,body --out cleaned.csv
 
         nearkin dedup docs.csv --settings settings.toml --out cleaned.csv
+
+        nearkin dedup customers.csv --text name,address --preset records --out cleaned.csv
 
         nearkin dedup docs.parquet --measure simhash --distance 3 --out deduped/
 

@@ -156,7 +156,7 @@ def with_option_groups(
         given_options = GivenOptions.read(context)
         options.pop("help_all", None)
         with ExitStack() as sources:
-            if options.get("settings") is not None:
+            if options.get("settings") is not None or options.get("preset") is not None:
                 from nearkin.cli.settings_option import apply_settings
 
                 settings, given_options = apply_settings(options, given_options, command_name)

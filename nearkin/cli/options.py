@@ -491,6 +491,17 @@ SettingsFile = Annotated[
     ),
 ]
 
+Preset = Annotated[
+    str | None,
+    typer.Option(
+        "--preset",
+        help="Settings for a kind of data: web, records, bibliography, logs, code or titles. Given "
+        "options replace their values.",
+        metavar="KIND",
+        rich_help_panel=SIMILARITY,
+    ),
+]
+
 NOTHING_READ = 3
 """The exit code of a complete run whose inputs have rows but no document."""
 NORMALISE = "nfkc,lower"

@@ -1,4 +1,4 @@
-"""The option `--settings`: a settings file whose values the options of a command have."""
+"""The options `--settings` and `--preset`: settings whose values the options of a command have."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -12,24 +12,25 @@ if TYPE_CHECKING:
 def apply_settings(
     options: dict[str, Any], given: GivenOptions, command: str
 ) -> "tuple[Settings, GivenOptions]":
-    """Sets options that were not given to the values of the settings file that they name.
+    """Sets options that were not given to the values of the settings file or the preset.
 
     Args:
         options: The values of all options by parameter name. They are changed.
-        given: The options that were given, which win over the file.
+        given: The options that were given, which win over these values.
         command: The name of the command: `dedup` or `pairs`.
 
     Returns:
-        The settings of the file that the command has, and the given options together with those
-        that the file sets.
+        The settings that the command has, and the given options together with those that the
+        settings set.
 
     Raises:
-        UsageError: If the file cannot be read, or its settings are not valid.
+        UsageError: If the file cannot be read, its settings are not valid, there is no such preset,
+            or both are given.
     """
     with paused_collector():
         from nearkin.runs.settings_file import Settings
 
-    settings = Settings.read(options["settings"])
+    settings = Settings.resolve(options["settings"], options["preset"])
     settings = settings.for_pairs() if command == "pairs" else settings.for_dedup()
     merged = settings.merge_into({name: options[name] for name in given.names})
     added = merged.keys() - given.names

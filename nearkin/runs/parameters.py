@@ -103,6 +103,8 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
             `4GB`.
         settings: A settings file, or its values. Other parameters that are given replace its
             values.
+        preset: Settings for a kind of data: `web`, `records`, `bibliography`, `logs`, `code` or
+            `titles`. Other parameters that are given replace their values. Excludes `settings`.
     """
 
     text: str | Sequence[str] | None
@@ -117,6 +119,7 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
     cut: DocumentFrequencies | None
     max_df: float | None
     settings: str | Path | Mapping[str, object] | None
+    preset: str | None
 
 
 OPTIONS_OF_RUN = frozenset(RunOptionKeywords.__annotations__) | {"threshold", "distance"}

@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
@@ -25,6 +26,7 @@ from nearkin.runs.parameters import (
     options_of,
     spec_of,
 )
+from nearkin.setting_names import name_setting
 from nearkin.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -46,6 +48,8 @@ VALID_KEYS = tuple(
 """The keys that a settings file may have."""
 ALTERNATIVES = {"distance": "threshold", "threshold": "distance"}
 """Settings that replace each other. A given one replaces the other one of a file."""
+PRESETS = ("web", "records", "bibliography", "logs", "code", "titles")
+"""The names of the presets. Each is a settings file of the package."""
 MAX_SETTINGS_BYTES = 1 << 20
 """The largest settings file. A larger file is something else."""
 
@@ -123,12 +127,47 @@ class Settings:
         return cls(values, str(path))
 
     @classmethod
-    def resolve(cls, settings: "SettingsSource") -> "Settings":
-        """Returns the settings that a caller gave: a file, values, or None for no settings.
+    def of_preset(cls, name: str) -> "Settings":
+        """Returns the settings of a preset.
+
+        Args:
+            name: One of `PRESETS`.
 
         Raises:
-            UsageError: If the file cannot be read, or its settings are not valid.
+            UsageError: If there is no such preset.
+
+        Examples:
+            >>> Settings.of_preset("logs").values["threshold"]
+            0.58
         """
+        setting = name_setting("preset", name)
+        if name not in PRESETS:
+            raise UsageError(
+                f"{setting} is not valid; choose one of {', '.join(PRESETS)}"
+                f"{did_you_mean(name, PRESETS)}"
+            )
+        content = files("nearkin.runs").joinpath("presets", f"{name}.toml").read_text("utf-8")
+        return cls(tomllib.loads(content), setting)
+
+    @classmethod
+    def resolve(cls, settings: "SettingsSource", preset: str | None = None) -> "Settings":
+        """Returns the settings that a caller gave: a file, values, or None for no settings.
+
+        Args:
+            settings: A settings file, or its values.
+            preset: Name of a preset, in place of settings.
+
+        Raises:
+            UsageError: If the file cannot be read, its settings are not valid, there is no such
+                preset, or both are given.
+        """
+        if preset is not None:
+            if settings is not None:
+                raise UsageError(
+                    f"{name_setting('preset', preset)} and {name_setting('settings')} exclude each "
+                    "other; give one of them, and other settings one by one"
+                )
+            return cls.of_preset(preset)
         if settings is None:
             return cls()
         if isinstance(settings, Mapping):
@@ -175,9 +214,10 @@ class Settings:
         """Returns the parameters of a run with the settings that none of them replaces.
 
         Args:
-            parameters: The parameters, of which `settings` is left out.
+            parameters: The parameters, of which `settings` and `preset` are left out.
         """
-        given = {name: value for name, value in parameters.items() if name != "settings"}
+        sources = ("settings", "preset")
+        given = {name: value for name, value in parameters.items() if name not in sources}
         merged = self.merge_into(given)
         merged.pop("relation", None)
         return cast(RunParameters, merged)

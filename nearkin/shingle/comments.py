@@ -13,9 +13,13 @@ from nearkin.runtime.jit import inlined, kernel
 
 U8 = np.uint8
 NEWLINE, SPACE = U8(10), U8(32)
-QUOTE, APOSTROPHE, BACKTICK, BACKSLASH = (U8(ord(char)) for char in "\"'`\\")
-SLASH, STAR, HASH, DASH = (U8(ord(char)) for char in "/*#-")
-LESS, GREATER, BANG, BRACKET, SEMICOLON = (U8(ord(char)) for char in "<>![;")
+QUOTE, APOSTROPHE = U8(ord('"')), U8(ord("'"))
+BACKTICK, BACKSLASH = U8(ord("`")), U8(ord("\\"))
+SLASH, STAR = U8(ord("/")), U8(ord("*"))
+HASH, DASH = U8(ord("#")), U8(ord("-"))
+LESS, GREATER = U8(ord("<")), U8(ord(">"))
+BANG, BRACKET = U8(ord("!")), U8(ord("["))
+SEMICOLON = U8(ord(";"))
 TRIPLE_QUOTES, BLOCKS, TAGS = 128, 256, 257
 """Where the kernel notes that a delimiter is not closed. A single quote is noted at its own byte,
 and three quotes at 128 above it."""

@@ -106,7 +106,7 @@ def dedup(
         raise UsageError(
             f"{type_name(frame)} is not a Spark DataFrame; nearkin.dedup takes tables in memory"
         )
-    settings = Settings.resolve(parameters.get("settings")).for_dedup()
+    settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_dedup()
     parameters = settings.apply_to(parameters)
     _refuse_local_parameters(parameters)
     columns = columns_of(parameters, id)
