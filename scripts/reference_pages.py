@@ -289,6 +289,7 @@ GROUPS = {
     "nearkin.engine.short_documents": "Planning and evaluation",
     "nearkin.plan": "Planning and evaluation",
     "nearkin.evaluate": "Planning and evaluation",
+    "nearkin.fit": "Planning and evaluation",
     "nearkin.lab": "Planning and evaluation",
     "nearkin.index": "Online index",
     "nearkin.client": "Client of the service",
