@@ -100,7 +100,7 @@ def dedup(
     """
     settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_dedup()
     with settings.named_in_errors():
-        finished = _prepare_run(data, id, work, progress, settings.apply_to(parameters))
+        finished = prepare_run(data, id, work, progress, settings.apply_to(parameters))
     result = DedupResult(finished, to_final_clusters(finished.run))
     finished.run.progress.close()
     log_warnings(result.warnings)
@@ -151,7 +151,7 @@ def pairs(
     settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_pairs()
     relation = relation or str(settings.values.get("relation", Relation.SIMILARITY))
     with settings.named_in_errors():
-        finished = _prepare_run(data, id, work, progress, settings.apply_to(parameters))
+        finished = prepare_run(data, id, work, progress, settings.apply_to(parameters))
         run = finished.run
         run.options = with_pair_budget(run.options)
         parsed = parse_relation(relation, run.options, expand_exact=expand_exact)
@@ -177,14 +177,25 @@ class _Request(NamedTuple):
     resources: SpecResources
 
 
-def _prepare_run(
+def prepare_run(
     data: Any,
     id: str | None,
     work: str | Path | None,
     progress: Progress | None,
     parameters: RunParameters,
 ) -> TemporaryRun:
-    """Returns a run in a temporary work folder, whose stages are executed on demand."""
+    """Returns a run in a temporary work folder, whose stages are executed on demand.
+
+    Args:
+        data: The documents, as `dedup` takes them.
+        id: Column of ids, or None.
+        work: Folder for temporary files, or None for that of the system.
+        progress: Receives stage and row-count updates. By default, stages are logged.
+        parameters: The parameters of the run, without settings and preset.
+
+    Raises:
+        UsageError: If a parameter is out of range, or the data cannot be read.
+    """
     columns = columns_of(parameters, id).with_memory(memory_of(parameters))
     corpus = open_corpus(data, parameters)
     columns = detect_dimensions(corpus, columns)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,7 +13,10 @@ from nearkin.cli.option_groups import (
     GivenOptions,
     with_option_groups,
 )
-from nearkin.cli.printing import print_json
+from nearkin.cli.printing import print_json, print_warnings
+
+if TYPE_CHECKING:
+    from nearkin.grid import GridCell
 
 
 @with_option_groups
@@ -37,7 +40,8 @@ def eval(
     grid: Annotated[
         str | None,
         typer.Option(
-            help="Settings to try, for example 'threshold=0.7,0.8;cluster=leaders'.",
+            help="Settings to try, for example 'threshold=0.7,0.8;shingle=words:1,words:3;"
+            "normalise=nfkc+lower,nfkc+lower+digits'. Every combination is run.",
             metavar="SETTINGS",
             rich_help_panel=RUN,
         ),
@@ -91,11 +95,12 @@ def eval(
         nearkin eval deduped/ --golden pairs.csv --closure
 
         nearkin eval docs.parquet --id id --golden labels.csv --grid "threshold=0.6,0.7,0.8,0.9"
-    """
+
+        nearkin eval docs.parquet --id id --golden labels.csv --grid "shingle=words:1,chars:3;measure=jaccard,idf-jaccard;threshold=0.4,0.5"
+    """  # noqa: E501
     from nearkin.errors import UsageError
     from nearkin.evaluate.golden import (
         Scores,
-        parse_grid,
         parse_labelled,
         read_clusters,
         read_golden_set,
@@ -118,6 +123,7 @@ def eval(
             "pairs with 0, or pass --closure"
         )
     results: list[tuple[Mapping[str, object], Scores]] = []
+    left_out: list[GridCell] = []
     if grid is None:
         if len(inputs) != 1:
             raise UsageError(f"{len(inputs)} inputs without --grid: give the folder of one run")
@@ -128,36 +134,41 @@ def eval(
             ({"run": inputs[0]}, score_clusters(labels, clusters, labelled=kind_of_labels))
         )
     else:
-        from nearkin.api import dedup
-        from nearkin.runs.parameters import OPTIONS_OF_RUN, OPTIONS_OF_SPEC
+        from nearkin.grid import check_grid, run_grid
+        from nearkin.runs.parameters import RunParameters
+        from nearkin.runtime.progress import LoggedProgress
 
-        for settings in parse_grid(grid, OPTIONS_OF_RUN | OPTIONS_OF_SPEC):
-            table = dedup(
-                [Path(name) for name in inputs],
-                text=columns.text_columns or None,
-                tokens=columns.tokens,
-                vector=columns.vector,
-                id=columns.id_column,
-                delimiter=columns.delimiter,
-                encoding=columns.encoding,
-                hidden=reading.hidden,
-                follow_links=reading.follow_links,
-                include=reading.include or (),
-                exclude=reading.exclude or (),
-                measure=measure,
-                **settings,
-            ).clusters
-            ids = table["id"].to_pylist()
-            clusters = dict(zip(ids, table["cluster"].to_pylist(), strict=True))
-            results.append((settings, score_clusters(labels, clusters, labelled=kind_of_labels)))
+        if measure is None and columns.vector is not None:
+            measure = "cosine"
+        cells = check_grid(grid, {} if measure is None else {"measure": measure})
+        parameters: RunParameters = {
+            "text": columns.text_columns or None,
+            "tokens": columns.tokens,
+            "vector": columns.vector,
+            "delimiter": columns.delimiter,
+            "encoding": columns.encoding,
+            "hidden": reading.hidden,
+            "follow_links": reading.follow_links,
+            "include": reading.include or (),
+            "exclude": reading.exclude or (),
+        }
+        paths = [Path(name) for name in inputs]
+        scores = {
+            ran.position: score_clusters(labels, ran.clusters, labelled=kind_of_labels)
+            for ran in run_grid(cells, paths, columns.id_column, parameters, LoggedProgress())
+        }
+        results = [(cells[position].settings, scores[position]) for position in sorted(scores)]
+        left_out = [cell for cell in cells if cell.error is not None]
     if plot is not None:
         from nearkin.report.curves import draw_scores
 
         draw_scores(results, plot)
     if json:
         listed = [{"settings": settings, **scores.to_dict()} for settings, scores in results]
-        print_json({"results": listed})
+        errors = [{"settings": cell.settings, "error": cell.error} for cell in left_out]
+        print_json({"results": listed, "left_out": errors} if errors else {"results": listed})
         return
+    print_warnings([f"left out: {cell.error}" for cell in left_out])
     from rich.console import Console
 
     from nearkin.report.terminal.evaluation import print_scores

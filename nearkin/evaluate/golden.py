@@ -15,13 +15,11 @@ those over all clusters, so that the scores do not depend on how many clusters w
 """
 
 import csv
-import itertools
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -476,40 +474,3 @@ def read_clusters(path: Path) -> dict[str, str]:
             f"{path.parent} is not the output of nearkin dedup: it has no {path.name}"
         ) from error
     return dict(zip(table["id"].to_pylist(), table["cluster"].to_pylist(), strict=True))
-
-
-def parse_grid(grid: str, valid: Collection[str] | None = None) -> list[dict[str, Any]]:
-    """Parses a grid of settings and returns all of its combinations in order.
-
-    Args:
-        grid: Names of settings with their values, for example `threshold=0.7,0.8;recall=0.9`.
-        valid: Names of the settings that a grid may have, or None to accept every name.
-
-    Raises:
-        UsageError: If the grid has another form, or a setting is unknown.
-
-    Examples:
-        >>> parse_grid("threshold=0.7,0.8;cluster=leaders")
-        [{'threshold': 0.7, 'cluster': 'leaders'}, {'threshold': 0.8, 'cluster': 'leaders'}]
-    """
-    axes = []
-    for part in grid.split(";"):
-        name, _, values = part.partition("=")
-        if not name.strip() or not values.strip():
-            raise UsageError(f"grid {grid!r} is not of the form threshold=0.7,0.8;recall=0.9,0.95")
-        if valid is not None and name.strip() not in valid:
-            raise UsageError(
-                f"unknown setting {name.strip()!r} of the grid; valid settings are "
-                f"{', '.join(sorted(valid))}{did_you_mean(name.strip(), valid)}"
-            )
-        axes.append([(name.strip(), _parse_value(value.strip())) for value in values.split(",")])
-    return [dict(choice) for choice in itertools.product(*axes)]
-
-
-def _parse_value(text: str) -> int | float | str:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text

@@ -20,7 +20,8 @@ HASH, DASH = U8(ord("#")), U8(ord("-"))
 LESS, GREATER = U8(ord("<")), U8(ord(">"))
 BANG, BRACKET = U8(ord("!")), U8(ord("["))
 SEMICOLON = U8(ord(";"))
-TRIPLE_QUOTES, BLOCKS, TAGS = 128, 256, 257
+TRIPLE_QUOTES = 128
+BLOCKS, TAGS = 256, 257
 """Where the kernel notes that a delimiter is not closed. A single quote is noted at its own byte,
 and three quotes at 128 above it."""
 

@@ -18,7 +18,6 @@ from nearkin.evaluate.golden import (
     Scores,
     golden_set_from_clusters,
     golden_set_from_pairs,
-    parse_grid,
     read_golden_set,
     score_clusters,
 )
@@ -258,12 +257,6 @@ def test_labels_under_another_name_are_refused(values: str, tmp_path: Path) -> N
     # a list of pairs of nearkin has other columns, which are not labels
     path.write_text("id_a,id_b,similarity\n1,2,0.91\n2,3,1\n")
     assert len(read_golden_set(path).ids) == 3
-
-
-def test_grid_is_parsed_to_all_combinations() -> None:
-    assert len(parse_grid("threshold=0.5,0.6;recall=0.9,0.95")) == 4
-    with pytest.raises(UsageError, match="is not of the form"):
-        parse_grid("threshold")
 
 
 def test_eval_command_scores_runs_and_grids(
