@@ -1,0 +1,4 @@
+"""A benchmark of the quality of clusters over labelled sets, which are made or found on the machine.
+
+`python -m benchmarks.quality` runs it.
+"""
