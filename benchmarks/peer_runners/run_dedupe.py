@@ -39,7 +39,9 @@ def choose_training_pairs(
     ]
     same = rng.sample(same, min(TRAINING_PAIRS, len(same)))
     ids = list(records)
-    texts = {id: " ".join(value for value in record.values() if value) for id, record in records.items()}
+    texts = {
+        id: " ".join(value for value in record.values() if value) for id, record in records.items()
+    }
     distinct = []
     while len(distinct) < len(same):
         a, b = rng.sample(ids, 2)
@@ -68,9 +70,7 @@ def main(corpus: str, out: str, _work: str) -> None:
     labelled = read_records(parent_folder(corpus))
     clusters = read_column(parent_folder(corpus), "cluster")
     same, distinct = choose_training_pairs(labelled, clusters)
-    fields = [
-        dedupe.variables.String(name, has_missing=True) for name in field_names(labelled)
-    ]
+    fields = [dedupe.variables.String(name, has_missing=True) for name in field_names(labelled)]
     trained = dedupe.Dedupe(fields, num_cores=1)
     trained.prepare_training(labelled, sample_size=SAMPLE)
     trained.mark_pairs(

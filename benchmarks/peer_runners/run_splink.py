@@ -52,9 +52,7 @@ def main(corpus: str, out: str, _work: str) -> None:
     linker = Linker(DuckDBAPI().register(frame), settings)
     training = linker.training
     specific = sorted(fields, key=lambda name: -frame[name].nunique())
-    training.estimate_probability_two_random_records_match(
-        [block_on(specific[0])], recall=0.6
-    )
+    training.estimate_probability_two_random_records_match([block_on(specific[0])], recall=0.6)
     training.estimate_u_using_random_sampling(max_pairs=1e6, seed=1)
     for name in specific[:3]:
         training.estimate_parameters_using_expectation_maximisation(

@@ -1,4 +1,4 @@
-"""A benchmark of the quality of clusters over labelled sets, which are made or found on the machine.
+"""A benchmark of the quality of clusters over labelled sets.
 
-`python -m benchmarks.quality` runs it.
+The sets are made, or found on the machine. `python -m benchmarks.quality` runs it.
 """

@@ -21,19 +21,67 @@ PATTERNS = (
     "learning {0} {1} from {2} {3}",
 )
 VENUES = (
-    ("Proceedings of the International Conference on Machine Learning", "ICML", "Proc. Int. Conf. on Mach. Learning"),
-    ("Proceedings of the ACM SIGMOD International Conference on Management of Data", "SIGMOD Conference", "Proc. ACM SIGMOD"),
-    ("International Conference on Very Large Data Bases", "VLDB", "Proc. of VLDB"),
-    ("Proceedings of the National Conference on Artificial Intelligence", "AAAI", "Proc. Nat. Conf. on AI"),
-    ("International Joint Conference on Artificial Intelligence", "IJCAI", "Proc. IJCAI"),
-    ("Machine Learning", "ML", "Mach. Learn."),
-    ("Journal of Artificial Intelligence Research", "JAIR", "J. Artif. Intell. Res."),
-    ("ACM Transactions on Database Systems", "TODS", "ACM Trans. Database Syst."),
-    ("IEEE Transactions on Knowledge and Data Engineering", "TKDE", "IEEE Trans. Knowl. Data Eng."),
-    ("Proceedings of the Symposium on Principles of Database Systems", "PODS", "Proc. Symp. on Princ. of Database Systems"),
-    ("Neural Information Processing Systems", "NIPS", "Adv. Neural Inf. Proc. Sys."),
-    ("Proceedings of the Annual Workshop on Computational Learning Theory", "COLT", "Proc. Workshop on Comp. Learning Theory"),
-)  # fmt: skip
+    (
+        "Proceedings of the International Conference on Machine Learning",
+        "ICML",
+        "Proc. Int. Conf. on Mach. Learning",
+    ),
+    (
+        "Proceedings of the ACM SIGMOD International Conference on Management of Data",
+        "SIGMOD Conference",
+        "Proc. ACM SIGMOD",
+    ),
+    (
+        "International Conference on Very Large Data Bases",
+        "VLDB",
+        "Proc. of VLDB",
+    ),
+    (
+        "Proceedings of the National Conference on Artificial Intelligence",
+        "AAAI",
+        "Proc. Nat. Conf. on AI",
+    ),
+    (
+        "International Joint Conference on Artificial Intelligence",
+        "IJCAI",
+        "Proc. IJCAI",
+    ),
+    (
+        "Machine Learning",
+        "ML",
+        "Mach. Learn.",
+    ),
+    (
+        "Journal of Artificial Intelligence Research",
+        "JAIR",
+        "J. Artif. Intell. Res.",
+    ),
+    (
+        "ACM Transactions on Database Systems",
+        "TODS",
+        "ACM Trans. Database Syst.",
+    ),
+    (
+        "IEEE Transactions on Knowledge and Data Engineering",
+        "TKDE",
+        "IEEE Trans. Knowl. Data Eng.",
+    ),
+    (
+        "Proceedings of the Symposium on Principles of Database Systems",
+        "PODS",
+        "Proc. Symp. on Princ. of Database Systems",
+    ),
+    (
+        "Neural Information Processing Systems",
+        "NIPS",
+        "Adv. Neural Inf. Proc. Sys.",
+    ),
+    (
+        "Proceedings of the Annual Workshop on Computational Learning Theory",
+        "COLT",
+        "Proc. Workshop on Comp. Learning Theory",
+    ),
+)
 """The long name, the acronym and the abbreviation of each venue."""
 SMALL_WORDS = {"a", "an", "the", "of", "for", "on", "in", "with", "to", "and", "from"}
 
@@ -79,7 +127,10 @@ def invent_works(rng: random.Random, count: int) -> list[Work]:
             words[rng.randrange(len(words))] = rng.choice(SCIENCE)
             works.append(
                 work._replace(
-                    title=" ".join(words), venue=rng.choice(VENUES), year=work.year + 1, pages=(1, 12)
+                    title=" ".join(words),
+                    venue=rng.choice(VENUES),
+                    year=work.year + 1,
+                    pages=(1, 12),
                 )
             )
     return works[:count]
@@ -101,9 +152,11 @@ def write_authors(rng: random.Random, authors: tuple[tuple[str, str], ...]) -> s
             names.append(f"{surname.title()}, {given[0].upper()}.")
         else:
             names.append(f"{given.title()} {surname.title()}")
-    return rng.choice((", ", ", ", "; ")).join(names[:-1]) + (
-        rng.choice((" and ", ", ", " & ")) if len(names) > 1 else ""
-    ) + names[-1]
+    return (
+        rng.choice((", ", ", ", "; ")).join(names[:-1])
+        + (rng.choice((" and ", ", ", " & ")) if len(names) > 1 else "")
+        + names[-1]
+    )
 
 
 def write_reference(rng: random.Random, work: Work) -> dict[str, str | None]:
@@ -138,9 +191,7 @@ def make_references(works: int, seed: int) -> list[LabelledRow]:
     rows = []
     for number, work in enumerate(invent_works(rng, works)):
         citations = min(int(rng.paretovariate(0.9)), 30)
-        rows += [
-            LabelledRow(str(number), write_reference(rng, work)) for _ in range(citations)
-        ]
+        rows += [LabelledRow(str(number), write_reference(rng, work)) for _ in range(citations)]
     return rows
 
 
@@ -190,7 +241,7 @@ def write_title(rng: random.Random, title: str) -> str:
     if ":" in title and rng.random() < 0.4:
         words = title.split(":")[0 if rng.random() < 0.3 else 1].split()
     if rng.random() < 0.25 and len(words) > 5:
-        words = words[:-1] + ["..."]
+        words[-1] = "..."
     written = " ".join(words)
     if rng.random() < 0.4:
         written = add_character_errors(rng, written, rng.randint(1, 2))

@@ -19,7 +19,7 @@ NORMALISATIONS = ("plain", "digits", "marks", "digits,punctuation")
 """Beside NFKC and lower case: digits become 0, combining marks are dropped, and marks of
 punctuation are words of their own."""
 MEASURES = ("jaccard", "weighted-jaccard", "idf-jaccard", "containment")
-THRESHOLDS = tuple(round(0.1 + 0.04 * step, 2) for step in range(23)) + (1.0,)
+THRESHOLDS = (*(round(0.1 + 0.04 * step, 2) for step in range(23)), 1.0)
 CLUSTERINGS = ("leaders", "components")
 WORD = re.compile(r"\w+")
 WORD_OR_MARK = re.compile(r"\w+|[^\w\s]")
@@ -103,7 +103,9 @@ def number_units(texts: Sequence[str], unit: str, normalise: str) -> list[np.nda
     pattern = WORD_OR_MARK if "punctuation" in normalise else WORD
     numbers: dict[str, int] = {}
     return [
-        np.array([numbers.setdefault(word, len(numbers)) for word in pattern.findall(text)], np.uint64)
+        np.array(
+            [numbers.setdefault(word, len(numbers)) for word in pattern.findall(text)], np.uint64
+        )
         for text in normalised
     ]
 

@@ -71,7 +71,7 @@ class LabelledSet:
 
 
 def build_set(
-    name: str, kind: str, rows: Sequence[LabelledRow], seed: int, across: bool = False
+    name: str, kind: str, rows: Sequence[LabelledRow], seed: int, *, across: bool = False
 ) -> LabelledSet:
     """Returns the set of some rows, in random order.
 
@@ -97,7 +97,9 @@ def build_set(
     return LabelledSet(
         name=name,
         kind=kind,
-        documents=pa.table({label: pa.array(values, pa.string()) for label, values in columns.items()}),
+        documents=pa.table(
+            {label: pa.array(values, pa.string()) for label, values in columns.items()}
+        ),
         clusters=clusters.astype(np.int64),
         variants=tuple(row.variant for row in ordered),
         fields=fields,

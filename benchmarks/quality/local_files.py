@@ -81,7 +81,12 @@ def find_licences(limit: int, roots: Sequence[Path] = ()) -> list[LabelledRow]:
         roots: Folders. By default, those of this interpreter and of its environment, and those of
             the programs of the system.
     """
-    folders = roots or [Path(sys.prefix), Path(sys.base_prefix), Path("/usr/lib"), Path("/usr/share")]
+    folders = roots or [
+        Path(sys.prefix),
+        Path(sys.base_prefix),
+        Path("/usr/lib"),
+        Path("/usr/share"),
+    ]
     texts = []
     for path in list_licence_files(folders):
         try:
@@ -97,6 +102,8 @@ def find_licences(limit: int, roots: Sequence[Path] = ()) -> list[LabelledRow]:
 
 REVISIONS = (0, 1, 2, 4, 8, 16)
 """The revisions of a file that are taken, counted back from its last one."""
+HISTORY_END = "2026-11-22T12:00:00Z"
+"""The time up to which histories are read, so that later commits do not change the sets."""
 FILE_BYTES = (600, 12_000)
 """Smallest and largest size of a file, in all revisions that are taken."""
 
@@ -117,7 +124,7 @@ def list_revisions(repository: Path, suffixes: Sequence[str]) -> dict[str, list[
     patterns = [f"*{suffix}" for suffix in suffixes]
     printed = _run_git(
         repository, "log", "--raw", "--no-abbrev", "--no-renames", "--diff-filter=AM",
-        "--format=", "--", *patterns,
+        f"--until={HISTORY_END}", "--format=", "--", *patterns,
     ).decode("utf-8", "replace")  # fmt: skip
     blobs: dict[str, list[str]] = defaultdict(list)
     for line in printed.splitlines():
@@ -182,7 +189,9 @@ def read_febrl(path: Path, limit: int) -> list[LabelledRow]:
     rows = []
     for record in sorted(records, key=lambda one: int(one["rec_id"].split("-")[1]))[:limit]:
         fields = {
-            name: (value or "").strip() or None for name, value in record.items() if name != "rec_id"
+            name: (value or "").strip() or None
+            for name, value in record.items()
+            if name != "rec_id"
         }
         rows.append(LabelledRow(record["rec_id"].split("-")[1], fields))
     return rows

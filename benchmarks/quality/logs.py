@@ -1,8 +1,9 @@
-"""Lines of logs. Lines of the same template, with other numbers, hosts and names, are duplicates."""
+"""Lines of logs, where lines of the same template are duplicates, whatever their numbers are."""
 
 import random
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from benchmarks.quality.labelled_set import LabelledRow
 from benchmarks.quality.vocabulary import GIVEN_NAMES, invent_words
@@ -10,58 +11,33 @@ from benchmarks.quality.vocabulary import GIVEN_NAMES, invent_words
 HOSTS = invent_words(51, 30, ("", "db", "web", "io"))
 FILES = invent_words(52, 60, ("", "log", "data", "tmp"))
 PARAMETER = re.compile(r"<(\w+)>")
+HERE = Path(__file__).parent
+SERVER_TEMPLATES = tuple((HERE / "server_log.txt").read_text("utf-8").splitlines())
+"""Templates in the manner of the system log of a server."""
+STORAGE_TEMPLATES = tuple((HERE / "storage_log.txt").read_text("utf-8").splitlines())
+"""Templates in the manner of a distributed file system."""
 
-SERVER_TEMPLATES = (
-    "Failed password for <user> from <ip> port <port> ssh2",
-    "Failed password for invalid user <user> from <ip> port <port> ssh2",
-    "Accepted password for <user> from <ip> port <port> ssh2",
-    "Accepted publickey for <user> from <ip> port <port> ssh2: RSA SHA256:<hex>",
-    "Invalid user <user> from <ip>",
-    "Connection closed by <ip> [preauth]",
-    "Received disconnect from <ip>: 11: Bye Bye [preauth]",
-    "pam_unix(sshd:auth): authentication failure; logname= uid=0 euid=0 tty=ssh ruser= rhost=<ip> user=<user>",
-    "pam_unix(sshd:session): session opened for user <user> by (uid=<number>)",
-    "pam_unix(sshd:session): session closed for user <user>",
-    "reverse mapping checking getaddrinfo for <host>.example.net [<ip>] failed - POSSIBLE BREAK-IN ATTEMPT!",
-    "Did not receive identification string from <ip>",
-    "error: Received disconnect from <ip>: 3: com.jcraft.jsch.JSchException: Auth fail [preauth]",
-    "PAM <number> more authentication failures; logname= uid=0 euid=0 tty=ssh ruser= rhost=<ip>",
-    "Too many authentication failures for <user> [preauth]",
-    "CRON[<number>]: (<user>) CMD (/usr/local/bin/<file> --quiet)",
-    "kernel: [<number>.<number>] eth<digit>: link up, <number> Mbps, full-duplex",
-    "kernel: [<number>.<number>] Out of memory: Kill process <number> (<file>) score <number> or sacrifice child",
-    "systemd[1]: Started Session <number> of user <user>.",
-    "systemd[1]: <file>.service: Main process exited, code=exited, status=<digit>/FAILURE",
-    "systemd[1]: <file>.service: Unit entered failed state.",
-    "ntpd[<number>]: adjusting local clock by <number>.<number>s",
-    "postfix/smtpd[<number>]: connect from <host>[<ip>]",
-    "postfix/smtpd[<number>]: disconnect from <host>[<ip>]",
-    "named[<number>]: client <ip>#<port>: query (cache) '<host>/A/IN' denied",
-)  # fmt: skip
-STORE_TEMPLATES = (
-    "INFO dfs.DataNode$PacketResponder: PacketResponder <digit> for block <block> terminating",
-    "INFO dfs.DataNode$PacketResponder: Received block <block> of size <number> from /<ip>",
-    "INFO dfs.DataNode$DataXceiver: Receiving block <block> src: /<ip>:<port> dest: /<ip>:<port>",
-    "INFO dfs.DataNode$DataXceiver: <ip>:<port> Served block <block> to /<ip>",
-    "WARN dfs.DataNode$DataXceiver: <ip>:<port>:Got exception while serving <block> to /<ip>:",
-    "INFO dfs.FSNamesystem: BLOCK* NameSystem.addStoredBlock: blockMap updated: <ip>:<port> is added to <block> size <number>",
-    "INFO dfs.FSNamesystem: BLOCK* NameSystem.allocateBlock: /user/<user>/<file>/part-<number>. <block>",
-    "INFO dfs.FSNamesystem: BLOCK* NameSystem.delete: <block> is added to invalidSet of <ip>:<port>",
-    "INFO dfs.FSDataset: Deleting block <block> file /mnt/hadoop/dfs/data/current/<block>",
-    "INFO dfs.DataBlockScanner: Verification succeeded for <block>",
-    "INFO dfs.DataNode: <ip>:<port> Starting thread to transfer block <block> to <ip>:<port>",
-    "INFO dfs.FSNamesystem: BLOCK* ask <ip>:<port> to replicate <block> to datanode(s) <ip>:<port>",
-    "WARN dfs.FSNamesystem: BLOCK* NameSystem.addStoredBlock: Redundant addStoredBlock request received for <block> on <ip>:<port> size <number>",
-    "INFO dfs.DataNode$BlockReceiver: Exception in receiveBlock for block <block> java.io.IOException: Connection reset by peer",
-    "INFO dfs.DataNode$BlockReceiver: Exception in receiveBlock for block <block> java.nio.channels.ClosedByInterruptException",
-    "INFO dfs.DataNode$DataTransfer: <ip>:<port>:Transmitted block <block> to /<ip>:<port>",
-    "ERROR dfs.DataNode: DatanodeRegistration(<ip>:<port>, storageID=DS-<number>-<ip>-<port>-<number>) exception",
-    "INFO mapred.JobTracker: Adding task 'attempt_<number>_<digit>_m_<number>_<digit>' to tip task_<number> for tracker '<host>'",
-    "INFO mapred.TaskTracker: attempt_<number>_<digit>_r_<number>_<digit> 0.<number>% reduce > copy (<number> of <number> at <number>.<digit> MB/s)",
-    "INFO mapred.JobInProgress: Task 'attempt_<number>_<digit>_m_<number>_<digit>' has completed task_<number> successfully.",
-)  # fmt: skip
-SERVICE_VERBS = ("started", "finished", "rejected", "retried", "queued", "loaded", "flushed", "evicted")
-SERVICE_NOUNS = ("request", "job", "session", "upload", "order", "payment", "message", "index", "page")
+SERVICE_VERBS = (
+    "started",
+    "finished",
+    "rejected",
+    "retried",
+    "queued",
+    "loaded",
+    "flushed",
+    "evicted",
+)
+SERVICE_NOUNS = (
+    "request",
+    "job",
+    "session",
+    "upload",
+    "order",
+    "payment",
+    "message",
+    "index",
+    "page",
+)
 SERVICE_DETAILS = (
     "in <number> ms", "for user <user>", "from <ip>", "with id <hex>", "after <digit> attempts",
     "on shard <number>", "to <host>:<port>", "status=<number>", "path=/<file>/<hex>",
@@ -122,6 +98,8 @@ def invent_templates(count: int, seed: int) -> list[str]:
     while len(templates) < count:
         details = rng.sample(SERVICE_DETAILS, rng.randint(1, 4))
         level = rng.choice(("INFO", "INFO", "WARN", "ERROR"))
-        head = f"{level} [{rng.choice(components)}] {rng.choice(SERVICE_NOUNS)} {rng.choice(SERVICE_VERBS)}"
+        component = rng.choice(components)
+        event = f"{rng.choice(SERVICE_NOUNS)} {rng.choice(SERVICE_VERBS)}"
+        head = f"{level} [{component}] {event}"
         templates[f"<number> {head} {' '.join(details)}"] = None
     return list(templates)

@@ -48,6 +48,13 @@ LIGHT_ERRORS = PersonErrors((0, 2), (1, 2), 0.02, 0.02, has_identifier=True)
 HEAVY_ERRORS = PersonErrors((0, 4), (3, 7), 0.08, 0.08, has_identifier=False)
 
 
+def invent_birthday(rng: random.Random) -> str:
+    """Returns a date as eight digits."""
+    year = rng.randint(1925, 2005)
+    month = rng.randint(1, 12)
+    return f"{year}{month:02d}{rng.randint(1, 28):02d}"
+
+
 def invent_person(rng: random.Random, relative: Mapping[str, str | None] | None) -> Person:
     """Returns the record of a person.
 
@@ -64,7 +71,7 @@ def invent_person(rng: random.Random, relative: Mapping[str, str | None] | None)
         "suburb": suburb,
         "postcode": code,
         "state": STATES[int(code) % 3 if rng.random() < 0.8 else rng.randrange(len(STATES))],
-        "date_of_birth": f"{rng.randint(1925, 2005)}{rng.randint(1, 12):02d}{rng.randint(1, 28):02d}",
+        "date_of_birth": invent_birthday(rng),
         "identifier": f"{rng.randrange(10_000_000):07d}",
     }
     if relative is not None:

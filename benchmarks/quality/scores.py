@@ -49,7 +49,7 @@ def score_clusters(true: np.ndarray, predicted: np.ndarray) -> ClusterScores:
     """
     _, true_rows, true_sizes = np.unique(true, return_inverse=True, return_counts=True)
     _, rows, sizes = np.unique(predicted, return_inverse=True, return_counts=True)
-    cells, cell_rows, cell_sizes = np.unique(
+    _, cell_rows, cell_sizes = np.unique(
         true_rows * len(sizes) + rows, return_inverse=True, return_counts=True
     )
     shared = count_pairs(cell_sizes)

@@ -15,7 +15,7 @@ from benchmarks.quality.labelled_set import LabelledRow, LabelledSet, build_set
 from benchmarks.quality.local_files import find_licences, find_revisions, read_febrl
 from benchmarks.quality.logs import (
     SERVER_TEMPLATES,
-    STORE_TEMPLATES,
+    STORAGE_TEMPLATES,
     invent_templates,
     make_lines,
 )
@@ -75,9 +75,7 @@ SETS: dict[str, SetMaker] = {
     ),
     "FEBRL 1": SetMaker("records", 1000, _read_febrl("dataset1.csv")),
     "FEBRL 3": SetMaker("records", 1000, _read_febrl("dataset3.csv")),
-    "products": SetMaker(
-        "records", 700, lambda size, _: make_products(size, SEED), across=True
-    ),
+    "products": SetMaker("records", 700, lambda size, _: make_products(size, SEED), across=True),
     "references": SetMaker("bibliography", 250, lambda size, _: make_references(size, SEED)),
     "libraries": SetMaker(
         "bibliography", 600, lambda size, _: make_libraries(size, SEED), across=True
@@ -85,7 +83,9 @@ SETS: dict[str, SetMaker] = {
     "paper titles": SetMaker("titles", 450, lambda size, _: make_titles(size, SEED)),
     "headlines": SetMaker("titles", 450, lambda size, _: make_headlines(size, SEED)),
     "server log": SetMaker("logs", 1000, lambda size, _: make_lines(size, SEED, SERVER_TEMPLATES)),
-    "storage log": SetMaker("logs", 1000, lambda size, _: make_lines(size, SEED, STORE_TEMPLATES)),
+    "storage log": SetMaker(
+        "logs", 1000, lambda size, _: make_lines(size, SEED, STORAGE_TEMPLATES)
+    ),
     "service log": SetMaker(
         "logs", 1000, lambda size, _: make_lines(size, SEED, invent_templates(80, SEED))
     ),
@@ -98,7 +98,9 @@ SETS: dict[str, SetMaker] = {
     "press releases": SetMaker("web", 350, lambda size, _: make_releases(size, SEED)),
     "web pages": SetMaker("web", 350, lambda size, _: make_pages(size, SEED)),
     "plagiarism": SetMaker("web", 500, lambda size, _: make_plagiarism(size, SEED)),
-    "licence texts": SetMaker("web", 1000, lambda size, places: find_licences(size, places.licences)),
+    "licence texts": SetMaker(
+        "web", 1000, lambda size, places: find_licences(size, places.licences)
+    ),
 }
 """The sets, each at its full size."""
 
@@ -115,4 +117,4 @@ def make_set(name: str, places: Places, scale: float = 1.0) -> LabelledSet | Non
     rows = maker.make(max(int(maker.size * scale), 10), places)
     if not rows:
         return None
-    return build_set(name, maker.kind, rows, SEED, maker.across)
+    return build_set(name, maker.kind, rows, SEED, across=maker.across)

@@ -2,6 +2,9 @@
 
 import random
 from collections.abc import Sequence
+from typing import TypeVar
+
+Word = TypeVar("Word")
 
 ONSETS = (
     "b", "br", "c", "ch", "cl", "d", "dr", "f", "fl", "g", "gr", "h", "j", "k", "l", "m", "n", "p",
@@ -23,9 +26,10 @@ GIVEN_NAMES = (
 )  # fmt: skip
 SCIENCE = (
     "adaptive", "approximate", "automatic", "bayesian", "bounded", "clustering", "complexity",
-    "compression", "concurrent", "consistency", "databases", "decision", "declarative", "dependency",
-    "detection", "deterministic", "distributed", "dynamic", "efficient", "embedded", "encoding",
-    "estimation", "evaluation", "evolutionary", "execution", "extraction", "feature", "filtering",
+    "compression", "concurrent", "consistency", "databases", "decision", "declarative",
+    "dependency", "detection", "deterministic", "distributed", "dynamic", "efficient", "embedded",
+    "encoding", "estimation", "evaluation", "evolutionary", "execution", "extraction", "feature",
+    "filtering",
     "formal", "functional", "fuzzy", "games", "generalized", "genetic", "geometric", "grammars",
     "graphs", "hashing", "heterogeneous", "heuristic", "hierarchical", "hybrid", "incremental",
     "indexing", "induction", "inference", "integration", "interactive", "iterative", "joins",
@@ -64,7 +68,7 @@ def invent_words(seed: int, count: int, endings: Sequence[str] = ENDINGS) -> tup
     return tuple(words)
 
 
-def choose_frequent(rng: random.Random, words: Sequence[str]) -> str:
+def choose_frequent(rng: random.Random, words: Sequence[Word]) -> Word:
     """Returns a word, of which the first ones are more frequent than the last ones.
 
     The position is the square of a uniform number, so that names repeat as those of people do.

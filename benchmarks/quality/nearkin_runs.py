@@ -1,0 +1,154 @@
+"""Runs of nearkin over labelled sets: with the default, a preset, and settings from labels."""
+
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+import nearkin as nk
+from benchmarks.quality.exhaustive import Setting
+from benchmarks.quality.labelled_set import LabelledSet
+
+Settings = Mapping[str, object]
+DEFAULT: Settings = {}
+CONTAINMENT = "containment"
+"""The measure of the exhaustive search that `nearkin dedup` does not offer."""
+
+
+class Clustering(NamedTuple):
+    """The clusters that a tool made of a set.
+
+    Attributes:
+        labels: Number of the cluster of each document, int64 (n,).
+        kept: Whether each document is kept, bool (n,).
+        cpu: CPU time in seconds.
+        seconds: Wall-clock time in seconds.
+    """
+
+    labels: np.ndarray
+    kept: np.ndarray
+    cpu: float
+    seconds: float
+
+
+def run_dedup(labelled: LabelledSet, settings: Settings) -> Clustering:
+    """Returns the clusters of `nearkin.dedup`.
+
+    Only documents of different sources are compared if the set says so: that is known about data,
+    and is not chosen.
+
+    Args:
+        labelled: The set.
+        settings: Arguments of `nearkin.dedup`, beside the columns.
+    """
+    across = "source" if labelled.across else None
+    began = time.perf_counter()
+    cpu_began = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # short texts and the default are what is measured
+        deduplicated = nk.dedup(labelled.documents, id="id", across=across, **settings)  # type: ignore[arg-type]
+        clusters = deduplicated.clusters.arrow
+    cpu = time.process_time() - cpu_began
+    seconds = time.perf_counter() - began
+    rows = {id: row for row, id in enumerate(labelled.documents["id"].to_pylist())}
+    labels = np.empty(len(rows), np.int64)
+    kept = np.zeros(len(rows), bool)
+    for id, leader, is_kept in zip(
+        clusters["id"].to_pylist(),
+        clusters["cluster"].to_pylist(),
+        clusters["kept"].to_pylist(),
+        strict=True,
+    ):
+        labels[rows[id]] = rows[leader]
+        kept[rows[id]] = is_kept
+    return Clustering(labels, kept, cpu, seconds)
+
+
+class FittedRun(NamedTuple):
+    """Settings that were chosen from labels.
+
+    Attributes:
+        settings: Arguments of `nearkin.dedup`.
+        cpu: CPU time of the choice in seconds.
+    """
+
+    settings: Settings
+    cpu: float
+
+
+def fit_settings(labelled: LabelledSet, objective: str = "f1") -> FittedRun:
+    """Returns the settings that `nearkin.fit` chooses from all labels of a set.
+
+    Args:
+        labelled: The set.
+        objective: What is maximized.
+    """
+    ids = labelled.documents["id"].to_pylist()
+    names = dict(zip(ids, map(str, labelled.clusters.tolist()), strict=True))
+    cpu_began = time.process_time()
+    fitted = nk.fit(labelled.documents, names, id="id", objective=objective)
+    return FittedRun(fitted.settings, time.process_time() - cpu_began)
+
+
+def count_found_pairs(labelled: LabelledSet) -> tuple[int, int]:
+    """Counts pairs at 0.8 and above: those that `nearkin.pairs` finds without options, and all.
+
+    All pairs are compared as sets of three words, by the exhaustive search's code.
+
+    Args:
+        labelled: The set.
+
+    Returns:
+        The number of pairs found, and the number of all pairs.
+    """
+    from benchmarks.quality.exhaustive import build_shingles, compare_all, number_units
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        pairs = nk.pairs(labelled.documents, id="id", expand_exact=True).pairs.arrow
+    found = set(zip(pairs["id_a"].to_pylist(), pairs["id_b"].to_pylist(), strict=True))
+    units = number_units(labelled.texts, "words", "plain")
+    similarity = compare_all(build_shingles(units, 3), "jaccard")
+    ids = labelled.documents["id"].to_pylist()
+    first, second = np.nonzero(np.triu(similarity >= 0.8 - 1e-6))
+    expected = [
+        (ids[a], ids[b]) for a, b in zip(first.tolist(), second.tolist(), strict=True)
+    ]
+    hits = sum((a, b) in found or (b, a) in found for a, b in expected)
+    return hits, len(expected)
+
+
+def describe_settings(settings: Settings) -> str:
+    """Returns settings as a short text, for example `chars:3 idf-jaccard 0.5`."""
+    steps: Sequence[str] = ()
+    normalise = settings.get("normalise", ())
+    if isinstance(normalise, str):
+        steps = normalise.split(",")
+    elif isinstance(normalise, Sequence):
+        steps = normalise
+    added = [f"+{step}" for step in steps if step not in ("nfkc", "lower")]
+    parts = [
+        str(settings.get("shingle", "words:3")),
+        *added,
+        str(settings.get("measure", "jaccard")),
+        str(settings.get("threshold", 0.8)),
+    ]
+    if settings.get("cluster", "leaders") != "leaders":
+        parts.append(str(settings["cluster"]))
+    return " ".join(parts)
+
+
+def describe_setting(setting: Setting) -> str:
+    """Returns a setting of the exhaustive search in the same form."""
+    normalise = "" if setting.normalise == "plain" else setting.normalise
+    return describe_settings(
+        {
+            "shingle": f"{setting.unit}:{setting.size}",
+            "normalise": [step for step in normalise.split(",") if step],
+            "measure": setting.measure,
+            "threshold": setting.threshold,
+            "cluster": setting.cluster,
+        }
+    )
