@@ -14,10 +14,13 @@ Record = dict[str, str | None]
 
 
 def read_records(corpus: str) -> dict[str, Record]:
-    """Returns the fields of each record by its id. An empty value is None."""
+    """Returns the fields of each record by its id, in lower case. An empty value is None."""
     table = pa.concat_tables([pq.read_table(path) for path in files(corpus)])
     fields = [name for name in table.column_names if name not in NOT_FIELDS]
-    return {row["id"]: {name: row[name] or None for name in fields} for row in table.to_pylist()}
+    return {
+        row["id"]: {name: (row[name] or "").lower() or None for name in fields}
+        for row in table.to_pylist()
+    }
 
 
 def read_column(corpus: str, name: str) -> dict[str, str]:

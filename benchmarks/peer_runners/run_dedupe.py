@@ -12,10 +12,10 @@ import dedupe
 from record_pairs import field_names, parent_folder, read_column, read_records
 from shared import clustered, write
 
-TRAINING_PAIRS = 300
+TRAINING_PAIRS = 100
 """The largest number of pairs of the same cluster that it learns from."""
 THRESHOLD = 0.5
-SAMPLE = 1500
+SAMPLE = 500
 SEED = 1
 
 
@@ -79,7 +79,7 @@ def main(corpus: str, out: str, _work: str) -> None:
             "distinct": [(labelled[a], labelled[b]) for a, b in distinct],
         }
     )
-    trained.train()
+    trained.train(index_predicates=False)
     groups = trained.partition(records, THRESHOLD)
     write(out, clustered([list(ids) for ids, _ in groups]))
 

@@ -72,10 +72,12 @@ class FittedRun(NamedTuple):
     Attributes:
         settings: Arguments of `nearkin.dedup`.
         cpu: CPU time of the choice in seconds.
+        seconds: Wall-clock time of the choice in seconds.
     """
 
     settings: Settings
     cpu: float
+    seconds: float
 
 
 def fit_settings(labelled: LabelledSet, objective: str = "f1") -> FittedRun:
@@ -87,9 +89,11 @@ def fit_settings(labelled: LabelledSet, objective: str = "f1") -> FittedRun:
     """
     ids = labelled.documents["id"].to_pylist()
     names = dict(zip(ids, map(str, labelled.clusters.tolist()), strict=True))
+    began = time.perf_counter()
     cpu_began = time.process_time()
     fitted = nk.fit(labelled.documents, names, id="id", objective=objective)
-    return FittedRun(fitted.settings, time.process_time() - cpu_began)
+    cpu = time.process_time() - cpu_began
+    return FittedRun(fitted.settings, cpu, time.perf_counter() - began)
 
 
 def count_found_pairs(labelled: LabelledSet) -> tuple[int, int]:
@@ -113,9 +117,7 @@ def count_found_pairs(labelled: LabelledSet) -> tuple[int, int]:
     similarity = compare_all(build_shingles(units, 3), "jaccard")
     ids = labelled.documents["id"].to_pylist()
     first, second = np.nonzero(np.triu(similarity >= 0.8 - 1e-6))
-    expected = [
-        (ids[a], ids[b]) for a, b in zip(first.tolist(), second.tolist(), strict=True)
-    ]
+    expected = [(ids[a], ids[b]) for a, b in zip(first.tolist(), second.tolist(), strict=True)]
     hits = sum((a, b) in found or (b, a) in found for a, b in expected)
     return hits, len(expected)
 
