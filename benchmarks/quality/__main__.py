@@ -16,19 +16,21 @@ from dataclasses import asdict
 from pathlib import Path
 
 from benchmarks.pages import write_pages
+from benchmarks.peers import Peer
 from benchmarks.quality.labelled_set import LabelledSet
 from benchmarks.quality.measurement import (
     Halves,
     MethodResult,
+    Search,
     measure_default,
     measure_fitted,
     measure_method,
     measure_preset,
     search_halves,
 )
-from benchmarks.quality.nearkin_runs import count_found_pairs, run_dedup
+from benchmarks.quality.nearkin_runs import Clustering, count_found_pairs, run_dedup
 from benchmarks.quality.sets import SETS, Places, make_set
-from benchmarks.quality.tables import RECORD, QualityRecord, SetRecord
+from benchmarks.quality.tables import RECORD, QualityRecord, SearchRecord, SetRecord
 from benchmarks.quality.tools import FOLDER, find_febrl, run_tool, tools_for
 from nearkin.errors import RunError
 from nearkin.lab.bench import describe_machine
@@ -57,21 +59,27 @@ def measure_methods(halves: Halves, methods: list[str]) -> Iterator[MethodResult
     if TOOLS not in methods:
         return
     for peer in tools_for(halves.first):
-        try:
-            yield measure_method(
-                peer.name, halves, lambda half, other, p=peer: (run_tool(p, half, other), "")
-            )
-        except RunError as error:
-            yield MethodResult(peer.name, None, failed=str(error).strip().splitlines()[-1])
+        yield measure_tool(peer, halves)
 
 
-def measure_set(labelled: LabelledSet, methods: list[str], previous: SetRecord | None) -> SetRecord:
-    """Measures a set. What is not measured is taken from an earlier record.
+def measure_tool(peer: Peer, halves: Halves) -> MethodResult:
+    """Measures another tool, which may learn from the labels of the other half."""
+
+    def run(half: LabelledSet, other: LabelledSet) -> tuple[Clustering, str]:
+        return run_tool(peer, half, other), ""
+
+    try:
+        return measure_method(peer.name, halves, run)
+    except RunError as error:
+        return MethodResult(peer.name, None, failed=str(error).strip().splitlines()[-1])
+
+
+def measure_set(labelled: LabelledSet, methods: list[str]) -> SetRecord:
+    """Measures a set.
 
     Args:
         labelled: The set.
         methods: Names of methods, `search` and `tools` included.
-        previous: Record of the set from an earlier run, or None.
     """
     run_dedup(labelled.select(labelled.clusters.argsort()[:20]), {})  # compiles the kernels
     halves = Halves.of(labelled)
@@ -80,10 +88,10 @@ def measure_set(labelled: LabelledSet, methods: list[str], previous: SetRecord |
         "kind": labelled.kind,
         "documents": len(labelled.clusters),
         "clusters": len(set(labelled.clusters.tolist())),
-        "methods": dict(previous["methods"]) if previous else {},
-        "search": previous["search"] if previous else None,
-        "search_with_containment": previous["search_with_containment"] if previous else None,
-        "found_pairs": previous["found_pairs"] if previous else None,
+        "methods": {},
+        "search": None,
+        "search_with_containment": None,
+        "found_pairs": None,
     }
     for measured in measure_methods(halves, methods):
         record["methods"][measured.method] = {
@@ -98,12 +106,47 @@ def measure_set(labelled: LabelledSet, methods: list[str], previous: SetRecord |
         folder = FOLDER / "searches"
         own = search_halves(halves, folder, has_containment=False)
         every = search_halves(halves, folder, has_containment=True)
-        record["search"] = own._asdict()
-        record["search_with_containment"] = every._asdict()
+        record["search"] = to_search_record(own)
+        record["search_with_containment"] = to_search_record(every)
         print(f"{labelled.name:22} {'search':14} {own} {every}", flush=True)
-    if labelled.name == LICENCES:
+    if labelled.name == LICENCES and "default" in methods:
         record["found_pairs"] = count_found_pairs(labelled)
     return record
+
+
+def write_record(measured: SetRecord) -> None:
+    """Writes a set into the file of all sets. What was not measured stays as it was.
+
+    Args:
+        measured: Record of the set.
+    """
+    sets: dict[str, SetRecord] = {}
+    if RECORD.exists():
+        stored: QualityRecord = json.loads(RECORD.read_text("utf-8"))
+        sets = {one["name"]: one for one in stored["sets"]}
+    previous = sets.get(measured["name"])
+    if previous:
+        measured["methods"] = {**previous["methods"], **measured["methods"]}
+        measured["search"] = measured["search"] or previous["search"]
+        measured["search_with_containment"] = (
+            measured["search_with_containment"] or previous["search_with_containment"]
+        )
+        measured["found_pairs"] = measured["found_pairs"] or previous["found_pairs"]
+    sets[measured["name"]] = measured
+    record: QualityRecord = {
+        "machine": describe_machine(),
+        "sets": [sets[name] for name in SETS if name in sets],
+    }
+    RECORD.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+def to_search_record(search: Search) -> SearchRecord:
+    """Returns a search as a part of the record of a set."""
+    return {
+        "transferred": search.transferred,
+        "best": search.best,
+        "settings": list(search.settings),
+    }
 
 
 def main() -> None:
@@ -120,22 +163,14 @@ def main() -> None:
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     places = Places(tuple(options.repositories), find_febrl(), tuple(options.licences))
-    previous: dict[str, SetRecord] = {}
-    if RECORD.exists():
-        stored: QualityRecord = json.loads(RECORD.read_text("utf-8"))
-        previous = {one["name"]: one for one in stored["sets"]}
-    measured = dict(previous)
     for name in options.sets:
         labelled = make_set(name, places, options.scale)
         if labelled is None:
             print(f"{name}: this machine lacks what it is made from", file=sys.stderr)
             continue
-        measured[name] = measure_set(labelled, options.methods, previous.get(name))
+        measured = measure_set(labelled, options.methods)
         if options.write:
-            ordered = [measured[one] for one in SETS if one in measured]
-            record: QualityRecord = {"machine": describe_machine(), "sets": ordered}
-            text = json.dumps(record, indent=1, ensure_ascii=False) + "\n"
-            RECORD.write_text(text, "utf-8")
+            write_record(measured)
     if options.write:
         write_pages()
 

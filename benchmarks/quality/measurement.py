@@ -4,7 +4,7 @@ Each set is split into two halves of its clusters. Every method runs over each h
 that learns from labels gets those of the other half, so that no scored document gave a label.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import NamedTuple
@@ -17,16 +17,15 @@ from benchmarks.quality.nearkin_runs import (
     CONTAINMENT,
     DEFAULT,
     Clustering,
-    Settings,
     describe_setting,
     describe_settings,
     fit_settings,
     run_dedup,
 )
-from benchmarks.quality.presets import preset_settings
 from benchmarks.quality.scores import score_clusters, score_kept
 from benchmarks.quality.search_cache import search_set
 from benchmarks.quality.texts import LEVELS
+from nearkin.runs.settings_file import Settings
 
 SPLIT_SEED = 1
 
@@ -163,7 +162,7 @@ def measure_method(
     return MethodResult(method, mean_scores(scores), tuple(settings), means)
 
 
-def _run_with(settings: Settings, half: LabelledSet) -> tuple[Clustering, str]:
+def _run_with(settings: Mapping[str, object], half: LabelledSet) -> tuple[Clustering, str]:
     return run_dedup(half, settings), describe_settings(settings)
 
 
@@ -183,7 +182,7 @@ def measure_default(halves: Halves) -> MethodResult:
 
 def measure_preset(halves: Halves) -> MethodResult:
     """Measures the preset of the kind of data."""
-    settings = preset_settings(halves.first.kind)
+    settings = Settings.of_preset(halves.first.kind).values
     return measure_method("preset", halves, lambda half, _: _run_with(settings, half))
 
 
