@@ -5,7 +5,7 @@ DEV := .venv/.dev
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-full coverage lint types contract check docs docs-output readme readme-clone bench bench-compare bench-peers clean
+.PHONY: demo test test-full coverage lint types contract check docs docs-output readme readme-clone bench bench-compare bench-peers bench-quality clean
 
 $(RUNTIME): pyproject.toml constraints.txt scripts/environment.sh
 	PYTHON="$(PYTHON)" bash scripts/environment.sh
@@ -66,6 +66,9 @@ bench-compare: $(RUNTIME)
 
 bench-peers: $(RUNTIME)
 	$(BIN)/python -m benchmarks.peers
+
+bench-quality: $(RUNTIME)  ## precision and recall over labelled sets, beside other tools
+	$(BIN)/python -m benchmarks.quality
 
 clean:
 	rm -rf .venv demo build dist docs/_build docs/_generated *.egg-info

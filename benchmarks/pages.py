@@ -1,11 +1,15 @@
 """Writes docs/reference/benchmarks.md and the figures of the README from the recorded results.
 
-The results are in benchmarks/figures.json and benchmarks/peers.json.
+The results are in benchmarks/figures.json, benchmarks/peers.json and benchmarks/quality.json.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from benchmarks.quality.tables import RECORD as QUALITY
+from benchmarks.quality.tables import QualityRecord, quality_section
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -34,7 +38,7 @@ seed 1.
 """
 
 
-def describe(machine: dict[str, Any]) -> str:
+def describe(machine: Mapping[str, Any]) -> str:
     """Returns a sentence about a machine."""
     versions = ", ".join(
         f"{name} {machine[name]}" for name in ("python", "numba", "numpy", "pyarrow")
@@ -92,6 +96,9 @@ def write_pages() -> None:
             f"\n## Side by "
             f"side\n\n{record['about']}\n\n{describe(record['machine'])}\n{peers_table(record)}"
         )
+    if QUALITY.exists():
+        quality: QualityRecord = json.loads(QUALITY.read_text("utf-8"))
+        text += quality_section(quality, describe(quality["machine"]))
     (ROOT / "docs" / "reference" / "benchmarks.md").write_text(text, "utf-8")
     values = {result["name"]: result["value"] for result in figures["figures"]}
     pairs, dedup = (

@@ -58,7 +58,7 @@ class MethodScores:
 
 
 class MethodResult(NamedTuple):
-    """What a method does over both halves of a set.
+    """The outcome of a method over both halves of a set.
 
     Attributes:
         method: Name of the method.

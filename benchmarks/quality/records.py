@@ -27,7 +27,7 @@ Person = dict[str, str | None]
 
 
 class PersonErrors(NamedTuple):
-    """How much a copied record of a person differs.
+    """The amount by which a copied record of a person differs.
 
     Attributes:
         copies: Smallest and largest number of copies of a record.

@@ -7,7 +7,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class ClusterScores:
-    """How well clusters agree with the true ones.
+    """The agreement of clusters with the true ones.
 
     Attributes:
         precision: Share of the pairs inside the clusters that are true pairs. It is 1 without
@@ -73,7 +73,7 @@ def score_clusters(true: np.ndarray, predicted: np.ndarray) -> ClusterScores:
 
 @dataclass(frozen=True)
 class KeptScores:
-    """What a deduplication that keeps one document of each cluster does to the true clusters.
+    """The effect on the true clusters of keeping one document of each found cluster.
 
     Attributes:
         lost: Share of the true clusters of which no document is kept.

