@@ -390,8 +390,8 @@ def _parameter_types(function: Callable[..., Any]) -> _ParameterTypes:
     """Returns the types of the parameters of a function."""
     names = _LazyNames(getattr(function, "__globals__"))  # noqa: B009
     positional: list[str] = []
-    kinds: dict[str, Any] = {}
-    defaults: dict[str, Any] = {}
+    kinds: dict[str, object] = {}
+    defaults: dict[str, object] = {}
     collected: tuple[str, ...] | None = None
     for name, parameter in inspect.signature(function).parameters.items():
         kind = _evaluate(parameter.annotation, names)

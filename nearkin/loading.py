@@ -1,12 +1,12 @@
 """The load of an online index from files, from a finished run or from another index."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import chain, groupby
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -21,8 +21,8 @@ from nearkin.index.documents import TextAndVector
 from nearkin.index.entry import Entry, require_id, require_scope
 from nearkin.index.exports import read_entries, read_header
 from nearkin.index.index import Index
-from nearkin.index.opening import read_vector_evidence
-from nearkin.index.settings import VectorEvidence
+from nearkin.index.opening import IndexHeader, read_vector_evidence
+from nearkin.index.settings import SettingsFields, VectorEvidence
 from nearkin.keys import HashKey
 from nearkin.runs.saved import SIGNATURES, SavedRun
 from nearkin.runs.spec_request import SpecRequest
@@ -33,6 +33,47 @@ from nearkin.spec import Spec
 CLUSTERS = "clusters.parquet"
 PORTION_BYTES = 32 << 20
 """The size of documents, in bytes, from which they are upserted."""
+
+
+@dataclass(frozen=True)
+class AddedDocuments:
+    """The result of an upsert of the documents of files.
+
+    Attributes:
+        outcomes: Number of documents of each kind of outcome, in the order of the kinds' names.
+        rejected: Number of rejected rows.
+        records: Number of documents in the index.
+        warnings: Warnings about the files.
+    """
+
+    outcomes: Mapping[str, int]
+    rejected: int
+    records: int
+    warnings: Sequence[str]
+
+    @property
+    def documents(self) -> int:
+        """The number of documents that were upserted."""
+        return sum(self.outcomes.values())
+
+    def to_dict(self) -> dict[str, int]:
+        """Returns the counts by name, without the warnings."""
+        return {
+            "documents": self.documents,
+            **self.outcomes,
+            "rejected": self.rejected,
+            "records": self.records,
+        }
+
+
+class LoadedRun(TypedDict):
+    """The result of building an index from a run."""
+
+    documents: int
+    clusters: int
+    spec_fingerprint: str
+    store: str
+    """The URL of the store, without a password."""
 
 
 def add_files(
@@ -46,7 +87,7 @@ def add_files(
     tables: Path | None = None,
     selection: Selection | None = None,
     distance: int | None = None,
-) -> dict[str, Any]:
+) -> AddedDocuments:
     """Upserts the documents of files.
 
     Args:
@@ -62,10 +103,6 @@ def add_files(
         selection: Rules that decide which files of input folders are read.
         distance: Hamming distance of a new index of simhash, which replaces the threshold, or None.
 
-    Returns:
-        The numbers of documents, of each kind of outcome, of rejected rows and of documents in the
-        index (`records`), and warnings.
-
     Raises:
         UsageError: If an input, a column or a document is not valid.
         StoreError: If the store fails.
@@ -74,16 +111,16 @@ def add_files(
     warnings = [*describe_skipped(corpus.skipped), *corpus.describe_doubts(columns)]
     columns = detect_dimensions(corpus, columns)
     corpus.check(columns)
-    new_index: dict[str, Any] = {}
+    spec: Spec | None = None
+    fields: SettingsFields = {}
     if postings is not None:
-        new_index = {
-            "spec": request.to_spec(columns),
-            "threshold": threshold,
-            "postings": postings,
-            "distance": distance,
-        }
+        spec = request.to_spec(columns)
+        fields = {"postings": postings, "distance": distance}
+    new_threshold = None if spec is None else threshold
     resources = SpecResources(request.secret)
-    with Index.open(url, resources=resources, tables=tables, **new_index) as index:
+    with Index.open(
+        url, spec, new_threshold, resources=resources, tables=tables, **fields
+    ) as index:
         reader = _FileReader(corpus, columns)
         portions = reader.portions(index.settings.max_batch)
         return _upsert_rows(index, scope, portions, warnings, reader.rejected)
@@ -118,7 +155,7 @@ def add_files_of_both(
     evidence: NewEvidence | None = None,
     tables: Path | None = None,
     selection: Selection | None = None,
-) -> dict[str, Any]:
+) -> AddedDocuments:
     """Upserts the documents of files into an index of texts and vectors.
 
     A row is a document if it has a text or a vector. With `combine="both"` it must have both.
@@ -137,8 +174,8 @@ def add_files_of_both(
         selection: Rules that decide which files of input folders are read.
 
     Returns:
-        The counts of `add_files`. A row that has neither a text nor a vector, or lacks one of them
-        with `combine="both"`, is rejected.
+        The result. A row that has neither a text nor a vector, or lacks one of them with
+        `combine="both"`, is rejected.
 
     Raises:
         UsageError: If an input, a column or a document is not valid, or the index has one kind of
@@ -150,19 +187,22 @@ def add_files_of_both(
     vector_columns = detect_dimensions(corpus, columns.vectors)
     corpus.check(columns.texts)
     corpus.check(vector_columns)
-    new_index: dict[str, Any] = {}
+    spec: Spec | None = None
+    fields: SettingsFields = {}
     if postings is not None and evidence is not None:
         vector_spec = Spec(measure="cosine", unit="vector", n=vector_columns.dimensions or 1)
         vector = VectorEvidence(vector_spec, evidence.threshold)
-        new_index = {
-            "spec": request.to_spec(columns.texts),
-            "threshold": threshold,
+        spec = request.to_spec(columns.texts)
+        fields = {
             "postings": postings,
             "vector": vector if request.secret is None else vector.keyed_with(request.secret),
             "combine": evidence.combine,
         }
+    new_threshold = None if spec is None else threshold
     resources = SpecResources(request.secret)
-    with Index.open(url, resources=resources, tables=tables, **new_index) as index:
+    with Index.open(
+        url, spec, new_threshold, resources=resources, tables=tables, **fields
+    ) as index:
         if not index.holds_both:
             kind = "vectors" if index.holds_vectors else "texts"
             raise UsageError(
@@ -305,8 +345,8 @@ def _upsert_rows(
     portions: Iterator[list[_Row]],
     warnings: list[str],
     count_rejected: Callable[[], int],
-) -> dict[str, Any]:
-    """Upserts documents in batches, and returns the counts that `add_files` describes.
+) -> AddedDocuments:
+    """Upserts documents in batches.
 
     Args:
         index: The index.
@@ -322,13 +362,12 @@ def _upsert_rows(
         for outcome in index.upsert_many(scope, documents, ids):
             kind = str(outcome.kind)
             kinds[kind] = kinds.get(kind, 0) + 1
-    return {
-        "documents": sum(kinds.values()),
-        **dict(sorted(kinds.items())),
-        "rejected": count_rejected(),
-        "records": index.counts()["records"],
-        "warnings": warnings,
-    }
+    return AddedDocuments(
+        outcomes=dict(sorted(kinds.items())),
+        rejected=count_rejected(),
+        records=index.counts()["records"],
+        warnings=warnings,
+    )
 
 
 def documents_of(column: pa.Array) -> list[Any]:
@@ -350,7 +389,7 @@ def documents_of(column: pa.Array) -> list[Any]:
 
 def load_run(
     saved: SavedRun, url: str, scope: str, secret: HashKey | None, postings: str
-) -> dict[str, Any]:
+) -> LoadedRun:
     """Builds an index from the clusters of a finished run.
 
     The saved signatures and the verified similarities are used, so nothing is sketched again. A
@@ -362,10 +401,6 @@ def load_run(
         scope: Scope of the documents.
         secret: Key of the Spec, or None.
         postings: Value of the setting `postings` of the index.
-
-    Returns:
-        The numbers of documents and clusters, the fingerprint of the Spec, and the URL of the store
-        without a password.
 
     Raises:
         UsageError: If the members of the run are not verified against the kept document, the store
@@ -487,15 +522,25 @@ def migrate(
 
 
 def _open_copy(
-    url: str, header: Mapping[str, Any], resources: SpecResources, tables: Path | None
+    url: str, header: IndexHeader, resources: SpecResources, tables: Path | None
 ) -> Index:
     """Opens an index with the header of another one."""
     spec = Spec.from_json(json.dumps(header["spec"]))
-    fields = {
-        name: value for name, value in header.items() if name not in ("format", "spec", "threshold")
+    fields: SettingsFields = {
+        "recall": header["recall"],
+        "bands": header["bands"],
+        "rows": header["rows"],
+        "probes": header["probes"],
+        "documents": header["documents"],
+        "postings": header["postings"],
+        "store_text": header["store_text"],
     }
-    if "vector" in fields:
-        fields["vector"] = read_vector_evidence(fields["vector"])
+    if "distance" in header:
+        fields["distance"] = header["distance"]
+    if "vector" in header:
+        fields["vector"] = read_vector_evidence(header["vector"])
+    if "combine" in header:
+        fields["combine"] = header["combine"]
     return Index.open(url, spec, header["threshold"], resources=resources, tables=tables, **fields)
 
 

@@ -24,6 +24,7 @@ from nearkin.cli.saved_runs import require_as_saved
 
 if TYPE_CHECKING:
     from nearkin.index.index import Index
+    from nearkin.loading import AddedDocuments
 
 index = make_group("index", "Build, search, change and maintain an online index.")
 
@@ -182,11 +183,11 @@ def open_existing_index(url: str, resources: o.IndexKeyOptions, **fields: Any) -
         yield opened
 
 
-def _print_added(counts: dict[str, Any], *, as_json: bool) -> None:
+def _print_added(added: "AddedDocuments", *, as_json: bool) -> None:
     """Prints how many documents of files were added, and warns about skipped files."""
-    print_warnings(counts.pop("warnings"))
-    print_facts(counts, as_json=as_json)
-    require_documents(counts["documents"], counts["rejected"], "nearkin dedup lists the reasons")
+    print_warnings(added.warnings)
+    print_facts(added.to_dict(), as_json=as_json)
+    require_documents(added.documents, added.rejected, "nearkin dedup lists the reasons")
 
 
 @index.command()
@@ -282,8 +283,8 @@ def build(
         require_as_saved(given, inputs, columns, spec)
         of_files = ("threshold", "distance", "memory", "spec_resources")
         given.require_unused(of_files, f"on the saved run {saved.folder}")
-        counts = load_run(saved, store, scope, spec.to_request().secret, postings)
-        print_facts(counts, as_json=json)
+        loaded = load_run(saved, store, scope, spec.to_request().secret, postings)
+        print_facts(loaded, as_json=json)
         return
     if spec_resources is not None and measure != "idf-jaccard":
         raise UsageError(
@@ -298,7 +299,7 @@ def build(
                 "texts and --vector-threshold for the vectors"
             )
         evidence = NewEvidence(vector_threshold, combine or "either")
-        counts = add_files_of_both(
+        added = add_files_of_both(
             tuple(inputs),
             both,
             request,
@@ -310,9 +311,9 @@ def build(
             tables=spec_resources,
             selection=reading.selection,
         )
-        _print_added(counts, as_json=json)
+        _print_added(added, as_json=json)
         return
-    counts = add_files(
+    added = add_files(
         tuple(inputs),
         columns.to_columns(memory=memory),
         request,
@@ -324,7 +325,7 @@ def build(
         selection=reading.selection,
         distance=distance,
     )
-    _print_added(counts, as_json=json)
+    _print_added(added, as_json=json)
 
 
 @index.command()
@@ -377,7 +378,7 @@ def add(
     folder = resources.spec_resources
     both = options.to_both_columns(memory=memory)
     if both is not None:
-        counts = add_files_of_both(
+        added = add_files_of_both(
             tuple(inputs),
             both,
             request,
@@ -388,9 +389,9 @@ def add(
             tables=folder,
             selection=reading.selection,
         )
-        _print_added(counts, as_json=json)
+        _print_added(added, as_json=json)
         return
-    counts = add_files(
+    added = add_files(
         tuple(inputs),
         options.to_columns(memory=memory),
         request,
@@ -401,7 +402,7 @@ def add(
         tables=folder,
         selection=reading.selection,
     )
-    _print_added(counts, as_json=json)
+    _print_added(added, as_json=json)
 
 
 @index.command()

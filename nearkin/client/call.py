@@ -307,7 +307,7 @@ def to_json_line(new: "NewDocument | Document") -> bytes:
     text, vector = _text_and_vector(document)
     if isinstance(vector, np.ndarray):
         vector = np.ascontiguousarray(vector)
-    members: dict[str, Any] = {"text": text, "vector": vector, "id": given.id}
+    members: dict[str, object] = {"text": text, "vector": vector, "id": given.id}
     members = {name: value for name, value in members.items() if value is not None}
     try:
         return orjson.dumps(members, option=orjson.OPT_SERIALIZE_NUMPY)

@@ -97,7 +97,7 @@ def open_cloud_storage(protocol: str, url: str) -> tuple[CloudStorage, str]:
 def _connect_s3(bucket: str) -> fs.S3FileSystem:
     """Returns the driver for a bucket, in whose region requests are sent."""
     endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
-    options: dict[str, Any] = {}
+    options: dict[str, str] = {}
     if endpoint:
         parsed = urlsplit(endpoint)
         if parsed.scheme not in ("http", "https") or not parsed.netloc:

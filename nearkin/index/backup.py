@@ -11,12 +11,12 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from nearkin.errors import IncompatibleError, StoreError, UsageError
 from nearkin.index.maintenance import check_resolutions
 from nearkin.index.migration.state import MOVED
+from nearkin.index.opening import read_header
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.sqlite import SqliteStore, file_of, sqlite_errors
 from nearkin.index.stores.urls import SCHEMES, scheme_of
@@ -53,7 +53,7 @@ class BackupResult:
     bytes: int
     key_id: str | None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Returns the result as values that JSON can hold."""
         return {**asdict(self), "path": str(self.path)}
 
@@ -221,14 +221,14 @@ def _verify_copy(source: Path, staging: Path, path: Path) -> BackupResult:
                 f"{source} is not sound, {report.found:,} problems: {problems}; run nearkin index "
                 "check for all of them"
             )
-        header: dict[str, Any] = store.claim({})
+        key_id = read_header(store)["spec"].get("key_id")
         clusters = store.counts()["leaders"]
     return BackupResult(
         path=path,
         documents=report.records,
         clusters=clusters,
         bytes=staging.stat().st_size,
-        key_id=header["spec"].get("key_id"),
+        key_id=None if key_id is None else str(key_id),
     )
 
 

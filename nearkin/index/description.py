@@ -1,10 +1,11 @@
 """The parameters of an open index, the place and state of its store, and its statistics."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 from nearkin.index.entry import Entry
 from nearkin.index.migration.state import Phase
+from nearkin.index.opening import IndexHeader, read_header
 from nearkin.index.session import Session
 from nearkin.index.settings import IndexSettings
 from nearkin.spec import Spec
@@ -131,9 +132,9 @@ class IndexDescription:
         """Returns True if the index was marked by `Index.protect`."""
         return self._session.store.is_protected()
 
-    def header(self) -> dict[str, Any]:
+    def header(self) -> IndexHeader:
         """Returns the header of the store: the Spec and the settings that never change."""
-        return self._session.store.claim({})
+        return read_header(self._session.store)
 
     def counts(self) -> dict[str, int]:
         """Returns the counts that the store keeps: records, leaders, postings, bytes and others."""

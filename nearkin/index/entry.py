@@ -245,7 +245,7 @@ class Match:
     representative: str = ""
     evidence: Evidence | None = None
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Returns the match as values that JSON can hold, without `evidence` if it is None."""
         return _without_absent_evidence({**self.__dict__}, self.evidence)
 
@@ -312,7 +312,7 @@ class Outcome:
         """True if another document of the index is the representative."""
         return self.representative != self.id
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Returns the outcome as values that JSON can hold."""
         values = {
             **self.__dict__,
@@ -324,7 +324,9 @@ class Outcome:
         return _without_absent_evidence(values, self.evidence)
 
 
-def _without_absent_evidence(values: dict[str, Any], evidence: Evidence | None) -> dict[str, Any]:
+def _without_absent_evidence(
+    values: dict[str, object], evidence: Evidence | None
+) -> dict[str, object]:
     """Returns values with the evidence as a dictionary. An index of one kind has none."""
     del values["evidence"]
     return values if evidence is None else {**values, "evidence": asdict(evidence)}

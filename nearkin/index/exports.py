@@ -4,13 +4,13 @@ import json
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nearkin.errors import StoreError, UsageError
 from nearkin.index.entry import Entry
+from nearkin.index.opening import IndexHeader
 from nearkin.index.stores.base import Store
 from nearkin.index.stores.packing import id_key
 from nearkin.runtime.files import PRIVATE_FILE, replacing_durably
@@ -93,14 +93,14 @@ def is_export(path: Path) -> bool:
         return False
 
 
-def read_header(path: Path) -> dict[str, Any]:
+def read_header(path: Path) -> IndexHeader:
     """Returns the header of an exported index.
 
     Raises:
         UsageError: If the file does not exist or is not an export.
     """
     try:
-        header: dict[str, Any] = json.loads((pq.read_schema(path).metadata or {})[HEADER])
+        header: IndexHeader = json.loads((pq.read_schema(path).metadata or {})[HEADER])
     except FileNotFoundError as error:
         raise UsageError(f"no such file: {path}") from error
     except (KeyError, ValueError, pa.ArrowException, OSError) as error:

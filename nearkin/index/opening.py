@@ -2,8 +2,8 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import NamedTuple, NotRequired, TypedDict, cast
 
 from nearkin.errors import IncompatibleError, StoreError, UsageError
 from nearkin.index.migration.state import MOVED, StoreState
@@ -41,6 +41,39 @@ FIXED_VECTOR_SETTINGS = ("threshold", "recall", "bands", "rows")
 """The settings of the vectors of an index that are fixed when it is created, besides their Spec."""
 MAX_MIGRATIONS = 5
 """The number of migrations that are followed, one after the other."""
+
+
+class VectorHeader(TypedDict):
+    """The part of a header that describes the vectors of an index of texts and vectors."""
+
+    spec: dict[str, object]
+    """The Spec of the vectors, as its JSON."""
+    threshold: float
+    recall: float
+    bands: int | None
+    rows: int | None
+
+
+class IndexHeader(TypedDict):
+    """The header of an index: what is fixed when it is created."""
+
+    format: int
+    spec: dict[str, object]
+    """The Spec, as its JSON."""
+    threshold: float
+    recall: float
+    bands: int | None
+    rows: int | None
+    probes: int
+    documents: int
+    postings: str
+    store_text: bool
+    distance: NotRequired[int]
+    vector: NotRequired[VectorHeader]
+    combine: NotRequired[str]
+    shard: NotRequired[list[int]]
+    """The position of the store among the shards of an index, and the number of shards. A store of
+    all shards leaves it out."""
 
 
 class Opened(NamedTuple):
@@ -83,7 +116,7 @@ def open_index(
         wanted = new_header(requested)
         store = open_store(urls, requested) if store is None else store
         try:
-            header = store.claim(wanted)
+            header = read_header(store, wanted)
             state = store.state()
             if not follow or state.migration.phase != MOVED:
                 settings = settings_of(header, requested, store.url)
@@ -98,6 +131,17 @@ def open_index(
         requested = _request_after_migration(header, requested, store.url, next_urls)
         urls = with_passwords(state.migration.urls, urls)
         store = None
+
+
+def read_header(store: Store, wanted: IndexHeader | None = None) -> IndexHeader:
+    """Returns the header of the index in a store.
+
+    Args:
+        store: The store.
+        wanted: Header of a new index, which is written if the store has none. By default nothing is
+            written, and the store must have one.
+    """
+    return cast(IndexHeader, store.claim({} if wanted is None else dict(wanted)))
 
 
 def lasting_name(urls: Sequence[str]) -> str:
@@ -124,7 +168,7 @@ def _require_progress(visited: list[str], target: str) -> None:
 
 
 def _request_after_migration(
-    header: dict[str, Any], requested: IndexSettings, url: str, next_urls: Sequence[str]
+    header: IndexHeader, requested: IndexSettings, url: str, next_urls: Sequence[str]
 ) -> IndexSettings:
     """Returns the settings to request from the store that an index has moved to.
 
@@ -155,7 +199,7 @@ def without_fixed_settings(settings: IndexSettings) -> IndexSettings:
     return replace(settings, spec=None, vector=vector, **defaults)
 
 
-def new_header(settings: IndexSettings) -> dict[str, Any]:
+def new_header(settings: IndexSettings) -> IndexHeader:
     """Returns the header of a new index.
 
     Args:
@@ -166,11 +210,18 @@ def new_header(settings: IndexSettings) -> dict[str, Any]:
             with the other settings.
     """
     spec = settings.spec or Spec(measure="jaccard" if settings.distance is None else "simhash")
-    values = asdict(settings)
-    header = {"format": FORMAT, "spec": json.loads(spec.to_json())}
-    header |= {name: values[name] for name in FIXED_SETTINGS}
-    if settings.threshold is None:
-        header["threshold"] = DEFAULT_THRESHOLD
+    header: IndexHeader = {
+        "format": FORMAT,
+        "spec": json.loads(spec.to_json()),
+        "threshold": DEFAULT_THRESHOLD if settings.threshold is None else settings.threshold,
+        "recall": settings.recall,
+        "bands": settings.bands,
+        "rows": settings.rows,
+        "probes": settings.probes,
+        "documents": settings.documents,
+        "postings": settings.postings,
+        "store_text": settings.store_text,
+    }
     if settings.distance is not None:
         header["format"] = DISTANCE_FORMAT
         header["distance"] = settings.distance
@@ -186,16 +237,18 @@ def new_header(settings: IndexSettings) -> dict[str, Any]:
     return header
 
 
-def _vector_header(vector: VectorEvidence) -> dict[str, Any]:
+def _vector_header(vector: VectorEvidence) -> VectorHeader:
     """Returns the part of the header of a new index that describes its vectors."""
-    header: dict[str, Any] = {"spec": json.loads(vector.spec.to_json())}
-    header |= {name: getattr(vector, name) for name in FIXED_VECTOR_SETTINGS}
-    if vector.threshold is None:
-        header["threshold"] = DEFAULT_VECTOR_THRESHOLD
-    return header
+    return {
+        "spec": json.loads(vector.spec.to_json()),
+        "threshold": DEFAULT_VECTOR_THRESHOLD if vector.threshold is None else vector.threshold,
+        "recall": vector.recall,
+        "bands": vector.bands,
+        "rows": vector.rows,
+    }
 
 
-def settings_of(header: dict[str, Any], requested: IndexSettings, url: str) -> IndexSettings:
+def settings_of(header: IndexHeader, requested: IndexSettings, url: str) -> IndexSettings:
     """Returns the settings of an existing index, which replace defaults.
 
     Args:
@@ -204,26 +257,47 @@ def settings_of(header: dict[str, Any], requested: IndexSettings, url: str) -> I
         url: URL of the store, for messages.
 
     Raises:
-        IncompatibleError: If the header has another format, or the request names another value.
+        IncompatibleError: If the header has another format, the request names another value, or
+            the store is one shard of several.
     """
     if header["format"] not in (FORMAT, DISTANCE_FORMAT, VECTOR_FORMAT):
         raise IncompatibleError(
             f"{url} has index format {header['format']}; this version of nearkin reads {FORMAT} "
             f"to {VECTOR_FORMAT}"
         )
+    if "shard" in header:
+        position, count = header["shard"]
+        raise IncompatibleError(
+            f"{url} is shard {position + 1} of the {count} shards of an index; give the URLs of "
+            "all shards, in their order"
+        )
     spec = Spec.from_json(json.dumps(header["spec"]))
     if requested.spec is not None:
         requested.spec.require(spec, f"the index {url}")
-    fixed = {name: header[name] for name in FIXED_SETTINGS}
-    fixed["distance"] = header.get("distance")
-    fixed["combine"] = header.get("combine", IndexSettings().combine)
-    _require_agreement(fixed, requested, IndexSettings(), url)
+    # what depends on the Spec and the vectors is verified when they are set
+    recorded = replace(
+        requested,
+        spec=None,
+        vector=None,
+        threshold=header["threshold"],
+        recall=header["recall"],
+        bands=header["bands"],
+        rows=header["rows"],
+        probes=header["probes"],
+        documents=header["documents"],
+        postings=header["postings"],
+        store_text=header["store_text"],
+        distance=header.get("distance"),
+        combine=header.get("combine", IndexSettings().combine),
+    )
+    names = (*FIXED_SETTINGS, "distance", "combine")
+    _require_agreement(names, recorded, requested, IndexSettings(), url)
     vector = _vector_evidence_of(header.get("vector"), requested.vector, url)
-    return replace(requested, spec=spec, vector=vector, **fixed)
+    return replace(recorded, spec=spec, vector=vector)
 
 
 def _vector_evidence_of(
-    header: dict[str, Any] | None, requested: VectorEvidence | None, url: str
+    header: VectorHeader | None, requested: VectorEvidence | None, url: str
 ) -> VectorEvidence | None:
     """Returns the vectors of an existing index of texts, or None if it has none.
 
@@ -246,23 +320,29 @@ def _vector_evidence_of(
     if requested is None:
         return recorded
     requested.spec.require(recorded.spec, f"the vectors of the index {url}")
-    fixed = {name: header[name] for name in FIXED_VECTOR_SETTINGS}
-    _require_agreement(fixed, requested, VectorEvidence(recorded.spec), url, "vectors of ")
+    default = VectorEvidence(recorded.spec)
+    _require_agreement(FIXED_VECTOR_SETTINGS, recorded, requested, default, url, "vectors of ")
     return replace(recorded, lookup_probes=requested.lookup_probes)
 
 
-def read_vector_evidence(header: dict[str, Any]) -> VectorEvidence:
+def read_vector_evidence(header: VectorHeader) -> VectorEvidence:
     """Returns the vectors of an index of texts and vectors, as they were recorded.
 
     Args:
         header: Part of the header that describes the vectors.
     """
-    fixed = {name: header[name] for name in FIXED_VECTOR_SETTINGS}
-    return VectorEvidence(Spec.from_json(json.dumps(header["spec"])), **fixed)
+    return VectorEvidence(
+        Spec.from_json(json.dumps(header["spec"])),
+        threshold=header["threshold"],
+        recall=header["recall"],
+        bands=header["bands"],
+        rows=header["rows"],
+    )
 
 
 def _require_agreement(
-    fixed: dict[str, Any],
+    names: Sequence[str],
+    recorded: IndexSettings | VectorEvidence,
     requested: IndexSettings | VectorEvidence,
     default: IndexSettings | VectorEvidence,
     url: str,
@@ -271,7 +351,8 @@ def _require_agreement(
     """Verifies that a request names no other value of a fixed setting.
 
     Args:
-        fixed: Values of the existing index, by name.
+        names: Names of the fixed settings.
+        recorded: Settings of the existing index.
         requested: Settings of the request.
         default: Default settings, which a request does not name.
         url: URL of the store, for messages.
@@ -280,7 +361,8 @@ def _require_agreement(
     Raises:
         IncompatibleError: If the request does.
     """
-    for name, value in fixed.items():
+    for name in names:
+        value = getattr(recorded, name)
         given = getattr(requested, name)
         if given != getattr(default, name) and given != value:
             raise IncompatibleError(

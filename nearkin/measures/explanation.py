@@ -123,7 +123,7 @@ class Explanation:
             f"{format_similarity(self.similarity, digits=4)}, threshold {self.threshold:g}>"
         )
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Returns the explanation as a JSON object."""
         shingles = {
             **asdict(self.shingles),

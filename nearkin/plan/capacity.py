@@ -10,7 +10,7 @@ updates of binned sketches.
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import Any, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 import numpy as np
 
@@ -360,7 +360,7 @@ class Plan:
             "memory": f"{self.workload.memory:.0f}",
         }
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Returns the plan as a JSON object."""
         return {
             "workload": asdict(self.workload),

@@ -386,7 +386,7 @@ class ReportData:
         """The wall-clock time of all stages in seconds, without the compilation of kernels."""
         return sum(stage.seconds for stage in self.seconds)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, object]:
         """Returns the data as a dictionary of plain values, with tuples in place of lists."""
         return asdict(self)
 

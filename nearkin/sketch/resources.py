@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -93,7 +92,7 @@ class DocumentFrequencies:
         """The weights in a table for lookups."""
         return WeightTable.of(self.hashes, self.weights, self.rare)
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {name: self.__dict__[name] for name in ("documents", "hashes", "counts")}
 
     @check_arguments

@@ -1,9 +1,12 @@
 """Tests of the opening of an index: the settings of the request and those of the index."""
 
+from pathlib import Path
+
 import pytest
 
 import nearkin as nk
 from nearkin.errors import IncompatibleError
+from nearkin.loading import migrate
 from tests.index.conftest import Opener
 
 
@@ -19,3 +22,17 @@ def test_other_settings_than_those_of_the_index_are_refused(opened: Opener, url:
     ):
         with pytest.raises(IncompatibleError, match=named):
             opened(**fields)
+
+
+def test_one_shard_of_an_index_is_refused(tmp_path: Path) -> None:
+    """A document that is written to it alone would have no postings on the other shards."""
+    urls = [f"sqlite:///{tmp_path}/{name}.db" for name in ("first", "second")]
+    with nk.Index.open(urls, threshold=0.7) as index:
+        index.upsert_many("a", ["one two three four", "five six seven eight"])
+    for number, url in enumerate(urls, 1):
+        with pytest.raises(IncompatibleError, match=f"is shard {number} of the 2 shards"):
+            nk.Index.open(url)
+        with pytest.raises(IncompatibleError, match=f"is shard {number} of the 2 shards"):
+            migrate(url, "memory://", None)
+    with nk.Index.open(urls) as index:
+        assert index.stats()["records"] == 2
