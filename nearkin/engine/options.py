@@ -7,6 +7,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
+import numpy as np
+
 from nearkin.argument_types import check_fields
 from nearkin.cluster.keep import KeepPolicy
 from nearkin.errors import UsageError
@@ -300,6 +302,25 @@ class RunOptions:
             documents=documents,
         )
         return measure.banding(request)
+
+    def banding_if_possible(self, measure: Measure, documents: int) -> Banding | None:
+        """Returns the banding, or None if no bands of signs reach the recall at the threshold.
+
+        A run over few documents compares all pairs in this case. Bands of slots always reach it.
+
+        Args:
+            measure: Measure of the run.
+            documents: Number of documents.
+
+        Raises:
+            UsageError: If the given bands and rows are not possible.
+        """
+        if self.bands is not None or self.spec.signature_type is not np.uint64:
+            return self.banding(measure, documents)
+        try:
+            return self.banding(measure, documents)
+        except UsageError:
+            return None
 
     @cached_property
     def complete_bucket_size(self) -> int:

@@ -6,8 +6,6 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import NamedTuple, final
 
-import numpy as np
-
 from nearkin.engine.hot_buckets import HotBucketLoop
 from nearkin.engine.options import (
     DEFAULT_PAIR_BUDGET,
@@ -28,7 +26,7 @@ from nearkin.engine.stats import (
     StageStats,
     VerifyStats,
 )
-from nearkin.errors import RunError, UsageError
+from nearkin.errors import RunError
 from nearkin.lsh.sign_bands import fixed_sign_banding
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure, measure_of
@@ -123,13 +121,8 @@ class Run(ABC):
 
         Signatures of signs have none at a low similarity. Those of slots were checked before.
         """
-        if self.options.bands is not None or self.options.spec.signature_type is not np.uint64:
-            return True
-        try:
-            self.options.banding(self.measure, self.sketch_stats.documents)
-        except UsageError:
-            return False
-        return True
+        documents = self.sketch_stats.documents
+        return self.options.banding_if_possible(self.measure, documents) is not None
 
     @property
     @final

@@ -12,6 +12,7 @@ from nearkin.argument_types import check_arguments
 from nearkin.corpus import Columns, Corpus, carried_column_name
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
+from nearkin.lsh.sign_bands import fixed_sign_banding
 from nearkin.measures import measure_of
 from nearkin.measures.explanation import MISSED, Explanation, PairVerdict, explain_pair
 from nearkin.runtime.number_format import format_similarity
@@ -28,7 +29,7 @@ def explain(
     names: tuple[str, str] = ("a", "b"),
     documents: int = 1_000_000,
 ) -> Explanation:
-    """Explains why two texts are a match or not, as in a run that uses banding.
+    """Explains why two texts are a match or not, as in a run that uses banding if it can.
 
     Args:
         a: First text.
@@ -48,15 +49,43 @@ def explain(
     """
     settings = settings or RunOptions()
     measure = measure_of(settings.spec, resources, settings.distance)
-    return explain_pair(
+    banding = settings.banding_if_possible(measure, documents)
+    compares_all = banding is None
+    if banding is None:
+        # The layout of the signatures is read, and no band.
+        banding = fixed_sign_banding(
+            settings.threshold, settings.recall, settings.spec.k, documents, bands=1, rows=1
+        )
+    pair = explain_pair(
         a,
         b,
         spec=settings.spec,
         resources=resources,
         threshold=settings.threshold,
-        banding=settings.banding(measure, documents),
+        banding=banding,
         distance=settings.distance,
         names=names,
+    )
+    if compares_all:
+        reason = "no bands of signs reach the recall at the threshold, so a run compares every pair"
+        return _as_compared(pair, reason)
+    return pair
+
+
+def _as_compared(pair: Explanation, reason: str) -> Explanation:
+    """Returns the explanation of a pair that was compared although its signatures differ.
+
+    Args:
+        pair: Explanation of the pair, as if bands decided.
+        reason: Why the pair was compared.
+    """
+    if pair.verdict not in MISSED:
+        return pair
+    is_near = pair.similarity >= pair.threshold
+    return replace(
+        pair,
+        verdict=PairVerdict.MATCH if is_near else PairVerdict.BELOW_THRESHOLD,
+        why=f"{reason}: the similarity is {format_similarity(pair.similarity, digits=4)}",
     )
 
 
@@ -140,12 +169,9 @@ def add_run_outcome(
     reason = _reason_not_to_compare(documents, settings)
     if reason is not None:
         pair = replace(pair, verdict=PairVerdict.NOT_COMPARED, why=reason)
+    if compared_all:
+        pair = _as_compared(pair, "the run compared every pair exactly")
     why = pair.why
-    if compared_all and pair.verdict in MISSED:
-        is_near = pair.similarity >= pair.threshold
-        pair = replace(pair, verdict=PairVerdict.MATCH if is_near else PairVerdict.BELOW_THRESHOLD)
-        similarity = format_similarity(pair.similarity, digits=4)
-        why = f"the run compared every pair exactly: the similarity is {similarity}"
     if first["cluster"] == second["cluster"]:
         why += f"; both are in the cluster of {first['cluster']}"
     elif pair.verdict in (PairVerdict.MATCH, PairVerdict.EXACT):

@@ -14,6 +14,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.evaluate.explain import explain
 from nearkin.keys import HashKey
+from nearkin.measures import measure_of
 from nearkin.measures.explanation import PairVerdict
 from nearkin.sketch.resources import SpecResources
 from nearkin.spec import Spec
@@ -37,7 +38,8 @@ def test_each_verdict_is_reached() -> None:
         "below the margin": explain(BASE, edited(13), settings=RunOptions(bands=64, rows=2)),
         "below the threshold": explain(BASE, edited(5)),
     }
-    assert set(explanations) == set(PairVerdict)
+    # pairs of one source or of different blocks are in tests/engine/test_across.py
+    assert set(explanations) == set(PairVerdict) - {PairVerdict.NOT_COMPARED}
     for verdict, explanation in explanations.items():
         assert explanation.verdict == verdict, explanation
         assert json.dumps(explanation.to_dict())
@@ -170,3 +172,35 @@ def test_terminal_and_page_mark_the_differences(
     (tmp_path / "c.bin").write_bytes(b"\xff\xfe")
     assert run(["explain", str(tmp_path / "c.bin"), "x"]) == 2
     assert "is not UTF-8" in capfd.readouterr().err
+
+
+def test_pair_is_explained_if_no_bands_reach_the_recall() -> None:
+    """At cosine 0.2 no bands of 64 signs reach the recall, so a run compares all pairs."""
+    options = RunOptions(spec=Spec(measure="simhash"), threshold=0.2)
+    with pytest.raises(UsageError, match="cannot be reached"):
+        options.banding(measure_of(options.spec), 6000)
+    similar = explain(BASE, edited(15), settings=options, documents=6000)
+    assert similar.verdict == PairVerdict.MATCH
+    different = explain(BASE, "entirely other words", settings=options, documents=6000)
+    assert different.verdict == PairVerdict.BELOW_THRESHOLD
+    assert "so a run compares every pair" in different.why
+    assert explain(BASE, BASE, settings=options, documents=6000).verdict == PairVerdict.EXACT
+
+
+def test_run_that_compared_all_pairs_of_signs_is_explained_and_audited(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(4)
+    words = rng.integers(0, 400, (6000, 6))
+    texts = [" ".join(f"w{number}" for number in row) for row in words.tolist()]
+    ids = [f"d{number:04}" for number in range(len(texts))]
+    pq.write_table(pa.table({"id": ids, "text": texts}), tmp_path / "docs.parquet")
+    out = str(tmp_path / "out")
+    line = ["dedup", str(tmp_path / "docs.parquet"), "--id", "id", "--measure", "simhash"]
+    assert run([*line, "--shingle", "words:1", "--threshold", "0.2", "--out", out, "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["stages"]["verify"]["brute_force"]
+    assert run(["explain", "d0001", "d0002", "--run", out, "--json"]) == 0
+    explained = json.loads(capfd.readouterr().out)
+    assert explained["verdict"] in ("match", "below the threshold")
+    assert run(["audit", out, "--sample", "3", "--removed", "3", "--json"]) == 0
+    assert json.loads(capfd.readouterr().out)["recall"]["value"] == 1.0
