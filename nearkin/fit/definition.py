@@ -1,12 +1,15 @@
-"""Definitions of similarity: the shingle, the normalization and the measure, without a threshold.
+"""Definitions of near-duplicates: the shingle, the normalization, the measure and the clusters.
 
-They are what a search tries. `base_definitions` are tried first, and `STEPS` of normalization are
+Only the threshold is missing.
+
+A search tries them. `base_definitions` are tried first, and `STEPS` of normalization are
 added to the best of them.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from nearkin.engine.options import ClusterMethod
 from nearkin.spec import IDF_JACCARD, NORMALISATIONS, Spec
 
 BASE_STEPS = ("nfkc", "lower")
@@ -24,17 +27,23 @@ COSINE = "cosine"
 
 @dataclass(frozen=True)
 class Definition:
-    """A definition of similarity.
+    """A definition of near-duplicates, without a threshold.
 
     Attributes:
         unit: `words`, `chars` or `vector`.
         n: Number of units of a shingle, or the length of the vectors.
         measure: Measure, for example `jaccard`.
         normalise: Steps of normalization. Vectors have none.
+        cluster: Method that makes clusters of pairs: `leaders` or `components`.
 
     Examples:
-        >>> Definition("words", 2, "jaccard").add_step("digits").settings()
-        {'shingle': 'words:2', 'normalise': ['nfkc', 'lower', 'digits'], 'measure': 'jaccard'}
+        >>> definition = Definition("words", 2, "jaccard").add_step("digits")
+        >>> for name, value in definition.settings().items():
+        ...     print(name, value)
+        shingle words:2
+        normalise ['nfkc', 'lower', 'digits']
+        measure jaccard
+        cluster leaders
         >>> str(Definition("chars", 4, "idf-jaccard"))
         'chars:4 idf-jaccard'
     """
@@ -43,11 +52,11 @@ class Definition:
     n: int
     measure: str
     normalise: tuple[str, ...] = BASE_STEPS
+    cluster: ClusterMethod = ClusterMethod.LEADERS
 
     def __str__(self) -> str:
-        if self.unit == "vector":
-            return f"vectors {self.measure}"
-        return " ".join([f"{self.unit}:{self.n}", self.measure, *map("+{}".format, self.added)])
+        shingle = "vectors" if self.unit == "vector" else f"{self.unit}:{self.n}"
+        return " ".join([shingle, self.measure, *map("+{}".format, self.added)])
 
     @property
     def added(self) -> tuple[str, ...]:
@@ -63,12 +72,17 @@ class Definition:
     def complexity(self) -> tuple[int, int, int]:
         """An order in which a simpler definition comes first. It decides between equal scores."""
         measures = (*SET_MEASURES, COSINE)
-        return len(self.added), measures.index(self.measure), self.n
+        is_other_method = self.cluster != ClusterMethod.LEADERS
+        return len(self.added) + is_other_method, measures.index(self.measure), self.n
 
     def add_step(self, step: str) -> "Definition":
         """Returns this definition with one more step of normalization."""
         steps = {*self.normalise, step}
         return replace(self, normalise=tuple(name for name in NORMALISATIONS if name in steps))
+
+    def with_components(self) -> "Definition":
+        """Returns this definition with connected components instead of leaders."""
+        return replace(self, cluster=ClusterMethod.COMPONENTS)
 
     def to_spec(self) -> Spec:
         """Returns the Spec, without document frequencies."""
@@ -79,11 +93,12 @@ class Definition:
     def settings(self) -> dict[str, object]:
         """Returns the values of a settings file for this definition, without a threshold."""
         if self.unit == "vector":
-            return {"measure": self.measure}
+            return {"measure": self.measure, "cluster": str(self.cluster)}
         return {
             "shingle": f"{self.unit}:{self.n}",
             "normalise": list(self.normalise),
             "measure": self.measure,
+            "cluster": str(self.cluster),
         }
 
 

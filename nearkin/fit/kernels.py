@@ -9,6 +9,50 @@ U32 = np.uint32
 
 
 @kernel
+def count_pairs_of_clusters(
+    leader: np.ndarray,
+    members: np.ndarray,
+    by_cluster: np.ndarray,
+    firsts: np.ndarray,
+    sizes: np.ndarray,
+    tally: np.ndarray,
+) -> tuple[float, float]:
+    """Counts the pairs of duplicates and the distinct pairs in predicted clusters.
+
+    A pair of a labelled document and one without a label is distinct, and half of it is counted.
+
+    Args:
+        leader: Kept document of each document, unsigned integers (n,).
+        members: Whether a document takes part, bool (n,).
+        by_cluster: Labelled documents, one true cluster after the other, int64 (l,).
+        firsts: First position of each true cluster in `by_cluster`, and the end, int64 (c + 1,).
+        sizes: Scratch space, int64 (n,).
+        tally: Scratch space, int64 (n,). All elements are 0, and are so again in the end.
+
+    Returns:
+        The number of pairs of duplicates, and that of distinct pairs.
+    """
+    sizes[:] = 0
+    for d in range(members.shape[0]):
+        if members[d]:
+            sizes[leader[d]] += 1
+    shared = 0
+    foreign = 0
+    for c in range(firsts.shape[0] - 1):
+        for i in range(firsts[c], firsts[c + 1]):
+            if members[by_cluster[i]]:
+                tally[leader[by_cluster[i]]] += 1
+        for i in range(firsts[c], firsts[c + 1]):
+            d = by_cluster[i]
+            if members[d]:
+                shared += tally[leader[d]] - 1
+                foreign += sizes[leader[d]] - tally[leader[d]]
+        for i in range(firsts[c], firsts[c + 1]):
+            tally[leader[by_cluster[i]]] = 0
+    return shared / 2, foreign / 2
+
+
+@kernel
 def count_leader_clusters(
     later: np.ndarray,
     earlier: np.ndarray,
@@ -22,8 +66,7 @@ def count_leader_clusters(
 ) -> None:
     """Counts the pairs of the clusters that leaders make at each threshold.
 
-    Documents are numbered in keep order. A pair of a labelled document and one without a label is
-    distinct, and half of it is counted.
+    Documents are numbered in keep order.
 
     Args:
         later: Later document of each pair, uint32 (m,), in ascending order.
@@ -45,25 +88,9 @@ def count_leader_clusters(
         for d in range(n):
             leader[d] = U32(d)
             best[d] = 0.0
-            sizes[d] = 0
         for p in range(later.shape[0]):
             if similarity[p] >= thresholds[t] and members[later[p]] and members[earlier[p]]:
                 elect_pair(later[p], earlier[p], similarity[p], leader, best)
-        for d in range(n):
-            if members[d]:
-                sizes[leader[d]] += 1
-        shared = 0
-        foreign = 0
-        for c in range(firsts.shape[0] - 1):
-            for i in range(firsts[c], firsts[c + 1]):
-                if members[by_cluster[i]]:
-                    tally[leader[by_cluster[i]]] += 1
-            for i in range(firsts[c], firsts[c + 1]):
-                d = by_cluster[i]
-                if members[d]:
-                    shared += tally[leader[d]] - 1
-                    foreign += sizes[leader[d]] - tally[leader[d]]
-            for i in range(firsts[c], firsts[c + 1]):
-                tally[leader[by_cluster[i]]] = 0
-        together[t] = shared / 2
-        wrong[t] = foreign / 2
+        together[t], wrong[t] = count_pairs_of_clusters(
+            leader, members, by_cluster, firsts, sizes, tally
+        )

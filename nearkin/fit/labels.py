@@ -10,12 +10,14 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
+from nearkin.cluster.components import components
 from nearkin.cluster.election import leaders
+from nearkin.engine.options import DEFAULT_FLOOR_DISTANCE, ClusterMethod
 from nearkin.evaluate.golden import NO_PAIRS, GoldenSet, Labelled, close_transitively
 from nearkin.evaluate.totals import LabelledTotals, count_clusters, count_judged_pairs
 from nearkin.fit.definition import Definition
 from nearkin.fit.documents import FitDocuments
-from nearkin.fit.kernels import count_leader_clusters
+from nearkin.fit.kernels import count_leader_clusters, count_pairs_of_clusters
 from nearkin.fit.objective import Curve
 from nearkin.fit.sampling import LabelledSample
 from nearkin.fit.scoring import LEAST_SIMILARITY, DocumentScorer, ScoredDocuments
@@ -26,6 +28,8 @@ MOST_LISTED_PAIRS = 3_000_000
 PAIRS_PER_DUPLICATE = 30
 """The number of pairs that are listed for each pair of duplicates, within the limits above. At a
 threshold at which more pairs are found, fewer than one in 30 is a pair of duplicates."""
+PAIRS_PER_DUPLICATE_OF_COMPONENTS = 4
+SPARE_PAIRS_OF_COMPONENTS = 1000
 LARGEST_SHARE_OF_GROUP = 0.25
 """The share of the documents that all labelled pairs may connect. If they connect more, groups are
 made of pairs of duplicates alone."""
@@ -82,6 +86,10 @@ class FitLabels(Protocol):
     """Labels of the documents of a fit."""
 
     @property
+    def are_clustered(self) -> bool:
+        """True if definitions are judged by clusters, False if by single pairs."""
+
+    @property
     def groups(self) -> np.ndarray:
         """The group of each document, which is never divided between folds, int64 (n,)."""
 
@@ -128,6 +136,11 @@ class ClusterLabels:
 
     clusters: np.ndarray
     population: int
+
+    @property
+    def are_clustered(self) -> bool:
+        """True, because definitions are judged by clusters."""
+        return True
 
     @cached_property
     def groups(self) -> np.ndarray:
@@ -178,12 +191,23 @@ class ClusterLabels:
         """Returns the similarities by a definition."""
         wanted = self.duplicates * PAIRS_PER_DUPLICATE
         limit = min(max(wanted, LEAST_LISTED_PAIRS), MOST_LISTED_PAIRS)
-        return _ClusterScores(self, scorer.most_similar_pairs(definition, limit))
+        scored = scorer.most_similar_pairs(definition, limit)
+        if definition.cluster == ClusterMethod.LEADERS:
+            return _ClusterScores(self, scored)
+        return _ComponentScores(self, scored.keep_most_similar(wanted_of_components(self)))
+
+
+def wanted_of_components(labels: "ClusterLabels") -> int:
+    """Returns the number of pairs up to which components are worth a try.
+
+    With more, one wrong pair in a component joins whole clusters.
+    """
+    return PAIRS_PER_DUPLICATE_OF_COMPONENTS * labels.duplicates + SPARE_PAIRS_OF_COMPONENTS
 
 
 @dataclass(frozen=True)
 class _ClusterScores:
-    """The most similar pairs of documents whose true clusters are known."""
+    """The most similar pairs of documents whose true clusters are known, for leaders."""
 
     labels: ClusterLabels
     scored: ScoredDocuments
@@ -197,24 +221,12 @@ class _ClusterScores:
 
     def curve(self, members: np.ndarray, step: float) -> Curve:
         thresholds = self.thresholds(step)
-        together = np.empty(len(thresholds))
-        wrong = np.empty(len(thresholds))
         scored = self._of_members(members)
         labels = self.labels
         # Only thresholds between which a pair lies differ in what they find.
         counts = np.searchsorted(np.sort(scored.similarity), thresholds)
         _, firsts, places = np.unique(counts, return_index=True, return_inverse=True)
-        count_leader_clusters(
-            scored.later,
-            scored.earlier,
-            scored.similarity,
-            members,
-            labels.by_cluster,
-            labels.firsts,
-            thresholds[firsts],
-            together,
-            wrong,
-        )
+        together, wrong = self._count_pairs(scored, members, thresholds[firsts])
         duplicates = np.bincount(labels.groups[members])
         return Curve(
             thresholds,
@@ -222,6 +234,25 @@ class _ClusterScores:
             together[places],
             wrong[places] * labels.factor(members),
         )
+
+    def _count_pairs(
+        self, scored: ScoredDocuments, members: np.ndarray, thresholds: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the numbers of duplicates and of distinct pairs in one cluster, (t,) each."""
+        together = np.empty(len(thresholds))
+        wrong = np.empty(len(thresholds))
+        count_leader_clusters(
+            scored.later,
+            scored.earlier,
+            scored.similarity,
+            members,
+            self.labels.by_cluster,
+            self.labels.firsts,
+            thresholds,
+            together,
+            wrong,
+        )
+        return together, wrong
 
     def _of_members(self, members: np.ndarray) -> ScoredDocuments:
         """Returns the pairs of members."""
@@ -231,12 +262,13 @@ class _ClusterScores:
 
     def predict(self, members: np.ndarray, threshold: float) -> np.ndarray:
         """Returns the kept document of each document at a threshold, int64 (n,)."""
-        scored = self._of_members(members)
+        return self._cluster(self._of_members(members), len(members), threshold)
+
+    def _cluster(self, scored: ScoredDocuments, documents: int, threshold: float) -> np.ndarray:
+        """Returns the kept document of each document by pairs of members, int64 (n,)."""
         scored = scored.select(scored.similarity >= threshold)
-        order = np.arange(len(members), dtype=np.uint32)
-        pairs = pack_pairs(scored.earlier, scored.later)
-        ones = np.ones(len(pairs))
-        return leaders(ScoredPairs(pairs, scored.similarity, ones), order, order).astype(np.int64)
+        order = np.arange(documents, dtype=np.uint32)
+        return leaders(_as_scored_pairs(scored), order, order).astype(np.int64)
 
     def totals(self, members: np.ndarray, threshold: float) -> LabelledTotals:
         predicted = self.predict(members, threshold)
@@ -279,6 +311,43 @@ class _ClusterScores:
 
 
 @dataclass(frozen=True)
+class _ComponentScores(_ClusterScores):
+    """The most similar pairs of documents whose true clusters are known, for components."""
+
+    def _count_pairs(
+        self, scored: ScoredDocuments, members: np.ndarray, thresholds: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        sizes = np.zeros(len(members), np.int64)
+        tally = np.zeros(len(members), np.int64)
+        counts = [
+            count_pairs_of_clusters(
+                self._cluster(scored, len(members), threshold),
+                members,
+                self.labels.by_cluster,
+                self.labels.firsts,
+                sizes,
+                tally,
+            )
+            for threshold in thresholds.tolist()
+        ]
+        together, wrong = np.array(counts).T
+        return together, wrong
+
+    def _cluster(self, scored: ScoredDocuments, documents: int, threshold: float) -> np.ndarray:
+        scored = scored.select(scored.similarity >= threshold)
+        order = np.arange(documents, dtype=np.uint32)
+        floor = max(0.0, threshold - DEFAULT_FLOOR_DISTANCE)
+        kept = components(_as_scored_pairs(scored), order, order, floor, scored.compare)
+        return kept.astype(np.int64)
+
+
+def _as_scored_pairs(scored: ScoredDocuments) -> ScoredPairs:
+    """Returns pairs whose union is 1, so that the intersection is the similarity."""
+    pairs = pack_pairs(scored.earlier, scored.later)
+    return ScoredPairs(pairs, scored.similarity, np.ones(len(pairs)))
+
+
+@dataclass(frozen=True)
 class PairLabels:
     """Pairs of documents that are labelled as duplicates or as distinct.
 
@@ -291,6 +360,11 @@ class PairLabels:
     documents: int
     duplicate_pairs: np.ndarray
     distinct_pairs: np.ndarray
+
+    @property
+    def are_clustered(self) -> bool:
+        """False, because definitions are judged by single pairs."""
+        return False
 
     @cached_property
     def clusters(self) -> np.ndarray:

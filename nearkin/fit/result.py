@@ -119,7 +119,7 @@ class FittedSettings:
     @property
     def settings(self) -> dict[str, object]:
         """The values of a settings file, which `nearkin.dedup` takes as keywords."""
-        return {**self.definition.settings(), "threshold": self.threshold, "cluster": "leaders"}
+        return {**self.definition.settings(), "threshold": self.threshold}
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,13 @@
 """The similarities of documents by a definition: of given pairs, or of the most similar ones."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
+from nearkin.cluster.components import Compare
 from nearkin.engine.document_frequencies import count_repeated
 from nearkin.fit.definition import Definition
 from nearkin.fit.documents import FitDocuments
@@ -41,6 +43,8 @@ class ScoredDocuments(NamedTuple):
     """float64 (m,): The similarity."""
     floor: float
     """Every pair above this similarity is listed."""
+    compare: Compare
+    """Scores other pairs of the documents."""
 
     def select(self, rows: np.ndarray) -> "ScoredDocuments":
         """Returns some of the pairs.
@@ -49,8 +53,24 @@ class ScoredDocuments(NamedTuple):
             rows: A mask, bool (m,).
         """
         return ScoredDocuments(
-            self.later[rows], self.earlier[rows], self.similarity[rows], self.floor
+            self.later[rows],
+            self.earlier[rows],
+            self.similarity[rows],
+            self.floor,
+            self.compare,
         )
+
+    def keep_most_similar(self, limit: int) -> "ScoredDocuments":
+        """Returns the most similar pairs.
+
+        Args:
+            limit: Number of pairs that is kept, at most.
+        """
+        if len(self.similarity) <= limit:
+            return self
+        position = len(self.similarity) - limit - 1
+        floor = float(np.partition(self.similarity, position)[position])
+        return self.select(self.similarity > floor)._replace(floor=floor)
 
 
 @dataclass(frozen=True)
@@ -136,6 +156,7 @@ class DocumentScorer:
             earlier[order].astype(np.uint32),
             kept.similarity[order],
             floor,
+            partial(measure.compare, stored=as_stored(payload)),
         )
 
     def _estimate_floor(self, measure: Measure, limit: int) -> float:

@@ -2,7 +2,7 @@
 
 All shingles and measures are tried with the base normalization. Steps of normalization are then
 added to the best of them as long as they help, and the shingles and measures are tried again with
-the best normalization.
+the best normalization. In the end, components are tried instead of leaders for the best of all.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -24,6 +24,8 @@ REFINED = 4
 """The number of definitions to which steps of normalization are added."""
 REFINED_OF_A_FAMILY = 2
 """The number of these that may have the same unit and measure."""
+JOINED = 2
+"""The number of definitions for which components are tried."""
 LEAST_GAIN = 0.001
 """The gain in score from which a step of normalization is added."""
 
@@ -113,6 +115,8 @@ def search(
     best = ranked[0].definition
     if best.added:
         ranked = rank_all(with_normalisation(definitions, best.normalise))
+    if table.labels.are_clustered:
+        ranked = rank_all([choice.definition.with_components() for choice in ranked[:JOINED]])
     return ranked
 
 

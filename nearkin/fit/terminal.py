@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nearkin.engine.options import ClusterMethod
 from nearkin.evaluate.intervals import Estimate
 from nearkin.fit.result import FitResult, FittedSettings, LabelCounts, WrongPair
 from nearkin.report.escaping import make_visible
@@ -93,6 +94,8 @@ def _choice_row(fitted: FittedSettings, prefix: str) -> tuple[str, ...]:
         name = f"{prefix}{definition.unit}:{definition.n} {definition.measure}"
     if definition.added:
         name += f"\n  +{', '.join(definition.added)}"
+    if definition.cluster == ClusterMethod.COMPONENTS:
+        name += "\n  components"
     scores = (fitted.precision, fitted.recall, fitted.f1)
     return (name, f"{fitted.threshold:g}", *(format_fraction(score.value) for score in scores))
 

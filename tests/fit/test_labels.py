@@ -28,6 +28,7 @@ DEFINITIONS = [
     Definition("words", 1, "jaccard"),
     Definition("chars", 3, "weighted-jaccard"),
     Definition("words", 2, "idf-jaccard", ("nfkc", "lower", "digits")),
+    Definition("chars", 2, "jaccard").with_components(),
 ]
 
 
