@@ -66,12 +66,12 @@ class HashKey:
                 text = Path(source).read_text("ascii")
             except OSError as error:
                 raise UsageError(
-                    f"the key file {source} cannot be read: {error.strerror}"
+                    f"the key file {source} cannot be read: {error.strerror}; correct the path or "
+                    "its permissions"
                 ) from error
-            except UnicodeDecodeError as error:
-                raise UsageError(
-                    f"the key in {source} is not {2 * SIZE} hexadecimal digits"
-                ) from error
+            except UnicodeDecodeError:
+                # the message below says what a key is
+                text = ""
         try:
             return cls(bytes.fromhex(text.strip()))
         except (ValueError, UsageError):

@@ -333,7 +333,8 @@ class DedupResult:
         options = finished.run.options
         if options.second_measure is not None:
             raise UsageError(
-                f"second_measure={options.second_measure!r} cannot be combined with another "
+                f"{name_setting('second_measure', options.second_measure)} cannot be combined "
+                f"with another "
                 f"threshold; run again"
             )
         if not options.threshold <= threshold <= 1:
@@ -347,7 +348,8 @@ class DedupResult:
                 f"{finished.run.hot_buckets:,} buckets have more than "
                 f"{options.complete_bucket_size:,} documents, which were compared with leaders of "
                 f"the threshold {options.threshold} only; run again with "
-                f"threshold={threshold}, or once with a larger {name_setting('hot_bucket_size')} "
+                f"{name_setting('threshold', threshold)}, or once with a larger "
+                f"{name_setting('hot_bucket_size')} "
                 f"or with {name_setting('pair_budget')}"
             )
         run = finished.run.at(threshold)

@@ -10,7 +10,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum
 
-OPTIONS = {"key": "--key-file", "cuts_over": "--cut-over"}
+OPTIONS = {
+    "key": "--key-file",
+    "cuts_over": "--cut-over",
+    "hash_seed": "--seed",
+}
 """The options that are not named as the keyword is."""
 
 
@@ -53,7 +57,7 @@ def name_setting(name: str, value: str | float | list[str] | None = None) -> str
     Args:
         name: The keyword of the library.
         value: The value, or None for the name alone. An option is repeated for each text of a
-            list.
+            list. The option of False is --no-NAME.
 
     Examples:
         >>> name_setting("hot_bucket_size"), name_setting("shingle", "chars:3")
@@ -74,6 +78,8 @@ def name_setting(name: str, value: str | float | list[str] | None = None) -> str
             option = OPTIONS.get(name) or f"--{name.replace('_', '-')}"
             if value is None:
                 return option
+            if value is False:
+                return option.replace("--", "--no-", 1)
             values = value if isinstance(value, list) else [str(value)]
             return " ".join(f"{option} {shlex.quote(text)}" for text in values)
         case SettingForm.FIELD:

@@ -222,7 +222,8 @@ class Spec:
         )
         if self.measure not in MEASURES:
             raise UsageError(
-                f"measure={self.measure!r} is not one of {', '.join(map(repr, MEASURES))}"
+                f"{name_setting('measure', self.measure)} is not one of "
+                f"{', '.join(map(repr, MEASURES))}"
                 f"{did_you_mean(self.measure, MEASURES)}"
             )
         usual = {
@@ -277,7 +278,7 @@ class Spec:
                 "normalise step 'marks' needs 'nfkc', which takes letters and marks apart"
             )
         if self.stem is not None and self.unit != "words":
-            raise UsageError(f"stem={self.stem!r} needs words, not {self.unit}")
+            raise UsageError(f"{name_setting('stem', self.stem)} needs words, not {self.unit}")
         if self.stemmer is not None and self.stem is None:
             raise UsageError(f"stemmer={self.stemmer!r} needs stem, the language of the stems")
         if self.stemmer not in (None, UNRECORDED_STEMMER) and not STEMMER_FORM.fullmatch(
@@ -289,24 +290,30 @@ class Spec:
             )
         if (self.unit == "vector") != (self.measure == "cosine"):
             raise UsageError(
-                f"measure={self.measure!r} does not go with unit={self.unit!r}; vectors are "
+                f"{name_setting('measure', self.measure)} does not go with unit={self.unit!r}; "
+                f"vectors are "
                 f"compared by cosine"
             )
         if self.cut is not None and self.unit == "vector":
             raise UsageError("a frequency cut (cut=) is of shingles; vectors have none")
         if (self.base_hash == KEYED) != (self.key_id is not None):
             raise UsageError(
-                f"key_id={self.key_id!r} does not go with base_hash={self.base_hash!r}: siphash is "
+                f"key_id={self.key_id!r} does not go with "
+                f"{name_setting('base_hash', self.base_hash)}: siphash is "
                 f"keyed"
             )
         if self.scheme == KEYED_HYPERPLANES and self.key_id is None:
-            raise UsageError(f"scheme={self.scheme!r} needs a key: base_hash={KEYED!r} and key_id=")
+            raise UsageError(
+                f"{name_setting('scheme', self.scheme)} needs a key: "
+                f"{name_setting('base_hash', KEYED)} and key_id="
+            )
         # The frequencies of idf-jaccard may still have to be counted.
         if self.measure != IDF_JACCARD and (
             (self.weights == "tfidf") != (self.frequencies is not None)
         ):
             raise UsageError(
-                "weights='tfidf' and frequencies= (the fingerprint of a document-frequency table) "
+                f"{name_setting('weights', 'tfidf')} and frequencies= (the fingerprint of a "
+                f"document-frequency table) "
                 "go together"
             )
 
@@ -321,7 +328,8 @@ class Spec:
         bits = SEED_BITS[self.base_hash]
         if self.hash_seed >> bits:
             raise UsageError(
-                f"hash_seed={self.hash_seed} does not fit the {bits} bits of a seed of "
+                f"{name_setting('hash_seed', self.hash_seed)} does not fit the {bits} bits of a "
+                f"seed of "
                 f"{self.base_hash}"
             )
 
@@ -331,14 +339,15 @@ class Spec:
         if step <= self.k <= largest and self.k % step == 0:
             return
         if step == 1:
-            raise UsageError(f"k={self.k} is outside 1 to {largest}")
+            raise UsageError(f"{name_setting('k', self.k)} is outside 1 to {largest}")
         below = min(max(self.k // step * step, step), largest)
         near = sorted({below, min(below + step, largest)})
         of_bits = ""
         if self.signature_type is np.uint8:
             of_bits = f" for {self.slot_bits}-bit slots, which fill whole bytes"
         raise UsageError(
-            f"k={self.k} is not a multiple of {step} from {step} to {largest}{of_bits}; "
+            f"{name_setting('k', self.k)} is not a multiple of {step} from {step} to "
+            f"{largest}{of_bits}; "
             f"{' and '.join(map(str, near))} are"
         )
 

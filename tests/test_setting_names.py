@@ -50,6 +50,41 @@ def test_no_message_of_the_library_names_an_option_of_the_command_line() -> None
     assert named == []
 
 
+KEYWORD = re.compile(r"(?<![\w.?&;\[-])([a-z_]+)=(?=…|'|True|False|\d)")
+SHOW_KEYWORDS = (
+    *("sketch", "signatures", "spark"),
+    *("server", "runs/settings_file.py", "evaluate/golden.py"),
+    *("index/settings.py:86", "shingle/stemming.py:1"),
+)
+"""Places whose messages no command shows, or that show assignments of a file or an option."""
+
+
+def names_of_options() -> set[str]:
+    """Returns the names of the options and parameters of all commands."""
+    sources = [path.read_text("utf-8") for path in (PACKAGE / "cli").glob("*.py")]
+    names = re.findall(r'"--([a-z][a-z-]*)', "".join(sources))
+    parameters = re.findall(r"^    ([a-z_]+): (?:Annotated|o\.)", "".join(sources), re.MULTILINE)
+    return {name.replace("-", "_") for name in names} | set(parameters)
+
+
+def test_no_error_that_a_command_shows_names_a_keyword() -> None:
+    options = names_of_options()
+    assert {"threshold", "second_measure", "combine", "postings"} <= options
+    named = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        place = path.relative_to(PACKAGE)
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.Raise):
+                continue
+            named += [
+                f"{place}:{line}: {text}"
+                for line, text in texts_of(ast.Module([node], []))
+                if any(match[1] in options for match in KEYWORD.finditer(text))
+                and not f"{place}:{line}".startswith(SHOW_KEYWORDS)
+            ]
+    assert named == []
+
+
 def test_warning_of_the_library_names_keywords() -> None:
     (warning,) = nk.dedup(SHORT_TEXTS).warnings
     assert "use shingle='chars:3'; nearkin tune FILES proposes a `threshold`" in warning

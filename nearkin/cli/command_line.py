@@ -7,6 +7,28 @@ ARGUMENTS: ContextVar[Sequence[str]] = ContextVar("arguments", default=())
 """The arguments of the command that runs, after the name of the program."""
 
 
+def decode_text(argument: str) -> str:
+    r"""Returns an argument as text, if the locale of the process could not decode it.
+
+    In the locale C, Python replaces the bytes of characters such as ä by surrogates. Paths are
+    opened in that form, but no column, id or text equals it.
+
+    Args:
+        argument: An argument of the command line that is not a path.
+
+    Returns:
+        The text, or the argument itself if it is not UTF-8.
+
+    Examples:
+        >>> decode_text("Stra\udcc3\udc9fe"), decode_text("Straße")
+        ('Straße', 'Straße')
+    """
+    try:
+        return argument.encode("utf-8", "surrogateescape").decode("utf-8")
+    except UnicodeError:
+        return argument
+
+
 def describe_command_line(arguments: Sequence[str]) -> str:
     """Returns a command line as it can be shown to others.
 

@@ -13,6 +13,7 @@ from typing import Any
 import typer
 from typer.core import MarkupMode, TyperCommand, TyperGroup
 
+from nearkin.cli.command_line import decode_text
 from nearkin.cli.option_groups import COMMON, HELP, SHOWS_ALL
 
 MARKUP: MarkupMode = "markdown"
@@ -28,12 +29,39 @@ WIDTH = 79
 """The maximum width of a line of an example, in characters."""
 
 
+PATH_NAMES = ("key_file", "new_key_file")
+"""The parameters that are paths, although their type is text."""
+TEXT_NAMES = ("text", "id_column", "tokens", "vector", "source", "keep", "block_by", "scope", "ids")
+"""The parameters whose values are compared with the content of files, not opened."""
+
+
 class Command(TyperCommand):
     """A command whose help page begins with the common options, and ends with examples."""
 
     def __init__(self, *arguments: Any, **fields: Any) -> None:
         super().__init__(*arguments, **fields)
         name_values(self.params)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parses arguments, and refuses empty paths, which the current folder would replace.
+
+        Args:
+            ctx: The context of the command.
+            args: The arguments after the name of the command.
+
+        Raises:
+            UsageError: If the value of a path is empty. The message names the option.
+        """
+        if any(not argument or argument.endswith("=") for argument in args):
+            _require_paths(self, ctx, args)
+        rest: list[str] = super().parse_args(ctx, args)
+        for name in TEXT_NAMES:
+            value = ctx.params.get(name)
+            if isinstance(value, str):
+                ctx.params[name] = decode_text(value)
+            elif isinstance(value, list):
+                ctx.params[name] = [decode_text(text) for text in value]
+        return rest
 
     def get_help_option(self, ctx: Any) -> Any:
         """Returns the option that prints the help page."""
@@ -72,6 +100,21 @@ class Command(TyperCommand):
             typer.echo("\n".join([f" {EXAMPLES}", *lines, ""]))
         if page.params is common:
             typer.echo(f" {more} more options: {ctx.command_path} --help-all\n")
+
+
+def _require_paths(command: Command, ctx: Any, arguments: list[str]) -> None:
+    """Raises UsageError if an argument or an option that names files is empty."""
+    from nearkin.errors import UsageError
+
+    values, _, _ = command.make_parser(ctx).parse_args(list(arguments))
+    parameters: list[Any] = command.params
+    for parameter in parameters:
+        is_path = "Path" in str(parameter.type_descriptor.annotation)
+        value = values.get(parameter.name)
+        given = value if isinstance(value, list | tuple) else [value]
+        if "" in given and (is_path or parameter.name in PATH_NAMES):
+            name = parameter.opts[0] if parameter.opts[0].startswith("-") else parameter.metavar
+            raise UsageError(f"{name} is empty; give a path")
 
 
 class CommandGroup(TyperGroup):

@@ -16,6 +16,7 @@ from nearkin.cli.plan_file import apply_plan
 from nearkin.cli.printing import print_inputs, print_json, require_documents
 from nearkin.cli.saved_runs import require_as_saved
 from nearkin.runtime.loading import paused_collector
+from nearkin.setting_names import name_setting
 
 if TYPE_CHECKING:
     from nearkin.engine.options import RunOptions
@@ -277,7 +278,7 @@ def functions_of_engine(
         return run, partial(prepare_files, options.master, conf)
     if options.engine != "local":
         raise UsageError(
-            f"engine={options.engine!r} is not one of local, spark"
+            f"{name_setting('engine', options.engine)} is not one of local, spark"
             f"{did_you_mean(options.engine, ('local', SPARK))}"
         )
     from nearkin.runs.dedup import run_dedup

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.command_line import decode_text
 from nearkin.cli.option_groups import INPUT, OUTPUT, GivenOptions, with_option_groups
 from nearkin.cli.printing import print_json
 
@@ -111,9 +112,11 @@ def explain(
 
         require_page_output(html, [path for path in (a, b) if _is_file(path)])
     if index is not None:
-        explanation = _explain_in_index(index, scope, a, b, secret, spec_resources)
+        explanation = _explain_in_index(
+            index, scope, decode_text(a), decode_text(b), secret, spec_resources
+        )
     elif run is not None:
-        explanation = explain_in_run(run, a, b, secret)
+        explanation = explain_in_run(run, decode_text(a), decode_text(b), secret)
     else:
         from nearkin.corpus import Columns
         from nearkin.evaluate.explain import explain as explain_texts
@@ -170,9 +173,9 @@ def read_text(argument: str) -> str:
             return path.read_text("utf-8")
         if path.suffix in TEXT_SUFFIXES and len(argument.split()) == 1:
             raise UsageError(f"no such file: {argument}")
-        return argument
+        return decode_text(argument)
     except OSError:
-        return argument
+        return decode_text(argument)
     except UnicodeDecodeError as error:
         raise UsageError(
             f"{argument} is not UTF-8 text: {error.reason} at byte {error.start}"

@@ -633,9 +633,10 @@ def export(
         json: Whether the result is printed as JSON.
     """
     from nearkin.index.exports import is_export
-    from nearkin.runs.output import require_file_output
+    from nearkin.runs.output import require_file_output, require_suffix
     from nearkin.runtime.files import disk_errors, make_folders
 
+    require_suffix(out, ".parquet", "an exported index")
     require_file_output(out, is_export, "an exported index", overwrite=overwrite)
     with disk_errors(out.parent):
         make_folders(out.parent)

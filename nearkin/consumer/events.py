@@ -11,6 +11,7 @@ import orjson
 from nearkin.errors import NearkinError, UsageError
 from nearkin.index.documents import TextAndVector
 from nearkin.index.entry import Outcome, require_public_name
+from nearkin.setting_names import name_setting
 
 if TYPE_CHECKING:
     from nearkin.index.documents import Document
@@ -190,7 +191,8 @@ def parse_event(event: StreamEvent, settings: StreamSettings) -> EventDocument:
     size = event_size(fields)
     if size > settings.max_event:
         raise UsageError(
-            f"an event of {size:,} bytes is larger than max_event={settings.max_event:,}"
+            f"an event of {size:,} bytes is larger than "
+            f"{name_setting('max_event', settings.max_event)}"
         )
     if settings.text not in fields and settings.vector not in fields:
         raise UsageError(

@@ -11,6 +11,7 @@ import re
 from typing import NamedTuple
 
 from nearkin.errors import UsageError
+from nearkin.setting_names import name_setting
 
 SAMPLE_BYTES = 1 << 20
 """The number of bytes at the beginning of a file from which its encoding is detected."""
@@ -89,7 +90,7 @@ def parse_delimiter(text: str | None) -> str | None:
     delimiter = DELIMITER_NAMES.get(text.lower(), text)
     if len(delimiter) != 1 or delimiter in '"\r\n\0 ' or not delimiter.isascii():
         raise UsageError(
-            f"delimiter={text!r} is not one character that can delimit values; use "
+            f"{name_setting('delimiter', text)} is not one character that can delimit values; use "
             f"{', '.join(name for name in DELIMITER_NAMES if name.isalpha())}, or another ASCII "
             "character that is not a quote, a space or a line end"
         )
@@ -117,7 +118,8 @@ def parse_encoding(text: str | None) -> str | None:
         "a".encode(name)
     except (LookupError, UnicodeError, ValueError) as error:
         raise UsageError(
-            f"encoding={text!r} is not a known text encoding; use, for example, utf-8, utf-16, "
+            f"{name_setting('encoding', text)} is not a known text encoding; use, for example, "
+            f"utf-8, utf-16, "
             "windows-1252, iso8859-15, shift_jis or gb18030"
         ) from error
     return UTF8 if name == "utf-8-sig" else name

@@ -26,6 +26,8 @@ SAMPLED_FILES = 8
 """The largest number of files of each suffix whose rows are counted."""
 SAMPLED_BYTES = 1 << 20
 """The largest number of stored bytes that are read of a file of rows of text."""
+SMALL_FILE = 1 << 12
+"""The largest size of a file that is opened to see whether it has rows, in bytes."""
 SAMPLED_REMOTE_FILES = 2
 """The largest number of remote files of each suffix whose rows are counted."""
 SAMPLED_REMOTE_BYTES = 1 << 18
@@ -55,6 +57,27 @@ def estimate_documents(corpus: Corpus) -> int | None:
         files_by_kind.setdefault((file.suffix, file.remote), []).append(file)
     rows = sum(_estimate_rows(corpus, files) for files in files_by_kind.values())
     return round(rows) or None
+
+
+def list_empty_files(corpus: FileCorpus) -> list[InputFile]:
+    """Returns the small local files of rows that hold no row, for example only a header.
+
+    Args:
+        corpus: Files.
+    """
+    empty = []
+    for file in corpus.files:
+        form = corpus.format_of(file)
+        if file.remote or isinstance(form, PlainText):
+            continue
+        try:
+            size = file.status().size
+            if size == 0 or (size <= SMALL_FILE and not _rows_of_file(file, form)):
+                empty.append(file)
+        except (*UNREADABLE, NearkinError):
+            # a damaged file is rejected, or ends the run, when it is read
+            continue
+    return empty
 
 
 def _estimate_rows(corpus: FileCorpus, files: Sequence[InputFile]) -> float:

@@ -95,7 +95,8 @@ class SecondMeasure(NamedTuple):
             threshold = 0.0
         if measure != "cosine" or not column or not 0 < threshold <= 1:
             raise UsageError(
-                f"second_measure={text!r} is not valid; write it as cosine:COLUMN:THRESHOLD, for "
+                f"{name_setting('second_measure', text)} is not valid; write it as "
+                f"cosine:COLUMN:THRESHOLD, for "
                 f"example cosine:embedding:0.95"
             )
         return cls(measure, column, threshold)
@@ -275,15 +276,17 @@ class RunOptions:
                 "block would have one source, and none would be compared; leave out one of them"
             )
         if self.tables < 1:
-            raise UsageError(f"tables={self.tables} must be at least 1")
+            raise UsageError(f"{name_setting('tables', self.tables)} must be at least 1")
         if self.probes < 0:
-            raise UsageError(f"probes={self.probes} must be at least 0")
+            raise UsageError(f"{name_setting('probes', self.probes)} must be at least 0")
         if self.hot_bucket_size < 2:
-            raise UsageError(f"hot_bucket_size={self.hot_bucket_size} must be at least 2")
+            raise UsageError(
+                f"{name_setting('hot_bucket_size', self.hot_bucket_size)} must be at least 2"
+            )
         if self.pair_budget is not None and self.pair_budget < 0:
-            raise UsageError(f"pair_budget={self.pair_budget} must be at least 0")
+            raise UsageError(f"{name_setting('pair_budget', self.pair_budget)} must be at least 0")
         if self.fanout < 1:
-            raise UsageError(f"fanout={self.fanout} must be at least 1")
+            raise UsageError(f"{name_setting('fanout', self.fanout)} must be at least 1")
 
     def banding(self, measure: Measure, documents: int) -> Banding:
         """Returns the given bands and rows, or those that reach the recall at the threshold.

@@ -76,7 +76,9 @@ def require_seed(seed: int) -> None:
         UsageError: If it is not an unsigned 64-bit number.
     """
     if not 0 <= seed < 2**64:
-        raise UsageError(f"seed={seed} is not an unsigned 64-bit number; give 0 to {2**64 - 1}")
+        raise UsageError(
+            f"{name_setting('seed', seed)} is not an unsigned 64-bit number; give 0 to {2**64 - 1}"
+        )
 
 
 @check_arguments
@@ -167,7 +169,8 @@ def give_advice(precision: Proportion, recall: Proportion, run: ReopenedRun) -> 
         )
     if has_errors and settings.verify != "exact":
         return (
-            f"verify={settings.verify} removed {format_percent(1 - precision.value)} of the "
+            f"{name_setting('verify', settings.verify)} removed "
+            f"{format_percent(1 - precision.value)} of the "
             f"documents wrongly; use {name_setting('verify', 'exact')}"
         )
     if recall.total == 0:

@@ -36,7 +36,8 @@ def key_of(family: str, seed: int, secret: HashKey | None = None) -> Key:
     if family == KEYED:
         if secret is None:
             raise KeyRequiredError(
-                "base_hash='siphash' needs the key that the Spec names; pass it with "
+                f"{name_setting('base_hash', 'siphash')} needs the key that the Spec names; pass "
+                f"it with "
                 f"{name_setting('key')}"
             )
         low, high = secret.words()
@@ -49,7 +50,8 @@ def key_of(family: str, seed: int, secret: HashKey | None = None) -> Key:
         return xxh3.key(seed)
     valid = ", ".join(map(repr, FAMILIES))
     raise UsageError(
-        f"unknown base_hash={family!r}; valid values are {valid}{did_you_mean(family, FAMILIES)}"
+        f"unknown {name_setting('base_hash', family)}; valid values are "
+        f"{valid}{did_you_mean(family, FAMILIES)}"
     )
 
 

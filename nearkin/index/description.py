@@ -36,6 +36,8 @@ class IndexStats(TypedDict):
     """The number of resolutions in the cache of this process."""
     cached_bytes: int
     threshold: float
+    distance: NotRequired[int]
+    """The maximum Hamming distance, if it replaces the threshold."""
     bands: int
     rows: int
     vector_threshold: NotRequired[float]
@@ -174,6 +176,8 @@ class IndexDescription:
             spec_fingerprint=session.spec.fingerprint,
             url=session.store.url,
         )
+        if session.settings.distance is not None:
+            stats["distance"] = session.settings.distance
         vector = session.settings.vector
         if vector is not None and self.vector_banding is not None:
             assert vector.threshold is not None

@@ -27,6 +27,7 @@ from nearkin.index.documents import (
 from nearkin.index.entry import Entry
 from nearkin.index.preparation import DIGEST_BYTES, PreparedDocuments, Preparer
 from nearkin.measures.base import Payload
+from nearkin.setting_names import name_setting
 
 
 class PreparedBatch(NamedTuple):
@@ -135,8 +136,9 @@ class DocumentPreparer:
         if self.requires_both and not (has_text and has_vector):
             missing = "vector" if has_text else "text"
             raise UsageError(
-                f"this index compares texts and vectors (combine='both'), and a document has no "
-                f"{missing}; give both, or use an index with combine='either'"
+                f"this index compares texts and vectors "
+                f"({name_setting('combine', 'both')}), and a document has no "
+                f"{missing}; give both, or use an index with {name_setting('combine', 'either')}"
             )
 
     def digest(self, document: CheckedDocument) -> bytes:

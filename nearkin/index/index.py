@@ -14,7 +14,7 @@ from nearkin.errors import UsageError
 from nearkin.index.documents import Document
 from nearkin.index.entry import Outcome
 from nearkin.index.expiry import Expiry
-from nearkin.index.opening import open_index
+from nearkin.index.opening import open_index, require_used_tables
 from nearkin.index.parts import DocumentParts
 from nearkin.index.reader import IndexReader
 from nearkin.index.removal import Removals
@@ -22,6 +22,7 @@ from nearkin.index.session import Session, with_frequencies
 from nearkin.index.settings import IndexSettings, SettingsFields, merge_settings
 from nearkin.index.telemetry import measured_call
 from nearkin.index.upsert import Upserts
+from nearkin.setting_names import name_setting
 from nearkin.spec import Spec
 
 if TYPE_CHECKING:
@@ -103,7 +104,8 @@ class Index(IndexReader):
             raise UsageError("an index is opened by a URL or by a store; give exactly one of them")
         if store is not None and requested.max_memory is not None:
             raise UsageError(
-                f"max_memory={requested.max_memory} does not apply to a store that is given; "
+                f"{name_setting('max_memory', requested.max_memory)} does not apply to a store "
+                f"that is given; "
                 "remove the setting"
             )
         urls = store.url if store is not None else url
@@ -111,6 +113,11 @@ class Index(IndexReader):
         folder = None if tables is None else Path(tables)
         requested = with_frequencies(requested, resources, folder)
         opened = open_index(urls, requested, follow=follow, store=store)
+        try:
+            require_used_tables(folder, opened.settings)
+        except UsageError:
+            opened.store.close()
+            raise
         return cls(Session(opened, resources, clock, folder, follow=follow))
 
     def __enter__(self) -> Self:

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple, NotRequired, TypedDict, cast
 
 from nearkin.errors import IncompatibleError, StoreError, UsageError
@@ -15,6 +16,7 @@ from nearkin.index.stores.urls import (
     with_passwords,
     without_inapplicable_bound,
 )
+from nearkin.setting_names import name_setting
 from nearkin.spec import Spec
 
 FORMAT = 1
@@ -232,7 +234,9 @@ def new_header(settings: IndexSettings) -> IndexHeader:
         header["combine"] = settings.combine
     elif settings.combine != IndexSettings().combine:
         raise UsageError(
-            f"combine={settings.combine!r} is for an index of texts and vectors; pass vector=, too"
+            f"{name_setting('combine', settings.combine)} is for an index of texts and vectors; "
+            f"pass "
+            f"{name_setting('vector')}, too"
         )
     return header
 
@@ -313,7 +317,7 @@ def _vector_evidence_of(
         if requested is not None:
             raise IncompatibleError(
                 f"the documents of the index {url} have no vectors besides their texts; leave "
-                "vector= out, or create a new index"
+                f"{name_setting('vector')} out, or create a new index"
             )
         return None
     recorded = read_vector_evidence(header)
@@ -369,3 +373,22 @@ def _require_agreement(
                 f"the index {url} was created with {part}{name}={value!r}, and the request has "
                 f"{given!r}; leave the setting out, or rebuild the index"
             )
+
+
+def require_used_tables(folder: Path | None, settings: IndexSettings) -> None:
+    """Requires that an index uses the tables that are given for it.
+
+    Args:
+        folder: Folder or file of tables, or None.
+        settings: Settings of the open index.
+
+    Raises:
+        UsageError: If the Spec of the index names no tables.
+    """
+    spec = settings.spec
+    if folder is None or spec is None or spec.uses_frequencies or spec.cut is not None:
+        return
+    raise UsageError(
+        f"the tables in {str(folder)!r} have no effect, because the Spec of the index names "
+        "neither document frequencies nor cut shingles; leave them out"
+    )

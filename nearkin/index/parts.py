@@ -26,6 +26,7 @@ from nearkin.index.entry import RESERVED, Entry, Outcome, reserved_scope
 from nearkin.index.session import Session
 from nearkin.index.stores.sharded import ShardedStore
 from nearkin.packed_pairs import sorted_unique
+from nearkin.setting_names import name_setting
 
 PARTS_PREFIX = f"{RESERVED}open:"
 """The prefix of the scopes that hold parts. It is stored, so it does not change."""
@@ -113,13 +114,14 @@ class DocumentParts:
         session = self._session
         if not session.preparer.takes_shingles:
             raise UsageError(
-                f"measure={session.spec.measure!r} does not support documents in parts; only "
+                f"{name_setting('measure', session.spec.measure)} does not support documents in "
+                f"parts; only "
                 "sets of shingles can be merged"
             )
         if session.documents.requires_both:
             raise UsageError(
                 "documents in parts have no vector, and this index compares texts and vectors "
-                "(combine='both'); upsert whole documents with both"
+                f"({name_setting('combine', 'both')}); upsert whole documents with both"
             )
         hashes = self._shingle(part)
         self._require_size(hashes)

@@ -20,6 +20,7 @@ from nearkin.measures.base import Payload, band_layout_of, row_starts
 from nearkin.measures.hamming import Hamming
 from nearkin.packed_pairs import sorted_unique
 from nearkin.runtime.threads import ObjectPool
+from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import SpecResources
 from nearkin.sketch.sketcher import BandKeyBuilder, Sketches
 from nearkin.verify.jaccard import ShingleSets, distinct_sets
@@ -144,11 +145,13 @@ class Preparer:
     def _check_shingles(self, document: ShingledDocument) -> ShingledDocument:
         if not self.takes_shingles:
             measure = self.measure.spec.measure
-            raise UsageError(f"measure={measure!r} needs whole documents, not their shingles")
+            raise UsageError(
+                f"{name_setting('measure', measure)} needs whole documents, not their shingles"
+            )
         if document.hashes.nbytes > self.max_bytes:
             raise UsageError(
                 f"{len(document.hashes):,} shingles need more than "
-                f"max_document={self.max_bytes:,} bytes"
+                f"{name_setting('max_document', self.max_bytes)} bytes"
             )
         return document
 
@@ -163,7 +166,7 @@ class Preparer:
         if is_large:
             raise UsageError(
                 f"a document of {len(document):,} characters is larger than "
-                f"max_document={self.max_bytes:,} bytes"
+                f"{name_setting('max_document', self.max_bytes)} bytes"
             )
         try:
             document.encode()

@@ -22,6 +22,7 @@ from nearkin.index.entry import (
 )
 from nearkin.index.stores.base import PORTION, Store
 from nearkin.index.telemetry import measured_call
+from nearkin.setting_names import name_setting
 
 if TYPE_CHECKING:
     from nearkin.index.comparison import ComparedPairs
@@ -65,7 +66,7 @@ class IndexReader(IndexDescription):
             UsageError: If the document is not valid, or `top` is less than 1.
         """
         if top < 1:
-            raise UsageError(f"top={top} is less than 1")
+            raise UsageError(f"{name_setting('top', top)} is less than 1")
         with measured_call(self._session.telemetry, "query", 1):
             return self._query(scope, document, top, members=members)
 
@@ -111,7 +112,7 @@ class IndexReader(IndexDescription):
             UsageError: If the document is not valid, or `top` is less than 1.
         """
         if top < 1:
-            raise UsageError(f"top={top} is less than 1")
+            raise UsageError(f"{name_setting('top', top)} is less than 1")
         self._session.refresh_if_due()
         searcher = self._session.searcher
         documents = searcher.documents

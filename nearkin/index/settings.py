@@ -89,7 +89,7 @@ class VectorEvidence:
         _require_threshold(self.threshold)
         _require_both_or_none(self.bands, self.rows)
         if self.lookup_probes < MINIMUMS["lookup_probes"]:
-            raise UsageError(f"lookup_probes={self.lookup_probes} is less than 0")
+            raise UsageError(f"{name_setting('lookup_probes', self.lookup_probes)} is less than 0")
 
     def keyed_with(self, secret: HashKey) -> Self:
         """Returns these settings with hyperplanes that depend on a key."""
@@ -177,7 +177,7 @@ class IndexSettings:
             object.__setattr__(self, name, None if size is None else _to_bytes(size, name))
         if self.postings not in POSTINGS:
             raise UsageError(
-                f"postings={self.postings!r} is not one of {', '.join(POSTINGS)}"
+                f"{name_setting('postings', self.postings)} is not one of {', '.join(POSTINGS)}"
                 f"{did_you_mean(self.postings, POSTINGS)}"
             )
         if self.combine not in COMBINATIONS:
@@ -189,7 +189,9 @@ class IndexSettings:
         _require_both_or_none(self.bands, self.rows)
         for name, minimum in MINIMUMS.items():
             if getattr(self, name) < minimum:
-                raise UsageError(f"{name}={getattr(self, name)} is less than {minimum}")
+                raise UsageError(
+                    f"{name_setting(name, getattr(self, name))} is less than {minimum}"
+                )
         if self.vector is not None:
             self._require_texts()
         if self.spec is not None:
@@ -198,11 +200,13 @@ class IndexSettings:
             value = getattr(self, name)
             if value is not None and not 0 < value < math.inf:
                 raise UsageError(
-                    f"{name}={value} is not a number above 0; leave it out for no limit"
+                    f"{name_setting(name, value)} is not a number above 0; leave it out for no "
+                    f"limit"
                 )
         if self._memory_bound is not None and self._memory_bound < LEAST_MAX_MEMORY:
             raise UsageError(
-                f"max_memory={self.max_memory} is less than {LEAST_MAX_MEMORY:,} bytes; give more, "
+                f"{name_setting('max_memory', self.max_memory)} is less than "
+                f"{LEAST_MAX_MEMORY:,} bytes; give more, "
                 "or leave it out for no limit"
             )
 
@@ -214,13 +218,14 @@ class IndexSettings:
         """
         if self.spec is not None and self.spec.unit == "vector":
             raise UsageError(
-                "vector= adds vectors to an index of texts, and the Spec of this index is of "
-                "vectors; leave vector= out, or give a Spec of texts"
+                f"{name_setting('vector')} adds vectors to an index of texts, and the Spec of this "
+                f"index is of vectors; leave {name_setting('vector')} out, or give a Spec of texts"
             )
         if self.distance is not None:
             raise UsageError(
-                f"distance={self.distance} cannot be combined with vector=; give a threshold for "
-                "the texts instead"
+                f"{name_setting('distance', self.distance)} cannot be combined with "
+                f"{name_setting('vector')}; give a {name_setting('threshold')} for the texts "
+                f"instead"
             )
 
     @property
@@ -348,9 +353,10 @@ def require_probeable(spec: Spec, probes: int, lookup_probes: int) -> None:
     has_whole_slots = spec.measure == "jaccard" and not spec.truncated
     if lookup_probes and (probes or not (has_whole_slots or spec.measure == "cosine")):
         raise UsageError(
-            f"lookup_probes={lookup_probes} is for whole MinHash slots of measure jaccard and for "
-            f"vectors, without probes; this index has measure={spec.measure!r}, "
-            f"slot_bits={spec.slot_bits} and probes={probes}"
+            f"{name_setting('lookup_probes', lookup_probes)} is for whole MinHash slots of "
+            f"measure jaccard and for "
+            f"vectors, without probes; this index has {name_setting('measure', spec.measure)}, "
+            f"{name_setting('slot_bits', spec.slot_bits)} and {name_setting('probes', probes)}"
         )
 
 
@@ -429,18 +435,21 @@ def threshold_of_distance(spec: Spec, settings: IndexSettings) -> float:
     assert distance is not None
     if spec.measure != "simhash":
         raise UsageError(
-            f"distance={distance} is for measure simhash, and the Spec of the index has "
+            f"{name_setting('distance', distance)} is for measure simhash, and the Spec of the "
+            f"index has "
             f"{spec.measure}; make the Spec with {name_setting('measure', 'simhash')}, or give a "
             f"{name_setting('threshold')} in place of the distance"
         )
     if settings.bands is not None or settings.probes:
         raise UsageError(
-            f"distance={distance} chooses its own bands; leave out bands, rows and probes"
+            f"{name_setting('distance', distance)} chooses its own bands; leave out bands, rows "
+            f"and probes"
         )
     threshold = (spec.k - distance) / spec.k
     if settings.threshold not in (None, threshold):
         raise UsageError(
-            f"distance={distance} and threshold={settings.threshold} contradict each other; leave "
+            f"{name_setting('distance', distance)} and "
+            f"{name_setting('threshold', settings.threshold)} contradict each other; leave "
             "one of them out"
         )
     block_banding(spec.k, distance, settings.documents)

@@ -28,6 +28,7 @@ from nearkin.lab import kernels
 from nearkin.packed_pairs import unpack_pairs
 from nearkin.runtime.outputs import RESULT, claimed
 from nearkin.runtime.threads import ordered_map
+from nearkin.setting_names import name_setting
 from nearkin.shingle import Shingler
 from nearkin.spec import Spec
 from nearkin.suggestions import did_you_mean
@@ -160,11 +161,13 @@ class SynthSettings:
                 raise UsageError(f"{name}={value} is out of range; it must be at least {low}")
         if not 1 <= self.copies <= MOST_COPIES:
             raise UsageError(
-                f"copies={self.copies} is out of range; it must be from 1 to {MOST_COPIES}"
+                f"{name_setting('copies', self.copies)} is out of range; it must be from 1 to "
+                f"{MOST_COPIES}"
             )
         if not 0 <= self.seed < 2**64:
             raise UsageError(
-                f"seed={self.seed} is not an unsigned 64-bit number; give 0 to {2**64 - 1}"
+                f"{name_setting('seed', self.seed)} is not an unsigned 64-bit number; give 0 to "
+                f"{2**64 - 1}"
             )
         if self.hostile + self.hot_clusters * self.hot_size > self.documents:
             raise UsageError(

@@ -197,7 +197,8 @@ def fixed_sign_banding(
     """
     if not (1 <= rows <= bits and 1 <= bands <= 1 << 12):
         raise UsageError(
-            f"bands={bands} and rows={rows} do not fit signatures of {bits} bits; "
+            f"{name_setting('bands', bands)} and {name_setting('rows', rows)} do not fit "
+            f"signatures of {bits} bits; "
             f"use 1 to {1 << 12} bands and 1 to {bits} rows"
         )
     collision = sign_collision(threshold)

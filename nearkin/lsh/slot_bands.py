@@ -98,7 +98,7 @@ def require_bands_with_rows(bands: int | None, rows: int | None) -> None:
     if (bands is None) == (rows is None):
         return
     missing = "bands" if bands is None else "rows"
-    given = f"rows={rows}" if bands is None else f"bands={bands}"
+    given = name_setting("rows", rows) if bands is None else name_setting("bands", bands)
     raise UsageError(
         f"{given} is given without {missing}, but bands and rows go together; give both, or "
         "neither to have them computed"
@@ -130,12 +130,16 @@ def fixed_banding(
     """
     probes = min(probes, rows)
     if bands < 1 or rows < 1:
-        raise UsageError(f"bands={bands} and rows={rows} must both be at least 1")
+        raise UsageError(
+            f"{name_setting('bands', bands)} and {name_setting('rows', rows)} must both be at "
+            f"least 1"
+        )
     if bands * rows > k:
         enough = -(-bands * rows // SLOT_LIMITS.k_step) * SLOT_LIMITS.k_step
         larger_k = f", or {name_setting('k', enough)}" if enough <= SLOT_LIMITS.largest_k else ""
         raise UsageError(
-            f"bands={bands} and rows={rows} need {bands * rows} slots, but a signature has k={k}; "
+            f"{name_setting('bands', bands)} and {name_setting('rows', rows)} need "
+            f"{bands * rows} slots, which is more than {name_setting('k', k)}; "
             f"use fewer bands or rows{larger_k}"
         )
     banding = Banding(bands, rows, k, 0, collision, probes, slot_bits)
@@ -195,7 +199,8 @@ def solve_banding(
     if best is None:
         reachable = float(candidate_probability(collision, k, 1)) * MAX_PASS_RATE
         raise UsageError(
-            f"recall {recall} at threshold {collision} cannot be reached with k={k} slots "
+            f"recall {recall} at threshold {collision} cannot be reached with "
+            f"{name_setting('k', k)} slots "
             f"(at most {reachable:.4f}); raise {name_setting('k')} or lower "
             f"{name_setting('recall')}"
         )

@@ -22,6 +22,7 @@ from nearkin.measures.base import (
 from nearkin.measures.weighted_shingles import WeightedPayloads, WeightedShingleComparison
 from nearkin.packed_pairs import ScoredPairs
 from nearkin.pair_scope import PairScope
+from nearkin.setting_names import name_setting
 from nearkin.sketch.hyperplanes import VectorSketcher, matrix_of
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.sketch.sketcher import BandKeyBuilder, Sketcher
@@ -89,7 +90,8 @@ class _SignMeasure:
     def banding(self, request: BandingRequest) -> Banding:
         if request.tables != 1 or request.probes:
             raise UsageError(
-                f"tables={request.tables} and probes={request.probes} are only for MinHash; omit "
+                f"{name_setting('tables', request.tables)} and "
+                f"{name_setting('probes', request.probes)} are only for MinHash; omit "
                 f"them for measure {self.spec.measure}, which has as many tables as it needs"
             )
         threshold = request.threshold
@@ -110,7 +112,8 @@ class SimHash(WeightedShingleComparison, _SignMeasure):
     def sketcher(self, key_builder: BandKeyBuilder | None = None) -> DocumentSketcher:
         if self.spec.weights == "given":
             raise UsageError(
-                "documents cannot be sketched with weights='given'; use 'tf' or 'tfidf', or "
+                f"documents cannot be sketched with {name_setting('weights', 'given')}; use 'tf' "
+                f"or 'tfidf', or "
                 "nk.simhash for features with weights"
             )
         return Sketcher(self.spec, self.resources)

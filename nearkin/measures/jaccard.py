@@ -120,8 +120,10 @@ class _MinHashMeasure:
         slot_bits = self.spec.slot_bits if self.spec.truncated else None
         if probes and self.spec.truncated:
             raise UsageError(
-                f"b-bit signatures cannot be probed (slot_bits={self.spec.slot_bits}, "
-                f"probes={probes}); omit {name_setting('probes')} or use slot_bits=32"
+                f"b-bit signatures cannot be probed "
+                f"({name_setting('slot_bits', self.spec.slot_bits)}, "
+                f"{name_setting('probes', probes)}); omit {name_setting('probes')} or use "
+                f"{name_setting('slot_bits', 32)}"
             )
         if request.bands is not None and request.rows is not None:
             bands = request.bands * request.tables

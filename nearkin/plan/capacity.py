@@ -180,14 +180,17 @@ class Workload:
             )
         if self.engine == "index" and self.kept > self.documents:
             raise UsageError(
-                f"clusters={self.clusters:,} is more than documents={self.documents:,}; give at "
+                f"{name_setting('clusters', self.clusters)} is more than "
+                f"the {self.documents:,} documents; give at "
                 "most one for each document"
             )
         least = {"documents": 1, "shingles": 1, "cores": 1, "clusters": 0, "memory": LEAST_MEMORY}
         for name, low in least.items():
             value = getattr(self, name)
             if value is not None and value < low:
-                raise UsageError(f"{name}={value:g} is less than {low}; give at least {low}")
+                raise UsageError(
+                    f"{name_setting(name, value)} is less than {low}; give at least {low}"
+                )
         if not 0 < self.threshold <= 1:
             raise UsageError(
                 f"threshold {self.threshold} is out of range; it must be above 0 and at most 1"
@@ -198,18 +201,23 @@ class Workload:
             )
         require_bands_with_rows(self.bands, self.rows)
         if not 0 <= self.duplicates < 1:
-            raise UsageError(f"duplicates={self.duplicates} is outside 0 to 1 (exclusive)")
+            raise UsageError(
+                f"{name_setting('duplicates', self.duplicates)} is outside 0 to 1 (exclusive)"
+            )
         if self.precision is not None and not 0 < self.precision < 1:
-            raise UsageError(f"precision={self.precision:g} is outside 0 to 1 (both exclusive)")
+            raise UsageError(
+                f"{name_setting('precision', self.precision)} is outside 0 to 1 (both exclusive)"
+            )
         if self.latency is not None and self.engine != "index":
             raise UsageError(
-                f"latency={self.latency:g} limits the seconds of a query, and engine="
-                f"{self.engine} has no queries; set engine=index"
+                f"{name_setting('latency', self.latency)} limits the seconds of a query, and "
+                f"{name_setting('engine', self.engine)} has no queries; set "
+                f"{name_setting('engine', 'index')}"
             )
         for name in ("core_hour_price", "gb_month_price"):
             value = getattr(self, name)
             if value is not None and value < 0:
-                raise UsageError(f"{name}={value:g} is negative; give 0 or more")
+                raise UsageError(f"{name_setting(name, value)} is negative; give 0 or more")
         for name in (
             "ingest",
             "signature_ram",

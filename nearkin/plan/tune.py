@@ -515,7 +515,9 @@ def tune(
     if not 0 < recall < 1:
         raise UsageError(f"recall {recall} is outside 0 to 1 (exclusive); 0.95 is usual")
     if not documents >= 1:
-        raise UsageError(f"documents={documents} is less than 1; give the size of the corpus")
+        raise UsageError(
+            f"{name_setting('documents', documents)} is less than 1; give the size of the corpus"
+        )
     _check_table_counts(tables, probes)
     _check_limits(at_most or {})
     spec = spec or default_spec(bands, rows, max(tables))
@@ -524,7 +526,8 @@ def tune(
     measure = measure_of(spec)
     if spec.signature_type is np.uint64 and (max(tables) > 1 or max(probes) > 0):
         raise UsageError(
-            f"tables={list(tables)} and probes={list(probes)} are only for MinHash; omit them for "
+            f"{name_setting('tables')} {list(tables)} and {name_setting('probes')} "
+            f"{list(probes)} are only for MinHash; omit them for "
             f"measure {spec.measure}, which has as many tables as it needs"
         )
     distribution = distribution or Distribution.assumed(documents)
@@ -544,7 +547,8 @@ def tune(
     if not choices:
         limits = f" and candidate probabilities of at most {dict(at_most)}" if at_most else ""
         raise UsageError(
-            f"recall {recall} at threshold {threshold} is out of reach with k={spec.k}{limits}; "
+            f"recall {recall} at threshold {threshold} is out of reach with "
+            f"{name_setting('k', spec.k)}{limits}; "
             f"raise {name_setting('k')} or lower {name_setting('recall')}"
         )
     points = [
@@ -573,9 +577,9 @@ def tune(
 def _check_table_counts(tables: Sequence[int], probes: Sequence[int]) -> None:
     """Requires numbers of tables from 1 and numbers of probes from 0."""
     if not tables or min(tables) < 1:
-        raise UsageError(f"tables={list(tables)} must be numbers of at least 1")
+        raise UsageError(f"{name_setting('tables')} {list(tables)} must be numbers of at least 1")
     if not probes or min(probes) < 0:
-        raise UsageError(f"probes={list(probes)} must be numbers of at least 0")
+        raise UsageError(f"{name_setting('probes')} {list(probes)} must be numbers of at least 0")
 
 
 def _check_limits(at_most: Mapping[float, float]) -> None:

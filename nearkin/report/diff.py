@@ -9,8 +9,14 @@ from nearkin.report.escaping import make_visible
 
 MAX_CHARACTERS = 4000
 """The number of characters of each text that are compared."""
-LONGEST_CUT_WORD = 40
-"""The longest difference at the end of a cut text that is attributed to the cut, in characters."""
+LONGEST_CUT_END = 100
+"""The longest end of a cut text that is attributed to the cut, in characters. It consists of the
+words after the last long stretch that both texts have."""
+SHORTEST_ANCHOR = 20
+"""The shortest equal stretch that shows where the texts run in parallel, in characters. Shorter
+ones may be frequent words."""
+LONGEST_WORD = 50
+"""A text is cut before a word, by at most so many characters more, if its words are no longer."""
 _WORD = re.compile(r"\s*(?:\w+|[^\w\s])\s*|\s+")
 
 
@@ -45,7 +51,16 @@ class DiffSpan(NamedTuple):
     right: str
 
 
-def diff_words(left: str, right: str) -> list[DiffSpan]:
+def may_be_cut(*texts: str) -> bool:
+    """Returns whether one of some texts may be the beginning of a longer one.
+
+    Args:
+        *texts: Texts as they were stored, for example the excerpts of a report.
+    """
+    return max(map(len, texts)) > MAX_CHARACTERS - LONGEST_WORD
+
+
+def diff_words(left: str, right: str, *, is_cut: bool | None = None) -> list[DiffSpan]:
     """Compares the first `MAX_CHARACTERS` of two texts word by word.
 
     White space separates words but is not compared, because shingles ignore it too. The two sides
@@ -57,6 +72,8 @@ def diff_words(left: str, right: str) -> list[DiffSpan]:
     Args:
         left: First text.
         right: Second text.
+        is_cut: Whether one of the texts may be the beginning of a longer one. Its end is not
+            marked then. None decides by the lengths.
 
     Returns:
         Spans that cover both texts, from left to right.
@@ -85,7 +102,8 @@ def diff_words(left: str, right: str) -> list[DiffSpan]:
         for code in opcodes
     ]
     result = _join_changes(_absorb_short_spans(spans))
-    is_cut = max(len(left), len(right)) >= MAX_CHARACTERS
+    if is_cut is None:
+        is_cut = may_be_cut(left, right)
     return _open_end(result) if is_cut else result
 
 
@@ -125,14 +143,23 @@ def _join_changes(spans: Iterable[DiffSpan]) -> list[DiffSpan]:
 
 
 def _open_end(spans: list[DiffSpan]) -> list[DiffSpan]:
-    """Elides a difference at the end of a cut text, which the rest of the text may not have."""
-    if (
-        len(spans) > 1
-        and spans[-1].kind is not SpanKind.EQUAL
-        and min(map(len, spans[-1][1:])) <= LONGEST_CUT_WORD
-    ):
-        return [*spans[:-1], spans[-1]._replace(kind=SpanKind.ELIDED)]
-    return spans
+    """Elides the end of a cut text, of which the other text has more than can be compared.
+
+    The words of the shorter end may be aligned anywhere in the longer one, so that the end begins
+    after the last stretch that both have for certain.
+    """
+    anchor = len(spans)
+    while anchor and not _is_anchor(spans[anchor - 1]):
+        anchor -= 1
+    left = "".join(span.left for span in spans[anchor:])
+    right = "".join(span.right for span in spans[anchor:])
+    if not anchor or anchor == len(spans) or min(len(left), len(right)) > LONGEST_CUT_END:
+        return spans
+    return [*spans[:anchor], DiffSpan(SpanKind.ELIDED, left, right)]
+
+
+def _is_anchor(span: DiffSpan) -> bool:
+    return span.kind is SpanKind.EQUAL and len(span.left.strip()) >= SHORTEST_ANCHOR
 
 
 class Piece(NamedTuple):
@@ -142,7 +169,9 @@ class Piece(NamedTuple):
     text: str
 
 
-def diff_sides(left: str, right: str) -> tuple[list[Piece], list[Piece]]:
+def diff_sides(
+    left: str, right: str, *, is_cut: bool | None = None
+) -> tuple[list[Piece], list[Piece]]:
     """Prepares two texts to be shown side by side, with long equal stretches elided.
 
     White space at the end of a change does not belong to it, so that it is not colored across
@@ -151,6 +180,8 @@ def diff_sides(left: str, right: str) -> tuple[list[Piece], list[Piece]]:
     Args:
         left: First text.
         right: Second text.
+        is_cut: Whether one of the texts may be the beginning of a longer one. None decides by the
+            lengths.
 
     Returns:
         The pieces of both sides. The second side is empty if both texts read the same.
@@ -163,7 +194,10 @@ def diff_sides(left: str, right: str) -> tuple[list[Piece], list[Piece]]:
         []
     """
     visible_left = make_visible(left[:MAX_CHARACTERS])
-    spans = diff_words(visible_left, make_visible(right[:MAX_CHARACTERS]))
+    visible_right = make_visible(right[:MAX_CHARACTERS])
+    if is_cut is None:
+        is_cut = may_be_cut(left, right)
+    spans = diff_words(visible_left, visible_right, is_cut=is_cut)
     if all(span.kind in (SpanKind.EQUAL, SpanKind.ELIDED) for span in spans):
         return [Piece(SpanKind.EQUAL, visible_left)], []
     focused = focus_changes(spans)

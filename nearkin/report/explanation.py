@@ -88,17 +88,43 @@ def print_explanation(explanation: Explanation, console: Console) -> None:
     for name, value in describe_explanation(explanation):
         table.add_row(Text(name, style="dim"), Text(value))
     console.print(table)
-    console.print(Rule(style="dim"))
+    # an empty rule of rich does not follow the encoding of the console
+    characters = "─" if console.encoding.lower().startswith("utf") else "-"
+    console.print(Rule(style="dim", characters=characters))
     cluster = _as_cluster(explanation)
-    neutral = DocumentRole.COMPARED
+    roles = find_roles(explanation)
     console.print(
         side_by_side_table(
-            cluster,
-            styled=console.is_terminal,
-            labels=("first", "second"),
-            roles=(neutral, neutral),
+            cluster, styled=console.is_terminal, labels=_label_documents(roles), roles=roles
         )
     )
+
+
+def _label_documents(roles: tuple[DocumentRole, DocumentRole]) -> tuple[str, str]:
+    first, second = (
+        "" if role is DocumentRole.COMPARED else f", {role.value} by the run" for role in roles
+    )
+    return f"first{first}", f"second{second}"
+
+
+def find_roles(explanation: Explanation) -> tuple[DocumentRole, DocumentRole]:
+    """Returns the roles of both documents, which decide how their own words are marked.
+
+    If a run kept one of them in the place of the other, the words of the other are lost. In all
+    other cases nothing is lost beside the other document, and both are marked alike.
+
+    Args:
+        explanation: Explanation of a pair.
+    """
+    compared = (DocumentRole.COMPARED, DocumentRole.COMPARED)
+    if explanation.run is None:
+        return compared
+    first, second = explanation.run
+    if first["cluster"] != second["cluster"] or first["kept"] == second["kept"]:
+        return compared
+    if first["kept"]:
+        return DocumentRole.KEPT, DocumentRole.REMOVED
+    return DocumentRole.REMOVED, DocumentRole.KEPT
 
 
 def render_explanation(explanation: Explanation) -> str:
@@ -114,8 +140,7 @@ def render_explanation(explanation: Explanation) -> str:
     return environment.get_template("explanation.html").render(
         names=[make_visible(name) for name in explanation.names],
         rows=describe_explanation(explanation),
-        pair=compare_cluster(
-            _as_cluster(explanation), DocumentRole.COMPARED, DocumentRole.COMPARED
-        ),
+        pair=compare_cluster(_as_cluster(explanation), *find_roles(explanation)),
+        labels=_label_documents(find_roles(explanation)),
         style=(folder / "page.css").read_text("utf-8"),
     )

@@ -26,6 +26,7 @@ from nearkin.report.collect import (
     hottest_buckets,
 )
 from nearkin.report.model import (
+    BORDERLINE_CHARACTERS,
     BorderlinePair,
     Histogram,
     SizeCount,
@@ -35,8 +36,6 @@ from nearkin.report.model import (
 from nearkin.report.run_warnings import warn_of_inputs
 from nearkin.report.whatif import borderline_pairs, evaluate_thresholds
 
-BORDERLINE_CHARACTERS = 600
-"""The largest number of characters that a report quotes of a document of a borderline pair."""
 MAX_SOURCES = 1000
 """The largest number of sources that are counted separately. The others, which have the fewest
 documents, are counted together."""

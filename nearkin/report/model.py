@@ -210,6 +210,10 @@ class ThresholdStep(NamedTuple):
     pairs: int
 
 
+BORDERLINE_CHARACTERS = 600
+"""The largest number of characters that a report quotes of a document of a borderline pair."""
+
+
 class BorderlinePair(NamedTuple):
     """A pair whose similarity is just above the threshold of a step, with excerpts."""
 

@@ -22,6 +22,7 @@ from nearkin.report.diff import MAX_CHARACTERS, DocumentRole, Piece, SpanKind, d
 from nearkin.report.escaping import make_visible
 from nearkin.report.formatting import format_bytes, format_compact
 from nearkin.report.model import (
+    BORDERLINE_CHARACTERS,
     EDGES,
     NOTABLE_LOSS,
     BorderlinePair,
@@ -284,7 +285,8 @@ def _recall_figure(data: ReportData) -> charts.Chart | None:
 
 def _compare_pair(pair: BorderlinePair) -> PairComparison:
     neutral = DocumentRole.COMPARED
-    left, right = diff_markup(pair.text_a, pair.text_b, neutral, neutral)
+    is_cut = max(len(pair.text_a), len(pair.text_b)) >= BORDERLINE_CHARACTERS
+    left, right = diff_markup(pair.text_a, pair.text_b, neutral, neutral, is_cut=is_cut)
     return PairComparison((pair.id_a, pair.id_b), pair.similarity, left, right)
 
 
@@ -367,7 +369,12 @@ def compare_cluster(
 
 
 def diff_markup(
-    left: str, right: str, left_role: DocumentRole, right_role: DocumentRole
+    left: str,
+    right: str,
+    left_role: DocumentRole,
+    right_role: DocumentRole,
+    *,
+    is_cut: bool | None = None,
 ) -> tuple[Markup, Markup]:
     """Returns two texts as markup, with their differences marked.
 
@@ -376,6 +383,8 @@ def diff_markup(
         right: Second text.
         left_role: Role of the first document, which decides how its own words are marked.
         right_role: Role of the second document.
+        is_cut: Whether one of the texts may be the beginning of a longer one. None decides by the
+            lengths.
 
     Returns:
         Both texts. The second is empty if they read the same.
@@ -385,7 +394,7 @@ def diff_markup(
         >>> print(kept, removed)
         a <ins>cat</ins> a <del>dog</del>
     """
-    left_pieces, right_pieces = diff_sides(left, right)
+    left_pieces, right_pieces = diff_sides(left, right, is_cut=is_cut)
     return (
         _mark_changes(left_pieces, CHANGE_ELEMENTS[left_role]),
         _mark_changes(right_pieces, CHANGE_ELEMENTS[right_role]),

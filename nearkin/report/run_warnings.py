@@ -2,10 +2,12 @@
 
 import logging
 import warnings as python_warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from nearkin.corpus import Columns, Corpus, FileCorpus
+from nearkin.corpus.document_count import list_empty_files
+from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.inputs import describe_skipped
 from nearkin.engine.options import RunOptions
 from nearkin.engine.short_documents import CHARACTERS, USUAL_THRESHOLD, ShortDocumentCounts
@@ -261,4 +263,22 @@ def warn_of_inputs(corpus: Corpus, columns: Columns) -> list[str]:
     """
     if not isinstance(corpus, FileCorpus):
         return []
-    return [*describe_skipped(corpus.skipped), *corpus.describe_doubts(columns)]
+    return [
+        *describe_skipped(corpus.skipped),
+        *_describe_empty_files(list_empty_files(corpus)),
+        *corpus.describe_doubts(columns),
+    ]
+
+
+def _describe_empty_files(files: Sequence[InputFile]) -> list[str]:
+    """Returns a warning about input files that hold no row, or none if there are no such files."""
+    if not files:
+        return []
+    name = files[0].name
+    if len(files) == 1:
+        return [f"{name} has no rows, so that it contributes no document"]
+    others = len(files) - 1
+    return [
+        f"{name} and {others:,} other {'file has' if others == 1 else 'files have'} no rows, so "
+        "that they contribute no documents"
+    ]

@@ -10,7 +10,7 @@ from nearkin.engine.document_frequencies import FrequencyRequest
 from nearkin.engine.local.document_frequencies import count_frequencies
 from nearkin.errors import UsageError
 from nearkin.report.run_warnings import warn_of_inputs
-from nearkin.runs.output import require_file_output
+from nearkin.runs.output import require_file_output, require_suffix
 from nearkin.runs.spec_request import SpecRequest
 from nearkin.runtime.files import Readers, disk_errors, set_readers
 from nearkin.runtime.outputs import RESULT, claimed
@@ -95,6 +95,7 @@ def run_frequencies(job: FrequencyJob, progress: Progress) -> FrequencySummary:
             f"column {job.columns.vector!r} holds vectors, and vectors have no shingles to count; "
             "name a column of texts or tokens"
         )
+    require_suffix(job.out, ".arrow", "a table of shingles")
     spec = job.request.to_spec(job.columns)
     corpus = FileCorpus.open(job.inputs, job.on_error, selection=job.selection)
     inputs = [*job.inputs, *(file.path for file in corpus.files)]

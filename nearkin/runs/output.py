@@ -84,6 +84,24 @@ def require_output_free(out: Path, *, resume: bool, overwrite: bool) -> None:
             )
 
 
+def require_suffix(out: Path, suffix: str, kind: str) -> None:
+    """Requires that the name of an output file says what is in it, or has no suffix.
+
+    Args:
+        out: The file.
+        suffix: The suffix of such files, for example `.arrow`.
+        kind: The name of what is written, for the message.
+
+    Raises:
+        UsageError: If the file has another suffix.
+    """
+    if out.suffix and out.suffix.lower() != suffix:
+        raise UsageError(
+            f"cannot write {kind} to {str(out)!r}: the suffix of such files is {suffix}; choose, "
+            f"for example, {name_setting('out', str(out.with_suffix(suffix)))}"
+        )
+
+
 def require_file_output(
     out: Path,
     is_replaceable: Callable[[Path], bool],

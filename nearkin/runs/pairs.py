@@ -74,7 +74,7 @@ def parse_relation(relation: str, settings: RunOptions, *, expand_exact: bool) -
     """
     if relation not in list(Relation):
         raise UsageError(
-            f"relation={relation!r} is not one of {', '.join(Relation)}"
+            f"{name_setting('relation', relation)} is not one of {', '.join(Relation)}"
             f"{did_you_mean(relation, Relation)}"
         )
     if relation == Relation.CONTAINMENT:

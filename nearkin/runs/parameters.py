@@ -12,6 +12,7 @@ from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.runs.spec_request import resolve_spec
 from nearkin.runtime.sizes import parse_size
+from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.spec import IDF_JACCARD, KEYED, Spec, parse_shingle
 from nearkin.suggestions import did_you_mean
@@ -172,7 +173,7 @@ def text_columns_of(text: str | Sequence[str] | None) -> tuple[str, ...]:
         return (text,)
     names = tuple(text)
     if not names or len(set(names)) < len(names):
-        raise UsageError(f"text={list(names)!r} is not a list of different columns")
+        raise UsageError(f"{name_setting('text', list(names))} is not a list of different columns")
     return names
 
 
@@ -244,8 +245,10 @@ def spec_of(parameters: RunParameters, columns: Columns) -> Spec:
     if columns.vector is not None:
         for name in TEXT_OPTIONS:
             if name in given:
+                value: Any = parameters.get(name)
                 raise UsageError(
-                    f"{name}={parameters.get(name)!r} does not go with vector={columns.vector!r}, "
+                    f"{name_setting(name, value)} does not go with "
+                    f"{name_setting('vector', columns.vector)}, "
                     "because vectors have no shingles; leave it out"
                 )
     return resolve_spec(columns, measure, **_spec_fields(parameters))
@@ -271,7 +274,8 @@ def _spec_fields(parameters: RunParameters) -> dict[str, Any]:
     key = parameters.get("key")
     if key is not None and base_hash not in (None, KEYED):
         raise UsageError(
-            f"base_hash={base_hash!r} and key= exclude each other: keyed hashing is {KEYED}"
+            f"{name_setting('base_hash', base_hash)} and {name_setting('key')} exclude each "
+            f"other: keyed hashing is {KEYED}"
         )
     values["base_hash"] = base_hash
     if key is not None:
@@ -288,12 +292,14 @@ def _frequency_fields(parameters: RunParameters) -> dict[str, str | None]:
     cut = parameters.get("cut")
     if weights not in (None, "tf", "tfidf"):
         raise UsageError(
-            f"weights={weights!r} is not one of tf, tfidf{did_you_mean(weights, ('tf', 'tfidf'))}"
+            f"{name_setting('weights', weights)} is not one of tf, "
+            f"tfidf{did_you_mean(weights, ('tf', 'tfidf'))}"
         )
     measure = parameters.get("measure")
     if weights is not None and measure != "simhash":
         raise UsageError(
-            f"weights={weights!r} requires measure='simhash', and the measure is "
+            f"{name_setting('weights', weights)} requires {name_setting('measure', 'simhash')}, "
+            f"and the measure is "
             f"{measure or 'jaccard'}"
         )
     fields: dict[str, str | None] = {"cut": None if cut is None else cut.fingerprint}
@@ -304,8 +310,9 @@ def _frequency_fields(parameters: RunParameters) -> dict[str, str | None]:
     if frequencies is not None:
         if weights != "tfidf" and measure != IDF_JACCARD:
             raise UsageError(
-                f"frequencies= has no effect with measure {measure or 'jaccard'}; leave it out, or "
-                f"give measure='{IDF_JACCARD}' or weights='tfidf'"
+                f"{name_setting('frequencies')} has no effect with measure {measure or 'jaccard'}; "
+                f"leave it out, or give {name_setting('measure', IDF_JACCARD)} or "
+                f"{name_setting('weights', 'tfidf')}"
             )
         fields["frequencies"] = frequencies.fingerprint
     return fields

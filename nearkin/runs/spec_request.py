@@ -118,7 +118,9 @@ def resolve_spec(
         default = "cosine" if has_vectors else "jaccard"
         spec = Spec(measure=measure or default, **fields)
     if measure is not None and measure != spec.measure:
-        raise UsageError(f"measure={measure!r} contradicts the Spec's {spec.measure!r}")
+        raise UsageError(
+            f"{name_setting('measure', measure)} contradicts the Spec's {spec.measure!r}"
+        )
     if has_vectors != (spec.unit == "vector"):
         content = "vectors: name their column" if spec.unit == "vector" else "text"
         raise UsageError(f"measure {spec.measure} compares {content}")
@@ -234,7 +236,8 @@ def _resolve_cut(
     """Returns the Spec with the frequency cut that was requested, and the shingles that are cut."""
     if request.max_df is not None and request.cut_list is not None:
         raise UsageError(
-            f"max_df={request.max_df} and the cut list {request.cut_list} exclude each other"
+            f"{name_setting('max_df', request.max_df)} and the cut list {request.cut_list} "
+            f"exclude each other"
         )
     if request.cut_list is not None:
         cut = DocumentFrequencies.read(request.cut_list, counting.spec)
@@ -277,11 +280,12 @@ def require_valid_cut(max_df: float, spec: Spec) -> None:
     """
     if not 0 < max_df < 1:
         raise UsageError(
-            f"max_df={max_df} is outside 0 to 1 (exclusive): the share of documents from which a "
+            f"{name_setting('max_df', max_df)} is outside 0 to 1 (exclusive): the share of "
+            f"documents from which a "
             "shingle is cut"
         )
     if spec.unit == "vector":
-        raise UsageError(f"max_df={max_df} cuts shingles; vectors have none")
+        raise UsageError(f"{name_setting('max_df', max_df)} cuts shingles; vectors have none")
 
 
 def select_frequency_cut(counted: DocumentFrequencies, max_df: float) -> DocumentFrequencies:
@@ -298,12 +302,13 @@ def select_frequency_cut(counted: DocumentFrequencies, max_df: float) -> Documen
 def _check_weights(request: SpecRequest, spec: Spec) -> None:
     if request.weights not in (None, "tf", "tfidf"):
         raise UsageError(
-            f"weights={request.weights!r} is not one of tf, tfidf"
+            f"{name_setting('weights', request.weights)} is not one of tf, tfidf"
             f"{did_you_mean(request.weights, ('tf', 'tfidf'))}"
         )
     if request.weights is not None and spec.measure != "simhash":
         raise UsageError(
-            f"weights={request.weights!r} requires measure simhash, and the measure is "
+            f"{name_setting('weights', request.weights)} requires measure simhash, and the "
+            f"measure is "
             f"{spec.measure}"
         )
     if request.frequencies is not None and not _uses_frequencies(request, spec):

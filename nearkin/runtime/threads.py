@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 from nearkin.argument_types import check_type
 from nearkin.errors import UsageError
+from nearkin.setting_names import name_setting
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -32,7 +33,7 @@ def require_workers(workers: int) -> None:
         UsageError: If it is not a whole number of at least 1.
     """
     if check_type("workers", workers, int) < 1:
-        raise UsageError(f"workers={workers} must be at least 1")
+        raise UsageError(f"{name_setting('workers', workers)} must be at least 1")
 
 
 def ordered_map(

@@ -21,6 +21,7 @@ from nearkin.server.golden_probe import GoldenPair, read_golden_pairs
 from nearkin.server.http.tokens import TokenFile
 from nearkin.server.settings import ServerSettings
 from nearkin.server.shadow import LiveSide, ShadowIndex
+from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import SpecResources
 from nearkin.spec import KEYED_HYPERPLANES, Spec
 
@@ -54,7 +55,7 @@ class ServerResources:
             if golden_pairs and index.settings.combine == "both":
                 raise UsageError(
                     f"golden pairs have one kind of documents, and {index.url} compares texts and "
-                    "vectors (combine='both'); remove the setting golden"
+                    f"vectors ({name_setting('combine', 'both')}); remove the setting golden"
                 )
             return cls(index, open_shadow(settings, index), golden_pairs)
         except NearkinError:

@@ -12,6 +12,7 @@ import numpy as np
 from nearkin.errors import IncompatibleError, MissingExtraError, UsageError
 from nearkin.hashing import kernels as hashing
 from nearkin.hashing.families import Key, hash_values
+from nearkin.setting_names import name_setting
 from nearkin.spec import (
     STEMMER_SUFFIX,
     UNRECORDED_STEMMER,
@@ -86,10 +87,12 @@ def open_stemmer(language: str) -> Stemmer:
     """
     languages = stem_languages()
     if not languages:
-        raise MissingExtraError.for_extra(f"stem={language!r} requires snowballstemmer", "stem")
+        raise MissingExtraError.for_extra(
+            f"{name_setting('stem', language)} requires snowballstemmer", "stem"
+        )
     if language not in languages:
         raise UsageError(
-            f"stem={language!r} is not one of {', '.join(languages)}"
+            f"{name_setting('stem', language)} is not one of {', '.join(languages)}"
             f"{did_you_mean(language, languages)}"
         )
     module = importlib.import_module(f"snowballstemmer.{language}{STEMMER_SUFFIX}")

@@ -37,7 +37,7 @@ FAULTS = [
         "threshold 1.2 is out of range; it must be above 0 and at most 1",
     ),
     (["dedup", "DOCS", "--out", "x", "--bands", "4"], "bands and rows go together"),
-    (["dedup", "DOCS", "--out", "x", "--bands", "40", "--rows", "4"], "k=128"),
+    (["dedup", "DOCS", "--out", "x", "--bands", "40", "--rows", "4"], "--k 128"),
     (["dedup", "DOCS", "--out", "x", "--k", "0"], "--k 0 is out of range; it must be at least 1"),
     (
         ["dedup", "DOCS", "--out", "x", "--shingle", "lines:3"],
@@ -65,7 +65,7 @@ FAULTS = [
     ),
     (
         ["dedup", "DOCS", "--out", "x", "--measure", "nearest"],
-        "measure='nearest' is not one of 'jaccard'",
+        "--measure nearest is not one of 'jaccard'",
     ),
     (["dedup", "DOCS", "--out", "x", "--text", "text", "--tokens", "text"], "exclude each other"),
     (["dedup", "DOCS"], "missing option --out PATH; see nearkin dedup --help"),

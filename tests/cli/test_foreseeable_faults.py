@@ -1,5 +1,7 @@
 """Faults that a first user meets: damaged inputs, missing permissions, other locales."""
 
+import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -78,3 +80,158 @@ def test_standard_output_of_a_small_encoding_shows_escapes() -> None:
     )
     assert ended.returncode == 0, ended.stderr
     assert ended.stdout == b"\\u2026\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("dedup", "TEXTS", "--out", ""),
+        ("pairs", "TEXTS", "--out="),
+        ("dedup", "TEXTS", "--out", "x", "--key-file", ""),
+        ("explain", "a", "b", "--run", ""),
+    ],
+)
+def test_empty_path_of_an_option_is_named(
+    arguments: tuple[str, ...], texts: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*(texts if word == "TEXTS" else word for word in arguments)) == app.USAGE
+    option = next(word for word in arguments[::-1] if word.startswith("--")).removesuffix("=")
+    assert capsys.readouterr().err == f"nearkin: {option} is empty; give a path\n"
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.csv"
+    words = "der schnelle braune Fuchs springt über den faulen Hund und läuft in den Wald"
+    path.write_text(f"id,text\nmüll-1,{words} hinein\nmüll-2,{words} hinaus\n", "utf-8")
+    return path
+
+
+@pytest.mark.parametrize("content", ["", "id,text\n"], ids=["0 bytes", "header"])
+def test_file_without_rows_is_named_in_a_warning(
+    content: str, texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty = tmp_path / "empty.csv"
+    empty.write_text(content)
+    for inputs in ([empty], [texts, empty]):
+        out = tmp_path / f"out-{len(inputs)}.csv"
+        assert run("pairs", *inputs, "--out", out, "--quiet") == 0
+        message = "warning: empty.csv has no rows, so that it contributes no document"
+        assert message in " ".join(capsys.readouterr().err.split())
+
+
+def test_ids_and_columns_that_the_locale_does_not_have_are_understood(
+    texts: Path, tmp_path: Path
+) -> None:
+    out = str(tmp_path / "out")
+    store = f"sqlite:///{tmp_path / 'kin.db'}"
+    page = tmp_path / "text.txt"
+    page.write_text("der schnelle braune Fuchs springt über den faulen Hund und läuft weiter")
+    commands = [
+        ["dedup", str(texts), "--id", "id", "--out", out, "--quiet"],
+        ["pairs", str(texts), "--id", "id", "--out", f"{out}.csv", "--quiet"],
+        ["explain", "müll-1", "müll-2", "--run", out],
+        ["explain", "müll eins", "müll zwei", "--shingle", "words:1"],
+        ["index", "build", str(texts), "--id", "id", "--store", store],
+        ["index", "query", str(page), "--store", store],
+        ["index", "remove", "müll-1", "--store", store],
+    ]
+    program = (
+        "import json, os, sys; from nearkin.cli.app import main, run\n"
+        "lines = json.loads(sys.stdin.buffer.read())\n"
+        "from nearkin.cli.standard_streams import prepare_streams; prepare_streams()\n"
+        "given = [[os.fsdecode(word.encode()) for word in line] for line in lines]\n"
+        "sys.exit(max(run(line) for line in given))\n"
+    )
+    environment = {
+        **os.environ,
+        "PYTHONUTF8": "0",
+        "LC_ALL": "C",
+        "PYTHONCOERCECLOCALE": "0",
+    }
+    ended = subprocess.run(
+        [sys.executable, "-c", program],
+        input=json.dumps(commands).encode(),
+        capture_output=True,
+        env=environment,
+        check=False,
+        timeout=300,
+    )
+    assert ended.returncode == 0, ended.stderr.decode()
+    shown = ended.stdout.decode("ascii")
+    assert "m\\xfcll-1" in shown
+    assert "\\u2500" not in shown
+    assert "removed: 1" in shown
+
+
+def test_file_of_shingles_has_the_suffix_of_its_format(
+    texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("frequencies", texts, "--out", tmp_path / "words.txt") == app.USAGE
+    assert f"choose, for example, --out {tmp_path / 'words.arrow'}" in capsys.readouterr().err
+    store = f"sqlite:///{tmp_path / 'kin.db'}"
+    assert run("index", "build", texts, "--store", store) == 0
+    capsys.readouterr()
+    assert run("index", "export", "--store", store, "--out", tmp_path / "kin.txt") == app.USAGE
+    assert f"choose, for example, --out {tmp_path / 'kin.parquet'}" in capsys.readouterr().err
+
+
+def test_unused_tables_of_an_index_are_refused(
+    texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = f"sqlite:///{tmp_path / 'kin.db'}"
+    assert run("index", "build", texts, "--store", store) == 0
+    capsys.readouterr()
+    assert run("index", "info", "--store", store, "--spec-resources", tmp_path) == app.USAGE
+    assert "names neither document frequencies nor cut shingles" in capsys.readouterr().err
+
+
+def test_distance_of_an_index_is_shown(
+    texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = f"sqlite:///{tmp_path / 'kin.db'}"
+    build = ["index", "build", texts, "--store", store, "--measure", "simhash"]
+    assert run(*build, "--distance", 3) == 0
+    capsys.readouterr()
+    assert run("index", "info", "--store", store) == 0
+    assert "\ndistance: 3\n" in capsys.readouterr().out
+
+
+def test_index_file_that_cannot_be_opened_has_a_reason_and_a_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = tmp_path / "damaged.db"
+    damaged.write_text("not a database, but long enough to have a header of one hundred bytes" * 9)
+    for path, reason in (
+        (tmp_path, "it is a folder; correct the path or its permissions"),
+        (damaged, "is not an index: it is not an SQLite file; correct the path, or restore"),
+        (damaged / "below.db", "correct the path or its permissions"),
+    ):
+        assert run("index", "build", damaged, "--store", f"sqlite:///{path}") == app.FAILED
+        message = capsys.readouterr().err
+        assert reason in message
+        assert str(path) in message
+        assert message.count("\n") == 1
+
+
+def test_tokens_file_that_cannot_be_read_has_a_reason_and_a_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = tmp_path / "tokens.json"
+    damaged.write_text("damaged")
+    assert run("token", "list", "--file", damaged) == app.USAGE
+    message = capsys.readouterr().err
+    assert f"{damaged} is not a file of tokens" in message
+    assert "restore it, or move it away and create new tokens" in message
+    assert run("token", "create", "mine", "--file", tmp_path) == app.USAGE
+    message = capsys.readouterr().err
+    assert f"cannot read the tokens file {tmp_path}: Is a directory; correct the path" in message
+
+
+def test_key_file_that_cannot_be_read_has_a_reason_and_a_remedy(
+    texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["dedup", texts, "--out", tmp_path / "out", "--key-file"]
+    assert run(*command, tmp_path) == app.USAGE
+    message = f"the key file {tmp_path} cannot be read: Is a directory; correct the path or its"
+    assert message in capsys.readouterr().err

@@ -143,6 +143,31 @@ def test_documents_of_a_run_are_explained(
     assert run(["explain", "d0", "d1", "--run", str(finished)]) == 2
 
 
+def test_words_that_a_run_lost_are_marked_as_lost(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    texts = tmp_path / "texts.csv"
+    words = " ".join(f"word{number}" for number in range(40))
+    texts.write_text(f"id,text\nkept,{words} remains here\nlost,{words} ends\nother,{words[9:]}\n")
+    out = str(tmp_path / "out")
+    assert run(["dedup", str(texts), "--id", "id", "--out", out, "--quiet"]) == 0
+    page = tmp_path / "pair.html"
+    for ids in (["kept", "lost"], ["lost", "kept"]):
+        capfd.readouterr()
+        assert run(["explain", *ids, "--run", out, "--html", str(page)]) == 0
+        shown = capfd.readouterr().out
+        assert "[-ends-]" in shown
+        assert "{+remains here+}" in shown
+        assert ", kept by the run" in shown
+        assert "<del>ends</del>" in page.read_text("utf-8")
+        assert "<ins>remains here</ins>" in page.read_text("utf-8")
+    # both were removed: neither is lost beside the other
+    assert run(["explain", "lost", "other", "--run", out]) == 0
+    shown = capfd.readouterr().out
+    assert "«ends»" in shown
+    assert "[-" not in shown
+
+
 def test_terminal_and_page_mark_the_differences(
     finished: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

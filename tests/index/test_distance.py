@@ -199,7 +199,7 @@ def test_command_builds_an_index_of_distances(
     command = ["index", "build", str(source), "--id", "id", "--store", url]
     assert run([*command, "--distance", "3", "--measure", "jaccard"]) == 2
     message = capsys.readouterr().err
-    assert "distance=3 is for measure simhash" in message
+    assert "--distance 3 is for measure simhash" in message
     assert "make the Spec with --measure simhash, or give a --threshold" in message
     assert sorted(path.name for path in tmp_path.iterdir()) == ["documents.jsonl"]
     assert run([*command, "--distance", "3", "--threshold", "0.9"]) == 2

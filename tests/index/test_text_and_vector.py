@@ -594,13 +594,13 @@ def test_an_index_of_both_kinds_has_a_format_that_older_versions_refuse(tmp_path
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"combine": "both"}, "pass vector="),
+        ({"combine": "both"}, "pass `vector`"),
         (
             {"combine": "bot", "vector": VECTOR},
             "is not valid; choose one of either, both; did you mean",
         ),
         ({"spec": VECTORS, "vector": VECTOR}, "the Spec of this index is of vectors"),
-        ({"distance": 3, "vector": VECTOR}, "distance=3 cannot be combined with vector="),
+        ({"distance": 3, "vector": VECTOR}, "distance=3 cannot be combined with `vector`"),
     ],
 )
 def test_wrong_combinations_of_settings_are_refused(settings: dict[str, Any], message: str) -> None:
@@ -654,7 +654,7 @@ def test_an_index_is_not_opened_with_other_evidence(
         (nk.TextAndVector("text", np.zeros(DIMENSIONS)), "vector of zeros"),
         (nk.TextAndVector("text", np.full(DIMENSIONS, np.nan)), "not finite"),
         (nk.TextAndVector("\ud800", np.ones(DIMENSIONS)), "not valid Unicode"),
-        (nk.TextAndVector("x" * 2_000), "larger than max_document=1,000"),
+        (nk.TextAndVector("x" * 2_000), "larger than max_document=1000"),
         ({"text": "a"}, "TextAndVector"),
     ],
 )

@@ -253,5 +253,5 @@ def test_a_plan_of_an_unknown_store_is_refused() -> None:
 
 
 def test_a_plan_with_more_clusters_than_documents_is_refused() -> None:
-    with pytest.raises(UsageError, match="clusters=11 is more than documents=10"):
+    with pytest.raises(UsageError, match="clusters=11 is more than the 10 documents"):
         Workload(10, engine="index", clusters=11)

@@ -111,9 +111,9 @@ def test_budget_limits_the_signature() -> None:
     [
         ({"documents": 0}, "documents=0 is less than 1"),
         ({"documents": float("nan")}, "documents=nan is not a number"),
-        ({"tables": []}, r"tables=\[\] must be numbers of at least 1"),
-        ({"tables": [0], "bands": 20, "rows": 5}, r"tables=\[0\] must be"),
-        ({"probes": [-1]}, r"probes=\[-1\] must be numbers of at least 0"),
+        ({"tables": []}, r"`tables` \[\] must be numbers of at least 1"),
+        ({"tables": [0], "bands": 20, "rows": 5}, r"`tables` \[0\] must be"),
+        ({"probes": [-1]}, r"`probes` \[-1\] must be numbers of at least 0"),
         ({"at_most": {2.0: 0.5}}, "the limit 2:0.5 is not a similarity"),
         ({"at_most": {0.5: float("nan")}}, "the limit 0.5:nan is not"),
         ({"bands": 0, "rows": 5}, "bands=0 and rows=5 must both be at least 1"),

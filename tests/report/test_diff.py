@@ -4,11 +4,20 @@ import sys
 from types import FrameType
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearkin.report.diff import MAX_CHARACTERS, DiffSpan, SpanKind, diff_words, focus_changes
+from nearkin.report.collect import cut_excerpt
+from nearkin.report.diff import (
+    MAX_CHARACTERS,
+    DiffSpan,
+    SpanKind,
+    diff_words,
+    focus_changes,
+    may_be_cut,
+)
 
 texts = st.lists(st.sampled_from(["a", "b", " ", "\n", "(", "word", "  ", ".", "é", "\t"])).map(
     "".join
@@ -142,3 +151,36 @@ def test_focus_keeps_whole_lines_around_a_change() -> None:
     assert spans[1].left.endswith("line number 99\n")
     assert spans[3].left.startswith("line number 0\n")
     assert all(len(span.left) <= 60 for span in spans[1:4])
+
+
+def changed_ends(kept: str, removed: str) -> list[DiffSpan]:
+    """Returns the spans after the first 600 characters that are shown as changes."""
+    begin = 0
+    changed = []
+    for span in diff_words(kept, removed, is_cut=may_be_cut(kept, removed)):
+        if begin > 600 and span.kind not in (SpanKind.EQUAL, SpanKind.ELIDED):
+            changed.append(span)
+        begin += len(span.right)
+    return changed
+
+
+@pytest.mark.parametrize("cuts_both", [True, False])
+def test_end_that_only_one_text_has_because_the_other_was_cut_is_not_lost(
+    cuts_both: bool,
+) -> None:
+    random = np.random.default_rng(3)
+    frequent = ["the", "and", "of", "a", "in", "was", "old"]
+    words = [*frequent * 20, *(f"w{number}" for number in range(400))]
+    for _ in range(30):
+        text = " ".join(random.choice(words, 1500))
+        kept = cut_excerpt(text)
+        other = cut_excerpt(text[200:])
+        removed = other if cuts_both else other[:3800].rpartition(" ")[0]
+        assert changed_ends(kept, removed) == []
+        assert changed_ends(removed, kept) == []
+
+
+def test_end_of_a_whole_text_is_a_difference() -> None:
+    text = " ".join(map(str, range(200)))
+    (*_, last) = diff_words(text, f"{text} and an end")
+    assert (last.kind, last.right) == (SpanKind.INSERT, "and an end")

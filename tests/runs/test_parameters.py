@@ -56,7 +56,7 @@ def test_options_of_the_spec_are_keywords(
 def test_a_key_makes_a_keyed_spec() -> None:
     key, _ = nk.HashKey.generate()
     assert spec_of(key=key).key_id == key.id
-    with pytest.raises(nk.UsageError, match="base_hash='xxh3' and key= exclude each other"):
+    with pytest.raises(nk.UsageError, match="base_hash='xxh3' and `key` exclude each other"):
         nk.dedup(TEXTS, key=key, base_hash="xxh3")
 
 

@@ -91,12 +91,12 @@ def test_an_index_of_texts_refuses_both(serve: Serve) -> None:
 
 def test_with_both_a_text_alone_is_refused(serve: Serve) -> None:
     client = serve(index={**BOTH, "combine": "both"})
-    assert "combine='both'" in client.post(URL, json={"text": TEXT}).json()["detail"]
+    assert '"combine": "both"' in client.post(URL, json={"text": TEXT}).json()["detail"]
     post(client, id="one", text=TEXT, vector=VECTOR)
     assert post(client, id="two", text=TEXT, vector=OTHER_VECTOR)["kind"] == "new"
     assert post(client, id="three", text=TEXT, vector=VECTOR)["representative"] == "one"
     clicked = "try-found.children", ("try-button.n_clicks", 1)
-    assert "combine=" in console_response(client, *clicked, try_text=TEXT, try_scope="a")
+    assert "combine" in console_response(client, *clicked, try_text=TEXT, try_scope="a")
     assert "one" in page_content(client, "clusters?scope=a")
     index = client.app.state.service.index  # type: ignore[attr-defined]
     assert probe_document(index, "a", "one") is True

@@ -17,6 +17,7 @@ from nearkin.engine.spark.keep_order import keep_order
 from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.errors import UsageError
 from nearkin.measures import Payload
+from nearkin.setting_names import name_setting
 from nearkin.spec import Spec
 
 
@@ -33,7 +34,8 @@ def require_mergeable(spec: Spec, probes: int) -> None:
     if spec.measure != "jaccard" or spec.truncated or probes:
         raise UsageError(
             f"merge_parts needs measure jaccard with whole slots and without probes, and the "
-            f"request has measure {spec.measure}, slot_bits={spec.slot_bits} and probes={probes}"
+            f"request has measure {spec.measure}, {name_setting('slot_bits', spec.slot_bits)} "
+            f"and {name_setting('probes', probes)}"
         )
 
 

@@ -23,6 +23,7 @@ from nearkin.engine.spark.sources import FileSource, Source
 from nearkin.engine.spark.task_functions import collect_facts
 from nearkin.engine.stats import SketchStats, latency_percentiles
 from nearkin.errors import UsageError
+from nearkin.setting_names import name_flag, name_setting
 
 REPEATED_SHOWN = 3
 """Number of repeated ids that an error message shows."""
@@ -106,7 +107,8 @@ class DocumentTables:
             self.before.require(self.request)
             if self.types != self.before.about["types"]:
                 raise UsageError(
-                    f"the columns of keep={self.options.keep!r} have other types than in "
+                    f"the columns of {name_setting('keep', self.options.keep)} have other types "
+                    f"than in "
                     f"{self.before.folder}; run over all documents"
                 )
             earlier = self.before.documents.select(*documents.columns)
@@ -190,7 +192,7 @@ class DocumentTables:
             raise UsageError(
                 f"ids occur more than once in column {self.request.columns.id!r} "
                 f"({', '.join(ids)}); make ids unique, or declare that rows of one id are parts of "
-                "a document with merge_parts=True"
+                f"a document with {name_flag('merge_parts')}"
             )
 
     @property

@@ -24,6 +24,7 @@ from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures.base import band_layout_of
+from nearkin.setting_names import name_setting
 from nearkin.spec import Spec
 
 ABOUT = "about"
@@ -210,7 +211,8 @@ class Saved:
         bandings = self.bandings
         if keys_folder(banding) not in bandings:
             raise UsageError(
-                f"{self.folder} has no band keys for bands={banding.bands}, rows={banding.rows} "
+                f"{self.folder} has no band keys for {name_setting('bands', banding.bands)}, "
+                f"{name_setting('rows', banding.rows)} "
                 f"(it has {', '.join(bandings)}); "
                 "make them with nearkin.spark.backfill, or ask for these"
             )

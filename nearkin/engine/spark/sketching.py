@@ -403,7 +403,7 @@ def read_rows(batches: Iterable[pa.RecordBatch], request: TaskRequest) -> Iterat
                 shown = f" ({raw[:60]!r})" if raw else ""
                 raise RunError(
                     f"document {_id_at(rows, at, columns)}: {reason}{shown}. Fix it, or set "
-                    "on_error='quarantine'"
+                    f"{name_setting('on_error', 'quarantine')}"
                 )
             rejected = [
                 (

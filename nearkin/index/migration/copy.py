@@ -17,6 +17,7 @@ from nearkin.index.migration.state import FILLING, MOVED, OPEN, MigrationState
 from nearkin.index.parts import document_of_part, is_parts_scope, listed_parts
 from nearkin.index.similarity_bounds import similarity_bound
 from nearkin.index.stores.base import PORTION, Store
+from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import shingle_facts
 
 T = TypeVar("T")
@@ -51,7 +52,7 @@ class CopyComparison(TypedDict):
     """The number of clusters of the source."""
     clusters_after: int
     """The number of clusters of the copy."""
-    same_standing: int
+    same_role: int
     """The number of documents that are representatives in both, or members in both."""
     same_cluster: int
     """The number of documents whose cluster has the same id in both."""
@@ -175,7 +176,8 @@ def _text_of(entry: Entry, target: Index, *, same_shingles: bool) -> str | Shing
     if same_shingles and target._session.preparer.takes_shingles:
         return ShingledDocument(np.frombuffer(entry.payload, np.uint64), digest=entry.digest)
     raise UsageError(
-        f"the text of {entry.id!r} is not stored (store_text=False); an index with other "
+        f"the text of {entry.id!r} is not stored ({name_setting('store_text', value=False)}); an "
+        f"index with other "
         "shingles needs it"
     )
 
@@ -457,7 +459,7 @@ def keep_cluster_ids_and_compare(source: Store, target: Index) -> CopyComparison
         documents=after["records"],
         clusters_before=before["leaders"],
         clusters_after=after["leaders"],
-        same_standing=same_role,
+        same_role=same_role,
         same_cluster=same_cluster,
     )
 

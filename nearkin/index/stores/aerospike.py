@@ -78,6 +78,7 @@ from nearkin.index.stores.aerospike_steps import (
     pause,
 )
 from nearkin.index.stores.packing import id_key, pack_entry, unpack_entry
+from nearkin.setting_names import name_setting
 
 POSTING_SHARE = 52
 """The size of a posting in a record, in bytes: a record of 1 MiB holds 20,000 postings."""
@@ -121,7 +122,8 @@ class AerospikeStore:
         largest = records.namespace.record_size // POSTING_SHARE
         if most > largest:
             raise UsageError(
-                f"bucket_capacity={most:,} is larger than a record of {records.url}; the maximum "
+                f"{name_setting('bucket_capacity', most)} is larger than a record of "
+                f"{records.url}; the maximum "
                 f"is {largest:,}"
             )
         if record_ttl is not None or bucket_ttl is not None:
@@ -424,7 +426,8 @@ class AerospikeStore:
             raise UsageError(
                 f"the document {entry.id[:60]!r} has {len(packed):,} bytes, and a record of "
                 f"{self.url} holds "
-                f"{self._most_bytes:,}; lower max_document, or store no texts (store_text=False)"
+                f"{self._most_bytes:,}; lower {name_setting('max_document')}, or "
+                f"store no texts ({name_setting('store_text', value=False)})"
             )
         known = b""
         if self._keeps_keys and entry.posted:

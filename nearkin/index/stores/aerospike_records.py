@@ -11,6 +11,7 @@ from urllib.parse import parse_qs, unquote, urlsplit
 from nearkin.errors import MissingExtraError, StoreError, UsageError
 from nearkin.index.stores.addresses import require_known_options
 from nearkin.index.stores.aerospike_namespace import Namespace
+from nearkin.setting_names import name_setting
 from nearkin.suggestions import did_you_mean
 
 NOT_FOUND = 2
@@ -452,7 +453,7 @@ class Records:
                     f"{self.namespace.record_size:,} bytes, the "
                     "limit of the namespace; lower max_document or bucket_capacity, or store no "
                     "texts "
-                    "(store_text=False)"
+                    f"({name_setting('store_text', value=False)})"
                 )
             reason = record.message or f"a record of {record.key[1]} was refused"
             raise _failed(self.url, f"{reason}: {_code_name(self.library, record.result)}")

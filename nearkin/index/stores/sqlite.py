@@ -158,11 +158,41 @@ def sqlite_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
+        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+        if code == sqlite3.SQLITE_CANTOPEN:
+            raise StoreError(
+                f"cannot open the index file {path}: {_explain_unopened(path)}; correct the path "
+                f"or its permissions"
+            ) from error
+        if code == sqlite3.SQLITE_READONLY:
+            raise StoreError(
+                f"cannot write the index file {path}: SQLite writes the file and others beside it, "
+                "also to read; permit this process to write the file and its folder"
+            ) from error
+        if code == sqlite3.SQLITE_NOTADB:
+            raise StoreError(
+                f"{path} is not an index: it is not an SQLite file; correct the path, or restore a "
+                "backup with nearkin index restore"
+            ) from error
         raise StoreError(
             f"{path}: {error}; nothing was written; the call may be repeated"
         ) from error
     except OSError as error:
-        raise StoreError(f"{path}: {error.strerror or error}") from error
+        raise StoreError(
+            f"cannot use the index file {path}: {error.strerror or error}; correct the path or its "
+            f"permissions"
+        ) from error
+
+
+def _explain_unopened(path: Path) -> str:
+    """Returns why SQLite cannot open a file, which its own message does not say."""
+    if path.is_dir():
+        return "it is a folder"
+    if not path.parent.is_dir():
+        return f"{path.parent} is not a folder"
+    if not path.exists():
+        return f"it cannot be created in {path.parent}"
+    return "permission denied"
 
 
 class SqliteStore:

@@ -17,6 +17,7 @@ from nearkin.index.stores.addresses import (
     without_password,
 )
 from nearkin.index.stores.base import Store
+from nearkin.setting_names import name_setting
 from nearkin.suggestions import did_you_mean
 
 USUAL_BANDS = 20
@@ -105,7 +106,8 @@ def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
     if not isinstance(url, str):
         if settings.max_memory is not None and len(url) > 1:
             raise UsageError(
-                f"max_memory={settings.max_memory} applies to one store, not to {len(url)} shards; "
+                f"{name_setting('max_memory', settings.max_memory)} applies to one store, not to "
+                f"{len(url)} shards; "
                 "remove the setting"
             )
         shards = [open_store(shard, settings) for shard in url]
@@ -125,7 +127,8 @@ def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
         raise UsageError(f"unknown kind of store {named}; valid kinds are {known}{suggestion}")
     if settings.max_memory is not None and scheme not in BOUNDED:
         raise UsageError(
-            f"max_memory={settings.max_memory} applies to memory:// and sqlite:// only; a server "
+            f"{name_setting('max_memory', settings.max_memory)} applies to memory:// and "
+            f"sqlite:// only; a server "
             f"holds the index of {scheme}://; remove the setting, and bound the server"
         )
     return opener(url, settings)

@@ -9,7 +9,14 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from nearkin.report.diff import DiffSpan, DocumentRole, SpanKind, diff_words, focus_changes
+from nearkin.report.diff import (
+    DiffSpan,
+    DocumentRole,
+    SpanKind,
+    diff_words,
+    focus_changes,
+    may_be_cut,
+)
 from nearkin.report.escaping import make_visible
 from nearkin.report.model import ClusterExcerpt, ReportData
 from nearkin.report.page import choose_example
@@ -98,7 +105,11 @@ def inline_difference(cluster: ClusterExcerpt, *, styled: bool) -> Text:
     kept_mark = marks[DocumentRole.KEPT]
     text.append("removed  ", "dim").append(make_visible(example.id), "bold")
     text.append(f", similarity {format_similarity(example.similarity)}\n\n", "dim")
-    spans = diff_words(_join_lines(example.text), _join_lines(cluster.text))
+    spans = diff_words(
+        _join_lines(example.text),
+        _join_lines(cluster.text),
+        is_cut=may_be_cut(example.text, cluster.text),
+    )
     for span in focus_changes(spans, INLINE_CONTEXT):
         if span.kind is SpanKind.EQUAL:
             text.append(span.right)
@@ -150,7 +161,11 @@ def side_by_side_table(
     label = f"{labels[1]}, similarity {format_similarity(example.similarity)}\n"
     heading = Text.assemble((label, "dim"), (make_visible(example.id), "bold"))
     table.add_column(heading, ratio=1, overflow="fold")
-    spans = diff_words(make_visible(cluster.text), make_visible(example.text))
+    spans = diff_words(
+        make_visible(cluster.text),
+        make_visible(example.text),
+        is_cut=may_be_cut(cluster.text, example.text),
+    )
     spans = _skip_elided_beginning(focus_changes(spans, CONTEXT))
     left = _mark_changes([(span.kind, span.left) for span in spans], left_mark)
     right = _mark_changes([(span.kind, span.right) for span in spans], right_mark)

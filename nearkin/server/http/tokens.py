@@ -132,19 +132,21 @@ class TokenFile:
             self._tokens = {}
             return
         except OSError as error:
-            raise UsageError(
-                f"cannot read the tokens file {self.path}: {error.strerror}"
-            ) from error
+            raise self._unreadable(error) from error
         stamp = (status.st_mtime_ns, status.st_ino)
         if stamp == self._stamp:
             return
         try:
-            rows = json.loads(self.path.read_bytes())["tokens"]
+            content = self.path.read_bytes()
+        except OSError as error:
+            raise self._unreadable(error) from error
+        try:
+            rows = json.loads(content)["tokens"]
             self._tokens = {row["name"]: (row["hash"], _principal_from_row(row)) for row in rows}
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise UsageError(
-                f"{self.path} is not a file of tokens: {error!r}; restore it, or create a new one "
-                f"with nearkin token create"
+                f"{self.path} is not a file of tokens: it does not hold what nearkin token create "
+                "writes; restore it, or move it away and create new tokens"
             ) from error
         self._stamp = stamp
 
@@ -258,8 +260,15 @@ class TokenFile:
                 self.refresh()
         except OSError as error:
             raise UsageError(
-                f"cannot write the tokens file {self.path}: {error.strerror}"
+                f"cannot write the tokens file {self.path}: {error.strerror}; correct the path or "
+                "its permissions"
             ) from error
+
+    def _unreadable(self, error: OSError) -> UsageError:
+        return UsageError(
+            f"cannot read the tokens file {self.path}: {error.strerror}; correct the path or its "
+            "permissions"
+        )
 
 
 def _unless_expired(principal: Principal | None) -> Principal | None:

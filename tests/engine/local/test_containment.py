@@ -102,7 +102,7 @@ def test_command_line(texts: list[str], tmp_path: Path, capfd: pytest.CaptureFix
     assert table.column_names == ["id_a", "id_b", "containment", "jaccard"]
     assert len(table) > 30
     assert run([*command[:3], "overlap", *command[4:], "--overwrite"]) == 2
-    assert "relation='overlap' is not one of similarity, containment" in capfd.readouterr().err
+    assert "--relation overlap is not one of similarity, containment" in capfd.readouterr().err
     assert run([*command, "--overwrite", "--measure", "simhash"]) == 2
     assert "measure jaccard, not simhash" in capfd.readouterr().err
     assert run([*command, "--overwrite", "--expand-exact"]) == 2
