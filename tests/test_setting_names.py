@@ -53,7 +53,7 @@ def test_no_message_of_the_library_names_an_option_of_the_command_line() -> None
 KEYWORD = re.compile(r"(?<![\w.?&;\[-])([a-z_]+)=(?=…|'|True|False|\d)")
 SHOW_KEYWORDS = (
     *("sketch", "signatures", "spark"),
-    *("server", "runs/settings_file.py", "evaluate/golden.py"),
+    *("server", "runs/settings_file.py", "grid.py"),
     *("index/settings.py:86", "shingle/stemming.py:1"),
 )
 """Places whose messages no command shows, or that show assignments of a file or an option."""

@@ -35,6 +35,7 @@ from nearkin.fit.validation import HeldOut, assign_folds, validate
 from nearkin.packed_pairs import pack_pairs
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import require_workers
+from nearkin.setting_names import name_setting
 from nearkin.spec import IDF_JACCARD
 
 SAMPLE_DOCUMENTS = 4000
@@ -75,7 +76,7 @@ class FitRequest:
 
     def __post_init__(self) -> None:
         if self.sample < 2:
-            raise UsageError(f"sample={self.sample} must be at least 2")
+            raise UsageError(f"{name_setting('sample', self.sample)} must be at least 2")
         require_workers(self.workers)
 
 
@@ -245,7 +246,8 @@ def _require_present(documents: FitDocuments, sampled: LabelledSample) -> None:
         raise UsageError(
             f"{len(missing):,} of {len(sampled.chosen):,} labelled documents are not in the "
             f"inputs, for example {examples}; the inputs have ids such as "
-            f"{documents.example_id!r}: name their column with --id, or correct the labels"
+            f"{documents.example_id!r}: name their column with {name_setting('id')}, or "
+            "correct the labels"
         )
 
 

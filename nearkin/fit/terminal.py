@@ -14,6 +14,7 @@ from nearkin.fit.result import FitResult, FittedSettings, LabelCounts, WrongPair
 from nearkin.report.escaping import make_visible
 from nearkin.report.terminal.tables import text_table
 from nearkin.runtime.number_format import format_fraction, format_similarity
+from nearkin.setting_names import name_setting
 
 EXCERPT_LENGTH = 160
 """The number of characters of a text that are shown."""
@@ -82,7 +83,7 @@ def _describe_labels(labels: LabelCounts) -> str:
     if labels.distinct is not None:
         text += f", {_count(labels.distinct, 'distinct pair')}"
     if labels.left_out:
-        text += f" ({labels.left_out:,} more were left out; see --sample)"
+        text += f" ({labels.left_out:,} more were left out; see {name_setting('sample')})"
     return text
 
 
