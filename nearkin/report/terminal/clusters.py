@@ -148,29 +148,66 @@ def side_by_side_table(
         labels: Labels of the two documents.
         roles: Roles of the two documents, which decide how their own words are marked.
     """
-    marks = STYLED_MARKS if styled else PLAIN_MARKS
-    left_mark = marks[roles[0]]
-    right_mark = marks[roles[1]]
     example = choose_example(cluster)
-    table = Table(box=None, expand=True, padding=(0, 2, 0, 0), header_style="")
-    heading = Text.assemble((f"{labels[0]}\n", "dim"), (make_visible(cluster.id), "bold"))
-    table.add_column(heading, ratio=1, overflow="fold")
+    left = DocumentView(labels[0], cluster.id, cluster.text)
     if example is None:
-        table.add_row(_mark_changes([(SpanKind.EQUAL, make_visible(cluster.text))], left_mark))
+        table = _empty_table()
+        table.add_column(left.heading, ratio=1, overflow="fold")
+        mark = (STYLED_MARKS if styled else PLAIN_MARKS)[roles[0]]
+        table.add_row(_mark_changes([(SpanKind.EQUAL, make_visible(cluster.text))], mark))
         return table
-    label = f"{labels[1]}, similarity {format_similarity(example.similarity)}\n"
-    heading = Text.assemble((label, "dim"), (make_visible(example.id), "bold"))
-    table.add_column(heading, ratio=1, overflow="fold")
+    label = f"{labels[1]}, similarity {format_similarity(example.similarity)}"
+    right = DocumentView(label, example.id, example.text)
+    return two_documents_table(left, right, styled=styled, roles=roles)
+
+
+class DocumentView(NamedTuple):
+    """A document beside another one."""
+
+    label: str
+    id: str
+    text: str
+
+    @property
+    def heading(self) -> Text:
+        """The label above the id."""
+        return Text.assemble((f"{self.label}\n", "dim"), (make_visible(self.id), "bold"))
+
+
+def two_documents_table(
+    left: DocumentView,
+    right: DocumentView,
+    *,
+    styled: bool,
+    roles: tuple[DocumentRole, DocumentRole],
+) -> Table:
+    """Returns a table with two documents side by side, with highlighted differences.
+
+    Args:
+        left: Document on the left.
+        right: Document on the right.
+        styled: True to highlight by color, False to write the marks.
+        roles: Roles of the two documents, which decide how their own words are marked.
+    """
+    marks = STYLED_MARKS if styled else PLAIN_MARKS
+    table = _empty_table()
+    table.add_column(left.heading, ratio=1, overflow="fold")
+    table.add_column(right.heading, ratio=1, overflow="fold")
     spans = diff_words(
-        make_visible(cluster.text),
-        make_visible(example.text),
-        is_cut=may_be_cut(cluster.text, example.text),
+        make_visible(left.text),
+        make_visible(right.text),
+        is_cut=may_be_cut(left.text, right.text),
     )
     spans = _skip_elided_beginning(focus_changes(spans, CONTEXT))
-    left = _mark_changes([(span.kind, span.left) for span in spans], left_mark)
-    right = _mark_changes([(span.kind, span.right) for span in spans], right_mark)
-    table.add_row(left, right)
+    table.add_row(
+        _mark_changes([(span.kind, span.left) for span in spans], marks[roles[0]]),
+        _mark_changes([(span.kind, span.right) for span in spans], marks[roles[1]]),
+    )
     return table
+
+
+def _empty_table() -> Table:
+    return Table(box=None, expand=True, padding=(0, 2, 0, 0), header_style="")
 
 
 def _skip_elided_beginning(spans: list[DiffSpan]) -> list[DiffSpan]:
