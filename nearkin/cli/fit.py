@@ -2,28 +2,34 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.fit_ask import ANSWERS, ask_for_settings, check_ask_options
 from nearkin.cli.option_groups import OUTPUT, RUN, VERIFICATION, GivenOptions, with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
 from nearkin.runtime.loading import paused_collector
 
+if TYPE_CHECKING:
+    from nearkin.fit.asking import AskedSettings
+    from nearkin.fit.result import FitResult
+
 COMMON_OPTIONS = (
     "labels",
+    "ask",
     "text",
     "id_column",
     "vector",
     "objective",
     "labelled",
-    "sample",
     "out",
+    "page",
     "json",
-    "workers",
 )
 COLUMN_OPTIONS = ("text", "tokens", "vector", "id_column", "delimiter", "encoding")
 """The options of columns that a run needs as well."""
@@ -34,17 +40,25 @@ def fit(
     *,
     given: GivenOptions,
     inputs: o.InputFiles,
+    columns: o.ColumnOptions,
+    reading: o.SelectionOptions,
     labels: Annotated[
-        Path,
+        Path | None,
         typer.Option(
-            help="Labelled documents, CSV or parquet, with columns id_a, id_b, label; or id, "
-            "cluster.",
+            help="Labels, CSV or parquet, with columns id_a, id_b, label; or id, cluster. With "
+            "--ask, the file of answers (labels.csv).",
             metavar="FILE",
             rich_help_panel=VERIFICATION,
         ),
-    ],
-    columns: o.ColumnOptions,
-    reading: o.SelectionOptions,
+    ] = None,
+    ask: Annotated[
+        int | None,
+        typer.Option(
+            help="Ask about pairs until the file of --labels has so many answers.",
+            metavar="ANSWERS",
+            rich_help_panel=VERIFICATION,
+        ),
+    ] = None,
     objective: Annotated[
         str,
         typer.Option(
@@ -83,6 +97,14 @@ def fit(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    page: Annotated[
+        Path | None,
+        typer.Option(
+            help="HTML page to write, with precision-recall curves and wrong pairs.",
+            metavar="FILE",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
     json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -94,15 +116,17 @@ def fit(
     Args:
         given: Names of the options that were given on the command line.
         inputs: Files, globs, folders or URLs.
-        labels: File of labelled documents.
         columns: Options for the columns that are read.
         reading: Options for the selection of files.
+        labels: File of labelled documents, or None with `ask`.
+        ask: Number of answers after which nothing more is asked, or None to use given labels.
         objective: What is maximized.
         labelled: What was chosen for labelling.
         sample: Number of documents of which all pairs are compared.
         seed: Random seed of samples and folds.
         workers: Number of threads.
         out: Settings file to write, or None.
+        page: HTML page to write, or None.
         json: Whether the result is printed as JSON, without texts.
         quiet: Whether no progress is shown.
 
@@ -110,10 +134,14 @@ def fit(
         UsageError: If an option has no effect, or the labels do not suffice.
 
     Examples:
+        nearkin fit people.csv --id id --ask 50 --out settings.toml
+
         nearkin fit people.csv --text name,street,city --id id --labels clusters.csv --out settings.toml
 
         nearkin fit docs.parquet --id id --labels pairs.csv --objective "precision>=0.99"
     """  # noqa: E501
+    from nearkin.errors import UsageError
+
     with paused_collector():
         from nearkin.corpus import FileCorpus, detect_dimensions
         from nearkin.corpus.inputs import describe_skipped
@@ -128,41 +156,137 @@ def fit(
         seed=seed,
         workers=o.workers_or_cores(workers),
     )
-    golden = read_golden_set(labels)
-    if golden.clusters is None:
+    requested_columns = columns.to_columns()
+    if ask is not None:
+        check_ask_options(given, requested_columns, ask)
+        labels = labels or ANSWERS
+    if labels is None:
+        raise UsageError("labels are missing; pass --labels FILE, or --ask 50 to be asked")
+    golden = None if ask is not None else read_golden_set(labels)
+    if golden is not None and golden.clusters is None:
         given.require_unused(("labelled", "sample"), f"because {labels} has labelled pairs")
-    if out is not None:
-        require_settings_output(out, [*inputs, labels])
+    _check_outputs(out, page, [*inputs, labels])
     corpus = FileCorpus.open(inputs, selection=reading.selection)
-    requested_columns = detect_dimensions(corpus, columns.to_columns())
+    requested_columns = detect_dimensions(corpus, requested_columns)
     print_warnings([*describe_skipped(corpus.skipped), *corpus.describe_doubts(requested_columns)])
     progress = o.open_progress(quiet=quiet)
+    command_line = _CommandLine(inputs, _named_columns(given, columns), out)
+    if ask is not None:
+        asked = ask_for_settings(
+            corpus,
+            requested_columns,
+            labels,
+            ask,
+            request.objective,
+            seed=seed,
+            workers=request.workers,
+            progress=progress,
+            prints_json=json,
+        )
+        _write_settings(asked, out)
+        _print_asked(asked, command_line, prints_json=json)
+        return
+    assert golden is not None
     try:
         fitted = fit_settings(corpus, requested_columns, golden, request, progress)
     finally:
         progress.close()
-    if out is not None:
-        from nearkin.runtime.files import disk_errors
-
-        with disk_errors(out.parent):
-            fitted.write(out)
+    _write_settings(fitted, out)
+    if page is not None:
+        _write_page(fitted, page, command_line)
     print_warnings(fitted.warnings)
-    if json:
-        print_json(fitted.to_dict())
-        return
-    from rich.console import Console
+    _print_fitted(fitted, command_line, prints_json=json)
 
-    from nearkin.fit.terminal import describe_command, print_fit
 
-    print_fit(fitted, Console())
-    named = [
+class _CommandLine(NamedTuple):
+    """The parts of the command that uses the settings."""
+
+    inputs: list[str]
+    columns: list[str]
+    out: Path | None
+
+    def describe(self, settings: Mapping[str, object]) -> str:
+        """Returns the command."""
+        from nearkin.fit.terminal import describe_command
+
+        return describe_command(settings, self.inputs, self.columns, self.out)
+
+
+def _named_columns(given: GivenOptions, columns: o.ColumnOptions) -> list[str]:
+    """Returns the options of columns that were given."""
+    return [
         part
         for name in COLUMN_OPTIONS
         if name in given
         for part in (f"--{name.removesuffix('_column')}", str(vars(columns)[name]))
     ]
-    command = describe_command(fitted, inputs, named, out)
+
+
+def _write_settings(fitted: "FitResult | AskedSettings", out: Path | None) -> None:
+    """Writes the settings file, if one is wanted."""
+    if out is None:
+        return
+    from nearkin.runtime.files import disk_errors
+
+    with disk_errors(out.parent):
+        fitted.write(out)
+
+
+def _write_page(fitted: "FitResult", page: Path, command_line: _CommandLine) -> None:
+    """Writes the HTML page of a fit."""
+    from nearkin.fit.page import render_fit
+    from nearkin.runtime.files import disk_errors
+
+    command = command_line.describe(fitted.settings)
+    content = render_fit(fitted, ", ".join(command_line.inputs), command)
+    with disk_errors(page.parent):
+        page.write_text(content, "utf-8")
+
+
+def _print_fitted(fitted: "FitResult", command_line: _CommandLine, *, prints_json: bool) -> None:
+    """Prints the settings that were chosen from labels, and the command that uses them."""
+    if prints_json:
+        print_json(fitted.to_dict())
+        return
+    from rich.console import Console
+
+    from nearkin.fit.terminal import print_fit
+
+    print_fit(fitted, Console())
+    _print_command(command_line.describe(fitted.settings))
+
+
+def _print_asked(asked: "AskedSettings", command_line: _CommandLine, *, prints_json: bool) -> None:
+    """Prints the settings that were chosen from answers, and the command that uses them."""
+    if prints_json:
+        print_json(asked.to_dict())
+        return
+    from rich.console import Console
+
+    from nearkin.fit.ask_terminal import print_asked
+
+    print_asked(asked, Console())
+    _print_command(command_line.describe(asked.settings))
+
+
+def _print_command(command: str) -> None:
     sys.stdout.write(f"\nTo remove duplicates with these settings:\n{command}\n")
+
+
+def _check_outputs(out: Path | None, page: Path | None, inputs: list[str | Path]) -> None:
+    """Requires that the files that are to be written may be written.
+
+    Raises:
+        UsageError: If one must not be written.
+    """
+    if out is not None:
+        require_settings_output(out, inputs)
+    if page is not None:
+        from nearkin.runtime.outputs import require_apart, require_page_output
+
+        require_page_output(page, inputs)
+        if out is not None:
+            require_apart(page, [out])
 
 
 def require_settings_output(out: Path, inputs: list[str | Path]) -> None:

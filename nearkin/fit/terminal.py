@@ -1,7 +1,7 @@
 """Prints the result of a fit on a terminal of 80 columns."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
@@ -131,20 +131,20 @@ def _quote(id: str, text: str) -> Text:
 
 
 def describe_command(
-    fitted: FitResult, inputs: Sequence[str], columns: Sequence[str], settings: Path | None
+    settings: Mapping[str, object], inputs: Sequence[str], columns: Sequence[str], out: Path | None
 ) -> str:
     """Returns the command that removes duplicates with the settings of a fit.
 
     Args:
-        fitted: Result of a fit.
+        settings: The settings.
         inputs: Inputs of the fit.
         columns: Options that name its columns, for example `["--id", "id"]`.
-        settings: Settings file that was written, or None to give the settings as options.
+        out: Settings file that was written, or None to give the settings as options.
     """
-    options = ["--settings", str(settings)]
-    if settings is None:
+    options = ["--settings", str(out)]
+    if out is None:
         options = []
-        for name, value in fitted.settings.items():
+        for name, value in settings.items():
             text = ",".join(value) if isinstance(value, list) else str(value)
             options += [f"--{name}", text]
     return shlex.join(["nearkin", "dedup", *inputs, *columns, *options, "--out", "deduped/"])

@@ -133,11 +133,11 @@ def render_page(data: ReportData) -> str:
     sources = sorted(data.sources, key=lambda source: (-source.read, source.source))
     total_seconds = data.total_seconds or 1
     return (
-        _environment()
+        make_environment()
         .get_template("page.html")
         .render(
             data=data,
-            style=Markup(_style()),
+            style=Markup(page_style()),
             categories=categorize_rows(data),
             sections=_list_sections(data),
             sizes=_size_figure(data),
@@ -171,9 +171,14 @@ def render_page(data: ReportData) -> str:
 
 
 @cache
-def _environment() -> Environment:
+def make_environment(folder: Path = _FOLDER) -> Environment:
+    """Returns the environment of page templates, which escapes texts and makes them visible.
+
+    Args:
+        folder: Folder of templates, which can import those of the report.
+    """
     environment = Environment(
-        loader=FileSystemLoader(_FOLDER),
+        loader=FileSystemLoader([folder, _FOLDER]),
         autoescape=True,
         finalize=_make_value_visible,
         undefined=StrictUndefined,
@@ -206,7 +211,8 @@ def _format_date(time: str) -> str:
 
 
 @cache
-def _style() -> str:
+def page_style() -> str:
+    """Returns the style sheet of all pages."""
     return (_FOLDER / "page.css").read_text("utf-8")
 
 

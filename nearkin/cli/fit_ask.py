@@ -1,0 +1,93 @@
+"""`nearkin fit --ask`: settings from answers about pairs, without labels."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nearkin.cli.option_groups import GivenOptions
+
+if TYPE_CHECKING:
+    from nearkin.corpus import Columns, Corpus
+    from nearkin.fit.asking import AskedSettings
+    from nearkin.fit.objective import Objective
+    from nearkin.runtime.progress import Progress
+
+ANSWERS = Path("labels.csv")
+"""The file of answers, unless --labels names one."""
+
+
+def check_ask_options(given: GivenOptions, columns: "Columns", wanted: int) -> None:
+    """Requires that texts are compared, and that no option is given that has no effect.
+
+    Args:
+        given: Names of the options that were given on the command line.
+        columns: Columns that are read.
+        wanted: Number of answers.
+
+    Raises:
+        UsageError: If one is.
+    """
+    from nearkin.errors import UsageError
+
+    given.require_unused(("labelled", "sample", "page"), "with --ask")
+    if columns.text is None:
+        raise UsageError("--ask shows texts; omit it for tokens and vectors, and pass --labels")
+    if wanted < 1:
+        raise UsageError(f"--ask {wanted} asks nothing; ask at least 1 question, for example 50")
+
+
+def ask_for_settings(
+    corpus: "Corpus",
+    columns: "Columns",
+    labels: Path,
+    wanted: int,
+    objective: "Objective",
+    *,
+    seed: int,
+    workers: int,
+    progress: "Progress",
+    prints_json: bool,
+) -> "AskedSettings":
+    """Asks about pairs, and returns the settings that the answers suggest.
+
+    Args:
+        corpus: Corpus.
+        columns: Columns of the corpus to read.
+        labels: File of the answers.
+        wanted: Number of answers, those of the file included.
+        objective: What is maximized.
+        seed: Random seed of the sample and the questions.
+        workers: Number of threads.
+        progress: Receives progress updates. It is closed before the first question.
+        prints_json: Whether standard output is only for JSON, so that questions go to standard
+            error.
+
+    Raises:
+        UsageError: If the file of answers is something else, the corpus has too few documents, or
+            all answers are alike.
+    """
+    from rich.console import Console
+
+    from nearkin.fit.answer_file import AnswerFile
+    from nearkin.fit.ask_terminal import Questionnaire
+    from nearkin.fit.asking import AskedSettings, open_session
+    from nearkin.runtime.files import disk_errors
+
+    answers = AnswerFile.open(labels)
+    try:
+        session = open_session(
+            corpus,
+            columns,
+            answers.earlier,
+            objective,
+            seed=seed,
+            workers=workers,
+            progress=progress,
+        )
+    finally:
+        progress.close()
+    console = Console(stderr=prints_json)
+    questionnaire = Questionnaire(session, answers, wanted, console, sys.stdin.readline)
+    with disk_errors(labels.parent):
+        questionnaire.ask_all()
+    return AskedSettings.of_session(session)

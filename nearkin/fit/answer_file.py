@@ -1,0 +1,120 @@
+"""A CSV file of labelled pairs to which each answer is appended when it is given."""
+
+import csv
+import io
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from nearkin.errors import UsageError
+from nearkin.evaluate.golden import read_golden_set
+
+COLUMNS = ("id_a", "id_b", "label")
+HEADER = (",".join(COLUMNS) + "\n").encode()
+
+
+class Answer(NamedTuple):
+    """An answer about a pair of documents."""
+
+    id_a: str
+    id_b: str
+    is_duplicate: bool
+
+
+@dataclass
+class AnswerFile:
+    """A file of answers. `nearkin fit --labels` and `nearkin eval --golden` read it.
+
+    Attributes:
+        path: The file.
+        earlier: Answers that the file had when it was opened.
+    """
+
+    path: Path
+    earlier: list[Answer]
+    _lengths: list[int] = field(default_factory=list)
+
+    @classmethod
+    def open(cls, path: Path) -> "AnswerFile":
+        """Opens a file of labelled pairs, or names one that the first answer creates.
+
+        Args:
+            path: CSV file with the columns `id_a`, `id_b` and `label`, or a free path.
+
+        Raises:
+            UsageError: If the file exists and is something else.
+        """
+        if not os.path.lexists(path) or path.stat().st_size == 0:
+            return cls(path, [])
+        with path.open("rb") as file:
+            header = file.readline()
+        names = next(csv.reader([header.decode("utf-8", "replace")]), [])
+        if tuple(names) != COLUMNS:
+            raise UsageError(
+                f"{path} does not begin with {','.join(COLUMNS)}, so that no answers can be "
+                "appended to it; name another file"
+            )
+        golden = read_golden_set(path)
+        assert golden.duplicates is not None
+        assert golden.distinct is not None
+        earlier = [
+            Answer(golden.ids[a], golden.ids[b], is_duplicate)
+            for pairs, is_duplicate in ((golden.duplicates, True), (golden.distinct, False))
+            for a, b in pairs.tolist()
+        ]
+        return cls(path, earlier)
+
+    def append(self, answer: Answer) -> None:
+        """Appends an answer, and waits until it is on the disk.
+
+        Args:
+            answer: Answer about a pair.
+
+        Raises:
+            OSError: If the file cannot be written.
+        """
+        line = format_row([answer.id_a, answer.id_b, str(int(answer.is_duplicate))])
+        with self.path.open("ab") as file:
+            length = file.tell()
+            if length == 0:
+                file.write(HEADER)
+                length = len(HEADER)
+            elif not self._ends_with_line():
+                file.write(b"\n")
+                length += 1
+            file.write(line)
+            file.flush()
+            os.fsync(file.fileno())
+        self._lengths.append(length)
+
+    def _ends_with_line(self) -> bool:
+        """Returns whether the last line of the file is complete."""
+        with self.path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) == b"\n"
+
+    def remove_last(self) -> None:
+        """Removes the last answer that was appended since the file was opened.
+
+        Raises:
+            OSError: If the file cannot be written.
+        """
+        length = self._lengths.pop()
+        with self.path.open("r+b") as file:
+            file.truncate(length)
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def format_row(values: Sequence[str]) -> bytes:
+    """Returns a row of CSV.
+
+    Examples:
+        >>> format_row(["a", "b,c", "1"]).strip()
+        b'a,"b,c",1'
+    """
+    buffer = io.StringIO()
+    csv.writer(buffer, lineterminator="\n").writerow(values)
+    return buffer.getvalue().encode()
