@@ -4,7 +4,7 @@ Labelled clusters are judged by the clusters of leaders that a run would make of
 the fit. Labelled pairs are judged one by one, by their own similarity.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -76,6 +76,14 @@ class LabelScores(Protocol):
         Args:
             members: Whether a document takes part, bool (n,).
             threshold: Threshold.
+        """
+
+    def held_out_totals(self, judged: np.ndarray, threshold: float) -> LabelledTotals:
+        """Returns what is counted of the groups of one fold at a threshold.
+
+        Args:
+            judged: Whether a document is in the fold, bool (n,).
+            threshold: Threshold that was chosen without the fold.
         """
 
     def mistakes(self, threshold: float) -> Mistakes:
@@ -271,8 +279,30 @@ class _ClusterScores:
         return leaders(_as_scored_pairs(scored), order, order).astype(np.int64)
 
     def totals(self, members: np.ndarray, threshold: float) -> LabelledTotals:
+        return self._judge(members, members, threshold)
+
+    def held_out_totals(self, judged: np.ndarray, threshold: float) -> LabelledTotals:
+        """Returns what is counted of the clusters of one fold, among all documents.
+
+        Half of each distinct pair with a document of another fold is counted, so that the sum over
+        the folds counts each pair once.
+
+        Args:
+            judged: Whether a document is in the fold, bool (n,).
+            threshold: Threshold that was chosen without the fold.
+        """
+        everyone = np.ones(len(judged), bool)
+        totals = self._judge(everyone, judged, threshold)
+        if (self.labels.clusters < 0).any():
+            return totals
+        # All folds together, a pair would be missing without either of its clusters.
+        removed = totals.removed._replace(wrong=2 * totals.removed.wrong)
+        return replace(totals, removed=removed)
+
+    def _judge(self, members: np.ndarray, judged: np.ndarray, threshold: float) -> LabelledTotals:
+        """Returns what is counted of some labelled documents among the members."""
         predicted = self.predict(members, threshold)
-        is_judged = members & (self.labels.clusters >= 0)
+        is_judged = judged & (self.labels.clusters >= 0)
         _, true = np.unique(self.labels.clusters[is_judged], return_inverse=True)
         sizes = np.bincount(predicted[members], minlength=len(members))
         totals = count_clusters(true, predicted[is_judged], sizes)
@@ -440,6 +470,9 @@ class _PairScores:
             self.duplicate_similarity[takes_part] >= threshold,
             places[labels.distinct_pairs[is_wrong]],
         )
+
+    def held_out_totals(self, judged: np.ndarray, threshold: float) -> LabelledTotals:
+        return self.totals(judged, threshold)
 
     def mistakes(self, threshold: float) -> Mistakes:
         is_wrong = self.distinct_similarity >= threshold

@@ -2,7 +2,8 @@
 
 A group is a true cluster, or the documents that labelled pairs connect. No group is divided, so a
 document of the held-out part had no influence on the choice that is judged there (Stone,
-*Cross-validatory choice and assessment of statistical predictions*, 1974).
+*Cross-validatory choice and assessment of statistical predictions*, 1974). Held-out clusters are
+judged among all documents, as new documents are that are added to a corpus.
 """
 
 from collections.abc import Sequence
@@ -116,6 +117,6 @@ def _judge_fold(
     scores = labels.score(scorer, definition)
     curve = scores.curve(folds != fold, FINE_STEP)
     threshold = float(curve.thresholds[objective.choose(curve)])
-    totals = scores.totals(folds == fold, threshold)
+    totals = scores.held_out_totals(folds == fold, threshold)
     duplicates = int(totals.all.duplicates)
     return totals, FoldChoice(definition, threshold, duplicates, totals.f1().value)

@@ -1,6 +1,7 @@
 """Precision and recall at every threshold, against runs and plain counts."""
 
 import itertools
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -14,11 +15,13 @@ from nearkin.evaluate.golden import (
     golden_set_from_pairs,
     score_clusters,
 )
+from nearkin.evaluate.totals import LabelledTotals
 from nearkin.fit.definition import Definition
 from nearkin.fit.documents import read_documents
 from nearkin.fit.labels import ClusterLabels, PairLabels, place_labels
 from nearkin.fit.sampling import LabelledSample, sample_labels
 from nearkin.fit.scoring import DocumentScorer
+from nearkin.fit.validation import assign_folds
 from nearkin.packed_pairs import pack_pairs
 from nearkin.runtime.progress import Silent
 from tests.fit.corpora import LabelledCorpus, bibliography, records, shingle_set
@@ -174,3 +177,24 @@ def test_pairs_are_counted_by_their_own_similarity() -> None:
         totals = scores.totals(everyone, threshold)
         assert totals.all.together == judged.count((True, True))
         assert totals.all.wrong == judged.count((True, False))
+
+
+@pytest.mark.parametrize("definition", DEFINITIONS[::3], ids=str)
+def test_folds_with_one_choice_add_up_to_the_scores_of_all_documents(
+    definition: Definition,
+) -> None:
+    corpus = bibliography(SIZES * 3, seed=5)
+    scorer, labels = place_corpus(corpus)
+    scores = labels.score(scorer, definition)
+    folds = assign_folds(labels.groups, labels.duplicates_of_groups, 1)
+    everyone = np.ones(len(folds), bool)
+    for threshold in (0.2, 0.3, 0.5):
+        parts = [scores.held_out_totals(folds == fold, threshold) for fold in range(5)]
+        pooled = LabelledTotals.combine(parts)
+        totals = scores.totals(everyone, threshold)
+        for one, other in (
+            (pooled.precision(), totals.precision()),
+            (pooled.recall(), totals.recall()),
+            (pooled.f1(), totals.f1()),
+        ):
+            assert asdict(one) == pytest.approx(asdict(other))
