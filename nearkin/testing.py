@@ -50,7 +50,7 @@ class StoreContract(ABC):
     """The promises of a store, as tests.
 
     A store keeps what is applied, applies a step whole or not at all, refuses steps that rely on
-    what is no longer so, and answers reads in the documented order.
+    what has changed meanwhile, and answers reads in the documented order.
     """
 
     @abstractmethod
@@ -180,7 +180,7 @@ class StoreContract(ABC):
         store.close()
 
     def test_a_refused_step_writes_nothing(self) -> None:
-        """A step that relies on what is no longer so raises RacedError, and changes nothing."""
+        """A step that relies on what has changed raises RacedError, and changes nothing."""
         store = self.open_store()
         one, member = self.add(store, make_entry("one"), make_entry("two", "one"))
         epoch = store.state().migration.epoch
@@ -272,9 +272,9 @@ class StoreContract(ABC):
             Index.open("memory://", threshold=0.7) as reference,
         ):
             for id, text in texts.items():
-                found = index.upsert("a", text, id)
+                outcome = index.upsert("a", text, id)
                 expected = reference.upsert("a", text, id)
-                assert (found.kind, found.representative, found.similarity) == (
+                assert (outcome.kind, outcome.representative, outcome.similarity) == (
                     expected.kind,
                     expected.representative,
                     expected.similarity,

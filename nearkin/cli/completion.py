@@ -187,7 +187,7 @@ def columns_of_inputs(inputs: Sequence[str]) -> list[str]:
 
 
 def first_file(inputs: Sequence[str]) -> str | None:
-    """Returns the first local file of inputs, or None if there is none.
+    """Returns the first local file of inputs, or None if all are remote or missing.
 
     Args:
         inputs: Files, globs and folders, as on a command line.

@@ -233,12 +233,12 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
     try:
         if hasattr(values, "__arrow_c_stream__"):
             return pa.chunked_array(values)
-        found = pa.array(values, from_pandas=True)
+        array = pa.array(values, from_pandas=True)
     except UnicodeEncodeError as error:
         raise _invalid_text(error) from error
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise UsageError(f"the values are not of one Arrow type: {error}") from error
-    return found if isinstance(found, pa.ChunkedArray) else pa.chunked_array([found])
+    return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
 
 
 def _require_shallow(values: Sequence[Any]) -> None:

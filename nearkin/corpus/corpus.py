@@ -120,8 +120,8 @@ class FileCorpus:
             UsageError: If an input names no file, or cannot be listed.
             MissingExtraError: If a URL needs a package that is not installed.
         """
-        found = find_inputs(inputs, selection)
-        return cls(found.files, on_error, ahead, found.skipped, found.searched)
+        inputs_found = find_inputs(inputs, selection)
+        return cls(inputs_found.files, on_error, ahead, inputs_found.skipped, inputs_found.searched)
 
     def set_scratch_folder(self, folder: Path) -> None:
         """Sets the folder for temporary files. The default is that of the system."""
@@ -201,14 +201,14 @@ class FileCorpus:
             columns: The columns that are read.
         """
         texts = [file for file in self.files if self.format_of(file) is TEXT]
-        found = [file for file in texts if file.path in self._searched]
+        searched_texts = [file for file in texts if file.path in self._searched]
         doubts = []
-        if found and len(texts) < len(self.files):
-            pattern = f"*{found[0].suffix or found[0].name}"
+        if searched_texts and len(texts) < len(self.files):
+            pattern = f"*{searched_texts[0].suffix or searched_texts[0].name}"
             doubts.append(
-                f"read {_name_with_others(found)} as one text each, because the suffix is not that "
-                f"of a file with rows; leave such files out with {name_setting('exclude')}, for "
-                f"example {name_setting('exclude', [pattern])}"
+                f"read {_name_with_others(searched_texts)} as one text each, because the suffix is "
+                f"not that of a file with rows; leave such files out with "
+                f"{name_setting('exclude')}, for example {name_setting('exclude', [pattern])}"
             )
         guessed = [
             file

@@ -84,9 +84,11 @@ class InputFile:
             UsageError: If there are no credentials for the storage.
         """
         if not self.remote:
-            found = Path(self.path).stat()
+            status = Path(self.path).stat()
             return FileStatus(
-                found.st_size, found.st_mtime, f"{found.st_dev}:{found.st_ino}:{found.st_mtime_ns}"
+                status.st_size,
+                status.st_mtime,
+                f"{status.st_dev}:{status.st_ino}:{status.st_mtime_ns}",
             )
         info = read_file_info(self.path)
         changed = info.get("LastModified") or info.get("mtime") or info.get("updated") or 0

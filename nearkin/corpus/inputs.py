@@ -235,8 +235,8 @@ class _InputSearch:
         path = normalize_path(given)
         if os.path.isdir(path):  # noqa: PTH112
             before = len(self.skipped)
-            found = list(self._walk(path))
-            self._require(found, given, f"no files in the folder {format_path(given)}", before)
+            paths = list(self._walk(path))
+            self._require(paths, given, f"no files in the folder {format_path(given)}", before)
         elif os.path.exists(path):  # noqa: PTH110
             if not os.path.isfile(path):  # noqa: PTH113
                 raise UsageError(
@@ -244,14 +244,14 @@ class _InputSearch:
                     "write its content to a file, and name that file"
                 )
             self.named.add(path)
-            found = [path] if self._selects(path, path.rpartition("/")[2]) else []
+            paths = [path] if self._selects(path, path.rpartition("/")[2]) else []
         elif MAGIC & set(given):
             before = len(self.skipped)
-            found = self._matches(path)
-            self._require(found, given, f"no files match {format_path(given)}", before)
+            paths = self._matches(path)
+            self._require(paths, given, f"no files match {format_path(given)}", before)
         else:
             raise UsageError(f"no such file or folder: {format_path(given)}")
-        return found
+        return paths
 
     def _require(self, found: list[str], given: str, message: str, before: int) -> None:
         if not found:
@@ -267,7 +267,7 @@ class _InputSearch:
         """
         recursive = "**" in pattern
         top = len(_fixed_folder(pattern, is_file=False))
-        found: list[str] = []
+        files: list[str] = []
         real: set[str] = set()
         matches = glob.glob(pattern, recursive=True, include_hidden=self.selection.hidden)  # noqa: PTH207 (absolute patterns)
         for match in sorted(matches, key=lambda path: (path.count("/"), os.fsencode(path))):
@@ -281,8 +281,8 @@ class _InputSearch:
                 continue
             if not (recursive and target in real):
                 real.add(target)
-                found.append(match)
-        return found
+                files.append(match)
+        return files
 
     def _walk(self, folder: str) -> Iterator[str]:
         """Yields every file below a folder."""
@@ -361,22 +361,22 @@ class _InputSearch:
         filesystem, path = open_filesystem(given)
         try:
             if MAGIC & set(path):
-                found = [name for name in filesystem.glob(path) if not filesystem.isdir(name)]
+                names = [name for name in filesystem.glob(path) if not filesystem.isdir(name)]
             elif filesystem.isdir(path):
-                found = [
+                names = [
                     name for name in filesystem.find(path) if self._visible_in(path, name, given)
                 ]
             else:
-                found = [path] if filesystem.exists(path) else []
-                self.named.update(make_url(given, name) for name in found)
+                names = [path] if filesystem.exists(path) else []
+                self.named.update(make_url(given, name) for name in names)
         except (OSError, ValueError) as error:
             raise make_listing_error(given, error) from error
         except loaded_driver_errors() as error:
             raise make_listing_error(given, error) from error
         before = len(self.skipped)
-        top = len(_fixed_folder(path, is_file=found == [path]))
+        top = len(_fixed_folder(path, is_file=names == [path]))
         selected = [
-            name for name in found if self._selects(make_url(given, name), name[top:].lstrip("/"))
+            name for name in names if self._selects(make_url(given, name), name[top:].lstrip("/"))
         ]
         self._require(selected, given, f"no files match {given}", before)
         return [make_url(given, name) for name in selected]

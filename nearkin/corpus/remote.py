@@ -117,14 +117,14 @@ def open_filesystem(url: str) -> tuple[Any, str]:
 
 def loaded_driver_errors() -> tuple[type[BaseException], ...]:
     """Returns the exceptions of the drivers that are loaded."""
-    found = [
+    errors = [
         getattr(module, name)
         for path, names in DRIVER_ERRORS.items()
         if (module := sys.modules.get(path)) is not None
         for name in names
         if hasattr(module, name)
     ]
-    return (*found,)
+    return (*errors,)
 
 
 @contextmanager

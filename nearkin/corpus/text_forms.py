@@ -103,11 +103,11 @@ def validate_text(values: pa.Array) -> tuple[pa.Array, list[int]]:
 
 def format_as_readable_text(values: pa.Array) -> pa.Array:
     r"""Returns `format_as_text` of a column, with invalid UTF-8 escaped as `\xff`."""
-    found = format_as_text(values)
-    text, broken = validate_text(found)
+    formatted = format_as_text(values)
+    text, broken = validate_text(formatted)
     if not broken:
         return text
-    raw = found.view(pa.large_binary()).to_pylist()
+    raw = formatted.view(pa.large_binary()).to_pylist()
     return pa.array(
         [None if value is None else value.decode("utf-8", "backslashreplace") for value in raw],
         TEXT,

@@ -173,8 +173,8 @@ def count_clusters(true: np.ndarray, predicted: np.ndarray, sizes: np.ndarray) -
             counts for each of its documents.
     """
     both = true * (int(predicted.max(initial=0)) + 1) + predicted
-    _, place, counts = np.unique(both, return_inverse=True, return_counts=True)
-    shared = counts[place].astype(np.float64)
+    cells = np.unique_all(both)
+    shared = cells.counts[cells.inverse_indices].astype(np.float64)
     true_size = np.bincount(true)[true]
     predicted_size = sizes[predicted]
     removed = Totals(

@@ -200,10 +200,11 @@ def _verify_copy(source: Path, staging: Path, path: Path) -> BackupResult:
         StoreError: If the copy is damaged.
     """
     with closing(_connect(staging, "rw")) as db:
-        result = db.execute("PRAGMA quick_check(1)").fetchone()[0]
-    if result != "ok":
+        page_check = db.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if page_check != "ok":
         raise StoreError(
-            f"{source} is damaged, so that its copy would be, too: {result}; restore an older one"
+            f"{source} is damaged, so that its copy would be, too: {page_check}; restore an older "
+            "one"
         )
     with closing(SqliteStore(staging, IndexSettings().bucket_capacity)) as store:
         migration = store.state().migration

@@ -186,13 +186,13 @@ class DocumentParts:
         for entry in sources:
             if pending.pop(entry.id, None) is None:
                 merged[entry.id] = entry
-        result = self._part_entry(place, id, union)
+        merged_part = self._part_entry(place, id, union)
         change = len(union) - sum(entry.size for entry in sources)
-        if any(result.id == name for _, name in listed):
+        if any(merged_part.id == name for _, name in listed):
             return change - len(union)
-        listed.append(ListedPart(max(part.level for part in parts) + 1, result.id))
-        if merged.pop(result.id, None) is None:
-            pending[result.id] = result
+        listed.append(ListedPart(max(part.level for part in parts) + 1, merged_part.id))
+        if merged.pop(merged_part.id, None) is None:
+            pending[merged_part.id] = merged_part
         return change
 
     def _write(

@@ -108,7 +108,7 @@ def swap_sentences(tokens: np.ndarray, count: np.uint64, at: np.uint64, spare: n
         spare: Scratch space, uint32, at least as long as the sentence.
 
     Returns:
-        False if there is no next sentence.
+        False if the sentence is the last one.
     """
     start = at
     while start > U64(0) and not tokens[start - U64(1)] & SENTENCE:

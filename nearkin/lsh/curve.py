@@ -122,8 +122,8 @@ def expected_candidates(bands: int, rows: int, probes: int = 0) -> float:
     """
     similarities = (np.arange(400) + 0.5) / 400
     density = UNRELATED_BETA * (1 - similarities) ** (UNRELATED_BETA - 1)
-    found = 1 - (1 - band_probability(similarities, rows, probes)) ** bands
-    return float(np.mean(found * density))
+    candidate_shares = 1 - (1 - band_probability(similarities, rows, probes)) ** bands
+    return float(np.mean(candidate_shares * density))
 
 
 def pass_probability(k: int, agreements: int, collision: float) -> float:
@@ -223,5 +223,5 @@ def sampled_recall(bits: int, collision: float, bands: int, rows: int) -> float:
         bands: Number of bands b.
         rows: Number of bits r in a band.
     """
-    found = sampled_probability(np.arange(bits + 1), bits, bands, rows)
-    return float((agreement_distribution(bits, collision) * found).sum())
+    probabilities = sampled_probability(np.arange(bits + 1), bits, bands, rows)
+    return float((agreement_distribution(bits, collision) * probabilities).sum())

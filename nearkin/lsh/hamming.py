@@ -100,7 +100,7 @@ def _new_pairs_of_band(
     def pairs_of(rows: BucketRows) -> np.ndarray:
         out = np.empty(rows.pairs, np.uint64)
         histogram = np.zeros(banding.k + 1, np.int64)
-        found = kernels.bucket_pairs(
+        pair_count = kernels.bucket_pairs(
             packed,
             rows.starts,
             rows.stops,
@@ -115,7 +115,7 @@ def _new_pairs_of_band(
             histogram,
             out,
         )
-        return out[:found].copy()
+        return out[:pair_count].copy()
 
     portions = split_buckets(bounds[0, :count], bounds[1, :count], PAIRS_PER_BATCH)
     yield from ordered_map(pairs_of, portions, workers)

@@ -36,10 +36,10 @@ def perturbations(margins: np.ndarray, count: int) -> list[tuple[int, ...]]:
     heap: list[tuple[float, tuple[int, ...]]] = []
     if len(scores):
         heap.append((float(scores[0]), (0,)))
-    result: list[tuple[int, ...]] = []
-    while heap and len(result) < count:
+    position_sets: list[tuple[int, ...]] = []
+    while heap and len(position_sets) < count:
         score, chosen = heapq.heappop(heap)
-        result.append(tuple(sorted(int(order[i]) for i in chosen)))
+        position_sets.append(tuple(sorted(int(order[i]) for i in chosen)))
         last = chosen[-1]
         if last + 1 < len(scores):
             # Either the last bit is replaced by its successor, or the successor is added. So each
@@ -48,4 +48,4 @@ def perturbations(margins: np.ndarray, count: int) -> list[tuple[int, ...]]:
             replaced = (*chosen[:-1], last + 1)
             heapq.heappush(heap, (score - float(scores[last]) + following, replaced))
             heapq.heappush(heap, (score + following, (*chosen, last + 1)))
-    return result
+    return position_sets

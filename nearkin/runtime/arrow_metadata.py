@@ -81,8 +81,8 @@ def _number(buffer: bytes, table: int, number: int, form: str) -> int:
     at = _field(buffer, table, number)
     if at is None:
         return 0
-    found: int = struct.unpack_from(form, buffer, at)[0]
-    return found
+    value: int = struct.unpack_from(form, buffer, at)[0]
+    return value
 
 
 def _field(buffer: bytes, table: int, number: int) -> int | None:

@@ -181,8 +181,8 @@ def sync_tree(folder: Path) -> None:
     files: list[Path] = []
     folders: list[Path] = []
     for parent, _, names in os.walk(folder, topdown=False):
-        found = (Path(parent, name) for name in names)
-        files.extend(path for path in found if path.is_file() and not path.is_symlink())
+        paths = (Path(parent, name) for name in names)
+        files.extend(path for path in paths if path.is_file() and not path.is_symlink())
         folders.append(Path(parent))
     sync_files(files)
     for path in folders:

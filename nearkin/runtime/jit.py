@@ -166,12 +166,12 @@ def _require_private(folder: Path, user: int) -> None:
         raise UntrustedFolderError(f"{folder} is writable by other users")
     for path in folder.iterdir():
         try:
-            found = path.lstat()
+            file_status = path.lstat()
         except FileNotFoundError:  # another process of this user has renamed it
             continue
-        if found.st_uid != user or stat.S_ISLNK(found.st_mode):
+        if file_status.st_uid != user or stat.S_ISLNK(file_status.st_mode):
             raise UntrustedFolderError(f"{path} was made by another user, or is a symbolic link")
-        if status.st_mode & OTHERS_MAY_ENTER and found.st_mode & OTHERS_MAY_WRITE:
+        if status.st_mode & OTHERS_MAY_ENTER and file_status.st_mode & OTHERS_MAY_WRITE:
             raise UntrustedFolderError(f"{path} is writable by other users")
 
 

@@ -207,10 +207,10 @@ def _require_other_inodes(out: Path, place: Path, inputs: list[Path]) -> None:
 def _identity(path: Path) -> tuple[int, int] | None:
     """Returns the device and inode of a path, or None if nothing is there."""
     try:
-        found = path.stat()
+        file_status = path.stat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return file_status.st_dev, file_status.st_ino
 
 
 def require_replaceable_folder(out: Path) -> None:
@@ -342,9 +342,9 @@ def files_below(folder: Path) -> Iterator[str]:
     for parent, folders, names in os.walk(folder):
         links = [name for name in folders if Path(parent, name).is_symlink()]
         for name in (*names, *links):
-            found = Path(parent, name).relative_to(folder).as_posix()
-            if found != MARKER:
-                yield found
+            relative_path = Path(parent, name).relative_to(folder).as_posix()
+            if relative_path != MARKER:
+                yield relative_path
 
 
 class Marker(TypedDict):

@@ -220,9 +220,9 @@ class ClusterListings:
 
     def scope_names(self) -> ScopeListing:
         """Returns the public scopes, and whether all of them were found."""
-        found = self._scopes.get()
-        public = tuple(name for name in found.names if not name.startswith(RESERVED))
-        return ScopeListing(public, found.complete)
+        listing = self._scopes.get()
+        public = tuple(name for name in listing.names if not name.startswith(RESERVED))
+        return ScopeListing(public, listing.complete)
 
     def scope_counts(self, scopes: Sequence[str]) -> dict[str, ScopeCounts]:
         """Returns the counts of some scopes, as far as they are counted in SCOPE_COUNT_SECONDS.

@@ -110,7 +110,7 @@ def bind_sockets(host: str, port: int) -> list[socket.socket]:
         UsageError: If the host is unknown, or if another program uses the port.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise UsageError(
             f"cannot listen on {host!r}: {error.strerror or error}; pass an address of this "
@@ -118,7 +118,7 @@ def bind_sockets(host: str, port: int) -> list[socket.socket]:
         ) from error
     sockets: list[socket.socket] = []
     failure: OSError | None = None
-    for family, _, _, _, address in dict.fromkeys(found):
+    for family, _, _, _, address in dict.fromkeys(addresses):
         listener = None
         try:
             listener = socket.socket(family, socket.SOCK_STREAM)

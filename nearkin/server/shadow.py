@@ -246,11 +246,11 @@ class ShadowIndex:
         Args:
             query_pairs: Queries the golden pairs in an index.
         """
-        result = query_pairs(self.index)
-        self._sides["live"].golden = result
+        golden_result = query_pairs(self.index)
+        self._sides["live"].golden = golden_result
         if self._filled:
             self._sides["shadow"].golden = self._run_in_thread(lambda: query_pairs(self.standby))
-        return result
+        return golden_result
 
     def expire(self) -> dict[str, int]:
         """Deletes expired entries of the standby index, and returns their numbers."""

@@ -397,8 +397,8 @@ class HammingIndex:
         is_whole = isinstance(signature, Integral) and not isinstance(signature, bool)
         if not is_whole or not 0 <= signature < 1 << self.bits:
             raise UsageError(f"{signature!r:.60} is not a signature of {self.bits} bits")
-        data = int(signature).to_bytes(self.bits // 8, "little")
-        return np.frombuffer(data, "<u8").astype(np.uint64).reshape(1, -1)
+        signature_bytes = int(signature).to_bytes(self.bits // 8, "little")
+        return np.frombuffer(signature_bytes, "<u8").astype(np.uint64).reshape(1, -1)
 
     def _require_width(self, signatures: np.ndarray) -> np.ndarray:
         words = as_words(signatures)

@@ -310,8 +310,8 @@ class SignatureIndex:
         Raises:
             UsageError: If the ids are one text instead of a list.
         """
-        found = [self._rows.pop(id, None) for id in _list_ids(ids)]
-        rows = np.array([row for row in found if row is not None], np.int64)
+        removed_rows = [self._rows.pop(id, None) for id in _list_ids(ids)]
+        rows = np.array([row for row in removed_rows if row is not None], np.int64)
         self._alive[rows] = False
         self._ids[rows] = None
         removed = self._size - len(self._rows)

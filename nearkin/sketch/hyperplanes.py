@@ -164,9 +164,9 @@ class VectorSketcher:
 
 def fingerprints(vectors: np.ndarray) -> np.ndarray:
     """Returns 128-bit hashes of vectors, uint64 (n, 2). Equal vectors have equal hashes."""
-    data = (vectors + np.float32(0)).astype("<f4").view(np.uint8).reshape(-1)
+    vector_bytes = (vectors + np.float32(0)).astype("<f4").view(np.uint8).reshape(-1)
     offsets = np.arange(len(vectors) + 1, dtype=np.int64) * (4 * vectors.shape[1])
     out = np.empty((2, len(vectors)), np.uint64)
     for seed in (0, 1):
-        hashing.hash_each(data, offsets, key_of("xxh3", seed), out[seed])
+        hashing.hash_each(vector_bytes, offsets, key_of("xxh3", seed), out[seed])
     return np.ascontiguousarray(out.T)

@@ -810,8 +810,8 @@ def first_darts_of_two(
         rates: Rate of each element, float64 (m,), in (0, 1].
         salt: Number that is added to the hashes.
         first: Array for the first time of each slot, float32 (k,).
-        second: Array for the first time of another element, float32 (k,). It is infinite if there
-            is no other element.
+        second: Array for the first time of another element, float32 (k,). It is infinite for a
+            single element.
         owners: Buffer for the element of each first time, uint64 (k,).
     """
     k = U64(first.shape[0])

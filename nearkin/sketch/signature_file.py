@@ -205,20 +205,20 @@ def _read(path: Path, source: pa.MemoryMappedFile, wanted: Spec | None) -> Signa
     if last < 0:
         raise TruncatedError(f"{path} is damaged: it has no last batch; sketch it again")
     for i in range(last + 1):
-        found = reader.get_batch_with_custom_metadata(i)
-        found.batch.validate(full=True)
+        stored_batch = reader.get_batch_with_custom_metadata(i)
+        stored_batch.batch.validate(full=True)
         try:
-            sums.append(batch_checksum(found.batch) if i < last else whole_checksum(sums))
+            sums.append(batch_checksum(stored_batch.batch) if i < last else whole_checksum(sums))
         except ValueError as error:
             raise ChecksumError(
                 f"{path} is damaged: buffers of batch {i} have impossible sizes; sketch it again"
             ) from error
-        given = (found.custom_metadata or {}).get(CHECKSUM, b"").decode()
-        if given != sums[-1] or (i == last and len(found.batch)):
+        given = (stored_batch.custom_metadata or {}).get(CHECKSUM, b"").decode()
+        if given != sums[-1] or (i == last and len(stored_batch.batch)):
             raise ChecksumError(
                 f"{path} is damaged: the checksum of batch {i} does not match; sketch it again"
             )
-        batches.append(found.batch)
+        batches.append(stored_batch.batch)
     table = pa.Table.from_batches(batches, reader.schema)
     width = spec.signature_width
     parts = [np.empty((0, width), spec.signature_type)]

@@ -108,11 +108,11 @@ class _ElementSplitter:
             if self._in_string:
                 at = self._to_end_of_string(block, at)
                 continue
-            found = OUTSIDE.search(block, at)
-            if found is None:
+            mark = OUTSIDE.search(block, at)
+            if mark is None:
                 break
-            at = found.end()
-            character = found.group()
+            at = mark.end()
+            character = mark.group()
             if character == b'"':
                 self._in_string = True
             elif character in b"[{":

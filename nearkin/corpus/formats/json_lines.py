@@ -290,13 +290,13 @@ class _JsonSliceBuilder:
         Lists and objects are replaced by their text.
         """
         for name in self._texts:
-            found = value.get(name)
-            if isinstance(found, (dict, list)):
+            content = value.get(name)
+            if isinstance(content, (dict, list)):
                 try:
-                    found = value[name] = _text(found)
+                    content = value[name] = _text(content)
                 except TypeError:
                     return f"{name} has more than {DEEPEST_VALUE} levels of lists and objects"
-            if isinstance(found, str) and _longer_than(found, self._columns.document_limit):
+            if isinstance(content, str) and _longer_than(content, self._columns.document_limit):
                 return too_long_reason(name, self._columns.document_limit)
         return None
 
@@ -341,11 +341,11 @@ class _JsonSliceBuilder:
         )
         documents = pa.record_batch(list(arrays.values()), list(arrays))
         whole = self._lines if self._whole else None
-        found = FileSlice(
+        file_slice = FileSlice(
             np.array(self._rows, np.int64), documents, self._rejected, next_row, whole
         )
         self._clear()
-        return found
+        return file_slice
 
 
 def _find_json_fault(raw: bytes, error: orjson.JSONDecodeError) -> str:

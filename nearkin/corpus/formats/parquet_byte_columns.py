@@ -387,9 +387,9 @@ def _parse_hybrid_numbers(data: memoryview, width: int, count: int) -> np.ndarra
     if not width:
         return np.zeros(count, np.int64)
     parts: list[np.ndarray] = []
-    found = at = 0
+    decoded = at = 0
     weights = 1 << np.arange(width, dtype=np.int64)
-    while found < count:
+    while decoded < count:
         header, at = _parse_varint(data, at)
         if header & 1:
             packed = np.frombuffer(data[at : at + (header >> 1) * width], np.uint8)
@@ -399,12 +399,12 @@ def _parse_hybrid_numbers(data: memoryview, width: int, count: int) -> np.ndarra
         else:
             size = (width + 7) // 8
             value = int.from_bytes(data[at : at + size], "little")
-            numbers = np.full(min(header >> 1, count - found), value, np.int64)
+            numbers = np.full(min(header >> 1, count - decoded), value, np.int64)
             at += size
         if not len(numbers):
             raise ValueError("a page has fewer values than its header states")
         parts.append(numbers)
-        found += len(numbers)
+        decoded += len(numbers)
     return np.concatenate(parts)[:count] if parts else np.empty(0, np.int64)
 
 

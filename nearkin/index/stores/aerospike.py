@@ -165,12 +165,12 @@ class AerospikeStore:
             [self._records.creation(META, name, self._records.put({"v": value}), self._never)],
             (EXISTS,),
         )
-        found = self._records.read(META, [name])[0]
-        if found is None:
+        header_record = self._records.read(META, [name])[0]
+        if header_record is None:
             raise StoreError(
                 f"{self.url}: a record that was just written is missing; repeat the call"
             )
-        return found.bins["v"]
+        return header_record.bins["v"]
 
     def claim(self, header: dict[str, object]) -> dict[str, object]:
         held: dict[str, object] = json.loads(
@@ -214,10 +214,10 @@ class AerospikeStore:
     def member_page(
         self, scope: str, leader: str, after: int, skip: int, limit: int
     ) -> list[Entry]:
-        found = [
+        later_members = [
             without_content(entry) for entry in self._members(scope, leader) if entry.ref > after
         ]
-        return found[skip : skip + limit]
+        return later_members[skip : skip + limit]
 
     def member_count(self, scope: str, leader: str) -> int:
         return len(self._members(scope, leader))
@@ -228,17 +228,17 @@ class AerospikeStore:
         With a limit, reading stops after the first batch that reaches it, whichever members it has.
         """
         fields = list(dict.fromkeys(self._joined(scope, leader)))
-        found: list[Entry] = []
+        members: list[Entry] = []
         for start in range(0, len(fields), AT_ONCE):
             seen = (
                 _entry(version)
                 for version in self._steps.visible(fields[start : start + AT_ONCE]).values()
             )
             there = (entry for entry in seen if entry is not None and not entry.is_leader)
-            found += [entry for entry in there if (entry.scope, entry.leader) == (scope, leader)]
-            if limit is not None and len(found) >= limit:
+            members += [entry for entry in there if (entry.scope, entry.leader) == (scope, leader)]
+            if limit is not None and len(members) >= limit:
                 break
-        return sorted(found, key=lambda entry: entry.ref)
+        return sorted(members, key=lambda entry: entry.ref)
 
     def _joined(self, scope: str, leader: str) -> list[str]:
         """Returns the keys of documents that are resolved to a representative, now or by a step."""
@@ -282,8 +282,10 @@ class AerospikeStore:
 
     def due(self, before: float, *, posted: bool) -> Iterator[Entry]:
         there = self.scan(content=False)
-        found = [entry for entry in there if entry.seen < before and (entry.posted or not posted)]
-        yield from sorted(found, key=lambda entry: (entry.seen, entry.ref))
+        due_entries = [
+            entry for entry in there if entry.seen < before and (entry.posted or not posted)
+        ]
+        yield from sorted(due_entries, key=lambda entry: (entry.seen, entry.ref))
 
     def posting_portion(self, place: Any, most: int) -> PostingPortion:
         # every plan is completed or undone, so there are no stray postings
@@ -316,8 +318,8 @@ class AerospikeStore:
     def events(self, after: None = None) -> Iterator[Event]:
         self._steps.repair()
         # lines of plans are read first, because they may be written to the log between the reads
-        found = [*self._steps.promised(), *self._records.scan(EVENTS, "o", "i", "j")]
-        lines = {(bins["o"], bins["i"]): bins["j"] for bins in found}
+        log_records = [*self._steps.promised(), *self._records.scan(EVENTS, "o", "i", "j")]
+        lines = {(bins["o"], bins["i"]): bins["j"] for bins in log_records}
         yield from (Event._make(json.loads(lines[place])) for place in sorted(lines))
 
     def counts(self) -> dict[str, int]:

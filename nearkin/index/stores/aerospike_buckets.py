@@ -161,9 +161,9 @@ class Buckets:
 
         A group that another process has changed is left to the next write.
         """
-        found = self._records.read(KIND, groups)
+        group_records = self._records.read(KIND, groups)
         writes = []
-        for group, held in zip(groups, found, strict=True):
+        for group, held in zip(groups, group_records, strict=True):
             over = (
                 self._excess([POSTING.unpack(posting) for posting in held.bins["m"]])
                 if held is not None

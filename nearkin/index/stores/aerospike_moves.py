@@ -105,12 +105,16 @@ class Moves:
         names = [MOVE, FINISHED] if epoch is not None else [FINISHED]
         if self._records.keeps_deletions:
             names.remove(FINISHED)
-        found = dict(zip(names, self._records.read(META, names), strict=True)) if names else {}
+        meta_records = (
+            dict(zip(names, self._records.read(META, names), strict=True)) if names else {}
+        )
         if epoch is not None and (
-            _announced(found[MOVE]) is not None or _move(found[MOVE]).epoch != epoch
+            _announced(meta_records[MOVE]) is not None or _move(meta_records[MOVE]).epoch != epoch
         ):
             raise MovedError(f"{self._records.url} is being moved")
-        if (finished := found.get(FINISHED)) is not None and step < max(finished.bins.values()):
+        if (finished := meta_records.get(FINISHED)) is not None and step < max(
+            finished.bins.values()
+        ):
             raise RacedError(
                 f"{self._records.url}: the step took too long to begin; repeat the call"
             )

@@ -427,7 +427,7 @@ class Records:
 
     def read(self, kind: str, names: Sequence[str | int]) -> list[Found | None]:
         """Returns records with all their bins; None if there is no record."""
-        found: list[Found | None] = []
+        records: list[Found | None] = []
         for start in range(0, len(names), AT_ONCE):
             keys = [self.key(kind, name) for name in names[start : start + AT_ONCE]]
             with self._converted_errors():
@@ -435,10 +435,10 @@ class Records:
             self._check_batch(batch)
             for record in batch.batch_records:
                 self._check_record(record, (NOT_FOUND,))
-                found.append(
+                records.append(
                     Found(record.record[1]["gen"], record.record[2]) if record.result == 0 else None
                 )
-        return found
+        return records
 
     def _check_batch(self, batch: Any) -> None:
         """Raises StoreError if a batch was lost. The client reports its records as successful."""

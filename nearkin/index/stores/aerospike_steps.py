@@ -229,10 +229,10 @@ class Steps:
 
     def _states(self, steps: Iterable[int]) -> dict[int, int | None]:
         names = sorted(steps)
-        found = self._records.read(STEPS, names) if names else []
+        plans = self._records.read(STEPS, names) if names else []
         return {
             name: None if plan is None else _state(plan.bins)
-            for name, plan in zip(names, found, strict=True)
+            for name, plan in zip(names, plans, strict=True)
         }
 
     def free(self, fields: Sequence[str]) -> dict[str, LockedRecord]:

@@ -312,10 +312,10 @@ class PostgresStore:
                 f"INSERT INTO {self._s}.meta VALUES ('header', %s::jsonb) ON CONFLICT DO NOTHING",
                 (text,),
             )
-            found: dict[str, object] = run.execute(
+            stored_header: dict[str, object] = run.execute(
                 f"SELECT value FROM {self._s}.meta WHERE name = 'header'"
             ).fetchone()[0]
-            return found
+            return stored_header
 
     def protect(self) -> None:
         with self._transaction() as run:
@@ -331,13 +331,13 @@ class PostgresStore:
 
     def state(self) -> StoreState:
         with self._reading() as run:
-            found = dict(
+            values_by_name = dict(
                 run.execute(
                     f"SELECT name, value FROM {self._s}.meta WHERE name IN ('place', 'generation')"
                 )
             )
-        epoch, phase, urls = found["place"]
-        return StoreState(MigrationState(epoch, phase, tuple(urls)), found["generation"])
+        epoch, phase, urls = values_by_name["place"]
+        return StoreState(MigrationState(epoch, phase, tuple(urls)), values_by_name["generation"])
 
     def redirect(self, migration: MigrationState) -> None:
         query = (
@@ -351,14 +351,14 @@ class PostgresStore:
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         with self._reading() as run:
             query = f"SELECT {COLUMNS} FROM {self._s}.documents WHERE scope = %s AND id = ANY(%s)"
-            found = {row[2]: _entry(row) for row in run.execute(query, (scope, list(ids)))}
-        return [found.get(name) for name in ids]
+            entries_by_id = {row[2]: _entry(row) for row in run.execute(query, (scope, list(ids)))}
+        return [entries_by_id.get(name) for name in ids]
 
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
         with self._reading() as run:
             query = f"SELECT {COLUMNS} FROM {self._s}.documents WHERE ref = ANY(%s::bigint[])"
-            found = {row[0]: _entry(row) for row in run.execute(query, (_array(refs),))}
-        return [found.get(ref) for ref in refs]
+            entries_by_ref = {row[0]: _entry(row) for row in run.execute(query, (_array(refs),))}
+        return [entries_by_ref.get(ref) for ref in refs]
 
     def postings(self, keys: np.ndarray) -> Postings:
         signed = keys.view(np.int64)
@@ -367,13 +367,13 @@ class PostgresStore:
             rows = run.execute(query, (_array(signed.tolist()),)).fetchall()
         if not rows:
             return Postings(np.empty(0, np.int64), np.zeros(len(keys) + 1, np.int64))
-        found = np.array(rows, np.int64)
-        found = found[np.lexsort((found[:, 1], found[:, 0]))]
-        starts = np.searchsorted(found[:, 0], signed, "left")
-        ends = np.searchsorted(found[:, 0], signed, "right")
+        keys_and_words = np.array(rows, np.int64)
+        keys_and_words = keys_and_words[np.lexsort((keys_and_words[:, 1], keys_and_words[:, 0]))]
+        starts = np.searchsorted(keys_and_words[:, 0], signed, "left")
+        ends = np.searchsorted(keys_and_words[:, 0], signed, "right")
         offsets = np.concatenate([[0], np.cumsum(ends - starts)]).astype(np.int64)
         places = np.repeat(starts - offsets[:-1], ends - starts) + np.arange(offsets[-1])
-        return Postings(found[places, 1], offsets)
+        return Postings(keys_and_words[places, 1], offsets)
 
     def reserve(self, count: int) -> list[int]:
         with self._reading() as run:
@@ -564,10 +564,12 @@ class PostgresStore:
                 f"SELECT ref FROM {self._s}.documents WHERE scope = %s AND leader = %s AND "
                 f"leader <> id LIMIT %s"
             )
-            found = run.execute(
+            member_refs = run.execute(
                 query, (standing.entry.scope, standing.entry.id, len(standing.members) + 1)
             ).fetchall()
-            standing.require_unchanged(leaders.get(standing.entry.ref), (ref for (ref,) in found))
+            standing.require_unchanged(
+                leaders.get(standing.entry.ref), (ref for (ref,) in member_refs)
+            )
         needed = sorted({entry.ref for entry in changes.required_leaders})
         if needed:
             query = (
@@ -732,9 +734,11 @@ class PostgresStore:
         )
         with self._reading() as run:
             rows = run.execute(query, (*(place or (-(2**63), 0)), most)).fetchall()
-        found = np.array(rows, np.int64).reshape(-1, 2)
+        keys_and_words = np.array(rows, np.int64).reshape(-1, 2)
         last = rows[-1] if len(rows) == most else None
-        return PostingPortion(np.ascontiguousarray(found[:, 0]).view(np.uint64), found[:, 1], last)
+        return PostingPortion(
+            np.ascontiguousarray(keys_and_words[:, 0]).view(np.uint64), keys_and_words[:, 1], last
+        )
 
     def times(self) -> list[float]:
         with self._reading() as run:
@@ -758,9 +762,9 @@ class PostgresStore:
         )
         values: dict[str, float] = {"seen": -math.inf, "ref": 0, "before": float(before)}
         while rows := self._portion(query, values):
-            found = [_entry(row) for row in rows]
-            values["seen"], values["ref"] = found[-1].seen, found[-1].ref
-            yield from found
+            entries = [_entry(row) for row in rows]
+            values["seen"], values["ref"] = entries[-1].seen, entries[-1].ref
+            yield from entries
 
     def take_turn(self, work: str, holder: str, seconds: float) -> bool:
         now = "extract(epoch FROM clock_timestamp())::float8"
@@ -825,16 +829,16 @@ class PostgresStore:
     @property
     def durability(self) -> str:
         with self._reading() as run:
-            found = [
+            durability_settings = [
                 run.execute("SELECT current_setting(%s)", (name,)).fetchone()[0]
                 for name in ("fsync", "synchronous_commit")
             ]
-        if found[0] == "off":
+        if durability_settings[0] == "off":
             return (
                 "fsync is off: survives the end of the server process, but a power cut may "
                 "damage the database"
             )
-        if found[1] == "off":
+        if durability_settings[1] == "off":
             return "synchronous_commit is off: a killed server loses the last acknowledged steps"
         return "synced before it is acknowledged: survives a power cut"
 

@@ -203,8 +203,8 @@ class RedisStore:
     def claim(self, header: dict[str, object]) -> dict[str, object]:
         with self._redis_errors():
             self._client.set(self._key("made"), json.dumps(header, sort_keys=True), nx=True)
-            found: Any = self._client.get(self._key("made"))
-        header_there: dict[str, object] = json.loads(found)
+            stored_header: Any = self._client.get(self._key("made"))
+        header_there: dict[str, object] = json.loads(stored_header)
         return header_there
 
     def protect(self) -> None:
@@ -249,8 +249,8 @@ class RedisStore:
             held = self._find(args=[self._prefix, b"".join(id_key(scope, name) for name in ids)])
         refs = np.frombuffer(held, "<i8").tolist()
         there = [ref for ref in refs if ref]
-        found = dict(zip(there, self.by_refs(there), strict=True))
-        return [found.get(ref) for ref in refs]
+        entries_by_ref = dict(zip(there, self.by_refs(there), strict=True))
+        return [entries_by_ref.get(ref) for ref in refs]
 
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
         if not refs:

@@ -105,14 +105,17 @@ class ShardedStore:
         def one(number: int, shard: Store) -> dict[str, object]:
             return shard.claim({**header, "shard": [number, size]} if header else {})
 
-        found = self._on_all_shards(one)
-        for number, held in enumerate(found):
+        shard_headers = self._on_all_shards(one)
+        for number, held in enumerate(shard_headers):
             if header and held.get("shard") != [number, size]:
                 raise IncompatibleError(
                     f"{self.shards[number].url} is shard {held.get('shard')} of an index, not "
                     f"{[number, size]}"
                 )
-        plain = [{name: value for name, value in held.items() if name != "shard"} for held in found]
+        plain = [
+            {name: value for name, value in held.items() if name != "shard"}
+            for held in shard_headers
+        ]
         if any(held != plain[0] for held in plain):
             raise IncompatibleError(
                 f"the shards {self.url} belong to indexes with different settings; check the URLs"
@@ -126,12 +129,14 @@ class ShardedStore:
         return any(self._on_all_shards(lambda _, shard: shard.is_protected()))
 
     def state(self) -> StoreState:
-        found = self._on_all_shards(lambda _, shard: shard.state())
-        migration = max((news.migration for news in found), key=lambda migration: migration.epoch)
-        if any(news.migration.epoch != migration.epoch for news in found):
+        shard_states = self._on_all_shards(lambda _, shard: shard.state())
+        migration = max(
+            (news.migration for news in shard_states), key=lambda migration: migration.epoch
+        )
+        if any(news.migration.epoch != migration.epoch for news in shard_states):
             # the migration has reached some shards only, and writers would see both states
             migration = migration._replace(phase=CLOSING)
-        return StoreState(migration, sum(news.generation for news in found))
+        return StoreState(migration, sum(news.generation for news in shard_states))
 
     def redirect(self, migration: MigrationState) -> None:
         """Writes the state of a migration to one shard after the other.
@@ -199,13 +204,13 @@ class ShardedStore:
                 else nothing
             )
 
-        found = self._on_all_shards(one)
+        shard_postings = self._on_all_shards(one)
         sizes = np.zeros(len(keys), np.int64)
-        for at, part in zip(positions, found, strict=True):
+        for at, part in zip(positions, shard_postings, strict=True):
             sizes[at] = np.diff(part.offsets)
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         words = np.empty(offsets[-1], np.int64)
-        for at, part in zip(positions, found, strict=True):
+        for at, part in zip(positions, shard_postings, strict=True):
             starts = np.repeat(offsets[at] - part.offsets[:-1], np.diff(part.offsets))
             words[starts + np.arange(len(part.words))] = part.words
         return Postings(words, offsets)
@@ -368,10 +373,10 @@ class ShardedStore:
     def _gone(self, needs: list[Entry]) -> set[tuple[str, str]]:
         """Returns (scope, id) of the documents that are not representatives any more."""
         wanted = {entry.ref: (entry.scope, entry.id) for entry in needs}
-        found = self.by_refs(list(wanted)) if wanted else []
+        present_entries = self.by_refs(list(wanted)) if wanted else []
         return {
             name
-            for name, held in zip(wanted.values(), found, strict=True)
+            for name, held in zip(wanted.values(), present_entries, strict=True)
             if held is None or not held.is_leader
         }
 
@@ -510,16 +515,16 @@ class ShardedStore:
             return [UNREACHABLE] * len(refs)
 
     def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
-        found = self._on_all_shards(lambda _, shard: shard.members(scope, leader, limit))
-        return _in_order(found)[:limit]
+        shard_members = self._on_all_shards(lambda _, shard: shard.members(scope, leader, limit))
+        return _in_order(shard_members)[:limit]
 
     def member_page(
         self, scope: str, leader: str, after: int, skip: int, limit: int
     ) -> list[Entry]:
-        found = self._on_all_shards(
+        shard_members = self._on_all_shards(
             lambda _, shard: shard.member_page(scope, leader, after, 0, skip + limit)
         )
-        return _in_order(found)[skip : skip + limit]
+        return _in_order(shard_members)[skip : skip + limit]
 
     def member_count(self, scope: str, leader: str) -> int:
         return sum(self._on_all_shards(lambda _, shard: shard.member_count(scope, leader)))

@@ -456,10 +456,10 @@ class SqliteStore:
                 "INSERT OR IGNORE INTO meta VALUES ('header', ?)",
                 (json.dumps(header, sort_keys=True),),
             )
-            found: dict[str, object] = json.loads(
+            stored_header: dict[str, object] = json.loads(
                 self._rows("SELECT value FROM meta WHERE name = 'header'")[0][0]
             )
-            return found
+            return stored_header
 
     def protect(self) -> None:
         with self._lock, self._failing():
@@ -479,12 +479,14 @@ class SqliteStore:
             return self._remembered[1]
 
     def _news(self) -> StoreState:
-        found = dict(
+        values_by_name = dict(
             self._rows("SELECT name, value FROM meta WHERE name IN ('place', 'generation')")
         )
-        epoch, phase, urls = json.loads(found["place"]) if "place" in found else MigrationState()
+        epoch, phase, urls = (
+            json.loads(values_by_name["place"]) if "place" in values_by_name else MigrationState()
+        )
         return StoreState(
-            MigrationState(epoch, phase, tuple(urls)), int(found.get("generation", 0))
+            MigrationState(epoch, phase, tuple(urls)), int(values_by_name.get("generation", 0))
         )
 
     def redirect(self, migration: MigrationState) -> None:
@@ -496,20 +498,22 @@ class SqliteStore:
             )
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
-        found: dict[str, Entry] = {}
+        entries_by_id: dict[str, Entry] = {}
         with self._lock, self._failing():
             for some in _chunks(ids):
                 query = f"SELECT {COLUMNS} FROM entries WHERE scope = ? AND id IN ({_marks(some)})"
-                found |= {row[2]: entry_of_row(row) for row in self._rows(query, (scope, *some))}
-        return [found.get(name) for name in ids]
+                entries_by_id |= {
+                    row[2]: entry_of_row(row) for row in self._rows(query, (scope, *some))
+                }
+        return [entries_by_id.get(name) for name in ids]
 
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
-        found: dict[int, Entry] = {}
+        entries_by_ref: dict[int, Entry] = {}
         with self._lock, self._failing():
             for some in _chunks(refs):
                 query = f"SELECT {COLUMNS} FROM entries WHERE ref IN ({_marks(some)})"
-                found |= {row[0]: entry_of_row(row) for row in self._rows(query, some)}
-        return [found.get(ref) for ref in refs]
+                entries_by_ref |= {row[0]: entry_of_row(row) for row in self._rows(query, some)}
+        return [entries_by_ref.get(ref) for ref in refs]
 
     def postings(self, keys: np.ndarray) -> Postings:
         with self._lock, self._failing():
@@ -773,8 +777,8 @@ class SqliteStore:
     def median_seen(self) -> float | None:
         query = "SELECT seen FROM entries ORDER BY seen LIMIT 1 OFFSET ?"
         with self._lock, self._failing():
-            found = self._rows(query, (self._number("records") // 2,))
-        return found[0][0] if found else None
+            median_rows = self._rows(query, (self._number("records") // 2,))
+        return median_rows[0][0] if median_rows else None
 
     def due(self, before: float, *, posted: bool) -> Iterator[Entry]:
         only = "AND posted" if posted else ""
@@ -785,9 +789,9 @@ class SqliteStore:
         )
         values = {"seen": -math.inf, "ref": 0, "before": before}
         while rows := self._portion(query, values):
-            found = [entry_of_row(row) for row in rows]
-            values["seen"], values["ref"] = found[-1].seen, found[-1].ref
-            yield from found
+            entries = [entry_of_row(row) for row in rows]
+            values["seen"], values["ref"] = entries[-1].seen, entries[-1].ref
+            yield from entries
 
     def take_turn(self, work: str, holder: str, seconds: float) -> bool:
         name, now = f"turn:{work}", time.time()

@@ -132,7 +132,7 @@ class ScopeMenu(NamedTuple):
     counts: Mapping[str, int]
     """Numbers of documents by scope, as far as they are known."""
     selected: str
-    """The scope of the page, or an empty text if there is none."""
+    """The scope of the page, or an empty text if the page is not of one scope."""
 
     @property
     def is_complete(self) -> bool:

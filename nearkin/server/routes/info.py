@@ -77,8 +77,8 @@ async def tune(request: Request, who: Reader) -> dict[str, Any]:
     tuning = await service.run_overview(
         find_operating_points, body.threshold, body.recall, spec=spec, documents=body.documents
     )
-    result = tuning.to_dict()
-    return {**result, "points": result["points"][: body.points]}
+    answer = tuning.to_dict()
+    return {**answer, "points": answer["points"][: body.points]}
 
 
 @router.get("/v1/scopes", summary="List the scopes that the token may read")
@@ -114,15 +114,15 @@ async def list_scopes(
     listing_id = ("scopes",)
     position = None if cursor is None else decode_cursor(cursor, listing_id)
     listings = service.cluster_listings
-    found = await service.run_overview(listings.scope_names)
-    names = [name for name in found.names if who.can_access(name)]
+    listing = await service.run_overview(listings.scope_names)
+    names = [name for name in listing.names if who.can_access(name)]
     start = 0 if position is None else bisect_right(names, str(position[0]))
     page = names[start : start + limit]
     counts = await service.run_overview(listings.scope_counts, page)
     return m.ScopesAnswer(
         scopes=[m.ListedScope.from_counts(name, counts.get(name)) for name in page],
         next=encode_cursor(listing_id, [page[-1]]) if start + limit < len(names) else None,
-        complete=found.complete,
+        complete=listing.complete,
     )
 
 
