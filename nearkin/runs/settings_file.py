@@ -26,6 +26,7 @@ from nearkin.runs.parameters import (
     options_of,
     spec_of,
 )
+from nearkin.runtime.files import write_durably
 from nearkin.setting_names import name_setting
 from nearkin.suggestions import did_you_mean
 
@@ -110,17 +111,19 @@ class Settings:
         try:
             with path.open("rb") as file:
                 content = file.read(MAX_SETTINGS_BYTES + 1)
-            if len(content) > MAX_SETTINGS_BYTES:
-                raise UsageError(
-                    f"{path} is larger than 1 MiB, so it is not a settings file; write one with "
-                    "nearkin fit --out"
-                )
-            values = tomllib.loads(content.decode())
         except FileNotFoundError as error:
             raise UsageError(f"no such file: {path}") from error
         except OSError as error:
             raise UsageError(f"cannot read {path}: {error.strerror}") from error
-        except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        if len(content) > MAX_SETTINGS_BYTES:
+            raise UsageError(
+                f"{path} is larger than 1 MiB, so it is not a settings file; write one with "
+                "nearkin fit --out"
+            )
+        try:
+            values = tomllib.loads(content.decode())
+        except (ValueError, RecursionError) as error:
+            # Python refuses integers of thousands of digits and deeply nested values.
             raise UsageError(
                 f"{path} is not a TOML file ({error}); settings are lines such as threshold = 0.8"
             ) from error
@@ -281,7 +284,7 @@ def _require_consistent(values: Mapping[str, Any]) -> None:
 
 
 def write_settings(path: str | Path, settings: Settings, remarks: Sequence[str] = ()) -> None:
-    """Writes a settings file.
+    """Writes a settings file. After a kill, it has the previous content or the new one.
 
     Args:
         path: The file. An existing file is replaced.
@@ -291,7 +294,7 @@ def write_settings(path: str | Path, settings: Settings, remarks: Sequence[str] 
     Raises:
         OSError: If the file cannot be written.
     """
-    Path(path).write_text(format_settings(settings, remarks), "utf-8")
+    write_durably(Path(path), format_settings(settings, remarks).encode())
 
 
 def format_settings(settings: Settings, remarks: Sequence[str] = ()) -> str:

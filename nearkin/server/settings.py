@@ -309,8 +309,8 @@ class ServerSettings(BaseSettings):
         """
         with_file = type(cls.__name__, (cls,), {"file": config, "__doc__": cls.__doc__})
         try:
-            if config is not None and not config.is_file():
-                raise UsageError(f"the settings file {config} does not exist")
+            if config is not None:
+                _require_toml(config)
             settings: Self = with_file(
                 **{name: value for name, value in flags.items() if value is not None}
             )
@@ -327,8 +327,6 @@ class ServerSettings(BaseSettings):
             first = error.errors(include_url=False)[0]
             name = ".".join(map(str, first["loc"])) or "settings"
             raise UsageError(f"{name}={first.get('input')!r}: {first['msg']}") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-            raise UsageError(f"the settings file {config} is not valid TOML: {error}") from error
         return settings
 
     @field_validator("index", mode="before")
@@ -432,3 +430,18 @@ class ServerSettings(BaseSettings):
             PREFIX + name.upper(): json.dumps(value) if isinstance(value, dict) else str(value)
             for name, value in values.items()
         }
+
+
+def _require_toml(config: Path) -> None:
+    """Requires a file of TOML.
+
+    Raises:
+        UsageError: If the file does not exist or is not valid TOML.
+    """
+    if not config.is_file():
+        raise UsageError(f"the settings file {config} does not exist")
+    try:
+        tomllib.loads(config.read_bytes().decode())
+    except (ValueError, RecursionError) as error:
+        # Python refuses integers of thousands of digits and deeply nested values.
+        raise UsageError(f"the settings file {config} is not valid TOML: {error}") from error

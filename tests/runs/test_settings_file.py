@@ -1,3 +1,5 @@
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +111,31 @@ def test_unreadable_files_are_refused(tmp_path: Path) -> None:
     large.write_bytes(b"#" * (1 << 20) + b"\n")
     with pytest.raises(nk.UsageError, match="larger than 1 MiB"):
         Settings.read(large)
+
+
+@pytest.mark.parametrize("value", ["[" * 100_000, "{a=" * 50_000, "9" * 5000])
+def test_values_that_the_parser_gives_up_on_are_refused(tmp_path: Path, value: str) -> None:
+    path = tmp_path / "hostile.toml"
+    path.write_text(f"threshold = {value}")
+    with pytest.raises(nk.UsageError, match=r"hostile\.toml is not a TOML file"):
+        Settings.read(path)
+
+
+def test_failed_writes_leave_the_previous_settings(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "mine.toml"
+    write_settings(path, Settings({"threshold": 0.6}))
+    before = path.read_bytes()
+
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space left"):
+        write_settings(path, Settings({"threshold": 0.7}))
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_error_about_a_setting_of_the_file_names_the_file(settings_file: Path) -> None:

@@ -72,6 +72,12 @@ def test_invalid_settings_files_are_reported(tmp_path: Path) -> None:
     (tmp_path / "latin.toml").write_bytes(b'host = "\xe9"')
     with pytest.raises(UsageError, match=r"latin\.toml is not valid TOML"):
         ServerSettings.read(tmp_path / "latin.toml")
+    (tmp_path / "nested.toml").write_text(f"port = {'[' * 100_000}")
+    with pytest.raises(UsageError, match=r"nested\.toml is not valid TOML"):
+        ServerSettings.read(tmp_path / "nested.toml")
+    (tmp_path / "long.toml").write_text(f"port = {'9' * 5000}")
+    with pytest.raises(UsageError, match=r"long\.toml is not valid TOML"):
+        ServerSettings.read(tmp_path / "long.toml")
     (tmp_path / "other.toml").write_text("prot = 1")
     with pytest.raises(UsageError, match="prot"):
         ServerSettings.read(tmp_path / "other.toml")
