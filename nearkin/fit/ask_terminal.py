@@ -207,4 +207,5 @@ def print_asked(asked: AskedSettings, console: Console) -> None:
         f"duplicates and {asked.distinct} distinct pairs among {asked.compared_documents:,} of "
         f"{asked.corpus_documents:,} documents"
     )
-    console.print(text_table(title, ("expected", "score", "at least"), rows))
+    console.print(Text(title, style="italic"))
+    console.print(text_table(None, ("expected", "score", "at least"), rows))

@@ -176,12 +176,17 @@ class Limits(NamedTuple):
 
 
 class DataKind(NamedTuple):
-    """A kind of data: the limits that decide it, and where to start with it."""
+    """A kind of data, and the limits that decide it."""
 
     name: str
+    """The name, which is also that of the preset to start with."""
     description: str
     limits: tuple[Limits, ...]
-    starting_point: str
+
+    @property
+    def starting_point(self) -> str:
+        """The setting to start with, in the form in which the reader can set it."""
+        return name_setting("preset", self.name)
 
 
 ANY = float("inf")
@@ -193,7 +198,6 @@ KINDS = (
             Limits("code_lines", 0.4, 1, "less than half of the lines are comments or prose"),
             Limits("lines", 3, ANY, "a function has a signature, a body and an end"),
         ),
-        "shingles of five words, which follow the order of statements",
     ),
     DataKind(
         "logs",
@@ -203,7 +207,6 @@ KINDS = (
             Limits("digit_tokens", 0.1, 1, "a line has a time, a number or an address"),
             Limits("lines", 0, 3, "a message is a line, rarely one with a few more"),
         ),
-        "digits folded, so that lines of one template become equal",
     ),
     DataKind(
         "bibliography",
@@ -214,7 +217,6 @@ KINDS = (
             Limits("digit_tokens", 0, 0.3, "a year, a volume and pages beside many words"),
             Limits("lines", 0, 3, "a reference is one entry"),
         ),
-        "short shingles of characters, which survive abbreviated names and venues",
     ),
     DataKind(
         "records",
@@ -224,7 +226,6 @@ KINDS = (
             Limits("median_characters", 0, 250, "the fields of a record fit into a few lines"),
             Limits("code_lines", 0, 0.4, "a short function is code"),
         ),
-        "single words or short shingles of characters, at a threshold near 0.5",
     ),
     DataKind(
         "titles",
@@ -233,7 +234,6 @@ KINDS = (
             Limits("median_characters", 0, 150, "a title fits into a line"),
             Limits("lines", 0, 1.2, "a title has no second line"),
         ),
-        "short shingles of characters, at a threshold near 0.5",
     ),
     DataKind(
         "web",
@@ -243,7 +243,6 @@ KINDS = (
             Limits("code_lines", 0, 0.4, "more is code"),
             Limits("digit_tokens", 0, 0.3, "more are tables and logs"),
         ),
-        "the defaults: shingles of three words at a threshold of 0.8",
     ),
 )
 """The kinds of data, in the order in which they are tried. The first of which all limits hold is
@@ -257,7 +256,7 @@ class DataRecord(TypedDict):
         scripts: Share of the letters by Unicode script.
         template_share: Number of templates relative to the number of distinct texts.
         kind: Name of the nearest kind of data, or None.
-        starting_point: What to start with for this kind, in words, or None.
+        preset: Name of the preset to start with, or None.
         pairs: Number of pairs of a document at each similarity and above.
         crowding: Density of pairs around the threshold (see `Distribution.crowding`), or None if
             too few pairs were compared.
@@ -278,7 +277,7 @@ class DataRecord(TypedDict):
     code_lines: float
     scripts: dict[str, float]
     kind: str | None
-    starting_point: str | None
+    preset: str | None
     pairs: dict[str, float]
     crowding: float | None
     warnings: list[str]
@@ -413,7 +412,7 @@ def to_record(
         "code_lines": profile.code_lines,
         "scripts": dict(profile.scripts),
         "kind": None if kind is None else kind.name,
-        "starting_point": None if kind is None else kind.starting_point,
+        "preset": None if kind is None else kind.name,
         "pairs": pairs,
         "crowding": crowding,
         "warnings": list(warnings),

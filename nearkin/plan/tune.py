@@ -286,7 +286,7 @@ class Tuning:
                 f"The similarities have no gap around the threshold {self.threshold:g}: pairs are "
                 f"{crowding:.2g} times as dense there as on average from there up (with a gap: at "
                 f"most {MAX_CROWDING:g} times). The threshold separates pairs that are about "
-                "equally similar: choose it from labelled pairs."
+                "equally similar: nearkin fit chooses one from labels or answers."
             )
         if self.distribution.profile is not None:
             unspaced = warn_of_unspaced_scripts(self.distribution.profile, self.spec)

@@ -17,6 +17,7 @@ from nearkin.measures import measure_of
 from nearkin.plan.data_kind import KINDS, DataProfile, count_scripts, find_kind, profile_texts
 from nearkin.plan.observe import observe_corpus
 from nearkin.plan.tune import Distribution, tune
+from nearkin.runs.settings_file import PRESETS
 from nearkin.spec import Spec
 
 NAMES = ("olivia", "noah", "amelia", "jack", "grace", "lucas", "mia", "henry", "ruby", "oscar")
@@ -103,9 +104,9 @@ def test_nearest_kind_of_a_made_corpus_is_named(name: str) -> None:
 
 
 def test_every_kind_has_a_made_corpus_and_every_limit_a_reason() -> None:
-    assert {kind.name for kind in KINDS} == set(CORPORA)
+    assert {kind.name for kind in KINDS} == set(CORPORA) == set(PRESETS)
     for kind in KINDS:
-        assert kind.starting_point
+        assert kind.starting_point == f"preset={kind.name!r}"
         for limits in kind.limits:
             assert limits.low < limits.high
             assert len(limits.reason.split()) >= 3
@@ -226,11 +227,12 @@ def test_tune_command_describes_a_corpus_in_80_columns(
     flat = " ".join(shown.split())
     assert "200 sampled of 200 documents" in flat
     assert "nearest kind records: records with several fields" in flat
+    assert "starting point --preset records" in flat
     assert "Most sampled texts are too short for shingles words:3" in flat
     assert run(["tune", str(source), "--json"]) == 0
     described = json.loads(capfd.readouterr().out)["data"]
     expected = nk.tune(distribution=nk.observe(lines)).to_dict()["data"]
-    assert described["kind"] == "records"
+    assert described["kind"] == described["preset"] == "records"
     assert len(described["warnings"]) == len(expected["warnings"]) >= 1
     for name in set(expected) - {"warnings"}:
         assert described[name] == expected[name], name
