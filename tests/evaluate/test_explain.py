@@ -200,7 +200,7 @@ def test_terminal_and_page_mark_the_differences(
 
 
 def test_pair_is_explained_if_no_bands_reach_the_recall() -> None:
-    """At cosine 0.2 no bands of 64 signs reach the recall, so a run compares all pairs."""
+    """No bands of 64 signs reach the recall at cosine 0.2, so a run compares all pairs."""
     options = RunOptions(spec=Spec(measure="simhash"), threshold=0.2)
     with pytest.raises(UsageError, match="cannot be reached"):
         options.banding(measure_of(options.spec), 6000)

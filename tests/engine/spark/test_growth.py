@@ -62,6 +62,21 @@ def test_run_against_a_saved_one_equals_a_run_over_all_documents(
 
 
 @pytest.mark.full
+def test_saved_run_between_sources_grows_to_a_run_over_all_documents(
+    code: pa.Table, halves: tuple[DataFrame, DataFrame], saved: str, tmp_path: Path
+) -> None:
+    options = {**BANDED, "across": "stamp"}
+    folder = str(tmp_path / "tables")
+    with nks.dedup(halves[0], id="id", **options) as result:
+        nks.save(result, folder)
+    local = nk.dedup(code, id="id", **options)
+    with nks.dedup(halves[1], id="id", against=folder, before=halves[0], **options) as result:
+        assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
+    with pytest.raises(IncompatibleError, match="was made with across=None"):
+        nks.dedup(halves[1], id="id", against=saved, before=halves[0], **options)
+
+
+@pytest.mark.full
 def test_other_bands_from_stored_signatures(
     spark: SparkSession, code: pa.Table, halves: tuple[DataFrame, DataFrame], saved: str
 ) -> None:

@@ -1,11 +1,4 @@
-"""Removal of comments from source code, whatever its language is.
-
-The language of a document is not known, and the same character begins a comment in one language and
-means something else in another one. So the rules look at what stands around a delimiter, and prefer
-to keep a comment rather than to remove code. `docs/reference/wire-format.md` lists the rules.
-"""
-
-from typing import NamedTuple
+"""The kernel that removes comments from source code."""
 
 import numpy as np
 
@@ -47,40 +40,8 @@ SPECIAL = _mask_of("\n\"'`/#-<")
 STRING_PREFIXES = _mask_of("rRuUbB")
 
 
-class StrippedTexts(NamedTuple):
-    """Texts without comments."""
-
-    data: np.ndarray
-    """The UTF-8 bytes, uint8."""
-    offsets: np.ndarray
-    """The first byte of each text, and the end, int64 (n + 1,)."""
-
-
-def strip_comments(data: np.ndarray, offsets: np.ndarray) -> StrippedTexts:
-    r"""Returns texts without comments.
-
-    Args:
-        data: UTF-8 bytes of the texts, uint8.
-        offsets: First byte of each text, and the end, int64 (n + 1,).
-
-    Examples:
-        >>> code = b'total = 1  # the sum\nurl = "http://a.b/#c"'
-        >>> stripped = strip_comments(np.frombuffer(code, np.uint8), np.array([0, len(code)]))
-        >>> stripped.data.tobytes().decode().split("\n")
-        ['total = 1  ', 'url = "http://a.b/#c"']
-    """
-    out = np.empty(int(offsets[-1] - offsets[0]), np.uint8)
-    ends = np.zeros(len(offsets), np.int64)
-    _strip_all(data, offsets, out, ends)
-    stripped = out[: ends[-1]]
-    # Kernels are compiled for read-only arrays only.
-    stripped.flags.writeable = False
-    ends.flags.writeable = False
-    return StrippedTexts(stripped, ends)
-
-
 @kernel
-def _strip_all(data: np.ndarray, offsets: np.ndarray, out: np.ndarray, ends: np.ndarray) -> None:
+def strip_all(data: np.ndarray, offsets: np.ndarray, out: np.ndarray, ends: np.ndarray) -> None:
     """Writes all texts without comments into out.
 
     Args:
@@ -93,12 +54,12 @@ def _strip_all(data: np.ndarray, offsets: np.ndarray, out: np.ndarray, ends: np.
     count = 0
     for d in range(offsets.shape[0] - 1):
         ends[d] = count
-        count = _strip_text(data, offsets[d], offsets[d + 1], unclosed, out, count)
+        count = strip_text(data, offsets[d], offsets[d + 1], unclosed, out, count)
     ends[offsets.shape[0] - 1] = count
 
 
 @kernel
-def _strip_text(
+def strip_text(
     data: np.ndarray, start: int, end: int, unclosed: np.ndarray, out: np.ndarray, count: int
 ) -> int:
     """Writes one text without comments into out, and returns the number of bytes in out.
@@ -115,7 +76,7 @@ def _strip_text(
         count: Number of bytes in out.
     """
     unclosed[:] = False
-    has_slashes = _ends_statements(data, start, end)
+    has_slashes = ends_statements(data, start, end)
     begins_line = True
     after_prefix = -1
     i = start
@@ -137,21 +98,21 @@ def _strip_text(
             unclosed[APOSTROPHE] = False
             unclosed[BACKTICK] = False
         elif c in (QUOTE, APOSTROPHE, BACKTICK):
-            if c != BACKTICK and _matches(data, i, end, c, c, c):
+            if c != BACKTICK and matches(data, i, end, c, c, c):
                 if not unclosed[TRIPLE_QUOTES + c]:
-                    stop = _find_three(data, i + 3, end, c, c, c)
+                    stop = find_three(data, i + 3, end, c, c, c)
                     unclosed[TRIPLE_QUOTES + c] = stop < 0
                 begins_statement = begins_line or after_prefix == i
-                if stop >= 0 and begins_statement and _is_blank(data, stop, end):
+                if stop >= 0 and begins_statement and is_blank(data, stop, end):
                     is_comment = True
                     if after_prefix == i:
                         count -= 1
             if stop < 0 and not unclosed[c]:
-                stop = _find_quote(data, i + 1, end, c)
+                stop = find_quote(data, i + 1, end, c)
                 unclosed[c] = stop < 0
         elif c == SLASH and following == STAR and BEFORE_BLOCK_COMMENT[before]:
             if not unclosed[BLOCKS]:
-                stop = _find_two(data, i + 2, end, STAR, SLASH)
+                stop = find_two(data, i + 2, end, STAR, SLASH)
                 unclosed[BLOCKS] = stop < 0
             is_comment = stop >= 0
         elif c == SLASH and following == SLASH and BEFORE_LINE_COMMENT[before]:
@@ -164,13 +125,13 @@ def _strip_text(
             is_comment = not (begins_attribute or begins_directive)
         elif c == DASH and following == DASH and (before == NEWLINE or BLANKS[before]):
             is_comment = i + 2 >= end or data[i + 2] == NEWLINE or BLANKS[data[i + 2]]
-        elif c == LESS and following == BANG and _matches(data, i + 1, end, BANG, DASH, DASH):
+        elif c == LESS and following == BANG and matches(data, i + 1, end, BANG, DASH, DASH):
             if not unclosed[TAGS]:
-                stop = _find_three(data, i + 4, end, DASH, DASH, GREATER)
+                stop = find_three(data, i + 4, end, DASH, DASH, GREATER)
                 unclosed[TAGS] = stop < 0
             is_comment = stop >= 0
         if is_comment and stop < 0:
-            i = _end_of_line(data, i, end)
+            i = end_of_line(data, i, end)
             continue
         if is_comment:
             out[count] = SPACE
@@ -189,7 +150,7 @@ def _strip_text(
 
 
 @kernel
-def _ends_statements(data: np.ndarray, start: int, end: int) -> bool:
+def ends_statements(data: np.ndarray, start: int, end: int) -> bool:
     """Returns True if a line begins with `//` or ends with a semicolon.
 
     In such a text `//` begins a comment. In others it can be a division.
@@ -217,13 +178,13 @@ def _ends_statements(data: np.ndarray, start: int, end: int) -> bool:
 
 
 @inlined
-def _matches(data: np.ndarray, i: int, end: int, a: U8, b: U8, c: U8) -> bool:
+def matches(data: np.ndarray, i: int, end: int, a: U8, b: U8, c: U8) -> bool:
     """Returns True if three bytes are at a position."""
     return i + 3 <= end and data[i] == a and data[i + 1] == b and data[i + 2] == c
 
 
 @kernel
-def _find_two(data: np.ndarray, i: int, end: int, a: U8, b: U8) -> int:
+def find_two(data: np.ndarray, i: int, end: int, a: U8, b: U8) -> int:
     """Returns the position after the next two bytes, or -1."""
     while i + 2 <= end:
         if data[i] == a and data[i + 1] == b:
@@ -233,7 +194,7 @@ def _find_two(data: np.ndarray, i: int, end: int, a: U8, b: U8) -> int:
 
 
 @kernel
-def _find_three(data: np.ndarray, i: int, end: int, a: U8, b: U8, c: U8) -> int:
+def find_three(data: np.ndarray, i: int, end: int, a: U8, b: U8, c: U8) -> int:
     """Returns the position after the next three bytes, or -1."""
     while i + 3 <= end:
         if data[i] == a and data[i + 1] == b and data[i + 2] == c:
@@ -243,7 +204,7 @@ def _find_three(data: np.ndarray, i: int, end: int, a: U8, b: U8, c: U8) -> int:
 
 
 @kernel
-def _find_quote(data: np.ndarray, i: int, end: int, quote: U8) -> int:
+def find_quote(data: np.ndarray, i: int, end: int, quote: U8) -> int:
     """Returns the position after the next quote of the line that no backslash precedes, or -1."""
     while i < end and data[i] != NEWLINE:
         if data[i] == quote:
@@ -255,7 +216,7 @@ def _find_quote(data: np.ndarray, i: int, end: int, quote: U8) -> int:
 
 
 @kernel
-def _is_blank(data: np.ndarray, i: int, end: int) -> bool:
+def is_blank(data: np.ndarray, i: int, end: int) -> bool:
     """Returns True if the rest of a line is blank."""
     while i < end and data[i] != NEWLINE:
         if not BLANKS[data[i]]:
@@ -265,7 +226,7 @@ def _is_blank(data: np.ndarray, i: int, end: int) -> bool:
 
 
 @kernel
-def _end_of_line(data: np.ndarray, i: int, end: int) -> int:
+def end_of_line(data: np.ndarray, i: int, end: int) -> int:
     """Returns the position of the next line feed, or the end."""
     while i < end and data[i] != NEWLINE:
         i += 1
