@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from heapq import merge
-from itertools import chain, groupby
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
@@ -12,7 +12,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from nearkin.corpus import Columns, FileCorpus, detect_dimensions, make_ids
+from nearkin.corpus import Batch, Columns, FileCorpus, detect_dimensions, make_ids
+from nearkin.corpus.batches import WHOLE_FILE
 from nearkin.corpus.inputs import Selection, describe_skipped
 from nearkin.engine.local.documents import Documents
 from nearkin.errors import UsageError
@@ -44,12 +45,15 @@ class AddedDocuments:
         rejected: Number of rejected rows.
         records: Number of documents in the index.
         warnings: Warnings about the files.
+        partial: Number of documents that were stored with their text or their vector alone, because
+            the other value is not valid.
     """
 
     outcomes: Mapping[str, int]
     rejected: int
     records: int
     warnings: Sequence[str]
+    partial: int = 0
 
     @property
     def documents(self) -> int:
@@ -61,6 +65,7 @@ class AddedDocuments:
         return {
             "documents": self.documents,
             **self.outcomes,
+            **({"partial": self.partial} if self.partial else {}),
             "rejected": self.rejected,
             "records": self.records,
         }
@@ -214,7 +219,17 @@ def add_files_of_both(
             requires_both=index.settings.combine == "both",
         )
         portions = _portions(reader.rows(), index.settings.max_batch)
-        return _upsert_rows(index, scope, portions, warnings, reader.rejected)
+        added = _upsert_rows(index, scope, portions, warnings, reader.rejected)
+        return added if not reader.partial else _warn_of_partial_documents(added, reader.partial)
+
+
+def _warn_of_partial_documents(added: AddedDocuments, partial: int) -> AddedDocuments:
+    have = "document has" if partial == 1 else "documents have"
+    warning = (
+        f"{partial:,} {have} a text or a vector that is not valid, and were stored with the other "
+        "value alone; nearkin dedup lists the reasons"
+    )
+    return replace(added, partial=partial, warnings=[*added.warnings, warning])
 
 
 class _Row(NamedTuple):
@@ -223,8 +238,8 @@ class _Row(NamedTuple):
     place: tuple[int, int]
     """The number of the file, and the row in it."""
     id: str | None
-    document: str | np.ndarray | TextAndVector
-    """The text, the vector, or both."""
+    document: str | np.ndarray | TextAndVector | None
+    """The text, the vector, or both. None for a value that is not valid."""
 
 
 class _FileReader:
@@ -240,9 +255,15 @@ class _FileReader:
         self._columns = columns
         self._rejected_count = 0
 
-    def rows(self) -> Iterator[_Row]:
-        """Yields the documents in their order."""
-        return chain.from_iterable(self._batches())
+    def rows_and_invalid_values(self) -> Iterator[_Row]:
+        """Yields the documents in their order, and a row without one for each invalid value."""
+        for batch in self._corpus.batches(self._columns):
+            invalid = [
+                _Row((rejection.file, rejection.row), None, None)
+                for rejection in batch.rejected
+                if rejection.row != WHOLE_FILE and not rejection.reason.endswith(" is null")
+            ]
+            yield from sorted([*self._read_batch(batch), *invalid], key=lambda row: row.place)
 
     def portions(self, most: int) -> Iterator[list[_Row]]:
         """Yields the documents in lists, which are parts of the batches of the corpus.
@@ -250,23 +271,22 @@ class _FileReader:
         Args:
             most: Maximum number of documents of a list.
         """
-        for rows in self._batches():
+        for batch in self._corpus.batches(self._columns):
+            rows = self._read_batch(batch)
             for start in range(0, len(rows), most):
                 yield rows[start : start + most]
 
-    def _batches(self) -> Iterator[list[_Row]]:
-        columns = self._columns
-        for batch in self._corpus.batches(columns):
-            self._rejected_count += len(batch.rejected)
-            documents = documents_of(batch.documents[columns.content])
-            ids: list[str | None] = [None] * len(documents)
-            if columns.id:
-                ids = make_ids(batch, columns, self._corpus.names).to_pylist()
-            places = zip(batch.files.tolist(), batch.rows.tolist(), strict=True)
-            yield [
-                _Row(place, id, document)
-                for place, id, document in zip(places, ids, documents, strict=True)
-            ]
+    def _read_batch(self, batch: Batch) -> list[_Row]:
+        self._rejected_count += len(batch.rejected)
+        documents = documents_of(batch.documents[self._columns.content])
+        ids: list[str | None] = [None] * len(documents)
+        if self._columns.id:
+            ids = make_ids(batch, self._columns, self._corpus.names).to_pylist()
+        places = zip(batch.files.tolist(), batch.rows.tolist(), strict=True)
+        return [
+            _Row(place, id, document)
+            for place, id, document in zip(places, ids, documents, strict=True)
+        ]
 
     def rejected(self) -> int:
         """Returns the number of rows that were rejected so far."""
@@ -288,18 +308,28 @@ class _PairReader:
         self._requires_both = requires_both
         self._incomplete = 0
         self._vector_only = 0
+        self.partial = 0
+        """The number of documents so far of which one value was not valid."""
 
     def rows(self) -> Iterator[_Row]:
         """Yields the documents in their order."""
-        parts = merge(self._texts.rows(), self._vectors.rows(), key=lambda row: row.place)
+        parts = merge(
+            self._texts.rows_and_invalid_values(),
+            self._vectors.rows_and_invalid_values(),
+            key=lambda row: row.place,
+        )
         for place, group in groupby(parts, key=lambda row: row.place):
-            rows = list(group)
+            values = list(group)
+            rows = [row for row in values if row.document is not None]
+            if not rows:
+                continue
             texts = [row.document for row in rows if isinstance(row.document, str)]
             vectors = [row.document for row in rows if isinstance(row.document, np.ndarray)]
             self._vector_only += not texts
             if self._requires_both and not (texts and vectors):
                 self._incomplete += 1
                 continue
+            self.partial += len(rows) < len(values)
             document = TextAndVector(
                 text=texts[0] if texts else None, vector=vectors[0] if vectors else None
             )
@@ -331,8 +361,10 @@ def _portions(rows: Iterator[_Row], most: int) -> Iterator[list[_Row]]:
         yield portion
 
 
-def _size_of(document: str | np.ndarray | TextAndVector) -> int:
+def _size_of(document: str | np.ndarray | TextAndVector | None) -> int:
     """Returns the approximate size of a document in bytes."""
+    if document is None:
+        return 0
     if isinstance(document, TextAndVector):
         parts = (document.text, document.vector)
         return sum(_size_of(part) for part in parts if isinstance(part, str | np.ndarray))
@@ -357,7 +389,7 @@ def _upsert_rows(
     """
     kinds: dict[str, int] = {}
     for portion in portions:
-        documents = [row.document for row in portion]
+        documents = [row.document for row in portion if row.document is not None]
         ids = [row.id for row in portion]
         for outcome in index.upsert_many(scope, documents, ids):
             kind = str(outcome.kind)

@@ -170,7 +170,9 @@ def take_terminal(folder: Path) -> None:
         for line in (dedup, explain)
     ]
     save_terminal(commands, "terminal.svg")
-    print("docs/_static/terminal.svg")
+    page = nearkin("--help", folder=folder, terminal=True)
+    save_terminal([("nearkin --help", page)], "help.svg")
+    print("docs/_static/terminal.svg and help.svg")
 
 
 @contextlib.contextmanager
@@ -187,10 +189,9 @@ def running_server(folder: Path) -> Iterator[str]:
         "serve",
         "--port",
         str(port),
-        "--store",
-        "memory://",
-        "--index",
-        "threshold=0.7",
+        *("--store", "sqlite:///kin.db", "--index", "threshold=0.7"),
+        *("--shadow-store", "sqlite:///shadow.db", "--shadow-bands", "16", "--shadow-rows", "4"),
+        *("--audit", "audit.json"),
     ]
     with (folder / "serve.log").open("wb") as log:
         process = subprocess.Popen(line, cwd=folder, stdout=log, stderr=log)
@@ -234,6 +235,8 @@ def take_console(browser: Browser, folder: Path) -> None:
         browser: Browser that opens the pages.
         folder: Empty folder for the data.
     """
+    audit = nearkin("audit", "deduped/", "--sample", "200", "--json", "--quiet", folder=folder)
+    (folder / "audit.json").write_text(audit[audit.index("{") :], "utf-8")
     with running_server(folder) as url:
         fill_index(url)
         page = browser.new_page(viewport={"width": 1200, "height": 820})
@@ -241,11 +244,20 @@ def take_console(browser: Browser, folder: Path) -> None:
             ("clusters?scope=news&id=bridge-2", "console-clusters.png"),
             ("tuning?scope=news", "console-tuning.png"),
             ("clusters?scope=news", "console-listing.png"),
+            ("live", "console-live.png"),
+            ("buckets?scope=news", "console-buckets.png"),
+            ("shadow", "console-shadow.png"),
+            ("audit", "console-audit.png"),
         ):
             page.goto(f"{url}/console/{path}")
             page.wait_for_load_state("networkidle")
             page.wait_for_timeout(2500)
             save_picture(page.screenshot(), name)
+        page.goto(f"{url}/console/try?scope=news")
+        page.locator("#try-text").fill(STORM.replace("two days", "three days"))
+        page.locator("#try-button").click()
+        page.wait_for_timeout(2500)
+        save_picture(page.screenshot(full_page=True), "console-search.png")
         page.close()
 
 

@@ -23,6 +23,9 @@ from nearkin.cli.printing import print_facts, print_json, print_warnings, requir
 from nearkin.cli.saved_runs import require_as_saved
 
 if TYPE_CHECKING:
+    import numpy as np
+
+    from nearkin.index.documents import Document
     from nearkin.index.index import Index
     from nearkin.loading import AddedDocuments
 
@@ -405,15 +408,81 @@ def add(
     _print_added(added, as_json=json)
 
 
+def _read_query(file: Path | None, vector: Path | None) -> "Document":
+    """Returns the document of a search.
+
+    Args:
+        file: Text file, `-` for standard input, or None for a vector alone.
+        vector: File with a JSON list of numbers, or None for a text alone.
+
+    Raises:
+        UsageError: If a file cannot be read as text or as a vector, or none is given.
+    """
+    from nearkin.errors import UsageError
+    from nearkin.index.documents import TextAndVector
+
+    if file is None and vector is None:
+        raise UsageError("there is nothing to search for; give a text file, or --vector FILE")
+    text = None if file is None else _read_text(file)
+    if vector is None:
+        assert text is not None
+        return text
+    numbers = _read_vector(vector)
+    return numbers if text is None else TextAndVector(text=text, vector=numbers)
+
+
+def _read_text(file: Path) -> str:
+    from nearkin.errors import UsageError
+
+    try:
+        if str(file) == "-":
+            return typer.get_text_stream("stdin").read()
+        return file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise UsageError(f"cannot read {file} as text: {reason}; give a text file") from error
+
+
+def _read_vector(file: Path) -> "np.ndarray":
+    import orjson
+
+    from nearkin.errors import UsageError
+
+    advice = "give a file with a JSON list of numbers, for example [0.1, -0.7, 0.2]"
+    try:
+        values = orjson.loads(file.read_bytes())
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not JSON"
+        raise UsageError(f"cannot read {file} as a vector: {reason}; {advice}") from error
+    if not isinstance(values, list) or not values or not all(map(_is_number, values)):
+        raise UsageError(f"cannot read {file} as a vector: it is not a list of numbers; {advice}")
+    import numpy as np
+
+    return np.array(values, np.float32)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
 @index.command()
 @with_option_groups
 def query(
     *,
     file: Annotated[
-        Path, typer.Argument(help="Text file, or - for standard input.", metavar="FILE")
-    ],
+        Path | None, typer.Argument(help="Text file, or - for standard input.", metavar="FILE")
+    ] = None,
     store: Store,
     resources: o.IndexKeyOptions,
+    vector: Annotated[
+        Path | None,
+        typer.Option(
+            "--vector",
+            help="File with the vector of the document, as a JSON list of numbers.",
+            metavar="FILE",
+            rich_help_panel=INPUT,
+        ),
+    ] = None,
     scope: Scope = "default",
     top: Annotated[
         int, typer.Option(help="Maximum number of matches.", rich_help_panel=OUTPUT)
@@ -430,10 +499,13 @@ def query(
 ) -> None:
     """List the representatives that resemble a text, the most similar first. Nothing is written.
 
+    An index of vectors is searched by --vector, and one of texts and vectors by either or both.
+
     Args:
-        file: Text file, or `-` for standard input.
+        file: Text file, or `-` for standard input, or None.
         store: URL of the store of the index.
         resources: Options for the data that the Spec of the index refers to.
+        vector: File with a vector, or None.
         scope: Scope of the documents.
         top: Maximum number of matches.
         members: Whether members of the matching representatives are compared, too.
@@ -444,17 +516,10 @@ def query(
 
     Examples:
         nearkin index query page.txt --store sqlite:///kin.db
-    """
-    from nearkin.errors import UsageError
 
-    try:
-        if str(file) == "-":
-            document = typer.get_text_stream("stdin").read()
-        else:
-            document = file.read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise UsageError(f"cannot read {file} as text: {reason}; give a text file") from error
+        nearkin index query page.txt --vector page.json --store sqlite:///both.db
+    """
+    document = _read_query(file, vector)
     with open_existing_index(store, resources) as opened:
         matches = opened.query(scope, document, top, members=members)
     if json:

@@ -153,6 +153,72 @@ def test_rows_without_a_text_and_a_vector_are_counted_once(
     assert (built["documents"], built["rejected"]) == (len(lines) - rejected, rejected)
 
 
+def test_rows_with_one_invalid_value_are_counted_and_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "docs.jsonl"
+    lines = [
+        '{"t": "one two three four", "v": [1, 2, 3]}',
+        '{"t": "five six seven eight", "v": [1, 2]}',
+        '{"t": "nine ten eleven twelve", "v": null}',
+        '{"t": "a b c d", "v": "no vector"}',
+        '{"t": 7, "v": [3, 2, 1]}',
+        '{"broken',
+    ]
+    path.write_text("\n".join(lines))
+    line = ["index", "build", str(path), "--text", "t", "--vector", "v"]
+    assert command([*line, "--store", f"sqlite:///{tmp_path}/kin.db", "--json"]) == 0
+    printed = capsys.readouterr()
+    built = json.loads(printed.out)
+    assert (built["documents"], built["partial"], built["rejected"]) == (5, 3, 1)
+    assert "3 documents have a text or a vector that is not valid, and were stored" in printed.err
+    strict = [*line, "--combine", "both", "--store", f"sqlite:///{tmp_path}/both.db", "--json"]
+    assert command(strict) == 0
+    built = json.loads(capsys.readouterr().out)
+    assert (built["documents"], built["rejected"]) == (1, 5)
+    assert "partial" not in built
+
+
+def test_query_takes_a_text_and_a_vector(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "docs.jsonl"
+    path.write_text('{"id": "a", "t": "one two three four", "v": [1, 2, 3]}')
+    url = f"sqlite:///{tmp_path}/both.db"
+    build = ["index", "build", str(path), "--id", "id", "--text", "t", "--vector", "v"]
+    assert command([*build, "--combine", "both", "--store", url]) == 0
+    text = tmp_path / "text.txt"
+    text.write_text("one two three four")
+    vector = tmp_path / "vector.json"
+    vector.write_text("[1, 2, 3.5]")
+    capsys.readouterr()
+    assert command(["index", "query", str(text), "--vector", str(vector), "--store", url]) == 0
+    assert capsys.readouterr().out.split()[1] == "a"
+    assert command(["index", "query", str(text), "--store", url]) == 2
+    assert "a document has no vector; give both" in capsys.readouterr().err
+    assert command(["index", "query", "--store", url]) == 2
+    assert "give a text file, or --vector FILE" in capsys.readouterr().err
+    vector.write_text('{"x": 1}')
+    assert command(["index", "query", "--vector", str(vector), "--store", url]) == 2
+    assert "is not a list of numbers; give a file with a JSON list" in capsys.readouterr().err
+
+
+def test_query_of_vectors_takes_a_vector_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "docs.jsonl"
+    path.write_text('{"id": "a", "v": [1, 2, 3]}')
+    url = f"sqlite:///{tmp_path}/vectors.db"
+    assert (
+        command(["index", "build", str(path), "--id", "id", "--vector", "v", "--store", url]) == 0
+    )
+    vector = tmp_path / "vector.json"
+    vector.write_text("[2, 4, 6]")
+    capsys.readouterr()
+    assert command(["index", "query", "--vector", str(vector), "--store", url]) == 0
+    assert capsys.readouterr().out.split()[1] == "a"
+
+
 def test_the_commands_read_columns_of_texts_and_of_vectors(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

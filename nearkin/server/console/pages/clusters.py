@@ -287,7 +287,7 @@ def _comparison_section(
     representative: Entry, member: Entry, explanation: Explanation | None
 ) -> Component:
     """Returns a member beside the representative, and the reasons why they match."""
-    title = html.H3([ui.id_label(member.id), ui.similarity_label(member.similarity)])
+    title = html.H3([ui.id_label(member.id), ", ", ui.similarity_label(member.similarity)])
     if representative.text is None or member.text is None:
         content = [ui.note("Texts are not stored.")]
     else:
