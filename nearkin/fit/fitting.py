@@ -147,7 +147,7 @@ def fit_settings(
         missed_count=len(mistakes.missed_pairs),
         warnings=tuple(
             _warn_of_labels(labels, documents, sampled, held_out)
-            + _warn_of_choice(best, request.objective, documents)
+            + _warn_of_choice(best, held_out, request.objective, documents)
         ),
     )
 
@@ -328,9 +328,11 @@ def _warn_of_labels(
     """Returns what is wrong with the labels, in sentences."""
     warnings = []
     if documents.missing:
+        count = len(documents.missing)
+        are = "document is" if count == 1 else "documents are"
         warnings.append(
-            f"{len(documents.missing):,} labelled documents are not in the inputs, for example "
-            f"{documents.missing[0]!r}; they were ignored"
+            f"{count:,} labelled {are} not in the inputs, or could not be read, for example "
+            f"{documents.missing[0]!r}; ignored"
         )
     groups = int(np.count_nonzero(labels.duplicates_of_groups))
     if held_out is None:
@@ -352,7 +354,10 @@ def _warn_of_labels(
 
 
 def _warn_of_choice(
-    best: FittedSettings, objective: Objective, documents: FitDocuments
+    best: FittedSettings,
+    held_out: HeldOut | None,
+    objective: Objective,
+    documents: FitDocuments,
 ) -> list[str]:
     """Returns what is doubtful about the settings, in sentences."""
     warnings = []
@@ -362,6 +367,13 @@ def _warn_of_choice(
             f"no settings reach {objective}; the best ones have a {objective.limited} of "
             f"{reached.value:.3f}"
         )
+    elif held_out is not None and objective.limited is not None:
+        expected = held_out.precision if objective.limited == "precision" else held_out.recall
+        if expected.value < objective.least:
+            warnings.append(
+                f"the settings reach {objective} on the labels, but only {expected.value:.3f} in "
+                "cross-validation; ask for a higher minimum, or label more"
+            )
     position = int(np.searchsorted(best.curve.thresholds, best.threshold))
     first, last = best.curve.plateau(position)
     if first == 0:

@@ -52,7 +52,7 @@ def test_labelled_documents_that_are_missing_are_counted() -> None:
     labels = {**CORPUS.clusters, "absent": "0"}
     fitted = nk.fit(CORPUS.table, labels, id="id")
     assert fitted.labels.missing == 1
-    assert any("1 labelled documents are not in the inputs" in one for one in fitted.warnings)
+    assert any("1 labelled document is not in the inputs" in one for one in fitted.warnings)
 
 
 def test_labels_of_other_documents_are_refused() -> None:
@@ -109,3 +109,32 @@ def test_one_group_of_duplicates_cannot_be_held_out() -> None:
     fitted = nk.fit(CORPUS.table, labels, id="id")
     assert fitted.held_out is None
     assert any("nothing could be held out" in one for one in fitted.warnings)
+
+
+def test_documents_without_labels_do_not_count_if_single_documents_were_labelled() -> None:
+    texts = {**CORPUS.texts, **{f"x{id}": text for id, text in CORPUS.texts.items()}}
+    table = {"id": list(texts), "text": list(texts.values())}
+    single = nk.fit(table, CORPUS.clusters, id="id", labelled="documents")
+    assert single.labels.compared_documents == len(CORPUS.texts)
+    assert single.best.precision.value == 1.0
+    # Every labelled document has an exact copy without a label, which is distinct if the labelled
+    # clusters are whole.
+    whole = nk.fit(table, CORPUS.clusters, id="id")
+    assert whole.labels.compared_documents == len(texts)
+    assert whole.best.precision.value < 0.7
+
+
+def test_minimum_that_does_not_hold_on_held_out_labels_is_reported() -> None:
+    texts = {f"{c}-{i}": f"w{c} w{c + i}" for c in range(12) for i in range(3)}
+    labels = {id: id.partition("-")[0] for id in texts}
+    fitted = nk.fit(
+        {"id": list(texts), "text": list(texts.values())},
+        labels,
+        id="id",
+        objective="precision>=0.95",
+    )
+    assert fitted.held_out is not None
+    assert fitted.is_met
+    assert fitted.best.precision.value == 1.0
+    assert fitted.held_out.precision.value < 0.95
+    assert any("in cross-validation; ask for a higher" in one for one in fitted.warnings)

@@ -236,6 +236,9 @@ def test_invalid_rows_of_a_frame_are_rejected(spark: SparkSession, frame: DataFr
         ({"distance": 3, "threshold": 0.9, "measure": "simhash"}, "exclude each other"),
         ({"spec": Spec(), "k": 64}, "exclude each other"),
         ({"k": "64"}, "k='64' is of type str"),
+        ({"settings": {"tresh": 0.9}}, "unknown setting 'tresh'"),
+        ({"settings": {"second_measure": "cosine:vector:0.9"}}, "needs the local engine"),
+        ({"settings": {"k": 64}, "spec": Spec()}, r"exclude each other.*\(k is set by settings"),
     ],
 )
 def test_parameters_that_spark_cannot_follow_are_refused(
