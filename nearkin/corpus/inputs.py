@@ -147,7 +147,7 @@ def find_inputs(inputs: Sequence[str], selection: Selection | None = None) -> In
         left_out = f": {search.skipped[0].path}: {search.skipped[0].reason}"
         raise UsageError(f"no inputs are left{left_out}" if search.skipped else "no inputs given")
     shown = [hide_password(path) for path in paths]
-    names = [make_safe_name(path) for path in _relative(shown)]
+    names = [make_safe_name(path) for path in _relative_path(shown)]
     files = map(InputFile, paths, make_distinct_names(names))
     return InputListing(
         tuple(sorted(files, key=lambda file: file.name.encode())),
@@ -196,7 +196,7 @@ def is_output(folder: str) -> bool:
     return any(os.path.exists(f"{folder}/{mark}") for mark in (MARKER, LOCK))  # noqa: PTH110
 
 
-def _relative(paths: Sequence[str]) -> list[str]:
+def _relative_path(paths: Sequence[str]) -> list[str]:
     """Returns the paths relative to the longest folder that all of them share."""
     folders = [path.split("/")[:-1] for path in paths]
     shared = takewhile(lambda names: len(set(names)) == 1, zip(*folders, strict=False))
@@ -235,7 +235,7 @@ class _InputSearch:
         path = normalize_path(given)
         if os.path.isdir(path):  # noqa: PTH112
             before = len(self.skipped)
-            paths = list(self._walk(path))
+            paths = list(self._walk_folder(path))
             self._require(paths, given, f"no files in the folder {format_path(given)}", before)
         elif os.path.exists(path):  # noqa: PTH110
             if not os.path.isfile(path):  # noqa: PTH113
@@ -244,10 +244,10 @@ class _InputSearch:
                     "write its content to a file, and name that file"
                 )
             self.named.add(path)
-            paths = [path] if self._selects(path, path.rpartition("/")[2]) else []
+            paths = [path] if self._selects_file(path, path.rpartition("/")[2]) else []
         elif MAGIC & set(given):
             before = len(self.skipped)
-            paths = self._matches(path)
+            paths = self._match_pattern(path)
             self._require(paths, given, f"no files match {format_path(given)}", before)
         else:
             raise UsageError(f"no such file or folder: {format_path(given)}")
@@ -260,7 +260,7 @@ class _InputSearch:
                 message += f" ({len(skipped)} skipped; {skipped[0].path}: {skipped[0].reason})"
             raise UsageError(message)
 
-    def _matches(self, pattern: str) -> list[str]:
+    def _match_pattern(self, pattern: str) -> list[str]:
         """Returns the files that match a pattern.
 
         A folder that a recursive pattern reaches by several links counts once.
@@ -277,14 +277,14 @@ class _InputSearch:
                 continue
             folder = os.path.realpath(os.path.dirname(match))  # noqa: PTH120
             target = f"{folder}/{os.path.basename(match)}"  # noqa: PTH119
-            if not self._regular(match) or not self._selects(match, match[top:]):
+            if not self._is_regular_file(match) or not self._selects_file(match, match[top:]):
                 continue
             if not (recursive and target in real):
                 real.add(target)
                 files.append(match)
         return files
 
-    def _walk(self, folder: str) -> Iterator[str]:
+    def _walk_folder(self, folder: str) -> Iterator[str]:
         """Yields every file below a folder."""
         if is_output(folder):
             raise UsageError(
@@ -294,7 +294,7 @@ class _InputSearch:
         followed = self.selection.follow_links
         seen: set[tuple[int, int]] = set()
         for parent, folders, files in os.walk(
-            folder, onerror=self._unreadable(folder), followlinks=followed
+            folder, onerror=self._listing_error_handler(folder), followlinks=followed
         ):
             status = os.stat(parent)  # noqa: PTH116
             if (status.st_dev, status.st_ino) in seen:
@@ -303,23 +303,25 @@ class _InputSearch:
                 continue
             seen.add((status.st_dev, status.st_ino))
             folders[:] = sorted(
-                name for name in folders if self._enters(f"{parent.rstrip('/')}/{name}", name)
+                name
+                for name in folders
+                if self._enters_folder(f"{parent.rstrip('/')}/{name}", name)
             )
             for name in files:
                 path = f"{parent.rstrip('/')}/{name}"
                 relative = path[len(folder.rstrip("/")) + 1 :]
                 if (
-                    self._visible(path, name)
-                    and self._regular(path)
-                    and self._selects(path, relative)
+                    self._is_visible(path, name)
+                    and self._is_regular_file(path)
+                    and self._selects_file(path, relative)
                 ):
                     yield path
 
-    def _unreadable(self, top: str) -> "_ListingErrorHandler":
+    def _listing_error_handler(self, top: str) -> "_ListingErrorHandler":
         return _ListingErrorHandler(self, top)
 
-    def _enters(self, path: str, name: str) -> bool:
-        if not self._visible(path, name):
+    def _enters_folder(self, path: str, name: str) -> bool:
+        if not self._is_visible(path, name):
             return False
         if os.path.islink(path) and not self.selection.follow_links:  # noqa: PTH114
             self.skip(
@@ -332,19 +334,19 @@ class _InputSearch:
             return False
         return True
 
-    def _visible(self, path: str, name: str) -> bool:
+    def _is_visible(self, path: str, name: str) -> bool:
         if self.selection.hidden or not is_hidden([name]):
             return True
         self.skip(path, describe_hidden())
         return False
 
-    def _selects(self, path: str, relative: str) -> bool:
+    def _selects_file(self, path: str, relative: str) -> bool:
         reason = self.selection.find_refusal(relative)
         if reason is not None:
             self.skip(path, reason)
         return reason is None
 
-    def _regular(self, path: str) -> bool:
+    def _is_regular_file(self, path: str) -> bool:
         try:
             mode = os.stat(path).st_mode  # noqa: PTH116
         except FileNotFoundError:
@@ -376,7 +378,9 @@ class _InputSearch:
         before = len(self.skipped)
         top = len(_fixed_folder(path, is_file=names == [path]))
         selected = [
-            name for name in names if self._selects(make_url(given, name), name[top:].lstrip("/"))
+            name
+            for name in names
+            if self._selects_file(make_url(given, name), name[top:].lstrip("/"))
         ]
         self._require(selected, given, f"no files match {given}", before)
         return [make_url(given, name) for name in selected]

@@ -228,14 +228,14 @@ def check_texts(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Check
     values, large = remove_encoding_within(values, limit)
     if pa.types.is_null(values.type):
         return CheckedColumn(
-            values.cast(pa.large_string()), _where(values.is_null(), null_reason(name))
+            values.cast(pa.large_string()), _reasons_of_rows(values.is_null(), null_reason(name))
         )
     if not (is_text(values.type) or is_binary(values.type)):
         raise UsageError(
             f"column {name!r} is {values.type}, not text; choose another column "
             f"with {name_setting('text')}, or use {name_setting('tokens')} for lists"
         )
-    reasons = _where(values.is_null(), null_reason(name)) if values.null_count else {}
+    reasons = _reasons_of_rows(values.is_null(), null_reason(name)) if values.null_count else {}
     values, broken = validate_text(values)
     reasons.update(dict.fromkeys(broken, f"{name} is not valid UTF-8"))
     reasons.update(
@@ -284,7 +284,7 @@ def check_tokens(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Chec
             f"column {name!r} is {values.type}, not lists of text or of integers; choose another "
             f"column with {name_setting('tokens')}, or use {name_setting('text')}"
         )
-    reasons = _where(values.is_null(), f"{name} is null")
+    reasons = _reasons_of_rows(values.is_null(), f"{name} is null")
     lists = cast_to_stored_type(values, TOKENS)
     try:
         lists.validate(full=True)
@@ -433,12 +433,12 @@ def check_ids(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Checked
     values, large = remove_encoding_within(values, limit)
     text, broken = validate_text(format_as_text(values))
     reasons = dict.fromkeys(broken, f"the id in {name} is not valid UTF-8")
-    reasons.update(_where(values.is_null(), f"the id in {name} is null"))
+    reasons.update(_reasons_of_rows(values.is_null(), f"the id in {name} is null"))
     large += _long_texts(text, limit)
     return CheckedColumn(text, {**reasons, **dict.fromkeys(large, too_long_reason(name, limit))})
 
 
-def _where(mask: pa.Array, reason: str) -> dict[int, str]:
+def _reasons_of_rows(mask: pa.Array, reason: str) -> dict[int, str]:
     return dict.fromkeys(np.flatnonzero(mask.to_numpy(zero_copy_only=False)).tolist(), reason)
 
 

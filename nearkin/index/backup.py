@@ -75,8 +75,8 @@ def backup(url: str, out: Path) -> BackupResult:
     if out.exists() and out.samefile(source):
         raise UsageError(f"{out} is the index itself")
     require_outside_work_folders(out)
-    with _staged(out) as staging:
-        return _copy(source, staging, out)
+    with _staging_file(out) as staging:
+        return _copy_index(source, staging, out)
 
 
 def restore(source: Path, url: str, *, overwrite: bool = False) -> BackupResult:
@@ -101,8 +101,8 @@ def restore(source: Path, url: str, *, overwrite: bool = False) -> BackupResult:
         )
     if target.exists() and target.samefile(source):
         raise UsageError(f"{source} is the index itself")
-    with _exclusive(target), _staged(target) as staging:
-        result = _copy(source, staging, target)
+    with _exclusive_access(target), _staging_file(target) as staging:
+        result = _copy_index(source, staging, target)
         # SQLite would apply the log of the replaced file to the new one
         for suffix in ("-wal", "-shm", "-journal"):
             target.with_name(target.name + suffix).unlink(missing_ok=True)
@@ -132,7 +132,7 @@ def _sqlite_file(url: str) -> Path:
 
 
 @contextmanager
-def _staged(path: Path) -> Iterator[Path]:
+def _staging_file(path: Path) -> Iterator[Path]:
     """Yields the path of a file that replaces `path` at the end, or is deleted after an error."""
     staging = path.with_name(f".{path.name}.{os.getpid()}")
     with sqlite_errors(path):
@@ -146,7 +146,7 @@ def _staged(path: Path) -> Iterator[Path]:
                 staging.with_name(staging.name + suffix).unlink(missing_ok=True)
 
 
-def _copy(source: Path, staging: Path, path: Path) -> BackupResult:
+def _copy_index(source: Path, staging: Path, path: Path) -> BackupResult:
     """Copies an index to `staging`, verifies the copy, and describes it as the file `path`."""
     os.close(create_exclusively(staging, source.stat().st_mode & 0o777))
     with closing(_connect(source, "ro")) as original, closing(_connect(staging, "rw")) as copy:
@@ -234,7 +234,7 @@ def _verify_copy(source: Path, staging: Path, path: Path) -> BackupResult:
 
 
 @contextmanager
-def _exclusive(path: Path) -> Iterator[None]:
+def _exclusive_access(path: Path) -> Iterator[None]:
     """Makes sure that no other process has an index open, and that none opens it meanwhile.
 
     A process that has a file with a write-ahead log open holds a lock on it, so that the log cannot

@@ -54,7 +54,7 @@ class BulkLoad:
         documents = self._session.documents
         total = 0
         for scope, batch in batches_by_scope(entries):
-            missing = self._missing(scope, batch)
+            missing = self._documents_to_add(scope, batch)
             posted = [entry for entry in missing if entry.posted]
             keys: dict[str, np.ndarray] = {}
             if posted:
@@ -97,7 +97,7 @@ class BulkLoad:
             )
         builder = EntryBuilder(
             self._session.documents,
-            self._prepare(scope, column, documents, signatures),
+            self._prepare_documents(scope, column, documents, signatures),
             contents=documents,
             settings=settings,
             now=now,
@@ -114,11 +114,14 @@ class BulkLoad:
         ]
         for start in range(0, len(new), settings.max_batch):
             batch = new[start : start + settings.max_batch]
-            missing = {entry.id for entry in self._missing(scope, [keyed.entry for keyed in batch])}
+            missing = {
+                entry.id
+                for entry in self._documents_to_add(scope, [keyed.entry for keyed in batch])
+            }
             self._write(keyed for keyed in batch if keyed.entry.id in missing)
         return sum(keyed.entry.is_leader for keyed in new)
 
-    def _prepare(
+    def _prepare_documents(
         self, scope: str, column: pa.Array, documents: Sequence[Any], signatures: np.ndarray
     ) -> PreparedBatch:
         """Prepares documents with saved signatures if keys follow from them, or else without."""
@@ -137,7 +140,7 @@ class BulkLoad:
     def _write(self, new: Iterable[KeyedEntry]) -> None:
         self._session.store.apply(Changes(new=list(new), may_overflow=True))
 
-    def _missing(self, scope: str, entries: list[Entry]) -> list[Entry]:
+    def _documents_to_add(self, scope: str, entries: list[Entry]) -> list[Entry]:
         """Returns those of the next documents that the store does not have.
 
         Raises:
@@ -149,9 +152,12 @@ class BulkLoad:
         pairs = list(zip(entries, stored, strict=True))
         missing = [entry for entry, found in pairs if found is None]
         self._existing -= len(entries) - len(missing)
-        is_same = all(found is None or _role(found) == _role(entry) for entry, found in pairs)
+        is_same = all(
+            found is None or _resolution_of(found) == _resolution_of(entry)
+            for entry, found in pairs
+        )
         if not is_same or (missing and self._existing):
-            self._refuse()
+            self._refuse_other_documents()
         return missing
 
     def finish(self) -> None:
@@ -161,14 +167,14 @@ class BulkLoad:
             UsageError: If it has.
         """
         if self._existing:
-            self._refuse()
+            self._refuse_other_documents()
 
-    def _refuse(self) -> None:
+    def _refuse_other_documents(self) -> None:
         raise UsageError(
             f"{self._session.store.url} already has documents, which are not those of an "
             "interrupted load of this input; load into an empty store, or use nearkin index add"
         )
 
 
-def _role(entry: Entry) -> tuple[bytes, str, str, bool]:
+def _resolution_of(entry: Entry) -> tuple[bytes, str, str, bool]:
     return entry.digest, entry.leader, entry.cluster, entry.posted

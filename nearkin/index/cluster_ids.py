@@ -52,11 +52,11 @@ class SharedClusterIds:
                 clusters = [cluster for named, cluster in batch if named == scope]
                 firsts = store.entries(scope, clusters)
                 for cluster, first in zip(clusters, firsts, strict=True):
-                    group = self._group(store, self._heirs[scope, cluster], first)
+                    group = self._group_of(store, self._heirs[scope, cluster], first)
                     if len(group) > 1:
                         yield group
 
-    def _group(self, store: Store, heirs: list[Entry], first: Entry | None) -> list[Entry]:
+    def _group_of(self, store: Store, heirs: list[Entry], first: Entry | None) -> list[Entry]:
         """Returns the representatives that have the same cluster id now, the oldest first.
 
         Args:

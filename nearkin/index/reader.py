@@ -68,9 +68,11 @@ class IndexReader(IndexDescription):
         if top < 1:
             raise UsageError(f"{name_setting('top', top)} is less than 1")
         with measured_call(self._session.telemetry, "query", 1):
-            return self._query(scope, document, top, members=members)
+            return self._find_matches(scope, document, top, members=members)
 
-    def _query(self, scope: str, document: Document, top: int, *, members: bool) -> list[Match]:
+    def _find_matches(
+        self, scope: str, document: Document, top: int, *, members: bool
+    ) -> list[Match]:
         """Does what `query` does, without telemetry."""
         self._session.refresh_if_due()
         searcher = self._session.searcher

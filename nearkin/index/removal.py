@@ -172,10 +172,10 @@ class Removals:
             )
         for member in members:
             if not member.has_content:
-                changes.changed.append(self._follow(member, similarities[0], older))
+                changes.changed.append(self._resolve_to(member, similarities[0], older))
         return others
 
-    def _follow(self, member: Entry, similarity: float, leader: Entry) -> Entry:
+    def _resolve_to(self, member: Entry, similarity: float, leader: Entry) -> Entry:
         """Returns a member without content as it is resolved to another representative.
 
         Args:
@@ -247,7 +247,7 @@ class Removals:
             similarity = first.similarity
             changes.changed.append(heir)
         for member in members:
-            changes.changed.append(self._follow(member, similarity, heir))
+            changes.changed.append(self._resolve_to(member, similarity, heir))
 
     def _search_for_members(
         self, removed: Entry, members: list[Entry], changes: Changes, handover: Handover | None

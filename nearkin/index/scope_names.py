@@ -53,7 +53,7 @@ class ScopeNames:
         if scope in known or (scope == name and not known):
             self._last = scope
             return
-        if self._exists(scope):
+        if self._scope_exists(scope):
             with self._lock:
                 self._existing_others().setdefault(name, set()).add(scope)
                 self._last = None
@@ -78,5 +78,5 @@ class ScopeNames:
             self._others = others
         return self._others
 
-    def _exists(self, scope: str) -> bool:
+    def _scope_exists(self, scope: str) -> bool:
         return next(iter(self._store.scan(scope)), None) is not None

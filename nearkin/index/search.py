@@ -176,7 +176,7 @@ class Searcher:
                         near[other] += shared
             decision = NO_REPRESENTATIVE
             if candidates.start < candidates.stop or near:
-                decision = self._best(i, candidates, near, ranked, pool, prepared)
+                decision = self._best_candidate(i, candidates, near, ranked, pool, prepared)
             decisions.append(decision)
             if decision.entry is None and decision.position is None:
                 for key in (key for keys in batch_keys for key in keys[i].posted):
@@ -372,7 +372,7 @@ class Searcher:
         times = (settings.bucket_ttl, settings.record_ttl, settings.window)
         return entry.posted and _was_seen(entry, now, times)
 
-    def _best(
+    def _best_candidate(
         self,
         position: int,
         candidates: slice,

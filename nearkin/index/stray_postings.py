@@ -68,17 +68,17 @@ class StraySweeper:
         now = self._seconds()
         for number, shard in enumerate(self._shards):
             portion = shard.posting_portion(self._places[number], PORTION)
-            self._suspect(number, portion, now)
+            self._remember_strays(number, portion, now)
             self._places[number] = portion.place
         deleted = self._delete_old(now)
         if deleted:
             log.info("deleted postings of missing documents", extra={"documents": deleted})
         return deleted
 
-    def _suspect(self, number: int, portion: PostingPortion, now: float) -> None:
+    def _remember_strays(self, number: int, portion: PostingPortion, now: float) -> None:
         """Remembers the strays of a portion, with the time at which each was first seen."""
         refs = portion.words >> REF_SHIFT
-        away = self._away(np.unique(refs).tolist())
+        away = self._missing_refs(np.unique(refs).tolist())
         if not away:
             return
         for ref in away:
@@ -90,7 +90,7 @@ class StraySweeper:
             elif len(self._suspects) < MAX_SUSPECTS:
                 self._suspects[number, ref] = Suspect(now, keys)
 
-    def _away(self, refs: list[int]) -> list[int]:
+    def _missing_refs(self, refs: list[int]) -> list[int]:
         """Returns the numbers of documents that do not exist, or are in no bucket."""
         entries = self._look_up(refs) if refs else []
         return [
@@ -107,7 +107,7 @@ class StraySweeper:
         }
         if not old:
             return 0
-        away = set(self._away(sorted({ref for _, ref in old})))
+        away = set(self._missing_refs(sorted({ref for _, ref in old})))
         for key in old:
             del self._suspects[key]
         leaving = {key: suspect.keys for key, suspect in old.items() if key[1] in away}

@@ -140,7 +140,7 @@ def test_a_file_whose_buckets_are_larger_than_the_bound_is_refused(tmp_path: Pat
 def test_pages_of_a_bounded_file_take_a_quarter_of_the_bound(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "a.db", 10, max_memory=8 << 20)
     try:
-        assert store._rows("PRAGMA cache_size")[0][0] == -2048
+        assert store._fetch_rows("PRAGMA cache_size")[0][0] == -2048
     finally:
         store.close()
 

@@ -341,15 +341,15 @@ def test_a_sqlite_table_that_was_read_in_part_is_not_used(
         index.upsert("a", TEXT, "x")
         store = store_of(index)
         assert isinstance(store, SqliteStore)
-        blocks = SqliteStore._blocks
+        blocks = SqliteStore._read_blocks
 
         def failing(self: SqliteStore, query: str, values: Any = ()) -> Iterator[list[Any]]:
             yield from blocks(self, query, values)
             raise OSError("a read failed")
 
-        monkeypatch.setattr(SqliteStore, "_blocks", failing)
-        with pytest.raises(StoreError, match="a read failed"), store._failing():
-            store._load()
+        monkeypatch.setattr(SqliteStore, "_read_blocks", failing)
+        with pytest.raises(StoreError, match="a read failed"), store._converted_errors():
+            store._load_buckets()
         monkeypatch.undo()
         assert index.query("a", f"{TEXT} more")[0].id == "x"
 

@@ -61,7 +61,7 @@ def leave_strays(index: Index, refs: list[int]) -> np.ndarray:
     # some of them are in buckets with other documents
     keys[:, :3] = preparer_of(index).keys_of("a", [entry])[0][:3]
     entering = [(ref << REF_SHIFT | 7, row) for ref, row in zip(refs, keys, strict=True)]
-    store_of(index)._buckets(entering, [], Changes())
+    store_of(index)._write_postings(entering, [], Changes())
     return keys
 
 
@@ -83,18 +83,18 @@ def test_postings_of_a_failed_step_over_shards_are_deleted(
     """The second shard fails when documents are written, and when postings are removed again."""
     assert isinstance(store_of(index), ShardedStore)
     store = store_of(index)
-    records, withdraw = store._records, store._withdraw
+    records, withdraw = store._write_records, store._withdraw
 
     def failing(changes: Changes) -> None:
         raise StoreError("a shard is gone")
 
-    monkeypatch.setattr(store, "_records", failing)
+    monkeypatch.setattr(store, "_write_records", failing)
     monkeypatch.setattr(store, "_withdraw", lambda posted: None)
     with pytest.raises(StoreError, match="repeated safely"):
         index.upsert(
             "a", "a document of which the postings alone will be there when all is over", "late"
         )
-    monkeypatch.setattr(store, "_records", records)
+    monkeypatch.setattr(store, "_write_records", records)
     monkeypatch.setattr(store, "_withdraw", withdraw)
     assert check_index(index).stray > 0
     seconds = Seconds()

@@ -389,7 +389,7 @@ class DelimitedWriter:
         if added is not None:
             extra = [tuple(row.values()) for row in added.to_pylist()]
         return [
-            self._extended(row, map(_format_value, values))
+            self._append_values(row, map(_format_value, values))
             for row, values in zip(rows, extra, strict=True)
         ]
 
@@ -397,18 +397,18 @@ class DelimitedWriter:
         """Writes rows that `select` returned."""
         self._sink.writelines(rows)
 
-    def _extended(self, row: str, values: Any) -> str:
+    def _append_values(self, row: str, values: Any) -> str:
         """Returns a row with further values. A last row without a line end receives one."""
         body = row.rstrip("\r\n")
         return "".join(
             [
                 body,
-                *(self._delimiter + self._quoted(value) for value in values),
+                *(self._delimiter + self._quote_value(value) for value in values),
                 row[len(body) :] or self._line_end,
             ]
         )
 
-    def _quoted(self, value: str) -> str:
+    def _quote_value(self, value: str) -> str:
         if not any(special in value for special in (self._delimiter, '"', *LINE_ENDS)):
             return value
         return '"' + value.replace('"', '""') + '"'
@@ -416,7 +416,7 @@ class DelimitedWriter:
     def _begin(self, added: list[str]) -> None:
         if not self._begun and self._header.values:
             names = (make_unused_name(name, set(self._header.values)) for name in added)
-            self._sink.write(self._extended(self._header.raw, names))
+            self._sink.write(self._append_values(self._header.raw, names))
         self._begun = True
 
     def close(self) -> None:

@@ -190,41 +190,41 @@ class _CompactReader:
             raise ValueError("a page header has more levels than the format allows")
         fields: ThriftFields = {}
         number = 0
-        while head := self._byte():
-            number = number + (head >> 4) if head >> 4 else self._zigzag()
+        while head := self._read_byte():
+            number = number + (head >> 4) if head >> 4 else self._read_zigzag()
             kind = head & 0x0F
             if kind in (TRUE, FALSE):
                 fields[number] = int(kind == TRUE)
             elif BYTE < kind < DOUBLE:
-                fields[number] = self._zigzag()
+                fields[number] = self._read_zigzag()
             elif kind == STRUCT:
                 fields[number] = self.fields_of_struct(depth + 1)
             else:
-                self._skip(kind)
+                self._skip_value(kind)
         return fields
 
-    def _byte(self) -> int:
+    def _read_byte(self) -> int:
         self.at += 1
         return self._data[self.at - 1]
 
-    def _varint(self) -> int:
+    def _read_varint(self) -> int:
         value = shift = 0
-        while (byte := self._byte()) & 0x80:
+        while (byte := self._read_byte()) & 0x80:
             value |= (byte & 0x7F) << shift
             shift += 7
         return value | byte << shift
 
-    def _zigzag(self) -> int:
-        value = self._varint()
+    def _read_zigzag(self) -> int:
+        value = self._read_varint()
         return (value >> 1) ^ -(value & 1)
 
-    def _skip(self, kind: int) -> None:
+    def _skip_value(self, kind: int) -> None:
         if kind == BYTE:
             self.at += 1
         elif kind == DOUBLE:
             self.at += 8
         elif kind == BINARY:
-            length = self._varint()
+            length = self._read_varint()
             self.at += length
         else:
             raise ValueError("a page header has an unknown field")

@@ -137,7 +137,7 @@ class AerospikeStore:
         ]
         grouped = bucket_ttl or record_ttl
         self._never = records.life(None)
-        bits = self._agreed("bits", bits_for(expected))
+        bits = self._write_once("bits", bits_for(expected))
         self._buckets = Buckets(
             records, bits, most, records.life(grouped and LEADER_LIVES * grouped)
         )
@@ -159,7 +159,7 @@ class AerospikeStore:
         """The address of the namespace, without a password."""
         return self._records.url
 
-    def _agreed(self, name: str, value: Any) -> Any:
+    def _write_once(self, name: str, value: Any) -> Any:
         """Writes a value unless one is stored, and returns the stored value."""
         self._records.run(
             [self._records.creation(META, name, self._records.put({"v": value}), self._never)],
@@ -174,12 +174,12 @@ class AerospikeStore:
 
     def claim(self, header: dict[str, object]) -> dict[str, object]:
         held: dict[str, object] = json.loads(
-            self._agreed("header", json.dumps(header, sort_keys=True))
+            self._write_once("header", json.dumps(header, sort_keys=True))
         )
         return held
 
     def protect(self) -> None:
-        self._agreed("protected", 1)
+        self._write_once("protected", 1)
 
     def is_protected(self) -> bool:
         return self._records.read(META, ["protected"])[0] is not None
@@ -227,7 +227,7 @@ class AerospikeStore:
 
         With a limit, reading stops after the first batch that reaches it, whichever members it has.
         """
-        fields = list(dict.fromkeys(self._joined(scope, leader)))
+        fields = list(dict.fromkeys(self._member_fields(scope, leader)))
         members: list[Entry] = []
         for start in range(0, len(fields), AT_ONCE):
             seen = (
@@ -240,7 +240,7 @@ class AerospikeStore:
                 break
         return sorted(members, key=lambda entry: entry.ref)
 
-    def _joined(self, scope: str, leader: str) -> list[str]:
+    def _member_fields(self, scope: str, leader: str) -> list[str]:
         """Returns the keys of documents that are resolved to a representative, now or by a step."""
         number = _number(scope, leader)
         # new versions are read first, because they may become present versions between the reads
@@ -252,7 +252,7 @@ class AerospikeStore:
 
     def scopes(self) -> Iterator[str]:
         for bins in self._records.scan(SCOPES, "n"):
-            if self._records.has(DOCUMENTS, "z", _zone(bins["n"])):
+            if self._records.has(DOCUMENTS, "z", _scope_number(bins["n"])):
                 yield bins["n"]
 
     def _note_scopes(self, scopes: set[str]) -> None:
@@ -273,7 +273,7 @@ class AerospikeStore:
         if scope is None:
             held = self._records.scan(DOCUMENTS, "r", "nr")
         else:
-            held = self._records.where(DOCUMENTS, "z", _zone(scope), "r", "nr")
+            held = self._records.where(DOCUMENTS, "z", _scope_number(scope), "r", "nr")
         refs = sorted({bins[name] for bins in held for name in ("r", "nr") if bins.get(name)})
         for start in range(0, len(refs), AT_ONCE):
             for entry in self.by_refs(refs[start : start + AT_ONCE]):
@@ -343,14 +343,14 @@ class AerospikeStore:
         until, attempt = time.monotonic() + WAIT, 0
         while True:
             try:
-                return self._try(changes)
+                return self._try_step(changes)
             except BusyError:
                 if time.monotonic() > until:
                     raise
                 pause(attempt)
                 attempt += 1
 
-    def _try(self, changes: Changes) -> list[int]:
+    def _try_step(self, changes: Changes) -> list[int]:
         """Tries a step once.
 
         Each attempt has new numbers, because a previous one may still be undone.
@@ -362,7 +362,7 @@ class AerospikeStore:
         self._note_scopes({entry.scope for entry, _ in changes.new})
         held = self._steps.free([_field(entry.scope, entry.id) for entry in touched])
         self._check(changes, held)
-        plan = self._planned(changes, numbers, held)
+        plan = self._plan_step(changes, numbers, held)
         self._steps.run(step, plan, lambda: self._check_conditions(changes, plan))
         return numbers
 
@@ -380,13 +380,13 @@ class AerospikeStore:
             if held[_field(entry.scope, entry.id)].now.ref != entry.ref:
                 raise RacedError("a document was deleted by another process")
 
-    def _planned(
+    def _plan_step(
         self, changes: Changes, numbers: list[int], held: dict[str, LockedRecord]
     ) -> ChangePlan:
         """Returns the plan of a step."""
         plan = ChangePlan(held=held)
         for entry in (*changes.present, *(entry for entry, _ in changes.new)):
-            plan.zones[_field(entry.scope, entry.id)] = _zone(entry.scope)
+            plan.zones[_field(entry.scope, entry.id)] = _scope_number(entry.scope)
         # the order matters: a dropped id may be new again, and a changed document may move its
         # postings
         for entry in changes.present:
@@ -412,7 +412,7 @@ class AerospikeStore:
                 plan.leaving += _others(keys, entry.posting)
         entering = [(word, keys) for word, keys in changes.postings_added]
         for ref, keys in changes.postings_removed:
-            plan.leaving += _leaving(ref, keys, entering)
+            plan.leaving += _leaving_postings(ref, keys, entering)
         plan.entering += [(word, keys, "") for word, keys in entering]
         plan.events += [json.dumps(event) for event in changes.events]
         plan.resolves, plan.epoch = changes.invalidates_caches, changes.epoch
@@ -463,7 +463,7 @@ class AerospikeStore:
     def _check_members(self, standing: LeaderSnapshot, plan: ChangePlan) -> None:
         """Checks that the members of a representative are the ones that were read."""
         entry = standing.entry
-        number, joined = _number(entry.scope, entry.id), self._joined(entry.scope, entry.id)
+        number, joined = _number(entry.scope, entry.id), self._member_fields(entry.scope, entry.id)
         held = self._steps.read_documents([name for name in joined if name not in plan.documents])
         seen = self._steps.visible(joined).values()
         now = _entry(plan.held[_field(entry.scope, entry.id)].now)
@@ -504,7 +504,7 @@ def _leader_number(entry: Entry) -> int:
     return 0 if entry.is_leader else _number(entry.scope, entry.leader)
 
 
-def _zone(scope: str) -> int:
+def _scope_number(scope: str) -> int:
     """Returns a number that stands for a scope in a secondary index; never 0."""
     return _number(scope, "")
 
@@ -537,7 +537,9 @@ def _others(keys: np.ndarray, word: int) -> list[Span]:
     return [Span(keys, low, word), Span(keys, word + 1, high)]
 
 
-def _leaving(ref: int, keys: np.ndarray, entering: list[tuple[int, np.ndarray]]) -> list[Span]:
+def _leaving_postings(
+    ref: int, keys: np.ndarray, entering: list[tuple[int, np.ndarray]]
+) -> list[Span]:
     """Returns the postings of a document that a step removes, without those that it adds."""
     for word, come in entering:
         if word >> REF_SHIFT == ref:

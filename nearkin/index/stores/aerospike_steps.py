@@ -187,7 +187,7 @@ class Steps:
         """Returns the records of documents by their keys."""
         names = list(dict.fromkeys(fields))
         return {
-            name: _held(found)
+            name: _locked_record(found)
             for name, found in zip(names, self._records.read(DOCUMENTS, names), strict=True)
         }
 
@@ -251,7 +251,7 @@ class Steps:
                 )
             # a lock that was written after its step was undone, or whose release a server lost
             locked = [name for name, record in held.items() if record.step == step]
-            self._settle(step, self.read_documents(locked), committed=state == COMMITTED)
+            self._settle_plan(step, self.read_documents(locked), committed=state == COMMITTED)
         return self.read_documents(fields) if any(record.step for record in held.values()) else held
 
     def run(self, step: int, plan: ChangePlan, sure: Callable[[], None]) -> None:
@@ -333,7 +333,7 @@ class Steps:
             bins = self._records.put(
                 {"f": name, "z": plan.zones[name], "s": step, **version.bins("n")}
             )
-            held, ttl = plan.held[name], self._life(version)
+            held, ttl = plan.held[name], self._seconds_to_live(version)
             if held.generation:
                 writes.append(self._records.exchange(DOCUMENTS, name, bins, ttl, held.generation))
             else:
@@ -344,7 +344,7 @@ class Steps:
                 f"{self._records.url}: a document was changed by another step; repeat the call"
             )
 
-    def _life(self, version: Version) -> int:
+    def _seconds_to_live(self, version: Version) -> int:
         return self._lives[bool(version.leader)]
 
     def _enter(self, plan: ChangePlan) -> list[int]:
@@ -461,7 +461,7 @@ class Steps:
             self._take_back(items)
         if locked is None:
             locked = self.read_documents(fields)
-        self._settle(step, locked, committed=state == COMMITTED)
+        self._settle_plan(step, locked, committed=state == COMMITTED)
         self._finish(step, len(parts), state)
         self._left.discard(step)
 
@@ -510,7 +510,7 @@ class Steps:
             (self._records.removal(REFS, ref) for (ref,) in items.get("fresh", [])), (NOT_FOUND,)
         )
 
-    def _settle(self, step: int, locked: dict[str, LockedRecord], *, committed: bool) -> None:
+    def _settle_plan(self, step: int, locked: dict[str, LockedRecord], *, committed: bool) -> None:
         """Unlocks the documents of a step with their new or their old versions.
 
         Args:
@@ -526,7 +526,7 @@ class Steps:
             version = record.then if committed else record.now
             if version.ref:
                 bins = {"f": name, "z": record.zone, **version.bins()}
-                ttl = self._life(version)
+                ttl = self._seconds_to_live(version)
             elif not self._records.keeps_deletions:
                 # the server would restore a deleted record with its document, so an empty one is
                 # written
@@ -654,7 +654,7 @@ def _locked_records(step: int, plan: ChangePlan) -> dict[str, LockedRecord]:
     }
 
 
-def _held(found: Any) -> LockedRecord:
+def _locked_record(found: Any) -> LockedRecord:
     if found is None:
         return ABSENT
     step = found.bins.get("s", 0)

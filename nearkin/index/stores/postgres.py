@@ -210,11 +210,11 @@ class PostgresStore:
             ) from error
         except (self._psycopg.Error, *self._pool_errors) as error:
             raise StoreError(
-                f"{self._url}: {self._message(error)}; nothing was written; the call may be "
+                f"{self._url}: {self._error_message(error)}; nothing was written; the call may be "
                 f"repeated"
             ) from error
 
-    def _message(self, error: BaseException) -> str:
+    def _error_message(self, error: BaseException) -> str:
         """Returns the message of an error without its details, which may contain ids."""
         if isinstance(error, self._pool_errors):
             reason = self._connection_errors.last_reason(self._pool.name)
@@ -259,9 +259,8 @@ class PostgresStore:
             except (self._psycopg.OperationalError, self._psycopg.InterfaceError) as error:
                 if committing and (error.sqlstate is None or error.sqlstate[:2] in LOST):
                     raise OutcomeUnknownError(
-                        f"{self._url}: {self._message(error)}; the answer to the commit was lost, "
-                        f"so that the "
-                        "outcome is unknown; the call may be repeated safely"
+                        f"{self._url}: {self._error_message(error)}; the answer to the commit was "
+                        "lost, so that the outcome is unknown; the call may be repeated safely"
                     ) from error
                 raise
 
@@ -357,14 +356,16 @@ class PostgresStore:
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
         with self._reading() as run:
             query = f"SELECT {COLUMNS} FROM {self._s}.documents WHERE ref = ANY(%s::bigint[])"
-            entries_by_ref = {row[0]: _entry(row) for row in run.execute(query, (_array(refs),))}
+            entries_by_ref = {
+                row[0]: _entry(row) for row in run.execute(query, (_array_literal(refs),))
+            }
         return [entries_by_ref.get(ref) for ref in refs]
 
     def postings(self, keys: np.ndarray) -> Postings:
         signed = keys.view(np.int64)
         with self._reading() as run:
             query = f"SELECT key, word FROM {self._s}.buckets WHERE key = ANY(%s::bigint[])"
-            rows = run.execute(query, (_array(signed.tolist()),)).fetchall()
+            rows = run.execute(query, (_array_literal(signed.tolist()),)).fetchall()
         if not rows:
             return Postings(np.empty(0, np.int64), np.zeros(len(keys) + 1, np.int64))
         keys_and_words = np.array(rows, np.int64)
@@ -377,9 +378,9 @@ class PostgresStore:
 
     def reserve(self, count: int) -> list[int]:
         with self._reading() as run:
-            return self._numbers(run, count)
+            return self._take_numbers(run, count)
 
-    def _numbers(self, run: Any, count: int) -> list[int]:
+    def _take_numbers(self, run: Any, count: int) -> list[int]:
         if not count:
             return []
         query = f"SELECT nextval('{self._s}.refs') FROM generate_series(1, %s)"
@@ -389,7 +390,7 @@ class PostgresStore:
         transaction: int | None = None
         try:
             with self._transaction() as run:
-                transaction = self._fence(run, changes)
+                transaction = self._begin_step(run, changes)
                 numbers = self._apply(run, changes)
         except OutcomeUnknownError:
             if not self._committed(transaction):
@@ -400,7 +401,9 @@ class PostgresStore:
                 self._merge_tallies(run)
         return numbers
 
-    def _tally(self, run: Any, changes: Changes, leaders: dict[int, str], postings: int) -> None:
+    def _tally_changes(
+        self, run: Any, changes: Changes, leaders: dict[int, str], postings: int
+    ) -> None:
         """Adds a row with the changes of the counts.
 
         Args:
@@ -485,9 +488,9 @@ class PostgresStore:
     def _apply(self, run: Any, changes: Changes) -> list[int]:
         """Checks the conditions of a step and writes it."""
         leaders = self._check(run, changes)
-        removed = self._delete(run, changes)
-        self._change(run, changes.changed)
-        numbers = self._insert(run, changes)
+        removed = self._delete_documents(run, changes)
+        self._update_documents(run, changes.changed)
+        numbers = self._insert_documents(run, changes)
         entering = [
             (entry._replace(ref=number), keys)
             for (entry, keys), number in zip(changes.new, numbers, strict=True)
@@ -500,7 +503,7 @@ class PostgresStore:
         added = self._insert_postings(
             run, [*pairs, *changes.postings_added], may_overflow=changes.may_overflow
         )
-        self._tally(run, changes, leaders, added - removed)
+        self._tally_changes(run, changes, leaders, added - removed)
         if changes.events:
             query = (
                 f"INSERT INTO {self._s}.events (kind, scope, id, into_id, at) VALUES (%s, %s, "
@@ -516,7 +519,7 @@ class PostgresStore:
             )
         return numbers
 
-    def _fence(self, run: Any, changes: Changes) -> int:
+    def _begin_step(self, run: Any, changes: Changes) -> int:
         """Refuses a step of another epoch.
 
         The row is locked until the step ends, so that the state of a migration is not written while
@@ -551,7 +554,7 @@ class PostgresStore:
                 f"SELECT ref, id, leader FROM {self._s}.documents WHERE ref = "
                 f"ANY(%s::bigint[]) ORDER BY ref FOR UPDATE"
             )
-            rows = run.execute(query, (_array(sorted(there)),)).fetchall()
+            rows = run.execute(query, (_array_literal(sorted(there)),)).fetchall()
             if {ref: name for ref, name, _ in rows} != there:
                 raise RacedError("a document was deleted by another process")
             leaders = {ref: leader for ref, _, leader in rows}
@@ -577,11 +580,11 @@ class PostgresStore:
                 f"leader "
                 f"= id ORDER BY ref FOR SHARE"
             )
-            if len(run.execute(query, (_array(needed),)).fetchall()) < len(needed):
+            if len(run.execute(query, (_array_literal(needed),)).fetchall()) < len(needed):
                 raise RacedError("a representative was deleted by another process")
         return leaders
 
-    def _delete(self, run: Any, changes: Changes) -> int:
+    def _delete_documents(self, run: Any, changes: Changes) -> int:
         """Deletes postings and documents, and returns the number of deleted postings."""
         removed = 0
         again = [(entry, keys) for entry, keys in changes.posted if keys is not None]
@@ -594,15 +597,18 @@ class PostgresStore:
             query = (
                 f"DELETE FROM {self._s}.buckets WHERE key = ANY(%s::bigint[]) AND word >> 24 = %s"
             )
-            removed += run.execute(query, (_array(keys.view(np.int64).tolist()), ref)).rowcount
+            removed += run.execute(
+                query, (_array_literal(keys.view(np.int64).tolist()), ref)
+            ).rowcount
         if changes.dropped:
             refs = [entry.ref for entry, _ in changes.dropped]
             run.execute(
-                f"DELETE FROM {self._s}.documents WHERE ref = ANY(%s::bigint[])", (_array(refs),)
+                f"DELETE FROM {self._s}.documents WHERE ref = ANY(%s::bigint[])",
+                (_array_literal(refs),),
             )
         return removed
 
-    def _change(self, run: Any, entries: list[Entry]) -> None:
+    def _update_documents(self, run: Any, entries: list[Entry]) -> None:
         if not entries:
             return
         run.executemany(
@@ -615,10 +621,10 @@ class PostgresStore:
             ],
         )
 
-    def _insert(self, run: Any, changes: Changes) -> list[int]:
+    def _insert_documents(self, run: Any, changes: Changes) -> list[int]:
         if not changes.new:
             return []
-        fresh = iter(self._numbers(run, sum(not entry.ref for entry, _ in changes.new)))
+        fresh = iter(self._take_numbers(run, sum(not entry.ref for entry, _ in changes.new)))
         numbers = [entry.ref or next(fresh) for entry, _ in changes.new]
         stored = [
             _row(entry._replace(ref=number))
@@ -647,7 +653,7 @@ class PostgresStore:
         )
         order = np.lexsort((words, keys))
         with run.copy(f"COPY {self._s}.buckets FROM STDIN (FORMAT BINARY)") as copy:
-            copy.write(_binary(keys[order], words[order]))
+            copy.write(_pack_rows(keys[order], words[order]))
         if may_overflow:
             # the oldest postings are those with the lowest numbers
             query = f"""DELETE FROM {self._s}.buckets p USING (
@@ -656,7 +662,7 @@ class PostgresStore:
                   FROM {self._s}.buckets WHERE key = ANY(%s::bigint[])
                 ) AS ranked WHERE place > %s) AS over
                 WHERE p.key = over.key AND p.word = over.word"""
-            run.execute(query, (_array(sorted(set(keys.tolist()))), self._most))
+            run.execute(query, (_array_literal(sorted(set(keys.tolist()))), self._most))
             if gone := run.rowcount:
                 run.execute(
                     f"SELECT nextval('{self._s}.evicted') FROM generate_series(1, %s)", (gone,)
@@ -664,7 +670,7 @@ class PostgresStore:
             return len(keys) - gone
         return len(keys)
 
-    def _portion(self, query: str, values: Mapping[str, object]) -> list[Any]:
+    def _read_portion(self, query: str, values: Mapping[str, object]) -> list[Any]:
         """Returns the rows of one statement."""
         with self._reading() as run:
             rows: list[Any] = run.execute(query, values).fetchall()
@@ -678,7 +684,7 @@ class PostgresStore:
         )
         return [
             _entry(row)
-            for row in self._portion(query, {"scope": scope, "leader": leader, "limit": limit})
+            for row in self._read_portion(query, {"scope": scope, "leader": leader, "limit": limit})
         ]
 
     def member_page(
@@ -689,11 +695,11 @@ class PostgresStore:
             "ORDER BY ref LIMIT %(limit)s OFFSET %(skip)s"
         )
         values = {"scope": scope, "leader": leader, "after": after, "skip": skip, "limit": limit}
-        return [_entry(row) for row in self._portion(query, values)]
+        return [_entry(row) for row in self._read_portion(query, values)]
 
     def member_count(self, scope: str, leader: str) -> int:
         query = f"SELECT count(*) FROM {self._s}.documents WHERE {RESOLVED_TO}"
-        return int(self._portion(query, {"scope": scope, "leader": leader})[0][0])
+        return int(self._read_portion(query, {"scope": scope, "leader": leader})[0][0])
 
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
         last, inside = 0, "" if scope is None else "AND scope = %(scope)s"
@@ -705,7 +711,7 @@ class PostgresStore:
             f"{order} LIMIT %(limit)s"
         )
         portions = Portions(PORTION)
-        while rows := self._portion(
+        while rows := self._read_portion(
             query, {"last": last, "scope": scope, "limit": portions.size if content else PORTION}
         ):
             last = rows[-1][0]
@@ -723,7 +729,7 @@ class PostgresStore:
               ORDER BY e.scope LIMIT 1)
               FROM found WHERE found.scope IS NOT NULL)
             SELECT scope FROM found WHERE scope IS NOT NULL LIMIT {PORTION}"""
-        while rows := self._portion(query, {"last": last}):
+        while rows := self._read_portion(query, {"last": last}):
             last = rows[-1][0]
             yield from (name for (name,) in rows)
 
@@ -761,7 +767,7 @@ class PostgresStore:
             f"ORDER BY seen, ref LIMIT {PORTION}"
         )
         values: dict[str, float] = {"seen": -math.inf, "ref": 0, "before": float(before)}
-        while rows := self._portion(query, values):
+        while rows := self._read_portion(query, values):
             entries = [_entry(row) for row in rows]
             values["seen"], values["ref"] = entries[-1].seen, entries[-1].ref
             yield from entries
@@ -782,7 +788,9 @@ class PostgresStore:
         Older ones have written all their lines.
         """
         return int(
-            self._portion("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})[0][0]
+            self._read_portion("SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint", {})[
+                0
+            ][0]
         )
 
     def events(self, after: int | None = None) -> Iterator[Event]:
@@ -796,7 +804,7 @@ class PostgresStore:
             f"{LOG_PORTION}"
         )
         values = {"step": after or 0, "number": -1}
-        while rows := self._portion(query, values):
+        while rows := self._read_portion(query, values):
             values["step"], values["number"] = rows[-1][-2:]
             for kind, scope, name, into, at, _, _ in rows:
                 yield Event(kind=kind, scope=scope, id=name, into=into, at=at)
@@ -853,12 +861,12 @@ def _configure(connection: Any) -> None:
     connection.commit()
 
 
-def _array(numbers: Sequence[int]) -> str:
+def _array_literal(numbers: Sequence[int]) -> str:
     """Returns numbers as an array literal, which the driver sends faster than many parameters."""
     return f"{{{','.join(map(str, numbers))}}}"
 
 
-def _binary(keys: np.ndarray, words: np.ndarray) -> bytes:
+def _pack_rows(keys: np.ndarray, words: np.ndarray) -> bytes:
     """Returns rows of two bigints in the binary form of COPY."""
     rows = np.empty(
         len(keys), [("fields", ">i2"), ("a", ">i4"), ("key", ">i8"), ("b", ">i4"), ("word", ">i8")]

@@ -89,9 +89,9 @@ class RedisStore:
             raise MissingExtraError.for_extra("redis:// requires redis-py", "redis") from error
         parts = urlsplit(url)
         options = parse_qs(parts.query)
-        require_known_options(options, ["prefix"], _shown(url))
+        require_known_options(options, ["prefix"], _shown_url(url))
         self._prefix = f"{options.get('prefix', ['nearkin'])[0]}:".encode()
-        self._url = _shown(url)
+        self._url = _shown_url(url)
         self._most = most
         self._stopped_url = without_password(url, prefix=self._key("stopped").decode())
         self._errors = redis.exceptions.RedisError
@@ -185,12 +185,12 @@ class RedisStore:
                 leader = b"" if entry.is_leader else id_key(entry.scope, entry.leader)
                 pairs += [_place(entry.ref)[1], leader]
             convert(args=[self._prefix, self._mask, b"%d" % group, *pairs])
-        for key in self._client.scan_iter(_literal(self._key("m:")) + b"*", count=1_000):
+        for key in self._client.scan_iter(_escape_pattern(self._key("m:")) + b"*", count=1_000):
             self._client.unlink(key)
 
     def _groups(self) -> list[int]:
         start = len(self._key("e:"))
-        keys = self._client.scan_iter(_literal(self._key("e:")) + b"*", count=10_000)
+        keys = self._client.scan_iter(_escape_pattern(self._key("e:")) + b"*", count=10_000)
         return sorted({int(key[start:]) for key in keys})
 
     def _heads(self, refs: Sequence[int]) -> list[Entry]:
@@ -290,7 +290,11 @@ class RedisStore:
             numbers = [entry.ref or next(fresh) for entry, _ in changes.new]
             before = self.by_refs([entry.ref for entry in changes.changed])
             refused = self._run_step(
-                [*self._conditions(changes), b"W", *self._steps(changes, numbers, before)]
+                [
+                    *self._step_conditions(changes),
+                    b"W",
+                    *self._step_writes(changes, numbers, before),
+                ]
             )
         if refused == b"moved":
             raise MovedError(f"{self._url} is being moved")
@@ -341,7 +345,7 @@ class RedisStore:
                 f"call may be repeated safely"
             ) from error
 
-    def _conditions(self, changes: Changes) -> Iterator[bytes]:
+    def _step_conditions(self, changes: Changes) -> Iterator[bytes]:
         """Yields the conditions of a step, three arguments each."""
         if changes.epoch is not None:
             yield from (b"F", b"%d" % changes.epoch, b"")
@@ -363,7 +367,7 @@ class RedisStore:
         for entry in changes.expected:
             yield from _unchanged_leader(entry)
 
-    def _steps(
+    def _step_writes(
         self, changes: Changes, numbers: list[int], before: list[Entry | None]
     ) -> Iterator[bytes | int]:
         """Yields the writes of a step, four arguments each."""
@@ -501,7 +505,9 @@ class RedisStore:
     def posting_portion(self, place: Any, most: int) -> PostingPortion:
         with self._redis_errors():
             cursor, names = self._client.scan(
-                place or 0, match=_literal(self._key("b:")) + b"*", count=max(1, most // GROUP)
+                place or 0,
+                match=_escape_pattern(self._key("b:")) + b"*",
+                count=max(1, most // GROUP),
             )
             pipe = self._client.pipeline(transaction=False)
             for name in names:
@@ -582,11 +588,11 @@ def _unchanged_leader(entry: Entry) -> tuple[bytes, bytes, bytes]:
     return b"B", id_key(entry.scope, entry.leader), b"%016d" % entry.ref
 
 
-def _literal(prefix: bytes) -> bytes:
+def _escape_pattern(prefix: bytes) -> bytes:
     r"""Returns a pattern that matches a prefix literally.
 
     Examples:
-        >>> print(_literal(b"kin[1]*:").decode())
+        >>> print(_escape_pattern(b"kin[1]*:").decode())
         kin\[1\]\*:
     """
     return re.sub(rb"([\\*?\[\]^-])", rb"\\\1", prefix)
@@ -597,7 +603,7 @@ def _place(ref: int) -> tuple[bytes, bytes]:
     return b"%d" % (ref // ENTRIES), b"%d" % (ref % ENTRIES)
 
 
-def _shown(url: str) -> str:
+def _shown_url(url: str) -> str:
     """Returns a URL without its password and options, for messages."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]

@@ -244,11 +244,11 @@ class ShardedStore:
         ]
         part = Changes(invalidates_caches=changes.invalidates_caches, epoch=changes.epoch)
         try:
-            self._buckets(entering, again, replace(part, may_overflow=changes.may_overflow))
+            self._write_postings(entering, again, replace(part, may_overflow=changes.may_overflow))
             # A copy that follows the change log must see a document even if a failure leaves only
             # its record, so changed documents are logged here. It must not read a document before
             # it was changed, so they are logged again below.
-            self._records(
+            self._write_records(
                 replace(part, events=[event for event in changes.events if event.kind == TOUCHED])
             )
             for phase in (_is_reserved, _is_representative, _is_member):
@@ -260,7 +260,7 @@ class ShardedStore:
                     entry for entry in changes.changed if phase(entry) and entry not in ending
                 ]
                 stays = [written for written in some if written not in later]
-                self._records(
+                self._write_records(
                     replace(
                         part,
                         changed=changed,
@@ -276,7 +276,7 @@ class ShardedStore:
             stood = _without_members(
                 [*(entry for entry, _ in changes.dropped), *(before[entry.ref] for entry in ending)]
             )
-            self._records(
+            self._write_records(
                 replace(
                     part,
                     dropped=changes.dropped,
@@ -297,7 +297,7 @@ class ShardedStore:
                 f"repeated safely"
             ) from error
         try:
-            self._buckets([], leaving, Changes())
+            self._write_postings([], leaving, Changes())
         except StoreError:
             # the documents are correct; only stray postings are left
             log.warning(
@@ -341,7 +341,7 @@ class ShardedStore:
         Raises:
             RacedError: If a representative was deleted.
         """
-        gone = self._gone(changes.required_leaders)
+        gone = self._missing_leaders(changes.required_leaders)
         if not gone:
             return
         # a member that did not change its leader is handled by the step that deletes the leader
@@ -352,7 +352,7 @@ class ShardedStore:
         ]
         moved = [entry for entry in moved if not before[entry.ref].is_leader]
         for entry in moved:
-            self._undo(
+            self._undo_changes(
                 Changes(
                     changed=[before[entry.ref]],
                     leader_snapshots=_without_members([entry]),
@@ -361,7 +361,7 @@ class ShardedStore:
             )
         for entry, _ in new:
             if (entry.scope, entry.leader) in gone:
-                self._undo(
+                self._undo_changes(
                     Changes(
                         dropped=[KeyedEntry(entry, None)],
                         leader_snapshots=_without_members([entry]),
@@ -370,7 +370,7 @@ class ShardedStore:
                 )
         raise RacedError("a representative was deleted by another process")
 
-    def _gone(self, needs: list[Entry]) -> set[tuple[str, str]]:
+    def _missing_leaders(self, needs: list[Entry]) -> set[tuple[str, str]]:
         """Returns (scope, id) of the documents that are not representatives any more."""
         wanted = {entry.ref: (entry.scope, entry.id) for entry in needs}
         present_entries = self.by_refs(list(wanted)) if wanted else []
@@ -380,10 +380,10 @@ class ShardedStore:
             if held is None or not held.is_leader
         }
 
-    def _undo(self, changes: Changes) -> None:
+    def _undo_changes(self, changes: Changes) -> None:
         """Undoes the change of a document, unless another process has changed it since."""
         try:
-            self._records(changes)
+            self._write_records(changes)
         except RacedError:
             return
 
@@ -399,7 +399,7 @@ class ShardedStore:
         dropped = {entry.ref for entry, _ in changes.dropped}
         # the documents that replace them require representatives, too
         relying = replaced or len(dropped) < len(changes.leader_snapshots)
-        unmet = relying and self._gone(changes.required_leaders)
+        unmet = relying and self._missing_leaders(changes.required_leaders)
         late = [
             standing.entry
             for standing in changes.leader_snapshots
@@ -409,15 +409,15 @@ class ShardedStore:
             old, other = before[entry.ref], instead.get((entry.scope, entry.id))
             if entry.ref in dropped:
                 swapped = [] if other is None else [KeyedEntry(other, None)]
-                self._records(
+                self._write_records(
                     Changes(dropped=swapped, new=[KeyedEntry(old, None)], invalidates_caches=True)
                 )
             else:
-                self._records(Changes(changed=[old], invalidates_caches=True))
+                self._write_records(Changes(changed=[old], invalidates_caches=True))
         if late:
             raise RacedError("a document was resolved to a representative that this step deletes")
 
-    def _records(self, changes: Changes) -> None:
+    def _write_records(self, changes: Changes) -> None:
         """Writes entries without their postings, each to its shard."""
 
         def one(number: int, shard: Store) -> None:
@@ -457,7 +457,7 @@ class ShardedStore:
 
         self._on_all_shards(one)
 
-    def _buckets(
+    def _write_postings(
         self,
         entering: list[tuple[int, np.ndarray]],
         leaving: list[tuple[int, np.ndarray]],
@@ -503,7 +503,7 @@ class ShardedStore:
             (held.posting, keys) for held, _, keys in wrong if held is not None and held.posted
         ]
         try:
-            self._buckets(right, [(ref, keys) for _, ref, keys in wrong], Changes())
+            self._write_postings(right, [(ref, keys) for _, ref, keys in wrong], Changes())
         except StoreError:
             return
 

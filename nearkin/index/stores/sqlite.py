@@ -241,7 +241,7 @@ class SqliteStore:
 
         None after own writes.
         """
-        with self._failing():
+        with self._converted_errors():
             is_new = not path.exists()
             if is_new:
                 require_outside_work_folders(path)
@@ -253,11 +253,11 @@ class SqliteStore:
             self._db.execute(f"PRAGMA synchronous = {synchronous}")
             self._db.execute(f"PRAGMA cache_size = -{cache_kib}")
             self._db.execute(f"PRAGMA wal_autocheckpoint = {LOG_PAGES}")
-            self._migrate()
+            self._migrate_schema()
             if is_new:
                 sync_folder(path.parent)
             try:
-                self._load()
+                self._load_buckets()
             except IndexFullError:
                 self._db.close()
                 raise
@@ -285,20 +285,20 @@ class SqliteStore:
         """The address of the file."""
         return f"sqlite:///{self.path}"
 
-    def _failing(self) -> AbstractContextManager[None]:
+    def _converted_errors(self) -> AbstractContextManager[None]:
         return sqlite_errors(self.path)
 
-    def _migrate(self) -> None:
-        version = self._rows("PRAGMA user_version")[0][0]
+    def _migrate_schema(self) -> None:
+        version = self._fetch_rows("PRAGMA user_version")[0][0]
         if version > SCHEMA:
             raise IncompatibleError(
                 f"{self.path} has schema {version}, and this version of nearkin supports {SCHEMA}; "
                 f"upgrade nearkin"
             )
         if version < SCHEMA:
-            with self._writing():
+            with self._write_transaction():
                 # another process may have converted the file since the check
-                version = self._rows("PRAGMA user_version")[0][0]
+                version = self._fetch_rows("PRAGMA user_version")[0][0]
                 scripts = (CREATE, TO_SECOND, TO_THIRD)
                 for script in scripts[version:]:
                     for statement in script.split(";\n"):
@@ -312,7 +312,7 @@ class SqliteStore:
                 )
 
     @contextmanager
-    def _writing(self) -> Iterator[None]:
+    def _write_transaction(self) -> Iterator[None]:
         """Runs the body in one transaction that writes. It is rolled back if the body fails."""
         self._db.execute("BEGIN IMMEDIATE")
         self._remembered = None
@@ -344,7 +344,7 @@ class SqliteStore:
                 f"may be repeated safely"
             ) from error
 
-    def _rows(self, query: str, values: Any = ()) -> list[Any]:
+    def _fetch_rows(self, query: str, values: Any = ()) -> list[Any]:
         """Returns all rows of a statement, and closes its cursor.
 
         An open cursor that has not reached its last row keeps the connection in an old snapshot.
@@ -360,7 +360,7 @@ class SqliteStore:
         cursor.close()
         return version
 
-    def _blocks(self, query: str, values: Any = ()) -> Generator[list[Any], None, None]:
+    def _read_blocks(self, query: str, values: Any = ()) -> Generator[list[Any], None, None]:
         """Yields the rows of a statement in blocks.
 
         The cursor is closed if the caller stops early.
@@ -369,26 +369,26 @@ class SqliteStore:
             while rows := cursor.fetchmany(BLOCK):
                 yield rows
 
-    def _load(self) -> None:
+    def _load_buckets(self) -> None:
         """Builds all buckets from the file."""
         table = BucketTable(self.most)
         version = self._data_version()
-        with self._snapshot():
+        with self._read_snapshot():
             step = self._number("last_step")
             query = (
                 "SELECT ref, leader = id, size, keys FROM entries WHERE posted AND keys IS "
                 "NOT "
                 "NULL ORDER BY ref"
             )
-            with closing(self._blocks(query)) as blocks:
+            with closing(self._read_blocks(query)) as blocks:
                 for rows in blocks:
-                    words = [_word(ref, leads, size) for ref, leads, size, _ in rows]
+                    words = [_posting_word(ref, leads, size) for ref, leads, size, _ in rows]
                     keys = np.frombuffer(b"".join(row[3] for row in rows), np.uint64)
                     self._require_room(table, len(keys))
                     # documents of an index of texts and vectors have different numbers of keys
                     counts = [len(row[3]) // keys.itemsize for row in rows]
                     table.append_all(keys[:, None], np.repeat(np.array(words, np.int64), counts))
-            with closing(self._blocks("SELECT word, keys FROM loose ORDER BY ref")) as blocks:
+            with closing(self._read_blocks("SELECT word, keys FROM loose ORDER BY ref")) as blocks:
                 for word, blob in chain.from_iterable(blocks):
                     table.append(np.frombuffer(blob, np.uint64), word)
         # set only now, because a table that was read in part would hide documents
@@ -397,14 +397,14 @@ class SqliteStore:
         self._version = version
 
     def _number(self, name: str) -> int:
-        return int(self._rows("SELECT value FROM meta WHERE name = ?", (name,))[0][0])
+        return int(self._fetch_rows("SELECT value FROM meta WHERE name = ?", (name,))[0][0])
 
     def _apply_foreign_steps(self) -> None:
         """Applies the steps of other connections to the buckets."""
         version = self._data_version()
         if version == self._version:
             return
-        with self._snapshot():
+        with self._read_snapshot():
             self._update_buckets()
         self._version = version
 
@@ -414,7 +414,7 @@ class SqliteStore:
             require_room(table.peak_bytes(more), self._max_bucket_memory, self.url)
 
     @contextmanager
-    def _snapshot(self) -> Iterator[None]:
+    def _read_snapshot(self) -> Iterator[None]:
         """Runs the body in one snapshot of the file."""
         if self._db.in_transaction:
             yield
@@ -427,11 +427,13 @@ class SqliteStore:
 
     def _update_buckets(self) -> None:
         if self._step < self._number("forgotten"):
-            self._load()
+            self._load_buckets()
             return
-        for ref, keys in self._rows("SELECT ref, keys FROM gone WHERE step > ?", (self._step,)):
+        for ref, keys in self._fetch_rows(
+            "SELECT ref, keys FROM gone WHERE step > ?", (self._step,)
+        ):
             self.table.remove(np.frombuffer(keys, np.uint64), ref)
-        rows = self._rows(
+        rows = self._fetch_rows(
             "SELECT ref, leader = id, size, keys, posted, step FROM entries WHERE step > ? AND "
             "keys IS NOT NULL ORDER BY ref",
             (self._step,),
@@ -441,8 +443,8 @@ class SqliteStore:
             keys = np.frombuffer(blob, np.uint64)
             self.table.remove(keys, ref)
             if posted:
-                self.table.append(keys, _word(ref, leads, size))
-        for ref, word, blob in self._rows(
+                self.table.append(keys, _posting_word(ref, leads, size))
+        for ref, word, blob in self._fetch_rows(
             "SELECT ref, word, keys FROM loose WHERE step > ? ORDER BY ref", (self._step,)
         ):
             keys = np.frombuffer(blob, np.uint64)
@@ -451,36 +453,36 @@ class SqliteStore:
         self._step = self._number("last_step")
 
     def claim(self, header: dict[str, object]) -> dict[str, object]:
-        with self._lock, self._failing():
+        with self._lock, self._converted_errors():
             self._db.execute(
                 "INSERT OR IGNORE INTO meta VALUES ('header', ?)",
                 (json.dumps(header, sort_keys=True),),
             )
             stored_header: dict[str, object] = json.loads(
-                self._rows("SELECT value FROM meta WHERE name = 'header'")[0][0]
+                self._fetch_rows("SELECT value FROM meta WHERE name = 'header'")[0][0]
             )
             return stored_header
 
     def protect(self) -> None:
-        with self._lock, self._failing():
+        with self._lock, self._converted_errors():
             self._db.execute("INSERT OR IGNORE INTO meta VALUES ('protected', '1')")
 
     def is_protected(self) -> bool:
-        with self._lock, self._failing():
+        with self._lock, self._converted_errors():
             return bool(
                 self._db.execute("SELECT value FROM meta WHERE name = 'protected'").fetchall()
             )
 
     def state(self) -> StoreState:
-        with self._lock, self._failing():
+        with self._lock, self._converted_errors():
             version = self._data_version()
             if self._remembered is None or self._remembered[0] != version:
-                self._remembered = version, self._news()
+                self._remembered = version, self._read_state()
             return self._remembered[1]
 
-    def _news(self) -> StoreState:
+    def _read_state(self) -> StoreState:
         values_by_name = dict(
-            self._rows("SELECT name, value FROM meta WHERE name IN ('place', 'generation')")
+            self._fetch_rows("SELECT name, value FROM meta WHERE name IN ('place', 'generation')")
         )
         epoch, phase, urls = (
             json.loads(values_by_name["place"]) if "place" in values_by_name else MigrationState()
@@ -490,8 +492,8 @@ class SqliteStore:
         )
 
     def redirect(self, migration: MigrationState) -> None:
-        with self._lock, self._failing(), self._writing():
-            if migration.epoch <= (held := self._news().migration.epoch):
+        with self._lock, self._converted_errors(), self._write_transaction():
+            if migration.epoch <= (held := self._read_state().migration.epoch):
                 raise RacedError(f"{self.path} is in epoch {held} already")
             self._db.execute(
                 "INSERT OR REPLACE INTO meta VALUES ('place', ?)", (json.dumps(migration),)
@@ -499,29 +501,33 @@ class SqliteStore:
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         entries_by_id: dict[str, Entry] = {}
-        with self._lock, self._failing():
-            for some in _chunks(ids):
-                query = f"SELECT {COLUMNS} FROM entries WHERE scope = ? AND id IN ({_marks(some)})"
+        with self._lock, self._converted_errors():
+            for some in _split_values(ids):
+                query = (
+                    f"SELECT {COLUMNS} FROM entries WHERE scope = ? AND id IN ({_marks_for(some)})"
+                )
                 entries_by_id |= {
-                    row[2]: entry_of_row(row) for row in self._rows(query, (scope, *some))
+                    row[2]: entry_of_row(row) for row in self._fetch_rows(query, (scope, *some))
                 }
         return [entries_by_id.get(name) for name in ids]
 
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
         entries_by_ref: dict[int, Entry] = {}
-        with self._lock, self._failing():
-            for some in _chunks(refs):
-                query = f"SELECT {COLUMNS} FROM entries WHERE ref IN ({_marks(some)})"
-                entries_by_ref |= {row[0]: entry_of_row(row) for row in self._rows(query, some)}
+        with self._lock, self._converted_errors():
+            for some in _split_values(refs):
+                query = f"SELECT {COLUMNS} FROM entries WHERE ref IN ({_marks_for(some)})"
+                entries_by_ref |= {
+                    row[0]: entry_of_row(row) for row in self._fetch_rows(query, some)
+                }
         return [entries_by_ref.get(ref) for ref in refs]
 
     def postings(self, keys: np.ndarray) -> Postings:
-        with self._lock, self._failing():
+        with self._lock, self._converted_errors():
             self._apply_foreign_steps()
             return self.table.look_up(keys)
 
     def reserve(self, count: int) -> list[int]:
-        with self._lock, self._failing(), self._writing():
+        with self._lock, self._converted_errors(), self._write_transaction():
             return self._take_numbers(self._number("reserved"), count)
 
     def _take_numbers(self, last: int, count: int) -> list[int]:
@@ -545,14 +551,14 @@ class SqliteStore:
         count = sum(not entry.ref for entry in entries)
         if not count:
             return [entry.ref for entry in entries]
-        stored = self._rows("SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
+        stored = self._fetch_rows("SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
         last = max(self._number("reserved"), stored[0][0] if stored else 0)
         fresh = iter(self._take_numbers(last, count))
         return [entry.ref or next(fresh) for entry in entries]
 
     def apply(self, changes: Changes) -> list[int]:
-        with self._lock, self._failing():
-            with self._writing():
+        with self._lock, self._converted_errors():
+            with self._write_transaction():
                 self._apply_foreign_steps()
                 counted = self._check(changes)
                 step = self._step + 1
@@ -568,13 +574,13 @@ class SqliteStore:
         Returns:
             The changes of the counts, as (difference, name of the count).
         """
-        if changes.epoch not in (None, self._news().migration.epoch):
+        if changes.epoch not in (None, self._read_state().migration.epoch):
             raise MovedError(f"{self.path} is being moved")
         there = [(entry.ref, entry.id) for entry in changes.present]
         leaders: dict[int, str] = {}
-        for some in _chunks(there):
-            query = f"SELECT ref, id, leader FROM entries WHERE ref IN ({_marks(some)})"
-            rows = self._rows(query, [ref for ref, _ in some])
+        for some in _split_values(there):
+            query = f"SELECT ref, id, leader FROM entries WHERE ref IN ({_marks_for(some)})"
+            rows = self._fetch_rows(query, [ref for ref, _ in some])
             leaders |= {ref: leader for ref, _, leader in rows}
             if set(some) - {(ref, name) for ref, name, _ in rows}:
                 raise RacedError("a document was deleted by another process")
@@ -583,24 +589,28 @@ class SqliteStore:
             self._require_room(self.table, keys)
         if any(leaders.get(entry.ref) != entry.leader for entry in changes.expected):
             raise RacedError("a document was resolved to another representative by another process")
-        for refs in _chunks(sorted({entry.ref for entry in changes.required_leaders})):
-            query = f"SELECT COUNT(*) FROM entries WHERE leader = id AND ref IN ({_marks(refs)})"
-            if self._rows(query, refs)[0][0] < len(refs):
+        for refs in _split_values(sorted({entry.ref for entry in changes.required_leaders})):
+            query = (
+                f"SELECT COUNT(*) FROM entries WHERE leader = id AND ref IN ({_marks_for(refs)})"
+            )
+            if self._fetch_rows(query, refs)[0][0] < len(refs):
                 raise RacedError("a representative was deleted by another process")
         for standing in changes.leader_snapshots:
             gone = standing.entry
-            held = self._rows("SELECT leader FROM entries WHERE ref = ?", (gone.ref,))
+            held = self._fetch_rows("SELECT leader FROM entries WHERE ref = ?", (gone.ref,))
             query = (
                 "SELECT ref FROM entries WHERE scope = ? AND leader = ? AND leader <> id LIMIT ?"
             )
             members = [
                 ref
-                for (ref,) in self._rows(query, (gone.scope, gone.id, len(standing.members) + 1))
+                for (ref,) in self._fetch_rows(
+                    query, (gone.scope, gone.id, len(standing.members) + 1)
+                )
             ]
             standing.require_unchanged(held[0][0] if held else None, members)
-        return self._counted(changes, leaders)
+        return self._count_changes(changes, leaders)
 
-    def _counted(self, changes: Changes, leaders: dict[int, str]) -> list[tuple[int, str]]:
+    def _count_changes(self, changes: Changes, leaders: dict[int, str]) -> list[tuple[int, str]]:
         """Returns the changes of the counts by a step.
 
         Args:
@@ -650,7 +660,7 @@ class SqliteStore:
                 f"INSERT INTO entries ({COLUMNS}, keys, step) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, "
                 f"?, ?, ?, ?, ?, ?, ?)",
                 [
-                    _row(number, written, step)
+                    _row_values(number, written, step)
                     for number, written in zip(numbers, changes.new, strict=True)
                 ],
             )
@@ -675,10 +685,10 @@ class SqliteStore:
 
         Nothing is deleted while the index is copied.
         """
-        first, last = self._rows(
+        first, last = self._fetch_rows(
             "SELECT (SELECT MIN(number) FROM events), (SELECT MAX(number) FROM events)"
         )[0]
-        if last - first < LOG_KEPT + LOG_PORTION or self._news().migration.phase in (
+        if last - first < LOG_KEPT + LOG_PORTION or self._read_state().migration.phase in (
             COPYING,
             CLOSING,
         ):
@@ -705,14 +715,14 @@ class SqliteStore:
                 self.table.remove(keys, entry.ref)
                 self.table.append(keys, entry.posting)
 
-    def _portion(self, query: str, values: Mapping[str, object]) -> list[Any]:
+    def _read_portion(self, query: str, values: Mapping[str, object]) -> list[Any]:
         """Returns the rows of one statement. The lock is released afterwards."""
-        with self._lock, self._failing():
-            return self._rows(query, values)
+        with self._lock, self._converted_errors():
+            return self._fetch_rows(query, values)
 
     def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
         query = f"SELECT {COLUMNS} FROM entries WHERE {RESOLVED_TO} ORDER BY ref LIMIT :limit"
-        rows = self._portion(
+        rows = self._read_portion(
             query, {"scope": scope, "leader": leader, "limit": -1 if limit is None else limit}
         )
         return [entry_of_row(row) for row in rows]
@@ -725,11 +735,11 @@ class SqliteStore:
             f"LIMIT :limit OFFSET :skip"
         )
         values = {"scope": scope, "leader": leader, "after": after, "skip": skip, "limit": limit}
-        return [entry_of_row(row) for row in self._portion(query, values)]
+        return [entry_of_row(row) for row in self._read_portion(query, values)]
 
     def member_count(self, scope: str, leader: str) -> int:
         query = f"SELECT COUNT(*) FROM entries WHERE {RESOLVED_TO}"
-        return int(self._portion(query, {"scope": scope, "leader": leader})[0][0])
+        return int(self._read_portion(query, {"scope": scope, "leader": leader})[0][0])
 
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
         last, inside = 0, "" if scope is None else "AND scope = :scope"
@@ -738,7 +748,7 @@ class SqliteStore:
             f"SELECT {columns} FROM entries WHERE ref > :last {inside} ORDER BY ref LIMIT :limit"
         )
         portions = Portions(PORTION)
-        while rows := self._portion(
+        while rows := self._read_portion(
             query, {"last": last, "scope": scope, "limit": portions.size if content else PORTION}
         ):
             last = rows[-1][0]
@@ -747,10 +757,10 @@ class SqliteStore:
             yield from entries
 
     def scopes(self) -> Iterator[str]:
-        rows = self._portion("SELECT MIN(scope) FROM entries", {})
+        rows = self._read_portion("SELECT MIN(scope) FROM entries", {})
         while rows[0][0] is not None:
             yield rows[0][0]
-            rows = self._portion(
+            rows = self._read_portion(
                 "SELECT MIN(scope) FROM entries WHERE scope > :last", {"last": rows[0][0]}
             )
 
@@ -758,8 +768,8 @@ class SqliteStore:
         query = "SELECT ref, word, keys FROM loose WHERE ref > ? ORDER BY ref LIMIT ?"
         # a row has about twenty postings, one for each band
         rows_at_once = max(1, most // 20)
-        with self._lock, self._failing():
-            rows = self._rows(query, (place or 0, rows_at_once))
+        with self._lock, self._converted_errors():
+            rows = self._fetch_rows(query, (place or 0, rows_at_once))
         keys = [np.frombuffer(blob, np.uint64) for _, _, blob in rows]
         words = [
             np.full(len(some), word, np.int64)
@@ -776,8 +786,8 @@ class SqliteStore:
 
     def median_seen(self) -> float | None:
         query = "SELECT seen FROM entries ORDER BY seen LIMIT 1 OFFSET ?"
-        with self._lock, self._failing():
-            median_rows = self._rows(query, (self._number("records") // 2,))
+        with self._lock, self._converted_errors():
+            median_rows = self._fetch_rows(query, (self._number("records") // 2,))
         return median_rows[0][0] if median_rows else None
 
     def due(self, before: float, *, posted: bool) -> Iterator[Entry]:
@@ -788,15 +798,15 @@ class SqliteStore:
             f"ORDER BY seen, ref LIMIT {PORTION}"
         )
         values = {"seen": -math.inf, "ref": 0, "before": before}
-        while rows := self._portion(query, values):
+        while rows := self._read_portion(query, values):
             entries = [entry_of_row(row) for row in rows]
             values["seen"], values["ref"] = entries[-1].seen, entries[-1].ref
             yield from entries
 
     def take_turn(self, work: str, holder: str, seconds: float) -> bool:
         name, now = f"turn:{work}", time.time()
-        with self._lock, self._failing(), self._writing():
-            rows = self._rows("SELECT value FROM meta WHERE name = ?", (name,))
+        with self._lock, self._converted_errors(), self._write_transaction():
+            rows = self._fetch_rows("SELECT value FROM meta WHERE name = ?", (name,))
             last, until = json.loads(rows[0][0]) if rows else (holder, 0.0)
             # a turn that ends too late was taken by a process with a wrong clock
             if last != holder and now < until <= now + MOST_TURN:
@@ -808,7 +818,7 @@ class SqliteStore:
         return True
 
     def log_end(self) -> int:
-        return int(self._portion("SELECT COALESCE(MAX(number), 0) FROM events", {})[0][0])
+        return int(self._read_portion("SELECT COALESCE(MAX(number), 0) FROM events", {})[0][0])
 
     def events(self, after: int | None = None) -> Iterator[Event]:
         last = after or 0
@@ -816,17 +826,17 @@ class SqliteStore:
             f"SELECT kind, scope, id, into_id, at, number FROM events WHERE number > :last "
             f"ORDER BY number LIMIT {LOG_PORTION}"
         )
-        while rows := self._portion(query, {"last": last}):
+        while rows := self._read_portion(query, {"last": last}):
             last = rows[-1][-1]
             for kind, scope, name, into, at, _ in rows:
                 yield Event(kind=kind, scope=scope, id=name, into=into, at=at)
 
     def counts(self) -> dict[str, int]:
-        with self._lock, self._failing():
+        with self._lock, self._converted_errors():
             self._apply_foreign_steps()
             records, leaders = self._number("records"), self._number("leaders")
             pages, size = (
-                self._rows(f"PRAGMA {name}")[0][0] for name in ("page_count", "page_size")
+                self._fetch_rows(f"PRAGMA {name}")[0][0] for name in ("page_count", "page_size")
             )
             return {
                 "records": records,
@@ -839,7 +849,7 @@ class SqliteStore:
 
     @property
     def durability(self) -> str:
-        with self._lock, self._failing():
+        with self._lock, self._converted_errors():
             full = int(self._db.execute("PRAGMA synchronous").fetchone()[0]) >= FULL_SYNC
         if full:
             return "synced before it is acknowledged: survives a power cut"
@@ -850,21 +860,21 @@ class SqliteStore:
             self._db.close()
 
 
-def _word(ref: int, leads: int, size: int) -> int:
+def _posting_word(ref: int, leads: int, size: int) -> int:
     return ref << REF_SHIFT | (0 if leads else MEMBER) | min(size, MAX_SIZE)
 
 
-def _row(number: int, written: KeyedEntry, step: int) -> tuple[Any, ...]:
+def _row_values(number: int, written: KeyedEntry, step: int) -> tuple[Any, ...]:
     entry, keys = written
     packed_keys = None if keys is None else keys.tobytes()
     return *row_of_entry(entry._replace(ref=number)), packed_keys, step
 
 
-def _marks(values: Sequence[Any]) -> str:
+def _marks_for(values: Sequence[Any]) -> str:
     """Returns a placeholder for each value of a statement."""
     return ", ".join("?" * len(values))
 
 
-def _chunks(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
+def _split_values(values: Sequence[Any]) -> Iterator[Sequence[Any]]:
     for start in range(0, len(values), AT_ONCE):
         yield values[start : start + AT_ONCE]
