@@ -22,6 +22,7 @@ from benchmarks.quality.measurement import (
     Halves,
     MethodResult,
     Search,
+    measure_cautious,
     measure_default,
     measure_fitted,
     measure_method,
@@ -41,6 +42,8 @@ METHODS = {
     "fitted": measure_fitted,
 }
 """The methods of nearkin."""
+CAUTIOUS = "cautious"
+"""Two methods for texts of which none may be lost. They are measured over the licence texts."""
 SEARCH = "search"
 TOOLS = "tools"
 LICENCES = "licence texts"
@@ -56,6 +59,8 @@ def measure_methods(halves: Halves, methods: list[str]) -> Iterator[MethodResult
     for method in methods:
         if method in METHODS:
             yield METHODS[method](halves)
+    if CAUTIOUS in methods and halves.first.name == LICENCES:
+        yield from measure_cautious(halves)
     if TOOLS not in methods:
         return
     for peer in tools_for(halves.first):
@@ -154,7 +159,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    names = [*METHODS, SEARCH, TOOLS]
+    names = [*METHODS, CAUTIOUS, SEARCH, TOOLS]
     parser.add_argument("--sets", nargs="*", choices=list(SETS), default=list(SETS))
     parser.add_argument("--methods", nargs="*", choices=names, default=names)
     parser.add_argument("--scale", type=float, default=1.0, help="share of the full sizes")

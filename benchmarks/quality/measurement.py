@@ -28,6 +28,8 @@ from benchmarks.quality.texts import LEVELS
 from nearkin.runs.settings_file import Settings
 
 SPLIT_SEED = 1
+CAUTIOUS_THRESHOLD = 0.9
+CAUTIOUS_OBJECTIVE = "precision>=0.99"
 
 
 @dataclass(frozen=True)
@@ -189,6 +191,22 @@ def measure_preset(halves: Halves) -> MethodResult:
 def measure_fitted(halves: Halves) -> MethodResult:
     """Measures settings that are fitted to the labels of the other half."""
     return measure_method("fitted", halves, lambda half, other: _run_fitted(half, other, "f1"))
+
+
+def measure_cautious(halves: Halves) -> Iterator[MethodResult]:
+    """Measures what a user would do who must not lose a text: few found pairs may be wrong.
+
+    A threshold of 0.9 needs no labels. The other settings are fitted with a minimum of precision.
+    """
+    settings = {"threshold": CAUTIOUS_THRESHOLD}
+    yield measure_method(
+        f"threshold {CAUTIOUS_THRESHOLD}", halves, lambda half, _: _run_with(settings, half)
+    )
+    yield measure_method(
+        f"fitted, {CAUTIOUS_OBJECTIVE}",
+        halves,
+        lambda half, other: _run_fitted(half, other, CAUTIOUS_OBJECTIVE),
+    )
 
 
 class Search(NamedTuple):

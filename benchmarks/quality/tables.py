@@ -241,4 +241,28 @@ def quality_section(record: QualityRecord, machine: str) -> str:
 
 
 LOSSES = """### Where nearkin loses, and why
+
+- **Records with many errors** (*people, many errors*): dedupe and splink are better. They compare
+  field by field and learn how much each field counts. nearkin compares the joined text of all
+  fields, in which a wrong date of birth weighs as much as a wrong house number. With few errors,
+  fitted settings are better than all three tools.
+- **References**: dedupe is better than fitted settings by about 0.02, for the same reason.
+- **Products and libraries**: `nearkin fit` compares documents of one source too, although the run
+  with `--across` does not. The thresholds that it chooses are then too high or of another shingle,
+  and it stays more than 0.02 below the search. Products are hard for every single measure: models
+  of one family differ in one digit, and both sources describe the same product in other words.
+- **The default**: three words at 0.8 find copies of long texts. They miss nearly all variants of
+  short texts and of lines of logs, as do the tools with the same shingles. Use a preset or labels.
+- **Licence texts**: the tools for texts reach a higher F1 than the default, because they report
+  components: thousands of pairs of MIT licences that differ in a line are one component, while
+  leaders divide them into several clusters. Read F1 with the table of lost licences. Leaders at 0.8
+  lose licences whose text is contained in a longer text with more licences. A threshold of 0.9
+  loses at most one licence in a hundred, and removes most of the redundancy.
+- **Logs with few templates** (*server log*): a half has a dozen templates, which are too few to
+  choose from. `nearkin fit` warns of this. The preset is better than what is fitted.
+- **Plagiarism**: the preset `web` is for copies with edits. A paraphrase that keeps two words of
+  three in another order shares few shingles of three words. Fitted settings use single words or
+  short shingles of characters, and find it.
+- **C and C++ revisions**: the choice among many steps of normalization is made from 60 files, and
+  does not always hold on the others.
 """
