@@ -14,13 +14,18 @@ from nearkin.corpus.ids import make_ids
 from nearkin.engine.document_facts import text_lengths
 from nearkin.errors import UsageError
 from nearkin.runtime.progress import Progress
+from nearkin.setting_names import name_setting
 from nearkin.sketch.minhash import splitmix64
 
 FREQUENCY_DOCUMENTS = 20_000
 """The number of documents from which document frequencies are counted. Larger corpora are sampled.
 """
-FREQUENCY_BYTES = 128 << 20
-"""The size of the texts from which document frequencies are counted, approximately."""
+FREQUENCY_BYTES = 32 << 20
+"""The size of the texts from which document frequencies are counted, approximately. Their shingles
+take eight times as much memory."""
+LABELLED_BYTES = 64 << 20
+"""The largest size of all labelled documents that are compared. Their weighted shingles take 16
+times as much memory."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +121,8 @@ def read_documents(
         left_out: Ids of labelled documents that do not take part.
 
     Raises:
-        UsageError: If two documents have the id of a label.
+        UsageError: If two documents have the id of a label, or the labelled documents are too large
+            for the comparison in memory.
     """
     corpus.check(columns)
     progress.stage("read samples", estimate_documents(corpus))
@@ -127,6 +133,7 @@ def read_documents(
     id_parts: list[pa.Array] = []
     content_parts: list[pa.Array] = []
     count = 0
+    labelled_bytes = 0
     for batch in corpus.batches(columns):
         ids = make_ids(batch, columns, corpus.names)
         contents = batch.documents[columns.content]
@@ -134,6 +141,13 @@ def read_documents(
         is_wanted = pc.is_in(ids, value_set=wanted)
         id_parts.append(ids.filter(is_wanted))
         content_parts.append(contents.filter(is_wanted))
+        labelled_bytes += content_parts[-1].nbytes
+        if labelled_bytes > LABELLED_BYTES:
+            raise UsageError(
+                f"the {len(labelled):,} labelled documents are larger than {LABELLED_BYTES >> 20} "
+                f"MiB together, which are compared in memory; lower {name_setting('sample')}, or "
+                "label fewer pairs"
+            )
         is_other = pc.invert(pc.is_in(ids, value_set=labelled_anywhere))
         mask = is_other.to_numpy(zero_copy_only=False)
         without_label.offer(ranks[mask], ids.filter(is_other), contents.filter(is_other))

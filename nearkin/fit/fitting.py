@@ -111,6 +111,8 @@ def fit_settings(
     labels = place_labels(golden, documents, request.labelled, sampled)
     if not labels.duplicates:
         raise UsageError("no pair of duplicates is labelled among the documents of the inputs")
+    if not labels.has_distinct:
+        raise UsageError("no distinct pair is labelled among the documents of the inputs")
     scorer = DocumentScorer(documents, request.workers)
     folds = assign_folds(labels.groups, labels.duplicates_of_groups, request.seed)
     everyone = np.ones(len(documents), bool)

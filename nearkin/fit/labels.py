@@ -150,6 +150,11 @@ class ClusterLabels:
         """True, because definitions are judged by clusters."""
         return True
 
+    @property
+    def has_distinct(self) -> bool:
+        """True if there are documents of different clusters."""
+        return len(np.unique(self.clusters)) > 1
+
     @cached_property
     def groups(self) -> np.ndarray:
         """The true cluster of each document. A document without a label is a group of its own."""
@@ -395,6 +400,11 @@ class PairLabels:
     def are_clustered(self) -> bool:
         """False, because definitions are judged by single pairs."""
         return False
+
+    @property
+    def has_distinct(self) -> bool:
+        """True if a pair is labelled as distinct."""
+        return len(self.distinct_pairs) > 0
 
     @cached_property
     def clusters(self) -> np.ndarray:

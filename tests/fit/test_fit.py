@@ -6,6 +6,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.evaluate.golden import golden_set_from_pairs
+from nearkin.fit import documents
 from nearkin.runs.settings_file import Settings
 from tests.fit.corpora import records
 
@@ -138,3 +139,25 @@ def test_minimum_that_does_not_hold_on_held_out_labels_is_reported() -> None:
     assert fitted.best.precision.value == 1.0
     assert fitted.held_out.precision.value < 0.95
     assert any("in cross-validation; ask for a higher" in one for one in fitted.warnings)
+
+
+def test_labels_that_become_one_kind_without_missing_documents_are_refused() -> None:
+    table = {"id": ["a", "b", "c"], "text": ["x y", "x z", "u v"]}
+    pairs = golden_set_from_pairs([("a", "b"), ("a", "absent")], [True, False])
+    with pytest.raises(nk.UsageError, match="no distinct pair is labelled among the documents"):
+        nk.fit(table, pairs, id="id")
+    pairs = golden_set_from_pairs([("a", "b"), ("a", "absent")], [False, True])
+    with pytest.raises(
+        nk.UsageError, match="no pair of duplicates is labelled among the documents"
+    ):
+        nk.fit(table, pairs, id="id")
+    with pytest.raises(nk.UsageError, match="no distinct pair is labelled among the documents"):
+        nk.fit({"id": ["a", "b"], "text": ["x", "y"]}, {"a": "1", "b": "1", "c": "2"}, id="id")
+
+
+def test_labelled_documents_that_do_not_fit_memory_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(documents, "LABELLED_BYTES", 100)
+    with pytest.raises(nk.UsageError, match="the 16 labelled documents are larger than"):
+        nk.fit(CORPUS.table, CORPUS.clusters, id="id")
