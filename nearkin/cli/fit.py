@@ -165,6 +165,10 @@ def fit(
     golden = None if ask is not None else read_golden_set(labels)
     if golden is not None and golden.clusters is None:
         given.require_unused(("labelled", "sample"), f"because {labels} has labelled pairs")
+    if ask is not None:
+        from nearkin.runtime.outputs import require_apart
+
+        require_apart(labels, inputs, marked=False, option="labels")
     _check_outputs(out, page, [*inputs, labels])
     corpus = FileCorpus.open(inputs, selection=reading.selection)
     requested_columns = detect_dimensions(corpus, requested_columns)
@@ -300,6 +304,7 @@ def require_settings_output(out: Path, inputs: list[str | Path]) -> None:
         UsageError: If it must not be written. The message says why.
     """
     from nearkin.fit.result import REMARK
+    from nearkin.runtime.files import require_file_path
     from nearkin.runtime.outputs import (
         begins_with,
         require_apart,
@@ -307,6 +312,7 @@ def require_settings_output(out: Path, inputs: list[str | Path]) -> None:
         require_replaceable_file,
     )
 
+    require_file_path(out)
     require_outside_work_folders(out)
     require_apart(out, inputs)
     if os.path.lexists(out):

@@ -42,6 +42,8 @@ _CSV_OPTIONS = pa.csv.ConvertOptions(
     column_types={name: pa.string() for name in ("id", "cluster", "id_a", "id_b", "label")},
     strings_can_be_null=False,
 )
+# Ids can contain line feeds.
+_CSV_PARSING = pa.csv.ParseOptions(newlines_in_values=True)
 
 
 class Labelled(StrEnum):
@@ -142,7 +144,7 @@ def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
         if path.suffix in (".parquet", ".pq"):
             table = pq.read_table(path)
         else:
-            table = pa.csv.read_csv(path, convert_options=_CSV_OPTIONS)
+            table = pa.csv.read_csv(path, parse_options=_CSV_PARSING, convert_options=_CSV_OPTIONS)
     except FileNotFoundError as error:
         raise UsageError(f"no such file: {path}") from error
     except (OSError, pa.ArrowException, csv.Error) as error:

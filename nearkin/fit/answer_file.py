@@ -1,15 +1,17 @@
 """A CSV file of labelled pairs to which each answer is appended when it is given."""
 
 import csv
+import errno
 import io
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from nearkin.errors import UsageError
 from nearkin.evaluate.golden import read_golden_set
+from nearkin.runtime.files import require_file_path
 
 COLUMNS = ("id_a", "id_b", "label")
 HEADER = (",".join(COLUMNS) + "\n").encode()
@@ -44,9 +46,10 @@ class AnswerFile:
             path: CSV file with the columns `id_a`, `id_b` and `label`, or a free path.
 
         Raises:
-            UsageError: If the file exists and is something else.
+            UsageError: If the file exists and is something else, or its folder does not exist.
         """
-        if not os.path.lexists(path) or path.stat().st_size == 0:
+        require_file_path(path)
+        if not path.exists() or path.stat().st_size == 0:
             return cls(path, [])
         with path.open("rb") as file:
             header = file.readline()
@@ -56,6 +59,8 @@ class AnswerFile:
                 f"{path} does not begin with {','.join(COLUMNS)}, so that no answers can be "
                 "appended to it; name another file"
             )
+        if path.stat().st_size == len(header):
+            return cls(path, [])
         golden = read_golden_set(path)
         assert golden.duplicates is not None
         assert golden.distinct is not None
@@ -76,18 +81,19 @@ class AnswerFile:
             OSError: If the file cannot be written.
         """
         line = format_row([answer.id_a, answer.id_b, str(int(answer.is_duplicate))])
-        with self.path.open("ab") as file:
-            length = file.tell()
-            if length == 0:
-                file.write(HEADER)
-                length = len(HEADER)
-            elif not self._ends_with_line():
-                file.write(b"\n")
-                length += 1
-            file.write(line)
-            file.flush()
-            os.fsync(file.fileno())
-        self._lengths.append(length)
+        with self.path.open("ab", buffering=0) as file:
+            previous_length = file.tell()
+            before = HEADER
+            if previous_length:
+                before = b"" if self._ends_with_line() else b"\n"
+            try:
+                _write_all(file, before + line)
+                os.fsync(file.fileno())
+            except OSError:
+                # A part of a row would make the file unreadable.
+                file.truncate(previous_length)
+                raise
+        self._lengths.append(previous_length + len(before))
 
     def _ends_with_line(self) -> bool:
         """Returns whether the last line of the file is complete."""
@@ -108,6 +114,16 @@ class AnswerFile:
             os.fsync(file.fileno())
 
 
+def _write_all(file: io.FileIO, content: bytes) -> None:
+    """Writes to a file without a buffer.
+
+    Raises:
+        OSError: If only a part of the content was written.
+    """
+    if file.write(content) < len(content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
 def format_row(values: Sequence[str]) -> bytes:
     """Returns a row of CSV.
 
@@ -116,5 +132,8 @@ def format_row(values: Sequence[str]) -> bytes:
         b'a,"b,c",1'
     """
     buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\n").writerow(values)
+    # The writer quotes line feeds, but not all of its versions quote carriage returns.
+    has_return = any("\r" in value for value in values)
+    quoting: Literal[0, 1] = csv.QUOTE_ALL if has_return else csv.QUOTE_MINIMAL
+    csv.writer(buffer, lineterminator="\n", quoting=quoting).writerow(values)
     return buffer.getvalue().encode()

@@ -129,7 +129,9 @@ def _absolute(path: Path) -> Path:
 # Which files and folders may be replaced
 
 
-def require_apart(out: Path, inputs: Iterable[Path | str], *, marked: bool = True) -> None:
+def require_apart(
+    out: Path, inputs: Iterable[Path | str], *, marked: bool = True, option: str = "out"
+) -> None:
     """Requires that an output replaces no input, and is not read as an input next time.
 
     Args:
@@ -137,6 +139,7 @@ def require_apart(out: Path, inputs: Iterable[Path | str], *, marked: bool = Tru
         inputs: The inputs of this run: files and folders, paths and URLs. Only local ones matter.
         marked: Whether the output is a folder with a marker, which input folders leave out when
             they are read.
+        option: Name of the option that gave the output, for messages.
 
     Raises:
         UsageError: If the output or its work folder is an input or contains one, or the output is
@@ -151,12 +154,12 @@ def require_apart(out: Path, inputs: Iterable[Path | str], *, marked: bool = Tru
             if path == place.resolve():
                 raise UsageError(
                     f"{out} cannot be the output: {place} is an input; choose another "
-                    f"{name_setting('out')}"
+                    f"{name_setting(option)}"
                 )
             if place.resolve() in path.parents:
                 raise UsageError(
                     f"{out} cannot be the output: {place} contains the input {given}; choose "
-                    f"another {name_setting('out')}"
+                    f"another {name_setting(option)}"
                 )
         _require_other_inodes(out, place, local)
     for given, path in zip(local, real, strict=True):
@@ -164,13 +167,13 @@ def require_apart(out: Path, inputs: Iterable[Path | str], *, marked: bool = Tru
         if inside and is_output(path):
             raise UsageError(
                 f"{out} cannot be the output: it is inside {given}, which is the result of a run; "
-                f"choose another {name_setting('out')}"
+                f"choose another {name_setting(option)}"
             )
         if inside and not marked:
             raise UsageError(
                 f"{out} cannot be the output: it is inside the input folder {given}, so the next "
                 f"run would read it; "
-                f"choose an {name_setting('out')} outside of the inputs"
+                f"choose an {name_setting(option)} outside of the inputs"
             )
 
 

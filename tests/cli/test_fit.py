@@ -107,6 +107,7 @@ def test_wrong_pairs_are_shown_side_by_side_without_control_characters(
         (["--labelled", "pairs"], "--labelled pairs is not valid"),
         (["--out", "labels.csv"], "labels.csv"),
         (["--out", "people.csv"], "people.csv"),
+        (["--out", "absent/settings.toml"], "no such folder: absent"),
         (["--sample", "0"], "--sample 0 is out of range"),
         (["--labels", "absent.csv"], "no such file: absent.csv"),
         (["--text", "bdy"], "did you mean 'body'"),

@@ -135,7 +135,7 @@ def test_an_interrupt_keeps_the_answers(line: list[str], monkeypatch: pytest.Mon
         ([], "labels are missing"),
         (["--ask", "0"], "--ask"),
         (["--ask", "5", "--page", "a.html"], "--page"),
-        (["--ask", "5", "--labels", "people.csv"], "does not begin with id_a,id_b,label"),
+        (["--ask", "5", "--labels", "people.csv"], "is an input; choose another --labels"),
         (["--ask", "5", "--tokens", "text"], "--ask shows texts"),
     ],
 )
@@ -161,3 +161,15 @@ def test_page_is_written_beside_the_settings(
     assert run(*labelled, "--page", "people.csv") == 2
     assert run(*labelled, "--page", "settings.toml") == 2
     assert "settings.toml" in capsys.readouterr().err
+
+
+def test_answers_are_not_kept_among_the_inputs(
+    line: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("folder").mkdir()
+    Path("people.csv").rename("folder/people.csv")
+    assert run("fit", "folder", "--id", "id", "--ask", "5", "--labels", "folder/labels.csv") == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "it is inside the input folder folder" in message
+    assert "--labels" in message
+    assert not Path("folder/labels.csv").exists()
