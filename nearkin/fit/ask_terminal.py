@@ -145,10 +145,10 @@ class Questionnaire:
     def _read_reply(self) -> Reply:
         """Reads lines until one is a reply. The end of the input stops."""
         while True:
-            self.console.print(PROMPT, end="", markup=False, highlight=False)
+            # A program that reads whole lines must see the question before it answers.
+            ending = "" if self.console.is_terminal else "\n"
+            self.console.print(PROMPT, end=ending, markup=False, highlight=False)
             line = self.read_line()
-            if not self.console.is_terminal:
-                self.console.print()
             if not line:
                 return Reply.STOP
             reply = REPLIES.get(line.strip().lower())

@@ -3,6 +3,8 @@
 import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -127,6 +129,22 @@ def test_an_interrupt_keeps_the_answers(line: list[str], monkeypatch: pytest.Mon
     monkeypatch.setattr("sys.stdin", Interrupted())
     assert run(*line, "--ask", "5") == 130
     assert [row[2] for row in read_rows(Path("labels.csv"))] == ["1", "0"]
+
+
+def test_a_program_that_reads_lines_can_answer(line: list[str]) -> None:
+    """Each question ends with a line break before the answer is read from a pipe."""
+    command = [sys.executable, "-m", "nearkin", *line, "--ask", "3"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        replies = iter(["y\n", "n\n", "n\n"])
+        for shown in process.stdout:
+            if shown.startswith("Same?"):
+                process.stdin.write(next(replies))
+        assert process.wait() == 0
+    assert [row[2] for row in read_rows(Path("labels.csv"))] == ["1", "0", "0"]
 
 
 @pytest.mark.parametrize(
