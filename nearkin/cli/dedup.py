@@ -149,15 +149,13 @@ def dedup(
 
         nearkin dedup docs.parquet --text body --threshold 0.7 --keep "source:gold>web, length desc" --out deduped/
 
-        nearkin dedup docs.csv --text title,body --out cleaned.csv
+        nearkin dedup people.csv --text name,city --preset records --out out.csv
 
         nearkin dedup docs.csv --settings settings.toml --out cleaned.csv
 
-        nearkin dedup customers.csv --text name,address --preset records --out cleaned.csv
-
         nearkin dedup docs.parquet --measure simhash --distance 3 --out deduped/
 
-        nearkin dedup docs.parquet --vector embedding --threshold 0.95 --out deduped/
+        nearkin dedup docs.parquet --vector embedding --threshold 0.95 --out out/
 
         nearkin dedup docs.parquet --second-measure cosine:embedding:0.95 --out deduped/
 

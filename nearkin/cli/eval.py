@@ -40,8 +40,8 @@ def eval(
     grid: Annotated[
         str | None,
         typer.Option(
-            help="Settings to try, for example 'threshold=0.7,0.8;shingle=words:1,words:3;"
-            "normalise=nfkc+lower,nfkc+lower+digits'. Every combination is run.",
+            help="Settings to try, for example 'threshold=0.7,0.8;shingle=words:1,chars:3'. Every "
+            "combination is run. In a value, + stands for a comma: 'normalise=nfkc+lower,nfkc'.",
             metavar="SETTINGS",
             rich_help_panel=RUN,
         ),
@@ -96,7 +96,7 @@ def eval(
 
         nearkin eval docs.parquet --id id --golden labels.csv --grid "threshold=0.6,0.7,0.8,0.9"
 
-        nearkin eval docs.parquet --id id --golden labels.csv --grid "shingle=words:1,chars:3;measure=jaccard,idf-jaccard;threshold=0.4,0.5"
+        nearkin eval docs.parquet --id id --golden labels.csv --grid "shingle=words:1,chars:3;threshold=0.4,0.5"
     """  # noqa: E501
     from nearkin.errors import UsageError
     from nearkin.evaluate.golden import (
