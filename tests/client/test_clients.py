@@ -75,9 +75,9 @@ def test_near_misses_are_below_the_threshold(client: Any, scope: str) -> None:
     for first in range(12):
         # several words are others, so that some texts are below the threshold
         changed = [f"other{n}" if n in (first, first + 20) else words[n] for n in range(40)]
-        found = client.near_misses(scope, " ".join(changed))
-        assert not found or client.query(scope, " ".join(changed)) == []
-        misses += found
+        near_misses = client.near_misses(scope, " ".join(changed))
+        assert not near_misses or client.query(scope, " ".join(changed)) == []
+        misses += near_misses
     # most of them share a bucket with the stored text
     assert {(miss.id, miss.representative) for miss in misses} == {("one", "one")}
     assert all(miss.shared > 0 and 0 < miss.similarity < threshold for miss in misses)

@@ -396,10 +396,10 @@ def test_event_with_very_many_fields_becomes_a_dead_letter(
     stream.fill(corpus(3))
     done = consume(stream, IndexSink(index))
     assert (done.dead, done.kinds.total(), stream.pending) == (1, 3, 0)
-    found = [
+    buried_fields = [
         name for letter in stream.letters for name in letter if not name.startswith("nearkin:")
     ]
-    assert sorted(found) == sorted(wide)
+    assert sorted(buried_fields) == sorted(wide)
     assert {letter["nearkin:reason"] for letter in stream.letters} == {
         "an event must have one of the fields text and vector"
     }

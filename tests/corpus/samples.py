@@ -254,12 +254,12 @@ def run_command(*arguments: object) -> int:
 
 def read_texts(corpus: FileCorpus, **start: Any) -> tuple[list[str], list[Any]]:
     """Returns the texts of a corpus and the rejections."""
-    found: list[str] = []
+    texts: list[str] = []
     rejected: list[Any] = []
     for batch in corpus.batches(Columns(), **start):
-        found += batch.documents["text"].to_pylist()
+        texts += batch.documents["text"].to_pylist()
         rejected += batch.rejected
-    return found, rejected
+    return texts, rejected
 
 
 def read_file(path: Path, columns: Columns = Columns()) -> tuple[list[str], list[Any]]:  # noqa: B008

@@ -29,10 +29,10 @@ class Storage:
 
 @pytest.fixture
 def storage(monkeypatch: pytest.MonkeyPatch) -> Iterator[Storage]:
-    found = Storage()
-    with serve_objects(found.objects, found.options) as address:
+    served = Storage()
+    with serve_objects(served.objects, served.options) as address:
         point_to(address, monkeypatch)
-        yield found
+        yield served
     cloud_storage._connect_s3.cache_clear()
 
 

@@ -171,7 +171,7 @@ def test_internal_names_are_valid_with_tokens_vectors_and_a_second_measure() -> 
         "b": ["1", "2", "3", "4"],
         "embedding": vectors,
     }
-    found = nk.dedup(
+    run = nk.dedup(
         data,
         tokens="words",
         keep="tokens desc",
@@ -187,7 +187,7 @@ def test_internal_names_are_valid_with_tokens_vectors_and_a_second_measure() -> 
         threshold=0.7,
         second_measure="cosine:embedding:0.99",
     )
-    assert found.clusters.to_pylist() == want.clusters.to_pylist()
+    assert run.clusters.to_pylist() == want.clusters.to_pylist()
     by_vector = nk.dedup(data, vector="embedding", keep="vector desc", threshold=0.99)
     assert (
         by_vector.clusters.to_pylist()

@@ -91,12 +91,12 @@ def test_rows_before_a_missing_end_are_read(
     path = tmp_path / f"a.{form}{suffix}"
     for end in (len(data) - 1, len(data) // 2):
         path.write_bytes(data[:end])
-        found = decode_until_damage(CODEC_OF_SUFFIX[suffix], data[:end])
-        assert plain.startswith(found)
-        whole = found[: found.rfind(b"\n") + 1].count(b"\n") - (form == "csv" and bool(found))
+        decoded = decode_until_damage(CODEC_OF_SUFFIX[suffix], data[:end])
+        assert plain.startswith(decoded)
+        whole = decoded[: decoded.rfind(b"\n") + 1].count(b"\n") - (form == "csv" and bool(decoded))
         texts, rejected = read_file(path)
         assert texts == RANDOM_TEXTS[: len(texts)]
-        if len(found) < len(plain):
+        if len(decoded) < len(plain):
             assert len(texts) == max(whole, 0)
         assert len(rejected) == (0 if len(texts) == rows and not rejected else 1)
         if rejected:
@@ -116,9 +116,9 @@ def test_rows_before_a_changed_byte_are_read(form: str, suffix: str, tmp_path: P
     data[len(data) * 3 // 4] ^= 0xFF
     path = tmp_path / f"a.{form}{suffix}"
     path.write_bytes(data)
-    found = decode_until_damage(CODEC_OF_SUFFIX[suffix], bytes(data))
+    decoded = decode_until_damage(CODEC_OF_SUFFIX[suffix], bytes(data))
     texts, rejected = read_file(path)
-    rows = found[: found.rfind(b"\n") + 1].count(b"\n") - (form == "csv" and bool(found))
+    rows = decoded[: decoded.rfind(b"\n") + 1].count(b"\n") - (form == "csv" and bool(decoded))
     assert len(texts) + sum(entry.row >= 0 for entry in rejected) == max(rows, 0)
     assert len(texts) < 3000 or not rejected
 

@@ -96,12 +96,12 @@ def test_documents_of_list_views_are_those_of_lists() -> None:
     lists = [["1", "2", "3"], ["1", "2", "3"], ["4", "5"], [], ["6"]]
     kinds = ["kept", "exact", "unique", "empty", "unique"]
     for kind in (pa.list_view(pa.string()), pa.large_list_view(pa.large_string())):
-        found = nk.dedup({"tokens": pa.array(lists, kind)}, tokens="tokens")
-        assert found.clusters["kind"].to_pylist() == kinds
+        run = nk.dedup({"tokens": pa.array(lists, kind)}, tokens="tokens")
+        assert run.clusters["kind"].to_pylist() == kinds
     numbers = pa.array([[1, 2], [1, 2], [], [6]], pa.list_view(pa.int64()))
     assert (nk.sketch(numbers) == nk.sketch([["1", "2"], ["1", "2"], [], ["6"]])).all()
     vectors = pa.array(
         [[9.0, 9.0], [1.0, 2.0], [1.0, 2.0], [3.0, -1.0]], pa.list_view(pa.float32())
     )
-    found = nk.dedup({"vector": vectors.slice(1)}, vector="vector", threshold=0.9)
-    assert found.clusters["kind"].to_pylist() == ["kept", "exact", "unique"]
+    run = nk.dedup({"vector": vectors.slice(1)}, vector="vector", threshold=0.9)
+    assert run.clusters["kind"].to_pylist() == ["kept", "exact", "unique"]

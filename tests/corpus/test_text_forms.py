@@ -175,9 +175,10 @@ def test_every_type_has_a_text_form(name: str) -> None:
         format_as_readable_text(pa.concat_arrays([make(), make()]).slice(3, 4)).to_pylist()
         == (texts * 2)[3:7]
     )
-    found = check_ids(make(), "value")
+    checked_ids = check_ids(make(), "value")
     assert [
-        None if at in found.reasons else text for at, text in enumerate(found.values.to_pylist())
+        None if at in checked_ids.reasons else text
+        for at, text in enumerate(checked_ids.values.to_pylist())
     ] == texts
 
 

@@ -70,9 +70,9 @@ def test_uuids_are_ids(tmp_path: Path) -> None:
             else pa.array(values, pa.binary(16)).cast(kind)
         )
         write_table(pa.table({"text": NEAR_TEXTS, "key": column}), tmp_path / f"{number}.parquet")
-        result = nk.dedup(tmp_path / f"{number}.parquet", id="key")
-        assert result.clusters["id"].to_pylist() == [str(name) for name in names]
-        assert result.statistics["rejected"] == 0
+        run = nk.dedup(tmp_path / f"{number}.parquet", id="key")
+        assert run.clusters["id"].to_pylist() == [str(name) for name in names]
+        assert run.statistics["rejected"] == 0
 
 
 @pytest.mark.parametrize("kind", [pa.int64(), pa.int32(), pa.uint16()])

@@ -319,9 +319,9 @@ def test_long_id_or_carried_value_is_rejected_in_every_format(
         carried_columns=("other",) if role == "source" else (),
         document_limit=2000,
     )
-    found = list(FileCorpus.open([str(path)]).read_slices(0, columns))
-    assert [row for piece in found for row in piece.rows.tolist()] == [0, 2]
-    assert [(row, reason) for piece in found for row, reason, *_ in piece.rejected] == [
+    slices = list(FileCorpus.open([str(path)]).read_slices(0, columns))
+    assert [row for piece in slices for row in piece.rows.tolist()] == [0, 2]
+    assert [(row, reason) for piece in slices for row, reason, *_ in piece.rejected] == [
         (1, "other is longer than 2,000 bytes, the largest size of a document with this `memory`")
     ]
 
@@ -333,9 +333,9 @@ def test_value_with_too_many_levels_is_rejected(tmp_path: Path) -> None:
         f'{{"text": "x", "d": {"[" * levels}1{"]" * levels}}}\n' for levels in (3, 250, 300, 1000)
     ]
     path.write_text("".join(deep))
-    found = list(FileCorpus.open([str(path)]).read_slices(0, Columns(carried_columns=("d",))))
-    assert [row for piece in found for row in piece.rows.tolist()] == [0, 1]
-    assert [reason for piece in found for _, reason, *_ in piece.rejected] == [
+    slices = list(FileCorpus.open([str(path)]).read_slices(0, Columns(carried_columns=("d",))))
+    assert [row for piece in slices for row in piece.rows.tolist()] == [0, 1]
+    assert [reason for piece in slices for _, reason, *_ in piece.rejected] == [
         "d has more than 254 levels of lists and objects"
     ] * 2
     assert (

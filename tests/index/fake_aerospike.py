@@ -437,7 +437,7 @@ class Query:
         cluster, kind = self._client.cluster, self._kind
 
         def work(_: int) -> list[tuple[Any, dict[str, int], dict[str, Any]]]:
-            found = []
+            rows = []
             for place in [place for place in cluster.records if place[0] == kind]:
                 stored = cluster.live(place)
                 if stored is None or (
@@ -449,15 +449,15 @@ class Query:
                 bins = {name: stored.bins[name] for name in self._bins if name in stored.bins}
                 digest = hashlib.sha1(repr(place).encode(), usedforsecurity=False).digest()
                 cluster.digests[digest] = place
-                found.append(
+                rows.append(
                     (
                         (cluster.namespace, kind, None, bytearray(digest)),
                         {"gen": stored.generation, "ttl": 0},
                         bins,
                     )
                 )
-            cluster.order.shuffle(found)
-            return found[: self.max_records or None]
+            cluster.order.shuffle(rows)
+            return rows[: self.max_records or None]
 
         done: list[tuple[Any, dict[str, int], dict[str, Any]]] = self._client._call(
             "query", kind, self._where, work

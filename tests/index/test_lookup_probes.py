@@ -54,12 +54,12 @@ def test_recall_of_text_lookups_agrees_with_the_formula(probes: int) -> None:
     stored, queries = similar_texts()
     with open_index(probes) as index:
         index.upsert_many("s", stored)
-        found = sum(bool(index.query("s", query)) for query in queries)
+        matched_queries = sum(bool(index.query("s", query)) for query in queries)
         postings = index.stats()["postings"]
     band = float(band_probability(90 / 110, ROWS, min(probes, ROWS), one_sided=True))
     recall = 1 - (1 - band) ** BANDS
     error = 4 * (recall * (1 - recall) / PAIRS) ** 0.5
-    assert found / PAIRS == pytest.approx(recall, abs=error)
+    assert matched_queries / PAIRS == pytest.approx(recall, abs=error)
     assert postings == PAIRS * BANDS
 
 
@@ -153,7 +153,7 @@ def test_vector_lookups_read_the_most_likely_buckets(bands: int, rows: int, prob
     ) as index:
         ids = [str(number) for number in range(PAIRS)]
         index.upsert_many("s", vectors, ids)
-        found = {
+        matched_ids = {
             int(match.id)
             for number, query in enumerate(near)
             for match in index.query("s", query)
@@ -161,8 +161,8 @@ def test_vector_lookups_read_the_most_likely_buckets(bands: int, rows: int, prob
         }
         assert index.stats()["postings"] == PAIRS * bands
     # The estimate from the signatures leaves out one pair in a thousand at the threshold.
-    assert found <= expected
-    assert len(expected - found) <= 2
+    assert matched_ids <= expected
+    assert len(expected - matched_ids) <= 2
     assert len(reached) > 200
 
 

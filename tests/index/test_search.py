@@ -94,14 +94,14 @@ def test_ranking_keeps_recall_when_buckets_overflow(clusters: int, most: int, le
         unit = made / np.linalg.norm(made, axis=2, keepdims=True)
         heads = [index.get("a", f"c{i}") for i in range(clusters)]
         leaders = [i for i, head in enumerate(heads) if head is not None and head.is_leader]
-        found, wanted = 0, 0
+        matched, wanted = 0, 0
         for i in range(clusters):
             for j in range(1, 6):
                 near = bool((unit[leaders, 0] @ unit[i, j] >= 0.5).any())
                 wanted += near
-                found += near and bool(index.query("a", made[i, j]))
+                matched += near and bool(index.query("a", made[i, j]))
         assert wanted > 3 * clusters
-        assert found / wanted >= least
+        assert matched / wanted >= least
 
 
 def test_texts_with_a_common_banner_keep_recall() -> None:

@@ -35,10 +35,10 @@ class Exported:
 
     def points(self) -> dict[tuple[str, str], Any]:
         """Returns the data points by the name of the metric and the operation."""
-        data = self._reader.get_metrics_data()
+        metrics = self._reader.get_metrics_data()
         return {
             (metric.name, point.attributes.get("operation", "")): point
-            for resource in data.resource_metrics
+            for resource in metrics.resource_metrics
             for scope in resource.scope_metrics
             for metric in scope.metrics
             for point in metric.data.data_points

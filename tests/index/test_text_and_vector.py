@@ -115,7 +115,7 @@ def make_samples(count: int, seed: int, *, complete: bool) -> list[Sample]:
 def expected_leaders(samples: list[Sample], combine: str) -> list[tuple[int, float]]:
     """Returns the representative of each document and their similarity, by brute force."""
     leaders: list[int] = []
-    found: list[tuple[int, float]] = []
+    resolutions: list[tuple[int, float]] = []
     for i, sample in enumerate(samples):
         best = (i, 1.0)
         best_similarity = 0.0
@@ -126,8 +126,8 @@ def expected_leaders(samples: list[Sample], combine: str) -> list[tuple[int, flo
                 best_similarity = similarity
         if best[0] == i:
             leaders.append(i)
-        found.append(best)
-    return found
+        resolutions.append(best)
+    return resolutions
 
 
 def name_of(position: int) -> str:
@@ -208,12 +208,14 @@ def test_queries_find_what_brute_force_finds(combine: str) -> None:
 
 def test_one_by_one_and_in_batches_have_the_same_outcomes() -> None:
     samples = make_samples(80, seed=3, complete=False)
-    found = []
+    outcomes_by_batch = []
     for batch in (1, 80):
         with nk.Index.open("memory://", **SETTINGS) as index:
             outcomes = fill(index, samples, batch)
-            found.append([(outcome.representative, outcome.similarity) for outcome in outcomes])
-    assert found[0] == found[1]
+            outcomes_by_batch.append(
+                [(outcome.representative, outcome.similarity) for outcome in outcomes]
+            )
+    assert outcomes_by_batch[0] == outcomes_by_batch[1]
 
 
 def test_members_are_found_by_either_kind_of_evidence() -> None:
@@ -224,9 +226,9 @@ def test_members_are_found_by_either_kind_of_evidence() -> None:
         assert len(members) > 20
         for i in members:
             matches = index.query("a", samples[i].document, top=200, members=True)
-            found = {match.id: match for match in matches}
-            assert found[name_of(i)].similarity == pytest.approx(1)
-            for id, match in found.items():
+            matches_by_id = {match.id: match for match in matches}
+            assert matches_by_id[name_of(i)].similarity == pytest.approx(1)
+            for id, match in matches_by_id.items():
                 scores = scores_of(samples[i], samples[int(id[1:])])
                 assert match.similarity == pytest.approx(similarity_of(scores, "either"))
 
@@ -520,8 +522,8 @@ def test_a_rotation_of_the_key_covers_texts_and_vectors(tmp_path: Path) -> None:
         fill(index, samples)
     with nk.Index.open(source) as index, pytest.raises(nk.KeyRequiredError):
         index.query("a", samples[0].document)
-    result = rotate_key(source, target, new)
-    assert (result["documents"], result["left_out"]) == (40, 0)
+    rotation = rotate_key(source, target, new)
+    assert (rotation["documents"], rotation["left_out"]) == (40, 0)
     with nk.Index.open(target, resources=nk.SpecResources(new)) as index:
         assert index.settings.vector is not None
         assert index.settings.vector.spec == VECTORS.keyed_with(new)
@@ -533,21 +535,21 @@ def test_a_rotation_of_the_key_covers_texts_and_vectors(tmp_path: Path) -> None:
 def test_look_ups_probe_each_kind_by_itself() -> None:
     samples = make_samples(120, seed=29, complete=False)
     vector = nk.VectorEvidence(VECTORS, threshold=VECTOR_THRESHOLD, bands=4, rows=16)
-    found = []
+    member_counts = []
     for probes in (0, 8):
         probing = nk.VectorEvidence(
             VECTORS, threshold=VECTOR_THRESHOLD, bands=4, rows=16, lookup_probes=probes
         )
         with nk.Index.open("memory://", threshold=0.6, vector=probing) as index:
             fill(index, samples)
-            found.append(sum(not entry.is_leader for entry in index.scan()))
+            member_counts.append(sum(not entry.is_leader for entry in index.scan()))
             postings = index.stats()["postings"]
             posted = [entry for entry in index.scan() if entry.posted]
             bands = index.banding.bands
             texts = sum(bool(entry.size) for entry in posted)
             vectors = sum(index.vector_of(entry) is not None for entry in posted)
             assert postings == bands * texts + vector.bands * vectors  # type: ignore[operator]
-    assert found[1] > found[0]
+    assert member_counts[1] > member_counts[0]
 
 
 # -- Requests that are refused

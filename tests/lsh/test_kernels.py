@@ -67,21 +67,21 @@ def test_buckets_contain_equal_full_keys_for_every_partitioning(
         rng.integers(0, 4, n, dtype=np.uint64) << np.uint64(62)
     )
     active = rng.random(n) < 0.8
-    found = set()
+    pairs_found = set()
     for part in range(1 << part_bits):
         packed = np.empty(n, np.uint64)
         count = kernels.pack_keys(keys, active, np.uint64(part), part_bits, 9, packed)
         packed = np.sort(packed[:count])
         starts, ends = np.empty(n, np.int64), np.empty(n, np.int64)
         buckets = kernels.find_buckets(packed, keys, 9, starts, ends)
-        found |= {
+        pairs_found |= {
             tuple(packed[s:e].tolist())
             for s, e in zip(starts[:buckets], ends[:buckets], strict=True)
         }
     want = defaultdict(list)
     for i in np.flatnonzero(active):
         want[int(keys[i])].append(int(i))
-    assert found == {tuple(members) for members in want.values() if len(members) > 1}
+    assert pairs_found == {tuple(members) for members in want.values() if len(members) > 1}
 
 
 def test_each_candidate_pair_occurs_once_over_all_bands() -> None:
@@ -263,7 +263,7 @@ def test_buckets_in_portions_yield_every_pair_once(pairs_at_once: int) -> None:
     signatures = signatures_of(40, 16, 2, 5)
     starts, ends = np.array([0, 2, 25, 30]), np.array([2, 25, 30, 40])
     histogram = np.zeros(17, np.int64)
-    found = []
+    listed_pairs = []
     for rows in split_buckets(starts, ends, pairs_at_once):
         out = np.empty(rows.pairs, np.uint64)
         count = kernels.bucket_pairs(
@@ -281,13 +281,13 @@ def test_buckets_in_portions_yield_every_pair_once(pairs_at_once: int) -> None:
             out,
         )
         assert count == rows.pairs <= 2 * max(pairs_at_once, 22)
-        found += out.tolist()
+        listed_pairs += out.tolist()
     want = [
         a << 32 | b
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
         for a, b in combinations(range(start, end), 2)
     ]
-    assert sorted(found) == want
+    assert sorted(listed_pairs) == want
 
 
 @pytest.mark.parametrize("pairs_at_once", [1, 7, 10**6])
@@ -313,7 +313,7 @@ def test_buckets_by_source_yield_every_pair_of_different_sources_once(pairs_at_o
     assert buckets.sizes[2] == 1
     assert (buckets.sizes * (buckets.sizes - 1) // 2 <= buckets.pairs).all()
     assert (buckets.sizes * (buckets.sizes + 1) // 2 > buckets.pairs).all()
-    found = []
+    listed_pairs = []
     for rows in buckets.split(starts, ends, pairs_at_once):
         out = np.empty(rows.pairs, np.uint64)
         count = kernels.bucket_pairs(
@@ -331,8 +331,8 @@ def test_buckets_by_source_yield_every_pair_of_different_sources_once(pairs_at_o
             out,
         )
         assert count == rows.pairs <= 2 * max(pairs_at_once, 22)
-        found += out.tolist()
-    assert sorted(found) == sorted(pair for pairs in want for pair in pairs)
+        listed_pairs += out.tolist()
+    assert sorted(listed_pairs) == sorted(pair for pairs in want for pair in pairs)
 
 
 @pytest.mark.parametrize("fanout", [1, 3, 50])

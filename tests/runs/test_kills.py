@@ -102,18 +102,18 @@ def nearkin(*line: str) -> None:
     assert ended.returncode == 0, ended.stderr
 
 
-def tried(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
+def run_kills(folder: Path, case: dict[str, Any]) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     line = [sys.executable, "-m", "tests.killing", str(folder)]
     ended = subprocess.run(
         line, input=json.dumps(case), capture_output=True, text=True, check=False
     )
     assert ended.returncode == 0, ended.stderr
-    found: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
-    return found
+    record: dict[str, Any] = json.loads(ended.stdout.splitlines()[-1])
+    return record
 
 
-def case_of(
+def kill_case(
     line: list[str], corpus: dict[str, str], again: list[list[str]], full: bool, **other: Any
 ) -> dict[str, Any]:
     points = {"points": None, "last": 0} if full else {"points": 3, "last": 1}
@@ -133,7 +133,7 @@ def test_a_run_that_is_killed_anywhere_can_be_resumed(
         else {}
     )
     again = [["--resume"], []] if name == "overwrite" else [["--resume"]]
-    record = tried(tmp_path, case_of(CASES[name], corpus, again, full, **other))
+    record = run_kills(tmp_path, kill_case(CASES[name], corpus, again, full, **other))
     assert record["operations"] > 10
     assert record["failures"] == []
 
@@ -144,5 +144,7 @@ def test_a_killed_command_can_be_started_again(
 ) -> None:
     """The leftovers of a killed run do not prevent the next one."""
     made = ["out", "out.cut.arrow"] if name == "sketch" else ["out"]
-    record = tried(tmp_path, case_of(RESTARTED[name], corpus, [["--overwrite"]], full, made=made))
+    record = run_kills(
+        tmp_path, kill_case(RESTARTED[name], corpus, [["--overwrite"]], full, made=made)
+    )
     assert record["failures"] == []

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from itertools import count, islice
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypeAlias
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from nearkin.errors import MissingExtraError, StoreError, UsageError
@@ -34,6 +34,8 @@ SCAN_TRIES = 6
 """The number of attempts of a query while partitions change their owner."""
 SCAN_PAUSE = 0.25
 """The pause before the second attempt, in seconds. It doubles with each attempt."""
+Bins: TypeAlias = dict[str, Any]
+"""The values of a record by the names of their bins: numbers, texts, bytes, lists and maps."""
 AT_ONCE = 250
 """The number of records in a batch. A request of the largest documents stays below 128 MiB."""
 SMALL_AT_ONCE = 1000
@@ -83,14 +85,14 @@ class Found(NamedTuple):
     """A record that was read."""
 
     generation: int
-    bins: dict[str, Any]
+    bins: Bins
 
 
-class Answer(NamedTuple):
+class BatchAnswer(NamedTuple):
     """The result of one write of a batch."""
 
     code: int
-    bins: dict[str, Any]
+    bins: Bins
 
 
 class Records:
@@ -364,7 +366,7 @@ class Records:
             policy |= {"gen": self.library.aerospike.POLICY_GEN_EQ, "generation": generation}
         return self.library.batch.Remove(self.key(kind, name), policy=policy)
 
-    def run(self, writes: Iterable[Any], expected: Sequence[int] = ()) -> list[Answer]:
+    def run(self, writes: Iterable[Any], expected: Sequence[int] = ()) -> list[BatchAnswer]:
         """Executes writes in batches. Each write is atomic, a batch is not.
 
         Args:
@@ -382,7 +384,7 @@ class Records:
 
     def each(
         self, writes: Iterable[Any], expected: Sequence[int] = (), at_once: int = AT_ONCE
-    ) -> Iterator[Answer]:
+    ) -> Iterator[BatchAnswer]:
         """Yields the answers of `run`.
 
         The next batch is written after the previous answers were taken.
@@ -400,9 +402,9 @@ class Records:
             for record in batch:
                 if record.result:
                     self._check_record(record, expected)
-                yield Answer(record.result, record.record[2] if record.record else {})
+                yield BatchAnswer(record.result, record.record[2] if record.record else {})
 
-    def pick(self, reads: Iterable[Any]) -> Iterator[dict[str, Any] | None]:
+    def pick(self, reads: Iterable[Any]) -> Iterator[Bins | None]:
         """Yields the bins that each read of a small result returns; None if there is no record."""
         for batch in self._batches(reads, self._reading, SMALL_AT_ONCE):
             for record in batch:
@@ -458,7 +460,7 @@ class Records:
             reason = record.message or f"a record of {record.key[1]} was refused"
             raise _failed(self.url, f"{reason}: {_code_name(self.library, record.result)}")
 
-    def scan(self, kind: str, *bins: str) -> list[dict[str, Any]]:
+    def scan(self, kind: str, *bins: str) -> list[Bins]:
         """Returns bins of all records of a kind, in no particular order."""
         return self._queried(kind, bins, None, {})
 
@@ -466,7 +468,7 @@ class Records:
         """Returns the keys of all records of a kind, in the form of the client."""
         return [key for key, *_ in self._results(kind, (), None, {}, {"nobins": True})]
 
-    def scan_older(self, kind: str, seconds: float, *bins: str) -> list[dict[str, Any]]:
+    def scan_older(self, kind: str, seconds: float, *bins: str) -> list[Bins]:
         """Returns bins of the records of a kind that were not written for some seconds."""
         return self._queried(kind, bins, None, {"expressions": self.older(seconds)})
 
@@ -475,7 +477,7 @@ class Records:
         expressions = self.library.expressions
         return expressions.GE(expressions.SinceUpdateTime(), int(1000 * seconds)).compile()
 
-    def where(self, kind: str, bin_: str, value: int, *bins: str) -> list[dict[str, Any]]:
+    def where(self, kind: str, bin_: str, value: int, *bins: str) -> list[Bins]:
         """Returns bins of the records of a kind that hold a number in an indexed bin.
 
         Args:
@@ -505,7 +507,7 @@ class Records:
         predicate: Any,
         policy: Mapping[str, object],
         most: int = 0,
-    ) -> list[dict[str, Any]]:
+    ) -> list[Bins]:
         return [record[2] for record in self._results(kind, bins, predicate, policy, {}, most)]
 
     def _results(

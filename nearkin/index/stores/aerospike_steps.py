@@ -11,7 +11,14 @@ import numpy as np
 from nearkin.errors import OutcomeUnknownError, RacedError, StoreError
 from nearkin.index.stores.aerospike_buckets import Buckets, Span
 from nearkin.index.stores.aerospike_moves import FINISHED, META, Moves
-from nearkin.index.stores.aerospike_records import EXISTS, FILTERED, GENERATION, NOT_FOUND, Records
+from nearkin.index.stores.aerospike_records import (
+    EXISTS,
+    FILTERED,
+    GENERATION,
+    NOT_FOUND,
+    Bins,
+    Records,
+)
 
 DOCUMENTS = "documents"
 REFS = "refs"
@@ -65,7 +72,7 @@ class Version(NamedTuple):
         return {prefix + name: value for name, value in named.items() if value or name == "r"}
 
     @classmethod
-    def of(cls, bins: dict[str, Any], prefix: str = "") -> "Version":
+    def of(cls, bins: Bins, prefix: str = "") -> "Version":
         """Returns the version in the bins of a record."""
         return cls(
             ref=bins.get(prefix + "r", 0),
@@ -424,7 +431,7 @@ class Steps:
         self._left.discard(step)
         return VANISHED
 
-    def _parts(self, step: int, header: dict[str, Any]) -> Parts:
+    def _parts(self, step: int, header: Bins) -> Parts:
         """Reads the parts of a plan. A step writes nothing else before all parts are written."""
         others = self._records.read(STEPS, _part_names(step, header["c"]))
         return [header["p"], *(found.bins["p"] if found is not None else [] for found in others)]
@@ -609,9 +616,9 @@ class Steps:
             )
             self._records.run([claim], (GENERATION, NOT_FOUND))
 
-    def promised(self) -> list[dict[str, Any]]:
+    def promised(self) -> list[Bins]:
         """Returns the log lines of committed steps that may not have written them yet."""
-        lines: list[dict[str, Any]] = []
+        lines: list[Bins] = []
         finished = self._finished()
         for bins in self._records.scan(STEPS, "q", "t", "c", "p"):
             if bins.get("t") == COMMITTED and bins["q"] >= finished:
@@ -667,7 +674,7 @@ def _locked_record(found: Any) -> LockedRecord:
     )
 
 
-def _state(bins: dict[str, Any]) -> int:
+def _state(bins: Bins) -> int:
     """Returns the state of a plan; of one that is done, how it ended."""
     return int(bins["d"] if bins["t"] == DONE else bins["t"])
 

@@ -219,9 +219,9 @@ def test_every_row_is_kept_removed_or_rejected(
         assert set(written.decode().split("\n")[:-1]) <= set(rows)
         assert written.count(b"\n") == counts["kept"]
     elif name == "a.parquet":
-        found = pq.read_table(kept)
-        assert found.equals(table.take(found["n"].combine_chunks()))
-        assert len(found) == counts["kept"]
+        kept_rows = pq.read_table(kept)
+        assert kept_rows.equals(table.take(kept_rows["n"].combine_chunks()))
+        assert len(kept_rows) == counts["kept"]
 
 
 MEASURED = """

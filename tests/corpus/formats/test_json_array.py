@@ -80,9 +80,9 @@ def test_block_ends_do_not_change_the_elements(
             return super().read(block)
 
     data = json.dumps(values, indent=indent, ensure_ascii=False).encode("utf-8", "surrogatepass")
-    found = list(JsonArray().read_rows(Slow(data), 1 << 20))
-    assert [line.row for line in found] == list(range(len(values)))
-    assert [json.loads(line.raw or b"") for line in found] == values
+    rows_read = list(JsonArray().read_rows(Slow(data), 1 << 20))
+    assert [line.row for line in rows_read] == list(range(len(values)))
+    assert [json.loads(line.raw or b"") for line in rows_read] == values
 
 
 def test_invalid_elements_are_rejected_and_others_read(tmp_path: Path) -> None:
@@ -118,5 +118,5 @@ def test_one_element_at_a_time_is_in_memory() -> None:
 
 def test_element_that_is_too_long_is_not_in_memory() -> None:
     data = b'[1,"' + b"x" * 5000 + b'",2]'
-    found = list(JsonArray().read_rows(io.BytesIO(data), 1000))
-    assert found == [JsonRow(0, b"1"), JsonRow(1, None), JsonRow(2, b"2")]
+    rows_read = list(JsonArray().read_rows(io.BytesIO(data), 1000))
+    assert rows_read == [JsonRow(0, b"1"), JsonRow(1, None), JsonRow(2, b"2")]

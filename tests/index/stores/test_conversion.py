@@ -199,8 +199,8 @@ class FirstVersionOverSqlite(FirstVersion):
         return self._db.execute("PRAGMA user_version").fetchone()[0]
 
     def migration(self) -> tuple[int, str, list[str]]:
-        found = self._db.execute("SELECT value FROM meta WHERE name = 'move'").fetchone()
-        epoch, phase, urls = json.loads(found[0]) if found else MigrationState()
+        stored_place = self._db.execute("SELECT value FROM meta WHERE name = 'move'").fetchone()
+        epoch, phase, urls = json.loads(stored_place[0]) if stored_place else MigrationState()
         return epoch, phase, list(urls)
 
     def write(self, epoch: int | None) -> bool:
