@@ -203,7 +203,7 @@ KINDS = (
         "logs",
         "lines of logs",
         (
-            Limits("template_share", 0, 0.5, "lines differ in their times, numbers and addresses"),
+            Limits("template_share", 0, 0.75, "lines differ in numbers, and some also in names"),
             Limits("digit_tokens", 0.1, 1, "a line has a time, a number or an address"),
             Limits("lines", 0, 3, "a message is a line, rarely one with a few more"),
         ),
