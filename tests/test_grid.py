@@ -150,7 +150,7 @@ def test_cells_share_signatures_and_comparisons(monkeypatch: pytest.MonkeyPatch)
     [
         ("threshold", "is not of the form"),
         ("threshold=", "is not of the form"),
-        ("tresh=0.5", r"unknown setting 'tresh' of the grid; did you mean 'threshold'"),
+        ("tresh=0.5", r"unknown setting 'tresh' of the grid; .*; did you mean 'threshold'"),
         ("threshold=0.5;threshold=0.6", "has the setting 'threshold' twice"),
         ("threshold=0.5,1.5", "threshold=1.5 of the grid is not possible: .* out of range"),
         ("measure=jaccard,simhsh", r"measure=simhsh of the grid is not possible: .*'simhash'"),
@@ -184,7 +184,7 @@ def test_contradictory_cells_are_named_and_the_others_run(
     }
     assert run([*line, grid]) == 0
     printed = capfd.readouterr()
-    assert "warning: left out: measure=jaccard, weights=tf, threshold=0.6: weights" in printed.err
+    assert "warning: left out: measure=jaccard, weights=tf, threshold=0.6: " in printed.err
     assert "measure=simhash" in printed.out
     assert run([*line, grid, "--measure", "jaccard"]) == 2
     assert "measure is in the grid and given for all its cells" in capfd.readouterr().err

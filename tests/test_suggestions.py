@@ -115,7 +115,7 @@ def test_store_without_options_names_the_unknown_one() -> None:
         nk.Index.open("memory://?bound=3")
 
 
-@pytest.mark.parametrize("name", ["measure", "id", "text", "quiet"])
+@pytest.mark.parametrize("name", ["id", "text", "quiet"])
 def test_grid_refuses_names_that_are_not_settings_of_a_run(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
