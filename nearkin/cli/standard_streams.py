@@ -28,7 +28,7 @@ class Output:
         try:
             return self._stream.write(text)
         except OSError as error:
-            self._drop(error)
+            self._drop_output(error)
             return len(text)
 
     def flush(self) -> None:
@@ -36,9 +36,9 @@ class Output:
         try:
             self._stream.flush()
         except OSError as error:
-            self._drop(error)
+            self._drop_output(error)
 
-    def _drop(self, error: OSError) -> None:
+    def _drop_output(self, error: OSError) -> None:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, self._stream.fileno())
         os.close(null)

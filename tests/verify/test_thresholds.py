@@ -28,7 +28,7 @@ def words(name: str, first: int, last: int) -> list[str]:
     return [f"{name}x{i}" for i in range(first, last)]
 
 
-def at_jaccard(percent: int) -> tuple[str, str]:
+def texts_at_jaccard(percent: int) -> tuple[str, str]:
     """Returns two texts whose sets of words have exactly this Jaccard similarity."""
     share = Fraction(percent, 100)
     times = max(1, 20 // share.denominator)
@@ -38,7 +38,7 @@ def at_jaccard(percent: int) -> tuple[str, str]:
     return " ".join(everything[:middle]), " ".join(everything[:common] + everything[middle:])
 
 
-def four_squares(total: int) -> tuple[int, int, int, int]:
+def sum_of_four_squares(total: int) -> tuple[int, int, int, int]:
     """Returns integers whose squares add up to a total (Lagrange)."""
     for a in range(isqrt(total), -1, -1):
         for b in range(isqrt(total - a * a), -1, -1):
@@ -50,13 +50,13 @@ def four_squares(total: int) -> tuple[int, int, int, int]:
     raise AssertionError(total)
 
 
-def at_cosine(percent: int) -> tuple[list[int], list[int]]:
+def vectors_at_cosine(percent: int) -> tuple[list[int], list[int]]:
     """Returns two vectors of length 100 with exactly this cosine."""
-    return [100, 0, 0, 0, 0], [percent, *four_squares(100**2 - percent**2)]
+    return [100, 0, 0, 0, 0], [percent, *sum_of_four_squares(100**2 - percent**2)]
 
 
 def test_brute_force_finds_jaccard_pairs_at_threshold(percents: list[int]) -> None:
-    texts = [text for percent in PERCENTS for text in at_jaccard(percent)]
+    texts = [text for percent in PERCENTS for text in texts_at_jaccard(percent)]
     for percent in percents:
         result_pairs = nk.pairs(texts, threshold=percent / 100, spec=SPEC, recall=0.01).pairs.arrow
         at_least = [
@@ -71,7 +71,7 @@ def test_brute_force_finds_jaccard_pairs_at_threshold(percents: list[int]) -> No
 
 @pytest.mark.parametrize("percent", [55, 56, 81, 29, 57, 58])
 def test_verification_accepts_jaccard_pairs_at_threshold(percent: int) -> None:
-    texts = list(at_jaccard(percent))
+    texts = list(texts_at_jaccard(percent))
     result = nk.pairs(
         texts, threshold=percent / 100, spec=nk.Spec(unit="words", n=1, k=512), bands=512, rows=1
     )
@@ -81,7 +81,7 @@ def test_verification_accepts_jaccard_pairs_at_threshold(percent: int) -> None:
 def test_weighted_jaccard_pairs_at_threshold_are_found(percents: list[int]) -> None:
     spec = nk.Spec(unit="words", n=1, measure="weighted-jaccard")
     for percent in percents:
-        a, b = (f"{text} {text}" for text in at_jaccard(percent))
+        a, b = (f"{text} {text}" for text in texts_at_jaccard(percent))
         assert (
             nk.pairs([a, b], threshold=percent / 100, spec=spec, recall=0.01).pairs.arrow.num_rows
             == 1
@@ -91,7 +91,7 @@ def test_weighted_jaccard_pairs_at_threshold_are_found(percents: list[int]) -> N
 @pytest.mark.parametrize("measure", ["simhash", "cosine"])
 def test_cosine_pairs_at_threshold_are_found(measure: str, percents: list[int]) -> None:
     for percent in percents:
-        vectors = at_cosine(percent)
+        vectors = vectors_at_cosine(percent)
         if measure == "cosine":
             table = pa.table({"v": pa.array(vectors, pa.list_(pa.float32()))})
             result_pairs = nk.pairs(
@@ -177,7 +177,7 @@ def test_members_of_hot_bucket_join_leader_at_threshold() -> None:
 
 
 def test_higher_threshold_of_result_keeps_pairs_at_it() -> None:
-    texts = [text for percent in PERCENTS for text in at_jaccard(percent)]
+    texts = [text for percent in PERCENTS for text in texts_at_jaccard(percent)]
     result = nk.dedup(texts, threshold=0.01, spec=SPEC, recall=0.01)
     for percent in PERCENTS:
         higher = result.rethreshold(percent / 100)
@@ -186,7 +186,7 @@ def test_higher_threshold_of_result_keeps_pairs_at_it() -> None:
 
 @pytest.mark.parametrize("percent", [55, 56, 81, 29, 57, 58, 7, 14])
 def test_index_finds_documents_at_threshold(percent: int) -> None:
-    a, b = at_jaccard(percent)
+    a, b = texts_at_jaccard(percent)
     spec = nk.Spec(unit="words", n=1, k=512)
     with nk.Index.open("memory://", spec, threshold=percent / 100, bands=512, rows=1) as index:
         index.upsert("scope", a, "a")
@@ -197,7 +197,7 @@ def test_index_finds_documents_at_threshold(percent: int) -> None:
 def test_components_keep_members_exactly_at_floor() -> None:
     """Clusters a chain whose ends are exactly at the floor."""
     for percent in (28, 29, 55, 56, 57, 58):
-        a, b = at_jaccard(percent)
+        a, b = texts_at_jaccard(percent)
         between = " ".join(dict.fromkeys(f"{a} {b}".split()))
         settings = {"threshold": 0.6, "cluster": "components", "floor": percent / 100}
         result = nk.dedup([a, b, between], spec=SPEC, keep="length asc", **settings)

@@ -132,14 +132,14 @@ class TokenFile:
             self._tokens = {}
             return
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise self._unreadable_error(error) from error
         stamp = (status.st_mtime_ns, status.st_ino)
         if stamp == self._stamp:
             return
         try:
             content = self.path.read_bytes()
         except OSError as error:
-            raise self._unreadable(error) from error
+            raise self._unreadable_error(error) from error
         try:
             rows = json.loads(content)["tokens"]
             self._tokens = {row["name"]: (row["hash"], _principal_from_row(row)) for row in rows}
@@ -156,7 +156,9 @@ class TokenFile:
         name, secret = (match["name"], match["secret"]) if match else ("", "")
         token_hash, principal = self._tokens.get(name, (UNKNOWN_TOKEN_HASH, None))
         return (
-            _unless_expired(principal) if hmac.compare_digest(_hash(secret), token_hash) else None
+            _unless_expired(principal)
+            if hmac.compare_digest(_hash_secret(secret), token_hash)
+            else None
         )
 
     def session_mark(self, name: str) -> str:
@@ -164,7 +166,7 @@ class TokenFile:
 
         It becomes invalid when the token is revoked.
         """
-        return _hash("session of " + self._tokens[name][0])
+        return _hash_secret("session of " + self._tokens[name][0])
 
     def find_by_mark(self, name: str, mark: str) -> Principal | None:
         """Returns the principal of a session's token, or None if the token is not valid any more.
@@ -213,12 +215,12 @@ class TokenFile:
         if principal.rate is not None:
             parse_rate(principal.rate)
         secret = secrets.token_urlsafe(32)
-        with self._changing():
+        with self._open_for_change():
             if principal.name in self._tokens:
                 raise UsageError(
                     f"token {principal.name!r} exists already; revoke it first, or use another name"
                 )
-            self._tokens[principal.name] = (_hash(secret), principal)
+            self._tokens[principal.name] = (_hash_secret(secret), principal)
         return f"nk_{principal.name}_{secret}"
 
     def revoke(self, name: str) -> bool:
@@ -226,7 +228,7 @@ class TokenFile:
 
         Returns False if it did not exist. Running servers notice within seconds.
         """
-        with self._changing():
+        with self._open_for_change():
             return self._tokens.pop(name, None) is not None
 
     def principals(self) -> list[Principal]:
@@ -234,7 +236,7 @@ class TokenFile:
         return [self._tokens[name][1] for name in sorted(self._tokens)]
 
     @contextmanager
-    def _changing(self) -> Iterator[None]:
+    def _open_for_change(self) -> Iterator[None]:
         """Locks the file, lets the caller change the tokens, and then replaces the file."""
         try:
             make_folders(self.path.parent)
@@ -264,7 +266,7 @@ class TokenFile:
                 "its permissions"
             ) from error
 
-    def _unreadable(self, error: OSError) -> UsageError:
+    def _unreadable_error(self, error: OSError) -> UsageError:
         return UsageError(
             f"cannot read the tokens file {self.path}: {error.strerror}; correct the path or its "
             "permissions"
@@ -284,5 +286,5 @@ def _principal_from_row(row: dict[str, object]) -> Principal:
     return Principal(**fields)  # type: ignore[arg-type]
 
 
-def _hash(secret: str) -> str:
+def _hash_secret(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()

@@ -19,34 +19,36 @@ ROWS = 1003
 STRUCT = pa.struct({"a": pa.int64(), "b": pa.list_(pa.string())})
 
 
-def sparse(values: list[Any], kind: pa.DataType) -> pa.Array:
+def make_sparse_column(values: list[Any], kind: pa.DataType) -> pa.Array:
     return pa.array([None if i % 5 == 3 else value for i, value in enumerate(values)], kind)
 
 
-def table() -> pa.Table:
+def make_table() -> pa.Table:
     texts = [f"text {i} " + "naïve " * (i % 7) for i in range(ROWS)]
     whole = list(range(ROWS))
     lists = [texts[: i % 4] for i in range(ROWS)]
     return pa.table(
         {
             "text": pa.array(texts),
-            "large": sparse(texts, pa.large_string()),
-            "binary": sparse([text.encode() for text in texts], pa.binary()),
-            "whole": sparse(whole, pa.int32()),
-            "flag": sparse([i % 3 == 0 for i in whole], pa.bool_()),
-            "time": sparse(whole, pa.timestamp("us")),
-            "lists": sparse(lists, pa.list_(pa.string())),
-            "vectors": sparse([[float(i)] * 3 for i in whole], pa.list_(pa.float32(), 3)),
-            "struct": sparse(
+            "large": make_sparse_column(texts, pa.large_string()),
+            "binary": make_sparse_column([text.encode() for text in texts], pa.binary()),
+            "whole": make_sparse_column(whole, pa.int32()),
+            "flag": make_sparse_column([i % 3 == 0 for i in whole], pa.bool_()),
+            "time": make_sparse_column(whole, pa.timestamp("us")),
+            "lists": make_sparse_column(lists, pa.list_(pa.string())),
+            "vectors": make_sparse_column(
+                [[float(i)] * 3 for i in whole], pa.list_(pa.float32(), 3)
+            ),
+            "struct": make_sparse_column(
                 [{"a": i, "b": [f"x{i}"]} for i in whole],
                 pa.struct({"a": pa.int64(), "b": pa.list_(pa.string())}),
             ),
-            "empty": sparse([[] for _ in whole], pa.large_list(pa.int8())),
+            "empty": make_sparse_column([[] for _ in whole], pa.large_list(pa.int8())),
         }
     )
 
 
-def write(path: Path, rows: pa.Table, **options: Any) -> Path:
+def write_file(path: Path, rows: pa.Table, **options: Any) -> Path:
     with pa.ipc.new_file(path, rows.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
         writer.write_table(rows, max_chunksize=600)
     return path
@@ -54,7 +56,7 @@ def write(path: Path, rows: pa.Table, **options: Any) -> Path:
 
 def test_slices_have_the_rows_of_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ipc_slices, "BATCH_ROWS", 101)
-    path = write(tmp_path / "a.arrow", table())
+    path = write_file(tmp_path / "a.arrow", make_table())
     slices = read_sliced_batches(os.fsencode(path), None)
     assert slices is not None
     first = 0
@@ -65,14 +67,15 @@ def test_slices_have_the_rows_of_the_file(tmp_path: Path, monkeypatch: pytest.Mo
         assert len(batch) <= 101
         parts.append(batch)
         first += len(batch)
-    assert pa.Table.from_batches(parts).combine_chunks().equals(table().combine_chunks())
+    assert pa.Table.from_batches(parts).combine_chunks().equals(make_table().combine_chunks())
 
 
 @pytest.mark.parametrize("compression", ["zstd", "lz4"])
 def test_compressed_batches_are_read_as_a_whole(compression: str, tmp_path: Path) -> None:
     assert (
         read_sliced_batches(
-            os.fsencode(write(tmp_path / "a.arrow", table(), compression=compression)), None
+            os.fsencode(write_file(tmp_path / "a.arrow", make_table(), compression=compression)),
+            None,
         )
         is None
     )
@@ -81,7 +84,7 @@ def test_compressed_batches_are_read_as_a_whole(compression: str, tmp_path: Path
 def test_corpus_reads_large_files_in_slices(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source, out = write(tmp_path / "a.arrow", table()), tmp_path / "out"
+    source, out = write_file(tmp_path / "a.arrow", make_table()), tmp_path / "out"
     out.mkdir()
     columns = Columns(carried_columns=("whole",))
     before = [batch.documents for batch in FileCorpus.open([str(source)]).batches(columns)]
@@ -100,7 +103,7 @@ def test_corpus_reads_large_files_in_slices(
         assert (
             written.read_all()
             .combine_chunks()
-            .equals(table().take(list(range(0, ROWS, 2))).combine_chunks())
+            .equals(make_table().take(list(range(0, ROWS, 2))).combine_chunks())
         )
 
 
