@@ -80,7 +80,8 @@ class PlainProgress:
             done = self._done
             total = self._total
         if not done:
-            return f"{name}: {format_duration(seconds)}"
+            begun = f"0 of {total:,}, " if total else ""
+            return f"{name}: {begun}{format_duration(seconds)}"
         rate = done / max(seconds, 1e-9)
         if not total:
             return f"{name}: {done:,}, {rate:,.0f}/s"

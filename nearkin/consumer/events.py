@@ -150,7 +150,7 @@ class StreamSettings:
         for name, minimum in minimums.items():
             value = getattr(self, name)
             if value < minimum:
-                raise UsageError(f"{name}={value} is less than {minimum}")
+                raise UsageError(f"{name_setting(name, value)} is less than {minimum}")
 
 
 class EventDocument(NamedTuple):

@@ -243,7 +243,7 @@ class RunOptions:
         value = getattr(self, name)
         if value not in list(choices):
             raise UsageError(
-                f"{name}={value!r} is not valid; choose one of {', '.join(choices)}"
+                f"{name_setting(name, value)} is not valid; choose one of {', '.join(choices)}"
                 f"{did_you_mean(value, choices)}"
             )
         object.__setattr__(self, name, choices(value))

@@ -112,7 +112,9 @@ def measure_run(
         )
     for name, value, least in (("sample", sample, 1), ("removed", removed, 0)):
         if value < least:
-            raise UsageError(f"{name}={value} is out of range; it must be at least {least}")
+            raise UsageError(
+                f"{name_setting(name, value)} is out of range; it must be at least {least}"
+            )
     require_seed(seed)
     began = time.monotonic()
     clusters = pq.read_table(run.folder / "clusters.parquet")

@@ -229,7 +229,9 @@ class Workload:
         ):
             value = getattr(self, name)
             if value is not None and value <= 0:
-                raise UsageError(f"{name}={value:g} is not above 0; give a positive number")
+                raise UsageError(
+                    f"{name_setting(name, value)} is not above 0; give a positive number"
+                )
 
     def _require_finite(self) -> None:
         """Refuses numbers that are infinite or not a number, with which no plan has a meaning."""

@@ -547,8 +547,8 @@ def tune(
     if not choices:
         limits = f" and candidate probabilities of at most {dict(at_most)}" if at_most else ""
         raise UsageError(
-            f"recall {recall} at threshold {threshold} is out of reach with "
-            f"{name_setting('k', spec.k)}{limits}; "
+            f"recall {recall} at threshold {threshold} is out of reach with signatures of length "
+            f"{spec.k}{limits}; "
             f"raise {name_setting('k')} or lower {name_setting('recall')}"
         )
     points = [

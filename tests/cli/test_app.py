@@ -55,7 +55,7 @@ FAULTS = [
     ),
     (
         ["dedup", "DOCS", "--out", "x", "--verify", "maybe"],
-        "verify='maybe' is not valid; choose one of exact, estimate, none",
+        "--verify maybe is not valid; choose one of exact, estimate, none",
     ),
     (["dedup", "DOCS", "--out", "x", "--normalise", "upper"], "normalise step 'upper'"),
     (["dedup", "DOCS", "--out", "x", "--stem", "klingon"], "stem='klingon' is not one of"),

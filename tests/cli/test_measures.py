@@ -208,7 +208,7 @@ WRONG = [
     (["--measure", "simhash", "--slot-bits", "8"], "slot_bits=8 is not one of 1"),
     (["--slot-bits", "3"], "slot_bits=3"),
     (["--weights", "tfidf"], "requires measure simhash"),
-    (["--measure", "simhash", "--weights", "given"], "weights='given' is not one of tf, tfidf"),
+    (["--measure", "simhash", "--weights", "given"], "--weights given is not one of tf, tfidf"),
     (
         ["--measure", "simhash", "--frequencies", "x.arrow"],
         "frequencies x.arrow have no effect with measure simhash; leave them out, or give "
@@ -219,7 +219,7 @@ WRONG = [
     (["--base-hash", "md5"], "base_hash='md5'"),
     (["--base-hash", "siphash"], "siphash is keyed"),
     (["--tables", "0"], "--tables 0 is out of range; it must be at least 1"),
-    (["--k", "100", "--slot-bits", "1"], "k=100 is not a multiple of 8"),
+    (["--k", "100", "--slot-bits", "1"], "--k 100 is not a multiple of 8"),
 ]
 
 

@@ -23,6 +23,7 @@ def test_lines_appear_while_a_stage_counts_nothing() -> None:
 def test_lines_have_total_percent_and_time_left() -> None:
     progress = PlainProgress(io.StringIO())
     progress.stage("sketch", 1000)
+    assert progress.describe(27) == "Read documents: 0 of 1,000, 27 s"
     progress.advance(250)
     assert progress.describe(50) == "Read documents: 250 of 1,000 (25%), 5/s, 2.5 min left"
     progress.advance(900)

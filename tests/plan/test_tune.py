@@ -125,7 +125,7 @@ def test_arguments_out_of_range_are_named(wrong: dict[str, Any], message: str) -
 
 
 def test_unreachable_or_invalid_requests_are_rejected() -> None:
-    with pytest.raises(UsageError, match="out of reach with k=8"):
+    with pytest.raises(UsageError, match="out of reach with signatures of length 8"):
         tune(0.1, 0.99, spec=Spec(k=8))
     with pytest.raises(UsageError, match=r"at most \{0.7: 0.001\}"):
         tune(0.8, 0.95, at_most={0.7: 0.001})

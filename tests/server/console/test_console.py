@@ -312,7 +312,7 @@ def test_sliders_update_the_curve_and_the_figures(visit: Open) -> None:
     page.get_by_label("k, length of the signatures").fill("8")
     alarm = page.get_by_role("alert")
     alarm.wait_for()
-    assert "out of reach with k=8" in (alarm.text_content() or "")
+    assert "out of reach with signatures of length 8" in (alarm.text_content() or "")
 
 
 def test_live_page_updates_itself(visit: Open, running: Running) -> None:
