@@ -58,7 +58,7 @@ FAULTS = [
         "--verify maybe is not valid; choose one of exact, estimate, none",
     ),
     (["dedup", "DOCS", "--out", "x", "--normalise", "upper"], "normalise step 'upper'"),
-    (["dedup", "DOCS", "--out", "x", "--stem", "klingon"], "stem='klingon' is not one of"),
+    (["dedup", "DOCS", "--out", "x", "--stem", "klingon"], "--stem klingon is not one of"),
     (
         ["dedup", "DOCS", "--out", "x", "--on-error", "ignore"],
         "on-error 'ignore' is not one of quarantine, fail",
