@@ -8,7 +8,9 @@ from typing import NamedTuple
 import numpy as np
 from markupsafe import Markup
 
+from nearkin.engine.options import ClusterMethod
 from nearkin.evaluate.intervals import Estimate
+from nearkin.fit.definition import Definition
 from nearkin.fit.result import FitResult, FittedSettings, WrongPair
 from nearkin.fit.validation import HeldOut
 from nearkin.report.charts import BOTTOM, HEIGHT, LEFT, TOP, WIDTH, Tick
@@ -101,7 +103,7 @@ def render_fit(fitted: FitResult, title: str, command: str = "") -> str:
         command: Command that uses the settings, or an empty text.
     """
     rows = [
-        _settings_row(choice, series, str(choice.definition))
+        _settings_row(choice, series, describe_definition(choice.definition))
         for choice, series in zip(fitted.choices, SERIES, strict=False)
     ]
     if fitted.default is not None:
@@ -113,6 +115,7 @@ def render_fit(fitted: FitResult, title: str, command: str = "") -> str:
         .render(
             fitted=fitted,
             title=title,
+            best=describe_definition(fitted.best.definition),
             command=command,
             style=Markup(page_style()),
             chart=draw_precision_recall(fitted.choices, fitted.held_out),
@@ -162,6 +165,21 @@ def draw_precision_recall(
     )
 
 
+def describe_definition(definition: Definition) -> str:
+    """Returns a definition in words, with the way of clustering if it is not the default.
+
+    Args:
+        definition: Definition of similarity.
+
+    Examples:
+        >>> describe_definition(Definition("words", 1, "jaccard"))
+        'words:1 jaccard'
+    """
+    if definition.cluster == ClusterMethod.COMPONENTS:
+        return f"{definition}, connected components"
+    return str(definition)
+
+
 def recall_x(recall: float) -> float:
     """Returns the horizontal position of a recall."""
     return LEFT + recall * (WIDTH - LEFT - RIGHT_EDGE)
@@ -180,12 +198,12 @@ def _plot_curve(choice: FittedSettings, series: str) -> CurvePlot:
         for i in positions
     )
     label = (
-        f"{choice.definition} at {choice.threshold:g}: precision "
+        f"{describe_definition(choice.definition)} at {choice.threshold:g}: precision "
         f"{format_fraction(choice.precision.value)}, recall {format_fraction(choice.recall.value)}"
     )
     return CurvePlot(
         series=series,
-        name=f"{choice.definition} at {choice.threshold:g}",
+        name=f"{describe_definition(choice.definition)} at {choice.threshold:g}",
         points=points,
         x=recall_x(choice.recall.value),
         y=precision_y(choice.precision.value),

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser
 
 import nearkin as nk
+from nearkin.engine.options import ClusterMethod
 from nearkin.evaluate.intervals import Estimate
 from nearkin.fit.page import draw_precision_recall, precision_y, recall_x, render_fit
 from nearkin.fit.result import FitResult, WrongPair
@@ -75,6 +76,13 @@ def test_page_has_the_scores_of_all_settings(fitted: FitResult) -> None:
     assert fitted.held_out is not None
     assert "to expect, in cross-validation" in shown
     assert structure.tags.count("polyline") == 3
+
+
+def test_page_names_connected_components(fitted: FitResult) -> None:
+    definition = replace(fitted.best.definition, cluster=ClusterMethod.COMPONENTS)
+    best = replace(fitted.best, definition=definition)
+    text = render_fit(replace(fitted, best=best, choices=(best,)), "people.csv")
+    assert text.count("connected components") >= 3
 
 
 def test_page_shows_wrong_pairs_side_by_side(fitted: FitResult) -> None:
