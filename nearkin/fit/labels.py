@@ -14,7 +14,7 @@ from nearkin.cluster.components import components
 from nearkin.cluster.election import leaders
 from nearkin.engine.options import DEFAULT_FLOOR_DISTANCE, ClusterMethod
 from nearkin.evaluate.golden import NO_PAIRS, GoldenSet, Labelled, close_transitively
-from nearkin.evaluate.totals import LabelledTotals, count_clusters, count_judged_pairs
+from nearkin.evaluate.totals import LabelledTotals, Totals, count_clusters, count_judged_pairs
 from nearkin.fit.definition import Definition
 from nearkin.fit.documents import FitDocuments
 from nearkin.fit.kernels import count_leader_clusters, count_pairs_of_clusters
@@ -432,6 +432,19 @@ class PairLabels:
         of_pairs = groups[self.duplicate_pairs[:, 0]]
         return np.bincount(of_pairs, minlength=int(groups.max()) + 1)
 
+    def factor(self, members: np.ndarray) -> float:
+        """Returns by how much distinct pairs of members are extrapolated.
+
+        Distinct pairs can connect members and other documents. Half of each of them is counted, as
+        if it were a pair of members, because pairs of duplicates are never divided.
+
+        Args:
+            members: Whether a document takes part, bool (n,).
+        """
+        sides = members[self.distinct_pairs]
+        inside = int(np.count_nonzero(sides.all(axis=1)))
+        return float(sides.sum()) / 2 / inside if inside else 1.0
+
     def score(self, scorer: DocumentScorer, definition: Definition) -> LabelScores:
         """Returns the similarities by a definition."""
         both = np.concatenate([self.duplicate_pairs, self.distinct_pairs])
@@ -463,7 +476,7 @@ class _PairScores:
             thresholds,
             float(len(duplicates)),
             _count_reaching(duplicates, thresholds),
-            _count_reaching(distinct, thresholds),
+            _count_reaching(distinct, thresholds) * self.labels.factor(members),
         )
 
     def totals(self, members: np.ndarray, threshold: float) -> LabelledTotals:
@@ -482,7 +495,23 @@ class _PairScores:
         )
 
     def held_out_totals(self, judged: np.ndarray, threshold: float) -> LabelledTotals:
-        return self.totals(judged, threshold)
+        """Returns what is counted of the pairs of the documents of one fold.
+
+        Half of each distinct pair with a document of another fold is counted, so that the sum over
+        the folds counts each pair once. Pairs of duplicates are never divided.
+
+        Args:
+            judged: Whether a document is in the fold, bool (n,).
+            threshold: Threshold that was chosen without the fold.
+        """
+        labels = self.labels
+        everyone = self.totals(np.ones(labels.documents, bool), threshold)
+        is_unit_judged = np.zeros(len(everyone.removed.documents), bool)
+        is_unit_judged[labels.clusters[judged]] = True
+        removed = Totals._make(column[is_unit_judged] for column in everyone.removed)
+        wrong = labels.distinct_pairs[self.distinct_similarity >= threshold]
+        total = Totals._make(np.asarray(column.sum()) for column in removed)
+        return LabelledTotals(total._replace(wrong=judged[wrong].sum() / 2), removed)
 
     def mistakes(self, threshold: float) -> Mistakes:
         is_wrong = self.distinct_similarity >= threshold

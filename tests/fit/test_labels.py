@@ -18,7 +18,7 @@ from nearkin.evaluate.golden import (
 from nearkin.evaluate.totals import LabelledTotals
 from nearkin.fit.definition import Definition
 from nearkin.fit.documents import read_documents
-from nearkin.fit.labels import ClusterLabels, PairLabels, place_labels
+from nearkin.fit.labels import ClusterLabels, PairLabels, _PairScores, place_labels
 from nearkin.fit.sampling import LabelledSample, sample_labels
 from nearkin.fit.scoring import DocumentScorer
 from nearkin.fit.validation import assign_folds
@@ -51,6 +51,20 @@ def place_corpus(
 def run_clusters(corpus: LabelledCorpus, settings: dict[str, object]) -> dict[str, str]:
     table = nk.dedup(corpus.table, id="id", settings=settings).clusters
     return dict(zip(table["id"].to_pylist(), table["cluster"].to_pylist(), strict=True))
+
+
+def place_all_pairs(corpus: LabelledCorpus) -> _PairScores:
+    """Returns the similarities of all pairs of a corpus, each of which is labelled."""
+    pairs = list(itertools.combinations(sorted(corpus.texts), 2))
+    labels = [corpus.clusters[a] == corpus.clusters[b] for a, b in pairs]
+    golden = golden_set_from_pairs(pairs, labels)
+    documents = read_documents(
+        open_corpus(corpus.table, {}), Columns(id="id"), golden.ids, 0, 1, Silent()
+    )
+    placed = place_labels(golden, documents, Labelled.CLUSTERS, LabelledSample(golden.ids, (), 0))
+    scores = placed.score(DocumentScorer(documents), Definition("chars", 2, "jaccard"))
+    assert isinstance(scores, _PairScores)
+    return scores
 
 
 @pytest.mark.parametrize("definition", DEFINITIONS, ids=str)
@@ -198,3 +212,38 @@ def test_folds_with_one_choice_add_up_to_the_scores_of_all_documents(
             (pooled.f1(), totals.f1()),
         ):
             assert asdict(one) == pytest.approx(asdict(other))
+
+
+def test_folds_of_connected_pairs_add_up_to_the_scores_of_all_pairs() -> None:
+    """All pairs are labelled, so that distinct ones connect all documents."""
+    corpus = bibliography(SIZES * 2, seed=5)
+    scores = place_all_pairs(corpus)
+    labels = scores.labels
+    folds = assign_folds(labels.groups, labels.duplicates_of_groups, 1)
+    everyone = np.ones(len(folds), bool)
+    for threshold in (0.1, 0.15, 0.2):
+        parts = [scores.held_out_totals(folds == fold, threshold) for fold in range(5)]
+        pooled = LabelledTotals.combine(parts)
+        totals = scores.totals(everyone, threshold)
+        assert totals.all.wrong > 0
+        assert asdict(pooled.precision()) == pytest.approx(asdict(totals.precision()))
+        assert asdict(pooled.f1()) == pytest.approx(asdict(totals.f1()))
+
+
+def test_precision_of_connected_pairs_does_not_depend_on_the_share_of_the_documents() -> None:
+    """Two thirds of the clusters have two thirds of the duplicates, and fewer distinct pairs."""
+    corpus = bibliography(SIZES * 2, seed=5)
+    scores = place_all_pairs(corpus)
+    whole = scores.curve(np.ones(scores.documents, bool), 0.1)
+    groups = scores.labels.groups
+    shares = []
+    for seed in range(40):
+        drawn = np.random.default_rng(seed).permutation(groups.max() + 1) < len(SIZES) * 4 // 3
+        curve = scores.curve(drawn[groups], 0.1)
+        shares.append([curve.wrong.sum(), curve.together.sum()])
+    wrong, together = np.array(shares).T
+    estimates = wrong / together
+    error = estimates.std() / np.sqrt(len(estimates))
+    assert abs(estimates.mean() - whole.wrong.sum() / whole.together.sum()) < 4 * error
+    # without the extrapolation, the share is two thirds of it
+    assert 4 * error < whole.wrong.sum() / whole.together.sum() / 5
