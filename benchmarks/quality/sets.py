@@ -95,9 +95,9 @@ SETS: dict[str, SetMaker] = {
     "Python revisions": SetMaker(
         "code", 120, lambda size, _: find_revisions(size, (ROOT,), PYTHON_SUFFIXES)
     ),
-    "press releases": SetMaker("web", 350, lambda size, _: make_releases(size, SEED)),
-    "web pages": SetMaker("web", 350, lambda size, _: make_pages(size, SEED)),
-    "plagiarism": SetMaker("web", 500, lambda size, _: make_plagiarism(size, SEED)),
+    "press releases": SetMaker("articles", 350, lambda size, _: make_releases(size, SEED)),
+    "web pages": SetMaker("articles", 350, lambda size, _: make_pages(size, SEED)),
+    "plagiarism": SetMaker("articles", 500, lambda size, _: make_plagiarism(size, SEED)),
     "licence texts": SetMaker(
         "web", 1000, lambda size, places: find_licences(size, places.licences)
     ),

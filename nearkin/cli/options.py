@@ -495,8 +495,8 @@ Preset = Annotated[
     str | None,
     typer.Option(
         "--preset",
-        help="Settings for a kind of data: web, records, bibliography, logs, code or titles. Given "
-        "options replace their values.",
+        help="Settings for a kind of data: web, articles, records, bibliography, logs, code or "
+        "titles. Given options replace their values.",
         metavar="KIND",
         rich_help_panel=SIMILARITY,
     ),

@@ -104,8 +104,9 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
             `4GB`.
         settings: A settings file, or its values. Other parameters that are given replace its
             values.
-        preset: Settings for a kind of data: `web`, `records`, `bibliography`, `logs`, `code` or
-            `titles`. Other parameters that are given replace their values. Excludes `settings`.
+        preset: Settings for a kind of data: `web`, `articles`, `records`, `bibliography`, `logs`,
+            `code` or `titles`. Other parameters that are given replace their values. Excludes
+            `settings`.
     """
 
     text: str | Sequence[str] | None

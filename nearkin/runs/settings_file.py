@@ -49,7 +49,7 @@ VALID_KEYS = tuple(
 """The keys that a settings file may have."""
 ALTERNATIVES = {"distance": "threshold", "threshold": "distance"}
 """Settings that replace each other. A given one replaces the other one of a file."""
-PRESETS = ("web", "records", "bibliography", "logs", "code", "titles")
+PRESETS = ("web", "articles", "records", "bibliography", "logs", "code", "titles")
 """The names of the presets. Each is a settings file of the package."""
 MAX_SETTINGS_BYTES = 1 << 20
 """The largest settings file. A larger file is something else."""

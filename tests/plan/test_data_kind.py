@@ -118,7 +118,8 @@ def test_log_lines_with_names_beside_numbers_are_logs() -> None:
 
 
 def test_every_kind_has_a_made_corpus_and_every_limit_a_reason() -> None:
-    assert {kind.name for kind in KINDS} == set(CORPORA) == set(PRESETS)
+    # The texts of articles are like those of other pages: what may be lost decides.
+    assert {kind.name for kind in KINDS} == set(CORPORA) == set(PRESETS) - {"articles"}
     for kind in KINDS:
         assert kind.starting_point == f"preset={kind.name!r}"
         for limits in kind.limits:
