@@ -1,7 +1,8 @@
 """The documents of a fit: the labelled ones, and samples of the others, in keep order."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -14,7 +15,6 @@ from nearkin.corpus.ids import make_ids
 from nearkin.engine.document_facts import text_lengths
 from nearkin.errors import UsageError
 from nearkin.runtime.progress import Progress
-from nearkin.setting_names import name_setting
 from nearkin.sketch.minhash import splitmix64
 
 FREQUENCY_DOCUMENTS = 20_000
@@ -23,9 +23,13 @@ FREQUENCY_DOCUMENTS = 20_000
 FREQUENCY_BYTES = 32 << 20
 """The size of the texts from which document frequencies are counted, approximately. Their shingles
 take eight times as much memory."""
-LABELLED_BYTES = 64 << 20
-"""The largest size of all labelled documents that are compared. Their weighted shingles take 16
-times as much memory."""
+COMPARED_BYTES = 64 << 20
+"""The largest size of all documents that are compared. Their weighted shingles take 16 times as
+much memory."""
+BYTES_PER_DOCUMENT = 2000
+"""The mean size of texts up to which all pairs of the wanted number of documents are compared. The
+time for all pairs grows with the number of documents and with their total size, so fewer of larger
+documents are compared."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +43,7 @@ class FitDocuments:
         background: Documents from which document frequencies are counted, (m,).
         corpus_documents: Number of documents of the corpus.
         missing: Ids with a label that no document has, in ascending order.
+        too_large: Number of labelled documents that were left out because of the size of the texts.
         example_id: Id of a document of the corpus.
     """
 
@@ -48,6 +53,7 @@ class FitDocuments:
     background: pa.Array
     corpus_documents: int
     missing: tuple[str, ...]
+    too_large: int
     example_id: str
 
     def __len__(self) -> int:
@@ -63,27 +69,70 @@ class FitDocuments:
         return f"a vector of {len(value)} numbers"
 
 
-class _Reservoir:
-    """Documents that are drawn at random from all that are offered, with those of lowest rank.
+class SizeLimit(NamedTuple):
+    """A limit of the documents that are compared with each other.
 
-    Args:
-        size: Number of documents to draw.
-        max_bytes: Size of the drawn documents from which fewer are drawn.
+    Examples:
+        >>> SizeLimit(1000).count_within(np.array([600, 300, 300]))
+        2
+        >>> SizeLimit(1000, most_work=1500).count_within(np.array([600, 300, 300]))
+        1
     """
 
-    def __init__(self, size: int, max_bytes: int) -> None:
-        self.size = size
-        self.max_bytes = max_bytes
+    most_bytes: int
+    """The largest total size."""
+    most_work: int | None = None
+    """The largest product of the total size and the number of documents. None without a limit."""
+
+    def count_within(self, sizes: np.ndarray) -> int:
+        """Returns how many documents are within the limit, in their order. It is at least 1.
+
+        Args:
+            sizes: Size of each document in bytes, int64 (n,).
+        """
+        total = np.cumsum(sizes)
+        is_within = total <= self.most_bytes
+        if self.most_work is not None:
+            is_within &= total * np.arange(1, len(total) + 1) <= self.most_work
+        return max(1, int(np.count_nonzero(is_within)))
+
+
+def limit_compared(compared: int | None) -> SizeLimit:
+    """Returns the limit of the documents of a fit.
+
+    Args:
+        compared: Number of documents of which all pairs are compared. None if only labelled pairs
+            are.
+    """
+    if compared is None:
+        return SizeLimit(COMPARED_BYTES)
+    return SizeLimit(COMPARED_BYTES, compared * compared * BYTES_PER_DOCUMENT)
+
+
+class _Reservoir:
+    """The documents of lowest rank of all that are offered, within a size.
+
+    They do not depend on the order in which documents are offered, nor on the batches.
+
+    Args:
+        count: Number of documents, at most.
+        limit: Limit of their size.
+    """
+
+    def __init__(self, count: int, limit: SizeLimit) -> None:
+        self.count = count
+        self.limit = limit
         self.ranks = np.empty(0, np.uint64)
         self.ids = pa.array([], pa.large_string())
         self.contents: pa.Array | None = None
+        self._end: np.uint64 | None = None
 
     def offer(self, ranks: np.ndarray, ids: pa.Array, contents: pa.Array) -> None:
-        """Offers documents with random ranks, uint64 (n,)."""
-        if not self.size or not len(ranks):
+        """Offers documents with distinct ranks, uint64 (n,)."""
+        if not self.count or not len(ranks):
             return
-        if len(self.ranks) >= self.size:
-            eligible = np.flatnonzero(ranks < self.ranks.max())
+        if self._end is not None:
+            eligible = np.flatnonzero(ranks < self._end)
             if not len(eligible):
                 return
             places = pa.array(eligible)
@@ -92,62 +141,83 @@ class _Reservoir:
             contents = contents.take(places)
         both = contents if self.contents is None else pa.concat_arrays([self.contents, contents])
         all_ranks = np.concatenate([self.ranks, ranks])
-        if both.nbytes > self.max_bytes:
-            self.size = max(1, min(self.size, len(both) * self.max_bytes // both.nbytes))
-        chosen = np.sort(np.argsort(all_ranks, kind="stable")[: self.size])
+        order = np.argsort(all_ranks, kind="stable")
+        within = self.limit.count_within(content_sizes(both)[order[: self.count]])
+        if within < len(order):
+            # No later document can come after a document that exceeds the limit.
+            self._end = all_ranks[order[within]]
+        chosen = np.sort(order[:within])
         self.ranks = all_ranks[chosen]
         self.ids = pa.concat_arrays([self.ids, ids]).take(pa.array(chosen))
         self.contents = both.take(pa.array(chosen))
+
+    def documents_in_order(self) -> "tuple[pa.Array, list[pa.Array]]":
+        """Returns the ids and the contents in the order of their ranks."""
+        if self.contents is None:
+            return self.ids, []
+        order = pa.array(np.argsort(self.ranks, kind="stable"))
+        return self.ids.take(order), [self.contents.take(order)]
+
+
+def content_sizes(contents: pa.Array) -> np.ndarray:
+    """Returns the size of each document in bytes, int64 (n,).
+
+    Args:
+        contents: Texts (large_string), lists of tokens or vectors.
+    """
+    if pa.types.is_fixed_size_list(contents.type):
+        return np.full(len(contents), contents.nbytes // max(1, len(contents)), np.int64)
+    return text_lengths(contents)
 
 
 def read_documents(
     corpus: Corpus,
     columns: Columns,
-    labelled: Collection[str],
+    labelled: Sequence[str],
     others: int,
     seed: int,
     progress: Progress,
     left_out: Collection[str] = (),
+    compared: int | None = None,
 ) -> FitDocuments:
     """Reads the documents of a fit.
+
+    If they are too large together (see `limit_compared`), the last documents are left out: first
+    those without a label, then labelled ones.
 
     Args:
         corpus: Corpus, which is read once.
         columns: Columns to read.
-        labelled: Ids of the labelled documents that take part.
+        labelled: Ids of the labelled documents that take part, one cluster after the other.
         others: Number of documents without a label that take part. They are drawn at random.
         seed: Random seed for sampling.
         progress: Receives progress updates.
         left_out: Ids of labelled documents that do not take part.
+        compared: Number of documents of which all pairs are compared. None if only labelled pairs
+            are.
 
     Raises:
-        UsageError: If two documents have the id of a label, or the labelled documents are too large
-            for the comparison in memory.
+        UsageError: If two documents have the id of a label.
     """
     corpus.check(columns)
     progress.stage("read samples", estimate_documents(corpus))
-    wanted = pa.array(sorted(labelled), pa.large_string())
+    limit = limit_compared(compared)
+    wanted = pa.array(labelled, pa.large_string())
     labelled_anywhere = pa.array(sorted({*labelled, *left_out}), pa.large_string())
-    without_label = _Reservoir(others, FREQUENCY_BYTES)
-    background = _Reservoir(FREQUENCY_DOCUMENTS, FREQUENCY_BYTES)
+    with_label = _Reservoir(max(1, len(labelled)), limit)
+    without_label = _Reservoir(others, limit)
+    background = _Reservoir(FREQUENCY_DOCUMENTS, SizeLimit(FREQUENCY_BYTES))
     id_parts: list[pa.Array] = []
-    content_parts: list[pa.Array] = []
     count = 0
-    labelled_bytes = 0
     for batch in corpus.batches(columns):
         ids = make_ids(batch, columns, corpus.names)
         contents = batch.documents[columns.content]
         ranks = splitmix64(seed, len(ids), batch.first)
         is_wanted = pc.is_in(ids, value_set=wanted)
-        id_parts.append(ids.filter(is_wanted))
-        content_parts.append(contents.filter(is_wanted))
-        labelled_bytes += content_parts[-1].nbytes
-        if labelled_bytes > LABELLED_BYTES:
-            raise UsageError(
-                f"the {len(labelled):,} labelled documents are larger than {LABELLED_BYTES >> 20} "
-                f"MiB together, which are compared in memory; lower {name_setting('sample')}, or "
-                "label fewer pairs"
-            )
+        wanted_ids = ids.filter(is_wanted)
+        id_parts.append(wanted_ids)
+        draw_order = pc.index_in(wanted_ids, value_set=wanted).to_numpy(zero_copy_only=False)
+        with_label.offer(draw_order.astype(np.uint64), wanted_ids, contents.filter(is_wanted))
         is_other = pc.invert(pc.is_in(ids, value_set=labelled_anywhere))
         mask = is_other.to_numpy(zero_copy_only=False)
         without_label.offer(ranks[mask], ids.filter(is_other), contents.filter(is_other))
@@ -158,18 +228,24 @@ def read_documents(
         raise UsageError("the inputs have no documents")
     present = pa.concat_arrays(id_parts)
     _require_unique(present)
-    ids = pa.concat_arrays([present, without_label.ids])
+    labelled_ids, labelled_contents = with_label.documents_in_order()
+    other_ids, other_contents = without_label.documents_in_order()
+    ids = pa.concat_arrays([labelled_ids, other_ids])
     contents = pa.concat_arrays(
-        [*content_parts, *([] if without_label.contents is None else [without_label.contents])]
+        [background.contents.slice(0, 0), *labelled_contents, *other_contents]
     )
+    within = limit.count_within(content_sizes(contents))
+    ids = ids.slice(0, within)
+    contents = contents.slice(0, within)
     order = _keep_order(ids, contents)
     return FitDocuments(
         ids=tuple(ids.take(pa.array(order)).to_pylist()),
         contents=contents.take(pa.array(order)),
-        is_labelled=order < len(present),
+        is_labelled=order < len(labelled_ids),
         background=background.contents,
         corpus_documents=count,
         missing=tuple(sorted(set(labelled) - set(present.to_pylist()))),
+        too_large=len(present) - min(within, len(labelled_ids)),
         example_id=background.ids[0].as_py(),
     )
 

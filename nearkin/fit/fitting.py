@@ -105,10 +105,23 @@ def fit_settings(
     if golden.clusters is not None and request.labelled == Labelled.CLUSTERS:
         others = max(0, request.sample - len(sampled.chosen))
     documents = read_documents(
-        corpus, columns, sampled.chosen, others, request.seed, progress, sampled.left_out
+        corpus,
+        columns,
+        sampled.chosen,
+        others,
+        request.seed,
+        progress,
+        left_out=sampled.left_out,
+        compared=None if golden.clusters is None else request.sample,
     )
     _require_present(documents, sampled)
     labels = place_labels(golden, documents, request.labelled, sampled)
+    if documents.too_large and not (labels.duplicates and labels.has_distinct):
+        raise UsageError(
+            f"{documents.too_large:,} labelled documents were left out because the texts are too "
+            f"large to compare, and the others do not have labels of both kinds; fit the settings "
+            "to shorter documents"
+        )
     if not labels.duplicates:
         raise UsageError("no pair of duplicates is labelled among the documents of the inputs")
     if not labels.has_distinct:
@@ -287,7 +300,7 @@ def _count_labels(
         duplicates=labels.duplicates,
         distinct=distinct,
         missing=len(documents.missing),
-        left_out=len(sampled.left_out),
+        left_out=len(sampled.left_out) + documents.too_large,
         corpus_documents=documents.corpus_documents,
         compared_documents=len(documents),
     )
@@ -335,6 +348,12 @@ def _warn_of_labels(
         warnings.append(
             f"{count:,} labelled {are} not in the inputs, or could not be read, for example "
             f"{documents.missing[0]!r}; ignored"
+        )
+    if documents.too_large:
+        warnings.append(
+            f"{documents.too_large:,} labelled documents were left out because their texts are "
+            f"too large to compare all of them; the settings were chosen from "
+            f"{int(documents.is_labelled.sum()):,}"
         )
     groups = int(np.count_nonzero(labels.duplicates_of_groups))
     if held_out is None:

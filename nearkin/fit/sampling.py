@@ -20,7 +20,7 @@ class LabelledSample(NamedTuple):
     """The labelled documents that are compared."""
 
     chosen: tuple[str, ...]
-    """Ids of the documents that are compared."""
+    """Ids of the documents that are compared, one cluster after the other in random order."""
     left_out: tuple[str, ...]
     """Ids of the labelled documents that are not compared."""
     capped_clusters: int
@@ -63,6 +63,7 @@ def sample_labels(golden: GoldenSet, documents: int, seed: int) -> LabelledSampl
         drawn += len(members)
         duplicates += len(members) * (len(members) - 1) // 2
     is_chosen = np.zeros(len(golden.ids), bool)
-    is_chosen[np.concatenate(chosen)] = True
+    in_order = np.concatenate(chosen)
+    is_chosen[in_order] = True
     ids = np.array(golden.ids, object)
-    return LabelledSample(tuple(ids[is_chosen].tolist()), tuple(ids[~is_chosen].tolist()), capped)
+    return LabelledSample(tuple(ids[in_order].tolist()), tuple(ids[~is_chosen].tolist()), capped)

@@ -155,9 +155,23 @@ def test_labels_that_become_one_kind_without_missing_documents_are_refused() -> 
         nk.fit({"id": ["a", "b"], "text": ["x", "y"]}, {"a": "1", "b": "1", "c": "2"}, id="id")
 
 
-def test_labelled_documents_that_do_not_fit_memory_are_refused(
+def test_labelled_documents_that_do_not_fit_memory_are_left_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(documents, "LABELLED_BYTES", 100)
-    with pytest.raises(nk.UsageError, match="the 16 labelled documents are larger than"):
+    texts = CORPUS.table["text"]
+    total = sum(map(len, texts))
+    monkeypatch.setattr(documents, "COMPARED_BYTES", total * 3 // 4)
+    fitted = nk.fit(CORPUS.table, CORPUS.clusters, id="id")
+    assert 0 < fitted.labels.left_out < 16
+    assert fitted.labels.documents + fitted.labels.left_out == 16
+    assert fitted.labels.missing == 0
+    message = f"{fitted.labels.left_out} labelled documents were left out because their texts"
+    assert any(one.startswith(message) for one in fitted.warnings)
+
+
+def test_labelled_documents_of_which_none_fit_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(documents, "COMPARED_BYTES", 100)
+    with pytest.raises(nk.UsageError, match=r"1\d labelled documents were left out because"):
         nk.fit(CORPUS.table, CORPUS.clusters, id="id")
