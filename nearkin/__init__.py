@@ -63,7 +63,14 @@ if TYPE_CHECKING:
     from nearkin.measures.estimates import estimate
     from nearkin.measures.explanation import Explanation
     from nearkin.plan.capacity import Plan, PlannedSettings, Workload, plan
-    from nearkin.plan.tune import OperatingPoint, OperatingPointRecord, Tuning, TuningRecord, tune
+    from nearkin.plan.tune import (
+        Distribution,
+        OperatingPoint,
+        OperatingPointRecord,
+        Tuning,
+        TuningRecord,
+        tune,
+    )
     from nearkin.report.model import ReportData
     from nearkin.results import DedupResult, PairsResult, ResultTable
     from nearkin.runtime.progress import Progress
@@ -89,6 +96,7 @@ __all__ = [
     "ClusterPart",
     "CountingMinHash",
     "DedupResult",
+    "Distribution",
     "DocumentFrequencies",
     "Entry",
     "Evidence",
@@ -194,6 +202,7 @@ _HOMES = {
     "estimate": "nearkin.measures.estimates",
     "Explanation": "nearkin.measures.explanation",
     "tune": "nearkin.plan.tune",
+    "Distribution": "nearkin.plan.tune",
     "Tuning": "nearkin.plan.tune",
     "TuningRecord": "nearkin.plan.tune",
     "OperatingPointRecord": "nearkin.plan.tune",

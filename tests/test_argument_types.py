@@ -25,6 +25,11 @@ from nearkin.evaluate.golden import (
 )
 
 TEXTS = ["one two three four", "one two three four five", "six seven eight"]
+TRUE_CLUSTERS = {f"{cluster}{copy}": f"{cluster}" for cluster in range(6) for copy in "ab"}
+DOCUMENTS = [
+    {"id": id, "text": f"caller {cluster}{cluster} rang twice about {cluster}, line {id}"}
+    for id, cluster in TRUE_CLUSTERS.items()
+]
 HASHES = np.arange(1, 9, dtype=np.uint64)
 KEY = nk.HashKey(bytes(16))
 SIGNS = np.zeros(3, np.uint64)
@@ -130,6 +135,10 @@ class Parts:
         return nk.dedup(TEXTS)
 
     @cached_property
+    def fitted(self) -> nk.FitResult:
+        return nk.fit(DOCUMENTS, TRUE_CLUSTERS, id="id")
+
+    @cached_property
     def frequencies(self) -> nk.DocumentFrequencies:
         return nk.frequencies(TEXTS)
 
@@ -157,6 +166,8 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     "sketch": lambda parts: (nk.sketch, {"texts": TEXTS}),
     "frequencies": lambda parts: (nk.frequencies, {"data": TEXTS}),
     "observe": lambda parts: (nk.observe, {"data": TEXTS}),
+    "fit": lambda parts: (nk.fit, {"data": DOCUMENTS, "labels": TRUE_CLUSTERS, "id": "id"}),
+    "FitResult.write": lambda parts: (parts.fitted.write, {"path": parts.folder / "fit.toml"}),
     "estimate": lambda parts: (
         nk.estimate,
         {"a": parts.signature.values, "b": parts.signature.values, "spec": parts.signature.spec},
@@ -375,7 +386,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     "spark.dedup": lambda parts: (nearkin.spark.dedup, {"frame": object(), "id": "id"}),
 }
 """What is called, with valid arguments, by the name of the function."""
-SLOW = {"dedup", "pairs", "synth"}
+SLOW = {"dedup", "pairs", "synth", "fit"}
 """Functions that take seconds for all values that have the right type."""
 
 
@@ -434,6 +445,10 @@ RESULTS = {
     "Entry",
     "Evidence",
     "Explanation",
+    "Distribution",
+    "FitRecord",
+    "FitResult",
+    "GoldenSet",
     "IndexFacts",
     "IndexStats",
     "Layer",

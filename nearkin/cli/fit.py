@@ -158,7 +158,7 @@ def fit(
     )
     requested_columns = columns.to_columns()
     if ask is not None:
-        check_ask_options(given, requested_columns, ask)
+        check_ask_options(given, requested_columns)
         labels = labels or ANSWERS
     if labels is None:
         raise UsageError("labels are missing; pass --labels FILE, or --ask 50 to be asked")

@@ -16,13 +16,12 @@ ANSWERS = Path("labels.csv")
 """The file of answers, unless --labels names one."""
 
 
-def check_ask_options(given: GivenOptions, columns: "Columns", wanted: int) -> None:
+def check_ask_options(given: GivenOptions, columns: "Columns") -> None:
     """Requires that texts are compared, and that no option is given that has no effect.
 
     Args:
         given: Names of the options that were given on the command line.
         columns: Columns that are read.
-        wanted: Number of answers.
 
     Raises:
         UsageError: If one is.
@@ -32,8 +31,6 @@ def check_ask_options(given: GivenOptions, columns: "Columns", wanted: int) -> N
     given.require_unused(("labelled", "sample", "page"), "with --ask")
     if columns.text is None:
         raise UsageError("--ask shows texts; omit it for tokens and vectors, and pass --labels")
-    if wanted < 1:
-        raise UsageError(f"--ask {wanted} asks nothing; ask at least 1 question, for example 50")
 
 
 def ask_for_settings(

@@ -87,6 +87,7 @@ RANGES = {
     "core_hour_price": COUNT_OR_NONE,
     "gb_month_price": COUNT_OR_NONE,
     "sample": COUNT,
+    "ask": COUNT,
     "removed": COUNT_OR_NONE,
     "top": COUNT,
     "show": COUNT,

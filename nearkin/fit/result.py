@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypedDict
 
+from nearkin.argument_types import check_arguments
 from nearkin.evaluate.intervals import Estimate
 from nearkin.fit.definition import Definition
 from nearkin.fit.objective import Curve
@@ -181,6 +182,7 @@ class FitResult:
         """The best settings, which `nearkin.dedup` takes as `settings=` or as keywords."""
         return self.best.settings
 
+    @check_arguments
     def write(self, path: str | Path) -> None:
         """Writes the best settings into a settings file.
 
