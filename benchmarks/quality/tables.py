@@ -268,11 +268,12 @@ LOSSES = """### Where nearkin loses, and why
   components: thousands of pairs of MIT licences that differ in a line are one component, while
   leaders divide them into several clusters. Read F1 with the table of lost licences. Leaders at 0.8
   lose licences whose text is contained in a longer text with more licences. A threshold of 0.9
-  loses at most one licence in a hundred, and removes most of the redundancy.
+  loses at most one licence in a hundred, and removes most of the redundancy. So does the preset
+  `web`, which has a low F1 here, because it keeps copies that differ in more than a few lines.
 - **Logs with few templates** (*server log*): a half has a dozen templates, which are too few to
   choose from. `nearkin fit` warns of this. The preset is better than what is fitted.
-- **Plagiarism**: the preset `web` is for copies with edits. A paraphrase that keeps two words of
-  three in another order shares few shingles of three words. Fitted settings use single words or
+- **Plagiarism**: the preset `articles` is for copies with edits. A paraphrase that keeps two words
+  of three in another order shares few shingles of three words. Fitted settings use single words or
   short shingles of characters, and find it.
 - **C and C++ revisions**: the choice among many steps of normalization is made from 60 files, and
   does not always hold on the others.
