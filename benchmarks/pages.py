@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.quality.tables import RECORD as QUALITY
-from benchmarks.quality.tables import QualityRecord, quality_section
+from benchmarks.quality.tables import QualityRecord, quality_section, summarize_quality
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
@@ -84,6 +84,19 @@ def peers_table(record: dict[str, Any]) -> str:
     return "\n".join(rows) + "\n"
 
 
+def replace_block(page: Path, name: str, text: str) -> None:
+    """Replaces the text between `<!-- name -->` and `<!-- /name -->` of a page.
+
+    Args:
+        page: The page, which has both marks.
+        name: Name of the marks.
+        text: The text, without a line break at its end.
+    """
+    before, _, rest = page.read_text("utf-8").partition(f"<!-- {name} -->\n")
+    _, _, after = rest.partition(f"<!-- /{name} -->")
+    page.write_text(f"{before}<!-- {name} -->\n{text}\n<!-- /{name} -->{after}", "utf-8")
+
+
 def write_pages() -> None:
     """Writes the page of benchmarks and the figures of the README."""
     text = HEADER
@@ -99,6 +112,7 @@ def write_pages() -> None:
     if QUALITY.exists():
         quality: QualityRecord = json.loads(QUALITY.read_text("utf-8"))
         text += quality_section(quality, describe(quality["machine"]))
+        replace_block(ROOT / "README.md", "quality", summarize_quality(quality))
     (ROOT / "docs" / "reference" / "benchmarks.md").write_text(text, "utf-8")
     values = {result["name"]: result["value"] for result in figures["figures"]}
     pairs, dedup = (
@@ -112,12 +126,7 @@ def write_pages() -> None:
             f"to kept files,\n"
             f"clusters and report in {dedup:.1f} s."
         )
-        page = (ROOT / "README.md").read_text("utf-8")
-        before, _, rest = page.partition("<!-- figure -->\n")
-        _, _, after = rest.partition("<!-- /figure -->")
-        (ROOT / "README.md").write_text(
-            f"{before}<!-- figure -->\n{figure}\n<!-- /figure -->{after}", "utf-8"
-        )
+        replace_block(ROOT / "README.md", "figure", figure)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Tests of the measurement of methods, at tiny sizes."""
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,7 +14,7 @@ from benchmarks.quality.measurement import (
     search_halves,
 )
 from benchmarks.quality.sets import Places, make_set
-from benchmarks.quality.tables import QualityRecord, quality_section
+from benchmarks.quality.tables import RECORD, QualityRecord, quality_section, summarize_quality
 from benchmarks.quality.tools import join_pairs, tools_for
 
 
@@ -110,3 +111,19 @@ def test_the_page_shows_each_set_and_names_a_tool_that_failed() -> None:
     assert "| licence texts | 1,234 |  |  | 0.50 | 0.60 | 0.75 |  |  | fails |" in page
     assert "| licence texts | words:1 jaccard 0.5 | 0.50 |" in page
     assert "95 of the 100 pairs" in page
+
+
+def test_means_with_a_search_are_over_the_searched_sets_alone() -> None:
+    record: QualityRecord = json.loads(RECORD.read_text("utf-8"))
+    page = quality_section(record, "Machine: x.\n")
+    searched = [labelled for labelled in record["sets"] if labelled["search"]]
+    f1_of_fitted = [labelled["methods"]["fitted"]["scores"] for labelled in searched]
+    mean = sum(scores["f1"] for scores in f1_of_fitted if scores) / len(searched)
+    row = next(line for line in page.splitlines() if line.startswith(f"| mean of {len(searched)}"))
+    assert row.split(" | ")[4] == f"**{mean:.2f}**"
+
+
+def test_readme_has_the_mean_f1_of_the_record() -> None:
+    record: QualityRecord = json.loads(RECORD.read_text("utf-8"))
+    readme = (RECORD.parents[1] / "README.md").read_text("utf-8")
+    assert summarize_quality(record) in readme, "run python -m benchmarks.pages"
