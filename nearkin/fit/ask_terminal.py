@@ -182,7 +182,7 @@ def describe_settings(suggestion: Suggestion) -> str:
     """
     return (
         f"{suggestion.definition} at {suggestion.threshold:g}, F1 {format_bound(suggestion.f1)}; "
-        f"{suggestion.alive} of {suggestion.competing} settings may be the best"
+        f"{suggestion.alive} of {suggestion.competing} definitions may be the best"
     )
 
 

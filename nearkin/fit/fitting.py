@@ -364,8 +364,8 @@ def _warn_of_labels(
     elif groups < FEW_GROUPS:
         warnings.append(
             f"only {groups} groups of documents have labelled duplicates, so that the F1 to expect "
-            f"is only known to be between {held_out.f1.low:.2f} and {held_out.f1.high:.2f}; about "
-            f"{FEW_GROUPS} or more make the choice reliable"
+            f"is only known to be between {held_out.f1.low:.2f} and {held_out.f1.high:.2f}; label "
+            f"duplicates of at least {FEW_GROUPS} groups"
         )
     if sampled.capped_clusters:
         warnings.append(

@@ -1,7 +1,7 @@
 """Labels of documents, and what a definition of similarity makes of them at each threshold.
 
-Labelled clusters are judged by the clusters of leaders that a run would make of all documents of
-the fit. Labelled pairs are judged one by one, by their own similarity.
+Labelled clusters are judged by the clusters that a run would make of all documents of the fit, by
+leaders or by connected components. Labelled pairs are judged one by one, by their own similarity.
 """
 
 from dataclasses import dataclass, replace

@@ -23,6 +23,12 @@ RIGHT_EDGE = 12
 LEVELS = (0.0, 0.25, 0.5, 0.75, 1.0)
 SERIES = ("first", "second", "third")
 """The classes of the curves, which decide their colors."""
+REMARK_OF_FALSE_PAIRS = (
+    "Both documents are in one cluster. Their own similarity may be below the threshold."
+)
+REMARK_OF_MISSED_PAIRS = (
+    "The documents are in different clusters. Their own similarity may be above the threshold."
+)
 
 
 class CurvePlot(NamedTuple):
@@ -86,10 +92,11 @@ class WrongComparison(NamedTuple):
 
 
 class WrongKind(NamedTuple):
-    """Wrongly judged pairs of one kind."""
+    """Wrongly judged pairs of one kind. `remark` explains what may surprise, or is empty."""
 
     anchor: str
     title: str
+    remark: str
     total: int
     pairs: list[WrongComparison]
 
@@ -125,12 +132,14 @@ def render_fit(fitted: FitResult, title: str, command: str = "") -> str:
                 WrongKind(
                     "false-pairs",
                     "Distinct documents that are found",
+                    REMARK_OF_FALSE_PAIRS if fitted.labels.clusters is not None else "",
                     fitted.false_count,
                     _compare_pairs(fitted.false_pairs),
                 ),
                 WrongKind(
                     "missed-pairs",
                     "Duplicates that are missed",
+                    REMARK_OF_MISSED_PAIRS if fitted.labels.clusters is not None else "",
                     fitted.missed_count,
                     _compare_pairs(fitted.missed_pairs),
                 ),

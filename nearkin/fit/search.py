@@ -173,7 +173,7 @@ def _add_steps(
 
 
 def _is_gain(before: tuple[bool, float, float], after: tuple[bool, float, float]) -> bool:
-    """Returns whether a rank is higher by more than chance differences of few pairs."""
+    """Returns whether a score is higher by more than LEAST_GAIN, or meets the minimum newly."""
     if after[0] != before[0]:
         return after[0]
     return after[1] > before[1] + LEAST_GAIN

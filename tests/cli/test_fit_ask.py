@@ -59,7 +59,7 @@ def test_answers_of_a_user_choose_settings(
     assert run(*line, "--ask", "30", "--out", "settings.toml") == 0
     shown = user.shown + capsys.readouterr().out
     assert "30 answers: " in shown
-    assert "settings may be the best" in shown
+    assert "definitions may be the best" in shown
     assert "«" in shown
     command = shown.splitlines()[-1]
     assert command.startswith("nearkin dedup people.csv --id id --settings settings.toml")

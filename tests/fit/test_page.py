@@ -36,6 +36,12 @@ def with_wrong_pairs(fitted: FitResult, text: str) -> FitResult:
     )
 
 
+CUT_NOTES = """Array.from(document.querySelectorAll("p.note, caption"))
+    .filter(note => note.getBoundingClientRect().right > innerWidth)
+    .map(note => note.textContent)"""
+"""Explanations of which a part is outside the window."""
+
+
 def test_curves_are_the_scores_of_each_threshold(fitted: FitResult) -> None:
     chart = draw_precision_recall(fitted.choices, fitted.held_out)
     assert len(chart.curves) == len(fitted.choices) == 3
@@ -91,6 +97,7 @@ def test_page_shows_wrong_pairs_side_by_side(fitted: FitResult) -> None:
     shown = " ".join("".join(Structure(text).text).split())
     assert "12 of the compared pairs. These are 1 of them." in shown
     assert "1 of the compared pairs." in shown
+    assert "Their own similarity may be above the threshold." in shown
 
 
 def test_hostile_texts_are_escaped(fitted: FitResult) -> None:
@@ -137,8 +144,10 @@ def test_page_fits_a_phone_and_follows_the_dark_mode(
     width = page.evaluate("document.documentElement.scrollWidth")
     ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
     overlapping = page.evaluate(OVERLAPPING)
+    cut_notes = page.evaluate(CUT_NOTES)
     context.close()
     assert messages == []
     assert width <= viewport["width"]
     assert ground == ("rgb(255, 255, 255)" if scheme == "light" else "rgb(20, 23, 28)")
     assert overlapping == []
+    assert cut_notes == []
