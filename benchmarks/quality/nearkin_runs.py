@@ -43,12 +43,12 @@ def run_dedup(labelled: LabelledSet, settings: Settings) -> Clustering:
         labelled: The set.
         settings: Arguments of `nearkin.dedup`, beside the columns.
     """
-    across = "source" if labelled.across else None
+    keywords: Settings = {"across": _across_of(labelled), **settings}
     began = time.perf_counter()
     cpu_began = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # short texts and the default are what is measured
-        deduplicated = nk.dedup(labelled.documents, id="id", across=across, **settings)  # type: ignore[arg-type]
+        deduplicated = nk.dedup(labelled.documents, id="id", **keywords)  # type: ignore[arg-type]
         clusters = deduplicated.clusters.arrow
     cpu = time.process_time() - cpu_began
     seconds = time.perf_counter() - began
@@ -64,6 +64,11 @@ def run_dedup(labelled: LabelledSet, settings: Settings) -> Clustering:
         labels[rows[id]] = rows[leader]
         kept[rows[id]] = is_kept
     return Clustering(labels, kept, cpu, seconds)
+
+
+def _across_of(labelled: LabelledSet) -> str | None:
+    """Returns the column of sources, if only documents of different sources can be duplicates."""
+    return "source" if labelled.across else None
 
 
 class FittedRun(NamedTuple):
@@ -91,7 +96,9 @@ def fit_settings(labelled: LabelledSet, objective: str = "f1") -> FittedRun:
     names = dict(zip(ids, map(str, labelled.clusters.tolist()), strict=True))
     began = time.perf_counter()
     cpu_began = time.process_time()
-    fitted = nk.fit(labelled.documents, names, id="id", objective=objective)
+    fitted = nk.fit(
+        labelled.documents, names, id="id", objective=objective, across=_across_of(labelled)
+    )
     cpu = time.process_time() - cpu_began
     return FittedRun(fitted.settings, cpu, time.perf_counter() - began)
 

@@ -308,11 +308,8 @@ LOSSES = """### Where nearkin loses, and why
   fitted settings are better than all three tools.
 - **References and libraries**: dedupe is better than fitted settings, for the same reason; splink
   is, over libraries.
-- **Products and libraries**: `nearkin fit` compares documents of one source too, although the run
-  with `--across` does not. So it chooses other shingles and thresholds than it should, and stays
-  more than 0.02 below the search. Restricted to pairs of different sources, the same search has an
-  F1 of 0.56 and 0.95. Products are hard for every single measure: models of one family differ in
-  one digit, and both sources describe the same product in other words.
+- **Products** are hard for every single measure: models of one family differ in one digit, and both
+  sources describe the same product in other words.
 - **The default**: three words at 0.8 find copies of long texts. They miss nearly all variants of
   short texts and of lines of logs, as do the tools with the same shingles. Use a preset or labels.
 - **Licence texts**: the tools for texts reach a higher F1 than the default, because they report

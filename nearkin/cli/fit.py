@@ -42,6 +42,7 @@ def fit(
     inputs: o.InputFiles,
     columns: o.ColumnOptions,
     reading: o.SelectionOptions,
+    across: o.Across = None,
     labels: Annotated[
         Path | None,
         typer.Option(
@@ -118,6 +119,7 @@ def fit(
         inputs: Files, globs, folders or URLs.
         columns: Options for the columns that are read.
         reading: Options for the selection of files.
+        across: Column of sources, or None to compare all documents.
         labels: File of labelled documents, or None with `ask`.
         ask: Number of answers after which nothing more is asked, or None to use given labels.
         objective: What is maximized.
@@ -139,6 +141,8 @@ def fit(
         nearkin fit people.csv --text name,street,city --id id --labels clusters.csv --out settings.toml
 
         nearkin fit docs.parquet --id id --labels pairs.csv --objective "precision>=0.99"
+
+        nearkin fit shops/ --text title --id id --across shop --labels links.csv --out settings.toml
     """  # noqa: E501
     from nearkin.errors import UsageError
 
@@ -155,6 +159,7 @@ def fit(
         sample=sample,
         seed=seed,
         workers=o.workers_or_cores(workers),
+        across=across,
     )
     requested_columns = columns.to_columns()
     if ask is not None:

@@ -28,7 +28,7 @@ def check_ask_options(given: GivenOptions, columns: "Columns") -> None:
     """
     from nearkin.errors import UsageError
 
-    given.require_unused(("labelled", "sample", "page"), "with --ask")
+    given.require_unused(("labelled", "sample", "page", "across"), "with --ask")
     if columns.text is None:
         raise UsageError("--ask shows texts; omit it for tokens and vectors, and pass --labels")
 

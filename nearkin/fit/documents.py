@@ -1,7 +1,7 @@
 """The documents of a fit: the labelled ones, and samples of the others, in keep order."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -9,11 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearkin.cluster.keep import KeepPolicy
-from nearkin.corpus import Columns, Corpus
+from nearkin.corpus import Columns, Corpus, carried_column_name
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.ids import make_ids
 from nearkin.engine.document_facts import text_lengths
 from nearkin.errors import UsageError
+from nearkin.fit.sources import DocumentSources, SourceCounter
+from nearkin.pair_scope import PairScope
 from nearkin.runtime.progress import Progress
 from nearkin.sketch.minhash import splitmix64
 
@@ -45,6 +47,8 @@ class FitDocuments:
         missing: Ids with a label that no document has, in ascending order.
         too_large: Number of labelled documents that were left out because of the size of the texts.
         example_id: Id of a document of the corpus.
+        sources: Sources of the documents, of which only different ones are compared, or None to
+            compare all documents.
     """
 
     ids: tuple[str, ...]
@@ -55,9 +59,21 @@ class FitDocuments:
     missing: tuple[str, ...]
     too_large: int
     example_id: str
+    sources: DocumentSources | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def across(self) -> str | None:
+        """The column of sources, or None."""
+        return None if self.sources is None else self.sources.column
+
+    @property
+    def scope(self) -> PairScope:
+        """The pairs that are compared."""
+        scope = PairScope.of_all_pairs(len(self))
+        return scope if self.sources is None else scope._replace(sources=self.sources.hashes)
 
     def quote(self, position: int) -> str:
         """Returns the text of a document, its tokens, or a description of its vector."""
@@ -109,6 +125,15 @@ def limit_compared(compared: int | None) -> SizeLimit:
     return SizeLimit(COMPARED_BYTES, compared * compared * BYTES_PER_DOCUMENT)
 
 
+class _DrawnDocuments(NamedTuple):
+    """Documents that were drawn, in the order of their ranks."""
+
+    ids: pa.Array
+    contents: list[pa.Array]
+    """One array, or none if no document was offered."""
+    sources: pa.Array
+
+
 class _Reservoir:
     """The documents of lowest rank of all that are offered, within a size.
 
@@ -125,9 +150,12 @@ class _Reservoir:
         self.ranks = np.empty(0, np.uint64)
         self.ids = pa.array([], pa.large_string())
         self.contents: pa.Array | None = None
+        self.sources = pa.array([], pa.large_string())
         self._end: np.uint64 | None = None
 
-    def offer(self, ranks: np.ndarray, ids: pa.Array, contents: pa.Array) -> None:
+    def offer(
+        self, ranks: np.ndarray, ids: pa.Array, contents: pa.Array, sources: pa.Array
+    ) -> None:
         """Offers documents with distinct ranks, uint64 (n,)."""
         if not self.count or not len(ranks):
             return
@@ -139,6 +167,7 @@ class _Reservoir:
             ranks = ranks[eligible]
             ids = ids.take(places)
             contents = contents.take(places)
+            sources = sources.take(places)
         both = contents if self.contents is None else pa.concat_arrays([self.contents, contents])
         all_ranks = np.concatenate([self.ranks, ranks])
         order = np.argsort(all_ranks, kind="stable")
@@ -150,13 +179,16 @@ class _Reservoir:
         self.ranks = all_ranks[chosen]
         self.ids = pa.concat_arrays([self.ids, ids]).take(pa.array(chosen))
         self.contents = both.take(pa.array(chosen))
+        self.sources = pa.concat_arrays([self.sources, sources]).take(pa.array(chosen))
 
-    def documents_in_order(self) -> "tuple[pa.Array, list[pa.Array]]":
-        """Returns the ids and the contents in the order of their ranks."""
+    def documents_in_order(self) -> _DrawnDocuments:
+        """Returns the documents in the order of their ranks."""
         if self.contents is None:
-            return self.ids, []
+            return _DrawnDocuments(self.ids, [], self.sources)
         order = pa.array(np.argsort(self.ranks, kind="stable"))
-        return self.ids.take(order), [self.contents.take(order)]
+        return _DrawnDocuments(
+            self.ids.take(order), [self.contents.take(order)], self.sources.take(order)
+        )
 
 
 def content_sizes(contents: pa.Array) -> np.ndarray:
@@ -179,6 +211,7 @@ def read_documents(
     progress: Progress,
     left_out: Collection[str] = (),
     compared: int | None = None,
+    across: str | None = None,
 ) -> FitDocuments:
     """Reads the documents of a fit.
 
@@ -195,11 +228,15 @@ def read_documents(
         left_out: Ids of labelled documents that do not take part.
         compared: Number of documents of which all pairs are compared. None if only labelled pairs
             are.
+        across: Column of sources, of which only different ones are compared, or None.
 
     Raises:
         UsageError: If two documents have the id of a label.
     """
+    if across is not None:
+        columns = replace(columns, carried_columns=(across,))
     corpus.check(columns)
+    counter = None if across is None else SourceCounter(across)
     progress.stage("read samples", estimate_documents(corpus))
     limit = limit_compared(compared)
     wanted = pa.array(labelled, pa.large_string())
@@ -212,41 +249,56 @@ def read_documents(
     for batch in corpus.batches(columns):
         ids = make_ids(batch, columns, corpus.names)
         contents = batch.documents[columns.content]
+        sources = pa.nulls(len(ids), pa.large_string())
+        if counter is not None:
+            sources = batch.documents[carried_column_name(counter.column)]
+            counter.add(sources)
         ranks = splitmix64(seed, len(ids), batch.first)
         is_wanted = pc.is_in(ids, value_set=wanted)
         wanted_ids = ids.filter(is_wanted)
         id_parts.append(wanted_ids)
         draw_order = pc.index_in(wanted_ids, value_set=wanted).to_numpy(zero_copy_only=False)
-        with_label.offer(draw_order.astype(np.uint64), wanted_ids, contents.filter(is_wanted))
+        with_label.offer(
+            draw_order.astype(np.uint64),
+            wanted_ids,
+            contents.filter(is_wanted),
+            sources.filter(is_wanted),
+        )
         is_other = pc.invert(pc.is_in(ids, value_set=labelled_anywhere))
         mask = is_other.to_numpy(zero_copy_only=False)
-        without_label.offer(ranks[mask], ids.filter(is_other), contents.filter(is_other))
-        background.offer(ranks, ids, contents)
+        without_label.offer(
+            ranks[mask], ids.filter(is_other), contents.filter(is_other), sources.filter(is_other)
+        )
+        background.offer(ranks, ids, contents, sources)
         count += len(ids)
         progress.advance(len(ids))
     if background.contents is None:
         raise UsageError("the inputs have no documents")
     present = pa.concat_arrays(id_parts)
     _require_unique(present)
-    labelled_ids, labelled_contents = with_label.documents_in_order()
-    other_ids, other_contents = without_label.documents_in_order()
-    ids = pa.concat_arrays([labelled_ids, other_ids])
+    drawn_labelled = with_label.documents_in_order()
+    drawn_others = without_label.documents_in_order()
+    ids = pa.concat_arrays([drawn_labelled.ids, drawn_others.ids])
     contents = pa.concat_arrays(
-        [background.contents.slice(0, 0), *labelled_contents, *other_contents]
+        [background.contents.slice(0, 0), *drawn_labelled.contents, *drawn_others.contents]
     )
     within = limit.count_within(content_sizes(contents))
     ids = ids.slice(0, within)
     contents = contents.slice(0, within)
     order = _keep_order(ids, contents)
+    source_values = pa.concat_arrays([drawn_labelled.sources, drawn_others.sources]).slice(
+        0, within
+    )
     return FitDocuments(
         ids=tuple(ids.take(pa.array(order)).to_pylist()),
         contents=contents.take(pa.array(order)),
-        is_labelled=order < len(labelled_ids),
+        is_labelled=order < len(drawn_labelled.ids),
         background=background.contents,
         corpus_documents=count,
         missing=tuple(sorted(set(labelled) - set(present.to_pylist()))),
-        too_large=len(present) - min(within, len(labelled_ids)),
+        too_large=len(present) - min(within, len(drawn_labelled.ids)),
         example_id=background.ids[0].as_py(),
+        sources=None if counter is None else counter.sources_of(source_values, order),
     )
 
 

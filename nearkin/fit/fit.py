@@ -30,6 +30,7 @@ def fit(
     text: str | Sequence[str] | None = None,
     tokens: str | None = None,
     vector: str | None = None,
+    across: str | None = None,
     objective: str = "f1",
     labelled: str = "clusters",
     sample: int = SAMPLE_DOCUMENTS,
@@ -52,6 +53,8 @@ def fit(
         text: Column of texts, or several columns, whose texts are joined. The default is `text`.
         tokens: Column of token lists, instead of texts.
         vector: Column of vectors, instead of texts. Only the threshold of the cosine is chosen.
+        across: Column of sources. Only documents of different sources are compared, as in runs with
+            this option, and the settings contain it.
         objective: `f1`; or a minimum, such as `precision>=0.99`, under which the recall is the
             largest, or `recall>=0.95`, under which the precision is.
         labelled: What was chosen for labelling, if clusters are labelled: whole `clusters`, so that
@@ -78,7 +81,7 @@ def fit(
         [True, False, True]
     """
     request = FitRequest(
-        Objective.parse(objective), parse_labelled(labelled), sample, seed, workers
+        Objective.parse(objective), parse_labelled(labelled), sample, seed, workers, across
     )
     if isinstance(labels, GoldenSet):
         golden = labels

@@ -18,7 +18,13 @@ from nearkin.fit.definition import (
     base_definitions,
 )
 from nearkin.fit.documents import FitDocuments, read_documents
-from nearkin.fit.labels import ClusterLabels, LabelScores, PairLabels, place_labels
+from nearkin.fit.labels import (
+    ClusterLabels,
+    LabelScores,
+    OneSourceCounts,
+    PairLabels,
+    place_labels,
+)
 from nearkin.fit.objective import Objective
 from nearkin.fit.result import FitResult, FittedSettings, LabelCounts, WrongPair
 from nearkin.fit.sampling import LabelledSample, sample_labels
@@ -66,6 +72,7 @@ class FitRequest:
         sample: Number of documents of which all pairs are compared.
         seed: Random seed of samples and folds.
         workers: Number of threads.
+        across: Column of sources, of which only different ones are compared, or None.
     """
 
     objective: Objective
@@ -73,6 +80,7 @@ class FitRequest:
     sample: int = SAMPLE_DOCUMENTS
     seed: int = 1
     workers: int = 2
+    across: str | None = None
 
     def __post_init__(self) -> None:
         if self.sample < 2:
@@ -113,6 +121,7 @@ def fit_settings(
         progress,
         left_out=sampled.left_out,
         compared=None if golden.clusters is None else request.sample,
+        across=request.across,
     )
     _require_present(documents, sampled)
     labels = place_labels(golden, documents, request.labelled, sampled)
@@ -126,6 +135,10 @@ def fit_settings(
         raise UsageError("no pair of duplicates is labelled among the documents of the inputs")
     if not labels.has_distinct:
         raise UsageError("no distinct pair is labelled among the documents of the inputs")
+    one_source = None
+    if documents.sources is not None:
+        one_source = labels.count_one_source(documents.sources)
+        _require_different_sources(labels, one_source, documents.sources.column)
     scorer = DocumentScorer(documents, request.workers)
     folds = assign_folds(labels.groups, labels.duplicates_of_groups, request.seed)
     everyone = np.ones(len(documents), bool)
@@ -144,9 +157,11 @@ def fit_settings(
     default = None
     if columns.vector is None:
         default_scores = labels.score(scorer, DEFAULT_DEFINITION)
-        default = judge(default_scores, DEFAULT_DEFINITION, DEFAULT_THRESHOLD)
+        default = judge(default_scores, DEFAULT_DEFINITION, DEFAULT_THRESHOLD, request.across)
     best = choices[0]
     mistakes = labels.score(scorer, best.definition).mistakes(best.threshold)
+    if documents.sources is not None:
+        mistakes = mistakes.without_one_source(documents.sources)
     return FitResult(
         best=best,
         choices=tuple(choices),
@@ -154,7 +169,7 @@ def fit_settings(
         held_out=held_out,
         objective=str(request.objective),
         is_met=_rank(best, request.objective)[0],
-        labels=_count_labels(labels, documents, sampled),
+        labels=_count_labels(labels, documents, sampled, one_source),
         tried=len(table.curves),
         false_pairs=_quote_pairs(scorer, best, mistakes.false_pairs),
         missed_pairs=_quote_pairs(scorer, best, mistakes.missed_pairs),
@@ -162,6 +177,7 @@ def fit_settings(
         missed_count=len(mistakes.missed_pairs),
         warnings=tuple(
             _warn_of_labels(labels, documents, sampled, held_out)
+            + _warn_of_sources(labels, documents, one_source)
             + _warn_of_choice(best, held_out, request.objective, documents)
         ),
     )
@@ -183,22 +199,26 @@ def fit_definition(
     """
     scores = labels.score(scorer, definition)
     curve = scores.curve(np.ones(len(labels.groups), bool), FINE_STEP)
-    return judge(scores, definition, float(curve.thresholds[objective.choose(curve)]))
+    threshold = float(curve.thresholds[objective.choose(curve)])
+    return judge(scores, definition, threshold, scorer.documents.across)
 
 
-def judge(scores: LabelScores, definition: Definition, threshold: float) -> FittedSettings:
+def judge(
+    scores: LabelScores, definition: Definition, threshold: float, across: str | None = None
+) -> FittedSettings:
     """Returns a definition and a threshold with their scores on all labels.
 
     Args:
         scores: Similarities of the definition, with the labels.
         definition: Definition of similarity.
         threshold: Threshold.
+        across: Column of sources, of which only different ones are compared, or None.
     """
     everyone = np.ones(scores.documents, bool)
     totals = scores.totals(everyone, threshold)
     curve = scores.curve(everyone, FINE_STEP)
     return FittedSettings(
-        definition, threshold, totals.precision(), totals.recall(), totals.f1(), curve
+        definition, threshold, totals.precision(), totals.recall(), totals.f1(), curve, across
     )
 
 
@@ -266,6 +286,26 @@ def _require_present(documents: FitDocuments, sampled: LabelledSample) -> None:
         )
 
 
+def _require_different_sources(
+    labels: ClusterLabels | PairLabels, one_source: OneSourceCounts, column: str
+) -> None:
+    """Requires labelled pairs of different sources, of both kinds.
+
+    Raises:
+        UsageError: If there are none.
+    """
+    for kind, count, of_one_source in (
+        ("pairs of duplicates", labels.duplicates, one_source.duplicates),
+        ("distinct pairs", labels.distinct, one_source.distinct),
+    ):
+        if count is not None and count == of_one_source:
+            raise UsageError(
+                f"all {count:,} labelled {kind} are of one source each, which "
+                f"{name_setting('across', column)} does not compare; label some of different "
+                "sources, or name another column"
+            )
+
+
 def _definitions_for(columns: Columns) -> list[Definition]:
     """Returns the definitions that are tried first for the content of the columns."""
     if columns.vector is not None:
@@ -285,24 +325,26 @@ def _useful_steps(texts: pa.Array) -> list[str]:
 
 
 def _count_labels(
-    labels: ClusterLabels | PairLabels, documents: FitDocuments, sampled: LabelledSample
+    labels: ClusterLabels | PairLabels,
+    documents: FitDocuments,
+    sampled: LabelledSample,
+    one_source: OneSourceCounts | None,
 ) -> LabelCounts:
     """Returns the numbers of labels."""
     clusters = None
-    distinct = None
     if isinstance(labels, ClusterLabels):
         clusters = len(labels.firsts) - 1
-    else:
-        distinct = len(labels.distinct_pairs)
     return LabelCounts(
         documents=int(documents.is_labelled.sum()),
         clusters=clusters,
         duplicates=labels.duplicates,
-        distinct=distinct,
+        distinct=labels.distinct,
         missing=len(documents.missing),
         left_out=len(sampled.left_out) + documents.too_large,
         corpus_documents=documents.corpus_documents,
         compared_documents=len(documents),
+        duplicates_of_one_source=None if one_source is None else one_source.duplicates,
+        distinct_of_one_source=None if one_source is None else one_source.distinct,
     )
 
 
@@ -370,6 +412,41 @@ def _warn_of_labels(
     if sampled.capped_clusters:
         warnings.append(
             f"{sampled.capped_clusters} large clusters were represented by some of their documents"
+        )
+    return warnings
+
+
+def _warn_of_sources(
+    labels: ClusterLabels | PairLabels,
+    documents: FitDocuments,
+    one_source: OneSourceCounts | None,
+) -> list[str]:
+    """Returns what is doubtful about the sources of labelled documents, in sentences."""
+    warnings: list[str] = []
+    sources = documents.sources
+    if sources is None or one_source is None:
+        return warnings
+    if sources.without_value:
+        warnings.append(
+            f"{sources.without_value:,} documents have no value in column {sources.column!r}; they "
+            "are a source of their own, so they are compared with all documents that have one"
+        )
+    if one_source.duplicates:
+        first, second = (documents.ids[position] for position in one_source.example.tolist())
+        consequence = "so they are never found, and recall counts them"
+        if labels.are_clustered:
+            consequence = (
+                "so they are only found if a document of another source is the kept one of both"
+            )
+        warnings.append(
+            f"{one_source.duplicates:,} of {labels.duplicates:,} labelled pairs of duplicates are "
+            f"of one source, for example {first!r} and {second!r}; they are not compared, "
+            f"{consequence}"
+        )
+    if one_source.distinct:
+        warnings.append(
+            f"{one_source.distinct:,} of {labels.distinct:,} labelled distinct pairs are of one "
+            "source; they are not compared, so that they say nothing about the settings"
         )
     return warnings
 

@@ -21,6 +21,7 @@ from nearkin.fit.kernels import count_leader_clusters, count_pairs_of_clusters
 from nearkin.fit.objective import Curve
 from nearkin.fit.sampling import LabelledSample
 from nearkin.fit.scoring import LEAST_SIMILARITY, DocumentScorer, ScoredDocuments
+from nearkin.fit.sources import DocumentSources
 from nearkin.packed_pairs import ScoredPairs, pack_pairs
 
 LEAST_LISTED_PAIRS = 300_000
@@ -46,6 +47,32 @@ class Mistakes(NamedTuple):
     """int64 (q, 2): Duplicates that are not found."""
     missed_similarity: np.ndarray
     """float64 (q,): Their similarities."""
+
+    def without_one_source(self, sources: DocumentSources) -> "Mistakes":
+        """Returns the mistakes that are pairs of different sources.
+
+        Args:
+            sources: Sources of the documents.
+        """
+        is_false = ~sources.are_equal(self.false_pairs)
+        is_missed = ~sources.are_equal(self.missed_pairs)
+        return Mistakes(
+            self.false_pairs[is_false],
+            self.false_similarity[is_false],
+            self.missed_pairs[is_missed],
+            self.missed_similarity[is_missed],
+        )
+
+
+class OneSourceCounts(NamedTuple):
+    """The labelled pairs of one source, which are not compared."""
+
+    duplicates: int
+    """The number of pairs of duplicates."""
+    distinct: int | None
+    """The number of distinct pairs. None if clusters are labelled."""
+    example: np.ndarray
+    """int64 (2,): A pair of duplicates of one source. It is empty if there are none."""
 
 
 class LabelScores(Protocol):
@@ -112,6 +139,9 @@ class FitLabels(Protocol):
     def score(self, scorer: DocumentScorer, definition: Definition) -> LabelScores:
         """Returns the similarities by a definition."""
 
+    def count_one_source(self, sources: DocumentSources) -> OneSourceCounts:
+        """Returns how many labelled pairs are of one source."""
+
 
 def threshold_grid(floor: float, step: float) -> np.ndarray:
     """Returns multiples of a step above a floor, up to 1, float64 (t,).
@@ -140,15 +170,23 @@ class ClusterLabels:
             which is distinct from all labelled ones, int64 (n,).
         population: Number of documents with which each labelled document would be compared in a
             run, itself included. If fewer take part, distinct pairs are extrapolated.
+        sources: Sources of the documents, of which only different ones are compared, or None. Their
+            sizes are those in the population.
     """
 
     clusters: np.ndarray
     population: int
+    sources: DocumentSources | None = None
 
     @property
     def are_clustered(self) -> bool:
         """True, because definitions are judged by clusters."""
         return True
+
+    @property
+    def distinct(self) -> int | None:
+        """None, because distinct pairs are not labelled one by one."""
+        return None
 
     @property
     def has_distinct(self) -> bool:
@@ -198,7 +236,26 @@ class ClusterLabels:
             members: Whether a document takes part, bool (n,).
         """
         compared = int(np.count_nonzero(members))
-        return max(1.0, (self.population - 1) / max(1, compared - 1))
+        if self.sources is None:
+            return max(1.0, (self.population - 1) / max(1, compared - 1))
+        labelled = members & (self.clusters >= 0)
+        met = self.population - self.sources.sizes[labelled]
+        met_by_members = compared - self.sources.count_equal(members)[labelled]
+        return max(1.0, float(met.sum()) / max(1, int(met_by_members.sum())))
+
+    def count_one_source(self, sources: DocumentSources) -> OneSourceCounts:
+        """Returns how many labelled pairs are of one source.
+
+        Args:
+            sources: Sources of the documents.
+        """
+        documents = self.by_cluster
+        parts = np.stack([self.clusters[documents].astype(np.uint64), sources.hashes[documents]])
+        _, numbers = np.unique(parts, axis=1, return_inverse=True)
+        numbers = numbers.ravel()
+        sizes = np.bincount(numbers)
+        examples = documents[numbers == np.argmax(sizes)] if sizes.max() > 1 else documents[:0]
+        return OneSourceCounts(int((sizes * (sizes - 1) // 2).sum()), None, examples[:2])
 
     def score(self, scorer: DocumentScorer, definition: Definition) -> LabelScores:
         """Returns the similarities by a definition."""
@@ -402,6 +459,11 @@ class PairLabels:
         return False
 
     @property
+    def distinct(self) -> int | None:
+        """The number of distinct pairs."""
+        return len(self.distinct_pairs)
+
+    @property
     def has_distinct(self) -> bool:
         """True if a pair is labelled as distinct."""
         return len(self.distinct_pairs) > 0
@@ -444,6 +506,17 @@ class PairLabels:
         sides = members[self.distinct_pairs]
         inside = int(np.count_nonzero(sides.all(axis=1)))
         return float(sides.sum()) / 2 / inside if inside else 1.0
+
+    def count_one_source(self, sources: DocumentSources) -> OneSourceCounts:
+        """Returns how many labelled pairs are of one source.
+
+        Args:
+            sources: Sources of the documents.
+        """
+        is_equal = sources.are_equal(self.duplicate_pairs)
+        distinct = int(np.count_nonzero(sources.are_equal(self.distinct_pairs)))
+        examples = self.duplicate_pairs[is_equal]
+        return OneSourceCounts(len(examples), distinct, examples[:1].ravel())
 
     def score(self, scorer: DocumentScorer, definition: Definition) -> LabelScores:
         """Returns the similarities by a definition."""
@@ -584,7 +657,11 @@ def place_labels(
     if labelled == Labelled.DOCUMENTS:
         present = len(sampled.chosen) - len(documents.missing)
         population = round(len(golden.ids) * present / len(sampled.chosen))
-    return ClusterLabels(clusters.astype(np.int64), population)
+    sources = documents.sources
+    if sources is not None and labelled == Labelled.DOCUMENTS:
+        sizes = sources.count_equal(np.ones(len(documents), bool))
+        sources = sources._replace(sizes=sizes * population / len(documents))
+    return ClusterLabels(clusters.astype(np.int64), population, sources)
 
 
 def _place(pairs: np.ndarray | None, places: np.ndarray) -> np.ndarray:

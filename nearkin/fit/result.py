@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from nearkin.argument_types import check_arguments
 from nearkin.evaluate.intervals import Estimate
@@ -37,6 +37,8 @@ class LabelCountsRecord(TypedDict):
     left_out: int
     corpus_documents: int
     compared_documents: int
+    duplicates_of_one_source: NotRequired[int]
+    distinct_of_one_source: NotRequired[int]
 
 
 class FittedRecord(TypedDict):
@@ -85,6 +87,10 @@ class LabelCounts:
         left_out: Number of labelled documents that were not drawn for the comparison.
         corpus_documents: Number of documents of the inputs.
         compared_documents: Number of documents that were compared: labelled and other ones.
+        duplicates_of_one_source: Number of pairs of duplicates of one source, which are not
+            compared. None if all documents are compared.
+        distinct_of_one_source: Number of distinct pairs of one source. None if clusters are
+            labelled, or all documents are compared.
     """
 
     documents: int
@@ -95,6 +101,8 @@ class LabelCounts:
     left_out: int
     corpus_documents: int
     compared_documents: int
+    duplicates_of_one_source: int | None = None
+    distinct_of_one_source: int | None = None
 
 
 @dataclass(frozen=True)
@@ -108,6 +116,7 @@ class FittedSettings:
         recall: Share of the pairs of duplicates that are found.
         f1: Harmonic mean of precision and recall.
         curve: Precision and recall at every threshold.
+        across: Column of sources, of which only different ones are compared, or None.
     """
 
     definition: Definition
@@ -116,11 +125,15 @@ class FittedSettings:
     recall: Estimate
     f1: Estimate
     curve: Curve = field(repr=False)
+    across: str | None = None
 
     @property
     def settings(self) -> dict[str, object]:
         """The values of a settings file, which `nearkin.dedup` takes as keywords."""
-        return {**self.definition.settings(), "threshold": self.threshold}
+        settings = {**self.definition.settings(), "threshold": self.threshold}
+        if self.across is not None:
+            settings["across"] = self.across
+        return settings
 
 
 @dataclass(frozen=True)
@@ -158,8 +171,10 @@ class FitResult:
         tried: Number of definitions of similarity that were tried.
         false_pairs: Distinct documents that the settings find, up to ten, the most similar first.
         missed_pairs: Duplicates that they do not find, up to ten, the least similar first.
-        false_count: Number of false pairs among the compared documents.
-        missed_count: Number of missed pairs among the compared documents.
+        false_count: Number of false pairs among the compared documents, without those of one source
+            if only different sources are compared.
+        missed_count: Number of missed pairs among the compared documents, without those of one
+            source if only different sources are compared.
         warnings: What limits the result, in sentences.
     """
 
@@ -226,21 +241,11 @@ class FitResult:
                 "f1": _to_record(self.held_out.f1),
                 "folds": len(self.held_out.folds),
             }
-        counts = self.labels
         return {
             "version": VERSION,
             "objective": self.objective,
             "is_met": self.is_met,
-            "labels": {
-                "documents": counts.documents,
-                "clusters": counts.clusters,
-                "duplicates": counts.duplicates,
-                "distinct": counts.distinct,
-                "missing": counts.missing,
-                "left_out": counts.left_out,
-                "corpus_documents": counts.corpus_documents,
-                "compared_documents": counts.compared_documents,
-            },
+            "labels": _counts_record(self.labels),
             "tried": self.tried,
             "settings": dict(self.settings),
             "choices": [_settings_record(choice) for choice in self.choices],
@@ -260,6 +265,24 @@ def format_estimate(estimate: Estimate) -> str:
     low = format_percent(estimate.low)
     high = format_percent(estimate.high)
     return f"{format_percent(estimate.value)} ({low} to {high})"
+
+
+def _counts_record(counts: LabelCounts) -> LabelCountsRecord:
+    record: LabelCountsRecord = {
+        "documents": counts.documents,
+        "clusters": counts.clusters,
+        "duplicates": counts.duplicates,
+        "distinct": counts.distinct,
+        "missing": counts.missing,
+        "left_out": counts.left_out,
+        "corpus_documents": counts.corpus_documents,
+        "compared_documents": counts.compared_documents,
+    }
+    if counts.duplicates_of_one_source is not None:
+        record["duplicates_of_one_source"] = counts.duplicates_of_one_source
+    if counts.distinct_of_one_source is not None:
+        record["distinct_of_one_source"] = counts.distinct_of_one_source
+    return record
 
 
 def _settings_record(fitted: FittedSettings) -> FittedRecord:

@@ -14,7 +14,6 @@ from nearkin.fit.documents import FitDocuments
 from nearkin.measures import Measure, Payload, measure_of
 from nearkin.measures.base import StoredPayloads, as_stored, concatenate_payloads
 from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, unpack_pairs
-from nearkin.pair_scope import PairScope
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.spec import IDF_JACCARD
@@ -118,7 +117,7 @@ class DocumentScorer:
         return concatenate_payloads(list(parts))
 
     def score_pairs(self, definition: Definition, pairs: np.ndarray) -> np.ndarray:
-        """Returns the similarity of packed pairs of documents.
+        """Returns the similarity of packed pairs of documents. It is 0 if they are of one source.
 
         Args:
             definition: Definition of similarity.
@@ -128,10 +127,11 @@ class DocumentScorer:
             float64 (m,).
         """
         measure = self.measure(definition)
-        return _compare(measure, as_stored(self.payload(measure)), pairs)
+        similarity = _compare(measure, as_stored(self.payload(measure)), pairs)
+        return np.where(self.documents.scope.allows_packed(pairs), similarity, 0.0)
 
     def most_similar_pairs(self, definition: Definition, limit: int) -> ScoredDocuments:
-        """Returns the most similar pairs of all documents.
+        """Returns the most similar pairs of all documents, without those of one source.
 
         Args:
             definition: Definition of similarity.
@@ -140,7 +140,7 @@ class DocumentScorer:
         """
         measure = self.measure(definition)
         payload = self.payload(measure)
-        scope = PairScope.of_all_pairs(len(payload.sizes))
+        scope = self.documents.scope
         floor = self._estimate_floor(measure, limit)
         kept = ScoredPairs.concatenate([])
         for part in measure.compare_all(payload, scope, floor, self.workers):
@@ -170,7 +170,7 @@ class DocumentScorer:
             return LEAST_SIMILARITY
         places = np.linspace(0, count - 1, min(FLOOR_DOCUMENTS, count)).astype(np.int64)
         sample = measure.payload_builder().build(self.documents.contents.take(pa.array(places)))
-        scope = PairScope.of_all_pairs(len(places))
+        scope = self.documents.scope.select(places)
         parts = measure.compare_all(sample, scope, LEAST_SIMILARITY, 1)
         similarity = np.sort(ScoredPairs.concatenate(list(parts)).similarity)
         sampled_pairs = len(places) * (len(places) - 1) // 2

@@ -141,10 +141,11 @@ def describe_command(
         columns: Options that name its columns, for example `["--id", "id"]`.
         out: Settings file that was written, or None to give the settings as options.
     """
-    options = ["--settings", str(out)]
-    if out is None:
-        options = []
-        for name, value in settings.items():
-            text = ",".join(value) if isinstance(value, list) else str(value)
-            options += [f"--{name}", text]
+    # The column of sources is shown beside a settings file too, because the inputs need it.
+    options = [] if out is None else ["--settings", str(out)]
+    for name, value in settings.items():
+        if out is not None and name != "across":
+            continue
+        text = ",".join(value) if isinstance(value, list) else str(value)
+        options += [f"--{name}", text]
     return shlex.join(["nearkin", "dedup", *inputs, *columns, *options, "--out", "deduped/"])

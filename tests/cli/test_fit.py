@@ -63,6 +63,34 @@ def test_printed_command_removes_the_duplicates(
     assert record["counts"]["kept"] == 14
 
 
+def test_printed_command_compares_different_sources(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    shops = ["ab"[int(id.partition("-")[2])] for id in CORPUS.texts]
+    table = {"id": list(CORPUS.texts), "body": list(CORPUS.texts.values()), "shop": shops}
+    write_table(folder / "products.csv", table)
+    line = ["fit", "products.csv", "--id", "id", "--text", "body", "--labels", "labels.csv", "-q"]
+    assert run(*line, "--across", "shop", "--out", "linked.toml", "--json") == 0
+    fitted = json.loads(capsys.readouterr().out)
+    assert fitted["settings"]["across"] == "shop"
+    assert fitted["labels"]["duplicates_of_one_source"] == 0
+    assert Settings.read(folder / "linked.toml").values["across"] == "shop"
+    assert run(*line, "--across", "shop", "--out", "linked.toml") == 0
+    command = capsys.readouterr().out.splitlines()[-1]
+    assert "--settings linked.toml --across shop --out" in command
+    assert run(*shlex.split(command)[1:], "--overwrite") == 0
+    assert run("eval", "deduped/", "--golden", "labels.csv", "--json") == 0
+    (scores,) = json.loads(capsys.readouterr().out)["results"]
+    expected = fitted["choices"][0]
+    for name in ("precision", "recall", "f1"):
+        assert scores[name]["value"] == expected[name]["value"]
+    without_file = shlex.split(command.replace("--settings linked.toml --across shop", ""))
+    assert run(*without_file[1:], "--settings", "linked.toml", "--overwrite") == 0
+    record = json.loads((folder / "deduped" / "run.json").read_text())
+    assert record["parameters"]["across"] == "shop"
+
+
 def test_command_without_a_settings_file_has_the_settings_as_options(
     line: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -111,6 +139,7 @@ def test_wrong_pairs_are_shown_side_by_side_without_control_characters(
         (["--sample", "0"], "--sample 0 is out of range"),
         (["--labels", "absent.csv"], "no such file: absent.csv"),
         (["--text", "bdy"], "did you mean 'body'"),
+        (["--across", "shop"], "no column 'shop'"),
     ],
 )
 def test_invalid_requests_are_refused(

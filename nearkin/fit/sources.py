@@ -1,0 +1,71 @@
+"""The sources of the documents of a fit, of which only different ones are compared."""
+
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.engine.document_facts import NULL_VALUE, value_hashes
+
+
+class DocumentSources(NamedTuple):
+    """The sources of documents, by a column of the corpus."""
+
+    column: str
+    """The column of sources."""
+    hashes: np.ndarray
+    """The source of each document, uint64 (n,)."""
+    sizes: np.ndarray
+    """The number of documents of the corpus with the source of each document, int64 (n,)."""
+    without_value: int
+    """The number of documents of the corpus without a value in the column."""
+
+    def are_equal(self, pairs: np.ndarray) -> np.ndarray:
+        """Returns which pairs are of one source, bool (m,).
+
+        Args:
+            pairs: Positions of the documents of each pair, int64 (m, 2).
+        """
+        return np.asarray(self.hashes[pairs[:, 0]] == self.hashes[pairs[:, 1]])
+
+    def count_equal(self, members: np.ndarray) -> np.ndarray:
+        """Returns how many members have the source of each document, int64 (n,).
+
+        Args:
+            members: Whether a document is a member, bool (n,).
+        """
+        _, codes = np.unique(self.hashes, return_inverse=True)
+        return np.bincount(codes[members], minlength=int(codes.max(initial=-1)) + 1)[codes]
+
+
+class SourceCounter:
+    """Counts the documents of each source of a corpus.
+
+    Args:
+        column: Column of sources.
+    """
+
+    def __init__(self, column: str) -> None:
+        self.column = column
+        self._counts: dict[int, int] = {}
+
+    def add(self, values: pa.Array) -> None:
+        """Counts documents.
+
+        Args:
+            values: Values of the column, as text.
+        """
+        hashes, counts = np.unique(value_hashes(values), return_counts=True)
+        for source, count in zip(hashes.tolist(), counts.tolist(), strict=True):
+            self._counts[source] = self._counts.get(source, 0) + count
+
+    def sources_of(self, values: pa.Array, order: np.ndarray) -> DocumentSources:
+        """Returns the sources of some documents that were counted.
+
+        Args:
+            values: Values of the column, as text.
+            order: Positions of the documents in the order that is returned, int64 (n,).
+        """
+        hashes = value_hashes(values)[order]
+        sizes = np.array([self._counts[source] for source in hashes.tolist()], np.int64)
+        return DocumentSources(self.column, hashes, sizes, self._counts.get(NULL_VALUE, 0))
