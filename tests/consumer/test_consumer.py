@@ -412,7 +412,7 @@ def test_too_large_event_becomes_a_dead_letter(stream: Stream, index: nk.Index) 
     done = consume(stream, IndexSink(index), max_event=1_500)
     assert (done.dead, done.kinds.total(), stream.pending) == (2, 3, 0)
     assert all(
-        "is larger than max_event=1,500" in letter["nearkin:reason"] for letter in stream.letters
+        "is larger than max_event=1500" in letter["nearkin:reason"] for letter in stream.letters
     )
 
 
