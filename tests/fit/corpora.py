@@ -69,6 +69,33 @@ def records(sizes: Sequence[int], seed: int = 1) -> LabelledCorpus:
     return make_corpus(write, copy, sizes, seed)
 
 
+def confusable_records(sizes: Sequence[int], seed: int) -> LabelledCorpus:
+    """Returns records of which half share all but a name and a year with a distinct one.
+
+    Copies have up to eight typing errors, so that no threshold separates them from relatives.
+    """
+    relatives: list[str] = []
+
+    def write(source: random.Random) -> str:
+        words = relatives[-1].split() if relatives and source.random() < 0.5 else []
+        if words:
+            words[0] = make_word(source)
+            words[-1] = str(source.randint(1930, 2005))
+        else:
+            names = [make_word(source) for _ in range(3)]
+            town = source.choice(["leeds", "york", "bath"])
+            words = [*names, str(source.randint(1, 300)), town, str(source.randint(1930, 2005))]
+        relatives.append(" ".join(words))
+        return relatives[-1]
+
+    def copy(text: str, source: random.Random) -> str:
+        for _ in range(source.choice([1, 2, 4, 8])):
+            text = misspell(text, source)
+        return text
+
+    return make_corpus(write, copy, sizes, seed)
+
+
 def bibliography(sizes: Sequence[int], seed: int = 2) -> LabelledCorpus:
     """Returns references whose authors, journals and years are written in different ways."""
     journals = [("journal of data", "j data"), ("annals of statistics", "ann stat")]
