@@ -110,7 +110,7 @@ def fit_settings(
     _require_both_kinds(golden)
     sampled = sample_labels(golden, request.sample, request.seed)
     others = 0
-    if golden.clusters is not None and request.labelled == Labelled.CLUSTERS:
+    if golden.clusters is not None:
         others = max(0, request.sample - len(sampled.chosen))
     documents = read_documents(
         corpus,

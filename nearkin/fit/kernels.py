@@ -12,6 +12,7 @@ U32 = np.uint32
 def count_pairs_of_clusters(
     leader: np.ndarray,
     members: np.ndarray,
+    counted: np.ndarray,
     by_cluster: np.ndarray,
     firsts: np.ndarray,
     sizes: np.ndarray,
@@ -19,11 +20,14 @@ def count_pairs_of_clusters(
 ) -> tuple[float, float]:
     """Counts the pairs of duplicates and the distinct pairs in predicted clusters.
 
-    A pair of a labelled document and one without a label is distinct, and half of it is counted.
+    A pair of a labelled document and a counted one without a label is distinct, and half of it is
+    counted.
 
     Args:
         leader: Kept document of each document, unsigned integers (n,).
         members: Whether a document takes part, bool (n,).
+        counted: Whether a member is judged with the others of its predicted cluster, bool (n,). All
+            labelled members are.
         by_cluster: Labelled documents, one true cluster after the other, int64 (l,).
         firsts: First position of each true cluster in `by_cluster`, and the end, int64 (c + 1,).
         sizes: Scratch space, int64 (n,).
@@ -34,7 +38,7 @@ def count_pairs_of_clusters(
     """
     sizes[:] = 0
     for d in range(members.shape[0]):
-        if members[d]:
+        if counted[d]:
             sizes[leader[d]] += 1
     shared = 0
     foreign = 0
@@ -58,6 +62,7 @@ def count_leader_clusters(
     earlier: np.ndarray,
     similarity: np.ndarray,
     members: np.ndarray,
+    counted: np.ndarray,
     by_cluster: np.ndarray,
     firsts: np.ndarray,
     thresholds: np.ndarray,
@@ -73,6 +78,7 @@ def count_leader_clusters(
         earlier: Earlier document of each pair, uint32 (m,).
         similarity: Similarity of each pair, float64 (m,).
         members: Whether a document takes part, bool (n,).
+        counted: Whether a member is judged with the others of its predicted cluster, bool (n,).
         by_cluster: Labelled documents, one true cluster after the other, int64 (l,).
         firsts: First position of each true cluster in `by_cluster`, and the end, int64 (c + 1,).
         thresholds: Thresholds, float64 (t,).
@@ -92,5 +98,5 @@ def count_leader_clusters(
             if similarity[p] >= thresholds[t] and members[later[p]] and members[earlier[p]]:
                 elect_pair(later[p], earlier[p], similarity[p], leader, best)
         together[t], wrong[t] = count_pairs_of_clusters(
-            leader, members, by_cluster, firsts, sizes, tally
+            leader, members, counted, by_cluster, firsts, sizes, tally
         )

@@ -167,16 +167,19 @@ class ClusterLabels:
 
     Attributes:
         clusters: Number of the true cluster of each document, or -1 for a document without a label,
-            which is distinct from all labelled ones, int64 (n,).
-        population: Number of documents with which each labelled document would be compared in a
-            run, itself included. If fewer take part, distinct pairs are extrapolated.
+            int64 (n,).
+        population: Number of counted documents with which each labelled document would be compared
+            in a run, itself included. If fewer take part, distinct pairs are extrapolated.
         sources: Sources of the documents, of which only different ones are compared, or None. Their
             sizes are those in the population.
+        others_are_distinct: Whether a document without a label is distinct from all labelled ones.
+            If not, it can be the kept document of a labelled one, but is not counted.
     """
 
     clusters: np.ndarray
     population: int
     sources: DocumentSources | None = None
+    others_are_distinct: bool = True
 
     @property
     def are_clustered(self) -> bool:
@@ -191,7 +194,7 @@ class ClusterLabels:
     @property
     def has_distinct(self) -> bool:
         """True if there are documents of different clusters."""
-        return len(np.unique(self.clusters)) > 1
+        return len(np.unique(self.clusters[self.counted(np.ones(len(self.clusters), bool))])) > 1
 
     @cached_property
     def groups(self) -> np.ndarray:
@@ -226,6 +229,14 @@ class ClusterLabels:
         starts = np.flatnonzero(np.diff(ordered, prepend=-1))
         return np.append(starts, len(ordered)).astype(np.int64)
 
+    def counted(self, members: np.ndarray) -> np.ndarray:
+        """Returns which members are judged with the others of their predicted cluster, bool (n,).
+
+        Args:
+            members: Whether a document takes part, bool (n,).
+        """
+        return members if self.others_are_distinct else members & (self.clusters >= 0)
+
     def factor(self, members: np.ndarray) -> float:
         """Returns by how much distinct pairs are extrapolated.
 
@@ -235,12 +246,13 @@ class ClusterLabels:
         Args:
             members: Whether a document takes part, bool (n,).
         """
-        compared = int(np.count_nonzero(members))
+        counted = self.counted(members)
+        compared = int(np.count_nonzero(counted))
         if self.sources is None:
             return max(1.0, (self.population - 1) / max(1, compared - 1))
         labelled = members & (self.clusters >= 0)
         met = self.population - self.sources.sizes[labelled]
-        met_by_members = compared - self.sources.count_equal(members)[labelled]
+        met_by_members = compared - self.sources.count_equal(counted)[labelled]
         return max(1.0, float(met.sum()) / max(1, int(met_by_members.sum())))
 
     def count_one_source(self, sources: DocumentSources) -> OneSourceCounts:
@@ -316,6 +328,7 @@ class _ClusterScores:
             scored.earlier,
             scored.similarity,
             members,
+            self.labels.counted(members),
             self.labels.by_cluster,
             self.labels.firsts,
             thresholds,
@@ -355,7 +368,7 @@ class _ClusterScores:
         """
         everyone = np.ones(len(judged), bool)
         totals = self._judge(everyone, judged, threshold)
-        if (self.labels.clusters < 0).any():
+        if self.labels.others_are_distinct and (self.labels.clusters < 0).any():
             return totals
         # All folds together, a pair would be missing without either of its clusters.
         removed = totals.removed._replace(wrong=2 * totals.removed.wrong)
@@ -366,7 +379,8 @@ class _ClusterScores:
         predicted = self.predict(members, threshold)
         is_judged = judged & (self.labels.clusters >= 0)
         _, true = np.unique(self.labels.clusters[is_judged], return_inverse=True)
-        sizes = np.bincount(predicted[members], minlength=len(members))
+        counted = self.labels.counted(members)
+        sizes = np.bincount(predicted[counted], minlength=len(members))
         totals = count_clusters(true, predicted[is_judged], sizes)
         return totals.scale_wrong(self.labels.factor(members))
 
@@ -377,8 +391,10 @@ class _ClusterScores:
         scored = self.scored
         is_same = self.labels.groups[scored.later] == self.labels.groups[scored.earlier]
         is_labelled = (clusters[scored.later] >= 0) | (clusters[scored.earlier] >= 0)
+        is_counted = self.labels.counted(everyone)
+        is_judged = is_labelled & is_counted[scored.later] & is_counted[scored.earlier]
         is_together = predicted[scored.later] == predicted[scored.earlier]
-        wrong = scored.select(is_together & ~is_same & is_labelled)
+        wrong = scored.select(is_together & ~is_same & is_judged)
         missed = scored.select(~is_together & is_same)
         missed_pairs = _as_rows(missed)
         missed_similarity = missed.similarity
@@ -411,10 +427,12 @@ class _ComponentScores(_ClusterScores):
     ) -> tuple[np.ndarray, np.ndarray]:
         sizes = np.zeros(len(members), np.int64)
         tally = np.zeros(len(members), np.int64)
+        counted = self.labels.counted(members)
         counts = [
             count_pairs_of_clusters(
                 self._cluster(scored, len(members), threshold),
                 members,
+                counted,
                 self.labels.by_cluster,
                 self.labels.firsts,
                 sizes,
@@ -659,9 +677,15 @@ def place_labels(
         population = round(len(golden.ids) * present / len(sampled.chosen))
     sources = documents.sources
     if sources is not None and labelled == Labelled.DOCUMENTS:
-        sizes = sources.count_equal(np.ones(len(documents), bool))
-        sources = sources._replace(sizes=sizes * population / len(documents))
-    return ClusterLabels(clusters.astype(np.int64), population, sources)
+        sizes = sources.count_equal(clusters >= 0)
+        labelled_documents = int(np.count_nonzero(clusters >= 0))
+        sources = sources._replace(sizes=sizes * population / labelled_documents)
+    return ClusterLabels(
+        clusters.astype(np.int64),
+        population,
+        sources,
+        others_are_distinct=labelled == Labelled.CLUSTERS,
+    )
 
 
 def _place(pairs: np.ndarray | None, places: np.ndarray) -> np.ndarray:

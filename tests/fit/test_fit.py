@@ -116,7 +116,8 @@ def test_documents_without_labels_do_not_count_if_single_documents_were_labelled
     texts = {**CORPUS.texts, **{f"x{id}": text for id, text in CORPUS.texts.items()}}
     table = {"id": list(texts), "text": list(texts.values())}
     single = nk.fit(table, CORPUS.clusters, id="id", labelled="documents")
-    assert single.labels.compared_documents == len(CORPUS.texts)
+    assert single.labels.documents == len(CORPUS.texts)
+    assert single.labels.compared_documents == len(texts)
     assert single.best.precision.value == 1.0
     # Every labelled document has an exact copy without a label, which is distinct if the labelled
     # clusters are whole.

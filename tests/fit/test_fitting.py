@@ -1,6 +1,7 @@
 """The choice of settings, against exhaustive searches and against runs."""
 
 import itertools
+import random
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -59,6 +60,44 @@ def test_a_run_with_the_settings_has_the_scores_of_the_fit(
     assert scores.precision.value == fitted_records.best.precision.value
     assert fitted_records.default is not None
     assert fitted_records.default.f1.value < scores.f1.value
+
+
+@pytest.mark.parametrize("labelled", ["clusters", "documents"])
+def test_a_run_over_unlabelled_documents_too_has_the_scores_of_the_fit(labelled: str) -> None:
+    corpus = short_texts(clusters=30)
+    half = sorted(corpus.clusters)[::2]
+    if labelled == "clusters":
+        half = [id for id, name in corpus.clusters.items() if int(name) % 2]
+    golden = golden_set_from_clusters({id: corpus.clusters[id] for id in half})
+    fitted = nk.fit(corpus.table, golden, id="id", labelled=labelled)
+    table = nk.dedup(corpus.table, id="id", settings=fitted.settings).clusters
+    clusters = dict(zip(table["id"].to_pylist(), table["cluster"].to_pylist(), strict=True))
+    scores = score_clusters(golden, clusters, labelled=labelled)
+    assert scores.precision is not None
+    assert scores.f1 is not None
+    assert scores.f1.value < 1
+    assert scores.precision.value == pytest.approx(fitted.best.precision.value)
+    assert scores.recall.value == pytest.approx(fitted.best.recall.value)
+    assert scores.f1.value == pytest.approx(fitted.best.f1.value)
+
+
+def short_texts(clusters: int) -> LabelledCorpus:
+    """Returns clusters of texts of a few words, of which two may differ from the others."""
+    source = random.Random(4)
+    texts: dict[str, str] = {}
+    names = {}
+    for cluster in range(clusters):
+        words = [str(source.randrange(40)) for _ in range(source.randint(2, 6))]
+        for _ in range(6):
+            copy = list(words)
+            for _ in range(source.randint(0, 2)):
+                copy[source.randrange(len(copy))] = str(source.randrange(40))
+            text = " ".join(copy)
+            if text not in texts.values():
+                id = f"d{source.randrange(10**9):09}"
+                texts[id] = text
+                names[id] = str(cluster)
+    return LabelledCorpus(texts, names)
 
 
 def test_the_three_choices_differ_in_unit_or_measure(fitted_records: nk.FitResult) -> None:
