@@ -51,11 +51,12 @@ class Suggestion:
     Attributes:
         definition: Definition of similarity.
         threshold: Threshold.
-        precision: Expected precision over all pairs, with a 95 % lower bound. The upper bound of
-            scores is 1.
+        precision: Expected precision over all pairs, with a one-sided 95 % lower bound: the 5 %
+            quantile of draws from the posterior distribution. The upper bound of scores is 1.
         recall: Expected recall, with its lower bound.
         f1: Expected F1, with its lower bound.
-        alive: Number of competing definitions that are the best one in a draw of the model.
+        alive: Number of competing definitions that are the best one at the mode or in a draw of
+            the model.
         competing: Number of competing definitions.
     """
 

@@ -4,6 +4,11 @@ A group is a true cluster, or the documents that labelled pairs connect. No grou
 document of the held-out part had no influence on the choice that is judged there (Stone,
 *Cross-validatory choice and assessment of statistical predictions*, 1974). Held-out clusters are
 judged among all documents, as new documents are that are added to a corpus.
+
+The intervals are those of a sample of groups, with the choices of the folds as they are. They do
+not model how other labels would have changed the choices: no unbiased estimate of this variance
+exists (Bengio, Grandvalet, *No unbiased estimator of the variance of k-fold cross-validation*,
+JMLR 2004). Simulations show how often they hold nevertheless.
 """
 
 from collections.abc import Sequence

@@ -23,7 +23,13 @@ from nearkin.lsh.sign_bands import SignBanding
 from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.lsh.solve import find_similarity, smallest_integer
 from nearkin.measures import BandingRequest, Measure, measure_of
-from nearkin.plan.data_kind import DataProfile, DataRecord, to_record, warn_of_unspaced_scripts
+from nearkin.plan.data_kind import (
+    DataProfile,
+    DataRecord,
+    find_kind,
+    to_record,
+    warn_of_unspaced_scripts,
+)
 from nearkin.setting_names import name_setting
 from nearkin.spec import Spec
 
@@ -275,10 +281,17 @@ class Tuning:
         if proposal is not None:
             shingle = name_setting("shingle", proposal.shingle)
             threshold = name_setting("threshold", round(proposal.threshold, 2))
+            profile = self.distribution.profile
+            kind = None if profile is None else find_kind(profile)
+            remedy = f"To find copies with a changed word, use {shingle} {threshold}."
+            if kind is not None:
+                remedy = (
+                    f"Start with {kind.starting_point}, or with {shingle} {threshold} to find only "
+                    "copies with a changed word."
+                )
             warnings.append(
                 f"Most sampled texts are too short for shingles {self.spec.shingle} and the "
-                f"threshold {self.threshold:g}. To find copies with a changed word, use {shingle} "
-                f"{threshold}."
+                f"threshold {self.threshold:g}. {remedy}"
             )
         crowding = self.distribution.crowding(self.threshold)
         if crowding is not None and crowding > MAX_CROWDING:

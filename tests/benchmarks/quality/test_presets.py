@@ -1,5 +1,7 @@
 """Tests of the presets over sets whose true clusters are known."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,8 +11,10 @@ from benchmarks.quality.labelled_set import LabelledSet
 from benchmarks.quality.nearkin_runs import run_dedup
 from benchmarks.quality.scores import score_clusters, score_kept
 from benchmarks.quality.sets import Places, make_set
-from nearkin.runs.settings_file import Settings
+from benchmarks.quality.tables import RECORD, QualityRecord, SetRecord
+from nearkin.runs.settings_file import PRESETS, Settings
 
+PAGE = Path(__file__).parents[3] / "docs/how-to/choose-a-preset.md"
 FEWEST_LICENCES = 100
 """The number of licences from which one lost licence is at most 1 %."""
 
@@ -50,3 +54,18 @@ def test_web_keeps_a_document_of_each_licence_and_removes_most_copies() -> None:
     scores = score_kept(licences.clusters, kept)
     assert scores.lost <= 0.01
     assert scores.removed >= 0.6
+
+
+def list_f1(sets: list[SetRecord], method: str) -> str:
+    """Returns the F1 of a method over some sets, as the page writes it."""
+    scores = [labelled["methods"][method]["scores"] for labelled in sets]
+    return ", ".join(f"{one['f1']:.2f}" for one in scores if one is not None)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_page_of_presets_has_the_measured_f1(preset: str) -> None:
+    record: QualityRecord = json.loads(RECORD.read_text("utf-8"))
+    sets = [labelled for labelled in record["sets"] if labelled["kind"] == preset]
+    lines = PAGE.read_text("utf-8").splitlines()
+    row = next(line for line in lines if line.startswith(f"| `{preset}` |"))
+    assert row.endswith(f"| {list_f1(sets, 'preset')} | {list_f1(sets, 'default')} |")
