@@ -75,6 +75,17 @@ class FitDocuments:
         scope = PairScope.of_all_pairs(len(self))
         return scope if self.sources is None else scope._replace(sources=self.sources.hashes)
 
+    def find_first_copies(self) -> np.ndarray | None:
+        """Returns the first document with the same text as each document, int64 (n,).
+
+        It is None for tokens and vectors, whose exact duplicates are not found.
+        """
+        if not pa.types.is_large_string(self.contents.type):
+            return None
+        texts = self.contents.dictionary_encode().indices.to_numpy()
+        _, firsts, numbers = np.unique(texts, return_index=True, return_inverse=True)
+        return firsts[numbers].astype(np.int64)
+
     def quote(self, position: int) -> str:
         """Returns the text of a document, its tokens, or a description of its vector."""
         value = self.contents[position].as_py()

@@ -63,6 +63,7 @@ def count_leader_clusters(
     similarity: np.ndarray,
     members: np.ndarray,
     counted: np.ndarray,
+    representative: np.ndarray,
     by_cluster: np.ndarray,
     firsts: np.ndarray,
     thresholds: np.ndarray,
@@ -79,6 +80,7 @@ def count_leader_clusters(
         similarity: Similarity of each pair, float64 (m,).
         members: Whether a document takes part, bool (n,).
         counted: Whether a member is judged with the others of its predicted cluster, bool (n,).
+        representative: First exact duplicate of each document, int64 (n,). Pairs are of these.
         by_cluster: Labelled documents, one true cluster after the other, int64 (l,).
         firsts: First position of each true cluster in `by_cluster`, and the end, int64 (c + 1,).
         thresholds: Thresholds, float64 (t,).
@@ -97,6 +99,8 @@ def count_leader_clusters(
         for p in range(later.shape[0]):
             if similarity[p] >= thresholds[t] and members[later[p]] and members[earlier[p]]:
                 elect_pair(later[p], earlier[p], similarity[p], leader, best)
+        for d in range(n):
+            leader[d] = leader[representative[d]]
         together[t], wrong[t] = count_pairs_of_clusters(
             leader, members, counted, by_cluster, firsts, sizes, tally
         )

@@ -174,12 +174,15 @@ class ClusterLabels:
             sizes are those in the population.
         others_are_distinct: Whether a document without a label is distinct from all labelled ones.
             If not, it can be the kept document of a labelled one, but is not counted.
+        first_copies: First document with the same content as each document, int64 (n,). Exact
+            duplicates follow it in a run. None if they do not.
     """
 
     clusters: np.ndarray
     population: int
     sources: DocumentSources | None = None
     others_are_distinct: bool = True
+    first_copies: np.ndarray | None = None
 
     @property
     def are_clustered(self) -> bool:
@@ -236,6 +239,19 @@ class ClusterLabels:
             members: Whether a document takes part, bool (n,).
         """
         return members if self.others_are_distinct else members & (self.clusters >= 0)
+
+    def representatives(self, members: np.ndarray) -> np.ndarray:
+        """Returns the first exact duplicate of each document among the members, int64 (n,).
+
+        Args:
+            members: Whether a document takes part, bool (n,).
+        """
+        representative = np.arange(len(members))
+        if self.first_copies is not None:
+            first_members = np.full(len(members), len(members))
+            np.minimum.at(first_members, self.first_copies[members], np.flatnonzero(members))
+            representative[members] = first_members[self.first_copies[members]]
+        return representative
 
     def factor(self, members: np.ndarray) -> float:
         """Returns by how much distinct pairs are extrapolated.
@@ -329,6 +345,7 @@ class _ClusterScores:
             scored.similarity,
             members,
             self.labels.counted(members),
+            self.labels.representatives(members),
             self.labels.by_cluster,
             self.labels.firsts,
             thresholds,
@@ -338,14 +355,18 @@ class _ClusterScores:
         return together, wrong
 
     def _of_members(self, members: np.ndarray) -> ScoredDocuments:
-        """Returns the pairs of members."""
-        if members.all():
+        """Returns the pairs of members, of which later exact duplicates have none."""
+        is_first = self.labels.representatives(members) == np.arange(len(members))
+        takes_part = members & is_first
+        if takes_part.all():
             return self.scored
-        return self.scored.select(members[self.scored.later] & members[self.scored.earlier])
+        return self.scored.select(takes_part[self.scored.later] & takes_part[self.scored.earlier])
 
     def predict(self, members: np.ndarray, threshold: float) -> np.ndarray:
         """Returns the kept document of each document at a threshold, int64 (n,)."""
-        return self._cluster(self._of_members(members), len(members), threshold)
+        kept = self._cluster(self._of_members(members), len(members), threshold)
+        predicted: np.ndarray = kept[self.labels.representatives(members)]
+        return predicted
 
     def _cluster(self, scored: ScoredDocuments, documents: int, threshold: float) -> np.ndarray:
         """Returns the kept document of each document by pairs of members, int64 (n,)."""
@@ -428,9 +449,10 @@ class _ComponentScores(_ClusterScores):
         sizes = np.zeros(len(members), np.int64)
         tally = np.zeros(len(members), np.int64)
         counted = self.labels.counted(members)
+        representative = self.labels.representatives(members)
         counts = [
             count_pairs_of_clusters(
-                self._cluster(scored, len(members), threshold),
+                self._cluster(scored, len(members), threshold)[representative],
                 members,
                 counted,
                 self.labels.by_cluster,
@@ -685,6 +707,7 @@ def place_labels(
         population,
         sources,
         others_are_distinct=labelled == Labelled.CLUSTERS,
+        first_copies=documents.find_first_copies() if sources is None else None,
     )
 
 

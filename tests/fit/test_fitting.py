@@ -92,11 +92,9 @@ def short_texts(clusters: int) -> LabelledCorpus:
             copy = list(words)
             for _ in range(source.randint(0, 2)):
                 copy[source.randrange(len(copy))] = str(source.randrange(40))
-            text = " ".join(copy)
-            if text not in texts.values():
-                id = f"d{source.randrange(10**9):09}"
-                texts[id] = text
-                names[id] = str(cluster)
+            id = f"d{source.randrange(10**9):09}"
+            texts[id] = " ".join(copy)
+            names[id] = str(cluster)
     return LabelledCorpus(texts, names)
 
 
