@@ -302,10 +302,10 @@ def quality_section(record: QualityRecord, machine: str) -> str:
 
 LOSSES = """### Where nearkin loses, and why
 
-- **Records with many errors** (*people, many errors*): dedupe and splink are better. They compare
-  field by field and learn how much each field counts. nearkin compares the joined text of all
-  fields, in which a wrong date of birth weighs as much as a wrong house number. With few errors,
-  fitted settings are better than all three tools.
+- **Records with many errors** (*people, many errors*): dedupe is a little better, and splink as
+  good. They compare field by field and learn how much each field counts. nearkin compares the
+  joined text of all fields, in which a wrong date of birth weighs as much as a wrong house number.
+  With few errors, fitted settings are better than all three tools.
 - **References and libraries**: dedupe is better than fitted settings, for the same reason.
 - **Products** are hard for every single measure: models of one family differ in one digit, and both
   sources describe the same product in other words.
