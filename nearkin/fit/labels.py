@@ -240,19 +240,6 @@ class ClusterLabels:
         """
         return members if self.others_are_distinct else members & (self.clusters >= 0)
 
-    def representatives(self, members: np.ndarray) -> np.ndarray:
-        """Returns the first exact duplicate of each document among the members, int64 (n,).
-
-        Args:
-            members: Whether a document takes part, bool (n,).
-        """
-        representative = np.arange(len(members))
-        if self.first_copies is not None:
-            first_members = np.full(len(members), len(members))
-            np.minimum.at(first_members, self.first_copies[members], np.flatnonzero(members))
-            representative[members] = first_members[self.first_copies[members]]
-        return representative
-
     def factor(self, members: np.ndarray) -> float:
         """Returns by how much distinct pairs are extrapolated.
 
@@ -345,7 +332,7 @@ class _ClusterScores:
             scored.similarity,
             members,
             self.labels.counted(members),
-            self.labels.representatives(members),
+            self._representatives(members),
             self.labels.by_cluster,
             self.labels.firsts,
             thresholds,
@@ -354,9 +341,29 @@ class _ClusterScores:
         )
         return together, wrong
 
+    @cached_property
+    def _first_copies(self) -> np.ndarray:
+        """The first exact duplicate of each document, int64 (n,). Empty documents have none."""
+        copies = np.arange(self.documents)
+        first = self.labels.first_copies
+        if first is not None:
+            is_copy = first[self.scored.later] == self.scored.earlier
+            followers = self.scored.later[is_copy]
+            copies[followers] = first[followers]
+        return copies
+
+    def _representatives(self, members: np.ndarray) -> np.ndarray:
+        """Returns the first exact duplicate of each document among the members, int64 (n,)."""
+        copies = self._first_copies
+        first_members = np.full(len(members), len(members))
+        np.minimum.at(first_members, copies[members], np.flatnonzero(members))
+        representative = np.arange(len(members))
+        representative[members] = first_members[copies[members]]
+        return representative
+
     def _of_members(self, members: np.ndarray) -> ScoredDocuments:
         """Returns the pairs of members, of which later exact duplicates have none."""
-        is_first = self.labels.representatives(members) == np.arange(len(members))
+        is_first = self._representatives(members) == np.arange(len(members))
         takes_part = members & is_first
         if takes_part.all():
             return self.scored
@@ -365,7 +372,7 @@ class _ClusterScores:
     def predict(self, members: np.ndarray, threshold: float) -> np.ndarray:
         """Returns the kept document of each document at a threshold, int64 (n,)."""
         kept = self._cluster(self._of_members(members), len(members), threshold)
-        predicted: np.ndarray = kept[self.labels.representatives(members)]
+        predicted: np.ndarray = kept[self._representatives(members)]
         return predicted
 
     def _cluster(self, scored: ScoredDocuments, documents: int, threshold: float) -> np.ndarray:
@@ -449,7 +456,7 @@ class _ComponentScores(_ClusterScores):
         sizes = np.zeros(len(members), np.int64)
         tally = np.zeros(len(members), np.int64)
         counted = self.labels.counted(members)
-        representative = self.labels.representatives(members)
+        representative = self._representatives(members)
         counts = [
             count_pairs_of_clusters(
                 self._cluster(scored, len(members), threshold)[representative],

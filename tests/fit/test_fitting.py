@@ -95,6 +95,9 @@ def short_texts(clusters: int) -> LabelledCorpus:
             id = f"d{source.randrange(10**9):09}"
             texts[id] = " ".join(copy)
             names[id] = str(cluster)
+    for number in range(8):
+        texts[f"empty{number}"] = " !"
+        names[f"empty{number}"] = str(number % 4)
     return LabelledCorpus(texts, names)
 
 
