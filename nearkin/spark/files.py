@@ -240,13 +240,13 @@ def _require_supported_files(job: Job, corpus: FileCorpus, *, merge_parts: bool)
         require_mergeable(job.settings.spec, job.settings.probes)
         if job.columns.id is None:
             raise UsageError(
-                "merge_parts merges rows of one id, and there is no id column; name it with "
-                f"{name_setting('id')}"
+                f"{name_flag('merge_parts')} merges rows of one id, and there is no id column; "
+                f"name it with {name_setting('id')}"
             )
     if job.save_signatures:
         raise UsageError(
-            "save_signatures needs the local engine; with Spark, nearkin.spark.save saves "
-            "signatures and band keys"
+            f"{name_flag('save_signatures')} needs the local engine; with Spark, "
+            "nearkin.spark.save saves signatures and band keys"
         )
 
 

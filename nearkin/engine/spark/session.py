@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from nearkin import errors
 from nearkin.errors import NearkinError, RunError, UsageError
+from nearkin.setting_names import name_setting
 
 DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
@@ -48,7 +49,7 @@ def parse_conf(settings: list[str]) -> dict[str, str]:
     for setting in settings:
         name, equals, value = setting.partition("=")
         if not equals or not name.startswith("spark."):
-            raise UsageError(f"conf {setting!r} is not of the form spark.NAME=VALUE")
+            raise UsageError(f"{name_setting('conf', setting)} is not of the form spark.NAME=VALUE")
         out[name] = value
     return out
 

@@ -159,15 +159,15 @@ def test_wrong_usage(
 ) -> None:
     command = ["dedup", str(mixed / "three.csv"), "--out", str(tmp_path / "out")]
     for more, message in (
-        (["--engine", "hadoop"], "engine='hadoop' is not one of local, spark"),
+        (["--engine", "hadoop"], "--engine hadoop is not one of local, spark"),
         (["--master", "local[2]"], "--master has no effect with --engine local"),
         (
             ["--engine", "spark", "--conf", "memory=2g"],
-            "conf 'memory=2g' is not of the form spark.NAME=VALUE",
+            "--conf memory=2g is not of the form spark.NAME=VALUE",
         ),
         (["--engine", "spark", "--second-measure", "cosine:v:0.9"], "needs the local engine"),
         (["--engine", "spark", "--text", "missing"], "no column 'missing'"),
-        (["--engine", "spark", "--save-signatures"], "save_signatures needs the local engine"),
+        (["--engine", "spark", "--save-signatures"], "--save-signatures needs the local engine"),
     ):
         assert run([*command, *more]) == 2
         errors = capfd.readouterr().err
