@@ -199,7 +199,7 @@ def fit_definition(
     """
     scores = labels.score(scorer, definition)
     curve = scores.curve(np.ones(len(labels.groups), bool), FINE_STEP)
-    threshold = float(curve.thresholds[objective.choose(curve)])
+    threshold = float(curve.thresholds[objective.choose_stable(curve)])
     return judge(scores, definition, threshold, scorer.documents.across)
 
 

@@ -9,6 +9,10 @@ import numpy as np
 from nearkin.errors import UsageError
 from nearkin.setting_names import name_setting
 
+NEIGHBOURHOOD = 0.02
+"""The distance of a threshold up to which the F1 of others counts."""
+MOST_LOSS = 0.02
+"""The F1 on the labels that is given up, at most, for a threshold around which F1 is high."""
 LIMIT = re.compile(r"(precision|recall)\s*>=\s*([0-9.]+)")
 
 
@@ -42,6 +46,19 @@ class Curve:
     def f1(self) -> np.ndarray:
         """The harmonic mean of precision and recall, float64 (t,)."""
         return _divide(2 * self.together, self.together + self.wrong + self.duplicates)
+
+    @cached_property
+    def nearby_f1(self) -> np.ndarray:
+        """The mean F1 of the thresholds within `NEIGHBOURHOOD` of each one, float64 (t,).
+
+        Where nothing is found, F1 is 0.
+        """
+        f1 = np.where(self.together > 0, self.f1, 0.0)
+        tolerance = NEIGHBOURHOOD + 1e-9
+        firsts = np.searchsorted(self.thresholds, self.thresholds - tolerance)
+        ends = np.searchsorted(self.thresholds, self.thresholds + tolerance)
+        sums = np.append(0.0, np.cumsum(f1))
+        return np.asarray((sums[ends] - sums[firsts]) / (ends - firsts))
 
     def plateau(self, position: int) -> tuple[int, int]:
         """Returns the first and the last position around one at which the same pairs are found.
@@ -146,6 +163,38 @@ class Objective:
         positions = np.flatnonzero(curve.together > 0)
         if not len(positions):
             return len(curve.thresholds) - 1
+        return self._choose_among(curve, positions)
+
+    def choose_stable(self, curve: Curve) -> int:
+        """Returns the position of the threshold that is expected to be best on other documents.
+
+        For F1, it is the threshold around which F1 is highest. A peak of F1 at a single threshold
+        depends on few pairs, which other documents do not have. Objectives with a minimum take the
+        best threshold, because neighbours do not meet the minimum.
+
+        Args:
+            curve: Curve with at least one threshold.
+        """
+        positions = np.flatnonzero(curve.together > 0)
+        if self.limited is not None or not len(positions):
+            return self.choose(curve)
+        return self._choose_among(curve, _stable_positions(curve, positions))
+
+    def _choose_among(self, curve: Curve, positions: np.ndarray) -> int:
+        """Returns the middle of the range around the best one of some positions, int64 (p,)."""
         best = max(positions.tolist(), key=lambda position: self.rank_at(curve, position))
         first, last = curve.plateau(best)
         return (first + last) // 2
+
+
+def _stable_positions(curve: Curve, positions: np.ndarray) -> np.ndarray:
+    """Returns those of some positions around which F1 is highest.
+
+    Args:
+        curve: Curve.
+        positions: Positions in the thresholds, int64 (p,).
+    """
+    f1 = curve.f1[positions]
+    good = positions[f1 >= f1.max() - MOST_LOSS]
+    nearby = curve.nearby_f1[good]
+    return good[nearby >= nearby.max() - 1e-9]

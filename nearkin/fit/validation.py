@@ -121,7 +121,7 @@ def _judge_fold(
     """Chooses the threshold of a definition without a fold, and judges it on the fold."""
     scores = labels.score(scorer, definition)
     curve = scores.curve(folds != fold, FINE_STEP)
-    threshold = float(curve.thresholds[objective.choose(curve)])
+    threshold = float(curve.thresholds[objective.choose_stable(curve)])
     totals = scores.held_out_totals(folds == fold, threshold)
     duplicates = int(totals.all.duplicates)
     return totals, FoldChoice(definition, threshold, duplicates, totals.f1().value)

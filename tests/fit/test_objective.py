@@ -22,6 +22,33 @@ def test_threshold_is_the_middle_of_the_range_with_equal_results() -> None:
     assert choose("f1") == 0.4
 
 
+def test_a_peak_of_f1_at_one_threshold_is_left_for_a_range_in_which_f1_is_high() -> None:
+    thresholds = np.arange(10, 31) / 100
+    together = np.full(21, 90.0)
+    wrong = np.full(21, 40.0)
+    wrong[10:18] = 10.0
+    wrong[2] = 8.0
+    curve = Curve(thresholds, 100.0, together, wrong)
+    assert curve.f1.argmax() == 2
+    assert Objective.parse("f1").choose(curve) == 2
+    assert Objective.parse("f1").choose_stable(curve) == 13
+    precise = Objective.parse("precision>=0.9")
+    assert precise.choose_stable(curve) == precise.choose(curve)
+    # The mean of a neighbourhood, in plain Python.
+    for place, value in enumerate(curve.nearby_f1.tolist()):
+        near = [curve.f1[other] for other in range(21) if abs(other - place) <= 2]
+        assert value == pytest.approx(sum(near) / len(near))
+
+
+def test_a_peak_of_f1_is_kept_if_other_thresholds_are_much_worse() -> None:
+    thresholds = np.arange(10, 31) / 100
+    together = np.full(21, 80.0)
+    together[2] = 95.0
+    together[10:18] = 83.0
+    curve = Curve(thresholds, 100.0, together, np.zeros(21))
+    assert Objective.parse("f1").choose_stable(curve) == 2
+
+
 def test_minimum_of_precision_maximizes_recall_under_it() -> None:
     assert choose("precision>=0.9") == 0.4
     assert choose("precision>=0.95") == 0.6
