@@ -26,7 +26,7 @@ COMMON_OPTIONS = (
     "id_column",
     "vector",
     "objective",
-    "labelled",
+    "across",
     "out",
     "page",
     "json",
