@@ -306,7 +306,7 @@ LOSSES = """### Where nearkin loses, and why
   good. They compare field by field and learn how much each field counts. nearkin compares the
   joined text of all fields, in which a wrong date of birth weighs as much as a wrong house number.
   With few errors, fitted settings are better than all three tools.
-- **References and libraries**: dedupe is better than fitted settings, for the same reason.
+- **Libraries**: dedupe is better than fitted settings, for the same reason.
 - **Products** are hard for every single measure: models of one family differ in one digit, and both
   sources describe the same product in other words.
 - **The default**: three words at 0.8 find copies of long texts. They miss nearly all variants of
