@@ -103,7 +103,7 @@ def test_commands_warn_of_short_texts(tmp_path: Path, capfd: pytest.CaptureFixtu
     assert run(["tune", source]) == 0
     proposal = propose_short_text_settings(float(np.median([len(text) for text in TITLES])))
     printed = " ".join(capfd.readouterr().out.split())
-    assert f"use --shingle chars:3 --threshold {proposal.threshold:g}." in printed
+    assert f"or with --shingle chars:3 --threshold {proposal.threshold:g} to find" in printed
     assert run(["tune", source, "--json"]) == 0
     written = json.loads(capfd.readouterr().out)
     assert written["short_texts"] == {"shingle": "chars:3", "threshold": proposal.threshold}
