@@ -18,6 +18,15 @@ from nearkin.runtime.number_format import format_fraction, format_similarity
 
 SHOWN_EXAMPLES = 6
 """The number of example shingles that are shown of each kind."""
+FATES = {
+    "unique": "kept, without near-duplicates",
+    "kept": "kept",
+    "exact": "removed as an exact duplicate",
+    "near": "removed as a near-duplicate",
+    "empty": "without shingles",
+    "vector": "removed by the second measure",
+}
+"""What happened to a document in a run, by its kind (see `nearkin.engine.result_schema.KINDS`)."""
 
 
 def describe_explanation(explanation: Explanation) -> list[tuple[str, str]]:
@@ -63,7 +72,8 @@ def describe_explanation(explanation: Explanation) -> list[tuple[str, str]]:
             shown = " · ".join(examples[:SHOWN_EXAMPLES])
             rows.append((label, f"{shown} …" if len(examples) > SHOWN_EXAMPLES else shown))
     for row in explanation.run or ():
-        rows.append((f"in the run, {row['id']}", f"{row['kind']}, cluster of {row['cluster']}"))
+        fate = FATES[row["kind"]]
+        rows.append((f"in the run, {row['id']}", f"{fate}, cluster of {row['cluster']}"))
     return [(name, make_visible(value)) for name, value in rows]
 
 

@@ -1,0 +1,30 @@
+"""The explanation of one pair in words."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from nearkin.cli.app import run
+from nearkin.engine.result_schema import KINDS
+from nearkin.report.explanation import FATES
+
+
+def test_every_kind_of_document_has_words() -> None:
+    assert list(FATES) == list(KINDS)
+
+
+def test_documents_of_a_run_are_described_in_words(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = pa.table({"id": ["first", "second"], "text": ["one two three four"] * 2})
+    changed = pa.table({"id": ["third"], "text": ["one two three four five"]})
+    pq.write_table(pa.concat_tables([table, changed]), tmp_path / "documents.parquet")
+    source, out = str(tmp_path / "documents.parquet"), str(tmp_path / "out")
+    assert run(["dedup", source, "--id", "id", "--threshold", "0.5", "--out", out]) == 0
+    capsys.readouterr()
+    assert run(["explain", "first", "third", "--run", out]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "in the run, third kept, cluster of third" in shown
+    assert "in the run, first removed as a near-duplicate, cluster of third" in shown
