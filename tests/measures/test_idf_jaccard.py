@@ -151,7 +151,7 @@ def test_frequencies_are_refused_by_other_measures() -> None:
     counted = nk.frequencies(["a b", "a c"], spec=SPEC)
     with pytest.raises(
         UsageError,
-        match="frequencies= has no effect with measure jaccard",
+        match="`frequencies` has no effect with measure jaccard",
     ):
         nk.dedup(["a b"], frequencies=counted)
 
