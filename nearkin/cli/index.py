@@ -254,6 +254,9 @@ def build(
         memory: Memory for reading, for example `4GB`.
         json: Whether the result is printed as JSON.
 
+    Raises:
+        UsageError: If an option has no effect on these inputs, or contradicts another one.
+
     Examples:
         nearkin dedup crawl/ --save-signatures --out deduped/ && nearkin index build deduped/ --store sqlite:///kin.db
 

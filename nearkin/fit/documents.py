@@ -167,7 +167,14 @@ class _Reservoir:
     def offer(
         self, ranks: np.ndarray, ids: pa.Array, contents: pa.Array, sources: pa.Array
     ) -> None:
-        """Offers documents with distinct ranks, uint64 (n,)."""
+        """Takes the documents of lowest rank into the sample, and drops all others.
+
+        Args:
+            ranks: Distinct ranks of the documents, uint64 (n,).
+            ids: Ids of the documents, large_string (n,).
+            contents: Texts or vectors of the documents, in the same order.
+            sources: Names of the sources of the documents, large_string (n,).
+        """
         if not self.count or not len(ranks):
             return
         if self._end is not None:

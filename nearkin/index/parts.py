@@ -110,7 +110,20 @@ class DocumentParts:
         self._upsert = upsert
 
     def add_part(self, scope: str, id: str, part: str | Sequence[str]) -> int:
-        """Adds a part to a document, as `Index.add_part` does. The scope must be writable."""
+        """Adds a part to a document, as `Index.add_part` does. The scope must be writable.
+
+        Args:
+            scope: Scope of the document.
+            id: Id of the document.
+            part: A text, or tokens. Shingles do not extend from one part into the next one.
+
+        Returns:
+            The number of shingles of all parts. Those of several parts may count more than once.
+
+        Raises:
+            UsageError: If the documents of the index are not sets of shingles, or the document
+                becomes too large.
+        """
         session = self._session
         if not session.preparer.takes_shingles:
             raise UsageError(

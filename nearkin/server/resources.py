@@ -46,8 +46,15 @@ class ServerResources:
     def open(cls, settings: ServerSettings) -> Self:
         """Opens the resources that the settings name.
 
+        Args:
+            settings: Settings of the server.
+
+        Returns:
+            The open resources, which the caller closes.
+
         Raises:
-            NearkinError: If one of them cannot be opened.
+            UsageError: If golden pairs are given for an index that compares texts and vectors.
+            NearkinError: If one of the resources cannot be opened.
         """
         golden_pairs = [] if settings.golden is None else read_golden_pairs(settings.golden)
         index = open_index(settings)

@@ -70,6 +70,9 @@ class Signature:
             text: The text.
             spec: The Spec of the signature.
             resources: The hash key and the data that the Spec refers to.
+
+        Raises:
+            UsageError: If the text is not a `str`, or the Spec is one of vectors.
         """
         if not isinstance(text, str):
             raise UsageError(f"{type_name(text)} is not a text")
@@ -138,6 +141,10 @@ class Signature:
         Args:
             hashes: Shingle hashes, uint64 (m,).
             spec: The Spec of the signature.
+
+        Raises:
+            UsageError: If the hashes are not one row of whole numbers that are 0 or more, or the
+                Spec is one of vectors.
         """
         _require_no_vectors(spec)
         values = np.asarray(hashes)

@@ -179,13 +179,30 @@ def ends_statements(data: np.ndarray, start: int, end: int) -> bool:
 
 @inlined
 def matches(data: np.ndarray, i: int, end: int, a: U8, b: U8, c: U8) -> bool:
-    """Returns True if three bytes are at a position."""
+    """Returns True if three bytes are at a position.
+
+    Args:
+        data: The bytes of the text, uint8 (n,).
+        i: Position of the first of the three bytes.
+        end: Position after the last byte of the text.
+        a: First byte.
+        b: Second byte.
+        c: Third byte.
+    """
     return i + 3 <= end and data[i] == a and data[i + 1] == b and data[i + 2] == c
 
 
 @kernel
 def find_two(data: np.ndarray, i: int, end: int, a: U8, b: U8) -> int:
-    """Returns the position after the next two bytes, or -1."""
+    """Returns the position after the next occurrence of two adjacent bytes, or -1.
+
+    Args:
+        data: The bytes of the text, uint8 (n,).
+        i: Position at which the search begins.
+        end: Position after the last byte of the text.
+        a: First byte.
+        b: Second byte.
+    """
     while i + 2 <= end:
         if data[i] == a and data[i + 1] == b:
             return i + 2
@@ -195,7 +212,16 @@ def find_two(data: np.ndarray, i: int, end: int, a: U8, b: U8) -> int:
 
 @kernel
 def find_three(data: np.ndarray, i: int, end: int, a: U8, b: U8, c: U8) -> int:
-    """Returns the position after the next three bytes, or -1."""
+    """Returns the position after the next occurrence of three adjacent bytes, or -1.
+
+    Args:
+        data: The bytes of the text, uint8 (n,).
+        i: Position at which the search begins.
+        end: Position after the last byte of the text.
+        a: First byte.
+        b: Second byte.
+        c: Third byte.
+    """
     while i + 3 <= end:
         if data[i] == a and data[i + 1] == b and data[i + 2] == c:
             return i + 3
@@ -205,7 +231,14 @@ def find_three(data: np.ndarray, i: int, end: int, a: U8, b: U8, c: U8) -> int:
 
 @kernel
 def find_quote(data: np.ndarray, i: int, end: int, quote: U8) -> int:
-    """Returns the position after the next quote of the line that no backslash precedes, or -1."""
+    """Returns the position after the next quote of the line that no backslash precedes, or -1.
+
+    Args:
+        data: The bytes of the text, uint8 (n,).
+        i: Position at which the search begins, inside the quotes.
+        end: Position after the last byte of the text.
+        quote: Byte that ends the string.
+    """
     while i < end and data[i] != NEWLINE:
         if data[i] == quote:
             return i + 1
@@ -217,7 +250,13 @@ def find_quote(data: np.ndarray, i: int, end: int, quote: U8) -> int:
 
 @kernel
 def is_blank(data: np.ndarray, i: int, end: int) -> bool:
-    """Returns True if the rest of a line is blank."""
+    """Returns True if the rest of a line is blank.
+
+    Args:
+        data: The bytes of the text, uint8 (n,).
+        i: Position in the line.
+        end: Position after the last byte of the text.
+    """
     while i < end and data[i] != NEWLINE:
         if not BLANKS[data[i]]:
             return False
@@ -227,7 +266,13 @@ def is_blank(data: np.ndarray, i: int, end: int) -> bool:
 
 @kernel
 def end_of_line(data: np.ndarray, i: int, end: int) -> int:
-    """Returns the position of the next line feed, or the end."""
+    """Returns the position of the next line feed, or the end.
+
+    Args:
+        data: The bytes of the text, uint8 (n,).
+        i: Position in the line.
+        end: Position after the last byte of the text.
+    """
     while i < end and data[i] != NEWLINE:
         i += 1
     return i
