@@ -8,7 +8,7 @@ from typing import Any, TextIO, cast
 from nearkin.errors import RunError
 
 
-class Output:
+class StandardStream:
     """A standard stream whose output is dropped if no process reads it any more.
 
     Any other failure to write is an error.
@@ -70,5 +70,5 @@ def prepare_streams() -> None:
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A locale such as Latin-1 does not have all characters of texts and tables.
         sys.stdout.reconfigure(errors="backslashreplace")
-    sys.stdout = cast(TextIO, Output(sys.stdout, needed=True))
-    sys.stderr = cast(TextIO, Output(sys.stderr, needed=False))
+    sys.stdout = cast(TextIO, StandardStream(sys.stdout, needed=True))
+    sys.stderr = cast(TextIO, StandardStream(sys.stderr, needed=False))

@@ -24,7 +24,7 @@ def _no_index(documents: np.ndarray) -> None:
     return
 
 
-def components(
+def cluster_components(
     scored: ScoredPairs,
     order: np.ndarray,
     rank: np.ndarray,

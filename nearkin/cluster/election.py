@@ -27,7 +27,7 @@ def rank_pairs(pairs: np.ndarray, rank: np.ndarray) -> tuple[np.ndarray, np.ndar
     return np.maximum(a, b), np.minimum(a, b)
 
 
-def leaders(scored: ScoredPairs, order: np.ndarray, rank: np.ndarray) -> np.ndarray:
+def elect_leaders(scored: ScoredPairs, order: np.ndarray, rank: np.ndarray) -> np.ndarray:
     """Returns the kept document of each document. A kept document is its own.
 
     Documents are taken in keep order. Each joins the most similar kept document that it has a
@@ -46,7 +46,8 @@ def leaders(scored: ScoredPairs, order: np.ndarray, rank: np.ndarray) -> np.ndar
 
         >>> pairs = np.array([0 << 32 | 1, 1 << 32 | 2], np.uint64)
         >>> scored = ScoredPairs(pairs, np.array([9, 9]), np.array([10, 10]))
-        >>> leaders(scored, np.arange(3, dtype=np.uint32), np.arange(3, dtype=np.uint32)).tolist()
+        >>> order = np.arange(3, dtype=np.uint32)
+        >>> elect_leaders(scored, order, order).tolist()
         [0, 0, 2]
     """
     leader = np.arange(len(order), dtype=np.uint32)

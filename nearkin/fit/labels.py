@@ -10,8 +10,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from nearkin.cluster.components import components
-from nearkin.cluster.election import leaders
+from nearkin.cluster.components import cluster_components
+from nearkin.cluster.election import elect_leaders
 from nearkin.engine.options import DEFAULT_FLOOR_DISTANCE, ClusterMethod
 from nearkin.evaluate.golden import NO_PAIRS, GoldenSet, Labelled, close_transitively
 from nearkin.evaluate.totals import LabelledTotals, Totals, count_clusters, count_judged_pairs
@@ -379,7 +379,7 @@ class _ClusterScores:
         """Returns the kept document of each document by pairs of members, int64 (n,)."""
         scored = scored.select(scored.similarity >= threshold)
         order = np.arange(documents, dtype=np.uint32)
-        return leaders(_as_scored_pairs(scored), order, order).astype(np.int64)
+        return elect_leaders(_as_scored_pairs(scored), order, order).astype(np.int64)
 
     def totals(self, members: np.ndarray, threshold: float) -> LabelledTotals:
         return self._judge(members, members, threshold)
@@ -476,7 +476,7 @@ class _ComponentScores(_ClusterScores):
         scored = scored.select(scored.similarity >= threshold)
         order = np.arange(documents, dtype=np.uint32)
         floor = max(0.0, threshold - DEFAULT_FLOOR_DISTANCE)
-        kept = components(_as_scored_pairs(scored), order, order, floor, scored.compare)
+        kept = cluster_components(_as_scored_pairs(scored), order, order, floor, scored.compare)
         return kept.astype(np.int64)
 
 
@@ -652,8 +652,8 @@ def _count_reaching(similarity: np.ndarray, thresholds: np.ndarray) -> np.ndarra
 
 def _number_components(pairs: np.ndarray, documents: int) -> np.ndarray:
     """Returns the number of the connected component of each document, from 0, int64 (n,)."""
-    components = close_transitively(pairs, documents)
-    return np.unique(components, return_inverse=True)[1].astype(np.int64)
+    component_of = close_transitively(pairs, documents)
+    return np.unique(component_of, return_inverse=True)[1].astype(np.int64)
 
 
 def _as_rows(scored: ScoredDocuments) -> np.ndarray:

@@ -60,18 +60,18 @@ def observe_corpus(
             "documents, or tune without a corpus"
         )
     payload = measure.payload_builder().build(chosen)
-    copies = sample_of_corpus.copies
-    distribution = observe_sample(payload, measure, copies.documents, workers, copies)
+    exact_groups = sample_of_corpus.exact_groups
+    distribution = observe_sample(payload, measure, exact_groups.documents, workers, exact_groups)
     distribution = replace(distribution, shingles=payload.sizes)
     if not pa.types.is_large_string(chosen.type):
         return distribution
-    exact_copies = 1 - copies.distinct / copies.documents
+    exact_copies = 1 - exact_groups.distinct / exact_groups.documents
     profile = profile_texts(chosen, payload.sizes, exact_copies)
     return replace(distribution, characters=profile.median_characters, profile=profile)
 
 
-class CopyCounts(NamedTuple):
-    """The exact duplicates of sampled documents. A run compares one document of each group."""
+class SampledExactGroups(NamedTuple):
+    """The exact groups of sampled documents. A run compares one document of each group."""
 
     groups: np.ndarray
     """The number of each sampled document's exact group, int64 (s,)."""
@@ -83,7 +83,7 @@ class CopyCounts(NamedTuple):
     """The number of exact groups of the corpus, with those of one document."""
 
     @classmethod
-    def of_distinct_documents(cls, sampled: int, documents: int) -> "CopyCounts":
+    def of_distinct_documents(cls, sampled: int, documents: int) -> "SampledExactGroups":
         """Returns the counts of a corpus without exact duplicates.
 
         Args:
@@ -98,7 +98,7 @@ def observe_sample(
     measure: Measure,
     documents: int,
     workers: int = 2,
-    copies: CopyCounts | None = None,
+    exact_groups: SampledExactGroups | None = None,
 ) -> Distribution:
     """Estimates the similarities of the pairs of a corpus from the payload of a sample.
 
@@ -111,31 +111,32 @@ def observe_sample(
         measure: Measure of the similarity.
         documents: Number of documents of the corpus.
         workers: Number of threads.
-        copies: Exact duplicates of the sampled documents. None by default, for a corpus without.
+        exact_groups: Exact groups of the sampled documents. None, the default, means that the
+            corpus has no exact duplicates.
     """
     sampled = len(payload.sizes)
-    copies = copies or CopyCounts.of_distinct_documents(sampled, documents)
+    exact_groups = exact_groups or SampledExactGroups.of_distinct_documents(sampled, documents)
     scope = PairScope.of_all_pairs(sampled)
     scored = ScoredPairs.concatenate(
         list(measure.compare_all(payload, scope, MIN_SIMILARITY, workers))
     )
     a, b = unpack_pairs(scored.pairs)
-    weights = 1.0 / (copies.sizes[a] * copies.sizes[b])
-    is_copy = copies.groups[a] == copies.groups[b]
+    weights = 1.0 / (exact_groups.sizes[a] * exact_groups.sizes[b])
+    is_copy = exact_groups.groups[a] == exact_groups.groups[b]
     weights[is_copy] = 0.0
     similarities = np.clip(scored.similarity, 0, 1)
     compared, _ = np.histogram(similarities[~is_copy], SIMILARITY_BINS, (0.0, 1.0))
     sums, edges = np.histogram(similarities, SIMILARITY_BINS, (0.0, 1.0), weights=weights)
     scale = documents * (documents - 1) / (sampled * (sampled - 1))
-    pairs = sums * scale * 2 / copies.distinct
+    pairs = sums * scale * 2 / exact_groups.distinct
     # All other pairs share nothing.
-    pairs[0] += max(0.0, copies.distinct - 1 - float(pairs.sum()))
+    pairs[0] += max(0.0, exact_groups.distinct - 1 - float(pairs.sum()))
     centers = (edges[:-1] + edges[1:]) / 2
     centers[0] = 0.0
     centers[-1] = 1.0
     source = f"all pairs of {sampled:,} sampled documents of {documents:,}"
-    if copies.distinct < documents:
-        source += f", with {documents - copies.distinct:,} exact duplicates folded"
+    if exact_groups.distinct < documents:
+        source += f", with {documents - exact_groups.distinct:,} exact duplicates folded"
     return Distribution(
         documents=documents,
         similarities=centers,
@@ -150,7 +151,7 @@ class SampledDocuments(NamedTuple):
 
     documents: pa.Array
     """The documents in the order of the corpus."""
-    copies: CopyCounts
+    exact_groups: SampledExactGroups
 
 
 class _SampledBatch(NamedTuple):
@@ -200,7 +201,7 @@ def sample_documents(
     groups = number_groups(np.concatenate(fingerprints))
     sizes = np.bincount(groups)
     drawn_groups = groups[numbers[chosen]]
-    copies = CopyCounts(drawn_groups, sizes[drawn_groups], len(groups), len(sizes))
+    exact_groups = SampledExactGroups(drawn_groups, sizes[drawn_groups], len(groups), len(sizes))
     if not parts:
-        return SampledDocuments(pa.array([], pa.large_string()), copies)
-    return SampledDocuments(pa.concat_arrays(parts).take(pa.array(chosen)), copies)
+        return SampledDocuments(pa.array([], pa.large_string()), exact_groups)
+    return SampledDocuments(pa.concat_arrays(parts).take(pa.array(chosen)), exact_groups)

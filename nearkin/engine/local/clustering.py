@@ -6,8 +6,8 @@ from functools import partial
 
 import numpy as np
 
-from nearkin.cluster.components import components
-from nearkin.cluster.election import leaders
+from nearkin.cluster.components import cluster_components
+from nearkin.cluster.election import elect_leaders
 from nearkin.engine.leader_similarity import (
     compute_leader_similarities,
     find_leader_similarities,
@@ -140,12 +140,14 @@ def cluster_documents(
     """
     counter = StepCounter(advance, len(groups.order), steps=3)
     if options.cluster == ClusterMethod.LEADERS:
-        leader = leaders(scored, groups.order, groups.rank)
+        leader = elect_leaders(scored, groups.order, groups.rank)
         counter.finish_step()
         similarity = find_leader_similarities(scored, leader)
     else:
         sharing = partial(comparison.sharing_among, floor=floor, memory=options.memory)
-        leader = components(scored, groups.order, groups.rank, floor, comparison.compare, sharing)
+        leader = cluster_components(
+            scored, groups.order, groups.rank, floor, comparison.compare, sharing
+        )
         counter.finish_step()
         similarity = compute_leader_similarities(leader, comparison.compare)
     counter.finish_step()

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nearkin.cluster.election import leaders
+from nearkin.cluster.election import elect_leaders
 from nearkin.engine.hot_buckets import HotBucketLoop
 from nearkin.engine.local.candidates import CandidateFinder
 from nearkin.engine.local.pair_files import PairSpool, merge_scored, read_scored
@@ -45,7 +45,7 @@ class LocalHotBucketLoop(HotBucketLoop):
         rank = np.asarray(self._work.load("rank"))
         representative = self._work.load("representative")
         own = np.arange(len(order), dtype=np.uint32)
-        is_kept = (leaders(scored, order, rank) == own) & (representative == own)
+        is_kept = (elect_leaders(scored, order, rank) == own) & (representative == own)
         self._selected = np.asarray(is_kept & self._hot)
         return int(np.count_nonzero(self._selected))
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from nearkin.cluster.election import leaders
+from nearkin.cluster.election import elect_leaders
 from nearkin.corpus import Batch, Columns, Corpus, detect_dimensions
 from nearkin.engine.leader_similarity import find_leader_similarities
 from nearkin.engine.local.clustering import Clustering, ExactGroupOrder
@@ -338,7 +338,7 @@ def _elect_again(run: LocalRun, final: Clustering, orphans: np.ndarray) -> None:
     scored = run.scored()
     first, second = unpack_pairs(np.asarray(scored.pairs))
     scored = scored.select(np.flatnonzero(is_orphan[first] & is_orphan[second]))
-    leader = leaders(scored, np.asarray(grouped.order), np.asarray(grouped.rank))
+    leader = elect_leaders(scored, np.asarray(grouped.order), np.asarray(grouped.rank))
     similarity = find_leader_similarities(scored, leader)
     representative = _representatives(
         np.asarray(grouped.representative), np.asarray(grouped.rank), orphans

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 
-from nearkin.cluster.components import components
-from nearkin.cluster.election import leaders
+from nearkin.cluster.components import cluster_components
+from nearkin.cluster.election import elect_leaders
 from nearkin.engine.leader_similarity import compute_leader_similarities, find_leader_similarities
 from nearkin.engine.spark.arrow_columns import numbers, table
 from nearkin.engine.spark.sketching import TaskRequest
@@ -66,12 +66,12 @@ class Election:
         rank = np.empty(len(order), np.uint32)
         rank[order] = np.arange(len(order), dtype=np.uint32)
         if self.components:
-            leader = components(
+            leader = cluster_components(
                 scored, order, rank, self.request.options.lowest_similarity, compare
             )
             similarity = compute_leader_similarities(leader, compare)
         else:
-            leader = leaders(scored, order, rank)
+            leader = elect_leaders(scored, order, rank)
             similarity = find_leader_similarities(scored, leader)
         removed = np.flatnonzero(leader != np.arange(len(leader)))
         columns: dict[str, np.ndarray] = {
