@@ -20,7 +20,8 @@ from nearkin.lsh import kernels as lsh
 from nearkin.lsh.band_keys import sign_layout, slot_band_keys, slot_layout, write_band_keys
 from nearkin.lsh.sign_bands import masks_of
 from nearkin.measures import measure_of
-from nearkin.shingle import Shingler, kernels, text_buffers
+from nearkin.shingle import Shingler, text_buffers
+from nearkin.shingle.normalization import kernels
 from nearkin.shingle.unicode_tables import tables_for
 from nearkin.sketch.hyperplanes import VectorSketcher
 from nearkin.sketch.record import write_record

@@ -11,9 +11,9 @@ from nearkin.keys import HashKey
 from nearkin.shingle import kernels
 from nearkin.shingle.comments import strip_comments
 from nearkin.shingle.frequency_cut import Cut
-from nearkin.shingle.kernels import Scratch
 from nearkin.shingle.markup import strip_markup
 from nearkin.shingle.stemming import Stems
+from nearkin.shingle.tokens.kernels import SEGMENT, Scratch, is_ascii, longest_segment
 from nearkin.shingle.unicode_tables import tables_for
 from nearkin.spec import Spec
 
@@ -192,10 +192,10 @@ class Shingler:
 
     def _scratch(self, data: np.ndarray, offsets: np.ndarray) -> tuple[Scratch, int]:
         """Returns buffers for the longest segment, and the largest growth of a byte."""
-        growth = 1 if kernels.is_ascii(data, offsets[0], offsets[-1]) else TEXT_PER_BYTE
-        size = int(kernels.SEGMENT) + PADDING
-        if np.diff(offsets).max(initial=0) > kernels.SEGMENT:
-            size = max(size, int(kernels.longest_segment(data, offsets)) + PADDING)
+        growth = 1 if is_ascii(data, offsets[0], offsets[-1]) else TEXT_PER_BYTE
+        size = int(SEGMENT) + PADDING
+        if np.diff(offsets).max(initial=0) > SEGMENT:
+            size = max(size, int(longest_segment(data, offsets)) + PADDING)
         points, tokens = size * min(growth, POINTS_PER_BYTE), size * min(growth, TOKENS_PER_BYTE)
         scratch = Scratch(
             points=self._buffer("points", np.uint32, points),

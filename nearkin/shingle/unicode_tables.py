@@ -8,8 +8,8 @@ from importlib.resources import files
 
 import numpy as np
 
-from nearkin.shingle import kernels
-from nearkin.shingle.kernels import CodePointTables
+from nearkin.shingle.normalization import kernels
+from nearkin.shingle.normalization.kernels import CodePointTables
 from nearkin.spec import UNICODE_VERSION
 
 DIGIT, VISIBLE = np.uint32(16), np.uint32(32)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.shingle import Shingler, text_buffers
-from nearkin.shingle.kernels import SEGMENT
+from nearkin.shingle.tokens.kernels import SEGMENT
 from nearkin.sketch.sketcher import iterate_shingles
 from nearkin.spec import Spec
 

@@ -1,0 +1,1 @@
+"""Normalization of text: NFKC, lower case and the removal of marks."""

@@ -1,0 +1,1 @@
+"""Tokens of normalized text."""
