@@ -43,8 +43,8 @@ from nearkin.runs.parameters import (
     ReadKeywords,
     RunParameters,
     columns_of,
+    make_run_options,
     memory_of,
-    options_of,
     resources_of,
     selection_of,
     spec_of,
@@ -200,7 +200,7 @@ def prepare_run(
     corpus = open_corpus(data, parameters)
     columns = detect_dimensions(corpus, columns)
     spec = spec_of(parameters, columns)
-    options = RunOptions(spec=spec, **options_of(parameters))
+    options = make_run_options(spec, parameters)
     folder = TemporaryFolder(work)
     updates = progress or LoggedProgress()
     request = _Request(corpus, columns, options, resources_of(parameters))

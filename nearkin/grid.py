@@ -23,7 +23,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.engine.stats import Stage
 from nearkin.errors import UsageError
 from nearkin.runs.pairs import Relation, with_pair_budget
-from nearkin.runs.parameters import OPTIONS_OF_SPEC, RunParameters, options_of
+from nearkin.runs.parameters import OPTIONS_OF_SPEC, RunParameters, make_run_options
 from nearkin.runs.saved import delete_folder
 from nearkin.runs.settings_file import VALID_KEYS, Settings
 from nearkin.runtime.progress import Progress
@@ -243,7 +243,7 @@ def _run_group(
     first = prepare_run(data, id, None, progress, group[0][1].with_parameters(parameters))
     spec = first.run.options.spec
     options = {
-        position: RunOptions(spec=spec, **options_of(cell.with_parameters(parameters)))
+        position: make_run_options(spec, cell.with_parameters(parameters))
         for position, cell in group
     }
     carried = dict.fromkeys(name for cell in options.values() for name in cell.carried_columns)

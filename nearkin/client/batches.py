@@ -164,7 +164,9 @@ def is_table(documents: object) -> bool:
     return hasattr(documents, "__arrow_c_stream__")
 
 
-Decode = Callable[[bytes, int], list[dict[str, Any]]]
+ResponseRow = dict[str, Any]
+"""The members of a line of a response. A server of another version may send others."""
+Decode = Callable[[bytes, int], list[ResponseRow]]
 
 
 def _batch_call(
@@ -204,7 +206,7 @@ def _batch_call(
     return Call("POST", path, read, body, media_type)
 
 
-def _decode_lines(content: bytes, count: int) -> list[dict[str, Any]]:
+def _decode_lines(content: bytes, count: int) -> list[ResponseRow]:
     """Returns the rows of a response in JSON lines to a number of documents."""
     lines = content.splitlines()
     _require_rows(len(lines), count)
@@ -216,7 +218,7 @@ def _decode_lines(content: bytes, count: int) -> list[dict[str, Any]]:
         ) from error
 
 
-def _decode_columns(content: bytes, count: int) -> list[dict[str, Any]]:
+def _decode_columns(content: bytes, count: int) -> list[ResponseRow]:
     """Returns the rows of a response in the Arrow format to a number of documents.
 
     The response is not trusted: its types, sizes and values are checked before they are used.
@@ -230,7 +232,7 @@ def _decode_columns(content: bytes, count: int) -> list[dict[str, Any]]:
             pa.types.is_nested(field.type) or pa.types.is_dictionary(field.type) for field in schema
         ):
             raise ServiceError("unexpected-answer", "the response has nested or encoded columns")
-        rows = list[dict[str, Any]]()
+        rows: list[ResponseRow] = []
         for message in messages:
             facts = read_facts(message.metadata.to_pybytes())
             if facts.kind != RECORD_BATCH or facts.compressed:
@@ -256,7 +258,7 @@ def _decode_columns(content: bytes, count: int) -> list[dict[str, Any]]:
     ]
 
 
-def _evidence_of_row(row: dict[str, Any]) -> dict[str, Any] | None:
+def _evidence_of_row(row: ResponseRow) -> dict[str, object] | None:
     """Returns the evidence of a row of a response in the Arrow format, or None without any."""
     if row.get("evidence_text_reached") is None:
         return None

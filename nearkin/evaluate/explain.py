@@ -129,12 +129,12 @@ def _find_document(
     ordinal = pc.index(table["id"], name).as_py()
     if ordinal < 0:
         raise UsageError(f"the run has no document {name!r}; the ids are listed in {clusters}")
-    values = _read_document(corpus, columns, ordinal)
-    content = values[columns.content]
+    document = _read_document(corpus, columns, ordinal)
+    content = document[columns.content]
     return RunDocument(
         text=content if isinstance(content, str) else " ".join(map(str, content)),
         row=table.slice(ordinal, 1).to_pylist()[0],
-        carried={name: values[carried_column_name(name)] for name in columns.carried_columns},
+        carried={name: document[carried_column_name(name)] for name in columns.carried_columns},
     )
 
 

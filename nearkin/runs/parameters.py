@@ -190,11 +190,15 @@ def memory_of(parameters: RunParameters) -> int:
     return parse_size(parameters.get("memory", RunOptions.memory))
 
 
-def options_of(parameters: RunParameters) -> dict[str, Any]:
-    """Returns the parameters that are fields of `RunOptions`.
+def make_run_options(spec: Spec, parameters: RunParameters) -> RunOptions:
+    """Returns the options of a run.
+
+    Args:
+        spec: The Spec of the signatures.
+        parameters: The parameters of a run.
 
     Raises:
-        UsageError: If both a distance and a threshold are given.
+        UsageError: If both a distance and a threshold are given, or an option is not valid.
     """
     distance = parameters.get("distance")
     if distance is not None and parameters.get("threshold") is not None:
@@ -202,8 +206,10 @@ def options_of(parameters: RunParameters) -> dict[str, Any]:
             "distance= and threshold= exclude each other: the distance replaces the threshold; "
             "give one of them"
         )
-    given = {name: value for name, value in parameters.items() if name in OPTIONS_OF_RUN}
-    return {**given, "memory": memory_of(parameters)}
+    given: dict[str, Any] = {
+        name: value for name, value in parameters.items() if name in OPTIONS_OF_RUN
+    }
+    return RunOptions(spec=spec, **{**given, "memory": memory_of(parameters)})
 
 
 def selection_of(reading: ReadKeywords) -> Selection:

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
 from nearkin.argument_types import check_type
 from nearkin.corpus import Columns
-from nearkin.engine.options import RunOptionKeywords, RunOptions
 from nearkin.errors import UsageError
 from nearkin.runs.parameters import (
     OPTIONS_OF_RUN,
     OPTIONS_OF_SPEC,
     TEXT_OPTIONS,
     RunParameters,
-    options_of,
+    make_run_options,
     spec_of,
 )
 from nearkin.runtime.files import write_durably
@@ -198,7 +197,7 @@ class Settings:
         kept = {name: value for name, value in self.values.items() if name not in names}
         return Settings(kept, self.source)
 
-    def merge_into(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def merge_into(self, given: Mapping[str, object]) -> dict[str, object]:
         """Returns parameters in which given values win over those of the file.
 
         Args:
@@ -275,12 +274,7 @@ def _require_consistent(values: Mapping[str, Any]) -> None:
                 )
     columns = Columns(text=None, vector="vector", dimensions=2) if is_of_vectors else Columns()
     parameters: RunParameters = {**values}  # type: ignore[typeddict-item]
-    options = {
-        name: value
-        for name, value in options_of(parameters).items()
-        if name in RunOptionKeywords.__annotations__ or name in ("threshold", "distance")
-    }
-    RunOptions(spec=spec_of(parameters, columns), **options)
+    make_run_options(spec_of(parameters, columns), parameters)
 
 
 def write_settings(path: str | Path, settings: Settings, remarks: Sequence[str] = ()) -> None:

@@ -1,12 +1,15 @@
 """The name and the examples of each operation of the HTTP API, for its description."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nearkin.server.shadow import ShadowStatus
 
 SCOPE = "shop"
 ID = "two"
 TEXT = "the quick brown fox jumps over the lazy dog and runs away over the hills into the {}"
-OUTCOME: dict[str, Any] = {
+OUTCOME = {
     "kind": "match",
     "layer": "search",
     "id": ID,
@@ -18,7 +21,7 @@ OUTCOME: dict[str, Any] = {
     "duplicate": True,
 }
 TIME = "2027-01-15T08:00:00.250000Z"
-SHADOW: dict[str, Any] = {
+SHADOW: "ShadowStatus" = {
     "live": "primary",
     "filled": True,
     "switching": False,

@@ -21,7 +21,7 @@ REQUEST_MODELS = (
 )
 """Models of bodies that routes parse themselves, so that FastAPI does not describe them."""
 
-PROBLEM_SCHEMA: dict[str, Any] = {
+PROBLEM_SCHEMA = {
     "type": "object",
     "description": "An error in the form of RFC 9457.",
     "required": ["type", "title", "status", "code", "detail"],

@@ -4,7 +4,7 @@ import json
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +40,29 @@ METADATA = b"nearkin.signature_index"
 """The entry of a signature file that holds the settings of the index that was saved."""
 ROWS_PER_BATCH = 1 << 14
 """The number of signatures of a batch of a saved index."""
+
+
+class _SearchSettings(TypedDict, total=False):
+    """The settings that a saved file holds. `SignatureIndex` documents them."""
+
+    threshold: float
+    recall: float
+    bands: int | None
+    rows: int | None
+    documents: int
+
+
+class _PickledIndex(TypedDict):
+    """The state of an index in a pickle: its settings and its stored signatures."""
+
+    spec: Spec
+    threshold: float
+    recall: float
+    documents: int
+    workers: int
+    resources: SpecResources
+    _given_bands: tuple[int | None, int | None]
+    stored: tuple[list[Id], np.ndarray, np.ndarray]
 
 
 class SignatureMatch(NamedTuple):
@@ -353,15 +376,15 @@ class SignatureIndex:
                 "the ids are texts and numbers, and a file holds one type; convert them to texts"
             )
         bands, rows_of_band = self._given_bands
-        settings = {
+        settings: _SearchSettings = {
             "threshold": self.threshold,
             "recall": self.recall,
             "bands": bands,
             "rows": rows_of_band,
             "documents": self.documents,
-            "ids": kinds.pop().__name__,
         }
-        metadata = {METADATA: json.dumps(settings).encode()}
+        saved = {**settings, "ids": kinds.pop().__name__}
+        metadata = {METADATA: json.dumps(saved).encode()}
         [texts] = to_documents(list(map(str, names))) or [pa.array([], pa.large_string())]
         require_file_path(Path(path))
         with SignatureWriter(Path(path), self.spec, metadata) as writer:
@@ -395,23 +418,20 @@ class SignatureIndex:
             WireError: If the file is damaged.
         """
         stored = read_signatures(Path(path))
-        saved = read_metadata(Path(path)).get(METADATA)
-        settings: dict[str, Any] = json.loads(saved) if saved else {}
+        metadata = read_metadata(Path(path)).get(METADATA)
+        saved: Any = json.loads(metadata) if metadata else {}
         names: list[Id] = stored.ids.to_pylist()
-        if settings.pop("ids", "str") == "int":
+        if saved.pop("ids", "str") == "int":
             names = list(map(int, names))
+        settings: _SearchSettings = saved
         if threshold is not None:
-            settings = {
-                "recall": settings.get("recall", 0.95),
-                "documents": settings.get("documents", 1_000_000),
-                "threshold": threshold,
-            }
+            settings = {**settings, "threshold": threshold, "bands": None, "rows": None}
         index = cls(spec=stored.spec, resources=resources, workers=workers, **settings)
         index._require_new(names)
         index._append(names, SketchedDocuments(stored.signatures, stored.shingles))
         return index
 
-    def __getstate__(self) -> dict[str, object]:
+    def __getstate__(self) -> _PickledIndex:
         """Returns the settings and the signatures. A hash key is left out."""
         names, rows = self._stored()
         return {
@@ -425,11 +445,17 @@ class SignatureIndex:
             "stored": (names, self._signatures[rows], self._shingles[rows]),
         }
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        names, signatures, shingles = state.pop("stored")
-        self.__dict__.update(state)
+    def __setstate__(self, state: _PickledIndex) -> None:
+        self.spec = state["spec"]
+        self.threshold = state["threshold"]
+        self.recall = state["recall"]
+        self.documents = state["documents"]
+        self.workers = state["workers"]
+        self.resources = state["resources"]
+        self._given_bands = state["_given_bands"]
         self._prepare()
         self._reserve_nothing()
+        names, signatures, shingles = state["stored"]
         self._append(names, SketchedDocuments(signatures, shingles))
 
     def __repr__(self) -> str:

@@ -26,7 +26,7 @@ from nearkin.runs.parameter_help import show_parameters
 from nearkin.runs.parameters import (
     RunParameters,
     columns_of,
-    options_of,
+    make_run_options,
     resources_of,
     spec_of,
 )
@@ -114,7 +114,7 @@ def dedup(
     spark = require_classic_session(frame.sparkSession)
     with settings.named_in_errors(), translate_spark_errors(), ExitStack() as on_failure:
         columns = _with_dimensions(frame, columns)
-        run_options = RunOptions(spec=spec_of(parameters, columns), **options_of(parameters))
+        run_options = make_run_options(spec_of(parameters, columns), parameters)
         columns = replace(columns, carried_columns=run_options.carried_columns)
         columns = columns.with_memory(run_options.memory)
         require_supported(run_options)

@@ -33,7 +33,7 @@ from nearkin.server.service import Service
 from nearkin.server.streams.response import answer_stream
 
 PAGE_SIZE = 100
-UPSERT_BODY: dict[str, Any] = {
+UPSERT_BODY = {
     "requestBody": {
         "required": True,
         "content": {

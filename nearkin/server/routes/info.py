@@ -2,13 +2,15 @@
 
 from bisect import bisect_right
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 import orjson
 from fastapi import APIRouter, Query, Request, Response
 
 from nearkin.errors import UsageError
+from nearkin.index.description import IndexStats
 from nearkin.index.index import Index
+from nearkin.plan.tune import TuningRecord
 from nearkin.plan.tune import tune as find_operating_points
 from nearkin.server.cursors import MAX_CURSOR_LENGTH, decode_cursor, encode_cursor
 from nearkin.server.http.auth import Admin, Reader, Scraper, require_scope
@@ -26,7 +28,7 @@ router = APIRouter(tags=["index"])
 
 @router.post(
     "/v1/explain",
-    response_model=dict[str, Any],
+    response_model=dict[str, object],
     openapi_extra=body_schema(m.ExplainRequest),
     summary="Explain why two documents match or do not match",
 )
@@ -58,10 +60,11 @@ def _explanation_json(index: Index, body: m.ExplainRequest) -> bytes:
 
 @router.post(
     "/v1/tune",
+    response_model=dict[str, object],
     openapi_extra=body_schema(m.TuneRequest),
     summary="Find bands and rows for a threshold and a recall",
 )
-async def tune(request: Request, who: Reader) -> dict[str, Any]:
+async def tune(request: Request, who: Reader) -> TuningRecord:
     """Returns operating points for the signatures of this index, cheapest first.
 
     Args:
@@ -77,8 +80,9 @@ async def tune(request: Request, who: Reader) -> dict[str, Any]:
     tuning = await service.run_overview(
         find_operating_points, body.threshold, body.recall, spec=spec, documents=body.documents
     )
-    answer = tuning.to_dict()
-    return {**answer, "points": answer["points"][: body.points]}
+    record = tuning.to_dict()
+    record["points"] = record["points"][: body.points]
+    return record
 
 
 @router.get("/v1/scopes", summary="List the scopes that the token may read")
@@ -145,8 +149,8 @@ async def spec(request: Request, who: Reader) -> m.IndexInfo:
     return m.IndexInfo.from_index(index)
 
 
-@router.get("/v1/stats", summary="Get the counts of the index")
-async def stats(request: Request, who: Admin) -> dict[str, Any]:
+@router.get("/v1/stats", response_model=dict[str, object], summary="Get the counts of the index")
+async def stats(request: Request, who: Admin) -> IndexStats:
     """Returns the numbers of documents, clusters, postings, bytes and evicted postings.
 
     Args:
@@ -157,12 +161,12 @@ async def stats(request: Request, who: Admin) -> dict[str, Any]:
         ProblemError: If the server is not ready.
     """
     service = ready_service(request)
-    return dict(await service.run_in_thread(service.index.stats))
+    return await service.run_in_thread(service.index.stats)
 
 
 @router.get(
     "/v1/shadow",
-    response_model=dict[str, Any],
+    response_model=dict[str, object],
     tags=["admin"],
     summary="Compare the live index with the shadow index",
 )
@@ -181,7 +185,7 @@ async def shadow(request: Request, who: Admin) -> ShadowStatus:
 
 @router.post(
     "/v1/shadow",
-    response_model=dict[str, Any],
+    response_model=dict[str, object],
     tags=["admin"],
     openapi_extra=body_schema(m.ShadowSwitch),
     summary="Switch to the shadow index, or back",

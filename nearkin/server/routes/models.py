@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -194,7 +194,7 @@ class StreamLine(Model):
     """
 
     line: int = Field(description="Number of the line, counted from 1.")
-    problem: dict[str, Any] | None = Field(None, description="Problem with the line.")
+    problem: dict[str, object] | None = Field(None, description="Problem with the line.")
 
 
 class DocumentAnswer(Model):
@@ -413,7 +413,7 @@ class TuneRequest(Model):
 class VectorInfo(Model):
     """The vectors of an index of texts and vectors."""
 
-    spec: dict[str, Any] = Field(description="Spec of the signatures.")
+    spec: dict[str, object] = Field(description="Spec of the signatures.")
     fingerprint: str = Field(description="Fingerprint of the Spec.")
     threshold: float = Field(description="Smallest cosine of near-duplicates.")
     recall: float = Field(description="Required recall at the threshold.")
@@ -424,7 +424,7 @@ class VectorInfo(Model):
 class IndexInfo(Model):
     """The Spec and the banding of the index."""
 
-    spec: dict[str, Any] = Field(description="Spec of the signatures.")
+    spec: dict[str, object] = Field(description="Spec of the signatures.")
     fingerprint: str = Field(description="Fingerprint of the Spec.")
     threshold: float = Field(description="Smallest similarity of near-duplicates.")
     recall: float = Field(description="Required recall at the threshold.")
