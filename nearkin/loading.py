@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from nearkin.corpus import Batch, Columns, FileCorpus, detect_dimensions, make_ids
 from nearkin.corpus.batches import WHOLE_FILE
-from nearkin.corpus.inputs import Selection, describe_skipped
+from nearkin.corpus.inputs import Selection
 from nearkin.engine.local.documents import Documents
 from nearkin.errors import UsageError
 from nearkin.index.bulk_load import BulkLoad, ClusterRow
@@ -25,6 +25,7 @@ from nearkin.index.index import Index
 from nearkin.index.opening import IndexHeader, read_vector_evidence
 from nearkin.index.settings import SettingsFields, VectorEvidence
 from nearkin.keys import HashKey
+from nearkin.report.run_warnings import warn_of_inputs
 from nearkin.runs.saved import SIGNATURES, SavedRun
 from nearkin.runs.spec_request import SpecRequest
 from nearkin.setting_names import name_setting
@@ -113,7 +114,7 @@ def add_files(
         StoreError: If the store fails.
     """
     corpus = FileCorpus.open(inputs, selection=selection)
-    warnings = [*describe_skipped(corpus.skipped), *corpus.describe_doubts(columns)]
+    warnings = warn_of_inputs(corpus, columns)
     columns = detect_dimensions(corpus, columns)
     corpus.check(columns)
     spec: Spec | None = None
@@ -188,7 +189,7 @@ def add_files_of_both(
         StoreError: If the store fails.
     """
     corpus = FileCorpus.open(inputs, selection=selection)
-    warnings = [*describe_skipped(corpus.skipped), *corpus.describe_doubts(columns.texts)]
+    warnings = warn_of_inputs(corpus, columns.texts)
     vector_columns = detect_dimensions(corpus, columns.vectors)
     corpus.check(columns.texts)
     corpus.check(vector_columns)

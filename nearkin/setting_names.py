@@ -104,3 +104,17 @@ def name_flag(name: str) -> str:
     if current_form() is SettingForm.OPTION:
         return name_setting(name)
     return name_setting(name, value=True)
+
+
+def describe_setting(name: str, value: str | float | list[str] | None) -> str:
+    """Returns a setting with its value, or that there is none, for a message.
+
+    Args:
+        name: The keyword of the library.
+        value: The value, or None if the setting has none.
+
+    Examples:
+        >>> describe_setting("bands", 20), describe_setting("bands", None)
+        ('bands=20', 'no `bands`')
+    """
+    return f"no {name_setting(name)}" if value is None else name_setting(name, value)

@@ -114,6 +114,8 @@ MEASURES = {
     "cosine": SignatureLimits(("hyperplanes", KEYED_HYPERPLANES), (1,), 512, 64, 4096),
 }
 """The measures, and the schemes and sizes of their signatures."""
+SET_BY_OPTIONS = ("measure", "scheme", "slot_bits", "weights", "base_hash")
+"""The fields of a Spec with a choice of values that options of commands set."""
 SLOT_MEASURES = ("jaccard", "weighted-jaccard", IDF_JACCARD)
 """The measures with MinHash signatures, whose similarity is one of Jaccard."""
 
@@ -267,8 +269,9 @@ class Spec:
                     if name in ("scheme", "slot_bits", "weights")
                     else ""
                 )
+                shown = name_setting(name, value) if name in SET_BY_OPTIONS else f"{name} {value!r}"
                 raise UsageError(
-                    f"{name}={value!r} is not one of {', '.join(map(repr, allowed))}{where}"
+                    f"{shown} is not one of {', '.join(map(repr, allowed))}{where}"
                     f"{did_you_mean(value, allowed)}"
                 )
 
@@ -324,7 +327,9 @@ class Spec:
         self._check_k()
         for name in ("seed", "hash_seed"):
             if not 0 <= getattr(self, name) < 2**64:
-                raise UsageError(f"{name}={getattr(self, name)} is not an unsigned 64-bit number")
+                raise UsageError(
+                    f"{name_setting(name, getattr(self, name))} is not an unsigned 64-bit number"
+                )
         bits = SEED_BITS[self.base_hash]
         if self.hash_seed >> bits:
             raise UsageError(

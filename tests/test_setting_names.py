@@ -50,13 +50,21 @@ def test_no_message_of_the_library_names_an_option_of_the_command_line() -> None
     assert named == []
 
 
-KEYWORD = re.compile(r"(?<![\w.?&;\[-])([a-z_]+)=(?=…|'|True|False|\d)")
+KEYWORD = re.compile(r"(?<![\w.?&;\[-])([a-z_]+|…)=(?=…|'|True|False|\d)")
+"""A keyword with a value. The name can be that of a variable, which is shown as an ellipsis."""
 SHOW_KEYWORDS = (
     *("sketch", "signatures", "spark"),
     *("server", "runs/settings_file.py", "grid.py"),
     *("index/settings.py:86", "shingle/stemming.py:1"),
 )
 """Places whose messages no command shows, or that show assignments of a file or an option."""
+SHOW_VARIABLES = (
+    *("argument_types.py", "runs/parameters.py", "grid.py", "runs/settings_file.py"),
+    "index/settings.py",
+)
+"""Places that check arguments of Python, or show assignments of a file, a grid or a variable."""
+SHOW_FIELDS = ("spec.py", "shingle/stemming.py")
+"""Places that show the recorded fields of a Spec, or the requirement of a package."""
 
 
 def names_of_options() -> set[str]:
@@ -83,6 +91,22 @@ def test_no_error_that_a_command_shows_names_a_keyword() -> None:
                 and not f"{place}:{line}".startswith(SHOW_KEYWORDS)
             ]
     assert named == []
+
+
+def test_no_error_of_any_module_assigns_a_value_to_a_variable_name() -> None:
+    assigned = []
+    for path in sorted(PACKAGE.rglob("*.py")):
+        place = str(path.relative_to(PACKAGE))
+        if place.startswith((*SHOW_VARIABLES, *SHOW_FIELDS)):
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Raise):
+                assigned += [
+                    f"{place}:{line}: {text}"
+                    for line, text in texts_of(ast.Module([node], []))
+                    if any(match[1] == "…" for match in KEYWORD.finditer(text))
+                ]
+    assert assigned == []
 
 
 def test_warning_of_the_library_names_keywords() -> None:

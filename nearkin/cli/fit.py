@@ -148,10 +148,10 @@ def fit(
 
     with paused_collector():
         from nearkin.corpus import FileCorpus, detect_dimensions
-        from nearkin.corpus.inputs import describe_skipped
         from nearkin.evaluate.golden import parse_labelled, read_golden_set
         from nearkin.fit.fitting import FitRequest, fit_settings
         from nearkin.fit.objective import Objective
+        from nearkin.report.run_warnings import warn_of_inputs
 
     request = FitRequest(
         objective=Objective.parse(objective),
@@ -177,7 +177,7 @@ def fit(
     _check_outputs(out, page, [*inputs, labels])
     corpus = FileCorpus.open(inputs, selection=reading.selection)
     requested_columns = detect_dimensions(corpus, requested_columns)
-    print_warnings([*describe_skipped(corpus.skipped), *corpus.describe_doubts(requested_columns)])
+    print_warnings(warn_of_inputs(corpus, requested_columns))
     progress = o.open_progress(quiet=quiet)
     command_line = _CommandLine(inputs, _named_columns(given, columns), out)
     if ask is not None:

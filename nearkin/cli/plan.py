@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from nearkin.spec import Spec, SpecKeywords
 
 COUNT = re.compile(r"(?P<number>\d+(?:\.\d+)?(?:e\d+)?)\s*(?P<unit>[KMBG]?)", re.IGNORECASE)
+PLAN_SUFFIX = ".json"
+"""The suffix of the file of a plan."""
 UNITS = {"": 1, "K": 10**3, "M": 10**6, "B": 10**9, "G": 10**9}
 
 
@@ -278,7 +280,7 @@ def plan(
         typer.Option(
             "--out",
             "-o",
-            help="Write the plan into a file, for dedup --plan.",
+            help="Write the plan into a JSON file, for dedup --plan.",
             metavar="FILE",
             rich_help_panel=OUTPUT,
         ),
@@ -307,8 +309,14 @@ def plan(
     from nearkin.plan.capacity import plan as make_plan
 
     if out is not None:
+        from nearkin.errors import UsageError
         from nearkin.runtime.outputs import require_outside_work_folders, require_replaceable_file
 
+        if out.suffix.lower() != PLAN_SUFFIX:
+            raise UsageError(
+                f"--out {out} does not end in {PLAN_SUFFIX}, and a plan is a JSON file; name it "
+                f"{out.with_suffix(PLAN_SUFFIX).name}"
+            )
         require_outside_work_folders(out)
         if os.path.lexists(out):
             require_replaceable_file(out, is_plan, "a plan")

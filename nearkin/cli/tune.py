@@ -246,11 +246,11 @@ def _observe(
     import tempfile
 
     from nearkin.corpus import FileCorpus, detect_dimensions
-    from nearkin.corpus.inputs import describe_skipped
     from nearkin.engine.document_frequencies import FrequencyRequest
     from nearkin.engine.local.document_frequencies import count_frequencies
     from nearkin.measures import measure_of
     from nearkin.plan.observe import observe_corpus
+    from nearkin.report.run_warnings import warn_of_inputs
     from nearkin.runtime.progress import Silent
     from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 
@@ -267,7 +267,7 @@ def _observe(
             columns = replace(columns, vector="vector", text=None, joined=(), dimensions=1)
         return None, request.to_spec(columns)
     corpus = FileCorpus.open(inputs, selection=reading.selection)
-    print_warnings([*describe_skipped(corpus.skipped), *corpus.describe_doubts(columns)])
+    print_warnings(warn_of_inputs(corpus, columns))
     columns = detect_dimensions(corpus, columns)
     spec = request.to_spec(columns)
     workers = o.workers_or_cores(None)

@@ -64,7 +64,8 @@ class Selection:
         for name, patterns in (("include", self.include), ("exclude", self.exclude)):
             if not all(isinstance(pattern, str) and pattern for pattern in patterns):
                 raise UsageError(
-                    f"{name}={list(patterns)!r} has a pattern that is empty or not a text"
+                    f"{name_setting(name)} has a pattern that is empty or not a text: "
+                    f"{list(patterns)!r}; give patterns such as '*.csv'"
                 )
 
     def find_refusal(self, relative: str) -> str | None:

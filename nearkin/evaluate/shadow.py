@@ -137,7 +137,9 @@ def parse_shadow_settings(text: str) -> dict[str, object]:
         try:
             settings[name] = SETTINGS[name](value)
         except ValueError as error:
-            raise UsageError(f"{name}={value!r} is not a number") from error
+            raise UsageError(
+                f"{part.strip()!r} in {text!r} is not valid: {value!r} is not a number"
+            ) from error
     return settings
 
 

@@ -16,7 +16,7 @@ from nearkin.index.stores.urls import (
     with_passwords,
     without_inapplicable_bound,
 )
-from nearkin.setting_names import name_setting
+from nearkin.setting_names import SettingForm, current_form, describe_setting, name_setting
 from nearkin.spec import Spec
 
 FORMAT = 1
@@ -325,7 +325,9 @@ def _vector_evidence_of(
         return recorded
     requested.spec.require(recorded.spec, f"the vectors of the index {url}")
     default = VectorEvidence(recorded.spec)
-    _require_agreement(FIXED_VECTOR_SETTINGS, recorded, requested, default, url, "vectors of ")
+    # in Python, the settings of vectors are keywords of a class of their own
+    prefix = "" if current_form() is SettingForm.KEYWORD else "vector_"
+    _require_agreement(FIXED_VECTOR_SETTINGS, recorded, requested, default, url, prefix)
     return replace(recorded, lookup_probes=requested.lookup_probes)
 
 
@@ -350,7 +352,7 @@ def _require_agreement(
     requested: IndexSettings | VectorEvidence,
     default: IndexSettings | VectorEvidence,
     url: str,
-    part: str = "",
+    prefix: str = "",
 ) -> None:
     """Verifies that a request names no other value of a fixed setting.
 
@@ -360,7 +362,7 @@ def _require_agreement(
         requested: Settings of the request.
         default: Default settings, which a request does not name.
         url: URL of the store, for messages.
-        part: Description of a part of the index, for messages. It ends with a space.
+        prefix: Beginning of the names of the settings, for messages.
 
     Raises:
         IncompatibleError: If the request does.
@@ -370,8 +372,8 @@ def _require_agreement(
         given = getattr(requested, name)
         if given != getattr(default, name) and given != value:
             raise IncompatibleError(
-                f"the index {url} was created with {part}{name}={value!r}, and the request has "
-                f"{given!r}; leave the setting out, or rebuild the index"
+                f"the index {url} was created with {describe_setting(prefix + name, value)}, and "
+                f"the request has {given!r}; leave the setting out, or rebuild the index"
             )
 
 

@@ -126,7 +126,7 @@ class SynthSettings:
         check_fields(self)
         for name in ("clustered", "exact", "boilerplate"):
             if not 0 <= getattr(self, name) <= 1:
-                raise UsageError(f"{name}={getattr(self, name)} is outside 0 to 1")
+                raise UsageError(f"{name_setting(name, getattr(self, name))} is outside 0 to 1")
         low, high = self.similarity
         if not 0 < low <= high <= 1:
             raise UsageError(
@@ -158,7 +158,9 @@ class SynthSettings:
         for name, low in least.items():
             value = getattr(self, name)
             if not low <= value < 2**63:
-                raise UsageError(f"{name}={value} is out of range; it must be at least {low}")
+                raise UsageError(
+                    f"{name_setting(name, value)} is out of range; it must be at least {low}"
+                )
         if not 1 <= self.copies <= MOST_COPIES:
             raise UsageError(
                 f"{name_setting('copies', self.copies)} is out of range; it must be from 1 to "

@@ -237,7 +237,7 @@ class Workload:
         """Refuses numbers that are infinite or not a number, with which no plan has a meaning."""
         for name, value in vars(self).items():
             if isinstance(value, float) and not math.isfinite(value):
-                raise UsageError(f"{name}={value:g} is not a finite number")
+                raise UsageError(f"{name_setting(name, value)} is not a finite number")
 
     @property
     def document_bytes(self) -> float:
@@ -1060,9 +1060,8 @@ def _require_known_speed(workload: Workload, spec: Spec) -> None:
     for name, value in (("ingest", workload.ingest), ("latency", workload.latency)):
         if value is not None:
             raise UsageError(
-                f"{name}={value:g} cannot be planned for measure {IDF_JACCARD}, whose speed is not "
-                f"calibrated; leave out {name_setting(name)}, and measure the speed with nearkin "
-                "sketch"
+                f"{name_setting(name, value)} cannot be planned for measure {IDF_JACCARD}, whose "
+                "speed is not calibrated; leave it out, and measure the speed with nearkin sketch"
             )
 
 

@@ -7,6 +7,7 @@ import ipaddress
 import json
 import os
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -325,8 +326,10 @@ class ServerSettings(BaseSettings):
                 settings = settings.model_copy(update={"index": index})
         except ValidationError as error:
             first = error.errors(include_url=False)[0]
-            name = ".".join(map(str, first["loc"])) or "settings"
-            raise UsageError(f"{name}={first.get('input')!r}: {first['msg']}") from error
+            name = _as_written(".".join(map(str, first["loc"])), flags)
+            raise UsageError(
+                f"{name} {first.get('input')!r} is not valid: {first['msg']}"
+            ) from error
         return settings
 
     @field_validator("index", mode="before")
@@ -371,9 +374,9 @@ class ServerSettings(BaseSettings):
         for name in ("max_body", "max_line", "max_message"):
             if getattr(self, name) > caller_share:
                 raise UsageError(
-                    f"{name}={getattr(self, name):,} exceeds the share of max_inflight that one "
-                    f"token may use "
-                    f"({caller_share:,} bytes); increase max_inflight or token_share"
+                    f"{name} ({getattr(self, name):,} bytes) exceeds the share of max_inflight "
+                    f"that one token may use ({caller_share:,} bytes); increase max_inflight or "
+                    "token_share"
                 )
         RateLimiter(self.limits_store)
         return self
@@ -445,3 +448,16 @@ def _require_toml(config: Path) -> None:
     except (ValueError, RecursionError) as error:
         # Python refuses integers of thousands of digits and deeply nested values.
         raise UsageError(f"the settings file {config} is not valid TOML: {error}") from error
+
+
+def _as_written(name: str, flags: Mapping[str, object]) -> str:
+    """Returns how a setting was written: as an option, a variable or the name in a file.
+
+    Args:
+        name: Name of the setting.
+        flags: Settings that were given as options; None stands for an option that was not given.
+    """
+    if flags.get(name) is not None:
+        return f"--{name.replace('_', '-')}"
+    variable = PREFIX + name.upper()
+    return variable if variable in os.environ else name

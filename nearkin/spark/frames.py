@@ -33,6 +33,7 @@ from nearkin.runs.parameters import (
 from nearkin.runs.settings_file import Settings
 from nearkin.runs.spec_request import require_valid_cut, select_frequency_cut
 from nearkin.runtime.progress import Progress, Silent
+from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import DocumentFrequencies, weighted_by
 from nearkin.spark.incremental import open_saved_run
 from nearkin.spark.result import SparkResult
@@ -156,8 +157,8 @@ def require_supported(options: RunOptions) -> None:
     """
     if options.second_measure is not None:
         raise UsageError(
-            f"second_measure={options.second_measure!r} needs the local engine; run it there over "
-            "the kept documents"
+            f"{name_setting('second_measure', options.second_measure)} needs the local engine; run "
+            "it there over the kept documents"
         )
 
 
@@ -169,9 +170,7 @@ def _refuse_local_parameters(parameters: RunParameters) -> None:
     """
     for name, reason in REFUSED_PARAMETERS.items():
         if name in parameters and parameters.get(name) is not None:
-            raise UsageError(
-                f"{name}={parameters.get(name)!r} is not possible with Spark: {reason}"
-            )
+            raise UsageError(f"{name_setting(name)} is not possible with Spark: {reason}")
 
 
 def _with_frequency_cut(

@@ -120,6 +120,26 @@ def test_file_without_rows_is_named_in_a_warning(
         assert message in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["index", "build", "TEXTS", "EMPTY", "--store", "memory://"],
+        ["tune", "TEXTS", "EMPTY"],
+        ["fit", "TEXTS", "EMPTY", "--id", "id", "--labels", "LABELS", "--quiet"],
+    ],
+    ids=lambda command: str(command[0]),
+)
+def test_file_without_rows_is_named_by_every_command_that_reads_files(
+    command: list[str], texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = {"TEXTS": texts, "EMPTY": tmp_path / "empty.csv", "LABELS": tmp_path / "labels.csv"}
+    paths["EMPTY"].write_text("id,text\n")
+    paths["LABELS"].write_text("id_a,id_b,label\nmüll-1,müll-2,1\nmüll-1,x,0\n", "utf-8")
+    run(*(paths.get(word, word) for word in command))
+    message = "warning: empty.csv has no rows, so that it contributes no document"
+    assert message in " ".join(capsys.readouterr().err.split())
+
+
 def test_ids_and_columns_that_the_locale_does_not_have_are_understood(
     texts: Path, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from nearkin.cli.app import run
 from nearkin.cli.option_groups import GivenOptions
 from nearkin.cli.options import MatchOptions, SpecOptions
 from nearkin.cli.plan_file import apply_plan
@@ -39,3 +40,13 @@ def test_given_option_that_contradicts_the_plan_is_rejected(tmp_path: Path) -> N
         apply_plan(path, given, SpecOptions(), MatchOptions(threshold=0.9))
     same_size = MatchOptions(threshold=0.7, memory="4000MB")
     assert apply_plan(path, given, SpecOptions(), same_size)[1].threshold == 0.7
+
+
+def test_plan_is_written_into_a_json_file_only(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["plan", "--docs", "1k", "--out", str(tmp_path / "plan.csv")]) == 2
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "plan.csv does not end in .json, and a plan is a JSON file; name it plan.json" in printed
+    assert list(tmp_path.iterdir()) == []
+    assert run(["plan", "--docs", "1k", "--out", str(tmp_path / "plan.json")]) == 0

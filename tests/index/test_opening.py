@@ -18,7 +18,7 @@ def test_other_settings_than_those_of_the_index_are_refused(opened: Opener, url:
         ({"threshold": 0.8}, "threshold=0.7"),
         ({"spec": nk.Spec(n=4)}, "n=3"),
         ({"postings": "all"}, "postings='leaders'"),
-        ({"bands": 4, "rows": 4}, "bands=None"),
+        ({"bands": 4, "rows": 4}, "no `bands`"),
     ):
         with pytest.raises(IncompatibleError, match=named):
             opened(**fields)

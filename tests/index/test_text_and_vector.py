@@ -630,7 +630,7 @@ def test_wrong_settings_of_vectors_are_refused(fields: dict[str, Any], message: 
         ({"combine": "both", "vector": VECTOR}, "created with combine='either'"),
         (
             {"vector": nk.VectorEvidence(VECTORS, threshold=0.5)},
-            "created with vectors of threshold",
+            "created with threshold=0.9",
         ),
         (
             {"vector": nk.VectorEvidence(nk.Spec(measure="cosine", unit="vector", n=9))},

@@ -103,3 +103,17 @@ def test_settings_round_trip_through_environment(monkeypatch: pytest.MonkeyPatch
     for name, value in found.as_environment().items():
         monkeypatch.setenv(name, value)
     assert ServerSettings.read().model_dump() == found.model_dump()
+
+
+def test_errors_name_settings_as_they_were_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UsageError, match=r"^--max-body 'much' is not valid: "):
+        ServerSettings.read(max_body="much")
+    config = tmp_path / "nearkin.toml"
+    config.write_text('max_body = "much"\n')
+    with pytest.raises(UsageError, match=r"^max_body 'much' is not valid: "):
+        ServerSettings.read(config)
+    monkeypatch.setenv("NEARKIN_MAX_BODY", "much")
+    with pytest.raises(UsageError, match=r"^NEARKIN_MAX_BODY 'much' is not valid: "):
+        ServerSettings.read()

@@ -8,7 +8,7 @@ they are read from here. The result is that of a run over all documents.
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Self, TypedDict
+from typing import Any, Self, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nearkin.engine.banding import build_band_keys
-from nearkin.engine.options import RecordedOptions
+from nearkin.engine.options import RECORD_KEYS, RecordedOptions
 from nearkin.engine.spark.arrow_columns import numbers, signed, table, unpacked, unsigned
 from nearkin.engine.spark.banding import BandingTasks
 from nearkin.engine.spark.materialized import names_in
@@ -24,7 +24,7 @@ from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures.base import band_layout_of
-from nearkin.setting_names import name_setting
+from nearkin.setting_names import describe_setting, name_setting
 from nearkin.spec import Spec
 
 ABOUT = "about"
@@ -234,11 +234,19 @@ class Saved:
         recorded: Mapping[str, object] = self.about["parameters"]
         for name in DECIDING:
             if recorded.get(name) != requested.get(name):
+                of_folder = _describe_option(name, recorded.get(name))
                 raise IncompatibleError(
-                    f"{self.folder} was made with {name}={recorded.get(name)!r}, but the "
-                    f"request has {requested.get(name)!r}; "
+                    f"{self.folder} was made with {of_folder}, but the "
+                    f"request has {_describe_option(name, requested.get(name))}; "
                     "ask for the same, or run over all documents"
                 )
+
+
+def _describe_option(recorded_name: str, value: Any) -> str:
+    """Returns a recorded option and its value as the reader of a message can set them."""
+    names = {key: name for name, key in RECORD_KEYS.items()}
+    name = names.get(recorded_name, recorded_name)
+    return describe_setting(name, value)
 
 
 def require_saved_keys(request: TaskRequest) -> None:

@@ -1,12 +1,18 @@
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run
+from nearkin.engine.local.containment import SMALLEST
 from nearkin.errors import UsageError
+from nearkin.lsh.solve import largest_margin
+from nearkin.sketch.resources import SpecResources
+from nearkin.verify.jaccard import SetBuilder
 
 
 def shingles(text: str) -> set[tuple[str, ...]]:
@@ -81,6 +87,39 @@ def test_crowded_shingles_are_counted(texts: list[str]) -> None:
         pair_budget=0,
     )
     assert result.stages["containment"]["hot_shingles"] > 0
+
+
+def count_plainly(texts: list[str], threshold: float, most: int) -> tuple[int, int]:
+    """Returns the numbers of hot shingles and of candidates, counted one by one."""
+    builder = SetBuilder(SpecResources().shingler(nk.Spec()))
+    distinct = [text for text in dict.fromkeys(texts) if text]
+    sets = [set(builder.build(pa.array([text], pa.large_string())).hashes) for text in distinct]
+    smallest = [sorted(hashes)[:SMALLEST] for hashes in sets]
+    owners = Counter(value for hashes in smallest for value in hashes)
+    hot = {value for value, count in owners.items() if count > most}
+    margins = [largest_margin(n, threshold, 0.95) for n in range(SMALLEST + 1)]
+    candidates = 0
+    for a, hashes in enumerate(smallest):
+        looked_up = set(hashes) - hot
+        for b, others in enumerate(sets):
+            is_larger = (len(others), b) > (len(sets[a]), a)
+            hits = len(looked_up & others)
+            candidates += a != b and is_larger and hits >= max(1, margins[len(looked_up)])
+    return len(hot), candidates
+
+
+@pytest.mark.parametrize("quoting", [0, 30])
+def test_totals_are_those_of_a_plain_count(quoting: int, texts: list[str]) -> None:
+    quote = " ".join(f"q{i}" for i in range(12))
+    quoted = [*texts, *(f"{quote} {text}" for text in texts[:quoting])]
+    result = nk.pairs(
+        quoted, relation="containment", hot_bucket_size=20, pair_budget=0, threshold=0.8
+    )
+    totals = result.stages["containment"]
+    hot, candidates = count_plainly(quoted, 0.8, most=20)
+    assert (hot > 0) == (quoting > 20)
+    assert (totals["hot_shingles"], totals["candidates"]) == (hot, candidates)
+    assert totals["pairs"] == len(result.pairs)
 
 
 def test_command_line(texts: list[str], tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -72,7 +72,7 @@ def test_saved_run_between_sources_grows_to_a_run_over_all_documents(
     local = nk.dedup(code, id="id", **options)
     with nks.dedup(halves[1], id="id", against=folder, before=halves[0], **options) as result:
         assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
-    with pytest.raises(IncompatibleError, match="was made with across=None"):
+    with pytest.raises(IncompatibleError, match="was made with no `across`"):
         nks.dedup(halves[1], id="id", against=saved, before=halves[0], **options)
 
 
