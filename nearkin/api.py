@@ -155,8 +155,8 @@ def pairs(
         run = finished.run
         run.options = with_pair_budget(run.options)
         parsed = parse_relation(relation, run.options, expand_exact=expand_exact)
-    found = find_pairs(run, parsed, expand_exact=expand_exact)
-    table = pa.Table.from_batches(found.batches, found.schema)
+    found_pairs = find_pairs(run, parsed, expand_exact=expand_exact)
+    table = pa.Table.from_batches(found_pairs.batches, found_pairs.schema)
     run.progress.close()
     warnings = warn_of_inputs(run.corpus, run.columns)
     if parsed == Relation.SIMILARITY:
@@ -403,11 +403,11 @@ def report(source: DedupResult | str | Path, out: str | Path | None = None) -> P
             is not a page of nearkin.
     """
     if isinstance(source, DedupResult):
-        data = source.report_data
+        report_data = source.report_data
         target = Path(out or "report.html")
     else:
-        data = read_report(Path(source))
+        report_data = read_report(Path(source))
         target = Path(out or Path(source) / "report.html")
     require_page_output(target, [])
-    target.write_text(render_page(data), "utf-8")
+    target.write_text(render_page(report_data), "utf-8")
     return target

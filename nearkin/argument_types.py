@@ -194,8 +194,8 @@ def describe_type(kind: Any) -> str:
     if origin is Callable:
         return DESCRIPTIONS[Callable]
     if origin in (Mapping, dict):
-        keys, values = (describe_type(part).removeprefix("a ") for part in get_args(kind))
-        return f"a mapping of {keys}s to {values}s"
+        keys, value_kind = (describe_type(part).removeprefix("a ") for part in get_args(kind))
+        return f"a mapping of {keys}s to {value_kind}s"
     name = kind.__forward_arg__ if isinstance(kind, ForwardRef) else getattr(kind, "__name__", "")
     return f"{'an' if name[:1] in 'AEIOU' else 'a'} {name}" if name else "another value"
 
@@ -417,9 +417,9 @@ def _field_types(form: type) -> tuple[tuple[str, Any, Any], ...]:
     """Returns the name, the type and the default of each field of a dataclass."""
     names = _LazyNames(vars(inspect.getmodule(form)))
     return tuple(
-        (item.name, kind, item.default)
-        for item in fields(form)
-        if not isinstance(kind := _evaluate(item.type, names), str)
+        (declared.name, kind, declared.default)
+        for declared in fields(form)
+        if not isinstance(kind := _evaluate(declared.type, names), str)
     )
 
 

@@ -320,8 +320,8 @@ class _PairReader:
             key=lambda row: row.place,
         )
         for place, group in groupby(parts, key=lambda row: row.place):
-            values = list(group)
-            rows = [row for row in values if row.document is not None]
+            pair_rows = list(group)
+            rows = [row for row in pair_rows if row.document is not None]
             if not rows:
                 continue
             texts = [row.document for row in rows if isinstance(row.document, str)]
@@ -330,7 +330,7 @@ class _PairReader:
             if self._requires_both and not (texts and vectors):
                 self._incomplete += 1
                 continue
-            self.partial += len(rows) < len(values)
+            self.partial += len(rows) < len(pair_rows)
             document = TextAndVector(
                 text=texts[0] if texts else None, vector=vectors[0] if vectors else None
             )

@@ -84,7 +84,7 @@ def audit(
     secret = o.read_key(key_file)
     progress = o.open_progress(quiet=quiet)
     try:
-        result = audit_run(
+        measured = audit_run(
             run,
             progress,
             secret,
@@ -98,11 +98,11 @@ def audit(
     finally:
         progress.close()
     if json:
-        print_json({**result.audit.to_dict(), "metrics": result.metrics.to_dict()})
+        print_json({**measured.audit.to_dict(), "metrics": measured.metrics.to_dict()})
         return
     from rich.console import Console
 
     from nearkin.report.terminal.evaluation import print_audit
 
-    golden_recall = None if golden is None else result.metrics.recall_on_labeled_set
-    print_audit(result.audit, golden_recall, Console())
+    golden_recall = None if golden is None else measured.metrics.recall_on_labeled_set
+    print_audit(measured.audit, golden_recall, Console())

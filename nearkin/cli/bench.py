@@ -47,6 +47,6 @@ def bench(
     for name in ("median", "least", "most"):
         table.add_column(name, justify="right")
     for figure in figures:
-        values = (figure.value, min(figure.runs), max(figure.runs))
-        table.add_row(figure.name, *(f"{value:,.2f} {figure.unit}" for value in values))
+        median_and_range = (figure.value, min(figure.runs), max(figure.runs))
+        table.add_row(figure.name, *(f"{value:,.2f} {figure.unit}" for value in median_and_range))
     Console().print(table)

@@ -288,7 +288,7 @@ def usage_message(error: Any) -> str:
     parameter = getattr(error, "param", None)
     kind = type(error).__name__
     if kind == "NoSuchOption":
-        names = [name for one in context.command.get_params(context) for name in one.opts]
+        names = [name for declared in context.command.get_params(context) for name in declared.opts]
         advice = did_you_mean(error.option_name, names)
         return f"no such option {error.option_name!r}{advice or see}"
     if kind == "MissingParameter" and parameter is not None:

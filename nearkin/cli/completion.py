@@ -163,7 +163,7 @@ def _values_of(name: str, context: Any) -> list[str]:
         return [str(value) for value in VALUES[name]()]
     # Arguments before an option without a value are not assigned to a parameter yet.
     inputs = [*(context.params.get("inputs") or ()), *context.args]
-    columns = columns_of_inputs([given for given in inputs if not given.startswith("-")])
+    columns = columns_of_inputs([argument for argument in inputs if not argument.startswith("-")])
     return [*columns, "length"] if name == "keep" else columns
 
 

@@ -60,11 +60,11 @@ class Dependency:
 
     def describe_conflict(self, value: object) -> str:
         """Returns the error message for a value of the other option."""
-        other = "inputs" if self.other == "inputs" else flag_of(self.other)
-        conflict = f"with {other} {value}" if value else f"without {other}"
-        advice = other
+        other_name = "inputs" if self.other == "inputs" else flag_of(self.other)
+        conflict = f"with {other_name} {value}" if value else f"without {other_name}"
+        advice = other_name
         if self.values:
-            advice = f"{other} {' or '.join(self.values)}"
+            advice = f"{other_name} {' or '.join(self.values)}"
         return f"{flag_of(self.name)} has no effect {conflict}; leave it out, or give {advice}"
 
 

@@ -122,7 +122,7 @@ def eval(
             f"{golden} labels no pair as distinct, so there is no precision to draw; label some "
             "pairs with 0, or pass --closure"
         )
-    results: list[tuple[Mapping[str, object], Scores]] = []
+    scores_of_cells: list[tuple[Mapping[str, object], Scores]] = []
     left_out: list[GridCell] = []
     if grid is None:
         if len(inputs) != 1:
@@ -130,7 +130,7 @@ def eval(
         of_files = (*vars(columns), *vars(reading), "measure")
         given.require_unused(of_files, "without --grid")
         clusters = read_clusters(Path(inputs[0]) / "clusters.parquet")
-        results.append(
+        scores_of_cells.append(
             ({"run": inputs[0]}, score_clusters(labels, clusters, labelled=kind_of_labels))
         )
     else:
@@ -157,14 +157,18 @@ def eval(
             ran.position: score_clusters(labels, ran.clusters, labelled=kind_of_labels)
             for ran in run_grid(cells, paths, columns.id_column, parameters, LoggedProgress())
         }
-        results = [(cells[position].settings, scores[position]) for position in sorted(scores)]
+        scores_of_cells = [
+            (cells[position].settings, scores[position]) for position in sorted(scores)
+        ]
         left_out = [cell for cell in cells if cell.error is not None]
     if plot is not None:
         from nearkin.report.curves import draw_scores
 
-        draw_scores(results, plot)
+        draw_scores(scores_of_cells, plot)
     if json:
-        listed = [{"settings": settings, **scores.to_dict()} for settings, scores in results]
+        listed = [
+            {"settings": settings, **scores.to_dict()} for settings, scores in scores_of_cells
+        ]
         errors = [{"settings": cell.settings, "error": cell.error} for cell in left_out]
         print_json({"results": listed, "left_out": errors} if errors else {"results": listed})
         return
@@ -173,4 +177,4 @@ def eval(
 
     from nearkin.report.terminal.evaluation import print_scores
 
-    print_scores(results, Console())
+    print_scores(scores_of_cells, Console())

@@ -63,16 +63,16 @@ def experiment(
         raise UsageError(
             f"unknown experiment {name!r}; the only experiment is bands{did_you_mean(name, NAMES)}"
         )
-    result = run_experiment(tuple(size for size in SIZES if size <= largest), seed)
+    comparison = run_experiment(tuple(size for size in SIZES if size <= largest), seed)
     if json:
-        print_json(result.to_dict())
+        print_json(comparison.to_dict())
         return
     from rich.console import Console
 
     console = Console()
-    console.print(_bands_table(result))
-    console.print(_optimum_text(result))
-    console.print(_growth_table(result))
+    console.print(_bands_table(comparison))
+    console.print(_optimum_text(comparison))
+    console.print(_growth_table(comparison))
 
 
 def _bands_table(result: "Experiment") -> "Table":

@@ -181,7 +181,7 @@ def fit(
     progress = o.open_progress(quiet=quiet)
     command_line = _CommandLine(inputs, _named_columns(given, columns), out)
     if ask is not None:
-        asked = ask_for_settings(
+        asked_fit = ask_for_settings(
             corpus,
             requested_columns,
             labels,
@@ -192,8 +192,8 @@ def fit(
             progress=progress,
             prints_json=json,
         )
-        _write_settings(asked, out)
-        _print_asked(asked, command_line, prints_json=json)
+        _write_settings(asked_fit, out)
+        _print_asked(asked_fit, command_line, prints_json=json)
         return
     assert golden is not None
     try:

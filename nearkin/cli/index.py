@@ -279,8 +279,8 @@ def build(
         key_file=key_file,
     )
     saved = SavedRun.find(tuple(inputs))
-    both = columns.to_both_columns(memory=memory)
-    if both is None and not (vector_threshold is None and combine is None):
+    both_columns = columns.to_both_columns(memory=memory)
+    if both_columns is None and not (vector_threshold is None and combine is None):
         raise UsageError(
             "--vector-threshold and --combine are for an index of texts and vectors; name both "
             "columns with --text and --vector"
@@ -298,7 +298,7 @@ def build(
             "it out, or give this measure"
         )
     request = spec.to_request()
-    if both is not None:
+    if both_columns is not None:
         if distance is not None:
             raise UsageError(
                 f"--distance {distance} is for one kind of documents; give --threshold for the "
@@ -307,7 +307,7 @@ def build(
         evidence = NewEvidence(vector_threshold, combine or "either")
         added = add_files_of_both(
             tuple(inputs),
-            both,
+            both_columns,
             request,
             store,
             scope,
@@ -382,11 +382,11 @@ def add(
         text=text, vector=vector, id_column=id_column, delimiter=delimiter, encoding=encoding
     )
     folder = resources.spec_resources
-    both = options.to_both_columns(memory=memory)
-    if both is not None:
+    both_columns = options.to_both_columns(memory=memory)
+    if both_columns is not None:
         added = add_files_of_both(
             tuple(inputs),
-            both,
+            both_columns,
             request,
             store,
             scope,
@@ -591,17 +591,17 @@ def check(*, store: Store, resources: o.IndexKeyOptions, json: o.Json = False) -
     from nearkin.index.maintenance import check_index
 
     with open_existing_index(store, resources) as opened:
-        result = check_index(opened)
+        finding = check_index(opened)
     if json:
-        print_json(result.to_dict())
+        print_json(finding.to_dict())
     else:
-        verdict = "sound" if result.sound else "not sound"
-        typer.echo(f"{result.records:,} documents, {result.postings:,} postings: {verdict}")
-        for problem in result.problems:
+        verdict = "sound" if finding.sound else "not sound"
+        typer.echo(f"{finding.records:,} documents, {finding.postings:,} postings: {verdict}")
+        for problem in finding.problems:
             typer.echo(f"  {problem.scope} {problem.id}: {problem.what}")
-        if result.stray:
-            typer.echo(f"  {result.stray:,} postings without a document")
-    if not result.sound:
+        if finding.stray:
+            typer.echo(f"  {finding.stray:,} postings without a document")
+    if not finding.sound:
         raise typer.Exit(1)
 
 
@@ -857,8 +857,8 @@ def rebuild(
     secret = o.read_key(resources.key_file)
     folder = resources.spec_resources
     if cut_back:
-        others = (target, threshold, vector_threshold, combine, new_key_file)
-        if cut_over or changes or any(value is not None for value in others):
+        change_options = (target, threshold, vector_threshold, combine, new_key_file)
+        if cut_over or changes or any(value is not None for value in change_options):
             raise UsageError(
                 "--cut-back and options of a new index exclude each other; give only --store, the "
                 "URL that the index was moved from"

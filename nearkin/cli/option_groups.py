@@ -165,8 +165,8 @@ def with_option_groups(
             require_consistent(given_options, options, command_name)
             arguments: dict[str, object] = dict.fromkeys(given, given_options)
             for name, group in groups.items():
-                values = {field.name: options.pop(field.name) for field in fields(group)}
-                arguments[name] = group(**values)
+                group_values = {field.name: options.pop(field.name) for field in fields(group)}
+                arguments[name] = group(**group_values)
             command(**arguments, **options)
 
     plain = [_with_completion(parameter) for parameter in plain]

@@ -572,11 +572,15 @@ class ColumnOptions:
         from nearkin.runtime.sizes import parse_size
 
         options = {"--text": self.text, "--tokens": self.tokens, "--vector": self.vector}
-        given = [f"{option} {value}" for option, value in options.items() if value is not None]
-        if len(given) > 1:
-            raise UsageError(f"{' and '.join(given)} exclude each other; give one of them")
+        content_options = [
+            f"{option} {value}" for option, value in options.items() if value is not None
+        ]
+        if len(content_options) > 1:
+            raise UsageError(
+                f"{' and '.join(content_options)} exclude each other; give one of them"
+            )
         texts = self.text_columns
-        if not given:
+        if not content_options:
             texts = ["text"]
         columns = Columns(
             text=texts[0] if texts else None,

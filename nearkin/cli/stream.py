@@ -160,8 +160,8 @@ def stream(
         open_sink(store, server, resources) as sink,
         RedisSource(source, group, consumer, seconds) as events,
     ):
-        result = Consumer(events, sink, settings, stop).run(until_empty=until_empty)
-    print_facts(result.to_dict(), as_json=json)
+        consumed = Consumer(events, sink, settings, stop).run(until_empty=until_empty)
+    print_facts(consumed.to_dict(), as_json=json)
 
 
 @contextmanager

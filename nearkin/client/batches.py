@@ -195,13 +195,13 @@ def _batch_call(
                 f"the response ended after {len(rows)} of {count} lines",
                 request_id=request_id,
             )
-        results: list[Line] = []
+        outcomes: list[Line] = []
         for row in rows:
             if row.get("problem"):
-                results.append(to_service_error(row["problem"], before + row["line"], request_id))
+                outcomes.append(to_service_error(row["problem"], before + row["line"], request_id))
             else:
-                results.append(build_outcome(row))
-        return results
+                outcomes.append(build_outcome(row))
+        return outcomes
 
     return Call("POST", path, read, body, media_type)
 

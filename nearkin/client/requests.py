@@ -306,14 +306,16 @@ def explain_request(scope: str, a: str, b: str) -> "Call[Explanation]":
         response = read_json(answer)
         shingles = response.pop("shingles")
         sizes = shingles["sizes"]
-        both, first, second = map(tuple, shingles["examples"])
+        shared_examples, first_examples, second_examples = map(tuple, shingles["examples"])
         pairs = {name: tuple(response.pop(name)) for name in ("names", "texts")}
         return build_result(
             Explanation,
             response,
             **pairs,
             shingles=ShingleOverlap(
-                (sizes[0], sizes[1]), shingles["shared"], (both, first, second)
+                (sizes[0], sizes[1]),
+                shingles["shared"],
+                (shared_examples, first_examples, second_examples),
             ),
         )
 

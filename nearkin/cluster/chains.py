@@ -34,11 +34,11 @@ def graph_of(a: np.ndarray, b: np.ndarray, documents: int) -> Graph:
         documents: Number of documents n.
     """
     ends = np.concatenate([a, b]).astype(np.int64)
-    others = np.concatenate([b, a]).astype(np.int64)
+    neighbours = np.concatenate([b, a]).astype(np.int64)
     order = np.argsort(ends, kind="stable")
     degrees = np.bincount(ends, minlength=documents)
     firsts = np.concatenate([[0], np.cumsum(degrees)]).astype(np.int64)
-    return Graph(firsts, others[order])
+    return Graph(firsts, neighbours[order])
 
 
 class _Components:

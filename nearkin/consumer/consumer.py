@@ -150,12 +150,12 @@ class Consumer:
         documents, refused = self._parse_events(events)
         for scope in dict.fromkeys(document.scope for document in documents):
             scope_documents = [document for document in documents if document.scope == scope]
-            results = self._upsert_documents(scope, scope_documents)
-            for document, result in zip(scope_documents, results, strict=True):
-                if isinstance(result, Outcome):
-                    self.counts.kinds[result.kind] += 1
+            answers = self._upsert_documents(scope, scope_documents)
+            for document, answer in zip(scope_documents, answers, strict=True):
+                if isinstance(answer, Outcome):
+                    self.counts.kinds[answer.kind] += 1
                 else:
-                    refused[document.event.key] = str(result)
+                    refused[document.event.key] = str(answer)
         self._move_to_dead_letters(
             [(event, refused[event.key]) for event in events if event.key in refused]
         )

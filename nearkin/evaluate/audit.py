@@ -118,24 +118,24 @@ def measure_run(
     require_seed(seed)
     began = time.monotonic()
     clusters = pq.read_table(run.folder / "clusters.parquet")
-    found = pq.read_table(run.folder / "pairs.parquet", columns=["id_a", "id_b"])
-    frame = SamplingFrame.create(clusters, found)
-    drawn = frame.draw(sample, seed)
+    pair_ids = pq.read_table(run.folder / "pairs.parquet", columns=["id_a", "id_b"])
+    frame = SamplingFrame.create(clusters, pair_ids)
+    sampled = frame.draw(sample, seed)
     scan = create_scan(run, len(clusters), progress)
     precision = Proportion.from_counts(*scan.measure_precision(clusters, removed, seed))
     kept = clusters["kept"].to_numpy()
     counter = PairCounter(scan, clusters["id"], kept)
     compared = 0
-    for start in range(0, len(drawn), scan.sample_per_scan):
+    for start in range(0, len(sampled), scan.sample_per_scan):
         elapsed = time.monotonic() - began
         if compared and budget is not None:
             expected = elapsed * (1 + scan.sample_per_scan / compared)
             if expected > budget:
                 break
-        part = frame.ordinals[drawn[start : start + scan.sample_per_scan]]
+        part = frame.ordinals[sampled[start : start + scan.sample_per_scan]]
         counter.add(part)
         compared += len(part)
-    inclusion = frame.inclusion(drawn[:compared])
+    inclusion = frame.inclusion(sampled[:compared])
     counts = counter.counts(inclusion)
     recall = counts.recall(slice(None))
     return Audit(

@@ -203,27 +203,27 @@ class _SampleShingles(NamedTuple):
 def _find_sequences(streams: _SampleShingles) -> list[_ShingleSequence]:
     """Returns the phrases as sequences, the most frequent first. No shingle is in two of them."""
     least = max(MIN_DOCUMENTS, MIN_SHARE * (len(streams.offsets) - 1))
-    values, counts = count_repeated(streams.distinct, least - 1)
-    if not len(values):
+    hashes, counts = count_repeated(streams.distinct, least - 1)
+    if not len(hashes):
         return []
-    position = np.minimum(np.searchsorted(values, streams.hashes), len(values) - 1)
-    position = np.where(values[position] == streams.hashes, position, -1)
+    position = np.minimum(np.searchsorted(hashes, streams.hashes), len(hashes) - 1)
+    position = np.where(hashes[position] == streams.hashes, position, -1)
     frequency = np.where(position >= 0, counts[position].astype(np.int64), 0)
     frequent = np.flatnonzero(position >= 0)
     present, firsts = np.unique(position[frequent], return_index=True)
     first_at = dict(zip(present.tolist(), frequent[firsts].tolist(), strict=True))
     # one more entry than values: the position -1 of shingles that are not frequent
-    used = np.zeros(len(values) + 1, bool)
+    used = np.zeros(len(hashes) + 1, bool)
     sequences: list[_ShingleSequence] = []
-    for value in np.lexsort((values, -counts.astype(np.int64))).tolist():
-        if used[value]:
+    for number in np.lexsort((hashes, -counts.astype(np.int64))).tolist():
+        if used[number]:
             continue
-        start = first_at[value]
+        start = first_at[number]
         end = start + 1
         document = int(np.searchsorted(streams.offsets, start, "right")) - 1
         document_start = streams.offsets[document]
         document_end = streams.offsets[document + 1]
-        least_frequency = CONTINUATION_SHARE * counts[value]
+        least_frequency = CONTINUATION_SHARE * counts[number]
         while (
             start > document_start
             and frequency[start - 1] >= least_frequency
@@ -233,7 +233,7 @@ def _find_sequences(streams: _SampleShingles) -> list[_ShingleSequence]:
         while end < document_end and frequency[end] >= least_frequency and not used[position[end]]:
             end += 1
         used[position[start:end]] = True
-        sequences.append(_ShingleSequence(values[value], document, start, end))
+        sequences.append(_ShingleSequence(hashes[number], document, start, end))
         if len(sequences) == MAX_PHRASES:
             break
     return sequences

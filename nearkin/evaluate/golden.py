@@ -184,13 +184,13 @@ def _read_texts(table: pa.Table, name: str, path: Path) -> list[str]:
     """
     if table.column_names.count(name) > 1:
         raise UsageError(f"{path} has two columns {name!r}; delete or rename one of them")
-    values = table[name].to_pylist()
-    if None in values:
+    cells = table[name].to_pylist()
+    if None in cells:
         raise UsageError(
-            f"row {values.index(None) + 1} of {path} has no value in the column {name!r}; add it, "
+            f"row {cells.index(None) + 1} of {path} has no value in the column {name!r}; add it, "
             "or delete the row"
         )
-    return [str(value) for value in values]
+    return [str(value) for value in cells]
 
 
 def _refuse_unnamed_labels(table: pa.Table, path: Path) -> None:
@@ -357,9 +357,9 @@ def score_clusters(
     """
     labelled = parse_labelled(labelled)
     names = np.array([clusters.get(name, f"\\0{name}") for name in golden.ids], object)
-    found, predicted = np.unique(names, return_inverse=True)
-    own_sizes = np.bincount(predicted, minlength=len(found))
-    outside = _count_outside(found, golden.ids, clusters)
+    cluster_names, predicted = np.unique(names, return_inverse=True)
+    own_sizes = np.bincount(predicted, minlength=len(cluster_names))
+    outside = _count_outside(cluster_names, golden.ids, clusters)
     if golden.clusters is None:
         return _score_pairs(golden, predicted, int(outside.sum()))
     true = np.unique(golden.clusters, return_inverse=True)[1]

@@ -188,11 +188,11 @@ def _count_above(pairs: ScoredPairs, threshold: float) -> int:
 def _summarize(run: LocalRun, recall: float, golden: GoldenSet | None) -> ShadowSide:
     stages = run.work.manifest["stages"]
     compared_all = run.brute_force
-    result = run.clustering()
+    clustering = run.clustering()
     scores = None
     if golden is not None:
         ids = run.documents().ids.to_pylist()
-        leaders = np.asarray(result.leader).tolist()
+        leaders = np.asarray(clustering.leader).tolist()
         scores = score_clusters(golden, {ids[i]: ids[leader] for i, leader in enumerate(leaders)})
     return ShadowSide(
         threshold=run.options.threshold,
@@ -200,7 +200,7 @@ def _summarize(run: LocalRun, recall: float, golden: GoldenSet | None) -> Shadow
         rows=0 if compared_all else run.banding.rows,
         candidates=None if compared_all else stages["candidates"]["candidates"],
         pairs=len(run.scored().pairs),
-        kept=int(np.asarray(result.kept).sum()),
+        kept=int(np.asarray(clustering.kept).sum()),
         recall=recall,
         seconds={name: stages[name]["seconds"] for name in TIMED_STAGES if name in stages},
         metrics=QualityMetrics.from_stages(stages, scores.recall.value if scores else None),

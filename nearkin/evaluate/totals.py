@@ -128,11 +128,11 @@ class LabelledTotals:
 
         def score(totals: Totals) -> np.ndarray:
             scale = documents / np.maximum(totals.documents, 1)
-            both = scale * totals.together
+            joint_pairs = scale * totals.together
             true = scale * totals.duplicates
             predicted = scale * (totals.together + totals.wrong)
             chance = true * predicted / max(pairs, 1)
-            return _ratio(both - chance, (true + predicted) / 2 - chance)
+            return _ratio(joint_pairs - chance, (true + predicted) / 2 - chance)
 
         return self.estimate(score, self._pairs_of_scores())
 

@@ -136,8 +136,8 @@ class AskSession:
         """Returns how much the committee is divided about each pair, float64 (m,)."""
         probabilities = self._draw_probabilities()
         votes = np.zeros(len(self.pool))
-        for drawn in probabilities:
-            column, position = self._best_settings(drawn)
+        for probabilities_of_draw in probabilities:
+            column, position = self._best_settings(probabilities_of_draw)
             votes += self.pool.similarity[:, column] >= self._curves.thresholds[position]
         votes /= len(probabilities)
         mean = probabilities.mean(axis=0)

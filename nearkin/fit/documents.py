@@ -186,17 +186,19 @@ class _Reservoir:
             ids = ids.take(places)
             contents = contents.take(places)
             sources = sources.take(places)
-        both = contents if self.contents is None else pa.concat_arrays([self.contents, contents])
+        all_contents = (
+            contents if self.contents is None else pa.concat_arrays([self.contents, contents])
+        )
         all_ranks = np.concatenate([self.ranks, ranks])
         order = np.argsort(all_ranks, kind="stable")
-        within = self.limit.count_within(content_sizes(both)[order[: self.count]])
+        within = self.limit.count_within(content_sizes(all_contents)[order[: self.count]])
         if within < len(order):
             # No later document can come after a document that exceeds the limit.
             self._end = all_ranks[order[within]]
         chosen = np.sort(order[:within])
         self.ranks = all_ranks[chosen]
         self.ids = pa.concat_arrays([self.ids, ids]).take(pa.array(chosen))
-        self.contents = both.take(pa.array(chosen))
+        self.contents = all_contents.take(pa.array(chosen))
         self.sources = pa.concat_arrays([self.sources, sources]).take(pa.array(chosen))
 
     def documents_in_order(self) -> _DrawnDocuments:

@@ -229,8 +229,11 @@ def _rank(fitted: FittedSettings, objective: Objective) -> tuple[bool, float, fl
 
 def _sort_fitted(fitted: Sequence[FittedSettings], objective: Objective) -> list[FittedSettings]:
     """Returns fitted settings, the best ones first."""
-    by_definition = {one.definition: one for one in fitted}
-    choices = [Choice(one.definition, one.threshold, _rank(one, objective)) for one in fitted]
+    by_definition = {settings.definition: settings for settings in fitted}
+    choices = [
+        Choice(settings.definition, settings.threshold, _rank(settings, objective))
+        for settings in fitted
+    ]
     return [by_definition[choice.definition] for choice in sort_choices(choices)]
 
 

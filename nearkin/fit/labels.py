@@ -567,8 +567,10 @@ class PairLabels:
 
     def score(self, scorer: DocumentScorer, definition: Definition) -> LabelScores:
         """Returns the similarities by a definition."""
-        both = np.concatenate([self.duplicate_pairs, self.distinct_pairs])
-        similarity = scorer.score_pairs(definition, pack_pairs(both[:, 0], both[:, 1]))
+        labelled_pairs = np.concatenate([self.duplicate_pairs, self.distinct_pairs])
+        similarity = scorer.score_pairs(
+            definition, pack_pairs(labelled_pairs[:, 0], labelled_pairs[:, 1])
+        )
         split = len(self.duplicate_pairs)
         return _PairScores(self, similarity[:split], similarity[split:])
 

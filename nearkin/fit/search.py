@@ -146,7 +146,7 @@ def _most_promising(ranked: Sequence[Choice]) -> list[Choice]:
     chosen: list[Choice] = []
     for choice in ranked:
         family = choice.definition.family
-        of_family = [one for one in chosen if one.definition.family == family]
+        of_family = [earlier for earlier in chosen if earlier.definition.family == family]
         if len(of_family) < REFINED_OF_A_FAMILY and choice.definition.unit != "vector":
             chosen.append(choice)
         if len(chosen) == REFINED:
@@ -165,7 +165,7 @@ def _add_steps(
     while remaining:
         extended = [definition.add_step(step) for step in remaining]
         rank_all(extended)
-        best = sort_choices(tried[one] for one in extended)[0]
+        best = sort_choices(tried[candidate] for candidate in extended)[0]
         if not _is_gain(tried[definition].rank, best.rank):
             return
         definition = best.definition

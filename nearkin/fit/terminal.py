@@ -52,10 +52,10 @@ def print_fit(fitted: FitResult, console: Console) -> None:
         console.print(scores)
     false_count = _count(fitted.false_count, "distinct pair")
     missed_count = _count(fitted.missed_count, "pair")
-    found = "is found" if fitted.false_count == 1 else "are found"
-    missed = "is not found" if fitted.missed_count == 1 else "are not found"
-    _print_wrong(f"{false_count} {found}", fitted.false_pairs, console)
-    _print_wrong(f"{missed_count} of duplicates {missed}", fitted.missed_pairs, console)
+    found_phrase = "is found" if fitted.false_count == 1 else "are found"
+    missed_phrase = "is not found" if fitted.missed_count == 1 else "are not found"
+    _print_wrong(f"{false_count} {found_phrase}", fitted.false_pairs, console)
+    _print_wrong(f"{missed_count} of duplicates {missed_phrase}", fitted.missed_pairs, console)
 
 
 def format_interval(score: Estimate) -> str:

@@ -117,11 +117,14 @@ def measure_sketching(runs: int = 5) -> Iterator[BenchResult]:
         synth(path, SynthSettings(documents=20_000, length="fixed:1500", clustered=0.0))
         texts = pq.read_table(path / "documents")["text"].combine_chunks()
     texts = texts if isinstance(texts, pa.Array) else pa.concat_arrays(texts.chunks)
-    values = texts.to_pylist()
+    sampled_texts = texts.to_pylist()
     long = pa.array(
-        [" ".join(values[at : at + 10]) for at in range(0, len(values), 10)], pa.large_string()
+        [" ".join(sampled_texts[at : at + 10]) for at in range(0, len(sampled_texts), 10)],
+        pa.large_string(),
     )
-    foreign = pa.array([value.translate(ACCENTS) for value in values[:5000]], pa.large_string())
+    foreign = pa.array(
+        [value.translate(ACCENTS) for value in sampled_texts[:5000]], pa.large_string()
+    )
     sketcher = Sketcher(Spec())
     for name, column in (
         ("1.5 kB ASCII", texts),
@@ -281,10 +284,10 @@ def count_candidates(inputs: Path, *options: str) -> int:
     with TemporaryDirectory(prefix="nearkin-bench-") as folder:
         out = str(Path(folder) / "pairs.parquet")
         line = [sys.executable, "-m", "nearkin", "pairs", str(inputs), *options, "--out", out]
-        done = subprocess.run([*line, "--json"], capture_output=True, text=True)
-        if done.returncode:
-            raise RunError(f"{' '.join(line)} failed: {done.stderr[-2000:]}")
-        stages = json.loads(done.stdout)["stages"]
+        process = subprocess.run([*line, "--json"], capture_output=True, text=True)
+        if process.returncode:
+            raise RunError(f"{' '.join(line)} failed: {process.stderr[-2000:]}")
+        stages = json.loads(process.stdout)["stages"]
         return int(stages["candidates"]["candidates"])
 
 
@@ -294,4 +297,4 @@ def results_to_dict(results: list[BenchResult]) -> dict[str, object]:
     Args:
         results: Results of measurements.
     """
-    return {"machine": describe_machine(), "figures": [asdict(result) for result in results]}
+    return {"machine": describe_machine(), "figures": [asdict(figure) for figure in results]}

@@ -89,15 +89,15 @@ def _measure_corpus(
         out,
         "--overwrite",
     )
-    found: list[dict[str, float]] = []
+    stage_durations: list[dict[str, float]] = []
     for _ in range(RUNS + 1):
         began = time.perf_counter()
         run_nearkin("dedup", corpus / "documents", *options)
         wall = time.perf_counter() - began
         record = json.loads((out / "run.json").read_bytes())
         seconds = {name: record["stages"][name]["seconds"] for name in STAGES if name != "start"}
-        found.append({"start": wall - sum(seconds.values()), **seconds})
-    least = {name: min(run[name] for run in found[1:]) for name in STAGES}
+        stage_durations.append({"start": wall - sum(seconds.values()), **seconds})
+    least = {name: min(run[name] for run in stage_durations[1:]) for name in STAGES}
     return {
         "documents": documents,
         "bytes": record["stages"]["sketch"]["text_bytes"],
@@ -114,8 +114,8 @@ def fit_stage_rates(measured: list[CorpusTimes]) -> dict[str, StageRate]:
     tiny, many, large = measured
     system = np.array(
         [
-            [one["documents"] - tiny["documents"], one["bytes"] - tiny["bytes"]]
-            for one in (many, large)
+            [corpus["documents"] - tiny["documents"], corpus["bytes"] - tiny["bytes"]]
+            for corpus in (many, large)
         ],
         float,
     )
@@ -123,8 +123,10 @@ def fit_stage_rates(measured: list[CorpusTimes]) -> dict[str, StageRate]:
     out = {"start": StageRate(large["seconds"]["start"], 0.0, 0.0)}
     for name in STAGES[1:]:
         fixed = tiny["seconds"][name]
-        more = np.array([max(one["seconds"][name] - fixed, 0.0) for one in (many, large)])
-        document, byte = solve_nonnegative(system, more)
+        extra_seconds = np.array(
+            [max(corpus["seconds"][name] - fixed, 0.0) for corpus in (many, large)]
+        )
+        document, byte = solve_nonnegative(system, extra_seconds)
         out[name] = StageRate(fixed, document, byte)
     return out
 
@@ -148,8 +150,8 @@ def solve_nonnegative(system: np.ndarray, values: np.ndarray) -> tuple[float, fl
         return float(x), float(y)
     alone = [max(0.0, float(column @ values / (column @ column))) for column in system.T]
     errors = [
-        float(((column * one - values) ** 2).sum())
-        for column, one in zip(system.T, alone, strict=True)
+        float(((column * factor - values) ** 2).sum())
+        for column, factor in zip(system.T, alone, strict=True)
     ]
     return (alone[0], 0.0) if errors[0] <= errors[1] else (0.0, alone[1])
 

@@ -192,15 +192,15 @@ def list_source_files(folders: Sequence[Path]) -> list[tuple[str, Path]]:
     Args:
         folders: Folders to search.
     """
-    found: dict[str, Path] = {}
+    path_of_name: dict[str, Path] = {}
     for folder in folders:
         for here, inner, names in os.walk(folder):
             inner[:] = [name for name in inner if name not in SKIPPED_FOLDERS]
             for name in names:
                 if name.endswith(".py"):
                     path = Path(here, name)
-                    found.setdefault(path.relative_to(folder).as_posix(), path)
-    return sorted(found.items())
+                    path_of_name.setdefault(path.relative_to(folder).as_posix(), path)
+    return sorted(path_of_name.items())
 
 
 class _Reader:
@@ -257,7 +257,9 @@ def write_source_corpus(
         The numbers of written documents, read files and skipped files.
     """
     reader = _Reader(list_source_files(installation_folders() if folders is None else folders))
-    long_enough = (one for one in reader if one.text.count("\n") + 1 >= least_lines)
+    long_enough = (
+        source_file for source_file in reader if source_file.text.count("\n") + 1 >= least_lines
+    )
     documents = islice(long_enough, limit)
     written = 0
     with _fast_parsing(), pq.ParquetWriter(path, SCHEMA, compression="zstd") as writer:

@@ -155,7 +155,7 @@ def find_candidates(slots: np.ndarray, bands: int, rows: int) -> np.ndarray:
     Returns:
         Packed pairs in ascending order, uint64 (m,).
     """
-    found = [np.empty(0, np.uint64)]
+    candidates_of_bands = [np.empty(0, np.uint64)]
     for keys in slot_band_keys(slots, bands, rows).T:
         order = np.argsort(keys, kind="stable")
         ordered = keys[order]
@@ -165,11 +165,11 @@ def find_candidates(slots: np.ndarray, bands: int, rows: int) -> np.ndarray:
         while len(firsts):
             a = order[firsts]
             b = order[firsts + step]
-            found.append(pack_pairs(np.minimum(a, b), np.maximum(a, b)))
+            candidates_of_bands.append(pack_pairs(np.minimum(a, b), np.maximum(a, b)))
             step += 1
             firsts = firsts[firsts + step < len(ordered)]
             firsts = firsts[ordered[firsts] == ordered[firsts + step]]
-    return np.unique(np.concatenate(found))
+    return np.unique(np.concatenate(candidates_of_bands))
 
 
 def find_true_pairs(texts: list[str], threshold: float) -> np.ndarray:
@@ -210,14 +210,14 @@ def compare_bandings(seed: int = 1) -> tuple[BandingResult, ...]:
     texts = generate_texts(DOCUMENTS, PLANTED, seed)
     slots = measure_of(SPEC).sketcher().sketch(pa.array(texts, pa.large_string())).signatures
     truth = find_true_pairs(texts, THRESHOLD)
-    results = []
+    compared = []
     for bands, rows in BANDINGS:
         candidates = find_candidates(slots, bands, rows)
         reported = select_estimated_pairs(candidates, slots)
-        results.append(_score_banding(bands, rows, candidates, reported, truth))
+        compared.append(_score_banding(bands, rows, candidates, reported, truth))
     first, second = np.triu_indices(DOCUMENTS, 1)
-    results.append(_score_banding(0, 0, pack_pairs(first, second), truth, truth))
-    return tuple(results)
+    compared.append(_score_banding(0, 0, pack_pairs(first, second), truth, truth))
+    return tuple(compared)
 
 
 def _score_banding(
@@ -262,17 +262,17 @@ def measure_growth(sizes: tuple[int, ...] = SIZES, seed: int = 1) -> tuple[Growt
         sizes: Numbers of documents in ascending order. The first is at most MAX_MEASURED.
         seed: Random seed for the texts.
     """
-    results: list[GrowthResult] = []
+    growth: list[GrowthResult] = []
     for size in sizes:
         if size <= MAX_MEASURED:
-            results.append(_measure_size(size, seed))
+            growth.append(_measure_size(size, seed))
             continue
         measured = max(
-            (result for result in results if not result.is_projected),
-            key=lambda result: result.documents,
+            (point for point in growth if not point.is_projected),
+            key=lambda point: point.documents,
         )
         pairs = size * (size - 1) // 2
-        results.append(
+        growth.append(
             GrowthResult(
                 documents=size,
                 pairs=pairs,
@@ -282,7 +282,7 @@ def measure_growth(sizes: tuple[int, ...] = SIZES, seed: int = 1) -> tuple[Growt
                 brute=None,
             )
         )
-    return tuple(results)
+    return tuple(growth)
 
 
 def _measure_size(size: int, seed: int) -> GrowthResult:

@@ -568,7 +568,7 @@ class _ParquetSink:
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._held.append(batch)
-        if sum(len(held) for held in self._held) >= 50_000:
+        if sum(len(texts) for texts in self._held) >= 50_000:
             self._flush()
 
     def _flush(self) -> None:
@@ -626,12 +626,12 @@ def _truth_of_clusters(
     pairs, cluster = [], []
     for number in range(low, high):
         members = range(int(plan.starts[number]) - first, int(plan.starts[number + 1]) - first)
-        found = (
+        true_pairs = (
             combinations(members, 2)
             if len(members) <= MAX_ALL_PAIRS_SIZE
             else ((members[0], other) for other in members[1:])
         )
-        packed = [a << 32 | b for a, b in found]
+        packed = [a << 32 | b for a, b in true_pairs]
         pairs += packed
         cluster += [number] * len(packed)
     packed_pairs = np.array(pairs, np.uint64)

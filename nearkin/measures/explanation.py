@@ -268,9 +268,11 @@ def overlap_of_shingles(a: str, b: str, spec: Spec, resources: SpecResources) ->
     sets = builder.build(pa.array([a, b], pa.large_string()))
     first, second = np.split(sets.hashes, [int(sets.sizes[0])])
     shared = int(_contained_in(first, second).sum())
-    both, only_first = _example_shingles(a, first, second, builder, spec)
+    shared_examples, only_first = _example_shingles(a, first, second, builder, spec)
     _, only_second = _example_shingles(b, second, first, builder, spec)
-    return ShingleOverlap((len(first), len(second)), shared, (both, only_first, only_second))
+    return ShingleOverlap(
+        (len(first), len(second)), shared, (shared_examples, only_first, only_second)
+    )
 
 
 def _example_shingles(
@@ -297,9 +299,9 @@ def _example_shingles(
     in_text = _contained_in(own, hashes)
     single = single[in_text]
     is_shared = _contained_in(others, hashes[in_text])
-    both = tuple(candidates[i] for i in single[is_shared][:MAX_EXAMPLES])
+    shared_examples = tuple(candidates[i] for i in single[is_shared][:MAX_EXAMPLES])
     only = tuple(candidates[i] for i in single[~is_shared][:MAX_EXAMPLES])
-    return both, only
+    return shared_examples, only
 
 
 def _contained_in(values: np.ndarray, hashes: np.ndarray) -> np.ndarray:

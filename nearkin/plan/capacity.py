@@ -739,17 +739,17 @@ class _PlanBuilder:
             return
         per_hour = work.core_hour_price or 0.0
         per_month = work.gb_month_price or 0.0
-        values = {line.name: line.value for line in self.lines if line.part == work.engine}
+        amounts = {line.name: line.value for line in self.lines if line.part == work.engine}
         if work.engine == "index":
-            size = (values["memory"] + values["disk"]) / 1e9
+            size = (amounts["memory"] + amounts["disk"]) / 1e9
             hours = float(work.cores * HOURS_PER_MONTH)
             months = 1.0
             name = "price of a month"
         else:
-            size = values.get("disk at the peak", values.get("shuffled band keys", 0.0)) / 1e9
+            size = amounts.get("disk at the peak", amounts.get("shuffled band keys", 0.0)) / 1e9
             if work.engine == "spark":
-                size += values["shuffled payloads"] / 1e9
-            duration = values["seconds"] / 3600
+                size += amounts["shuffled payloads"] / 1e9
+            duration = amounts["seconds"] / 3600
             hours = work.cores * duration
             months = duration / HOURS_PER_MONTH
             name = "price of a run"

@@ -103,9 +103,9 @@ class Rates:
             UsageError: If the text is not a calibration.
         """
         try:
-            values = json.loads(text)
-            stages = {name: StageRate(**rate) for name, rate in values.pop("stages").items()}
-            return cls(stages=stages, source=source, **values)
+            members = json.loads(text)
+            stages = {name: StageRate(**rate) for name, rate in members.pop("stages").items()}
+            return cls(stages=stages, source=source, **members)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UsageError(
                 f"{source} is not a calibration ({error}); write one with nearkin plan --calibrate"

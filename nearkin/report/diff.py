@@ -101,10 +101,10 @@ def diff_words(left: str, right: str, *, is_cut: bool | None = None) -> list[Dif
         )
         for code in opcodes
     ]
-    result = _join_changes(_absorb_short_spans(spans))
+    joined = _join_changes(_absorb_short_spans(spans))
     if is_cut is None:
         is_cut = may_be_cut(left, right)
-    return _open_end(result) if is_cut else result
+    return _open_end(joined) if is_cut else joined
 
 
 def _absorb_short_spans(spans: Sequence[DiffSpan]) -> list[DiffSpan]:
@@ -112,13 +112,13 @@ def _absorb_short_spans(spans: Sequence[DiffSpan]) -> list[DiffSpan]:
 
     This is easier to read.
     """
-    result = list(spans)
+    absorbed = list(spans)
     for i in range(1, len(spans) - 1):
         span = spans[i]
         neighbor_size = min(_size(spans[i - 1]), _size(spans[i + 1]))
         if span.kind is SpanKind.EQUAL and len(span.left.strip()) <= 2 < neighbor_size:
-            result[i] = span._replace(kind=SpanKind.REPLACE)
-    return result
+            absorbed[i] = span._replace(kind=SpanKind.REPLACE)
+    return absorbed
 
 
 def _size(span: DiffSpan) -> int:
@@ -127,19 +127,19 @@ def _size(span: DiffSpan) -> int:
 
 def _join_changes(spans: Iterable[DiffSpan]) -> list[DiffSpan]:
     """Joins adjacent changes to one change, whose kind follows from its sides."""
-    result: list[DiffSpan] = []
+    joined: list[DiffSpan] = []
     for span in spans:
-        if result and SpanKind.EQUAL not in (span.kind, result[-1].kind):
-            left = result[-1].left + span.left
-            right = result[-1].right + span.right
+        if joined and SpanKind.EQUAL not in (span.kind, joined[-1].kind):
+            left = joined[-1].left + span.left
+            right = joined[-1].right + span.right
             if left and right:
                 kind = SpanKind.REPLACE
             else:
                 kind = SpanKind.DELETE if left else SpanKind.INSERT
-            result[-1] = DiffSpan(kind, left, right)
+            joined[-1] = DiffSpan(kind, left, right)
         else:
-            result.append(span)
-    return result
+            joined.append(span)
+    return joined
 
 
 def _open_end(spans: list[DiffSpan]) -> list[DiffSpan]:
@@ -208,18 +208,18 @@ def diff_sides(
 
 def _split_pieces(side: Iterable[tuple[SpanKind, str]]) -> list[Piece]:
     """Returns the pieces of one side, with the white space at the end of changes separated."""
-    result: list[Piece] = []
+    pieces: list[Piece] = []
     for kind, text in side:
         core = text.rstrip()
         if kind in (SpanKind.EQUAL, SpanKind.ELIDED):
-            result.append(Piece(kind, text))
+            pieces.append(Piece(kind, text))
         elif core:
-            result.append(Piece(kind, core))
+            pieces.append(Piece(kind, core))
             if len(core) < len(text):
-                result.append(Piece(SpanKind.EQUAL, text[len(core) :]))
+                pieces.append(Piece(SpanKind.EQUAL, text[len(core) :]))
         else:
-            result.append(Piece(SpanKind.EQUAL, text))
-    return result
+            pieces.append(Piece(SpanKind.EQUAL, text))
+    return pieces
 
 
 def focus_changes(spans: Sequence[DiffSpan], context: int = 200) -> list[DiffSpan]:
@@ -240,16 +240,16 @@ def focus_changes(spans: Sequence[DiffSpan], context: int = 200) -> list[DiffSpa
         >>> focus_changes(diff_words("same", "same"))
         [DiffSpan(kind=<SpanKind.EQUAL: 'equal'>, left='same', right='same')]
     """
-    result: list[DiffSpan] = []
+    focused: list[DiffSpan] = []
     for i, span in enumerate(spans):
         before = context if i else 0
         after = context if i < len(spans) - 1 else 0
         is_long = len(span.left) > before + after + context
         if span.kind is SpanKind.EQUAL and is_long and len(spans) > 1:
-            result += _elide_middle(span, before, after)
+            focused += _elide_middle(span, before, after)
         else:
-            result.append(span)
-    return result
+            focused.append(span)
+    return focused
 
 
 def _elide_middle(span: DiffSpan, before: int, after: int) -> list[DiffSpan]:

@@ -36,12 +36,12 @@ def read_report(folder: Path) -> ReportData:
     """
     try:
         if (folder / REPORT_DATA).exists():
-            values: Any = json.loads((folder / REPORT_DATA).read_bytes())
+            report: Any = json.loads((folder / REPORT_DATA).read_bytes())
         else:
             # nearkin 0.1 kept the report in run.json
-            values = json.loads((folder / "run.json").read_bytes())["report"]
+            report = json.loads((folder / "run.json").read_bytes())["report"]
     except (OSError, ValueError, KeyError) as error:
         raise UsageError(
             f"{folder} does not contain a report ({error}); run nearkin dedup again"
         ) from error
-    return ReportData.from_dict(values)
+    return ReportData.from_dict(report)

@@ -265,9 +265,9 @@ def sample_clusters(
     """
     removed = np.isin(result.kind, REMOVED_KINDS)
     kept = np.unique(np.asarray(result.leader)[removed].astype(np.int64))
-    others = np.setdiff1d(kept, np.array(sorted(excluded), np.int64))
+    further_leaders = np.setdiff1d(kept, np.array(sorted(excluded), np.int64))
     generator = np.random.default_rng(SAMPLE_SEED)
-    return _quote(result, generator.permutation(others)[:clusters])
+    return _quote(result, generator.permutation(further_leaders)[:clusters])
 
 
 def _quote(result: Clustering, chosen: np.ndarray) -> list[QuotedCluster]:

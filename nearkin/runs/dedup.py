@@ -77,11 +77,11 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
         inputs_shown = [hide_password(path) for path in job.inputs]
         view = LocalRunView(run, clustering, excerpts, rejected)
         provenance = Provenance.now(inputs_shown, job.command_line)
-        data = collect_report(view, title_of(inputs_shown), memory.peak, provenance)
+        report_data = collect_report(view, title_of(inputs_shown), memory.peak, provenance)
         # The peak includes the memory that collecting the report took.
-        data = replace(data, peak_memory=memory.peak)
+        report_data = replace(report_data, peak_memory=memory.peak)
         manifest = work.manifest
-        record = build_run_record(job, manifest["inputs"], manifest["stages"], data, corpus)
+        record = build_run_record(job, manifest["inputs"], manifest["stages"], report_data, corpus)
         if job.save_signatures:
             save_signatures(work, staging)
         publish_output(
@@ -89,7 +89,7 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
             claim,
             manifest["run"],
             record,
-            data,
+            report_data,
             identity=identity,
             replaces=may_replace_output(job, work),
         )

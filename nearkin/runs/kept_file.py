@@ -133,8 +133,8 @@ class KeptFile:
             UsageError: If the format cannot hold a column.
             RunError: If the rows of the files do not fit into one table, or the disk is full.
         """
-        found = (path for path in kept.rglob("*") if path.is_file())
-        names = sorted((path.relative_to(kept).as_posix() for path in found), key=os.fsencode)
+        paths = (path for path in kept.rglob("*") if path.is_file())
+        names = sorted((path.relative_to(kept).as_posix() for path in paths), key=os.fsencode)
         corpus = FileCorpus([InputFile(str((kept / name).absolute()), name) for name in names])
         self._publish(_FileJoin(corpus, columns, self.table).write, readers, overwrite=overwrite)
 
@@ -187,7 +187,9 @@ def write_kept_file(
     """
     corpus = run.corpus
     kept = np.asarray(clustering.kept)
-    inputs = [one.path for one in corpus.files] if isinstance(corpus, FileCorpus) else []
+    inputs = (
+        [input_file.path for input_file in corpus.files] if isinstance(corpus, FileCorpus) else []
+    )
     file.require_free(inputs)
     if isinstance(corpus, TableCorpus):
         rows = np.asarray(run.documents().rows)[kept]
@@ -310,8 +312,10 @@ class _FileJoin:
         schema = pa.schema([])
         for file in self.corpus.files:
             try:
-                for found in self._schemas_of(file):
-                    schema = pa.unify_schemas([schema, found], promote_options="permissive")
+                for schema_of_part in self._schemas_of(file):
+                    schema = pa.unify_schemas(
+                        [schema, schema_of_part], promote_options="permissive"
+                    )
             except pa.ArrowException as error:
                 raise RunError(
                     f"the rows of {file.name!r} do not fit into one table with the others: "

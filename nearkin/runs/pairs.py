@@ -232,14 +232,14 @@ def run_pairs(
         if saved is not None:
             copy_saved_signatures(saved, work)
         run = LocalRun(corpus, job.columns, job.settings, work, progress, job.resources)
-        found = find_pairs(run, parsed, expand_exact=expand_exact)
+        found_pairs = find_pairs(run, parsed, expand_exact=expand_exact)
         inputs = _contents(work.manifest["inputs"])
-        metadata = _footer_of(identity, inputs, found.missing)
+        metadata = _footer_of(identity, inputs, found_pairs.missing)
         staged = claim.path / RESULT
         with disk_errors(job.out.parent):
-            schema = found.schema.with_metadata(metadata)
-            progress.stage(str(Stage.WRITE), found.rows)
-            batches = _advance_by_rows(found.batches, progress)
+            schema = found_pairs.schema.with_metadata(metadata)
+            progress.stage(str(Stage.WRITE), found_pairs.rows)
+            batches = _advance_by_rows(found_pairs.batches, progress)
             rows = write_table_file(TableFile.require(job.out), staged, schema, batches)
         if os.path.lexists(job.out) and not may_replace_output(job, work):
             raise UsageError(
@@ -259,7 +259,7 @@ def run_pairs(
         request=request,
         stages=stages,
         peak_memory=memory.peak,
-        missing=found.missing,
+        missing=found_pairs.missing,
         warnings=warnings,
     )
 

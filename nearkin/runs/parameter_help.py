@@ -40,7 +40,7 @@ def show_parameters(function: Function) -> Function:
     """
     shown: Any = function
     signature = inspect.signature(function)
-    others = [
+    further_names = [
         parameter
         for parameter in signature.parameters.values()
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD
@@ -55,7 +55,7 @@ def show_parameters(function: Function) -> Function:
         )
         for name, annotation in RunParameters.__annotations__.items()
     ]
-    shown.__signature__ = signature.replace(parameters=[*others, *keywords])
+    shown.__signature__ = signature.replace(parameters=[*further_names, *keywords])
     if function.__doc__ is not None:
         entries = _entries()
         text = "".join(entries[name] for name in RunParameters.__annotations__)
@@ -65,7 +65,7 @@ def show_parameters(function: Function) -> Function:
 
 def _default_values() -> dict[str, object]:
     """Returns the defaults of parameters that are not None."""
-    values = {item.name: getattr(RunOptions, item.name, None) for item in fields(RunOptions)}
+    values = {option.name: getattr(RunOptions, option.name, None) for option in fields(RunOptions)}
     values |= DEFAULTS
     return {
         name: str(value) if isinstance(value, StrEnum) else value

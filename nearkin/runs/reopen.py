@@ -139,17 +139,15 @@ def audit_run(
     read_run_record(folder / RUN)
     with locked(folder, "nearkin audit"):
         run, record = open_finished_run(folder, secret, workers)
-        result = measure_run(
-            run, progress, sample=sample, removed=removed, budget=budget, seed=seed
-        )
-        recall = result.recall
+        audit = measure_run(run, progress, sample=sample, removed=removed, budget=budget, seed=seed)
+        recall = audit.recall
         if labels is not None:
             recall = score_clusters(labels, read_clusters(folder / CLUSTERS)).recall
         measured = recall.value if recall.total else None
         metrics = QualityMetrics.from_stages(record.stages, measured)
-        audited = record.with_audit(result, metrics)
+        audited = record.with_audit(audit, metrics)
         mode = stat.S_IMODE((folder / RUN).stat().st_mode)
-        report = replace(read_report(folder), audit=result)
+        report = replace(read_report(folder), audit=audit)
         with disk_errors(folder):
             for path in folder.iterdir():
                 if is_half_written(path.name):
@@ -159,7 +157,7 @@ def audit_run(
             # them, and all of them still describe the same run.
             write_report(folder, report, mode)
             write_durably(folder / RUN, to_json(audited.to_json()), mode)
-    return AuditResult(result, metrics)
+    return AuditResult(audit, metrics)
 
 
 def shadow_run(
@@ -193,9 +191,9 @@ def shadow_run(
     SavedRun.find((str(folder),))
     run, record = open_finished_run(folder, secret, workers)
     live = replace(run.settings, second_measure=None)
-    other = replace(live, **against)
+    shadow_options = replace(live, **against)
     signatures = (folder / SIGNATURES).resolve()
-    variants = [("live", live), ("shadow", other)]
+    variants = [("live", live), ("shadow", shadow_options)]
     if record.require_sketch_stats(folder).documents < WARM_UP_BELOW:
         # Loading compiled kernels takes a third of a second, which the first of two small runs
         # would pay alone.

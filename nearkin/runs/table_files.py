@@ -90,10 +90,10 @@ class TableFile:
         """
         compression = COMPRESSIONS.get(path.suffix.lower())
         suffix = (Path(path.stem) if compression else path).suffix.lower()
-        found = FORMATS.get(suffix)
-        if found is not None and (compression is None or found.is_text):
-            return cls(path, found, compression)
-        if found is not None or compression is not None or suffix in OTHER_FILES:
+        file_format = FORMATS.get(suffix)
+        if file_format is not None and (compression is None or file_format.is_text):
+            return cls(path, file_format, compression)
+        if file_format is not None or compression is not None or suffix in OTHER_FILES:
             raise UsageError(
                 f"cannot write {str(path)!r}: nearkin does not write files with the suffix "
                 f"{''.join(path.suffixes[-2:]) if compression else suffix}; it writes {WRITABLE}"

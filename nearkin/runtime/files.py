@@ -149,8 +149,8 @@ def make_folders(folder: Path) -> list[Path]:
             break
         missing.append(parent)
     folder.mkdir(parents=True, exist_ok=True)
-    for made in reversed(missing):
-        sync_folder(made.parent)
+    for created in reversed(missing):
+        sync_folder(created.parent)
     return missing
 
 

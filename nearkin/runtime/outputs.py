@@ -150,7 +150,7 @@ def require_apart(
     local = [Path(name) for name in names if "://" not in name]
     real = _resolved(local)
     for place in (_absolute(out), work_folder_of(out)):
-        for given, path in zip(local, real, strict=True):
+        for given_path, path in zip(local, real, strict=True):
             if path == place.resolve():
                 raise UsageError(
                     f"{out} cannot be the output: {place} is an input; choose another "
@@ -158,21 +158,21 @@ def require_apart(
                 )
             if place.resolve() in path.parents:
                 raise UsageError(
-                    f"{out} cannot be the output: {place} contains the input {given}; choose "
+                    f"{out} cannot be the output: {place} contains the input {given_path}; choose "
                     f"another {name_setting(option)}"
                 )
         _require_other_inodes(out, place, local)
-    for given, path in zip(local, real, strict=True):
+    for given_path, path in zip(local, real, strict=True):
         inside = path in _absolute(out).resolve().parents and path.is_dir()
         if inside and is_output(path):
             raise UsageError(
-                f"{out} cannot be the output: it is inside {given}, which is the result of a run; "
-                f"choose another {name_setting(option)}"
+                f"{out} cannot be the output: it is inside {given_path}, which is the "
+                f"result of a run; choose another {name_setting(option)}"
             )
         if inside and not marked:
             raise UsageError(
-                f"{out} cannot be the output: it is inside the input folder {given}, so the next "
-                f"run would read it; "
+                f"{out} cannot be the output: it is inside the input folder {given_path}, so "
+                f"the next run would read it; "
                 f"choose an {name_setting(option)} outside of the inputs"
             )
 
@@ -406,13 +406,13 @@ class Claim:
         """
         place, path = _absolute(out), work_folder_of(out)
         with disk_errors(path.parent), _path_errors(path):
-            made = make_folders(path.parent)
+            made_folders = make_folders(path.parent)
             try:
                 handle = _lock(path, out)
             except BaseException:
-                _remove_folders(made)
+                _remove_folders(made_folders)
                 raise
-            claim = cls(place, path, handle, made)
+            claim = cls(place, path, handle, made_folders)
             try:
                 os.ftruncate(handle, 0)
                 os.pwrite(handle, to_json(_holder(command)), 0)
@@ -600,8 +600,11 @@ def _lock(path: Path, out: Path) -> int:
             continue  # the holder has just finished and removed the folder
         try:
             lock_exclusively(handle, wait=False)
-            held = _identity(path / LOCK)
-            if held is not None and held == (os.fstat(handle).st_dev, os.fstat(handle).st_ino):
+            identity = _identity(path / LOCK)
+            if identity is not None and identity == (
+                os.fstat(handle).st_dev,
+                os.fstat(handle).st_ino,
+            ):
                 return handle
         except BlockingIOError:
             holder = _describe_holder(handle)

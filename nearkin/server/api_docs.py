@@ -72,11 +72,11 @@ def _operation(name: str, operation: Mapping[str, Any]) -> Iterator[str]:
         yield f"<p>{escape(paragraph)}</p>"
     if parameters := operation.get("parameters"):
         yield "<h3>Parameters</h3><table>"
-        for item in parameters:
+        for parameter in parameters:
             yield (
-                f"<tr><td><code>{escape(item['name'])}</code></td>"
-                f"<td>{escape(item['in'])}</td><td>{_type(item['schema'])}</td>"
-                f"<td>{escape(item.get('description', ''))}</td></tr>"
+                f"<tr><td><code>{escape(parameter['name'])}</code></td>"
+                f"<td>{escape(parameter['in'])}</td><td>{_type(parameter['schema'])}</td>"
+                f"<td>{escape(parameter.get('description', ''))}</td></tr>"
             )
         yield "</table>"
     if body := operation.get("requestBody"):
@@ -104,11 +104,11 @@ def _content(content: Mapping[str, Any]) -> Iterator[str]:
 def _properties(schema: Mapping[str, Any]) -> Iterator[str]:
     required = set(schema.get("required", ()))
     yield "<table>"
-    for name, item in schema.get("properties", {}).items():
+    for name, member in schema.get("properties", {}).items():
         presence = "required" if name in required else "optional"
         yield (
-            f"<tr><td><code>{escape(name)}</code></td><td>{_type(item)}</td>"
-            f"<td>{presence}</td><td>{escape(item.get('description', ''))}</td></tr>"
+            f"<tr><td><code>{escape(name)}</code></td><td>{_type(member)}</td>"
+            f"<td>{presence}</td><td>{escape(member.get('description', ''))}</td></tr>"
         )
     yield "</table>"
 

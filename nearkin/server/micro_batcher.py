@@ -128,8 +128,8 @@ class MicroBatcher:
         if not waiting:
             del self._waiting[scope]
         self._running_scopes.add(scope)
-        documents = [item.document for item in batch]
-        ids = [item.id for item in batch]
+        documents = [waiting_document.document for waiting_document in batch]
+        ids = [waiting_document.id for waiting_document in batch]
         work = partial(self._upsert_batch, scope, documents, ids)
         self._threads.start(batch[0].caller, work, partial(self._complete_batch, scope, batch))
 
@@ -164,13 +164,13 @@ class MicroBatcher:
         self, batch: list[_WaitingDocument], completed: "asyncio.Future[list[Outcome]]"
     ) -> None:
         error = completed.exception()
-        for item in batch:
-            self._places.release(item.caller, 1)
-            self._memory.release(item.caller, item.size)
-        for row, item in enumerate(batch):
-            if item.outcome.done():
+        for document in batch:
+            self._places.release(document.caller, 1)
+            self._memory.release(document.caller, document.size)
+        for row, document in enumerate(batch):
+            if document.outcome.done():
                 continue
             if error is not None:
-                item.outcome.set_exception(error)
+                document.outcome.set_exception(error)
             else:
-                item.outcome.set_result(completed.result()[row])
+                document.outcome.set_result(completed.result()[row])

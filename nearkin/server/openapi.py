@@ -102,5 +102,5 @@ def _add_examples(operation: dict[str, Any], example: OperationExample) -> None:
 def _remove_titles(schema: dict[str, Any]) -> None:
     """Removes titles that only repeat the names of members."""
     schema.pop("title", None)
-    for item in schema.get("properties", {}).values():
-        item.pop("title", None)
+    for member in schema.get("properties", {}).values():
+        member.pop("title", None)

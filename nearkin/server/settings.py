@@ -428,10 +428,10 @@ class ServerSettings(BaseSettings):
 
     def as_environment(self) -> dict[str, str]:
         """Returns environment variables from which another process reads the same settings."""
-        values = self.model_dump(mode="json", exclude_none=True)
+        settings = self.model_dump(mode="json", exclude_none=True)
         return {
             PREFIX + name.upper(): json.dumps(value) if isinstance(value, dict) else str(value)
-            for name, value in values.items()
+            for name, value in settings.items()
         }
 
 

@@ -644,8 +644,8 @@ class SignatureIndex:
         numbers = np.arange(len(first))
         pairs = pack_pairs(numbers, numbers + len(first))
         agreeing = np.empty(len(first), np.int64)
-        both = np.concatenate([first, second])
-        pair_agreements(pairs, both, self._layout.layout, agreeing)
+        rows = np.concatenate([first, second])
+        pair_agreements(pairs, rows, self._layout.layout, agreeing)
         return agreeing, self._measure.estimator.estimate(pairs, agreeing).similarity
 
 

@@ -54,9 +54,9 @@ def sketch_documents(
         sketches = sketchers.use(lambda sketcher: sketcher.sketch(part))
         return SketchedDocuments(sketches.signatures, sketches.shingles)
 
-    done = list(ordered_map(sketch_part, parts, workers))
+    sketched_parts = list(ordered_map(sketch_part, parts, workers))
     no_signatures = np.empty((0, spec.signature_width), spec.signature_type)
     return SketchedDocuments(
-        np.concatenate([no_signatures, *(part.signatures for part in done)]),
-        np.concatenate([np.empty(0, np.uint32), *(part.shingles for part in done)]),
+        np.concatenate([no_signatures, *(part.signatures for part in sketched_parts)]),
+        np.concatenate([np.empty(0, np.uint32), *(part.shingles for part in sketched_parts)]),
     )

@@ -292,16 +292,18 @@ def merge_signatures(paths: Sequence[Path], out: Path) -> int:
     require_mergeable(spec)
     for path, signatures in zip(paths[1:], opened[1:], strict=True):
         spec.require(signatures.spec, str(path))
-    ids = pa.chunked_array([chunk for one in opened for chunk in one.ids.chunks], pa.large_string())
+    ids = pa.chunked_array(
+        [chunk for file in opened for chunk in file.ids.chunks], pa.large_string()
+    )
     codes = pc.index_in(ids, value_set=(distinct := pc.unique(ids))).to_numpy().astype(np.int64)
     united = np.full((len(distinct), spec.k), 0xFFFFFFFF, np.uint32)
     shingles = np.zeros(len(distinct), np.uint32)
     first = 0
-    for one in opened:
-        at = codes[first : first + len(one.ids)]
-        np.minimum.at(united, at, one.signatures)
-        np.maximum.at(shingles, at, one.shingles)
-        first += len(one.ids)
+    for file in opened:
+        at = codes[first : first + len(file.ids)]
+        np.minimum.at(united, at, file.signatures)
+        np.maximum.at(shingles, at, file.shingles)
+        first += len(file.ids)
     with SignatureWriter(out, spec) as writer:
         for start in range(0, len(distinct), ROWS):
             end = start + ROWS

@@ -109,12 +109,12 @@ def dedup_files(
         view = SparkRunView(run, job.quoted)
         inputs_shown = [hide_password(path) for path in job.inputs]
         provenance = Provenance.now(inputs_shown, job.command_line)
-        data = collect_report(view, title_of(inputs_shown), memory.peak, provenance)
+        report_data = collect_report(view, title_of(inputs_shown), memory.peak, provenance)
         record = build_run_record(
             job,
             inputs,
             run.stages,
-            data,
+            report_data,
             corpus,
             engine="spark",
             master=spark.sparkContext.master,
@@ -124,7 +124,7 @@ def dedup_files(
             claim,
             uuid4().hex,
             record,
-            data,
+            report_data,
             identity=identity,
             replaces=job.overwrite,
         )

@@ -49,10 +49,10 @@ class SparkResult:
         `id_a` is the smaller id by its bytes. Of exact duplicates only one is in pairs.
         """
         pairs = self._run.scorer.pair_table.drop("a", "b")
-        others = [name for name in pairs.columns if not name.startswith("id_")]
+        score_columns = [name for name in pairs.columns if not name.startswith("id_")]
         first = f.least("id_a", "id_b").alias("id_a")
         second = f.greatest("id_a", "id_b").alias("id_b")
-        return pairs.select(first, second, *others)
+        return pairs.select(first, second, *score_columns)
 
     @property
     def kept(self) -> DataFrame:

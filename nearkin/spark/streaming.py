@@ -57,9 +57,9 @@ class StreamUpserts:
         self._set_aside(rows.where(unfit), number)
         with Index.open(self.url, resources=SpecResources(self.key)) as index:
             ordered = self._ordered(rows.where(~unfit))
-            while some := list(islice(ordered, index.settings.max_batch)):
+            while portion := list(islice(ordered, index.settings.max_batch)):
                 index.upsert_many(
-                    self.scope, [text for _, text in some], [name for name, _ in some]
+                    self.scope, [text for _, text in portion], [name for name, _ in portion]
                 )
 
     def _ordered(self, rows: DataFrame) -> Iterator[tuple[str, Any]]:

@@ -91,8 +91,10 @@ def _verdict_text(verdict: LimitVerdict) -> Text:
     relation = "at least" if verdict.limit in ("recall", "precision") else "at most"
     requested = format_quantity(verdict.asked, verdict.unit)
     needed = format_quantity(verdict.needed, verdict.unit)
-    result = ("met    ", "green") if verdict.holds else ("not met ", "red")
-    text = Text.assemble(result, f"{verdict.limit}: {needed}, requested {relation} {requested}")
+    verdict_word = ("met    ", "green") if verdict.holds else ("not met ", "red")
+    text = Text.assemble(
+        verdict_word, f"{verdict.limit}: {needed}, requested {relation} {requested}"
+    )
     for alternative in verdict.gives:
         text.append(f"\n        alternative: {alternative}", "dim")
     return text

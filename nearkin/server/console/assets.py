@@ -68,8 +68,8 @@ class Assets:
     def __init__(self, names: Mapping[str, Collection[str]]) -> None:
         self._known = {
             (package, name)
-            for package, some in names.items()
-            for name in some
+            for package, files in names.items()
+            for name in files
             if not name.endswith(SOURCE_MAP)
         }
         self._loaded: dict[tuple[str, str], asyncio.Task[Asset]] = {}

@@ -74,11 +74,11 @@ class FairExecutor:
         Returns:
             A future with the result of the function.
         """
-        result: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        call = _Call(caller, work, partial(_copy_result, target=result))
-        result.add_done_callback(call.drop)
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        call = _Call(caller, work, partial(_copy_result, target=future))
+        future.add_done_callback(call.drop)
         self._add(call)
-        return result
+        return future
 
     def start(self, caller: Caller, work: Callable[[], Any], on_result: ResultCallback) -> None:
         """Calls a function like `submit`, but passes the completed future to a callback.

@@ -175,9 +175,9 @@ class ByteRateLimiter:
     """
 
     def __init__(self, rate: str, clock: Callable[[], float] = time.monotonic) -> None:
-        item = parse_rate(rate)
-        self.burst = item.amount
-        self._per_second = item.amount / item.get_expiry()
+        limit = parse_rate(rate)
+        self.burst = limit.amount
+        self._per_second = limit.amount / limit.get_expiry()
         self._clock = clock
         self._debts: OrderedDict[str, tuple[float, float]] = OrderedDict()
 

@@ -451,7 +451,7 @@ class IndexInfo(Model):
         Args:
             index: The open index.
         """
-        info = cls(
+        answer = cls(
             spec=json.loads(index.spec.to_json()),
             fingerprint=index.spec.fingerprint,
             threshold=index.threshold,
@@ -466,7 +466,7 @@ class IndexInfo(Model):
         banding = index.vector_banding
         if vector is None or banding is None:
             # members that are not set are left out of the answer
-            return info
+            return answer
         assert vector.threshold is not None
         described = VectorInfo(
             spec=json.loads(vector.spec.to_json()),
@@ -476,7 +476,7 @@ class IndexInfo(Model):
             bands=banding.bands,
             rows=banding.rows,
         )
-        return info.model_copy(update={"vector": described, "combine": index.settings.combine})
+        return answer.model_copy(update={"vector": described, "combine": index.settings.combine})
 
 
 class ShadowSwitch(Model):

@@ -132,7 +132,7 @@ class ArrowFormat:
         ids = batch["id"].to_pylist() if "id" in batch.schema.names else [None] * len(batch)
         columns = {name: batch[name] for name in CONTENT_COLUMNS if name in batch.schema.names}
         sizes = _document_sizes(batch)
-        items = []
+        documents = []
         for row, id in enumerate(ids):
             document: Document | None = None
             problem: ProblemError | None = None
@@ -143,10 +143,10 @@ class ArrowFormat:
                     "too-large", f"the document has more than {self._max_document:,} bytes"
                 )
             else:
-                values = {name: column[row].as_py() for name, column in columns.items()}
-                document = _document_of(values.get("text"), values.get("vector"))
-            items.append(StreamItem(first_line + row, id, document, problem))
-        return items
+                members = {name: column[row].as_py() for name, column in columns.items()}
+                document = _document_of(members.get("text"), members.get("vector"))
+            documents.append(StreamItem(first_line + row, id, document, problem))
+        return documents
 
     def prologue(self) -> bytes:
         """Returns the schema of the answers."""
@@ -180,10 +180,10 @@ class ArrowFormat:
         return self._take_buffer()
 
     def _take_buffer(self) -> bytes:
-        data = self._buffer.getvalue()
+        encoded = self._buffer.getvalue()
         self._buffer.seek(0)
         self._buffer.truncate()
-        return data
+        return encoded
 
 
 def _read_checked_schema(message: ArrowMessage | None) -> pa.Schema:

@@ -125,9 +125,9 @@ class ArrowMessageReader:
                 self._deadline.restart()
             self._buffer += chunk
             self._deadline.check(len(self._buffer))
-        data = bytes(memoryview(self._buffer)[:size])
+        message = bytes(memoryview(self._buffer)[:size])
         del self._buffer[:size]
-        return data
+        return message
 
 
 def _not_arrow(reason: str) -> ProblemError:

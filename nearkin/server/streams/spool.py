@@ -71,11 +71,11 @@ class Segment:
         """Returns the next bytes, at most `max_bytes`."""
         size = min(max_bytes, self.written - self.read_so_far)
         if self._file is None:
-            data = bytes(self._memory[self.read_so_far : self.read_so_far + size])
+            chunk = bytes(self._memory[self.read_so_far : self.read_so_far + size])
         else:
-            data = os.pread(self._file.fileno(), size, self.read_so_far)
-        self.read_so_far += len(data)
-        return data
+            chunk = os.pread(self._file.fileno(), size, self.read_so_far)
+        self.read_so_far += len(chunk)
+        return chunk
 
     def close(self) -> None:
         """Deletes the file."""
@@ -158,12 +158,12 @@ class Spool:
 
     def _next_chunk(self) -> bytes:
         segment = self._segments[0]
-        data = segment.read(CHUNK_BYTES)
-        self._unread -= len(data)
+        chunk = segment.read(CHUNK_BYTES)
+        self._unread -= len(chunk)
         self._reservation.shrink(self._unread)
         if segment.read_so_far == segment.written:
             self._segments.popleft().close()
-        return data
+        return chunk
 
     def close(self) -> None:
         """Deletes the files and releases the reservation."""
