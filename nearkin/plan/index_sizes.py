@@ -77,22 +77,29 @@ class IndexSize:
 
 
 def bucket_table_bytes(postings: float, buckets: float) -> float:
-    """Returns the memory of buckets in arrays: slots of 32 bytes and nodes of 16.
+    """Returns the memory of buckets in arrays.
 
-    A table of slots is doubled when it is half full, nodes when they are full.
+    A bucket has a slot of 16 bytes, and a slot in 2.5 is taken. A bucket of several postings has a
+    list of 24 bytes besides, and 16 bytes for each posting. Arrays that are full grow by an eighth,
+    so that a sixteenth of them is free on average.
 
     Args:
         postings: Number of postings.
         buckets: Number of buckets that are not empty.
 
     Examples:
-        >>> bucket_table_bytes(0, 0), bucket_table_bytes(20_000, 10_000)
-        (196608, 1572864)
+        >>> bucket_table_bytes(0, 0), bucket_table_bytes(200_000, 100_000)
+        (75776, 10200000.0)
     """
-    least = 1 << 12
-    slots = max(least, 1 << math.ceil(math.log2(max(2 * buckets, 1))))
-    nodes = max(least, 1 << math.ceil(math.log2(max(postings, 1))))
-    return 32 * slots + 16 * nodes
+    further_postings = postings - buckets
+    lists = min(buckets, further_postings)
+    slots = 16 * 2.5 * buckets
+    free_share = 1 + 1 / 16
+    least_slots = 16 * 4096
+    least_lists = (24 + 16) * 256
+    return max(least_slots, free_share * slots) + max(
+        least_lists, free_share * (24 * lists + 16 * (further_postings + lists))
+    )
 
 
 def memory_size(shape: IndexShape) -> IndexSize:

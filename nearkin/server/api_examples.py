@@ -244,7 +244,7 @@ EXAMPLES: dict[str, OperationExample] = {
             "rows": 7,
             "spec_fingerprint": "a92475c45afefe0f",
             "url": "sqlite:///nearkin.db",
-            "bucket_bytes": 196_608,
+            "bucket_bytes": 75_776,
         },
     ),
     "GET /v1/shadow": OperationExample("compareShadow", SHADOW),

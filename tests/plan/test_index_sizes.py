@@ -242,7 +242,8 @@ def test_the_planned_size_of_buckets_is_that_of_their_arrays(documents: int, key
     all_keys = rng.integers(0, 2**63, (documents, keys)).astype(np.uint64)
     for start in range(0, documents, 500):
         part = all_keys[start : start + 500]
-        table.append_all(part, np.arange(len(part), dtype=np.int64) << 24)
+        words = np.arange(len(part), dtype=np.int64) << 24
+        table.append_all(part.reshape(-1), np.repeat(words, keys))
     postings = documents * keys
     assert bucket_table_bytes(postings, postings) == pytest.approx(table.nbytes, rel=0.15)
 

@@ -1,5 +1,7 @@
 """Buckets in arrays, for the memory store, and for the SQLite store beside its file."""
 
+import math
+import os
 from collections.abc import Iterable
 
 import numpy as np
@@ -7,12 +9,34 @@ import numpy as np
 from nearkin.index.entry import Entry, PostingPortion, Postings
 from nearkin.index.stores import kernels
 
-LEAST_SLOTS = 1 << 12
-LEAST_NODES = 1 << 12
+GROWTH = 8
+"""An array that is full grows by one part in this number. That bounds the memory that is unused."""
+LEAST_ROWS = 256
+"""The number of lists and of nodes of an empty table, by which they grow at least."""
+
+
+def grown_rows(rows: int, needed: int, least: int) -> int:
+    """Returns the number of rows to which an array grows.
+
+    Args:
+        rows: Number of rows that the array has.
+        needed: Number of rows that it needs.
+        least: Smallest number of rows by which it grows.
+
+    Examples:
+        >>> grown_rows(4096, 4000, 4096), grown_rows(4096, 5000, 4096), grown_rows(800, 900, 1)
+        (4096, 8192, 900)
+    """
+    while rows < needed:
+        rows += max(least, rows // GROWTH)
+    return rows
 
 
 class BucketTable:
     """A table of postings by band key. It is not safe for concurrent use.
+
+    The table grows by a segment of 4,096 slots at a time, see `kernels`. Its arrays are resized in
+    place: the C library moves large ones to other addresses without copying them.
 
     Args:
         most: Maximum number of postings of a bucket. Older postings are evicted.
@@ -27,9 +51,13 @@ class BucketTable:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self._slots = np.zeros((LEAST_SLOTS, 4), np.int64)
-        self._nodes = np.empty((LEAST_NODES, 2), np.int64)
-        self._state = np.array([0, 1, kernels.END, 0, 0], np.int64)
+        self._seed = np.uint64(int.from_bytes(os.urandom(8), "little"))
+        self._slots = np.zeros((kernels.SEGMENT, 2), np.int64)
+        self._lists = np.zeros((LEAST_ROWS, 3), np.int64)
+        self._nodes = np.zeros((LEAST_ROWS, 2), np.int64)
+        self._state = np.zeros(kernels.STATE_SIZE, np.int64)
+        self._state[kernels.SEGMENTS] = 1
+        self._state[kernels.ROUND] = 1
 
     @property
     def evicted(self) -> int:
@@ -42,33 +70,42 @@ class BucketTable:
         return int(self._state[kernels.HELD])
 
     @property
+    def moved_slots(self) -> int:
+        """The number of slots that were moved while the table grew."""
+        return int(self._state[kernels.MOVED])
+
+    @property
     def nbytes(self) -> int:
         """The size of all arrays, in bytes."""
-        return self._slots.nbytes + self._nodes.nbytes
+        return self._slots.nbytes + self._lists.nbytes + self._nodes.nbytes
 
     def sizes(self) -> np.ndarray:
         """Returns the sizes of the buckets that are not empty, int64 of shape (n,)."""
-        sizes = self._slots[:, kernels.SIZE]
-        return sizes[sizes > 0]
+        places = self._slots[:, kernels.PLACE]
+        places = places[places != kernels.UNUSED]
+        return np.where(places < 0, 1, self._lists[np.maximum(places, 0), kernels.SIZE])
 
     def look_up(self, keys: np.ndarray) -> Postings:
         """Returns the buckets of band keys, uint64 of shape (m,), oldest postings first."""
-        offsets, places = np.empty(len(keys) + 1, np.int64), np.empty(len(keys), np.int64)
-        kernels.bucket_sizes(keys, self._slots, offsets, places)
+        offsets = np.empty(len(keys) + 1, np.int64)
+        places = np.empty(len(keys), np.int64)
+        kernels.bucket_sizes(
+            keys, self._seed, self._slots, self._lists, self._state, offsets, places
+        )
         words = np.empty(offsets[-1], np.int64)
         if len(words):
-            kernels.fill_postings(places, self._slots, self._nodes, offsets, words)
+            kernels.fill_postings(places, self._lists, self._nodes, offsets, words)
         return Postings(words, offsets)
 
     def portion(self, place: int, slots: int) -> PostingPortion:
         """Returns the postings of some slots.
 
         Args:
-            place: The first slot. After the table has grown, its keys are in other slots.
+            place: The first slot. While the table grows, keys move to slots behind all others.
             slots: The number of slots.
         """
         rows = self._slots[place : place + slots]
-        keys = rows[rows[:, kernels.SIZE] > 0, kernels.KEY].view(np.uint64)
+        keys = rows[rows[:, kernels.PLACE] != kernels.UNUSED, kernels.KEY].view(np.uint64)
         postings = self.look_up(keys)
         end = place + slots
         return PostingPortion(
@@ -79,19 +116,30 @@ class BucketTable:
 
     def append(self, keys: np.ndarray, word: int) -> None:
         """Appends one posting to the bucket of each key, uint64 of shape (b,)."""
-        self.append_all(keys[None], np.array([word], np.int64))
+        self.append_all(keys, np.full(len(keys), word, np.int64))
 
     def append_all(self, keys: np.ndarray, words: np.ndarray) -> None:
         """Appends postings.
 
         Args:
-            keys: Band keys of each document, uint64 of shape (m, b).
-            words: The posting of each document, int64 of shape (m,).
+            keys: Band keys, uint64 of shape (m,).
+            words: The posting of each key, int64 of shape (m,).
         """
-        self._reserve(keys.size)
-        kernels.append_postings(
-            keys, words, np.int64(self.most), self._slots, self._nodes, self._state
-        )
+        appended = np.int64(0)
+        while appended < len(keys):
+            appended = kernels.append_postings(
+                keys,
+                words,
+                appended,
+                np.int64(self.most),
+                self._seed,
+                self._slots,
+                self._lists,
+                self._nodes,
+                self._state,
+            )
+            if appended < len(keys):
+                self._grow()
 
     def remove(self, keys: np.ndarray, ref: int) -> int:
         """Deletes the postings of a document.
@@ -104,47 +152,46 @@ class BucketTable:
             The number of deleted postings.
         """
         return int(
-            kernels.remove_postings(keys, np.int64(ref), self._slots, self._nodes, self._state)
+            kernels.remove_postings(
+                keys,
+                np.int64(ref),
+                self._seed,
+                self._slots,
+                self._lists,
+                self._nodes,
+                self._state,
+            )
         )
 
     def peak_bytes(self, more: int) -> int:
-        """Returns the memory while postings are appended, in bytes.
-
-        Arrays that are too small are copied to larger ones, so both exist for a moment.
+        """Returns the largest memory of the table after postings are appended, in bytes.
 
         Args:
             more: Number of keys and postings to append.
         """
-        slots = self._slots_with_room(more)
-        copied_slots = 0 if slots == len(self._slots) else slots * self._slots[0].nbytes
-        nodes = self._nodes_with_room(more)
-        copied_nodes = 0 if nodes == len(self._nodes) else nodes * self._nodes[0].nbytes
-        return self.nbytes + copied_slots + copied_nodes
+        sizes = zip(self._arrays(), self._rows_with_room(more), strict=True)
+        return sum(rows * array[0].nbytes for array, rows in sizes)
 
-    def _slots_with_room(self, more: int) -> int:
-        size = len(self._slots)
-        if 2 * (self._state[kernels.TAKEN] + more) > size:
-            alive = int((self._slots[:, kernels.FIRST] > 0).sum())
-            while 2 * (alive + more) > size or 4 * alive > size:
-                size *= 2
-        return size
+    def _arrays(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        return self._slots, self._lists, self._nodes
 
-    def _nodes_with_room(self, more: int) -> int:
-        size = len(self._nodes)
-        return size if int(self._state[kernels.NODES]) + more <= size else 2 * size + more
+    def _rows_with_room(self, more: int) -> tuple[int, int, int]:
+        """Returns the rows of slots, lists and nodes with room for `more` keys and postings."""
+        state = self._state
+        segments = math.ceil((state[kernels.KEYS] + more) / (kernels.MAX_LOAD * kernels.SEGMENT))
+        return (
+            grown_rows(len(self._slots), segments * kernels.SEGMENT, kernels.SEGMENT),
+            # row 0 is not used
+            grown_rows(len(self._lists), int(state[kernels.LISTS]) + 1 + more, LEAST_ROWS),
+            grown_rows(len(self._nodes), int(state[kernels.NODES]) + 1 + 2 * more, LEAST_ROWS),
+        )
 
-    def _reserve(self, more: int) -> None:
-        """Makes room for `more` keys and postings."""
-        if 2 * (self._state[kernels.TAKEN] + more) > len(self._slots):
-            larger = np.zeros((self._slots_with_room(more), 4), np.int64)
-            self._state[kernels.TAKEN] = kernels.rehash(self._slots, larger)
-            self._slots = larger
-        used = int(self._state[kernels.NODES])
-        size = self._nodes_with_room(more)
-        if size > len(self._nodes):
-            grown = np.empty((size, 2), np.int64)
-            grown[:used] = self._nodes[:used]
-            self._nodes = grown
+    def _grow(self) -> None:
+        """Makes room for one more key and posting in each array."""
+        for array, rows in zip(self._arrays(), self._rows_with_room(1), strict=True):
+            if rows > len(array):
+                # no view of an array outlives a method
+                array.resize((rows, array.shape[1]), refcheck=False)
 
 
 def enter(table: BucketTable, documents: Iterable[tuple[Entry, np.ndarray | None]]) -> None:
@@ -155,4 +202,4 @@ def enter(table: BucketTable, documents: Iterable[tuple[Entry, np.ndarray | None
         # documents of an index of texts and vectors have different numbers of keys
         counts = [len(keys) for _, keys in posted]
         all_keys = np.concatenate([keys for _, keys in posted])
-        table.append_all(all_keys[:, None], np.repeat(words, counts))
+        table.append_all(all_keys, np.repeat(words, counts))

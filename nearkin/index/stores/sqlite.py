@@ -387,7 +387,7 @@ class SqliteStore:
                     self._require_room(table, len(keys))
                     # documents of an index of texts and vectors have different numbers of keys
                     counts = [len(row[3]) // keys.itemsize for row in rows]
-                    table.append_all(keys[:, None], np.repeat(np.array(words, np.int64), counts))
+                    table.append_all(keys, np.repeat(np.array(words, np.int64), counts))
             with closing(self._read_blocks("SELECT word, keys FROM loose ORDER BY ref")) as blocks:
                 for word, blob in chain.from_iterable(blocks):
                     table.append(np.frombuffer(blob, np.uint64), word)

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 from nearkin.index.stores.bucket_table import BucketTable
+from nearkin.index.stores.kernels import MAX_LOAD, SEGMENT
 
 
-@pytest.mark.parametrize("most", [3, 1000])
+@pytest.mark.parametrize("most", [1, 3, 1000])
 def test_table_equals_lists_after_random_changes(most: int) -> None:
     rng = np.random.default_rng(most)
     table = BucketTable(most)
@@ -52,9 +53,70 @@ def test_table_equals_lists_after_random_changes(most: int) -> None:
     )
 
 
+def test_growth_moves_few_slots_at_a_time() -> None:
+    """A table that is rehashed as a whole moves all keys in one step."""
+    rng = np.random.default_rng(1)
+    table = BucketTable(10)
+    least = MAX_LOAD * SEGMENT
+    for step in range(60):
+        before = table.moved_slots
+        keys = rng.integers(0, 2**63, 2500, np.uint64)
+        table.append_all(keys, np.full(len(keys), step << 24))
+        # each split makes room for `least` keys, and moves those of one segment
+        splits = np.ceil(len(keys) / least) + 1
+        assert table.moved_slots - before <= splits * SEGMENT
+    assert table.postings == 60 * 2500
+    # each key moves once in each round, whose numbers of keys are a geometric series
+    assert table.moved_slots <= 2.2 * table.postings
+
+
+def test_a_table_does_not_grow_while_as_many_postings_leave_as_come() -> None:
+    rng = np.random.default_rng(2)
+    table = BucketTable(10)
+    present = [(ref, rng.integers(0, 2**63, 20, np.uint64)) for ref in range(1, 201)]
+    for ref, keys in present:
+        table.append(keys, ref << 24)
+        table.append(keys[:5], (ref + 1_000_000) << 24)
+    size = table.nbytes
+    for ref in range(201, 2000):
+        old, old_keys = present.pop(0)
+        assert table.remove(old_keys, old) == 20
+        assert table.remove(old_keys[:5], old + 1_000_000) == 5
+        keys = rng.integers(0, 2**63, 20, np.uint64)
+        table.append(keys, ref << 24)
+        table.append(keys[:5], (ref + 1_000_000) << 24)
+        present.append((ref, keys))
+    assert (table.nbytes, table.postings) == (size, 200 * 25)
+
+
+def test_portions_contain_all_postings() -> None:
+    rng = np.random.default_rng(3)
+    table = BucketTable(10)
+    keys = rng.integers(0, 4000, 9000).astype(np.uint64)
+    table.append_all(keys, np.arange(9000) << 24)
+    expected = table.look_up(np.unique(keys))
+    pairs: list[tuple[int, int]] = []
+    place: int | None = 0
+    while place is not None:
+        portion = table.portion(place, 1000)
+        pairs += zip(portion.keys.tolist(), portion.words.tolist(), strict=True)
+        place = portion.place
+    counts = np.diff(expected.offsets)
+    assert sorted(pairs) == sorted(
+        zip(np.repeat(np.unique(keys), counts).tolist(), expected.words.tolist(), strict=True)
+    )
+
+
 def test_kernels_with_bounds_checking() -> None:
-    test = f"{__file__}::{test_table_equals_lists_after_random_changes.__name__}"
-    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
+    tests = [
+        f"{__file__}::{test.__name__}"
+        for test in (
+            test_table_equals_lists_after_random_changes,
+            test_a_table_does_not_grow_while_as_many_postings_leave_as_come,
+            test_growth_moves_few_slots_at_a_time,
+        )
+    ]
+    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
     ended = subprocess.run(
         line, env={**os.environ, "NUMBA_BOUNDSCHECK": "1"}, capture_output=True, text=True
     )
