@@ -1,5 +1,6 @@
 """The command line: its commands, its error messages and its exit codes."""
 
+import gc
 import os
 import sys
 import warnings
@@ -16,7 +17,7 @@ import typer
 from typer.core import TyperCommand
 from typer.main import get_command
 
-from nearkin.cli.command_line import ARGUMENTS
+from nearkin.cli.command_line import ARGUMENTS, OWNS_PROCESS
 from nearkin.cli.command_table import COMMANDS, CommandEntry, CommandTable
 from nearkin.cli.commands import HELP_NAMES, MARKUP, Command, CommandGroup, call
 from nearkin.cli.compilation import CompilationLines
@@ -34,6 +35,12 @@ DONE = 0
 FAILED = 1
 USAGE = 2
 
+NEW_OBJECTS = 50_000
+"""The number of new objects after which the garbage collector of a command runs.
+
+With the default of Python, 700, the collector would run hundreds of times before the first
+document is read.
+"""
 ANY_OPTIONS: dict[str, object] = {
     "allow_extra_args": True,
     "ignore_unknown_options": True,
@@ -114,9 +121,14 @@ app = typer.Typer(
 
 def main() -> None:
     """Runs the command line of the process and exits."""
+    OWNS_PROCESS.set(True)
+    gc.set_threshold(NEW_OBJECTS)
     prepare_streams()
     warnings.showwarning = show_warning
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    # The interpreter collects garbage once more when it exits. Frozen objects are left out.
+    gc.freeze()
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import RUN, VERIFICATION, with_option_groups
 from nearkin.cli.printing import print_json
 
@@ -79,7 +80,8 @@ def audit(
 
         nearkin audit deduped/ --sample 5000 --budget 5m
     """  # noqa: E501
-    from nearkin.runs.reopen import audit_run
+    with file_imports():
+        from nearkin.runs.reopen import audit_run
 
     secret = o.read_key(key_file)
     progress = o.open_progress(quiet=quiet)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.imports import file_imports
 from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import OUTPUT, RUN, GivenOptions, with_option_groups
 from nearkin.cli.plan_file import apply_plan
@@ -163,7 +164,7 @@ def dedup(
 
         nearkin dedup /shared/crawl --engine spark --master spark://head:7077 --conf spark.executor.memory=8g --out /shared/out
     """  # noqa: E501 (an example is one line, which can be copied)
-    with paused_collector():
+    with paused_collector() if execution.engine == SPARK else file_imports():
         from nearkin.cluster.keep import KeepPolicy
         from nearkin.engine.options import carried_columns
         from nearkin.runs.kept_file import KeptFile

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import INPUT, OUTPUT, with_option_groups
 
 QUOTED_CLUSTERS = 400
@@ -62,22 +63,23 @@ def demo(
     """
     from tempfile import TemporaryDirectory
 
-    from nearkin.cli.command_line import ARGUMENTS, describe_command_line
-    from nearkin.cli.dedup import print_run
-    from nearkin.corpus import Columns
-    from nearkin.engine.options import RunOptions
-    from nearkin.lab.demo_corpus import (
-        MIN_COPIED_LINES,
-        PRESS_RELEASES,
-        PRESS_RELEASES_KEEP,
-        SOURCE_CODE_SPEC,
-        write_source_corpus,
-    )
-    from nearkin.runs.dedup import run_dedup
-    from nearkin.runs.job import Job
-    from nearkin.runs.output import require_output_free
-    from nearkin.runtime.files import Readers
-    from nearkin.runtime.outputs import require_outside_work_folders
+    with file_imports():
+        from nearkin.cli.command_line import ARGUMENTS, describe_command_line
+        from nearkin.cli.dedup import print_run
+        from nearkin.corpus import Columns
+        from nearkin.engine.options import RunOptions
+        from nearkin.lab.demo_corpus import (
+            MIN_COPIED_LINES,
+            PRESS_RELEASES,
+            PRESS_RELEASES_KEEP,
+            SOURCE_CODE_SPEC,
+            write_source_corpus,
+        )
+        from nearkin.runs.dedup import run_dedup
+        from nearkin.runs.job import Job
+        from nearkin.runs.output import require_output_free
+        from nearkin.runtime.files import Readers
+        from nearkin.runtime.outputs import require_outside_work_folders
 
     require_outside_work_folders(out)
     require_output_free(out, resume=False, overwrite=overwrite)

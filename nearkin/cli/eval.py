@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import (
     RUN,
     VERIFICATION,
@@ -98,14 +99,15 @@ def eval(
 
         nearkin eval docs.parquet --id id --golden labels.csv --grid "shingle=words:1,chars:3;threshold=0.4,0.5"
     """  # noqa: E501
-    from nearkin.errors import UsageError
-    from nearkin.evaluate.golden import (
-        Scores,
-        parse_labelled,
-        read_clusters,
-        read_golden_set,
-        score_clusters,
-    )
+    with file_imports():
+        from nearkin.errors import UsageError
+        from nearkin.evaluate.golden import (
+            Scores,
+            parse_labelled,
+            read_clusters,
+            read_golden_set,
+            score_clusters,
+        )
 
     if plot is not None:
         from nearkin.report.curves import require_plotting

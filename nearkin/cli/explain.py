@@ -7,6 +7,7 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.command_line import decode_text
+from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import INPUT, OUTPUT, GivenOptions, with_option_groups
 from nearkin.cli.printing import print_json
 
@@ -96,11 +97,12 @@ def explain(
 
         nearkin explain doc-17 doc-42 --index sqlite:///kin.db
     """  # noqa: E501
-    from nearkin.engine.options import RunOptions
-    from nearkin.runs.reopen import explain_in_run
-    from nearkin.runs.spec_request import SpecRequest
-    from nearkin.sketch.resources import SpecResources
-    from nearkin.spec import parse_shingle
+    with file_imports():
+        from nearkin.engine.options import RunOptions
+        from nearkin.runs.reopen import explain_in_run
+        from nearkin.runs.spec_request import SpecRequest
+        from nearkin.sketch.resources import SpecResources
+        from nearkin.spec import parse_shingle
 
     secret = o.read_key(key_file)
     if run is not None or index is not None:

@@ -11,9 +11,9 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.fit_ask import ANSWERS, ask_for_settings, check_ask_options
+from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import OUTPUT, RUN, VERIFICATION, GivenOptions, with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
-from nearkin.runtime.loading import paused_collector
 
 if TYPE_CHECKING:
     from nearkin.fit.asking import AskedSettings
@@ -146,7 +146,7 @@ def fit(
     """  # noqa: E501
     from nearkin.errors import UsageError
 
-    with paused_collector():
+    with file_imports():
         from nearkin.corpus import FileCorpus, detect_dimensions
         from nearkin.evaluate.golden import parse_labelled, read_golden_set
         from nearkin.fit.fitting import FitRequest, fit_settings

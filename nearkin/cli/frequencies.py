@@ -5,9 +5,9 @@ from dataclasses import asdict, dataclass
 from functools import partial
 
 from nearkin.cli import options as o
+from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_inputs, print_json, print_warnings
-from nearkin.runtime.loading import paused_collector
 
 COMMON_OPTIONS = (
     "text",
@@ -61,7 +61,7 @@ def frequencies(
     Examples:
         nearkin frequencies products.parquet --text title --shingle words:1 --out products.arrow
     """
-    with paused_collector():
+    with file_imports():
         from nearkin.runs.frequencies import FrequencyJob, run_frequencies
         from nearkin.runtime.files import Readers
 

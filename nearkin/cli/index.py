@@ -10,6 +10,7 @@ import typer
 from nearkin.cli import options as o
 from nearkin.cli.backup import backup, restore
 from nearkin.cli.commands import make_group
+from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import (
     ADVANCED,
     INPUT,
@@ -152,8 +153,9 @@ def open_index(url: str, resources: o.IndexKeyOptions, **fields: Any) -> Iterato
         UsageError: If an argument is not valid.
         RunError: If the store cannot be opened.
     """
-    from nearkin.index.index import Index
-    from nearkin.sketch.resources import SpecResources
+    with file_imports():
+        from nearkin.index.index import Index
+        from nearkin.sketch.resources import SpecResources
 
     secret = SpecResources(o.read_key(resources.key_file))
     folder = resources.spec_resources
@@ -264,9 +266,10 @@ def build(
 
         nearkin index build docs.csv --id id --measure simhash --distance 3 --store sqlite:///kin.db
     """  # noqa: E501
-    from nearkin.errors import UsageError
-    from nearkin.loading import NewEvidence, add_files, add_files_of_both, load_run
-    from nearkin.runs.saved import SavedRun
+    with file_imports():
+        from nearkin.errors import UsageError
+        from nearkin.loading import NewEvidence, add_files, add_files_of_both, load_run
+        from nearkin.runs.saved import SavedRun
 
     if distance is not None and measure is None:
         measure = "simhash"
@@ -374,8 +377,9 @@ def add(
 
         nearkin index add today.parquet --text body --vector embedding --store sqlite:///both.db
     """
-    from nearkin.loading import add_files, add_files_of_both
-    from nearkin.runs.spec_request import SpecRequest
+    with file_imports():
+        from nearkin.loading import add_files, add_files_of_both
+        from nearkin.runs.spec_request import SpecRequest
 
     request = SpecRequest(secret=o.read_key(resources.key_file))
     options = o.ColumnOptions(

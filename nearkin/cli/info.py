@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
 
@@ -57,8 +58,9 @@ def info(
 def _signature_file_facts(path: Path) -> dict[str, object]:
     import json
 
-    from nearkin.sketch.minhash import fill_shares
-    from nearkin.sketch.signature_file import read_signatures
+    with file_imports():
+        from nearkin.sketch.minhash import fill_shares
+        from nearkin.sketch.signature_file import read_signatures
 
     signatures = read_signatures(path)
     spec = signatures.spec

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_json
 
@@ -32,10 +33,11 @@ def merge(
     Examples:
         nearkin merge monday.arrow tuesday.arrow --out week.arrow
     """
-    from nearkin.runs.sketch import require_signature_output
-    from nearkin.runtime.files import disk_errors
-    from nearkin.runtime.outputs import RESULT, claimed
-    from nearkin.sketch.signature_file import merge_signatures
+    with file_imports():
+        from nearkin.runs.sketch import require_signature_output
+        from nearkin.runtime.files import disk_errors
+        from nearkin.runtime.outputs import RESULT, claimed
+        from nearkin.sketch.signature_file import merge_signatures
 
     require_signature_output(out, files, overwrite=overwrite)
     with claimed(out, "nearkin merge", replaces=overwrite) as claim, disk_errors(out.parent):

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.imports import file_imports
 from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import OUTPUT, VERIFICATION, GivenOptions, with_option_groups
 from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
 from nearkin.cli.saved_runs import require_as_saved
-from nearkin.runtime.loading import paused_collector
 from nearkin.runtime.number_format import format_percent
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ def pairs(
 
         nearkin pairs docs.parquet --vector embedding --threshold 0.95 --out pairs.parquet
     """  # noqa: E501
-    with paused_collector():
+    with file_imports():
         from nearkin.runs.pairs import parse_relation, require_pairs_output, run_pairs
         from nearkin.runs.spec_request import resolve_inputs
 

@@ -6,6 +6,7 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.audit import GoldenFile, Run
+from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import OUTPUT, RUN, with_option_groups
 from nearkin.cli.printing import print_json
 
@@ -51,8 +52,9 @@ def shadow(
 
         nearkin shadow deduped/ --against "threshold=0.7" --golden labels.csv
     """  # noqa: E501
-    from nearkin.evaluate.shadow import parse_shadow_settings
-    from nearkin.runs.reopen import shadow_run
+    with file_imports():
+        from nearkin.evaluate.shadow import parse_shadow_settings
+        from nearkin.runs.reopen import shadow_run
 
     secret = o.read_key(key_file)
     settings = parse_shadow_settings(against)

@@ -4,9 +4,9 @@ import sys
 from functools import partial
 
 from nearkin.cli import options as o
+from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import with_option_groups
 from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
-from nearkin.runtime.loading import paused_collector
 
 COMMON_OPTIONS = (
     "text",
@@ -51,7 +51,7 @@ def sketch(
 
         nearkin sketch "crawl/*.jsonl.zst" --shingle chars:5 --k 256 --out crawl.signatures.arrow
     """
-    with paused_collector():
+    with file_imports():
         from nearkin.runs.sketch import SketchJob, require_signature_output, run_sketch
         from nearkin.runs.spec_request import resolve_inputs
         from nearkin.runtime.files import Readers

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.imports import file_imports
 from nearkin.cli.option_groups import ADVANCED, INPUT, OUTPUT, with_option_groups
 from nearkin.cli.printing import print_json
 
@@ -156,8 +157,9 @@ def synth(
 
         nearkin synth --documents 50000 --similarity 0.75:0.95 --hot-clusters 2 --boilerplate 0.1 --hostile 50 --out hard/
     """  # noqa: E501
-    from nearkin.lab.synth import synth as write_corpus
-    from nearkin.spec import Spec
+    with file_imports():
+        from nearkin.lab.synth import synth as write_corpus
+        from nearkin.spec import Spec
 
     settings = corpus.to_settings()
     progress = o.open_progress(quiet=quiet)

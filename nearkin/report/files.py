@@ -6,7 +6,6 @@ from typing import Any
 
 from nearkin.errors import UsageError
 from nearkin.report.model import ReportData
-from nearkin.report.page import render_page
 from nearkin.runtime.files import PRIVATE_FILE, to_json, write_durably
 
 REPORT_DATA = "report.json"
@@ -21,6 +20,9 @@ def write_report(folder: Path, data: ReportData, mode: int = PRIVATE_FILE) -> No
         data: Data of the report.
         mode: Permissions of the two files.
     """
+    # `nearkin pairs` shares this module and writes no page.
+    from nearkin.report.page import render_page
+
     write_durably(folder / REPORT_DATA, to_json(data.to_dict()), mode)
     write_durably(folder / REPORT_PAGE, render_page(data).encode("utf-8", "backslashreplace"), mode)
 

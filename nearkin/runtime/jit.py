@@ -23,6 +23,7 @@ import llvmlite
 import numba
 from numba import njit
 from numba.core import caching, config, event
+from numba.core.runtime import rtsys
 
 from nearkin.runtime.compilation import COMPILATION
 from nearkin.runtime.environment import check_numba_settings
@@ -241,6 +242,23 @@ class _Implementation(caching.CompileResultCacheImpl):  # type: ignore[misc]
 
 class _KernelCache(caching.FunctionCache):  # type: ignore[misc]
     _impl_class = _Implementation
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Loads the machine code of a kernel.
+
+        Numba would first register the typing and the lowering of all functions that it can compile,
+        which takes as long as importing Numba. Machine code needs only the functions of the
+        runtime, which allocate arrays. If a kernel is compiled, the compiler registers the rest.
+
+        Args:
+            sig: The types of the arguments.
+            target_context: The target of the compiler.
+
+        Returns:
+            The compiled kernel, or None if it is not in the cache.
+        """
+        rtsys.initialize(target_context)
+        return self._load_overload(sig, target_context)
 
 
 class _CompilationEvents(event.Listener):  # type: ignore[misc]

@@ -15,6 +15,24 @@ HASHES = (
     "0))[0]))"
 )
 SKETCH = "import nearkin as nk; print(nk.sketch(['one two three four'], nk.Spec(k=8)).tolist())"
+LOAD_ALL = """
+import importlib
+import sys
+from nearkin.runtime import jit
+
+loaded = 0
+for path in sorted(jit.PACKAGE.rglob("kernels.py")):
+    name = ".".join(path.relative_to(jit.PACKAGE.parent).with_suffix("").parts)
+    for kernel in list(vars(importlib.import_module(name)).values()):
+        if hasattr(kernel, "py_func") and kernel.py_func.__module__ == name:
+            here = kernel.targetctx.codegen().magic_tuple()
+            for signature, machine, _ in kernel._cache._cache_file._load_index():
+                if machine == here:
+                    kernel.compile(signature)
+                    loaded += 1
+print(loaded > 0, jit.COMPILATION.compiled, "numba.core.typing.cffi_utils" in sys.modules)
+"""
+"""Code that loads all machine code in the cache. It ends with a crash if a symbol is missing."""
 
 
 @pytest.fixture
@@ -242,6 +260,11 @@ def test_kernels_run_without_trusted_cache_folder(installed: Path, tmp_path: Pat
 def test_cache_folder_of_environment_variable_is_used(installed: Path, tmp_path: Path) -> None:
     python(HASHES, installed, NEARKIN_CACHE_DIR=str(tmp_path / "mine"))
     assert list((tmp_path / "mine").rglob("*.nbi"))
+
+
+def test_machine_code_of_every_kernel_is_loaded_without_the_registries_of_the_compiler() -> None:
+    nearkin.sketch(["one two three four"])
+    assert python(LOAD_ALL, Path(nearkin.__file__).parents[1], **os.environ) == "True 0 False\n"
 
 
 def test_kernels_pass_bounds_checking() -> None:
