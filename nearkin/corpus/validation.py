@@ -410,8 +410,8 @@ def find_vector_fault(value: object, name: str, dimensions: int | None) -> str |
 
 
 def _vector_faults(numbers: np.ndarray, which: np.ndarray, name: str) -> dict[int, str]:
-    some = numbers[which]
-    infinite, zero = ~np.isfinite(some).all(axis=1), ~some.any(axis=1)
+    suspects = numbers[which]
+    infinite, zero = ~np.isfinite(suspects).all(axis=1), ~suspects.any(axis=1)
     faults = dict.fromkeys(which[zero].tolist(), f"{name} is a zero vector, which has no direction")
     return {
         **faults,

@@ -102,11 +102,11 @@ def restore(source: Path, url: str, *, overwrite: bool = False) -> BackupResult:
     if target.exists() and target.samefile(source):
         raise UsageError(f"{source} is the index itself")
     with _exclusive_access(target), _staging_file(target) as staging:
-        result = _copy_index(source, staging, target)
+        documents_and_postings = _copy_index(source, staging, target)
         # SQLite would apply the log of the replaced file to the new one
         for suffix in ("-wal", "-shm", "-journal"):
             target.with_name(target.name + suffix).unlink(missing_ok=True)
-    return result
+    return documents_and_postings
 
 
 def _sqlite_file(url: str) -> Path:

@@ -87,11 +87,11 @@ class ClockWatch:
         is_system_clock = isinstance(self._clock, SystemClock)
         fault = None
         if ahead > TOLERANCE or (is_system_clock and behind > TOLERANCE):
-            other = min(times) if ahead > TOLERANCE else max(times)
+            farthest_time = min(times) if ahead > TOLERANCE else max(times)
             fault = (
                 f"the clock of this process ({_format_time(after)}) differs from that of the store "
-                f"{self._store.url} ({_format_time(other)}): nothing is swept by this process "
-                "until they agree; set the clock that is wrong"
+                f"{self._store.url} ({_format_time(farthest_time)}): nothing is swept by this "
+                "process until they agree; set the clock that is wrong"
             )
             if self._fault is None:
                 log.warning("%s", fault)

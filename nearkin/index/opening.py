@@ -115,10 +115,10 @@ def open_index(
     urls = (url,) if isinstance(url, str) else tuple(url)
     while True:
         # A request that is not valid is refused before the store makes a file.
-        wanted = new_header(requested)
+        requested_header = new_header(requested)
         store = open_store(urls, requested) if store is None else store
         try:
-            header = read_header(store, wanted)
+            header = read_header(store, requested_header)
             state = store.state()
             if not follow or state.migration.phase != MOVED:
                 settings = settings_of(header, requested, store.url)
@@ -368,12 +368,13 @@ def _require_agreement(
         IncompatibleError: If the request does.
     """
     for name in names:
-        value = getattr(recorded, name)
-        given = getattr(requested, name)
-        if given != getattr(default, name) and given != value:
+        recorded_value = getattr(recorded, name)
+        requested_value = getattr(requested, name)
+        if requested_value != getattr(default, name) and requested_value != recorded_value:
             raise IncompatibleError(
-                f"the index {url} was created with {describe_setting(prefix + name, value)}, and "
-                f"the request has {given!r}; leave the setting out, or rebuild the index"
+                f"the index {url} was created with "
+                f"{describe_setting(prefix + name, recorded_value)}, and the request has "
+                f"{requested_value!r}; leave the setting out, or rebuild the index"
             )
 
 

@@ -235,11 +235,11 @@ class IndexReader(IndexDescription):
         ids = [require_id(id)]
         if after is not None:
             ids.append(require_id(after))
-        entry, *others = store.entries(require_scope(scope), ids)
+        entry, *last_entries = store.entries(require_scope(scope), ids)
         leader = _leader_of(store, entry)
         if leader is None:
             return None
-        last = others[0] if others else None
+        last = last_entries[0] if last_entries else None
         if last is not None and last.leader != leader.id:
             last = None
         if last is None:

@@ -162,10 +162,10 @@ class Removals:
         near = compared.reached.tolist()
         similarities = compared.similarity.tolist()
         changes.required_leaders.append(older)
-        others: list[Entry] = []
+        dissimilar: list[Entry] = []
         for member, similarity, is_near in zip(known[1:], similarities[1:], near[1:], strict=True):
             if not is_near:
-                others.append(member)
+                dissimilar.append(member)
                 continue
             changes.changed.append(
                 member._replace(leader=older.id, cluster=older.cluster, similarity=similarity)
@@ -173,7 +173,7 @@ class Removals:
         for member in members:
             if not member.has_content:
                 changes.changed.append(self._resolve_to(member, similarities[0], older))
-        return others
+        return dissimilar
 
     def _resolve_to(self, member: Entry, similarity: float, leader: Entry) -> Entry:
         """Returns a member without content as it is resolved to another representative.
@@ -409,9 +409,9 @@ class Removals:
         members = self._members_for_step(entry, older.id, inherits_cluster=False)
         changes.leader_snapshots.append(leader_snapshot(entry, members))
         if members:
-            others = self._move_similar(entry, members, older, changes)
-            if others:
-                self._reassign_members(entry, others, changes, None)
+            dissimilar = self._move_similar(entry, members, older, changes)
+            if dissimilar:
+                self._reassign_members(entry, dissimilar, changes, None)
         return changes
 
     def separate_cluster_ids(self, scope: str, id: str, older_id: str) -> int:

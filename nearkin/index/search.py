@@ -170,10 +170,12 @@ class Searcher:
             candidates = slice(bounds[i], bounds[i + 1])
             near: Counter[int] = Counter()
             for kind, keys in enumerate(batch_keys):
-                met = Counter(other for key in keys[i].read for other in new_leaders.get(key, ()))
-                for other, shared in met.items():
-                    if not self._bounds_size(kind) or self._length_fits(prepared, i, other):
-                        near[other] += shared
+                met = Counter(
+                    earlier for key in keys[i].read for earlier in new_leaders.get(key, ())
+                )
+                for earlier, shared in met.items():
+                    if not self._bounds_size(kind) or self._length_fits(prepared, i, earlier):
+                        near[earlier] += shared
             decision = NO_REPRESENTATIVE
             if candidates.start < candidates.stop or near:
                 decision = self._best_candidate(i, candidates, near, ranked, pool, prepared)
@@ -225,12 +227,12 @@ class Searcher:
             keep &= ~np.isin(words >> REF_SHIFT, list(excluded))
         if self._bounds_size(0):
             own = prepared.kinds[0].payload.sizes[documents]
-            other = words & MAX_SIZE
+            stored_size = words & MAX_SIZE
             threshold = self.comparer.kinds[0].threshold
-            fits = other >= np.floor(threshold * own)
-            fits &= own >= np.floor(threshold * other)
+            fits = stored_size >= np.floor(threshold * own)
+            fits &= own >= np.floor(threshold * stored_size)
             # the size of a larger document is unknown
-            fits |= other == MAX_SIZE
+            fits |= stored_size == MAX_SIZE
             if of_second is not None:
                 fits |= of_second
             keep &= fits

@@ -95,11 +95,11 @@ def with_frequencies(
         return settings
     from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 
-    given = resources or NO_RESOURCES
+    spec_resources = resources or NO_RESOURCES
     if tables is not None:
-        given = SpecResources.read(tables, spec, given.secret)
-    spec = given.complete(spec)
-    given.weights(spec)
+        spec_resources = SpecResources.read(tables, spec, spec_resources.secret)
+    spec = spec_resources.complete(spec)
+    spec_resources.weights(spec)
     return replace(settings, spec=spec)
 
 
@@ -367,15 +367,15 @@ class Session:
         changes.invalidates_caches = bool(
             changes.dropped or changes.posted or changes.unposted or changes.expected
         )
-        done = False
+        succeeded = False
         if changes.invalidates_caches:
             self.cache.begin_step()
         try:
             self.store.apply(changes)
-            done = True
+            succeeded = True
         finally:
             if changes.invalidates_caches:
-                self.cache.end_step(done=done)
+                self.cache.end_step(done=succeeded)
         for entry in (*changes.changed, *(keyed.entry for keyed in changes.dropped)):
             self.cache.forget(entry.scope, entry.id)
 

@@ -277,7 +277,7 @@ class IndexSettings:
             (16, 8, 'chars:5')
         """
         variables = os.environ if environment is None else environment
-        given = {
+        given_variables = {
             name.removeprefix(prefix): value
             for name, value in variables.items()
             if name.startswith(prefix) and value != ""
@@ -285,20 +285,24 @@ class IndexSettings:
         types = get_type_hints(cls)
         names = [field.name for field in fields(cls) if field.name not in ("spec", "vector")]
         known = {name.upper(): name for name in names}
-        of_vector = {name: given.pop(name) for name in VECTOR_VARIABLES if name in given}
-        of_spec = {name: given.pop(name) for name in SPEC_VARIABLES if name in given}
-        unknown = sorted(set(given) - set(known))
+        of_vector = {
+            name: given_variables.pop(name) for name in VECTOR_VARIABLES if name in given_variables
+        }
+        of_spec = {
+            name: given_variables.pop(name) for name in SPEC_VARIABLES if name in given_variables
+        }
+        unknown = sorted(set(given_variables) - set(known))
         if unknown:
             valid = ", ".join(sorted((*known, *SPEC_VARIABLES, *VECTOR_VARIABLES)))
             raise UsageError(
                 f"unknown setting {prefix}{unknown[0]}; valid settings (after {prefix}) are {valid}"
                 f"{did_you_mean(unknown[0], (*known, *SPEC_VARIABLES, *VECTOR_VARIABLES))}"
             )
-        values = {
+        parsed = {
             known[name]: _parse_value(types[known[name]], value, prefix + name)
-            for name, value in given.items()
+            for name, value in given_variables.items()
         }
-        settings = cls(**values)
+        settings = cls(**parsed)
         if of_vector:
             settings = replace(settings, vector=_parse_vector_evidence(of_vector, prefix))
         if not of_spec:

@@ -327,9 +327,9 @@ def _parse_delta_numbers(data: memoryview, at: int, count: int) -> tuple[np.ndar
                 raise ValueError("a page has fewer values than its header states")
             at += len(packed)
             bits = np.unpackbits(packed, bitorder="little").reshape(size, width)
-            found = bits[: count - done] @ (1 << np.arange(width, dtype=np.int64)) + smallest
-            numbers[done : done + len(found)] = found
-            done += len(found)
+            decoded = bits[: count - done] @ (1 << np.arange(width, dtype=np.int64)) + smallest
+            numbers[done : done + len(decoded)] = decoded
+            done += len(decoded)
     return np.cumsum(numbers), at
 
 

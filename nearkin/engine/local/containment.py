@@ -189,9 +189,9 @@ class _ContainmentSearch:
             for pairs in self._look_up(portion, self.smallest.crowded):
                 spool.add(pairs)
         candidates = write_pairs(run.work.path / CANDIDATES, spool)
-        found = self._verify(candidates)
+        pair_count = self._verify(candidates)
         return ContainmentStats(
-            candidates=len(candidates), pairs=found, hot_shingles=len(self.smallest.crowded)
+            candidates=len(candidates), pairs=pair_count, hot_shingles=len(self.smallest.crowded)
         )
 
     @property
@@ -317,9 +317,9 @@ class _ContainmentSearch:
         count = 0
         with ExitStack() as stack:
             files = [stack.enter_context((folder / name).open("wb")) for name in FIELDS]
-            for found in ordered_map(score, split_pairs(candidates), run.options.workers):
-                count += len(found.a)
-                for file, column, dtype in zip(files, found, FIELDS.values(), strict=True):
+            for contained in ordered_map(score, split_pairs(candidates), run.options.workers):
+                count += len(contained.a)
+                for file, column, dtype in zip(files, contained, FIELDS.values(), strict=True):
                     file.write(np.ascontiguousarray(column, dtype).data)
         return count
 
@@ -376,8 +376,8 @@ def _read_smallest_hashes(run: LocalRun, active: np.ndarray) -> _SmallestHashes:
         kernels.smallest_hashes(payload.columns[0], starts, active[low:high] - batch.first, rows)
         smallest[low:high] = rows
         run.progress.advance(len(payload.sizes))
-    found = _SmallestHashes(active, sizes, smallest, NO_HASHES)
-    return found._replace(crowded=_find_crowded(found, run.options, run.pair_scope.sources))
+    hashes = _SmallestHashes(active, sizes, smallest, NO_HASHES)
+    return hashes._replace(crowded=_find_crowded(hashes, run.options, run.pair_scope.sources))
 
 
 def _find_crowded(

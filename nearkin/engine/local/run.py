@@ -292,10 +292,10 @@ class LocalRun(Run):
 
     def compare_all(self) -> None:
         """Compares all pairs of active documents exactly, and writes the scored pairs."""
-        wanted = np.flatnonzero(self.active())
-        payloads = self.build_payloads(wanted)
+        active = np.flatnonzero(self.active())
+        payloads = self.build_payloads(active)
         with ScoredWriter(self.work.folder("scored")) as writer:
-            compare_all_pairs(payloads, wanted, self.pair_scope, self.options, writer)
+            compare_all_pairs(payloads, active, self.pair_scope, self.options, writer)
 
     def verify_candidates(self) -> VerifiedCandidates:
         """Writes the scored pairs of the candidate pairs."""
@@ -320,8 +320,8 @@ class LocalRun(Run):
             return self.scorer()
         in_pairs = documents_in_pairs(pairs, self.sketch_stats.documents)
         in_hot_buckets = np.flatnonzero(hot & self.active())
-        wanted = sorted_unique(np.concatenate([in_pairs, in_hot_buckets]))
-        self.build_payloads(wanted)
+        documents = sorted_unique(np.concatenate([in_pairs, in_hot_buckets]))
+        self.build_payloads(documents)
         return self.scorer()
 
     def scorer(self) -> Scorer:

@@ -115,13 +115,13 @@ def sketch_corpus(
 
     progress.advance(position.documents)
     batches = corpus.batches(columns, (position.file, position.row), position.documents)
-    taken: list[tuple[float, int]] = []
+    durations: list[tuple[float, int]] = []
     with SketchWriter(folder, arrays, position, corpus.names) as writer:
-        for done in ordered_map(sketch, batches, workers):
-            writer.add(done)
-            progress.advance(len(done.ids))
-            taken.append((done.seconds, len(done.ids)))
-    return latency_percentiles(taken)
+        for sketched in ordered_map(sketch, batches, workers):
+            writer.add(sketched)
+            progress.advance(len(sketched.ids))
+            durations.append((sketched.seconds, len(sketched.ids)))
+    return latency_percentiles(durations)
 
 
 def read_checkpoint(folder: Path) -> Position:

@@ -200,11 +200,11 @@ class WorkFolder:
         return {name: now[name].size for name in sorted(new)}
 
     def _files(self) -> dict[str, "FileState"]:
-        found: dict[str, FileState] = {}
+        states: dict[str, FileState] = {}
         for entry in os.scandir(self.path):
             if entry.name not in UNRECORDED:
-                found.update(_files_at(entry, entry.name))
-        return found
+                states.update(_files_at(entry, entry.name))
+        return states
 
     def folder(self, name: str) -> Path:
         """Returns a subfolder for the files of a stage, which is created if needed."""
@@ -246,8 +246,8 @@ class FileState(NamedTuple):
     @classmethod
     def of(cls, entry: os.DirEntry[str]) -> "FileState":
         """Reads the state of a file."""
-        found = entry.stat(follow_symlinks=False)
-        return cls(found.st_ino, found.st_size, found.st_mtime_ns)
+        status = entry.stat(follow_symlinks=False)
+        return cls(status.st_ino, status.st_size, status.st_mtime_ns)
 
 
 def _files_at(entry: os.DirEntry[str], name: str) -> Iterator[tuple[str, FileState]]:
@@ -276,11 +276,11 @@ def first_difference(before: Any, now: Any, where: str = "") -> str | None:
     """
     if isinstance(before, dict) and isinstance(now, dict):
         for key in sorted({*before, *now}):
-            found = first_difference(
+            difference = first_difference(
                 before.get(key), now.get(key), f"{where}.{key}" if where else str(key)
             )
-            if found:
-                return found
+            if difference:
+                return difference
         return None
     return None if before == now else f"{where} was {before!r} and is {now!r}"
 

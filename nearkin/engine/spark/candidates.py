@@ -87,8 +87,8 @@ class CandidateSearch:
             clustered = self.tables.keep(self._cluster_hot_buckets(members), "hot-pairs")
             tasks += collect_facts(clustered, HistogramFacts)
             inside = clustered.where(f.col("a").isNotNull()).select("a", "b", "agree")
-            both = pairs.unionByName(inside).dropDuplicates(["a", "b"])
-            pairs, counts = self.tables.counted(both, "survivors")
+            all_pairs = pairs.unionByName(inside).dropDuplicates(["a", "b"])
+            pairs, counts = self.tables.counted(all_pairs, "survivors")
             count = counts["rows"]
         no_pairs = [0] * (self.request.options.spec.k + 1)
         stats = CandidateStats.summarize(

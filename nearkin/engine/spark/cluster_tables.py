@@ -74,11 +74,11 @@ class ClusterBuilder:
         count = self.scorer.scored_tables.count
         if count <= PAIRS_IN_ONE_TASK:
             return pairs.withColumn("bin", f.lit(0))
-        found = connected(pairs, lambda edges: self.tables.keep(edges, "edges"))
+        components = connected(pairs, lambda edges: self.tables.keep(edges, "edges"))
         cores = self.tables.spark.sparkContext.defaultParallelism
         bins = max(1, -(-count // max(PAIRS_IN_ONE_TASK, 1)), cores)
         bin_number = f.pmod(f.xxhash64("component"), f.lit(bins)).cast("int")
-        shares = found.select(f.col("doc").alias("a"), bin_number.alias("bin"))
+        shares = components.select(f.col("doc").alias("a"), bin_number.alias("bin"))
         return pairs.join(shares, "a")
 
     def build_clusters(self, exact_duplicates: DataFrame) -> ClusterTables:
@@ -119,9 +119,9 @@ class ClusterBuilder:
         elected = elected.withColumn("kind", f.lit(KINDS[NEAR]))
         if self.document_tables.options.across is not None:
             elected = _with_kinds(elected.drop("kind"), documents)
-        both = elected.unionByName(copies)
+        all_documents = elected.unionByName(copies)
         names = documents.select(f.col("doc").alias("leader"), f.col("id").alias("cluster"))
-        joined = both.join(names, "leader")
+        joined = all_documents.join(names, "leader")
         return joined.select("doc", "leader", "similarity", "kind", "cluster")
 
     def _list_clusters(self, removed: DataFrame) -> DataFrame:

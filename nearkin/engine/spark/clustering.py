@@ -120,9 +120,9 @@ def connected(edges: DataFrame, keep: Callable[[DataFrame], DataFrame]) -> DataF
 
 def _large_star(edges: DataFrame) -> DataFrame:
     """Links the larger neighbours of each document to its smallest neighbour, or to itself."""
-    both = _both_ways(edges)
-    least = both.groupBy("doc").agg(f.least(f.min("other"), f.first("doc")).alias("least"))
-    stars = both.join(least, "doc").where(f.col("other") > f.col("doc"))
+    directed = _both_ways(edges)
+    least = directed.groupBy("doc").agg(f.least(f.min("other"), f.first("doc")).alias("least"))
+    stars = directed.join(least, "doc").where(f.col("other") > f.col("doc"))
     return stars.select(f.col("least").alias("a"), f.col("other").alias("b")).distinct()
 
 

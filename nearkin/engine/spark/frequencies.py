@@ -88,12 +88,12 @@ def count_over_spark(
         read(Hashing(request, parts)), "hashes", documents=f.sum("documents")
     )
     counted = hashed.groupBy("part").applyInArrow(counting(share * seen["documents"]), COUNTED)
-    found = counted.toArrow()
-    order = np.argsort(unsigned(found["hash"]))
+    frequent = counted.toArrow()
+    order = np.argsort(unsigned(frequent["hash"]))
     return DocumentFrequencies(
         seen["documents"],
-        unsigned(found["hash"])[order],
-        found["times"].to_numpy().astype(np.uint32)[order],
+        unsigned(frequent["hash"])[order],
+        frequent["times"].to_numpy().astype(np.uint32)[order],
     )
 
 

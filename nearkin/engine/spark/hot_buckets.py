@@ -33,14 +33,14 @@ class SparkHotBucketLoop(HotBucketLoop):
     def compare_selected(self) -> bool:
         """Bands the selected documents again, and adds the pairs that reach the threshold."""
         scorer = self._builder.scorer
-        found = self._search.find_pairs(self._selected)
+        candidates = self._search.find_pairs(self._selected)
         before = scorer.scored_tables
-        compared = found.pairs
+        compared = candidates.pairs
         if before.compared is not None:
-            compared = before.compared.unionByName(found.pairs).dropDuplicates(["a", "b"])
+            compared = before.compared.unionByName(candidates.pairs).dropDuplicates(["a", "b"])
         known = before.scored.select("a", "b")
-        new_pairs = found.pairs.join(known, ["a", "b"], "left_anti")
-        new_scored = scorer.score_pairs(new_pairs, found.count)
+        new_pairs = candidates.pairs.join(known, ["a", "b"], "left_anti")
+        new_scored = scorer.score_pairs(new_pairs, candidates.count)
         fresh, counts = self._tables.counted(new_scored, "fresh")
         scorer.store_compared(compared)
         if not counts["rows"]:

@@ -110,14 +110,14 @@ class Reread:
             batches: Files (rows with a path), each followed by its documents (rows with `doc`).
         """
         request, make = self.rows.request, self.rows.maker()
-        for file, found in by_file(batches):
-            if not found:
+        for file, parts in by_file(batches):
+            if not parts:
                 continue
-            wanted = np.concatenate([batch["doc"].to_numpy() for batch in found])
+            wanted_docs = np.concatenate([batch["doc"].to_numpy() for batch in parts])
             numbers, corpus = corpus_of([file], request)
             for batch in corpus.batches(request.columns):
                 docs = docs_of(numbers[batch.files], batch.rows)
-                places = np.flatnonzero(np.isin(docs, wanted))
+                places = np.flatnonzero(np.isin(docs, wanted_docs))
                 if len(places):
                     yield make(
                         docs[places],
@@ -141,21 +141,21 @@ def by_file(
         batches: Rows sorted by file. The row of a file comes before its documents.
     """
     file: pa.RecordBatch | None = None
-    found: list[pa.RecordBatch] = []
+    parts: list[pa.RecordBatch] = []
     for batch in batches:
         paths = batch["path"].is_valid().to_numpy(zero_copy_only=False)
         for low, high in itertools.pairwise([0, *np.flatnonzero(paths).tolist(), len(batch)]):
             part = batch.slice(low, high - low)
             if len(part) and paths[low]:
                 if file is not None:
-                    yield file, found
+                    yield file, parts
                 file = part.slice(0, 1)
-                found = []
+                parts = []
                 part = part.slice(1)
             if len(part):
-                found.append(part)
+                parts.append(part)
     if file is not None:
-        yield file, found
+        yield file, parts
 
 
 @dataclass(frozen=True)
@@ -181,9 +181,9 @@ class Writing:
         context = TaskContext.get()
         attempt = Path(self.folder) / f".attempt-{context.taskAttemptId() if context else 0}"
         written = 0
-        for file, found in by_file(batches):
+        for file, parts in by_file(batches):
             _, corpus = corpus_of([file], self.request)
-            clusters = pa.Table.from_batches(found).combine_chunks() if found else None
+            clusters = pa.Table.from_batches(parts).combine_chunks() if parts else None
             kept = np.zeros(0, bool) if clusters is None else clusters["kept"].to_numpy()
             write_kept(
                 corpus,
@@ -192,11 +192,11 @@ class Writing:
                 attempt,
                 self._annotations(clusters) if self.annotate else None,
             )
-            made = join_inside(attempt, corpus.names[0])
-            if made.exists():
+            attempted = join_inside(attempt, corpus.names[0])
+            if attempted.exists():
                 target = join_inside(Path(self.folder), file["target"][0].as_py())
                 target.parent.mkdir(parents=True, exist_ok=True)
-                made.replace(target)
+                attempted.replace(target)
             written += len(kept)
         shutil.rmtree(attempt, ignore_errors=True)
         yield pa.record_batch([pa.array([json.dumps({"documents": written})])], ["facts"])

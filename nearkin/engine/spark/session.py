@@ -150,16 +150,16 @@ def work_of(spark: SparkSession, group: str) -> dict[str, float]:
         `shuffle_bytes` of all stages; of the longest stage `tasks`, `task_median` and `task_max` in
         seconds, and `skew`, their ratio. Empty if Spark has no statistics.
     """
-    tracker, found = spark.sparkContext.statusTracker(), []
+    tracker, stages = spark.sparkContext.statusTracker(), []
     for job in tracker.getJobIdsForGroup(group):
-        info = tracker.getJobInfo(job)
-        found += (
+        job_info = tracker.getJobInfo(job)
+        stages += (
             []
-            if info is None
-            else [stage for stage in info.stageIds if tracker.getStageInfo(stage) is not None]
+            if job_info is None
+            else [stage for stage in job_info.stageIds if tracker.getStageInfo(stage) is not None]
         )
     try:
-        return _work_of(spark, sorted(set(found)))
+        return _work_of(spark, sorted(set(stages)))
     except Py4JError:
         # Spark deletes the details of old stages.
         return {}
@@ -168,14 +168,14 @@ def work_of(spark: SparkSession, group: str) -> dict[str, float]:
 def _work_of(spark: SparkSession, stages: list[int]) -> dict[str, float]:
     context = spark.sparkContext
     store = context._jsc.sc().statusStore()
-    data = [stage for stage in map(store.lastStageAttempt, stages) if stage.numCompleteTasks()]
-    if not data:
+    attempts = [stage for stage in map(store.lastStageAttempt, stages) if stage.numCompleteTasks()]
+    if not attempts:
         return {}
-    longest = max(data, key=lambda stage: stage.executorRunTime())
+    longest = max(attempts, key=lambda stage: stage.executorRunTime())
     quantiles = context._gateway.new_array(context._jvm.double, 2)
     quantiles[0], quantiles[1] = 0.5, 1.0
     summary = store.taskSummary(longest.stageId(), longest.attemptId(), quantiles)
-    out: dict[str, float] = {"shuffle_bytes": sum(stage.shuffleWriteBytes() for stage in data)}
+    out: dict[str, float] = {"shuffle_bytes": sum(stage.shuffleWriteBytes() for stage in attempts)}
     if summary.isDefined():
         median, most = (summary.get().executorRunTime().apply(i) / 1000 for i in (0, 1))
         skew = round(most / max(median, 1e-3), 2)

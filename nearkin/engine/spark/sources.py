@@ -77,8 +77,10 @@ class FileSource:
         numbered = documents.withColumn("number", f.shiftright("doc", FILE_SHIFT).cast("int"))
         # There are more partitions than tasks, because a hash assigns files to partitions.
         tasks = 2 * max(len(self.runs()), self.spark.sparkContext.defaultParallelism)
-        both = files.unionByName(numbered, allowMissingColumns=True).repartition(tasks, "number")
-        return both.sortWithinPartitions("number", f.asc_nulls_first("doc"))
+        files_and_documents = files.unionByName(numbered, allowMissingColumns=True).repartition(
+            tasks, "number"
+        )
+        return files_and_documents.sortWithinPartitions("number", f.asc_nulls_first("doc"))
 
     def files(self) -> DataFrame:
         """Returns FILES: number, path, name, and target, which is the name of the output file."""

@@ -96,7 +96,7 @@ class TaskProgress:
     def _count_share(self, share: float) -> None:
         """Counts the units up to a share of the stage. The count never falls."""
         with self._lock:
-            done = int((self._units or 0) * min(share, 1.0))
-            if done > self._counted:
-                self._progress.advance(done - self._counted)
-                self._counted = done
+            counted = int((self._units or 0) * min(share, 1.0))
+            if counted > self._counted:
+                self._progress.advance(counted - self._counted)
+                self._counted = counted

@@ -203,9 +203,9 @@ def copy_documents(source: Index, target: Index, names: Iterable[tuple[str, str]
     total = NOTHING_COPIED
     for scope, ids in ids_by_scope.items():
         for portion in _portions(ids, DOCUMENTS_AT_ONCE):
-            wanted = dict(zip(portion, store.entries(scope, portion), strict=True))
+            entries_by_id = dict(zip(portion, store.entries(scope, portion), strict=True))
             total = total.add(
-                copy_entries(store, target, scope, wanted, same_shingles=same_shingles)
+                copy_entries(store, target, scope, entries_by_id, same_shingles=same_shingles)
             )
     return total
 
@@ -230,8 +230,10 @@ def copy_missing(
     batches = batches_by_scope(chain(*scans))
     for scope, entries in takewhile(lambda _: keep_going(), batches):
         ids = [entry.id for entry in entries]
-        wanted = dict(zip(ids, store.entries(scope, ids), strict=True))
-        total = total.add(copy_entries(store, target, scope, wanted, same_shingles=same_shingles))
+        entries_by_id = dict(zip(ids, store.entries(scope, ids), strict=True))
+        total = total.add(
+            copy_entries(store, target, scope, entries_by_id, same_shingles=same_shingles)
+        )
     return total
 
 
@@ -471,15 +473,15 @@ def _keep_cluster_ids(previous: Mapping[tuple[str, str], tuple[str, bool]], stor
     """
     leaders = [entry for entry in store.scan(content=False) if entry.is_leader]
     leaders.sort(key=lambda leader: not previous.get((leader.scope, leader.id), ("", False))[1])
-    taken: set[tuple[str, str]] = set()
+    used_ids: set[tuple[str, str]] = set()
     for leader in leaders:
         old_id, _ = previous.get((leader.scope, leader.id), (leader.cluster, False))
         cluster = leader.cluster
         for candidate in (old_id, leader.cluster, leader.id):
-            if (leader.scope, candidate) not in taken:
+            if (leader.scope, candidate) not in used_ids:
                 cluster = candidate
                 break
-        taken.add((leader.scope, cluster))
+        used_ids.add((leader.scope, cluster))
         if cluster != leader.cluster:
             _rename_cluster(store, leader, cluster)
 

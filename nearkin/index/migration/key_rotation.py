@@ -124,17 +124,17 @@ def _copy_texts(source: Store, target: Index, *, skip_without_text: bool) -> set
     left_out: set[tuple[str, str]] = set()
     for scope, entries in batches_by_scope(chain(source.scan(), target.scan())):
         ids = [entry.id for entry in entries]
-        wanted = dict(zip(ids, source.entries(scope, ids), strict=True))
+        entries_by_id = dict(zip(ids, source.entries(scope, ids), strict=True))
         if skip_without_text and not target.holds_vectors:
             missing = [
                 id
-                for id, entry in wanted.items()
+                for id, entry in entries_by_id.items()
                 if entry is not None and entry.text is None and not _has_vector_only(entry, target)
             ]
             left_out.update((scope, id) for id in missing)
             # an earlier version of one, whose text was stored, may have been copied
-            wanted |= dict.fromkeys(missing)
-        copy_entries(source, target, scope, wanted, same_shingles=False)
+            entries_by_id |= dict.fromkeys(missing)
+        copy_entries(source, target, scope, entries_by_id, same_shingles=False)
     return left_out
 
 

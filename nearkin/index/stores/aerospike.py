@@ -173,10 +173,10 @@ class AerospikeStore:
         return header_record.bins["v"]
 
     def claim(self, header: dict[str, object]) -> dict[str, object]:
-        held: dict[str, object] = json.loads(
+        stored_header: dict[str, object] = json.loads(
             self._write_once("header", json.dumps(header, sort_keys=True))
         )
-        return held
+        return stored_header
 
     def protect(self) -> None:
         self._write_once("protected", 1)
@@ -197,7 +197,7 @@ class AerospikeStore:
 
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
         pointers = self._records.read(REFS, list(refs))
-        fields = ["" if found is None else found.bins["f"] for found in pointers]
+        fields = ["" if pointer is None else pointer.bins["f"] for pointer in pointers]
         seen = {"": NO_DOCUMENT, **self._steps.visible([name for name in fields if name])}
         versions = [seen[name] for name in fields]
         return [
@@ -271,10 +271,10 @@ class AerospikeStore:
 
     def scan(self, scope: str | None = None, *, content: bool = True) -> Iterator[Entry]:
         if scope is None:
-            held = self._records.scan(DOCUMENTS, "r", "nr")
+            records = self._records.scan(DOCUMENTS, "r", "nr")
         else:
-            held = self._records.where(DOCUMENTS, "z", _scope_number(scope), "r", "nr")
-        refs = sorted({bins[name] for bins in held for name in ("r", "nr") if bins.get(name)})
+            records = self._records.where(DOCUMENTS, "z", _scope_number(scope), "r", "nr")
+        refs = sorted({bins[name] for bins in records for name in ("r", "nr") if bins.get(name)})
         for start in range(0, len(refs), AT_ONCE):
             for entry in self.by_refs(refs[start : start + AT_ONCE]):
                 if entry is not None and scope in (None, entry.scope):
@@ -299,15 +299,15 @@ class AerospikeStore:
 
     def take_turn(self, work: str, holder: str, seconds: float) -> bool:
         name, operations = f"turn {work}", self._records.put({"h": holder})
-        (held,) = self._records.read(META, [name])
-        if held is None:
+        (turn,) = self._records.read(META, [name])
+        if turn is None:
             write = self._records.creation(META, name, operations, self._never)
-        elif held.bins["h"] == holder:
-            write = self._records.exchange(META, name, operations, self._never, held.generation)
+        elif turn.bins["h"] == holder:
+            write = self._records.exchange(META, name, operations, self._never, turn.generation)
         else:
             older = self._records.older(seconds)
             write = self._records.exchange(
-                META, name, operations, self._never, held.generation, expressions=older
+                META, name, operations, self._never, turn.generation, expressions=older
             )
         (answer,) = self._records.run([write], (EXISTS, GENERATION, NOT_FOUND, FILTERED))
         return answer.code == 0
@@ -324,8 +324,8 @@ class AerospikeStore:
 
     def counts(self) -> dict[str, int]:
         self._steps.repair()
-        held = self._records.scan(DOCUMENTS, "r", "l")
-        there = [bins for bins in held if bins.get("r")]
+        records = self._records.scan(DOCUMENTS, "r", "l")
+        there = [bins for bins in records if bins.get("r")]
         used = sum(self._records.used(kind) for kind in (DOCUMENTS, REFS, KIND, STEPS, EVENTS))
         counted = {"records": len(there), "leaders": sum(not bins.get("l") for bins in there)}
         return {**counted, **self._buckets.counts(), "bytes": used}
@@ -443,16 +443,16 @@ class AerospikeStore:
     def _check_conditions(self, changes: Changes, plan: ChangePlan) -> None:
         """Checks the conditions of a step while it holds its locks."""
         needed = {_field(entry.scope, entry.id): entry for entry in changes.required_leaders}
-        held = self._steps.read_documents(list(needed))
+        records = self._steps.read_documents(list(needed))
         seen = self._steps.visible([name for name in needed if name not in plan.documents])
         for name, entry in needed.items():
             now = plan.held[name].now if name in plan.documents else seen[name]
             if now.ref != entry.ref or now.leader:
                 raise RacedError("a representative was deleted by another process")
-            then = held[name].then
+            then = records[name].then
             if (
                 name not in plan.documents
-                and held[name].step
+                and records[name].step
                 and (then.ref != entry.ref or then.leader)
             ):
                 self._steps.free([name])
@@ -464,7 +464,9 @@ class AerospikeStore:
         """Checks that the members of a representative are the ones that were read."""
         entry = standing.entry
         number, joined = _number(entry.scope, entry.id), self._member_fields(entry.scope, entry.id)
-        held = self._steps.read_documents([name for name in joined if name not in plan.documents])
+        records = self._steps.read_documents(
+            [name for name in joined if name not in plan.documents]
+        )
         seen = self._steps.visible(joined).values()
         now = _entry(plan.held[_field(entry.scope, entry.id)].now)
         standing.require_unchanged(
@@ -472,7 +474,7 @@ class AerospikeStore:
             (version.ref for version in seen if version.ref and version.leader == number),
         )
         joining = [
-            name for name, record in held.items() if record.step and record.then.leader == number
+            name for name, record in records.items() if record.step and record.then.leader == number
         ]
         if joining:
             self._steps.free(joining)

@@ -96,9 +96,9 @@ class Buckets:
         )
         packed: list[bytes] = []
         ends = [0]
-        for found in self._records.pick(reads):
-            if found is not None:
-                packed += found.get("m") or ()
+        for group_bins in self._records.pick(reads):
+            if group_bins is not None:
+                packed += group_bins.get("m") or ()
             ends.append(len(packed))
         words = np.frombuffer(b"".join(packed), ">u8").reshape(-1, 2)[:, 1].astype(np.int64)
         return Postings(words, np.array(ends, np.int64))
@@ -119,22 +119,22 @@ class Buckets:
         Returns:
             The groups that may have too many postings.
         """
-        given = list(postings)
-        if not given:
+        listed = list(postings)
+        if not listed:
             return []
-        keys = np.concatenate([keys for _, keys in given]).astype(np.uint64)
+        keys = np.concatenate([keys for _, keys in listed]).astype(np.uint64)
         words = np.repeat(
-            np.array([word for word, _ in given], np.uint64), [len(keys) for _, keys in given]
+            np.array([word for word, _ in listed], np.uint64), [len(keys) for _, keys in listed]
         )
         groups: dict[int, dict[bytes, int]] = {}
         for group, posting in zip(self._groups(keys), _packed(keys, words), strict=True):
-            items = groups.get(group)
-            if items is None:
+            members = groups.get(group)
+            if members is None:
                 groups[group] = {posting: 0}
             else:
-                items[posting] = 0
+                members[posting] = 0
         operations: Iterator[tuple[int, list[Operation]]] = (
-            (group, [{**self._putting, "val": items}]) for group, items in groups.items()
+            (group, [{**self._putting, "val": members}]) for group, members in groups.items()
         )
         writes = self._records.changes(KIND, operations, self._ttl)
         answers = self._records.each(writes, at_once=SMALL_AT_ONCE)
@@ -163,19 +163,19 @@ class Buckets:
         """
         group_records = self._records.read(KIND, groups)
         writes = []
-        for group, held in zip(groups, group_records, strict=True):
+        for group, record in zip(groups, group_records, strict=True):
             over = (
-                self._excess([POSTING.unpack(posting) for posting in held.bins["m"]])
-                if held is not None
+                self._excess([POSTING.unpack(posting) for posting in record.bins["m"]])
+                if record is not None
                 else []
             )
-            if held is not None and over:
+            if record is not None and over:
                 operations = [
                     self._maps.map_remove_by_key_list("m", over, self._api.MAP_RETURN_NONE),
                     self._records.library.operations.increment("g", len(over)),
                 ]
                 writes.append(
-                    self._records.exchange(KIND, group, operations, self._ttl, held.generation)
+                    self._records.exchange(KIND, group, operations, self._ttl, record.generation)
                 )
         self._records.run(writes, (NOT_FOUND, GENERATION))
 
@@ -210,10 +210,10 @@ class Buckets:
         postings = 0
         evicted = 0
         reads = self._records.readings_of(self._records.keys(KIND), self._counting)
-        for found in self._records.pick(reads):
-            if found is not None:
-                postings += int(found.get("m") or 0)
-                evicted += int(found.get("g") or 0)
+        for group_bins in self._records.pick(reads):
+            if group_bins is not None:
+                postings += int(group_bins.get("m") or 0)
+                evicted += int(group_bins.get("g") or 0)
         return {"postings": postings, "evicted": evicted}
 
 

@@ -44,10 +44,12 @@ class Moves:
     def state(self, refuse: Refuse) -> StoreState:
         """Returns the state of the index, after an announced state became the present one."""
         while True:
-            held, counted = self._records.read(META, [MOVE, GENERATIONS])
-            if held is None or "n" not in held.bins:
-                return StoreState(_move(held), 0 if counted is None else counted.bins["v"])
-            self._enforce(held, refuse)
+            stored_state, generations = self._records.read(META, [MOVE, GENERATIONS])
+            if stored_state is None or "n" not in stored_state.bins:
+                return StoreState(
+                    _move(stored_state), 0 if generations is None else generations.bins["v"]
+                )
+            self._enforce(stored_state, refuse)
 
     def redirect(self, migration: MigrationState, refuse: Refuse) -> None:
         """Writes the state of a migration, as `StateStore.redirect` does.
@@ -60,13 +62,13 @@ class Moves:
             RacedError: If the store has reached the epoch of `migration` already.
         """
         while True:
-            (held,) = self._records.read(META, [MOVE])
-            now = _announced(held) or _move(held)
+            (stored_state,) = self._records.read(META, [MOVE])
+            now = _announced(stored_state) or _move(stored_state)
             if migration.epoch <= now.epoch:
                 raise RacedError(f"{self._records.url} has reached epoch {now.epoch} already")
-            if held is not None and "n" in held.bins:
-                self._enforce(held, refuse)
-            elif self._announce(held, migration):
+            if stored_state is not None and "n" in stored_state.bins:
+                self._enforce(stored_state, refuse)
+            elif self._announce(stored_state, migration):
                 # another process that saw the announcement may have completed it already
                 self.state(refuse)
                 return

@@ -283,8 +283,8 @@ class Records:
             policy["exists"] = self.library.aerospike.POLICY_EXISTS_UPDATE
         namespace, named, _ = self.key(kind, 0)
         write = self.library.batch.Write
-        for name, made in operations:
-            yield write((namespace, named, name), made, None, policy)
+        for name, record_operations in operations:
+            yield write((namespace, named, name), record_operations, None, policy)
 
     def readings(
         self, kind: str, operations: Iterable[tuple[str | int, list[Operation]]]
@@ -292,8 +292,8 @@ class Records:
         """Yields a read for each pair of a key and operations."""
         namespace, named, _ = self.key(kind, 0)
         read = self.library.batch.Read
-        for name, made in operations:
-            yield read((namespace, named, name), made)
+        for name, record_operations in operations:
+            yield read((namespace, named, name), record_operations)
 
     def readings_of(self, keys: Iterable[Any], operations: list[Operation]) -> Iterator[Any]:
         """Yields a read with the same operations for each of the keys that `keys` returned."""
@@ -423,9 +423,9 @@ class Records:
                 batch = list(islice(rest, at_once))
                 if not batch:
                     return
-                done = self._client.batch_write(self.library.batch.BatchRecords(batch), policy)
-            self._check_batch(done)
-            yield done.batch_records
+                written = self._client.batch_write(self.library.batch.BatchRecords(batch), policy)
+            self._check_batch(written)
+            yield written.batch_records
 
     def read(self, kind: str, names: Sequence[str | int]) -> list[Found | None]:
         """Returns records with all their bins; None if there is no record."""

@@ -194,8 +194,8 @@ class Steps:
         """Returns the records of documents by their keys."""
         names = list(dict.fromkeys(fields))
         return {
-            name: _locked_record(found)
-            for name, found in zip(names, self._records.read(DOCUMENTS, names), strict=True)
+            name: _locked_record(record)
+            for name, record in zip(names, self._records.read(DOCUMENTS, names), strict=True)
         }
 
     def visible(self, fields: Sequence[str]) -> dict[str, Version]:
@@ -211,24 +211,24 @@ class Steps:
         """
         seen: dict[str, Version] = {}
         lost: set[tuple[str, int]] = set()
-        asked = list(dict.fromkeys(fields))
+        unread = list(dict.fromkeys(fields))
         for _ in range(ROUNDS):
-            held = self.read_documents(asked)
-            states = self._states({record.step for record in held.values() if record.step})
-            asked = []
-            for name, record in held.items():
+            records = self.read_documents(unread)
+            states = self._states({record.step for record in records.values() if record.step})
+            unread = []
+            for name, record in records.items():
                 if record.step and states[record.step] is None and (name, record.step) not in lost:
                     # the step ended between the two reads; the next read finds the document
                     # unlocked
                     lost.add((name, record.step))
-                    asked.append(name)
+                    unread.append(name)
                 else:
                     seen[name] = (
                         record.then
                         if record.step and states[record.step] == COMMITTED
                         else record.now
                     )
-            if not asked:
+            if not unread:
                 return seen
         raise StoreError(
             f"{self._records.url}: a document changes faster than it can be read; repeat the call"
@@ -248,8 +248,8 @@ class Steps:
         Raises:
             BusyError: If a running step locks one of them.
         """
-        held = self.read_documents(fields)
-        for step in {record.step for record in held.values() if record.step}:
+        records = self.read_documents(fields)
+        for step in {record.step for record in records.values() if record.step}:
             state = self.end(step, mine=step in self._left)
             if not state:
                 raise BusyError(
@@ -257,9 +257,13 @@ class Steps:
                     f"call"
                 )
             # a lock that was written after its step was undone, or whose release a server lost
-            locked = [name for name, record in held.items() if record.step == step]
+            locked = [name for name, record in records.items() if record.step == step]
             self._settle_plan(step, self.read_documents(locked), committed=state == COMMITTED)
-        return self.read_documents(fields) if any(record.step for record in held.values()) else held
+        return (
+            self.read_documents(fields)
+            if any(record.step for record in records.values())
+            else records
+        )
 
     def run(self, step: int, plan: ChangePlan, sure: Callable[[], None]) -> None:
         """Runs a step. Either all of it becomes visible with one write, or nothing.
@@ -340,9 +344,9 @@ class Steps:
             bins = self._records.put(
                 {"f": name, "z": plan.zones[name], "s": step, **version.bins("n")}
             )
-            held, ttl = plan.held[name], self._seconds_to_live(version)
-            if held.generation:
-                writes.append(self._records.exchange(DOCUMENTS, name, bins, ttl, held.generation))
+            record, ttl = plan.held[name], self._seconds_to_live(version)
+            if record.generation:
+                writes.append(self._records.exchange(DOCUMENTS, name, bins, ttl, record.generation))
             else:
                 writes.append(self._records.creation(DOCUMENTS, name, bins, ttl))
         answers = self._records.run(writes, (EXISTS, GENERATION, NOT_FOUND))
@@ -409,21 +413,23 @@ class Steps:
         Returns:
             COMMITTED or ABORTED; 0 if the step is running; VANISHED if its plan was deleted.
         """
-        while (found := self._records.read(STEPS, [step])[0]) is not None:
-            if found.bins["t"] == DONE:
+        while (header := self._records.read(STEPS, [step])[0]) is not None:
+            if header.bins["t"] == DONE:
                 self._left.discard(step)
-                return _state(found.bins)
-            state = COMMITTED if found.bins["t"] == COMMITTED else ABORTED
-            more: dict[str, object] = {} if mine else {"expressions": self._records.older(LEASE)}
+                return _state(header.bins)
+            state = COMMITTED if header.bins["t"] == COMMITTED else ABORTED
+            conditions: dict[str, object] = (
+                {} if mine else {"expressions": self._records.older(LEASE)}
+            )
             operations = self._records.put({"t": state})
             claim = self._records.exchange(
-                STEPS, step, operations, self._never, found.generation, **more
+                STEPS, step, operations, self._never, header.generation, **conditions
             )
             (answer,) = self._records.run([claim], (GENERATION, NOT_FOUND, FILTERED))
             if answer.code == FILTERED:
                 return 0
             if answer.code == 0:
-                self._carry_out(step, parts or self._parts(step, found.bins), state)
+                self._carry_out(step, parts or self._parts(step, header.bins), state)
                 return state
         if parts is not None:
             # another process has undone the step, and does not know what was written afterwards
@@ -433,8 +439,11 @@ class Steps:
 
     def _parts(self, step: int, header: Bins) -> Parts:
         """Reads the parts of a plan. A step writes nothing else before all parts are written."""
-        others = self._records.read(STEPS, _part_names(step, header["c"]))
-        return [header["p"], *(found.bins["p"] if found is not None else [] for found in others)]
+        further_parts = self._records.read(STEPS, _part_names(step, header["c"]))
+        return [
+            header["p"],
+            *(record.bins["p"] if record is not None else [] for record in further_parts),
+        ]
 
     def _carry_out(
         self,
@@ -454,18 +463,18 @@ class Steps:
             state: COMMITTED to complete the step, ABORTED to undo it.
             locked: Records of its documents, as the step has locked them; None to read them.
         """
-        items: dict[str, list[list[Any]]] = {}
+        values_by_kind: dict[str, list[list[Any]]] = {}
         for kind, *values in (item for part in parts for item in part):
-            items.setdefault(kind, []).append(values)
-        fields = [name for (name,) in items.get("document", [])]
+            values_by_kind.setdefault(kind, []).append(values)
+        fields = [name for (name,) in values_by_kind.get("document", [])]
         if state == COMMITTED:
-            if "resolves" in items:
+            if "resolves" in values_by_kind:
                 # only after the commit: a process that reads the generation earlier would cache old
                 # data
                 self._records.run([self._moves.count()])
-            self._complete(step, items, again=not fields)
+            self._complete(step, values_by_kind, again=not fields)
         elif fields:
-            self._take_back(items)
+            self._take_back(values_by_kind)
         if locked is None:
             locked = self.read_documents(fields)
         self._settle_plan(step, locked, committed=state == COMMITTED)
@@ -479,9 +488,9 @@ class Steps:
         if self._records.keeps_deletions:
             self._records.run([self._records.removal(STEPS, step)], (NOT_FOUND,))
         else:
-            done = {"q": step, "t": DONE, "d": state}
+            finished_plan = {"q": step, "t": DONE, "d": state}
             self._records.run(
-                [self._records.overwriting(STEPS, step, done, self._never)], (NOT_FOUND,)
+                [self._records.overwriting(STEPS, step, finished_plan, self._never)], (NOT_FOUND,)
             )
 
     def _complete(self, step: int, items: dict[str, list[list[Any]]], *, again: bool) -> None:
@@ -506,11 +515,11 @@ class Steps:
 
     def _take_back(self, items: dict[str, list[list[Any]]]) -> None:
         entered = items.get("enter", [])
-        held = self.read_documents([name for _, _, name in entered if name])
+        records = self.read_documents([name for _, _, name in entered if name])
         spans = [
             Span(_keys(packed), word, word + 1)
             for word, packed, name in entered
-            if not name or not self._stands(held[name].now, word)
+            if not name or not self._stands(records[name].now, word)
         ]
         self._buckets.remove(spans)
         self._records.run(
@@ -568,9 +577,11 @@ class Steps:
         }
         if not old:
             return
-        wanted = min([max(old) + 1, *(number for number in self._numbers() if number not in old)])
-        self._raise_finished({"n": wanted})
-        reached = min([wanted, *(number for number in self._numbers() if number not in old)])
+        last_finished = min(
+            [max(old) + 1, *(number for number in self._numbers() if number not in old)]
+        )
+        self._raise_finished({"n": last_finished})
+        reached = min([last_finished, *(number for number in self._numbers() if number not in old)])
         self._raise_finished({"v": reached})
         self._records.run(
             (self._records.removal(STEPS, step) for step in sorted(old) if step < reached),
@@ -583,12 +594,12 @@ class Steps:
     def _raise_finished(self, bins: dict[str, int]) -> None:
         """Writes a number, unless a larger one is stored."""
         while True:
-            (held,) = self._records.read(META, [FINISHED])
-            if held is None:
+            (record,) = self._records.read(META, [FINISHED])
+            if record is None:
                 write = self._records.creation(META, FINISHED, self._records.put(bins), self._never)
-            elif any(held.bins.get(name, 0) < value for name, value in bins.items()):
+            elif any(record.bins.get(name, 0) < value for name, value in bins.items()):
                 write = self._records.exchange(
-                    META, FINISHED, self._records.put(bins), self._never, held.generation
+                    META, FINISHED, self._records.put(bins), self._never, record.generation
                 )
             else:
                 return
@@ -598,8 +609,10 @@ class Steps:
 
     def _finished(self) -> int:
         """Returns the number below which all steps have ended; 0 if finished plans are not kept."""
-        (held,) = [None] if self._records.keeps_deletions else self._records.read(META, [FINISHED])
-        return 0 if held is None else int(held.bins.get("v", 0))
+        (record,) = (
+            [None] if self._records.keeps_deletions else self._records.read(META, [FINISHED])
+        )
+        return 0 if record is None else int(record.bins.get("v", 0))
 
     def refuse(self, epoch: int) -> None:
         """Prevents the commit of running steps of other epochs. Their processes undo them."""
@@ -608,11 +621,11 @@ class Steps:
                 self._refuse(bins["q"])
 
     def _refuse(self, step: int) -> None:
-        while (found := self._records.read(STEPS, [step])[0]) is not None and found.bins[
+        while (header := self._records.read(STEPS, [step])[0]) is not None and header.bins[
             "t"
         ] == PENDING:
             claim = self._records.exchange(
-                STEPS, step, self._records.put({"t": ABORTED}), self._never, found.generation
+                STEPS, step, self._records.put({"t": ABORTED}), self._never, header.generation
             )
             self._records.run([claim], (GENERATION, NOT_FOUND))
 

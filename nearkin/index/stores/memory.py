@@ -180,10 +180,10 @@ class MemoryStore:
         keys = None if self._max_memory is None else growing_keys(changes)
         if keys is None:
             return
-        more = sum(_entry_bytes(entry, pack_entry(entry)) for entry, _ in changes.new)
-        more += LIST_BYTES * len(changes.new)
+        new_bytes = sum(_entry_bytes(entry, pack_entry(entry)) for entry, _ in changes.new)
+        new_bytes += LIST_BYTES * len(changes.new)
         buckets = self.table.peak_bytes(keys) - self.table.nbytes
-        require_room(self.nbytes + more + buckets, self._max_memory, self.url)
+        require_room(self.nbytes + new_bytes + buckets, self._max_memory, self.url)
 
     def _put(self, entry: Entry) -> None:
         packed = pack_entry(entry)

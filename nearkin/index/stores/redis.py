@@ -147,20 +147,20 @@ class RedisStore:
     def _convert(self) -> None:
         """Converts an index of an older layout, in portions. Other processes that open it wait."""
         layout = self._key("layout")
-        while (held := int(self._client.get(layout) or 0)) < LAYOUT:
+        while (stored_layout := int(self._client.get(layout) or 0)) < LAYOUT:
             if self._client.set(self._key("converting"), b"1", nx=True, ex=CONVERTING):
                 # before the conversion, so that old processes change nothing after it
                 self._stop_first_version()
-                if held < SORTED_SETS and self._client.exists(self._key("made")):
+                if stored_layout < SORTED_SETS and self._client.exists(self._key("made")):
                     self._convert_all()
                 self._client.set(layout, LAYOUT)
                 self._client.delete(self._key("converting"))
             else:
                 time.sleep(WAIT)
-        if held > LAYOUT:
+        if stored_layout > LAYOUT:
             raise IncompatibleError(
-                f"{self._url} has layout {held}, and this version of nearkin supports {LAYOUT}; "
-                f"upgrade nearkin"
+                f"{self._url} has layout {stored_layout}, and this version of nearkin supports "
+                f"{LAYOUT}; upgrade nearkin"
             )
 
     def _stop_first_version(self) -> None:
@@ -198,7 +198,11 @@ class RedisStore:
         places = [part for ref in refs for part in _place(ref)]
         with self._redis_errors():
             packed = self._heads_script(args=[self._prefix, self._mask, *places]) if refs else []
-        return [unpack_head(ref, held) for ref, held in zip(refs, packed, strict=True) if held]
+        return [
+            unpack_head(ref, packed_head)
+            for ref, packed_head in zip(refs, packed, strict=True)
+            if packed_head
+        ]
 
     def claim(self, header: dict[str, object]) -> dict[str, object]:
         with self._redis_errors():
@@ -230,7 +234,7 @@ class RedisStore:
     def redirect(self, migration: MigrationState) -> None:
         writer = secrets.token_hex(8)
         with self._redis_errors(), self._lost_answers():
-            done = self._redirect(
+            was_written = self._redirect(
                 args=[
                     self._prefix,
                     migration.epoch,
@@ -239,15 +243,17 @@ class RedisStore:
                     writer,
                 ]
             )
-        if not done:
+        if not was_written:
             raise RacedError(f"{self._url} has reached epoch {migration.epoch} already")
 
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         if not ids:
             return []
         with self._redis_errors():
-            held = self._find(args=[self._prefix, b"".join(id_key(scope, name) for name in ids)])
-        refs = np.frombuffer(held, "<i8").tolist()
+            packed_refs = self._find(
+                args=[self._prefix, b"".join(id_key(scope, name) for name in ids)]
+            )
+        refs = np.frombuffer(packed_refs, "<i8").tolist()
         there = [ref for ref in refs if ref]
         entries_by_ref = dict(zip(there, self.by_refs(there), strict=True))
         return [entries_by_ref.get(ref) for ref in refs]
@@ -261,8 +267,8 @@ class RedisStore:
                 pipe.hget(*self._place(ref))
             packed = pipe.execute()
         return [
-            None if held is None else unpack_entry(ref, held)
-            for ref, held in zip(refs, packed, strict=True)
+            None if packed_entry is None else unpack_entry(ref, packed_entry)
+            for ref, packed_entry in zip(refs, packed, strict=True)
         ]
 
     def _place(self, ref: int) -> tuple[bytes, bytes]:
@@ -512,12 +518,14 @@ class RedisStore:
             pipe = self._client.pipeline(transaction=False)
             for name in names:
                 pipe.hgetall(name)
-            held: dict[bytes, bytes] = {}
+            words_by_key: dict[bytes, bytes] = {}
             for hash_fields in pipe.execute():
-                held |= hash_fields
-        sizes = [len(words) // WORD.size for words in held.values()]
-        keys = np.repeat(np.frombuffer(b"".join(held), "<u8"), sizes)
-        return PostingPortion(keys, np.frombuffer(b"".join(held.values()), "<i8"), cursor or None)
+                words_by_key |= hash_fields
+        sizes = [len(words) // WORD.size for words in words_by_key.values()]
+        keys = np.repeat(np.frombuffer(b"".join(words_by_key), "<u8"), sizes)
+        return PostingPortion(
+            keys, np.frombuffer(b"".join(words_by_key.values()), "<i8"), cursor or None
+        )
 
     def times(self) -> list[float]:
         with self._redis_errors():

@@ -106,17 +106,17 @@ class ShardedStore:
             return shard.claim({**header, "shard": [number, size]} if header else {})
 
         shard_headers = self._on_all_shards(one)
-        for number, held in enumerate(shard_headers):
-            if header and held.get("shard") != [number, size]:
+        for number, stored_header in enumerate(shard_headers):
+            if header and stored_header.get("shard") != [number, size]:
                 raise IncompatibleError(
-                    f"{self.shards[number].url} is shard {held.get('shard')} of an index, not "
-                    f"{[number, size]}"
+                    f"{self.shards[number].url} is shard {stored_header.get('shard')} of an index, "
+                    f"not {[number, size]}"
                 )
         plain = [
-            {name: value for name, value in held.items() if name != "shard"}
-            for held in shard_headers
+            {name: value for name, value in stored_header.items() if name != "shard"}
+            for stored_header in shard_headers
         ]
-        if any(held != plain[0] for held in plain):
+        if any(stored_header != plain[0] for stored_header in plain):
             raise IncompatibleError(
                 f"the shards {self.url} belong to indexes with different settings; check the URLs"
             )
@@ -187,8 +187,8 @@ class ShardedStore:
             return look_up(shard, [keys[at] for at in by_shard[number]]) if by_shard[number] else []
 
         out: list[Entry | None] = [None] * len(keys)
-        for positions, found in zip(by_shard, self._on_all_shards(one), strict=True):
-            for at, entry in zip(positions, found, strict=True):
+        for positions, entries_of_shard in zip(by_shard, self._on_all_shards(one), strict=True):
+            for at, entry in zip(positions, entries_of_shard, strict=True):
                 out[at] = entry
         return out
 
@@ -252,14 +252,16 @@ class ShardedStore:
                 replace(part, events=[event for event in changes.events if event.kind == TOUCHED])
             )
             for phase in (_is_reserved, _is_representative, _is_member):
-                some = [written for written in new if phase(written.entry)]
+                of_phase = [written for written in new if phase(written.entry)]
                 later = [
-                    written for written in some if (written.entry.scope, written.entry.id) in going
+                    written
+                    for written in of_phase
+                    if (written.entry.scope, written.entry.id) in going
                 ]
                 changed = [
                     entry for entry in changes.changed if phase(entry) and entry not in ending
                 ]
-                stays = [written for written in some if written not in later]
+                stays = [written for written in of_phase if written not in later]
                 self._write_records(
                     replace(
                         part,
@@ -314,10 +316,14 @@ class ShardedStore:
             The present documents by number, as they are before the step.
         """
         before: dict[int, Entry] = {}
-        wanted = {entry.ref: entry.id for entry in (*changes.present, *changes.required_leaders)}
+        id_of_ref = {entry.ref: entry.id for entry in (*changes.present, *changes.required_leaders)}
         leaders = {entry.ref for entry in changes.required_leaders}
-        for ref, entry in zip(wanted, self.by_refs(list(wanted)), strict=True):
-            if entry is None or entry.id != wanted[ref] or (ref in leaders and not entry.is_leader):
+        for ref, entry in zip(id_of_ref, self.by_refs(list(id_of_ref)), strict=True):
+            if (
+                entry is None
+                or entry.id != id_of_ref[ref]
+                or (ref in leaders and not entry.is_leader)
+            ):
                 raise RacedError("a document or a representative was deleted by another process")
             before[ref] = entry
         if any(before[entry.ref].leader != entry.leader for entry in changes.expected):
@@ -372,12 +378,12 @@ class ShardedStore:
 
     def _missing_leaders(self, needs: list[Entry]) -> set[tuple[str, str]]:
         """Returns (scope, id) of the documents that are not representatives any more."""
-        wanted = {entry.ref: (entry.scope, entry.id) for entry in needs}
-        present_entries = self.by_refs(list(wanted)) if wanted else []
+        name_of_ref = {entry.ref: (entry.scope, entry.id) for entry in needs}
+        present_entries = self.by_refs(list(name_of_ref)) if name_of_ref else []
         return {
             name
-            for name, held in zip(wanted.values(), present_entries, strict=True)
-            if held is None or not held.is_leader
+            for name, present in zip(name_of_ref.values(), present_entries, strict=True)
+            if present is None or not present.is_leader
         }
 
     def _undo_changes(self, changes: Changes) -> None:
@@ -406,9 +412,9 @@ class ShardedStore:
             if unmet or self.members(standing.entry.scope, standing.entry.id, 1)
         ]
         for entry in late:
-            old, other = before[entry.ref], instead.get((entry.scope, entry.id))
+            old, replacement = before[entry.ref], instead.get((entry.scope, entry.id))
             if entry.ref in dropped:
-                swapped = [] if other is None else [KeyedEntry(other, None)]
+                swapped = [] if replacement is None else [KeyedEntry(replacement, None)]
                 self._write_records(
                     Changes(dropped=swapped, new=[KeyedEntry(old, None)], invalidates_caches=True)
                 )
@@ -484,23 +490,25 @@ class ShardedStore:
     def _postings_of_shard(
         self, postings: list[tuple[int, np.ndarray]], number: int
     ) -> list[tuple[int, np.ndarray]]:
-        some = (
+        keys_of_shard = (
             (word, keys[keys % np.uint64(len(self.shards)) == number]) for word, keys in postings
         )
-        return [(word, keys) for word, keys in some if len(keys)]
+        return [(word, keys) for word, keys in keys_of_shard if len(keys)]
 
     def _withdraw(self, posted: list[KeyedEntry]) -> None:
         """Deletes the postings of documents that were not written, if possible."""
         there = self.by_refs_or_none([entry.ref for entry, _ in posted])
         wrong = [
-            (held, entry.ref, keys)
-            for (entry, keys), held in zip(posted, there, strict=True)
+            (present, entry.ref, keys)
+            for (entry, keys), present in zip(posted, there, strict=True)
             if keys is not None
-            and held is not UNREACHABLE
-            and (held is None or not held.posted or held.posting != entry.posting)
+            and present is not UNREACHABLE
+            and (present is None or not present.posted or present.posting != entry.posting)
         ]
         right = [
-            (held.posting, keys) for held, _, keys in wrong if held is not None and held.posted
+            (present.posting, keys)
+            for present, _, keys in wrong
+            if present is not None and present.posted
         ]
         try:
             self._write_postings(right, [(ref, keys) for _, ref, keys in wrong], Changes())
@@ -576,8 +584,8 @@ class ShardedStore:
 
     def counts(self) -> dict[str, int]:
         total: dict[str, int] = {}
-        for found in self._on_all_shards(lambda _, shard: shard.counts()):
-            for name, value in found.items():
+        for shard_counts in self._on_all_shards(lambda _, shard: shard.counts()):
+            for name, value in shard_counts.items():
                 total[name] = total.get(name, 0) + value
         return total
 

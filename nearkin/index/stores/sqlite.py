@@ -493,8 +493,8 @@ class SqliteStore:
 
     def redirect(self, migration: MigrationState) -> None:
         with self._lock, self._converted_errors(), self._write_transaction():
-            if migration.epoch <= (held := self._read_state().migration.epoch):
-                raise RacedError(f"{self.path} is in epoch {held} already")
+            if migration.epoch <= (current_epoch := self._read_state().migration.epoch):
+                raise RacedError(f"{self.path} is in epoch {current_epoch} already")
             self._db.execute(
                 "INSERT OR REPLACE INTO meta VALUES ('place', ?)", (json.dumps(migration),)
             )
@@ -502,22 +502,21 @@ class SqliteStore:
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         entries_by_id: dict[str, Entry] = {}
         with self._lock, self._converted_errors():
-            for some in _split_values(ids):
-                query = (
-                    f"SELECT {COLUMNS} FROM entries WHERE scope = ? AND id IN ({_marks_for(some)})"
-                )
+            for portion in _split_values(ids):
+                marks = _marks_for(portion)
+                query = f"SELECT {COLUMNS} FROM entries WHERE scope = ? AND id IN ({marks})"
                 entries_by_id |= {
-                    row[2]: entry_of_row(row) for row in self._fetch_rows(query, (scope, *some))
+                    row[2]: entry_of_row(row) for row in self._fetch_rows(query, (scope, *portion))
                 }
         return [entries_by_id.get(name) for name in ids]
 
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
         entries_by_ref: dict[int, Entry] = {}
         with self._lock, self._converted_errors():
-            for some in _split_values(refs):
-                query = f"SELECT {COLUMNS} FROM entries WHERE ref IN ({_marks_for(some)})"
+            for portion in _split_values(refs):
+                query = f"SELECT {COLUMNS} FROM entries WHERE ref IN ({_marks_for(portion)})"
                 entries_by_ref |= {
-                    row[0]: entry_of_row(row) for row in self._fetch_rows(query, some)
+                    row[0]: entry_of_row(row) for row in self._fetch_rows(query, portion)
                 }
         return [entries_by_ref.get(ref) for ref in refs]
 
@@ -578,11 +577,11 @@ class SqliteStore:
             raise MovedError(f"{self.path} is being moved")
         there = [(entry.ref, entry.id) for entry in changes.present]
         leaders: dict[int, str] = {}
-        for some in _split_values(there):
-            query = f"SELECT ref, id, leader FROM entries WHERE ref IN ({_marks_for(some)})"
-            rows = self._fetch_rows(query, [ref for ref, _ in some])
+        for portion in _split_values(there):
+            query = f"SELECT ref, id, leader FROM entries WHERE ref IN ({_marks_for(portion)})"
+            rows = self._fetch_rows(query, [ref for ref, _ in portion])
             leaders |= {ref: leader for ref, _, leader in rows}
-            if set(some) - {(ref, name) for ref, name, _ in rows}:
+            if set(portion) - {(ref, name) for ref, name, _ in rows}:
                 raise RacedError("a document was deleted by another process")
         keys = growing_keys(changes)
         if keys:
@@ -597,7 +596,7 @@ class SqliteStore:
                 raise RacedError("a representative was deleted by another process")
         for standing in changes.leader_snapshots:
             gone = standing.entry
-            held = self._fetch_rows("SELECT leader FROM entries WHERE ref = ?", (gone.ref,))
+            leader_rows = self._fetch_rows("SELECT leader FROM entries WHERE ref = ?", (gone.ref,))
             query = (
                 "SELECT ref FROM entries WHERE scope = ? AND leader = ? AND leader <> id LIMIT ?"
             )
@@ -607,7 +606,7 @@ class SqliteStore:
                     query, (gone.scope, gone.id, len(standing.members) + 1)
                 )
             ]
-            standing.require_unchanged(held[0][0] if held else None, members)
+            standing.require_unchanged(leader_rows[0][0] if leader_rows else None, members)
         return self._count_changes(changes, leaders)
 
     def _count_changes(self, changes: Changes, leaders: dict[int, str]) -> list[tuple[int, str]]:
@@ -772,8 +771,8 @@ class SqliteStore:
             rows = self._fetch_rows(query, (place or 0, rows_at_once))
         keys = [np.frombuffer(blob, np.uint64) for _, _, blob in rows]
         words = [
-            np.full(len(some), word, np.int64)
-            for some, (_, word, _) in zip(keys, rows, strict=True)
+            np.full(len(keys_of_word), word, np.int64)
+            for keys_of_word, (_, word, _) in zip(keys, rows, strict=True)
         ]
         nothing = PostingPortion(np.empty(0, np.uint64), np.empty(0, np.int64), None)
         last = rows[-1][0] if len(rows) == rows_at_once else None
