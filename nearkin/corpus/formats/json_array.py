@@ -9,8 +9,9 @@ import orjson
 import pyarrow as pa
 
 from nearkin.corpus.columns import Columns
-from nearkin.corpus.formats.base import open_compressed_sink
-from nearkin.corpus.formats.json_lines import BLOCK, BOM, JsonLines, JsonRow, LineWriter
+from nearkin.corpus.formats.base import FileSlice, ItemsBeforeDamage, open_compressed_sink
+from nearkin.corpus.formats.json_lines import BLOCK, JsonLines, LineWriter
+from nearkin.corpus.formats.json_rows import BOM, LINE_SHARE, JsonRow, JsonSliceBuilder
 from nearkin.corpus.input_file import InputFile
 
 SAMPLE = 1 << 16
@@ -65,6 +66,30 @@ class JsonArray(JsonLines):
         while block := stream.read(BLOCK):
             yield from elements.feed(bytes(block))
         elements.require_end()
+
+    def read(
+        self, file: InputFile, columns: Columns, start: int, *, whole: bool
+    ) -> Iterator[FileSlice]:
+        """Yields the elements of a file in slices, as described in `Format`.
+
+        Args:
+            file: The file.
+            columns: The fields to read.
+            start: The element at which reading starts.
+            whole: Whether the slices hold the complete elements.
+        """
+        with file.open_decompressed() as stream:
+            builder = JsonSliceBuilder(columns, start, whole=whole, has_lines=self.has_lines)
+            limit = LINE_SHARE * columns.document_limit
+            elements = ItemsBeforeDamage(self.read_rows(stream, limit))
+            for element in elements:
+                if element.row >= start:
+                    builder.add(element)
+                    if builder.full:
+                        yield builder.take_slice()
+            if builder.begun:
+                yield builder.take_slice()
+            elements.raise_damage()
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> "ArrayWriter":
         """Returns a writer of an array.

@@ -6,7 +6,8 @@ from typing import NamedTuple
 
 import orjson
 
-from nearkin.corpus.formats.json_lines import BLOCK, BOM, JsonLines
+from nearkin.corpus.formats.json_lines import BLOCK, JsonLines
+from nearkin.corpus.formats.json_rows import BOM
 from nearkin.corpus.input_file import InputFile
 
 SAMPLED_OBJECTS = 1000

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from nearkin.corpus import Columns, FileCorpus, write_kept
 from nearkin.corpus.formats.json_array import JsonArray
-from nearkin.corpus.formats.json_lines import JsonRow
+from nearkin.corpus.formats.json_rows import JsonRow
 from tests.corpus.samples import read_texts, run_command
 
 DOCUMENTS: list[dict[str, Any]] = [

@@ -1,0 +1,336 @@
+"""Rows of JSON, and their division into documents and rejected rows."""
+
+import json
+import re
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from nearkin.corpus.columns import (
+    BATCH_ROWS,
+    ID,
+    UNFOLDED_SHARE,
+    Columns,
+    carried_column_name,
+    join_texts,
+)
+from nearkin.corpus.formats.base import FileSlice, RejectedRow
+from nearkin.corpus.formats.json_row_decoder import (
+    LARGEST_WHOLE,
+    LONG_LINE,
+    VALUE_BYTES,
+    JsonRowDecoder,
+)
+from nearkin.corpus.validation import (
+    content_arrow_type,
+    find_vector_fault,
+    format_raw_prefix,
+    most_common_length,
+    too_long_reason,
+)
+
+BOM = b"\xef\xbb\xbf"
+SLICE_BYTES = 1 << 20
+"""The number of bytes that a slice has approximately. Values of Python become slow beyond a
+cache."""
+LINE_SHARE = 2
+"""A line may have this many times the document limit, for its other fields and for escaped
+characters."""
+DEEPEST_VALUE = 254
+"""The maximum number of levels of lists and objects in a value that is written as text."""
+STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"')
+"""A pattern of a JSON string."""
+
+
+class JsonRow(NamedTuple):
+    """A line without its end, or an element of an array."""
+
+    row: int
+    raw: bytes | None
+
+
+class JsonSliceBuilder:
+    """Parses rows and collects them into a slice.
+
+    Args:
+        columns: The fields to read.
+        start: The row at which reading starts.
+        whole: Whether the slices hold the complete rows.
+        has_lines: Whether each row is a line of the file.
+
+    Attributes:
+        next_row: The row at which reading continues after the rows that were added.
+    """
+
+    def __init__(self, columns: Columns, start: int, *, whole: bool, has_lines: bool) -> None:
+        self.next_row = start
+        self._columns = columns
+        self._whole = whole
+        self._has_lines = has_lines
+        self._decoder = JsonRowDecoder(columns)
+        self._texts = tuple(
+            name for name in (columns.id, *columns.carried_columns) if name is not None
+        )
+        self._clear()
+
+    def _clear(self) -> None:
+        self._rows: list[int] = []
+        self._values: dict[str, list[Any]] = {name: [] for name in self._columns.all}
+        self._lines: list[bytes] = []
+        self._rejected: list[RejectedRow] = []
+        self._bytes = 0
+
+    def _line_of(self, line: JsonRow) -> int | None:
+        return line.row + 1 if self._has_lines else None
+
+    @property
+    def full(self) -> bool:
+        """True if the slice is large enough."""
+        return self._bytes >= SLICE_BYTES or len(self._rows) + len(self._rejected) >= BATCH_ROWS
+
+    @property
+    def begun(self) -> bool:
+        """True if the slice has rows."""
+        return bool(self._rows or self._rejected)
+
+    @property
+    def room(self) -> int:
+        """The number of rows that the slice may still receive."""
+        return max(1, BATCH_ROWS - len(self._rows) - len(self._rejected))
+
+    def decode_lines(self, block: bytes, lines: list[bytes]) -> list[Any]:
+        """Returns the fields of each line, as `JsonRowDecoder.decode_lines` does."""
+        return self._decoder.decode_lines(block, lines)
+
+    def add_lines(self, first: int, lines: list[bytes], decoded: list[Any]) -> None:
+        """Adds consecutive lines.
+
+        Args:
+            first: The number of the first line.
+            lines: The lines with their line ends.
+            decoded: The fields of each line, or None for a line that is parsed here.
+        """
+        if None in decoded:
+            for at, (line, fields) in enumerate(zip(lines, decoded, strict=True)):
+                if fields is None:
+                    self.add(JsonRow(first + at, line.removesuffix(b"\n")))
+                else:
+                    self._add_decoded(first + at, [line], [fields])
+        else:
+            self._add_decoded(first, lines, decoded)
+
+    def _add_decoded(self, first: int, lines: list[bytes], decoded: list[Any]) -> None:
+        for name, values in self._values.items():
+            values.extend(self._decoder.get_values(decoded, name))
+        self.next_row = first + len(lines)
+        self._rows.extend(range(first, self.next_row))
+        self._bytes += sum(map(len, lines))
+        if self._whole:
+            self._lines.extend(line.removesuffix(b"\n") for line in lines)
+
+    def add(self, line: JsonRow) -> None:
+        """Parses a row and adds it. A blank line is left out."""
+        self.next_row = line.row + 1
+        limit = LINE_SHARE * self._columns.document_limit
+        if line.raw is None or len(line.raw) > limit:
+            too_long = too_long_reason("the row", limit)
+            self._rejected.append(RejectedRow(line.row, too_long, "", self._line_of(line)))
+            return
+        raw = line.raw.removeprefix(BOM) if line.row == 0 else line.raw
+        if not raw.strip():
+            return
+        self._bytes += len(raw)
+        try:
+            reason = self._find_memory_fault(raw)
+            value: Any = None if reason else orjson.loads(raw)
+            reason = reason or self._find_fault(value) or self._find_column_fault(value)
+        except orjson.JSONDecodeError as error:
+            value, reason = None, _find_json_fault(raw, error)
+        if reason:
+            self._rejected.append(
+                RejectedRow(line.row, reason, format_raw_prefix(raw), self._line_of(line))
+            )
+            return
+        self._restore_exact_numbers(raw, value)
+        self._rows.append(line.row)
+        for field, values in self._values.items():
+            values.append(value.get(field))
+        if self._whole:
+            self._lines.append(line.raw)
+
+    def _find_memory_fault(self, raw: bytes) -> str | None:
+        """Returns the reason why a line is not parsed, or None.
+
+        Lists and objects of a few characters each take a multiple of these characters in memory.
+        """
+        if len(raw) < LONG_LINE:
+            return None
+        limit = UNFOLDED_SHARE * self._columns.document_limit
+        if _value_bytes(raw) <= limit or _value_bytes(STRING.sub(b"", raw)) <= limit:
+            return None
+        return f"the row has too many values: parsing them may take more than {limit:,} bytes"
+
+    def _find_fault(self, value: Any) -> str | None:
+        """Returns the reason why a parsed line is not a document, or None."""
+        name = self._columns.source
+        if not isinstance(value, dict):
+            return "the row is not a JSON object"
+        if self._columns.joined:
+            return self._find_joined_fault(value) or self._find_id_fault(value)
+        if name not in value:
+            return f"the field {name} is missing"
+        if value[name] is None:
+            return f"{name} is null"
+        if self._columns.vector:
+            if fault := find_vector_fault(value[name], name, self._columns.dimensions):
+                return fault
+        elif self._columns.tokens:
+            if not (
+                isinstance(value[name], list)
+                and all(isinstance(token, str) for token in value[name])
+            ):
+                return f"{name} is not a list of strings"
+            if sum(map(len, value[name])) > self._columns.document_limit // 4 and (
+                sum(len(token.encode()) for token in value[name]) > self._columns.document_limit
+            ):
+                return too_long_reason(name, self._columns.document_limit)
+        elif not isinstance(value[name], str):
+            return f"{name} is not a string"
+        elif _longer_than(value[name], self._columns.document_limit):
+            return too_long_reason(name, self._columns.document_limit)
+        return self._find_id_fault(value)
+
+    def _find_joined_fault(self, value: dict[str, Any]) -> str | None:
+        """Returns the reason why the texts of several fields are not a document, or None."""
+        names = self._columns.sources
+        shown = " and ".join(names)
+        if all(value.get(name) is None for name in names):
+            return f"{shown} are missing or null"
+        for name in names:
+            if not isinstance(value.get(name), str | None):
+                return f"{name} is not a string"
+        if _longer_than(join_texts(map(value.get, names)), self._columns.document_limit):
+            return too_long_reason(shown, self._columns.document_limit)
+        return None
+
+    def _find_id_fault(self, value: dict[str, object]) -> str | None:
+        if self._columns.id is not None and value.get(self._columns.id) is None:
+            return f"the id in {self._columns.id} is null"
+        return None
+
+    def _contents(self) -> list[Any]:
+        """Returns the documents of the collected rows."""
+        if self._columns.joined:
+            texts = [self._values[name] for name in self._columns.sources]
+            return list(map(join_texts, zip(*texts, strict=True)))
+        return self._values[self._columns.source]
+
+    def _find_column_fault(self, value: dict[str, object]) -> str | None:
+        """Returns the reason why the id or a carried column cannot be used, or None.
+
+        Lists and objects are replaced by their text.
+        """
+        for name in self._texts:
+            content = value.get(name)
+            if isinstance(content, (dict, list)):
+                try:
+                    content = value[name] = _text(content)
+                except TypeError:
+                    return f"{name} has more than {DEEPEST_VALUE} levels of lists and objects"
+            if isinstance(content, str) and _longer_than(content, self._columns.document_limit):
+                return too_long_reason(name, self._columns.document_limit)
+        return None
+
+    def _restore_exact_numbers(self, raw: bytes, value: dict[str, object]) -> None:
+        """Replaces numbers of the id and of carried columns by their digits.
+
+        Only numbers that a float may not hold are replaced.
+        """
+        inexact = [
+            name
+            for name in self._texts
+            if _may_be_rounded(value.get(name), is_id=name == self._columns.id)
+        ]
+        if not inexact:
+            return
+        try:
+            exact = json.loads(raw, parse_int=str, parse_float=str)
+        except RecursionError:
+            return
+        value.update({name: exact[name] for name in inexact})
+
+    def take_slice(self) -> FileSlice:
+        """Returns the collected rows as a slice, and begins the next one."""
+        columns = self._columns
+        if columns.vector and columns.dimensions is None and self._rows:
+            lengths = list(map(len, self._values[columns.vector]))
+            columns = replace(columns, dimensions=most_common_length(lengths))
+            fit = [at for at, length in enumerate(lengths) if length == columns.dimensions]
+            self._rows = [self._rows[at] for at in fit]
+            for name, values in self._values.items():
+                self._values[name] = [values[at] for at in fit]
+        arrays = {columns.content: pa.array(self._contents(), content_arrow_type(columns))}
+        if columns.id is not None:
+            arrays[ID] = _convert_to_texts(self._values[columns.id])
+        for name in columns.carried_columns:
+            arrays[carried_column_name(name)] = _convert_to_texts(self._values[name])
+        documents = pa.record_batch(list(arrays.values()), list(arrays))
+        whole = self._lines if self._whole else None
+        file_slice = FileSlice(
+            np.array(self._rows, np.int64), documents, self._rejected, self.next_row, whole
+        )
+        self._clear()
+        return file_slice
+
+
+def _find_json_fault(raw: bytes, error: orjson.JSONDecodeError) -> str:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return "the row is not valid UTF-8"
+    # orjson refuses lone surrogates (\ud800), which the grammar of JSON allows.
+    if "surrogate" in str(error):
+        return "the row has a lone surrogate, which UTF-8 cannot represent"
+    return "the row is not valid JSON"
+
+
+def _value_bytes(raw: bytes) -> int:
+    return sum(raw.count(character) * size for character, size in VALUE_BYTES.items())
+
+
+def _longer_than(text: str, limit: int) -> bool:
+    """Returns True if a text has more than `limit` bytes. A character has at most four bytes."""
+    return len(text) > limit // 4 and len(text.encode()) > limit
+
+
+def _may_be_rounded(value: Any, *, is_id: bool) -> bool:
+    """Returns True if a number may have lost digits when it was parsed.
+
+    Integers of 2^64 and more become floats. Of fractions, every digit matters in ids only.
+    """
+    return type(value) is float and (is_id or abs(value) >= LARGEST_WHOLE)
+
+
+def _convert_to_texts(values: list[Any]) -> pa.Array:
+    """Returns JSON values as text, in the form of `format_as_text`.
+
+    A number has the same form in every format.
+    """
+    if all(type(value) is str for value in values):
+        return pa.array(values, pa.large_string())
+    floats = [value for value in values if type(value) is float]
+    shown = iter(pa.array(floats, pa.float64()).cast(pa.large_string()).to_pylist())
+    return pa.array(
+        [next(shown) if type(value) is float else _text(value) for value in values],
+        pa.large_string(),
+    )
+
+
+def _text(value: Any) -> str | None:
+    if value is None or isinstance(value, str):
+        return value
+    # orjson does not write integers of more than 64 bits.
+    return str(value) if type(value) is int else orjson.dumps(value).decode()
