@@ -17,7 +17,12 @@ from nearkin.suggestions import did_you_mean
 
 FORMAT_VERSION = 1
 UNICODE_VERSION = "15.1.0"
-NORMALISATIONS = ("nfkc", "lower", "digits", "punctuation", "marks", "markup", "comments")
+MASK_STEPS = ("email", "uuid", "ip", "date", "path", "hex", "number")
+"""The normalization steps that replace values, in the order in which they are applied."""
+NORMALISATIONS = (
+    *("nfkc", "lower", "digits", "punctuation", "marks", "markup", "comments"),
+    *MASK_STEPS,
+)
 UNITS = ("words", "chars", "vector")
 FAMILIES = ("xxh3", "murmur3", "fnv1a", "siphash")
 """The base hashes (see `nearkin.hashing.families`)."""
@@ -151,7 +156,8 @@ class Spec:
         normalise: Normalization steps, in any order: `nfkc` and `lower` (both by default), `digits`
             (digits become 0), `punctuation` (becomes tokens; `chars` always keeps it), `marks`
             (are removed), `markup` (tags are removed), `comments` (those of source code are
-            removed).
+            removed), and the masks `email`, `uuid`, `ip`, `date`, `path`, `hex` and `number`
+            (values become the name of their kind, and numbers become 0).
         stem: Snowball language whose stems replace the tokens, or None.
         stemmer: Release of the stemmer, for example `snowballstemmer 3.1.1`. Releases can give
             different stems. The default is the installed one, and None without `stem`. An empty

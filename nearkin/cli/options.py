@@ -194,7 +194,7 @@ Normalise = Annotated[
     typer.Option(
         "--normalise",
         help="Normalization steps, separated by commas: nfkc, lower, digits, punctuation, marks, "
-        "markup, comments (of source code).",
+        "markup, comments (of source code), email, uuid, ip, date, path, hex, number.",
         metavar="STEPS",
         rich_help_panel=SIMILARITY,
     ),

@@ -42,6 +42,7 @@ from nearkin.packed_pairs import pack_pairs
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import require_workers
 from nearkin.setting_names import name_setting
+from nearkin.shingle.masks import MASKS
 from nearkin.spec import IDF_JACCARD
 
 SAMPLE_DOCUMENTS = 4000
@@ -58,6 +59,7 @@ EVIDENCE_OF_STEPS = {
     "punctuation": r"[^\w\s]",
     "marks": r"[^\x00-\x7f]",
     "markup": "<",
+    **{step: mask.pattern for step, mask in MASKS.items()},
 }
 """Patterns without which a step of normalization changes no text."""
 

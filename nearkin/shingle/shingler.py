@@ -12,12 +12,13 @@ from nearkin.shingle import kernels
 from nearkin.shingle.comments import strip_comments
 from nearkin.shingle.frequency_cut import Cut
 from nearkin.shingle.markup import strip_markup
+from nearkin.shingle.masks import MASKS, mask_texts
 from nearkin.shingle.stemming import Stems
 from nearkin.shingle.tokens.kernels import SEGMENT, Scratch, is_ascii, longest_segment
 from nearkin.shingle.unicode_tables import tables_for
 from nearkin.spec import Spec
 
-STEPS_BEFORE_KERNELS = ("comments", "markup")
+STEPS_BEFORE_KERNELS = ("comments", "markup", *MASKS)
 """The normalization steps that make new texts, before the kernels read them."""
 PADDING, FRONT = 256, 16
 LARGE = 1 << 22
@@ -59,6 +60,17 @@ def text_buffers(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     return _read_only(bytes_), _read_only(ends)
 
 
+def to_texts(data: np.ndarray, offsets: np.ndarray) -> pa.Array:
+    """Returns the large_string array of buffers, without a copy.
+
+    Args:
+        data: Valid UTF-8 bytes of the texts, uint8.
+        offsets: First byte of each text, and the end, int64 (n + 1,).
+    """
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
+    return pa.Array.from_buffers(pa.large_string(), len(offsets) - 1, buffers)
+
+
 def _read_only(array: np.ndarray) -> np.ndarray:
     """Makes an array read-only, so that Numba compiles kernels only for read-only arrays."""
     array.flags.writeable = False
@@ -93,6 +105,7 @@ class Shingler:
         self.spec = spec
         self._cut = cut
         steps = tuple(step for step in spec.normalise if step not in STEPS_BEFORE_KERNELS)
+        self._masks = tuple(step for step in spec.normalise if step in MASKS)
         self._tables = tables_for(steps)
         self._fast = "lower" in spec.normalise and not {"digits", "punctuation"} & set(
             spec.normalise
@@ -123,6 +136,8 @@ class Shingler:
             data, offsets = strip_comments(data, offsets)
         if "markup" in self.spec.normalise:
             data, offsets = text_buffers(strip_markup(data, offsets))
+        if self._masks:
+            data, offsets = text_buffers(mask_texts(to_texts(data, offsets), self._masks))
         if self.spec.unit == "chars":
             shingles = self._characters(data, offsets)
         elif self._stems is not None:
