@@ -2,7 +2,7 @@
 
 Only the threshold is missing.
 
-A search tries them. `base_definitions` are tried first, and `STEPS` of normalization are
+A search tries them. `base_definitions` are tried first, and `STEP_GROUPS` of normalization are
 added to the best of them.
 """
 
@@ -10,12 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from nearkin.engine.options import ClusterMethod
-from nearkin.spec import IDF_JACCARD, NORMALISATIONS, Spec
+from nearkin.spec import IDF_JACCARD, MASK_STEPS, NORMALISATIONS, Spec
 
 BASE_STEPS = ("nfkc", "lower")
 """The steps of normalization that every definition has."""
-STEPS = tuple(step for step in NORMALISATIONS if step not in BASE_STEPS)
-"""The steps of normalization that are tried in addition."""
+SINGLE_STEPS = tuple((step,) for step in NORMALISATIONS if step not in (*BASE_STEPS, *MASK_STEPS))
+STEP_GROUPS: tuple[tuple[str, ...], ...] = (*SINGLE_STEPS, MASK_STEPS)
+"""The steps of normalization that are tried in addition. The masks are tried together."""
 WORD_LENGTHS = range(1, 6)
 """The lengths of shingles of words that are tried."""
 CHARACTER_LENGTHS = range(2, 10)
@@ -37,7 +38,7 @@ class Definition:
         cluster: Method that makes clusters of pairs: `leaders` or `components`.
 
     Examples:
-        >>> definition = Definition("words", 2, "jaccard").add_step("digits")
+        >>> definition = Definition("words", 2, "jaccard").add_steps(["digits"])
         >>> for name, value in definition.settings().items():
         ...     print(name, value)
         shingle words:2
@@ -75,10 +76,10 @@ class Definition:
         is_other_method = self.cluster != ClusterMethod.LEADERS
         return len(self.added) + is_other_method, measures.index(self.measure), self.n
 
-    def add_step(self, step: str) -> "Definition":
-        """Returns this definition with one more step of normalization."""
-        steps = {*self.normalise, step}
-        return replace(self, normalise=tuple(name for name in NORMALISATIONS if name in steps))
+    def add_steps(self, steps: Iterable[str]) -> "Definition":
+        """Returns this definition with more steps of normalization."""
+        names = {*self.normalise, *steps}
+        return replace(self, normalise=tuple(name for name in NORMALISATIONS if name in names))
 
     def with_components(self) -> "Definition":
         """Returns this definition with connected components instead of leaders."""

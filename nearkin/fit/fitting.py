@@ -13,7 +13,7 @@ from nearkin.evaluate.golden import GoldenSet, Labelled
 from nearkin.fit.definition import (
     COSINE,
     DEFAULT_DEFINITION,
-    STEPS,
+    STEP_GROUPS,
     Definition,
     base_definitions,
 )
@@ -148,9 +148,9 @@ def fit_settings(
     progress.stage("fit", None)
     table = CurveTable(labels, scorer, [everyone, *outside_folds], progress)
     definitions = _definitions_for(columns)
-    steps = _useful_steps(documents.contents) if columns.text is not None else []
-    ranked = search(table, 0, request.objective, definitions, steps)
-    held_out = validate(table, folds, request.objective, definitions, steps)
+    groups = _find_useful_steps(documents.contents) if columns.text is not None else []
+    ranked = search(table, 0, request.objective, definitions, groups)
+    held_out = validate(table, folds, request.objective, definitions, groups)
     choices = [
         fit_definition(labels, scorer, choice.definition, request.objective)
         for choice in different_choices(ranked, SHOWN_CHOICES)
@@ -319,14 +319,20 @@ def _definitions_for(columns: Columns) -> list[Definition]:
     return base_definitions(has_words_only=columns.tokens is not None)
 
 
-def _useful_steps(texts: pa.Array) -> list[str]:
-    """Returns the steps of normalization that may change a text."""
-    useful = []
-    for step in STEPS:
-        pattern = EVIDENCE_OF_STEPS.get(step, "")
-        if pc.any(pc.match_substring_regex(texts, pattern)).as_py():
-            useful.append(step)
-    return useful
+def _find_useful_steps(texts: pa.Array) -> list[list[str]]:
+    """Returns the groups of steps of normalization, with the steps that may change a text."""
+    groups = []
+    for group in STEP_GROUPS:
+        useful = [step for step in group if _may_change(texts, step)]
+        if useful:
+            groups.append(useful)
+    return groups
+
+
+def _may_change(texts: pa.Array, step: str) -> bool:
+    """Returns True if a step of normalization may change a text."""
+    pattern = EVIDENCE_OF_STEPS.get(step, "")
+    return bool(pc.any(pc.match_substring_regex(texts, pattern)).as_py())
 
 
 def _count_labels(

@@ -89,7 +89,7 @@ def search(
     subset: int,
     objective: Objective,
     definitions: Sequence[Definition],
-    steps: Sequence[str],
+    groups: Sequence[Sequence[str]],
 ) -> list[Choice]:
     """Returns the definitions that were tried, each with its best threshold, the best one first.
 
@@ -98,7 +98,7 @@ def search(
         subset: Number of the set of documents to which the labels belong that may be used.
         objective: What is maximized.
         definitions: Definitions that are tried first.
-        steps: Steps of normalization that are added.
+        groups: Steps of normalization that are added, those of a group together.
     """
     tried: dict[Definition, Choice] = {}
 
@@ -110,7 +110,7 @@ def search(
 
     ranked = rank_all(definitions)
     for choice in _most_promising(ranked):
-        _add_steps(choice.definition, steps, rank_all, tried)
+        _add_steps(choice.definition, groups, rank_all, tried)
     ranked = rank_all(())
     best = ranked[0].definition
     if best.added:
@@ -156,20 +156,21 @@ def _most_promising(ranked: Sequence[Choice]) -> list[Choice]:
 
 def _add_steps(
     definition: Definition,
-    steps: Sequence[str],
+    groups: Sequence[Sequence[str]],
     rank_all: RankAll,
     tried: dict[Definition, Choice],
 ) -> None:
-    """Tries steps of normalization, and adds the best one as long as it helps."""
-    remaining = [step for step in steps if step not in definition.normalise]
-    while remaining:
-        extended = [definition.add_step(step) for step in remaining]
+    """Tries groups of steps of normalization, and adds the best one as long as it helps."""
+    while True:
+        extended = [definition.add_steps(group) for group in groups]
+        extended = [longer for longer in extended if longer != definition]
+        if not extended:
+            return
         rank_all(extended)
         best = sort_choices(tried[candidate] for candidate in extended)[0]
         if not _is_gain(tried[definition].rank, best.rank):
             return
         definition = best.definition
-        remaining = [step for step in remaining if step not in definition.normalise]
 
 
 def _is_gain(before: tuple[bool, float, float], after: tuple[bool, float, float]) -> bool:

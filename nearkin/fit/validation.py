@@ -85,7 +85,7 @@ def validate(
     folds: np.ndarray,
     objective: Objective,
     definitions: Sequence[Definition],
-    steps: Sequence[str],
+    groups: Sequence[Sequence[str]],
 ) -> HeldOut | None:
     """Returns the held-out scores, or None if there is only one group with duplicates.
 
@@ -94,7 +94,7 @@ def validate(
         folds: Fold of each document, int64 (n,).
         objective: What is maximized.
         definitions: Definitions that are tried first.
-        steps: Steps of normalization that are added.
+        groups: Steps of normalization that are added, those of a group together.
     """
     count = int(folds.max(initial=0)) + 1
     if count < 2:
@@ -102,7 +102,7 @@ def validate(
     totals = []
     chosen = []
     for fold in range(count):
-        best = search(table, 1 + fold, objective, definitions, steps)[0].definition
+        best = search(table, 1 + fold, objective, definitions, groups)[0].definition
         judged = _judge_fold(table.labels, table.scorer, best, objective, folds, fold)
         totals.append(judged[0])
         chosen.append(judged[1])

@@ -55,7 +55,7 @@ NUMBER = "[-+]?[0-9]+(?:[.,][0-9]+)*(?:[eE][-+]?[0-9]+)?"
 
 
 class Mask(NamedTuple):
-    """How the values of one kind are replaced."""
+    """A rule that replaces the values of one kind."""
 
     pattern: str
     """A regular expression of RE2, which matches a value."""

@@ -42,9 +42,9 @@ def test_held_out_f1_reaches_that_of_an_exhaustive_search(
     assert fitted.best.f1.value >= fitted.held_out.f1.value - 0.02
 
 
-def test_digits_are_folded_on_templates() -> None:
+def test_numbers_are_folded_on_templates() -> None:
     fitted = fit(templates(SIZES))
-    assert "digits" in fitted.best.definition.normalise
+    assert {"digits", "number"} & set(fitted.best.definition.normalise)
     assert fitted.best.f1.value == 1.0
 
 

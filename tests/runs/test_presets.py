@@ -39,7 +39,8 @@ def test_preset_gives_the_result_of_its_plain_options(name: str) -> None:
     by_preset = nk.dedup(TEXTS, preset=name)
     by_options = nk.dedup(TEXTS, **values)
     assert by_preset.clusters.arrow.equals(by_options.clusters.arrow)
-    assert nk.pairs(TEXTS, preset=name).pairs.arrow.num_rows >= len(TEXTS) - by_preset.kept.sum()
+    listed = nk.pairs(TEXTS, preset=name, expand_exact=True).pairs.arrow
+    assert listed.num_rows >= len(TEXTS) - by_preset.kept.sum()
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -72,8 +73,10 @@ def test_given_options_win_over_a_preset(corpus: Path, tmp_path: Path) -> None:
 
 def test_pairs_take_a_preset(corpus: Path, tmp_path: Path) -> None:
     out = tmp_path / "pairs.parquet"
-    assert run(["pairs", str(corpus), "--preset", "logs", "--out", str(out)]) == 0
-    assert pq.read_table(out).num_rows == nk.pairs(TEXTS, preset="logs").pairs.arrow.num_rows > 0
+    arguments = ["pairs", str(corpus), "--preset", "logs", "--expand-exact", "--out", str(out)]
+    assert run(arguments) == 0
+    listed = nk.pairs(TEXTS, preset="logs", expand_exact=True).pairs.arrow
+    assert pq.read_table(out).num_rows == listed.num_rows > 0
 
 
 def test_unknown_preset_and_two_settings_are_refused(
