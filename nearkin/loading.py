@@ -1,4 +1,4 @@
-"""The load of an online index from files, from a finished run or from another index."""
+"""Functions that fill an online index from files, from a finished run or from another index."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -219,16 +219,17 @@ def add_files_of_both(
             _FileReader(corpus, vector_columns),
             requires_both=index.settings.combine == "both",
         )
-        portions = _portions(reader.rows(), index.settings.max_batch)
+        portions = _split_into_portions(reader.rows(), index.settings.max_batch)
         added = _upsert_rows(index, scope, portions, warnings, reader.rejected)
         return added if not reader.partial else _warn_of_partial_documents(added, reader.partial)
 
 
 def _warn_of_partial_documents(added: AddedDocuments, partial: int) -> AddedDocuments:
-    have = "document has" if partial == 1 else "documents have"
+    """Adds the number of documents that were stored without one of their values, as a warning."""
+    documents_have = "document has" if partial == 1 else "documents have"
     warning = (
-        f"{partial:,} {have} a text or a vector that is not valid, and were stored with the other "
-        "value alone; nearkin dedup lists the reasons"
+        f"{partial:,} {documents_have} a text or a vector that is not valid, and were stored with "
+        "the other value alone; nearkin dedup lists the reasons"
     )
     return replace(added, partial=partial, warnings=[*added.warnings, warning])
 
@@ -278,6 +279,7 @@ class _FileReader:
                 yield rows[start : start + most]
 
     def _read_batch(self, batch: Batch) -> list[_Row]:
+        """Returns the documents of a batch, and counts its rejected rows."""
         self._rejected_count += len(batch.rejected)
         documents = documents_of(batch.documents[self._columns.content])
         ids: list[str | None] = [None] * len(documents)
@@ -338,11 +340,11 @@ class _PairReader:
 
     def rejected(self) -> int:
         """Returns the number of rows that have no document."""
-        # the reader of texts rejects rows that have a vector only
+        # The reader of texts also rejects rows that have a vector but no text.
         return self._incomplete + self._texts.rejected() - self._vector_only
 
 
-def _portions(rows: Iterator[_Row], most: int) -> Iterator[list[_Row]]:
+def _split_into_portions(rows: Iterator[_Row], most: int) -> Iterator[list[_Row]]:
     """Yields documents in lists of bounded length and size.
 
     Args:
@@ -447,8 +449,10 @@ def load_run(
     if columns.tokens is not None:
         raise UsageError("an index stores texts and vectors; this run was made from tokens")
     clusters = pq.read_table(saved.folder / CLUSTERS)
-    keyed = sketched.keyed
-    keys_per_document = keyed[0] * (1 + keyed[2]) if keyed else 0
+    keys_per_document = 0
+    if sketched.keyed:
+        bands, _, probes = sketched.keyed
+        keys_per_document = bands * (1 + probes)
     documents = Documents(saved.folder / SIGNATURES, saved.spec, keys_per_document)
     with Index.open(
         url,
@@ -578,6 +582,7 @@ def _open_copy(
 
 
 def _load_entries(index: Index, entries: Iterator[Entry]) -> int:
+    """Adds documents to an empty index as they are. Returns their number."""
     load = BulkLoad(index)
     total = load.add_entries(entries)
     load.finish()

@@ -58,7 +58,7 @@ class StoreContract(ABC):
         """Returns a new, empty store."""
 
     def add(self, store: Store, *entries: Entry) -> list[Entry]:
-        """Stores documents, the representatives of them in the buckets of `KEYS`.
+        """Stores documents, and puts the representatives among them into the buckets of `KEYS`.
 
         Args:
             store: The store.

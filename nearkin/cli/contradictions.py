@@ -40,7 +40,7 @@ class Dependency:
         name: The name of a parameter.
         other: The name of the parameter on which it depends.
         values: The values of the other parameter with which it has an effect. If there are none,
-            every value has one but None, False and 0.
+            it has an effect with every value other than None, False and 0.
         command: The name of the only command to which it applies, or an empty text.
     """
 
@@ -98,15 +98,33 @@ DEPENDENCIES = (
     *(
         Dependency(name, "relation", ("similarity",))
         for name in (
-            *("bands", "rows", "tables", "probes", "fanout"),
-            *("verify", "k", "slot_bits", "scheme", "seed", "expand_exact"),
+            "bands",
+            "rows",
+            "tables",
+            "probes",
+            "fanout",
+            "verify",
+            "k",
+            "slot_bits",
+            "scheme",
+            "seed",
+            "expand_exact",
         )
     ),
     *(
         Dependency(name, "inputs", command="tune")
         for name in (
-            *("text", "tokens", "vector", "sample", "shingle", "delimiter", "encoding"),
-            *("hidden", "follow_links", "include", "exclude"),
+            "text",
+            "tokens",
+            "vector",
+            "sample",
+            "shingle",
+            "delimiter",
+            "encoding",
+            "hidden",
+            "follow_links",
+            "include",
+            "exclude",
         )
     ),
     *(Dependency(name, "index", command="explain") for name in ("scope", "spec_resources")),
@@ -138,7 +156,7 @@ def require_consistent(
 
     for pair in CONTRADICTIONS:
         if pair.command in ("", command) and pair.first in given and pair.second in given:
-            names = f"{_describe(pair.first)} and {_describe(pair.second)}"
+            names = f"{_name_option(pair.first)} and {_name_option(pair.second)}"
             raise UsageError(f"{names} exclude each other: {pair.reason}; give one of them")
     for dependency in DEPENDENCIES:
         if dependency.command not in ("", command) or dependency.name not in given:
@@ -150,6 +168,6 @@ def require_consistent(
             raise UsageError(dependency.describe_conflict(value))
 
 
-def _describe(name: str) -> str:
+def _name_option(name: str) -> str:
     """Returns an option, or the word for the argument of inputs."""
     return name if name == "inputs" else flag_of(name)

@@ -132,20 +132,19 @@ def with_option_groups(
             page of a command with many options shows no others.
     """
     hints = get_type_hints(command, include_extras=True)
-    plain: list[inspect.Parameter] = []
+    option_parameters: list[inspect.Parameter] = []
     groups: dict[str, type] = {}
-    given: list[str] = []
-    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    names_of_given_options: list[str] = []
     for name, parameter in inspect.signature(command).parameters.items():
         kind = hints[name]
         if kind is GivenOptions:
-            given.append(name)
+            names_of_given_options.append(name)
         elif is_dataclass(kind) and isinstance(kind, type):
             groups[name] = kind
-            plain.extend(_group_parameters(kind))
+            option_parameters.extend(_group_parameters(kind))
         else:
             as_keyword = parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=kind)
-            plain.append(as_keyword)
+            option_parameters.append(as_keyword)
 
     @wraps(command)
     def run_command(context: typer.Context, **options: Any) -> None:
@@ -163,29 +162,44 @@ def with_option_groups(
                 sources.enter_context(settings.named_in_errors())
             require_in_range(given_options, options)
             require_consistent(given_options, options, command_name)
-            arguments: dict[str, object] = dict.fromkeys(given, given_options)
+            arguments: dict[str, object] = dict.fromkeys(names_of_given_options, given_options)
             for name, group in groups.items():
                 group_values = {field.name: options.pop(field.name) for field in fields(group)}
                 arguments[name] = group(**group_values)
             command(**arguments, **options)
 
-    plain = [_with_completion(parameter) for parameter in plain]
-    if common:
-        plain = [
-            _move_to_common_panel(parameter) if parameter.name in common else parameter
-            for parameter in plain
-        ]
-        plain.append(
-            inspect.Parameter(
-                "help_all", inspect.Parameter.KEYWORD_ONLY, annotation=HelpAll, default=False
-            )
-        )
-        plain.sort(key=lambda one: common.index(one.name) if one.name in common else len(common))
-    parameters = [context, *sorted(plain, key=_panel_number)]
+    parameters = _arrange_parameters(option_parameters, common)
     run_command.__doc__ = remove_sections(inspect.getdoc(command) or "")
     run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run_command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run_command
+
+
+def _arrange_parameters(
+    option_parameters: list[inspect.Parameter], common: tuple[str, ...]
+) -> list[inspect.Parameter]:
+    """Returns the parameters that typer sees: the context, and options in the order of the help.
+
+    Args:
+        option_parameters: Parameters of the options.
+        common: Names of the parameters that are used most, or none for a command without
+            `--help-all`.
+    """
+    arranged = [_with_completion(parameter) for parameter in option_parameters]
+    if common:
+        arranged = [
+            _move_to_common_panel(parameter) if parameter.name in common else parameter
+            for parameter in arranged
+        ]
+        arranged.append(
+            inspect.Parameter(
+                "help_all", inspect.Parameter.KEYWORD_ONLY, annotation=HelpAll, default=False
+            )
+        )
+        positions = {name: position for position, name in enumerate(common)}
+        arranged.sort(key=lambda parameter: positions.get(parameter.name, len(common)))
+    context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    return [context, *sorted(arranged, key=_panel_number)]
 
 
 def _group_parameters(group: type) -> list[inspect.Parameter]:

@@ -123,7 +123,7 @@ class Retries:
             "stop": tenacity.stop_after_attempt(self.attempts),
             "wait": self.wait,
             "retry": tenacity.retry_if_exception(should_retry)
-            | tenacity.retry_if_result(_has_transient),
+            | tenacity.retry_if_result(_has_transient_error),
             "retry_error_callback": _result_of_attempt,
         }
 
@@ -150,7 +150,7 @@ def _result_of_attempt(state: tenacity.RetryCallState) -> Any:
     return None if state.outcome is None else state.outcome.result()
 
 
-def _has_transient(answer: object) -> bool:
+def _has_transient_error(answer: object) -> bool:
     """Returns whether a batch is retried. All its documents are sent again, in the same order."""
     return isinstance(answer, list) and any(
         isinstance(line, ServiceError) and line.transient for line in answer
@@ -224,7 +224,7 @@ def _translate_http_errors(url: httpx2.URL) -> Iterator[None]:
 
 
 @contextmanager
-def _unless_silent() -> Iterator[None]:
+def _ignore_silent_server() -> Iterator[None]:
     """Ends the block if nothing answers."""
     try:
         yield
@@ -292,7 +292,7 @@ class Client:
         Returns:
             The outcome. After a retry its `kind` is that of the last attempt.
         """
-        return self._do(requests.upsert_request(scope, document, id))
+        return self._send_with_retries(requests.upsert_request(scope, document, id))
 
     def upsert_many(
         self, scope: str, documents: Iterable[NewDocument | Document] | Any
@@ -310,7 +310,7 @@ class Client:
             following documents are still processed.
         """
         for call in upsert_requests(scope, documents):
-            yield from self._do(call)
+            yield from self._send_with_retries(call)
 
     def query(
         self, scope: str, document: Document, top: int = 10, *, members: bool = False
@@ -324,7 +324,9 @@ class Client:
             members: True to compare the members of these representatives, too, as `Index.query`
                 does.
         """
-        return self._do(requests.query_request(scope, document, top, members=members))
+        return self._send_with_retries(
+            requests.query_request(scope, document, top, members=members)
+        )
 
     def near_misses(self, scope: str, document: Document, top: int = 10) -> list[Match]:
         """Returns documents that share a bucket with a document but are below the threshold.
@@ -336,7 +338,7 @@ class Client:
             document: A text, or a vector of numbers.
             top: Maximum number of documents.
         """
-        return self._do(requests.near_misses_request(scope, document, top))
+        return self._send_with_retries(requests.near_misses_request(scope, document, top))
 
     def get(self, scope: str, id: str) -> StoredDocument | None:
         """Returns a stored document, or None if it does not exist.
@@ -345,7 +347,7 @@ class Client:
             scope: Scope of the document.
             id: The id of the document.
         """
-        return self._do(requests.get_request(scope, id))
+        return self._send_with_retries(requests.get_request(scope, id))
 
     def remove(self, scope: str, id: str) -> bool:
         """Deletes a document.
@@ -358,7 +360,7 @@ class Client:
             False if the document did not exist. After a retry it is False too if the first attempt
             deleted it.
         """
-        return self._do(requests.remove_request(scope, id))
+        return self._send_with_retries(requests.remove_request(scope, id))
 
     def add_part(self, scope: str, id: str, part: "str | Sequence[str]") -> int:
         """Adds a part to a document that is sent in parts. A part may be sent twice.
@@ -371,7 +373,7 @@ class Client:
         Returns:
             The number of shingles so far. Those of several parts may count more than once.
         """
-        return self._do(requests.add_part_request(scope, id, part))
+        return self._send_with_retries(requests.add_part_request(scope, id, part))
 
     def finish(self, scope: str, id: str) -> Outcome | None:
         """Finishes a document that was sent in parts. The outcome is that of an upsert.
@@ -384,7 +386,7 @@ class Client:
             The outcome, or None if the document has no parts. After a retry it is None too if the
             first attempt finished it.
         """
-        return self._do(requests.finish_request(scope, id))
+        return self._send_with_retries(requests.finish_request(scope, id))
 
     def cluster(self, scope: str, id: str) -> Cluster | None:
         """Returns the cluster of a document with all members, or None if it does not exist.
@@ -393,10 +395,10 @@ class Client:
             scope: Scope of the document.
             id: The id of any document of the cluster.
         """
-        reading = ClusterReader(scope, id)
-        while reading.call is not None:
-            reading.take(self._do(reading.call))
-        return reading.found
+        reader = ClusterReader(scope, id)
+        while reader.call is not None:
+            reader.take(self._send_with_retries(reader.call))
+        return reader.cluster
 
     def clusters(
         self, scope: str, order: str = "largest", limit: int = 100
@@ -410,7 +412,7 @@ class Client:
         """
         cursor: str | None = "0"
         while cursor is not None:
-            page = self._do(requests.clusters_request(scope, order, limit, cursor))
+            page = self._send_with_retries(requests.clusters_request(scope, order, limit, cursor))
             yield page
             cursor = page.next
 
@@ -422,7 +424,7 @@ class Client:
             a: The id of a document.
             b: The id of another document.
         """
-        return self._do(requests.explain_request(scope, a, b))
+        return self._send_with_retries(requests.explain_request(scope, a, b))
 
     def tune(
         self,
@@ -442,23 +444,25 @@ class Client:
             documents: Number of documents for which candidates are expected.
             points: Maximum number of operating points.
         """
-        return self._do(requests.tune_request(threshold, recall, k, documents, points))
+        return self._send_with_retries(
+            requests.tune_request(threshold, recall, k, documents, points)
+        )
 
     def spec(self) -> IndexFacts:
         """Returns the Spec and the banding of the index."""
-        return self._do(requests.spec_request())
+        return self._send_with_retries(requests.spec_request())
 
     def stats(self) -> "IndexStats":
         """Returns the counts of the index. It requires the right `admin`."""
-        return self._do(requests.stats_request())
+        return self._send_with_retries(requests.stats_request())
 
     def ready(self) -> bool:
         """Returns whether the server is ready. False if nothing answers. It is not retried."""
-        with _unless_silent():
+        with _ignore_silent_server():
             return self._send(requests.ready_request())
         return False
 
-    def _do(self, call: Call[T]) -> T:
+    def _send_with_retries(self, call: Call[T]) -> T:
         return tenacity.Retrying(
             **self._retries.options(was_connected=lambda: self._was_connected)
         )(self._send, call)
@@ -529,7 +533,7 @@ class AsyncClient:
         Returns:
             The outcome. After a retry its `kind` is that of the last attempt.
         """
-        return await self._do(requests.upsert_request(scope, document, id))
+        return await self._send_with_retries(requests.upsert_request(scope, document, id))
 
     async def upsert_many(
         self,
@@ -549,7 +553,7 @@ class AsyncClient:
             following documents are still processed.
         """
         async for call in async_upsert_requests(scope, documents):
-            for line in await self._do(call):
+            for line in await self._send_with_retries(call):
                 yield line
 
     async def query(
@@ -563,7 +567,9 @@ class AsyncClient:
             top: Maximum number of matches.
             members: True to compare the members of these representatives, too.
         """
-        return await self._do(requests.query_request(scope, document, top, members=members))
+        return await self._send_with_retries(
+            requests.query_request(scope, document, top, members=members)
+        )
 
     async def near_misses(self, scope: str, document: Document, top: int = 10) -> list[Match]:
         """Returns documents that share a bucket with a document but are below the threshold.
@@ -575,7 +581,7 @@ class AsyncClient:
             document: A text, or a vector of numbers.
             top: Maximum number of documents.
         """
-        return await self._do(requests.near_misses_request(scope, document, top))
+        return await self._send_with_retries(requests.near_misses_request(scope, document, top))
 
     async def get(self, scope: str, id: str) -> StoredDocument | None:
         """Does the same as `Client.get`.
@@ -584,7 +590,7 @@ class AsyncClient:
             scope: Scope of the document.
             id: The id of the document.
         """
-        return await self._do(requests.get_request(scope, id))
+        return await self._send_with_retries(requests.get_request(scope, id))
 
     async def remove(self, scope: str, id: str) -> bool:
         """Does the same as `Client.remove`.
@@ -597,7 +603,7 @@ class AsyncClient:
             False if the document did not exist. After a retry it is False too if the first attempt
             deleted it.
         """
-        return await self._do(requests.remove_request(scope, id))
+        return await self._send_with_retries(requests.remove_request(scope, id))
 
     async def add_part(self, scope: str, id: str, part: "str | Sequence[str]") -> int:
         """Does the same as `Client.add_part`.
@@ -610,7 +616,7 @@ class AsyncClient:
         Returns:
             The number of shingles so far. Those of several parts may count more than once.
         """
-        return await self._do(requests.add_part_request(scope, id, part))
+        return await self._send_with_retries(requests.add_part_request(scope, id, part))
 
     async def finish(self, scope: str, id: str) -> Outcome | None:
         """Does the same as `Client.finish`.
@@ -623,7 +629,7 @@ class AsyncClient:
             The outcome, or None if the document has no parts. After a retry it is None too if the
             first attempt finished it.
         """
-        return await self._do(requests.finish_request(scope, id))
+        return await self._send_with_retries(requests.finish_request(scope, id))
 
     async def cluster(self, scope: str, id: str) -> Cluster | None:
         """Does the same as `Client.cluster`.
@@ -632,10 +638,10 @@ class AsyncClient:
             scope: Scope of the document.
             id: The id of any document of the cluster.
         """
-        reading = ClusterReader(scope, id)
-        while reading.call is not None:
-            reading.take(await self._do(reading.call))
-        return reading.found
+        reader = ClusterReader(scope, id)
+        while reader.call is not None:
+            reader.take(await self._send_with_retries(reader.call))
+        return reader.cluster
 
     async def clusters(
         self, scope: str, order: str = "largest", limit: int = 100
@@ -649,7 +655,9 @@ class AsyncClient:
         """
         cursor: str | None = "0"
         while cursor is not None:
-            page = await self._do(requests.clusters_request(scope, order, limit, cursor))
+            page = await self._send_with_retries(
+                requests.clusters_request(scope, order, limit, cursor)
+            )
             yield page
             cursor = page.next
 
@@ -661,7 +669,7 @@ class AsyncClient:
             a: The id of a document.
             b: The id of another document.
         """
-        return await self._do(requests.explain_request(scope, a, b))
+        return await self._send_with_retries(requests.explain_request(scope, a, b))
 
     async def tune(
         self,
@@ -681,23 +689,25 @@ class AsyncClient:
             documents: Number of documents for which candidates are expected.
             points: Maximum number of operating points.
         """
-        return await self._do(requests.tune_request(threshold, recall, k, documents, points))
+        return await self._send_with_retries(
+            requests.tune_request(threshold, recall, k, documents, points)
+        )
 
     async def spec(self) -> IndexFacts:
         """Does the same as `Client.spec`."""
-        return await self._do(requests.spec_request())
+        return await self._send_with_retries(requests.spec_request())
 
     async def stats(self) -> "IndexStats":
         """Does the same as `Client.stats`."""
-        return await self._do(requests.stats_request())
+        return await self._send_with_retries(requests.stats_request())
 
     async def ready(self) -> bool:
         """Does the same as `Client.ready`."""
-        with _unless_silent():
+        with _ignore_silent_server():
             return await self._send(requests.ready_request())
         return False
 
-    async def _do(self, call: Call[T]) -> T:
+    async def _send_with_retries(self, call: Call[T]) -> T:
         return await tenacity.AsyncRetrying(
             **self._retries.options(was_connected=lambda: self._was_connected)
         )(self._send, call)

@@ -194,34 +194,42 @@ class ClusterReader:
         id: Id of any document of the cluster.
 
     Attributes:
-        found: The cluster with the members that were received, or None if it does not exist.
+        cluster: The cluster with the members that were received, or None if it does not exist.
         call: The next request, or None if the cluster is complete.
     """
 
     @check_arguments
     def __init__(self, scope: str, id: str) -> None:
         self._path = path_in_scope(scope, "clusters", id)
-        self.found: Cluster | None = None
-        self.call: Call[ReceivedPart | None] | None = self._part(0)
+        self.cluster: Cluster | None = None
+        self.call: Call[ReceivedPart | None] | None = self._request_part(0)
 
     def take(self, part: "ReceivedPart | None") -> None:
         """Adds a part. Reading ends if the representative has changed since the first part."""
-        before = self.found
+        before = self.cluster
         self.call = None
         if part is None or (
             before is not None and before.representative != part.cluster.representative
         ):
             return
         members = dict((*(before.members if before else ()), *part.cluster.members))
-        self.found = replace(part.cluster, members=tuple(members.items()))
+        self.cluster = replace(part.cluster, members=tuple(members.items()))
         if part.next is not None:
-            self.call = self._part(part.end, cursor=part.next)
+            self.call = self._request_part(part.end, cursor=part.next)
         elif not part.has_cursors and part.cluster.members and part.end < part.size:
-            self.call = self._part(part.end, part.cluster.members[-1][0])
+            self.call = self._request_part(part.end, part.cluster.members[-1][0])
 
-    def _part(
+    def _request_part(
         self, start: int, after: str | None = None, cursor: str | None = None
     ) -> "Call[ReceivedPart | None]":
+        """Returns the request of a part of the cluster.
+
+        Args:
+            start: Number of members that were received before.
+            after: Id of the last of them, for servers without cursors.
+            cursor: Cursor of the part, or None for the first one.
+        """
+
         def read(answer: httpx2.Response) -> ReceivedPart:
             response = read_json(answer)
             members = tuple((member["id"], member["similarity"]) for member in response["members"])

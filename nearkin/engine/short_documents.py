@@ -12,8 +12,9 @@ NOTABLE_SINGLE_SHARE = 0.1
 NOTABLE_FRAGILE_SHARE = 0.5
 """The share of fragile documents from which a run warns."""
 USUAL_THRESHOLD = 0.8
-"""The largest threshold for which documents count as short. A higher threshold is chosen to ignore
-small edits, so that it does not make documents short."""
+"""The largest threshold by which documents are judged as short. A user who sets a higher one does
+not want copies with small edits, so a document does not count as short because it cannot have any.
+"""
 WORD_CHARACTERS = 6
 """The length of a word of English with the space after it, in characters."""
 CHARACTERS = 3
@@ -30,7 +31,7 @@ class ShortDocumentCounts(NamedTuple):
     documents with one shingle are included."""
 
     def is_notable(self, documents: int) -> bool:
-        """Returns True if so many documents are short that it must be said.
+        """Returns True if so many documents are short that a run warns of them.
 
         Args:
             documents: Number of documents with shingles.
@@ -71,7 +72,9 @@ def fewest_robust_shingles(spec: Spec, threshold: float) -> int:
 def count_short_documents(
     shingles: np.ndarray, spec: Spec, threshold: float
 ) -> ShortDocumentCounts:
-    """Counts the documents that are too short for their shingles. Documents without any are not.
+    """Counts the documents that are too short for their shingles.
+
+    Documents without shingles do not count.
 
     Args:
         shingles: Number of shingles of each document, integers (n,).

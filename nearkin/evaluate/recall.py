@@ -89,7 +89,7 @@ class PairCounts:
 class PairCounter:
     """Finds the true pairs of sampled documents and counts those that the run found.
 
-    Only counts are held, because the documents of large clusters have many pairs.
+    It keeps counts and not pairs, because the documents of large clusters have many pairs.
 
     Attributes:
         exact: Number of pairs of exact duplicates, each counted once.
@@ -111,14 +111,14 @@ class PairCounter:
         self._edges = bin_edges(scan.run.settings.threshold)
         self._bins = len(self._edges) - 1
         self._is_compared = np.zeros(scan.documents, bool)
-        self._parts: list[np.ndarray] = [np.empty((0, 3, self._bins))]
+        self._counts_of_parts: list[np.ndarray] = [np.empty((0, 3, self._bins))]
         self._distinct = np.zeros((2, self._bins), np.int64)
         self._predictions: dict[float, float] = {}
         self._is_verified: PairCheck | None = None
         self.exact = 0
 
     def add(self, part: np.ndarray) -> None:
-        """Compares some documents with the whole corpus.
+        """Compares sampled documents with the whole corpus.
 
         Args:
             part: Numbers of the documents in the order in which they were drawn, int64 (m,).
@@ -143,16 +143,33 @@ class PairCounter:
         bins = np.searchsorted(self._edges[1:-1], pairs.similarity, side="right")
         self._distinct[0] += np.bincount(bins[is_new], minlength=self._bins)
         self._distinct[1] += np.bincount(bins[is_new & is_found], minlength=self._bins)
-        values = np.stack([np.ones(len(bins)), is_found, self._predict(pairs.similarity)])
+        counts = self._count_by_document(sample, pairs, bins, is_found)
+        places = np.searchsorted(sample, part)
+        self._counts_of_parts.append(counts[:, places].swapaxes(0, 1))
+
+    def _count_by_document(
+        self, sample: np.ndarray, pairs: SimilarPairs, bins: np.ndarray, is_found: np.ndarray
+    ) -> np.ndarray:
+        """Counts the true pairs of sampled documents, by bins of similarity.
+
+        Args:
+            sample: Numbers of the documents, int64 (m,), ascending.
+            pairs: True pairs, of which at least one document was sampled.
+            bins: Bin of each pair, int64 (p,).
+            is_found: Which pairs the run found, bool (p,).
+
+        Returns:
+            The numbers of true, found and predicted pairs, float64 (3, m, n).
+        """
+        weights = np.stack([np.ones(len(bins)), is_found, self._predict(pairs.similarity)])
         counts = np.zeros((3, len(sample), self._bins))
         for ends in (pairs.a, pairs.b):
             rows = np.searchsorted(sample, ends)
             is_sampled = sample[np.minimum(rows, len(sample) - 1)] == ends
             cells = rows[is_sampled] * self._bins + bins[is_sampled]
-            for total, value in zip(counts, values, strict=True):
-                total += np.bincount(cells, value[is_sampled], total.size).reshape(total.shape)
-        places = np.searchsorted(sample, part)
-        self._parts.append(counts[:, places].swapaxes(0, 1))
+            for count, weight in zip(counts, weights, strict=True):
+                count += np.bincount(cells, weight[is_sampled], count.size).reshape(count.shape)
+        return counts
 
     def residual(self, inclusion: np.ndarray) -> Proportion:
         """Estimates the proportion of kept documents with a near-duplicate among the kept ones.
@@ -185,7 +202,7 @@ class PairCounter:
         Args:
             inclusion: Probability with which each of them was drawn, float64 (m,).
         """
-        counts = np.concatenate(self._parts)
+        counts = np.concatenate(self._counts_of_parts)
         return PairCounts(
             edges=self._edges,
             true=counts[:, 0],

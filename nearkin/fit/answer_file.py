@@ -36,7 +36,8 @@ class AnswerFile:
 
     path: Path
     earlier: list[Answer]
-    _lengths: list[int] = field(default_factory=list)
+    _row_starts: list[int] = field(default_factory=list)
+    """The positions in the file of the rows that were appended since it was opened."""
 
     @classmethod
     def open(cls, path: Path) -> "AnswerFile":
@@ -62,11 +63,10 @@ class AnswerFile:
         if path.stat().st_size == len(header):
             return cls(path, [])
         golden = read_golden_set(path)
-        assert golden.duplicates is not None
-        assert golden.distinct is not None
         earlier = [
             Answer(golden.ids[a], golden.ids[b], is_duplicate)
             for pairs, is_duplicate in ((golden.duplicates, True), (golden.distinct, False))
+            if pairs is not None
             for a, b in pairs.tolist()
         ]
         return cls(path, earlier)
@@ -83,17 +83,17 @@ class AnswerFile:
         line = format_row([answer.id_a, answer.id_b, str(int(answer.is_duplicate))])
         with self.path.open("ab", buffering=0) as file:
             previous_length = file.tell()
-            before = HEADER
+            separator = HEADER
             if previous_length:
-                before = b"" if self._ends_with_line() else b"\n"
+                separator = b"" if self._ends_with_line() else b"\n"
             try:
-                _write_all(file, before + line)
+                _write_all(file, separator + line)
                 os.fsync(file.fileno())
             except OSError:
                 # A part of a row would make the file unreadable.
                 file.truncate(previous_length)
                 raise
-        self._lengths.append(previous_length + len(before))
+        self._row_starts.append(previous_length + len(separator))
 
     def _ends_with_line(self) -> bool:
         """Returns whether the last line of the file is complete."""
@@ -107,9 +107,9 @@ class AnswerFile:
         Raises:
             OSError: If the file cannot be written.
         """
-        length = self._lengths.pop()
+        row_start = self._row_starts.pop()
         with self.path.open("r+b") as file:
-            file.truncate(length)
+            file.truncate(row_start)
             file.flush()
             os.fsync(file.fileno())
 

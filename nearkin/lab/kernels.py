@@ -14,16 +14,27 @@ U8 = np.uint8
 U32 = np.uint32
 U64 = np.uint64
 GOLDEN = U64(0x9E3779B97F4A7C15)
+"""The number 2⁶⁴ divided by the golden ratio. Random streams advance by it."""
 WORD = U32(0xFFFFFF)
+"""The bits of a token that hold the number of its word."""
 SENTENCE = U32(1 << 31)
+"""The bit of a token that ends a sentence."""
 TYPO = U32(24)
+"""The position of the bits of a token that hold the number of its typo."""
 SENTENCE_WORDS = U64(12)
+"""The approximate mean number of words of a sentence. Sentences have 4 to 19 words."""
+BOILERPLATE_WORDS = U64(60)
+"""The number of words of a paragraph of boilerplate."""
+FULL_STOP = U8(46)
+SPACE = U8(32)
+LINE_FEED = U8(10)
 SUBSTITUTE = 0
 DELETE = 1
 INSERT = 2
 SWAP = 3
 MISSPELL = 4
 COSTS = (6, 5, 5, 12, 6)
+"""The number of 3-word shingles that each operation removes or adds, by its number."""
 
 
 @kernel
@@ -85,15 +96,15 @@ def compose_words(
         out: Receives the tokens, uint32, at least `words` of them.
     """
     size = U64(frequencies.shape[0])
-    left = U64(0)
+    words_to_end = U64(0)
     for i in range(words):
-        if left == U64(0):
-            left = U64(4) + random_below(state, SENTENCE_WORDS + SENTENCE_WORDS - U64(8))
+        if words_to_end == U64(0):
+            words_to_end = U64(4) + random_below(state, SENTENCE_WORDS + SENTENCE_WORDS - U64(8))
             state += GOLDEN
         token = U32(frequencies[random_below(state, size)])
         state += GOLDEN
-        left -= U64(1)
-        out[i] = token | (SENTENCE if left == U64(0) else U32(0))
+        words_to_end -= U64(1)
+        out[i] = token | (SENTENCE if words_to_end == U64(0) else U32(0))
     return words
 
 
@@ -198,7 +209,7 @@ def render_tokens(
         tokens: Tokens of a document, uint32.
         count: Number of tokens of the document.
         words: Letters of all words, one after the other, uint8.
-        starts: Begin of each word in `words`, and the end of the last one.
+        starts: Start of each word in `words`, and the end of the last one.
         out: Receives the text in UTF-8, uint8.
         at: Position in `out` where the text begins.
     """
@@ -216,10 +227,10 @@ def render_tokens(
                 out[q] = U8(97) + U8((U64(c) - U64(97) + U64(1) + typo % U64(25)) % U64(26))
         at += size
         if token & SENTENCE or i + U64(1) == count:
-            out[at] = 46
+            out[at] = FULL_STOP
             at += U64(1)
         if i + U64(1) < count:
-            out[at] = 32
+            out[at] = SPACE
             at += U64(1)
     return at
 
@@ -255,10 +266,10 @@ def render_documents(
         frequencies: Numbers of words, each as often as its probability demands, uint32 (n,).
         operations: Operations, each as often as its probability demands.
         words: Letters of all words, one after the other, uint8.
-        starts: Begin of each word in `words`, and the end of the last one.
+        starts: Start of each word in `words`, and the end of the last one.
         tokens: Scratch space, uint32 of shape (2, room).
         out: Receives the texts in UTF-8, uint8.
-        offsets: Receives the begin of each text, and the end of the last one, int64 (m + 1,).
+        offsets: Receives the start of each text, and the end of the last one, int64 (m + 1,).
     """
     at = U64(0)
     offsets[0] = 0
@@ -282,10 +293,10 @@ def render_documents(
             )
         at = render_tokens(tokens[0], count, words, starts, out, at)
         if boilerplate[d] >= 0:
-            out[at] = 10
+            out[at] = LINE_FEED
             count = compose_words(
                 start_stream(seed + U64(1), U64(boilerplate[d]), U64(0)),
-                U64(60),
+                BOILERPLATE_WORDS,
                 frequencies,
                 tokens[0],
             )
@@ -341,11 +352,13 @@ def affine_61(a: np.uint64, x: np.uint64, b: np.uint64) -> np.uint64:
     x_low = x & U32(0xFFFFFFFF)
     x_high = x >> U64(32)
     low = a_low * x_low
-    middle = a_low * x_high
-    other = a_high * x_low
+    low_high = a_low * x_high
+    high_low = a_high * x_low
     high = a_high * x_high
-    carry = ((low >> U64(32)) + (middle & U32(0xFFFFFFFF)) + (other & U32(0xFFFFFFFF))) >> U64(32)
-    high += (middle >> U64(32)) + (other >> U64(32)) + carry
+    carry = ((low >> U64(32)) + (low_high & U32(0xFFFFFFFF)) + (high_low & U32(0xFFFFFFFF))) >> U64(
+        32
+    )
+    high += (low_high >> U64(32)) + (high_low >> U64(32)) + carry
     low = a * x
     prime = (U64(1) << U64(61)) - U64(1)
     total = (low & prime) + ((low >> U64(61)) | (high << U64(3)))
@@ -373,7 +386,7 @@ def affine_minhash(values: np.ndarray, a: np.ndarray, b: np.ndarray, out: np.nda
 
 @kernel
 def affine_hashes(values: np.ndarray, a: np.uint64, b: np.uint64, out: np.ndarray) -> None:
-    """Writes one affine function of each value.
+    """Writes the value of an affine function for each of several values.
 
     Args:
         values: Values below 2⁶¹ − 1, uint64 (n,).

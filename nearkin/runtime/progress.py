@@ -152,7 +152,7 @@ class StepCounter:
 
 
 def ignore_count(count: int) -> None:
-    """Ignores a number of documents, where nobody receives progress updates.
+    """Ignores a number of documents. Callers pass it if nobody receives progress updates.
 
     Args:
         count: Number of documents.

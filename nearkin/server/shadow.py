@@ -5,6 +5,9 @@ the documents as they are in the live index by then. Whatever happens in between
 by another worker, a kill or a switch, both indexes end with the same documents. The shadow index
 does not delay answers unless its queue is full.
 
+The index that does not answer is the standby index: the shadow index before a switch, and the
+primary index after it.
+
 A switch is a migration of the index (`cut_over`): all processes that have it open follow, none
 writes to the old store any more, and a restart uses the new store. The old index continues to
 receive all documents, so that switching back is equally fast.
@@ -196,14 +199,12 @@ class ShadowIndex:
             if (live.spec, live.threshold) != (standby.spec, standby.threshold):
                 raise IncompatibleError(
                     "the shadow index must have the Spec and the threshold of the live index; "
-                    "change those with nearkin index "
-                    "rebuild"
+                    "change those with nearkin index rebuild"
                 )
             if live.banding == standby.banding:
                 raise UsageError(
                     f"the shadow index has the banding of the live index, {standby.banding.bands} "
-                    f"x {standby.banding.rows}; "
-                    "set other shadow_bands or shadow_rows"
+                    f"x {standby.banding.rows}; set other shadow_bands or shadow_rows"
                 )
             claim_target(CopySource.of(live), standby)
         except NearkinError:
@@ -227,7 +228,9 @@ class ShadowIndex:
             outcomes: Outcomes in the live index.
             seconds: Time that the live index took.
         """
-        self._queue({(scope, outcome.id): _Change(outcome.duplicate) for outcome in outcomes})
+        self._queue_changes(
+            {(scope, outcome.id): _Change(outcome.duplicate) for outcome in outcomes}
+        )
         with self._condition:
             self._sides["live"].add(outcomes, seconds)
 
@@ -238,7 +241,7 @@ class ShadowIndex:
             scope: Scope of the document.
             id: Id of the document.
         """
-        self._queue({(scope, id): _Change(None)})
+        self._queue_changes({(scope, id): _Change(None)})
 
     def compare_golden_pairs(self, query_pairs: Callable[[Index], GoldenResult]) -> GoldenResult:
         """Queries the golden pairs in both indexes, and returns the result of the live index.
@@ -301,8 +304,8 @@ class ShadowIndex:
                 "only_live_duplicates": self._only_live_duplicates,
                 "only_shadow_duplicates": self._only_shadow_duplicates,
                 "banding": {
-                    "live": _banding_values(self.index),
-                    "shadow": _banding_values(self.standby),
+                    "live": _describe_banding(self.index),
+                    "shadow": _describe_banding(self.standby),
                 },
                 "sides": {name: side.to_dict() for name, side in self._sides.items()},
             }
@@ -320,9 +323,9 @@ class ShadowIndex:
 
     # -- the thread that copies documents
 
-    def _queue(self, changes: dict[tuple[str, str], _Change]) -> None:
+    def _queue_changes(self, changes: dict[tuple[str, str], _Change]) -> None:
         with self._condition:
-            # while the standby index is filled, the queue is not processed, and only ids wait in it
+            # While the standby index is being filled, nobody takes ids out of the queue.
             while (
                 self._filled
                 and not self._switching
@@ -358,7 +361,7 @@ class ShadowIndex:
     def _handle_failure(self, error: NearkinError) -> None:
         """Schedules a complete copy, because the standby index may miss documents.
 
-        It must not answer before.
+        Until the copy is complete, no switch to the standby index is possible.
         """
         self._filled = False
         self._failures += 1
@@ -367,7 +370,7 @@ class ShadowIndex:
             self._changes.clear()
         log.warning(
             "the standby index failed; all documents are copied again",
-            extra={"error": _loggable(error)},
+            extra={"error": _describe_for_log(error)},
         )
         self._reject_jobs("the standby index failed; all documents are copied again")
         self._pause(RETRY_SECONDS)
@@ -392,7 +395,7 @@ class ShadowIndex:
             if job is None and not keys and not self._closing:
                 self._condition.wait(POLL_SECONDS)
         if job is not None:
-            _complete(job)
+            _complete_job(job)
         for scope in dict.fromkeys(scope for scope, _ in keys):
             self._copy_changes(scope, [id for key_scope, id in keys if key_scope == scope])
 
@@ -434,17 +437,19 @@ class ShadowIndex:
         for id, entry in entries.items():
             if entry is None:
                 self.standby.remove(scope, id)
-        # Another worker may have changed a document between the read and the write. Such changes
+        # Another worker may have changed a document between the read and the write. These changes
         # stay in the queue.
         current = dict(zip(ids, self.index.get_many(scope, ids), strict=True))
-        unchanged = {id: changes[id] for id in ids if _digest(current[id]) == _digest(entries[id])}
+        unchanged = {
+            id: changes[id] for id in ids if _digest_of(current[id]) == _digest_of(entries[id])
+        }
         with self._condition:
             self._sides["shadow"].add(outcomes, seconds)
             for outcome in outcomes:
-                self._compare(changes[outcome.id], outcome)
+                self._count_agreement(changes[outcome.id], outcome)
         self._remove_changes(scope, unchanged)
 
-    def _compare(self, change: _Change, outcome: Outcome) -> None:
+    def _count_agreement(self, change: _Change, outcome: Outcome) -> None:
         """Counts whether the live index and the standby index agree on a document."""
         if change.duplicate is None:
             return
@@ -495,7 +500,7 @@ class ShadowIndex:
                 self._condition.wait(remaining)
 
 
-def _loggable(error: NearkinError) -> str:
+def _describe_for_log(error: NearkinError) -> str:
     """Returns the text of an error for the log.
 
     Only errors of stores are known to contain no ids of documents.
@@ -505,7 +510,12 @@ def _loggable(error: NearkinError) -> str:
     return f"{type(error).__name__}; nearkin index rebuild shows the details"
 
 
-def _complete(job: _Job) -> None:
+def _complete_job(job: _Job) -> None:
+    """Calls the function of a job, whose caller receives the result or the error.
+
+    Raises:
+        BaseException: If the function failed with another error than one of nearkin.
+    """
     try:
         job.result.set_result(job.work())
     except BaseException as error:
@@ -514,11 +524,11 @@ def _complete(job: _Job) -> None:
             raise
 
 
-def _digest(entry: Entry | None) -> bytes | None:
+def _digest_of(entry: Entry | None) -> bytes | None:
     return None if entry is None else entry.digest
 
 
-def _banding_values(index: Index) -> dict[str, int]:
+def _describe_banding(index: Index) -> dict[str, int]:
     return {
         "bands": index.banding.bands,
         "rows": index.banding.rows,

@@ -64,7 +64,7 @@ def family_of(spec: Spec) -> int:
 
 
 def checksum(data: bytes) -> int:
-    """Returns the XXH3-64 of some bytes, with seed 0."""
+    """Returns the XXH3-64 hash of bytes, with seed 0."""
     return int(hash_values([data], key_of("xxh3", 0))[0])
 
 
@@ -135,12 +135,14 @@ def read_record(data: bytes, spec: Spec) -> Record:
         )
     if size > MAX_PAYLOAD:
         raise WireError(f"a payload of {size} bytes is longer than any signature ({MAX_PAYLOAD})")
-    whole = HEADER.size + size + CHECKSUM.size
-    if len(data) < whole:
-        raise TruncatedError(f"the record should have {whole} bytes, but has {len(data)}")
-    if len(data) > whole:
-        raise WireError(f"{len(data) - whole} bytes follow the record")
-    if CHECKSUM.unpack_from(data, whole - CHECKSUM.size)[0] != checksum(data[: -CHECKSUM.size]):
+    record_size = HEADER.size + size + CHECKSUM.size
+    if len(data) < record_size:
+        raise TruncatedError(f"the record should have {record_size} bytes, but has {len(data)}")
+    if len(data) > record_size:
+        raise WireError(f"{len(data) - record_size} bytes follow the record")
+    if CHECKSUM.unpack_from(data, record_size - CHECKSUM.size)[0] != checksum(
+        data[: -CHECKSUM.size]
+    ):
         raise ChecksumError("the checksum does not match: the record was changed")
     if fingerprint.hex() != spec.fingerprint:
         raise ForeignError(

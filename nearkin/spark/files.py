@@ -91,7 +91,7 @@ def dedup_files(
     # The work folder is deleted after a failure too, because a run cannot be resumed from it.
     with (
         claimed(job.out, "nearkin dedup --engine spark", replaces=job.overwrite) as claim,
-        _session(master, conf) as spark,
+        _running_session(master, conf) as spark,
         PeakMemory() as memory,
         translate_spark_errors(),
     ):
@@ -191,6 +191,15 @@ def _count_frequencies(
     counting: FrequencyRequest,
     share: float,
 ) -> DocumentFrequencies:
+    """Counts the documents of files that contain each shingle.
+
+    Args:
+        master: Master of the Spark session, or None for all cores of this machine.
+        conf: Settings of the Spark session.
+        on_error: `quarantine` or `fail`, for rows that are not valid documents.
+        counting: Files and shingles that are counted.
+        share: Share of the documents, in [0, 1). Only shingles of more documents are returned.
+    """
     corpus = counting.corpus
     assert isinstance(corpus, FileCorpus)
     documents = estimate_documents(corpus)
@@ -200,14 +209,14 @@ def _count_frequencies(
     request = TaskRequest(counting.columns, options, counting.resources, on_error)
     size = sum(file.status().size for file in corpus.files)
     with (
-        _session(master, conf) as spark,
+        _running_session(master, conf) as spark,
         translate_spark_errors(),
         _temporary_tables(spark, counting.folder) as tables,
     ):
         source = FileSource(spark, corpus, request)
-        group = f"nearkin frequencies {tables.folder}"
-        spark.sparkContext.setJobGroup(group, "nearkin: frequencies")
-        with TaskProgress(spark, group, counting.progress, documents, steps=2) as task_progress:
+        job_group = f"nearkin frequencies {tables.folder}"
+        spark.sparkContext.setJobGroup(job_group, "nearkin: frequencies")
+        with TaskProgress(spark, job_group, counting.progress, documents, steps=2) as task_progress:
             tables.task_progress = task_progress
             return count_over_spark(spark, source.hashes, request, tables, size, share)
 
@@ -227,6 +236,12 @@ def _temporary_tables(spark: SparkSession, folder: Path) -> Iterator[Intermediat
 
 
 def _require_supported_files(job: Job, corpus: FileCorpus, *, merge_parts: bool) -> None:
+    """Requires that Spark can deduplicate the files as requested.
+
+    Raises:
+        UsageError: If an option needs the local engine or an id column, or the name of a file is
+            not UTF-8.
+    """
     require_supported(job.settings)
     for file in corpus.files:
         try:
@@ -251,7 +266,7 @@ def _require_supported_files(job: Job, corpus: FileCorpus, *, merge_parts: bool)
 
 
 @contextmanager
-def _session(master: str | None, conf: dict[str, str]) -> Iterator[SparkSession]:
+def _running_session(master: str | None, conf: dict[str, str]) -> Iterator[SparkSession]:
     """Yields a session. It is stopped at the end, unless it was active before."""
     active = SparkSession.getActiveSession()
     spark = open_session(master, conf)

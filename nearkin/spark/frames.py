@@ -19,7 +19,7 @@ from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
 from nearkin.engine.spark.sketching import TaskRequest
-from nearkin.engine.spark.sources import FrameSource, quoted
+from nearkin.engine.spark.sources import FrameSource, quote_column
 from nearkin.errors import UsageError
 from nearkin.report.run_warnings import log_warnings, warn_of_run
 from nearkin.runs.parameter_help import show_parameters
@@ -42,7 +42,6 @@ from nearkin.suggestions import describe_columns, did_you_mean
 
 ID_TYPES = ("string", "byte", "short", "integer", "long")
 """Types that an id column may have."""
-
 
 REFUSED_PARAMETERS = {
     **dict.fromkeys(
@@ -126,7 +125,9 @@ def dedup(
             require_mergeable(run_options.spec, run_options.probes)
         run_options.spec.require_key(resources.secret)
         # The folder is deleted as a whole, so it is a new one inside the given folder.
-        folder = f"{work.rstrip('/')}/nearkin-{uuid4().hex}" if work else _temporary_folder(spark)
+        folder = (
+            f"{work.rstrip('/')}/nearkin-{uuid4().hex}" if work else _make_temporary_folder(spark)
+        )
         tables = IntermediateTables(spark, folder)
         on_failure.callback(tables.remove)
         max_df = parameters.get("max_df")
@@ -224,7 +225,7 @@ def _count_frequencies(
     columns = request.columns
     text_size = f.lit(0)
     if columns.text:
-        sizes = [f.length(f.col(quoted(name))) for name in columns.sources]
+        sizes = [f.length(f.col(quote_column(name))) for name in columns.sources]
         text_size = f.sum(sum((f.coalesce(size, f.lit(0)) for size in sizes), f.lit(0)))
     return count_over_spark(
         frame.sparkSession,
@@ -237,6 +238,11 @@ def _count_frequencies(
 
 
 def _require_columns(frame: DataFrame, columns: Columns) -> None:
+    """Requires that a frame has the columns of a run, and ids of a type that ids can have.
+
+    Raises:
+        UsageError: If a column is missing, or the ids have another type.
+    """
     for name in columns.all:
         if name not in frame.columns:
             raise UsageError(
@@ -252,23 +258,35 @@ def _require_columns(frame: DataFrame, columns: Columns) -> None:
 
 
 def _with_dimensions(frame: DataFrame, columns: Columns) -> Columns:
-    """Returns columns with the most frequent length of vectors, and the smallest of several."""
+    """Returns columns with the length that most vectors of the frame have.
+
+    If several lengths are equally frequent, it is the smallest one.
+
+    Raises:
+        UsageError: If the column is missing, or has no vector.
+    """
     if columns.vector is None:
         return columns
     if columns.vector not in frame.columns:
         _require_columns(frame, columns)
-    lengths = frame.select(f.size(f.col(quoted(columns.vector))).alias("n")).where(f.col("n") > 0)
+    lengths = frame.select(f.size(f.col(quote_column(columns.vector))).alias("n")).where(
+        f.col("n") > 0
+    )
     counted = lengths.groupBy("n").count()
     first = counted.orderBy(f.desc("count"), "n").limit(1).collect()
     if not first:
         raise UsageError(
-            f"column {columns.vector!r} holds no vector; choose another column with vector="
+            f"column {columns.vector!r} has no vector; choose another column with vector="
         )
     return replace(columns, dimensions=int(first[0].n))
 
 
-def _temporary_folder(spark: SparkSession) -> str:
-    """Returns a new temporary folder, if all of Spark runs on this machine."""
+def _make_temporary_folder(spark: SparkSession) -> str:
+    """Makes a temporary folder, which is possible if all of Spark runs on this machine.
+
+    Raises:
+        UsageError: If the workers are on other machines.
+    """
     master = spark.sparkContext.master
     if master.startswith("local"):
         return tempfile.mkdtemp(prefix="nearkin-spark-")

@@ -8,7 +8,7 @@ from pyspark.sql import functions as f
 
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import translate_spark_errors
-from nearkin.engine.spark.sources import quoted, unused_name
+from nearkin.engine.spark.sources import quote_column, unused_name
 from nearkin.engine.stats import StageRecords
 from nearkin.report.collect import collect_counts, collect_report, summary_counts
 from nearkin.report.model import Provenance, ReportData
@@ -59,7 +59,7 @@ class SparkResult:
         """The input rows of kept documents."""
         kept_id = unused_name("kept", self._frame.columns)
         kept = self._run.clusters.where("kept").select(f.col("id").alias(kept_id))
-        id_column = f.col(quoted(str(self._run.request.columns.id))).cast("string")
+        id_column = f.col(quote_column(str(self._run.request.columns.id))).cast("string")
         return self._frame.join(kept, id_column == f.col(kept_id), "left_semi")
 
     @property

@@ -139,7 +139,7 @@ class FrameSource:
             wanted: Documents (`doc`, `id`), each once.
             rows: What is made of each document.
         """
-        name = f.col(quoted(str(self.request.columns.id))).cast("string")
+        name = f.col(quote_column(str(self.request.columns.id))).cast("string")
         other = unused_name("wanted", self.request.columns.all)
         wanted_ids = wanted.select(f.col("id").alias(other))
         rows_again = self._read(
@@ -151,7 +151,7 @@ class FrameSource:
         return matching.mapInArrow(Reread(rows).frame, rows.schema)
 
     def _read(self, frame: DataFrame) -> DataFrame:
-        return frame.select(*(f.col(quoted(name)) for name in self.request.columns.all))
+        return frame.select(*(f.col(quote_column(name)) for name in self.request.columns.all))
 
 
 def unused_name(name: str, taken: Iterable[str]) -> str:
@@ -164,6 +164,6 @@ def unused_name(name: str, taken: Iterable[str]) -> str:
     return make_unused_name(name, {other.lower() for other in taken})
 
 
-def quoted(name: str) -> str:
+def quote_column(name: str) -> str:
     """Quotes the name of a column, so that dots and backticks are part of the name."""
     return f"`{name.replace('`', '``')}`"

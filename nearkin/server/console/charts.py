@@ -126,7 +126,7 @@ def make_chart(
         id: Id of the element.
         caption: Text above the chart.
         description: Text for assistive technology.
-        traces: Results of the functions above.
+        traces: Curves, areas and bars of the chart.
         height: Height in pixels.
         **layout: Axes and further layout properties.
     """
