@@ -1,3 +1,5 @@
+"""Tests of probing: the order of perturbations, runner-ups, band keys and the recall gained."""
+
 from itertools import combinations
 
 import numpy as np
@@ -28,8 +30,8 @@ def test_perturbations_are_ordered_by_score(margins: list[float], count: int) ->
     assert len(flips) == min(count, len(everything))
     assert len(set(flips)) == len(flips)
     scores = [sum(margins[i] ** 2 for i in s) for s in flips]
-    want = sorted(sum(margins[i] ** 2 for i in s) for s in everything)[: len(flips)]
-    assert scores == pytest.approx(want)
+    expected = sorted(sum(margins[i] ** 2 for i in s) for s in everything)[: len(flips)]
+    assert scores == pytest.approx(expected)
 
 
 def test_least_certain_bits_are_flipped_first() -> None:
@@ -71,7 +73,7 @@ def test_band_probability_matches_simulation(
     size = 300
     bands = 128 // rows
     shared = round(2 * size * similarity / (1 + similarity))
-    true = shared / (2 * size - shared)
+    jaccard = shared / (2 * size - shared)
     spec, functions = Spec(scheme="classic"), multipliers(Spec(scheme="classic"))
     met = 0
     for trial in range(trials // bands + 20):
@@ -86,8 +88,8 @@ def test_band_probability_matches_simulation(
         for x, y in zip(*keys, strict=True):
             met += bool(set(x.tolist()) & set(y[:1].tolist() if one_sided else y.tolist()))
     total = (trials // bands + 20) * bands
-    want = float(band_probability(true, rows, probes, one_sided=one_sided))
-    assert abs(met / total - want) < 4 * np.sqrt(want * (1 - want) / total) + 0.01
+    expected = float(band_probability(jaccard, rows, probes, one_sided=one_sided))
+    assert abs(met / total - expected) < 4 * np.sqrt(expected * (1 - expected) / total) + 0.01
 
 
 def test_keys_without_probes_equal_keys_of_whole_slots() -> None:
@@ -100,28 +102,25 @@ def test_keys_without_probes_equal_keys_of_whole_slots() -> None:
 
 def test_two_sided_probing_reaches_recall_of_two_tables() -> None:
     for threshold in (0.7, 0.8, 0.9):
-        one = solve_banding(threshold, 0.9, 128)
-        probed = fixed_banding(threshold, 0.9, 128, one.bands, one.rows, one.rows).candidate_recall
-        assert probed >= 1 - (1 - one.candidate_recall) ** 2
+        single = solve_banding(threshold, 0.9, 128)
+        probed = fixed_banding(threshold, 0.9, 128, single.bands, single.rows, single.rows)
+        assert probed.candidate_recall >= 1 - (1 - single.candidate_recall) ** 2
 
 
 @pytest.fixture(scope="module")
 def texts() -> list[str]:
     rng = np.random.default_rng(4)
-    out = [" ".join(f"w{x}" for x in rng.integers(0, 4000, 150)) for _ in range(600)]
+    documents = [" ".join(f"w{x}" for x in rng.integers(0, 4000, 150)) for _ in range(600)]
     for i in range(500):
-        words = out[i].split()
+        words = documents[i].split()
         for at in rng.choice(150, 5, replace=False):
             words[at] = f"e{i}"
-        out.append(" ".join(words))
-    return out
+        documents.append(" ".join(words))
+    return documents
 
 
 def test_probing_finds_more_pairs_and_all_of_them_are_true(texts: list[str]) -> None:
-    """Compares the pairs with those of the same bands without probes.
-
-    Also with one worker and hot buckets.
-    """
+    """The same holds for one worker and hot buckets."""
     common = {"threshold": 0.8, "bands": 4, "rows": 9, "recall": 0.9999}
     plain, probed = (nk.pairs(texts, probes=probes, **common) for probes in (0, 9))
     true = {
@@ -134,10 +133,10 @@ def test_probing_finds_more_pairs_and_all_of_them_are_true(texts: list[str]) -> 
     )
     assert a < b <= true
     assert len(b) / len(true) > 1 - (1 - len(a) / len(true)) ** 2
-    again = nk.pairs(
+    with_hot_buckets = nk.pairs(
         texts, probes=9, workers=1, hot_bucket_size=5, **common
     ).pairs.arrow.to_pylist()
-    assert {(r["id_a"], r["id_b"], r["similarity"]) for r in again} <= true
+    assert {(r["id_a"], r["id_b"], r["similarity"]) for r in with_hot_buckets} <= true
 
 
 def test_probing_works_with_exact_groups_and_hot_buckets(texts: list[str]) -> None:

@@ -34,10 +34,10 @@ def text(i: int) -> str:
 
 def test_shutdown_waits_for_accepted_documents(tmp_path: Path) -> None:
     """All answered documents are stored after SIGTERM under load."""
-    done: list[str] = []
+    answered: list[str] = []
     with server(tmp_path) as (url, process):
 
-        def ask(part: int) -> None:
+        def send_documents(part: int) -> None:
             with httpx2.Client(timeout=30) as client:
                 for i in range(part, 100_000, 8):
                     try:
@@ -47,15 +47,14 @@ def test_shutdown_waits_for_accepted_documents(tmp_path: Path) -> None:
                     except httpx2.TransportError:
                         return
                     if answer.status_code == 200:
-                        done.append(str(i))
+                        answered.append(str(i))
                     else:
                         assert answer.status_code == 503
 
-        threads = [threading.Thread(target=ask, args=(part,)) for part in range(8)]
+        threads = [threading.Thread(target=send_documents, args=(part,)) for part in range(8)]
         for thread in threads:
             thread.start()
-        while len(done) < 100:
-            time.sleep(0.01)
+        wait_until(lambda: len(answered) >= 100, "100 documents are answered")
         process.send_signal(signal.SIGTERM)
         for thread in threads:
             thread.join(60)
@@ -64,7 +63,7 @@ def test_shutdown_waits_for_accepted_documents(tmp_path: Path) -> None:
         f"sqlite:///{tmp_path}/nearkin.db",
         resources=SpecResources(HashKey.read(str(tmp_path / "nearkin.key"))),
     ) as index:
-        assert [name for name in done if index.get("a", name) is None] == []
+        assert [name for name in answered if index.get("a", name) is None] == []
         assert check_index(index).sound
 
 
@@ -94,7 +93,7 @@ def test_workers_share_a_store_and_their_metrics(tmp_path: Path) -> None:
 
 
 def test_server_answers_over_tls(tmp_path: Path) -> None:
-    made = [
+    command = [
         "openssl",
         "req",
         "-x509",
@@ -111,7 +110,7 @@ def test_server_answers_over_tls(tmp_path: Path) -> None:
         "/CN=localhost",
     ]
     subprocess.run(
-        [*made, "-addext", "subjectAltName=IP:127.0.0.1"],
+        [*command, "-addext", "subjectAltName=IP:127.0.0.1"],
         cwd=tmp_path,
         check=True,
         capture_output=True,
@@ -184,23 +183,23 @@ def test_tokens_are_created_listed_and_revoked_by_commands(
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    def ask(*words: str) -> tuple[int, str, str]:
+    def run_token(*words: str) -> tuple[int, str, str]:
         code = run(["token", *words])
         printed = capsys.readouterr()
         return code, printed.out, printed.err
 
-    made = ask(
+    created = run_token(
         "create", "crawler", "--scopes", "web,team-*", "--rights", "write", "--rate", "10/second"
     )[1]
-    assert made.startswith("nk_crawler_")
-    assert ask("list")[1] == "crawler  web,team-*  write  10/second  does not expire\n"
-    assert json.loads(ask("list", "--json")[1])["tokens"][0]["rights"] == ["write"]
-    code, _, printed = ask("create", "crawler")
+    assert created.startswith("nk_crawler_")
+    assert run_token("list")[1] == "crawler  web,team-*  write  10/second  does not expire\n"
+    assert json.loads(run_token("list", "--json")[1])["tokens"][0]["rights"] == ["write"]
+    code, _, printed = run_token("create", "crawler")
     assert (code, "revoke" in printed) == (2, True)
-    assert ask("create", "short", "--days", "2")[0] == 0
-    assert re.search(r"short .* expires \d{4}-\d\d-\d\d \d\d:\d\d UTC", ask("list")[1])
-    assert ask("create", "never", "--days", "nan")[0] == 2
-    assert [ask("revoke", "crawler")[0] for _ in range(2)] == [0, 2]
+    assert run_token("create", "short", "--days", "2")[0] == 0
+    assert re.search(r"short .* expires \d{4}-\d\d-\d\d \d\d:\d\d UTC", run_token("list")[1])
+    assert run_token("create", "never", "--days", "nan")[0] == 2
+    assert [run_token("revoke", "crawler")[0] for _ in range(2)] == [0, 2]
 
 
 def test_taken_port_is_one_sentence_and_nothing_is_created(tmp_path: Path) -> None:
@@ -252,7 +251,7 @@ def test_server_on_a_terminal_prints_where_it_is(tmp_path: Path) -> None:
         process.terminate()
         process.wait(60)
         os.close(main_end)
-    text = printed.decode()
-    assert f"address   http://127.0.0.1:{port}" in text
-    assert f"API docs  http://127.0.0.1:{port}/docs" in text
-    assert "console   not served" in text
+    shown = printed.decode()
+    assert f"address   http://127.0.0.1:{port}" in shown
+    assert f"API docs  http://127.0.0.1:{port}/docs" in shown
+    assert "console   not served" in shown

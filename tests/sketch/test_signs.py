@@ -25,15 +25,17 @@ from nearkin.spec import Spec
 hashes = st.lists(st.integers(0, 2**64 - 1), max_size=40)
 
 
-def mixed(h: int, stream: int) -> int:
+def mix_hash(h: int, stream: int) -> int:
+    """Returns 64 bits that follow from a hash and the number of a stream (splitmix64)."""
     x = (h + stream) % 2**64
     x = ((x ^ (x >> 30)) * 0xBF58476D1CE4E5B9) % 2**64
     x = ((x ^ (x >> 27)) * 0x94D049BB133111EB) % 2**64
     return x ^ (x >> 31)
 
 
-def oracle(values: list[int], weights: list[int], stream: int) -> int:
-    words = np.array([mixed(h, stream) for h in values], np.uint64)
+def reference_signature(values: list[int], weights: list[int], stream: int) -> int:
+    """Returns the SimHash of weighted hashes, computed bit by bit."""
+    words = np.array([mix_hash(h, stream) for h in values], np.uint64)
     return signature_of(words, weights, 64)
 
 
@@ -63,7 +65,8 @@ def test_signs_weight_terms_by_count(values: list[int], bits: int, seed: int) ->
     out = np.empty((1, bits // 64), np.uint64)
     scheme.sketch(Shingles(np.array(values, np.uint64), np.array([0, len(values)])), out)
     assert out[0].tolist() == [
-        oracle(values, [1] * len(values), s) for s in splitmix64(seed, bits // 64).tolist()
+        reference_signature(values, [1] * len(values), s)
+        for s in splitmix64(seed, bits // 64).tolist()
     ]
 
 
@@ -73,9 +76,9 @@ def test_weighted_signs_match_sums(features: list[tuple[int, int]]) -> None:
     out = np.empty((1, 1), np.uint64)
     offsets = np.array([0, len(values)])
     Signs(64, 1).weighted(np.array(values, np.uint64), np.array(weights, np.int64), offsets, out)
-    assert out[0, 0] == oracle(values, weights, splitmix64(1, 1).tolist()[0])
+    assert out[0, 0] == reference_signature(values, weights, splitmix64(1, 1).tolist()[0])
     Signs(64, 1).weighted(np.array(values, np.uint64), np.array(weights, np.float64), offsets, out)
-    assert out[0, 0] == oracle(values, weights, splitmix64(1, 1).tolist()[0])
+    assert out[0, 0] == reference_signature(values, weights, splitmix64(1, 1).tolist()[0])
 
 
 def test_tie_gives_zero_bit() -> None:
@@ -83,29 +86,31 @@ def test_tie_gives_zero_bit() -> None:
     a, b = 1, 2
     out = np.empty((1, 1), np.uint64)
     Signs(64, 1).sketch(Shingles(np.array([a, b], np.uint64), np.array([0, 2])), out)
-    assert out[0, 0] == mixed(a, stream) & mixed(b, stream)
+    assert out[0, 0] == mix_hash(a, stream) & mix_hash(b, stream)
 
 
-def frequencies() -> DocumentFrequencies:
+def make_frequencies() -> DocumentFrequencies:
     rng = np.random.default_rng(3)
     values = np.unique(rng.integers(0, 2**63, 500, np.uint64))
     return DocumentFrequencies(1000, values, rng.integers(2, 900, len(values)).astype(np.uint32))
 
 
 def test_tfidf_weights_match_formula() -> None:
-    counted = frequencies()
+    counted = make_frequencies()
     table = counted.table
     assert np.count_nonzero(table.keys) == len(counted.hashes)
-    some = np.concatenate([counted.hashes[::3], np.array([0, 12345], np.uint64)])
+    queried = np.concatenate([counted.hashes[::3], np.array([0, 12345], np.uint64)])
     out = np.empty((1, 1), np.uint64)
-    Signs(64, 1, table).sketch(Shingles(some, np.array([0, len(some)])), out)
+    Signs(64, 1, table).sketch(Shingles(queried, np.array([0, len(queried)])), out)
     stream = splitmix64(1, 1).tolist()[0]
-    assert out[0, 0] == oracle(some.tolist(), counted.weights_of(some).tolist(), stream)
+    assert out[0, 0] == reference_signature(
+        queried.tolist(), counted.weights_of(queried).tolist(), stream
+    )
     assert (counted.weights_of(counted.hashes) <= counted.rare).all()
 
 
 def test_frequencies_must_match_fingerprint_of_spec(tmp_path: Path) -> None:
-    counted = frequencies()
+    counted = make_frequencies()
     spec = Spec(measure="simhash", weights="tfidf", frequencies=counted.fingerprint)
     counted.write(tmp_path / "df.arrow", spec)
     again = DocumentFrequencies.read(tmp_path / "df.arrow", spec)
@@ -163,13 +168,13 @@ def test_files_with_other_columns_or_numbers_are_damaged_files_of_frequencies(
 ) -> None:
     spec = Spec(measure="simhash")
     columns = {"hash": pa.array([5, 9], pa.uint64()), "documents": pa.array([2, 3], pa.uint32())}
-    given = {
+    stored_columns = {
         name: column
         for name, column in {**columns, **changed_columns}.items()
         if column is not None
     }
     facts = {"nearkin.documents": "3", "nearkin.base": shingle_facts(spec), **changed_facts}
-    table = pa.table(given).replace_schema_metadata(facts)
+    table = pa.table(stored_columns).replace_schema_metadata(facts)
     path = tmp_path / "df.arrow"
     with pa.OSFile(str(path), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table)
@@ -178,7 +183,7 @@ def test_files_with_other_columns_or_numbers_are_damaged_files_of_frequencies(
 
 
 def test_changed_and_newer_files_of_frequencies_are_refused(tmp_path: Path) -> None:
-    counted = frequencies()
+    counted = make_frequencies()
     spec = Spec(measure="simhash")
     path = tmp_path / "df.arrow"
     counted.write(path, spec)
@@ -190,9 +195,9 @@ def test_changed_and_newer_files_of_frequencies_are_refused(tmp_path: Path) -> N
     table = pa.table({"hash": counted.hashes, "documents": counted.counts})
     facts = {"nearkin.documents": "1000", "nearkin.base": shingle_facts(spec)}
     for version, expected in (("2", "has version 2 of the file"), (None, None)):
-        given = facts if version is None else {**facts, "nearkin.version": version}
+        stored_facts = facts if version is None else {**facts, "nearkin.version": version}
         with pa.OSFile(str(path), "wb") as sink:
-            described = table.replace_schema_metadata(given)
+            described = table.replace_schema_metadata(stored_facts)
             with pa.ipc.new_file(sink, described.schema) as writer:
                 writer.write_table(described)
         if expected is None:
@@ -204,7 +209,7 @@ def test_changed_and_newer_files_of_frequencies_are_refused(tmp_path: Path) -> N
 
 def test_files_of_equal_frequencies_are_equal(tmp_path: Path) -> None:
     for name in "ab":
-        frequencies().write(tmp_path / name, Spec())
+        make_frequencies().write(tmp_path / name, Spec())
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
 
 
@@ -295,8 +300,8 @@ def test_hyperplanes_depend_on_key() -> None:
 
 def test_keyed_words_are_siphash_of_seed_and_position() -> None:
     messages = [(7).to_bytes(8, "little") + i.to_bytes(8, "little") for i in range(5, 9)]
-    want = hash_values(messages, key_of("siphash", 0, KEYS[0]))
-    assert keyed_words(KEYS[0], 7, 4, 5).tolist() == want.tolist()
+    expected = hash_values(messages, key_of("siphash", 0, KEYS[0]))
+    assert keyed_words(KEYS[0], 7, 4, 5).tolist() == expected.tolist()
 
 
 def test_keyed_spec_of_vectors_requires_key() -> None:
