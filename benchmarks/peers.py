@@ -41,15 +41,12 @@ CHECKED_PAIRS = 20_000
 """The number of reported pairs whose similarity is computed from the texts."""
 ABOUT = (
     "Whole processes, from parquet files of {documents:,} raw texts of 1.5 kB (a quarter of them "
-    "near-duplicates, similarities "
-    "from 0.6 to 1) to pairs at word 3-grams and threshold 0.8. Recall is over the planted pairs "
-    "at or above the threshold; "
-    "precision is the share of reported pairs that reach it, computed from the texts of up to "
-    "{checked:,} of them. Systems "
-    "that end with clusters report the pairs inside them; those with an estimate filter by it. "
-    "Memory is the largest"
-    " process's. "
-    "`benchmarks/peer_runners/` holds the code that each runs."
+    "near-duplicates, similarities from 0.6 to 1) to pairs with shingles of three words and "
+    "threshold 0.8. Recall is over the planted pairs at or above the threshold; precision is the "
+    "share of reported pairs that reach it, computed from the texts of up to {checked:,} of them. "
+    "Systems that end with clusters report the pairs inside them; those with an estimate filter "
+    "by it. Memory is that of the largest process. `benchmarks/peer_runners/` has the code with "
+    "which each was run."
 )
 
 
