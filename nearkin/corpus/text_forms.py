@@ -101,6 +101,24 @@ def validate_text(values: pa.Array) -> tuple[pa.Array, list[int]]:
     return text, []
 
 
+def is_utf8(content: bytes) -> bool:
+    r"""Returns whether bytes are valid UTF-8, without decoding them.
+
+    Examples:
+        >>> is_utf8("é".encode()), is_utf8(b"\xe9")
+        (True, False)
+    """
+    if content.isascii():
+        return True
+    offsets = pa.py_buffer(np.array([0, len(content)], np.int64))
+    text = pa.LargeStringArray.from_buffers(1, offsets, pa.py_buffer(content))
+    try:
+        text.validate(full=True)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
 def format_as_readable_text(values: pa.Array) -> pa.Array:
     r"""Returns `format_as_text` of a column, with invalid UTF-8 escaped as `\xff`."""
     formatted = format_as_text(values)

@@ -4,10 +4,9 @@ The csv module of Python parses the values. Kept rows are copied character by ch
 delimiter, the encoding and the line ends of the input.
 """
 
-import csv
 import io
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,26 +21,18 @@ from nearkin.corpus.formats.base import (
     make_unused_name,
     open_compressed_sink,
 )
+from nearkin.corpus.formats.delimited_blocks import (
+    BLOCK,
+    BlockDecoder,
+    DecodedBlock,
+    JoinedStream,
+    RowBlocks,
+)
+from nearkin.corpus.formats.delimited_rows import LINE_ENDS, DelimitedRow, DelimitedRowReader
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows, format_raw_prefix
 
-BOM = "\ufeff"
-LINE_ENDS = ("\n", "\r")
 SAMPLE_BLOCK = 1 << 16
-UNCLOSED = "the row has a quote that is not closed"
-csv.field_size_limit((1 << 31) - 1)  # The size of rows is bounded by _LineReader, with a reason.
-
-
-class DelimitedRow(NamedTuple):
-    """A row of a file, or the reason why it cannot be read."""
-
-    raw: str
-    """All characters of the row with the end of its last line, or the first characters if it has a
-    fault."""
-    values: list[str]
-    fault: str | None
-    line: int
-    """The line at which the row begins, counted from 1."""
 
 
 class Delimited:
@@ -95,7 +86,7 @@ class Delimited:
         dialect = self.dialect_of(file, requested)
         with file.open_decompressed() as stream:
             return self._header(
-                _DelimitedRowReader(stream, dialect, Columns().document_limit)
+                DelimitedRowReader(stream, dialect, Columns().document_limit)
             ).values
 
     def read_header(self, file: InputFile, columns: Columns) -> bytes:
@@ -107,18 +98,23 @@ class Delimited:
         """
         dialect = self.dialect_of(file, columns)
         with file.open_decompressed() as stream:
-            header = self._header(_DelimitedRowReader(stream, dialect, columns.document_limit))
+            header = self._header(DelimitedRowReader(stream, dialect, columns.document_limit))
         return header.raw.encode(dialect.encoding, dialect.errors)
 
+    def _header(self, records: DelimitedRowReader) -> DelimitedRow:
+        return self._rows_to_header(records)[-1]
+
     @staticmethod
-    def _header(records: "_DelimitedRowReader") -> DelimitedRow:
-        header = next(
-            (record for record in records if record.fault or record.values),
-            DelimitedRow("", [], None, 1),
-        )
-        if header.fault:
-            raise ValueError(f"the header is not valid: {header.fault}")
-        return header
+    def _rows_to_header(records: DelimitedRowReader) -> list[DelimitedRow]:
+        """Returns the header, and the blank rows before it."""
+        rows = []
+        for record in records:
+            rows.append(record)
+            if record.fault:
+                raise ValueError(f"the header is not valid: {record.fault}")
+            if record.values:
+                return rows
+        return [*rows, DelimitedRow("", [], None, 1)]
 
     def read(
         self, file: InputFile, columns: Columns, start: int, *, whole: bool
@@ -132,19 +128,27 @@ class Delimited:
             whole: Whether the slices hold the complete rows.
         """
         dialect = self.dialect_of(file, columns)
+        limit = columns.document_limit
         with file.open_decompressed() as stream:
-            records = _DelimitedRowReader(stream, dialect, columns.document_limit)
+            # The beginning may end within the header, or be all of the file.
+            beginning = bytes(stream.read(BLOCK))
+            first_rows = self._rows_to_header(
+                DelimitedRowReader(io.BytesIO(beginning), dialect, limit, is_complete=False)
+            )
+            header = first_rows[-1]
+            decoder = BlockDecoder(header.values, columns, dialect)
+            if decoder.is_usable and header.raw.endswith("\n"):
+                raw = "".join(row.raw for row in first_rows)
+                size = len(raw.encode(dialect.encoding, dialect.errors))
+                blocks = RowBlocks(stream, beginning[size:])
+                line = header.line + _count_lines(header.raw)
+                builder = _DelimitedSliceBuilder(header.values, columns, dialect, whole=whole)
+                yield from _read_blocks(blocks, decoder, builder, start, line)
+                return
+            records = DelimitedRowReader(JoinedStream(beginning, stream), dialect, limit)
             names = self._header(records).values
             builder = _DelimitedSliceBuilder(names, columns, dialect, whole=whole)
-            rows = ItemsBeforeDamage(enumerate(records))
-            for at, record in rows:
-                if at >= start and (record.values or record.fault):
-                    builder.add(at, record)
-                    if builder.full:
-                        yield builder.take_slice()
-            if builder.begun:
-                yield builder.take_slice()
-            rows.raise_damage()
+            yield from _read_rows(records, builder, 0, start)
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> "DelimitedWriter":
         """Returns a writer that begins with the header of the input, in the same dialect.
@@ -156,8 +160,66 @@ class Delimited:
         """
         dialect = self.dialect_of(file, columns)
         with file.open_decompressed() as stream:
-            header = self._header(_DelimitedRowReader(stream, dialect, Columns().document_limit))
+            header = self._header(DelimitedRowReader(stream, dialect, Columns().document_limit))
         return DelimitedWriter(header, dialect, open_compressed_sink(file, target))
+
+
+def _read_rows(
+    records: DelimitedRowReader, builder: "_DelimitedSliceBuilder", first: int, start: int
+) -> Iterator[FileSlice]:
+    """Yields the slices of rows of a stream, of which the first has a given number."""
+    rows = ItemsBeforeDamage(enumerate(records, first))
+    for at, record in rows:
+        if at >= start and (record.values or record.fault):
+            builder.add(at, record)
+            if builder.full:
+                yield builder.take_slice()
+    if builder.begun:
+        yield builder.take_slice()
+    rows.raise_damage()
+
+
+def _read_blocks(
+    blocks: RowBlocks,
+    decoder: BlockDecoder,
+    builder: "_DelimitedSliceBuilder",
+    start: int,
+    line: int,
+) -> Iterator[FileSlice]:
+    """Yields the slices of rows of blocks.
+
+    Args:
+        blocks: The blocks of the file, which begin after the header.
+        decoder: A decoder of blocks.
+        builder: A builder of slices of the rows of other blocks.
+        start: The row at which reading starts.
+        line: The number of the first line, counted from 1.
+    """
+    at = 0
+    contents = ItemsBeforeDamage(blocks.read())
+    for content in contents:
+        decoded = decoder.decode(content)
+        if decoded is not None:
+            if builder.begun:
+                yield builder.take_slice()
+            yield from builder.slice_block(decoded, at, start)
+            at += len(decoded.rows)
+            line += decoded.lines
+            continue
+        records = builder.parse(io.BytesIO(content), line, is_complete=blocks.is_last)
+        for record in records:
+            if at >= start and (record.values or record.fault):
+                builder.add(at, record)
+                if builder.full:
+                    yield builder.take_slice()
+            at += 1
+        line = records.next_line
+        blocks.put_back(builder.encode(records.rest))
+    if blocks.rest is not None:
+        yield from _read_rows(builder.parse(blocks.rest, line), builder, at, start)
+    elif builder.begun:
+        yield builder.take_slice()
+    contents.raise_damage()
 
 
 def _read_sample(stream: Any) -> bytes:
@@ -169,118 +231,6 @@ def _read_sample(stream: Any) -> bytes:
         if len(sample) >= SAMPLE_BYTES:
             break
     return sample[:SAMPLE_BYTES]
-
-
-class _DelimitedRowReader:
-    """The rows of a stream, including the header.
-
-    The size of a row is bounded. If a quote never closes, its row is rejected and the lines
-    after the first are read again, each as a row of its own. Rows over several lines need
-    quotes, so a quote that is not closed can only have passed over lines without quotes.
-
-    Args:
-        stream: A stream of bytes.
-        dialect: The delimiter and the encoding.
-        limit: The maximum number of characters of a row.
-    """
-
-    def __init__(self, stream: Any, dialect: Dialect, limit: int) -> None:
-        buffered = io.BufferedReader(stream) if isinstance(stream, io.RawIOBase) else stream
-        self._text = io.TextIOWrapper(buffered, dialect.encoding, dialect.errors, newline="")
-        self._delimiter = dialect.delimiter
-        self._limit = limit
-        self._records = self._every_record()
-
-    def __iter__(self) -> Iterator[DelimitedRow]:
-        return self._records
-
-    def _every_record(self) -> Iterator[DelimitedRow]:
-        lines = _LineReader(self._text, self._limit)
-        reader = csv.reader(lines, delimiter=self._delimiter)
-        while True:
-            fault = None
-            lines.begin_row()
-            try:
-                values = next(reader)
-            except StopIteration:
-                return
-            except (csv.Error, _TooLongError) as error:
-                values, fault = [], str(error)
-            taken = lines.taken
-            line = lines.first_line
-            if lines.ended_inside:
-                fault = UNCLOSED
-            if fault is None:
-                yield DelimitedRow("".join(taken), values, None, line)
-                continue
-            yield DelimitedRow(taken[0][:RAW_PREFIX] if taken else "", [], fault, line)
-            for number, text in enumerate(taken[1:], line + 1):
-                yield self._read_single_line(text, number)
-            reader = csv.reader(lines, delimiter=self._delimiter)
-
-    def _read_single_line(self, text: str, number: int) -> DelimitedRow:
-        lines = _LineReader(io.StringIO(text, newline=""), self._limit)
-        try:
-            values = next(csv.reader(lines, delimiter=self._delimiter))
-        except (csv.Error, _TooLongError) as error:
-            return DelimitedRow(text[:RAW_PREFIX], [], str(error), number)
-        if lines.ended_inside:
-            return DelimitedRow(text[:RAW_PREFIX], [], UNCLOSED, number)
-        return DelimitedRow(text, values, None, number)
-
-
-class _TooLongError(Exception):
-    """An error for a row with more characters than a document may have."""
-
-
-class _LineReader:
-    """Lines for the reader of the csv module, which requests lines while a quote is open.
-
-    Attributes:
-        taken: The lines of the current row.
-        first_line: The number of the first of these lines, counted from 1.
-        ended_inside: Whether the file ended while a quote was open.
-    """
-
-    def __init__(self, text: io.TextIOBase, limit: int) -> None:
-        self._text = text
-        self._limit = limit
-        self._lines_read = 0
-        self.begin_row()
-
-    def begin_row(self) -> None:
-        self.taken: list[str] = []
-        self.first_line = self._lines_read + 1
-        self.ended_inside = False
-        self._size = 0
-
-    def __iter__(self) -> "_LineReader":
-        return self
-
-    def __next__(self) -> str:
-        line = self._text.readline(self._limit)
-        self.ended_inside = not line and bool(self.taken)
-        if not line:
-            raise StopIteration
-        self.taken.append(line)
-        self._lines_read += 1
-        if len(line) >= self._limit and not line.endswith(LINE_ENDS):
-            self._skip_rest_of_line()
-            raise self._too_long()
-        self._size += len(line)
-        if self._size > self._limit:
-            raise self._too_long()
-        return line.removeprefix(BOM) if self._lines_read == 1 else line
-
-    def _skip_rest_of_line(self) -> None:
-        while (part := self._text.readline(self._limit)) and not part.endswith(LINE_ENDS):
-            pass
-
-    def _too_long(self) -> _TooLongError:
-        return _TooLongError(
-            f"the row is longer than {self._limit:,} characters, or it has a "
-            "quote that is not closed"
-        )
 
 
 class _DelimitedSliceBuilder:
@@ -309,6 +259,35 @@ class _DelimitedSliceBuilder:
     @property
     def begun(self) -> bool:
         return bool(self._records or self._rejected)
+
+    def parse(self, stream: Any, line: int, *, is_complete: bool = True) -> DelimitedRowReader:
+        """Returns the rows of a stream that begins at a line and may end before the file does."""
+        limit = self._columns.document_limit
+        return DelimitedRowReader(stream, self._dialect, limit, line, is_complete=is_complete)
+
+    def encode(self, text: str) -> bytes:
+        """Returns the bytes of characters of the file."""
+        return text.encode(self._dialect.encoding, self._dialect.errors)
+
+    def slice_block(self, block: DecodedBlock, first: int, start: int) -> Iterator[FileSlice]:
+        """Yields the slices of a decoded block, whose rows are all documents.
+
+        Args:
+            block: The block.
+            first: The number of its first row.
+            start: The row at which reading starts.
+        """
+        complete = block.complete_rows() if self._whole else None
+        for begin in range(max(start - first, 0), len(block.rows), BATCH_ROWS):
+            part = block.rows.slice(begin, BATCH_ROWS)
+            end = begin + len(part)
+            yield FileSlice(
+                np.arange(first + begin, first + end),
+                check_rows(part, self._columns).documents,
+                [],
+                first + end,
+                None if complete is None else complete[begin:end],
+            )
 
     def add(self, at: int, record: DelimitedRow) -> None:
         self._next = at + 1
@@ -344,6 +323,10 @@ class _DelimitedSliceBuilder:
         )
         self._clear()
         return file_slice
+
+
+def _count_lines(raw: str) -> int:
+    return len(io.StringIO(raw, newline="").readlines())
 
 
 def _find_fault(record: DelimitedRow, names: list[str], dialect: Dialect) -> str | None:

@@ -10,9 +10,9 @@ from operator import attrgetter
 from typing import Annotated, Any
 
 import numpy as np
-import pyarrow as pa
 
 from nearkin.corpus.columns import UNFOLDED_SHARE, Columns
+from nearkin.corpus.text_forms import is_utf8
 
 LARGEST_WHOLE = 2.0**63
 """The absolute value from which a float may stand for an integer that it cannot hold."""
@@ -97,14 +97,14 @@ class JsonRowDecoder:
         """
         if self._decode is None or not _is_simple(block, lines):
             return [None] * len(lines)
-        is_valid = _is_utf8(block)
+        is_valid = is_utf8(block)
         if is_valid and max(map(len, lines), default=0) <= self._longest_line:
             try:
                 return self._without_empty(list(map(self._decode, lines)))
             except self._errors:
                 pass
         return self._without_empty(
-            [self._decode_line(line) if is_valid or _is_utf8(line) else None for line in lines]
+            [self._decode_line(line) if is_valid or is_utf8(line) else None for line in lines]
         )
 
     def get_values(self, rows: Sequence[Any], name: str) -> list[Any]:
@@ -139,18 +139,6 @@ class JsonRowDecoder:
 def _is_supported_name(name: str) -> bool:
     """Returns whether msgspec supports a field of this name."""
     return not any(character in '"\\' or character < " " for character in name)
-
-
-def _is_utf8(content: bytes) -> bool:
-    if content.isascii():
-        return True
-    offsets = pa.py_buffer(np.array([0, len(content)], np.int64))
-    text = pa.LargeStringArray.from_buffers(1, offsets, pa.py_buffer(content))
-    try:
-        text.validate(full=True)
-    except pa.ArrowInvalid:
-        return False
-    return True
 
 
 def _is_simple(block: bytes, lines: Sequence[bytes]) -> bool:
