@@ -25,6 +25,11 @@ PLACEHOLDERS: dict[Any, str] = {int: "N", float: "NUMBER", Path: "PATH"}
 EXPECTED: dict[Any, str] = {int: "a whole number", float: "a number"}
 """The names of types in messages."""
 UNEXPECTED = re.compile(r"Got unexpected extra arguments?(?:\(s\))? \((.*)\)", re.DOTALL)
+ABSENT_OPTIONS = {
+    ("plan", "--across"): "memory, disk and time are those of a run that compares documents of all "
+    "sources, which are upper bounds; leave it out, and pass it to nearkin dedup",
+}
+"""The reasons why a command does not have an option that its siblings have."""
 WIDTH = 79
 """The maximum width of a line of an example, in characters."""
 
@@ -289,6 +294,10 @@ def usage_message(error: Any) -> str:
     kind = type(error).__name__
     if kind == "NoSuchOption":
         names = [name for declared in context.command.get_params(context) for name in declared.opts]
+        command = "" if context is None else context.command_path.partition(" ")[2]
+        reason = ABSENT_OPTIONS.get((command, error.option_name))
+        if reason is not None:
+            return f"{error.option_name} is not an option of nearkin {command}: {reason}"
         advice = did_you_mean(error.option_name, names)
         return f"no such option {error.option_name!r}{advice or see}"
     if kind == "MissingParameter" and parameter is not None:

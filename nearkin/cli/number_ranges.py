@@ -82,6 +82,7 @@ RANGES = {
     "largest": NumberRange(100, MOST_DOCUMENTS),
     "shingles": COUNT,
     "dimensions": NumberRange(1, 65_536),
+    "vector_dimensions": NumberRange(1, 65_536),
     "text_bytes": ABOVE_ZERO,
     "latency": ABOVE_ZERO,
     "core_hour_price": COUNT_OR_NONE,

@@ -651,11 +651,10 @@ class SpecOptions:
         from nearkin.spec import parse_shingle
 
         unit, n = parse_shingle(self.shingle)
-        steps = tuple(step.strip() for step in self.normalise.split(",") if step.strip())
         fields = {
             "unit": unit,
             "n": n,
-            "normalise": steps,
+            "normalise": parse_steps(self.normalise),
             "stem": self.stem,
             "scheme": self.scheme,
             "k": self.k,
@@ -677,6 +676,11 @@ class SpecOptions:
             cut_list=self.cut_list,
             secret=read_key(self.key_file),
         )
+
+
+def parse_steps(text: str) -> tuple[str, ...]:
+    """Returns the normalization steps of an option, for example of `nfkc,lower`."""
+    return tuple(step.strip() for step in text.split(",") if step.strip())
 
 
 @dataclass(frozen=True)

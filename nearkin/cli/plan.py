@@ -125,6 +125,21 @@ class WorkloadOptions:
             rich_help_panel=RUN,
         ),
     ] = True
+    vector_dimensions: Annotated[
+        int | None,
+        typer.Option(
+            help="Length of the vectors that texts have besides (engine index).",
+            rich_help_panel=SIMILARITY,
+        ),
+    ] = None
+    vector_threshold: Annotated[
+        float,
+        typer.Option(
+            metavar="SHARE",
+            help="Minimum cosine of these vectors, in (0, 1].",
+            rich_help_panel=SIMILARITY,
+        ),
+    ] = 0.95
     latency: Annotated[
         float | None,
         typer.Option(
@@ -211,6 +226,8 @@ class WorkloadOptions:
             gb_month_price=self.gb_month_price,
             store=self.store,
             store_text=self.store_text,
+            vector_dimensions=self.vector_dimensions,
+            vector_threshold=self.vector_threshold,
         )
 
 
@@ -267,6 +284,7 @@ def plan(
     given: GivenOptions,
     workload: WorkloadOptions,
     spec: PlannedSpecOptions,
+    preset: o.Preset = None,
     calibrate: Annotated[
         bool,
         typer.Option(
@@ -295,6 +313,7 @@ def plan(
         given: Names of the options that were given on the command line.
         workload: Options for the documents, the limits and the machine.
         spec: Options of the Spec, as far as it is not derived.
+        preset: Name of the preset whose measure and threshold the plan has, or None.
         calibrate: Whether this machine is measured first.
         out: File into which the plan is written, or None.
         json: Whether the result is printed as JSON.
@@ -304,12 +323,20 @@ def plan(
 
         nearkin plan --docs 10M --clusters 1M --engine index --measure cosine --bands 20 --rows 5
 
+        nearkin plan --docs 1M --engine index --store sqlite --vector-dimensions 384
+
+        nearkin plan --docs 20M --preset records --shingles 60
+
         nearkin plan --docs 20M --disk 200GB --time 1h --out plan.json
     """  # noqa: E501
+    from nearkin.errors import UsageError
     from nearkin.plan.capacity import plan as make_plan
 
+    if "vector_threshold" in given and workload.vector_dimensions is None:
+        raise UsageError(
+            "--vector-threshold is for an index of texts and vectors; give --vector-dimensions too"
+        )
     if out is not None:
-        from nearkin.errors import UsageError
         from nearkin.runtime.outputs import require_outside_work_folders, require_replaceable_file
 
         if out.suffix.lower() != PLAN_SUFFIX:

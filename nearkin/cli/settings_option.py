@@ -9,6 +9,10 @@ if TYPE_CHECKING:
     from nearkin.runs.settings_file import Settings
 
 
+ESTIMATING = ("plan", "tune")
+"""The commands that estimate a run without its clusters."""
+
+
 def apply_settings(
     options: dict[str, Any], given: GivenOptions, command: str
 ) -> "tuple[Settings, GivenOptions]":
@@ -17,7 +21,8 @@ def apply_settings(
     Args:
         options: The values of all options by parameter name. They are changed.
         given: The options that were given, which win over these values.
-        command: The name of the command: `dedup` or `pairs`.
+        command: The name of the command: `dedup`, `pairs`, `plan` or `tune`. Settings that are not
+            options of the last two are left out, because they do not decide signatures.
 
     Returns:
         The settings that the command has, and the given options together with those that the
@@ -30,8 +35,11 @@ def apply_settings(
     with paused_collector():
         from nearkin.runs.settings_file import Settings
 
-    settings = Settings.resolve(options["settings"], options["preset"])
+    settings = Settings.resolve(options.get("settings"), options["preset"])
     settings = settings.for_pairs() if command == "pairs" else settings.for_dedup()
+    if command in ESTIMATING:
+        without_effect = () if options.get("inputs") else ("shingle", "normalise")
+        settings = settings.limit_to(options.keys() - set(without_effect))
     merged = settings.merge_into({name: options[name] for name in given.names})
     added = merged.keys() - given.names
     for name in added:

@@ -1,5 +1,6 @@
 """`nearkin tune`."""
 
+import sys
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -8,11 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nearkin.cli import options as o
-from nearkin.cli.option_groups import CANDIDATES, INPUT, OUTPUT, SIMILARITY, with_option_groups
+from nearkin.cli.option_groups import (
+    CANDIDATES,
+    INPUT,
+    OUTPUT,
+    SIMILARITY,
+    GivenOptions,
+    with_option_groups,
+)
 from nearkin.cli.printing import print_json, print_warnings
 
 if TYPE_CHECKING:
-    from nearkin.plan.tune import Distribution
+    from nearkin.plan.tune import Distribution, Tuning
     from nearkin.runs.spec_request import SpecRequest
     from nearkin.spec import Spec
 
@@ -24,6 +32,7 @@ class SampleOptions:
     text: o.Text = None
     tokens: o.Tokens = None
     vector: o.Vector = None
+    across: o.Across = None
     delimiter: o.Delimiter = None
     encoding: o.Encoding = None
     sample: Annotated[
@@ -34,6 +43,17 @@ class SampleOptions:
         ),
     ] = 2000
 
+    @property
+    def columns(self) -> o.ColumnOptions:
+        """The options for the columns."""
+        return o.ColumnOptions(
+            self.text,
+            self.tokens,
+            self.vector,
+            delimiter=self.delimiter,
+            encoding=self.encoding,
+        )
+
 
 @dataclass(frozen=True)
 class SignatureOptions:
@@ -41,6 +61,7 @@ class SignatureOptions:
 
     measure: o.Measure = None
     shingle: o.Shingle = "words:3"
+    normalise: o.Normalise = o.NORMALISE
     k: o.K = None
     slot_bits: o.SlotBits = None
 
@@ -64,9 +85,29 @@ class SignatureOptions:
         has_slots = self.measure is None or self.measure in SLOT_MEASURES
         if k is None and bands and rows and has_slots:
             k = -(-default_spec(bands, rows, tables).k // 8) * 8
-        fields = {"unit": unit, "n": n, "k": k, "slot_bits": self.slot_bits}
+        fields = {
+            "unit": unit,
+            "n": n,
+            "normalise": o.parse_steps(self.normalise),
+            "k": k,
+            "slot_bits": self.slot_bits,
+        }
         given = {name: value for name, value in fields.items() if value is not None}
         return SpecRequest(self.measure, given)
+
+    def require_texts(self) -> None:
+        """Requires that the options are for texts.
+
+        Raises:
+            UsageError: If the measure compares vectors alone.
+        """
+        from nearkin.errors import UsageError
+
+        if self.measure == "cosine":
+            raise UsageError(
+                "--measure cosine compares vectors alone; leave out --text, or give the measure "
+                "of the texts"
+            )
 
 
 COMMON_OPTIONS = (
@@ -86,6 +127,7 @@ COMMON_OPTIONS = (
 @partial(with_option_groups, common=COMMON_OPTIONS)
 def tune(
     *,
+    given: GivenOptions,
     sampling: SampleOptions,
     reading: o.SelectionOptions,
     signature: SignatureOptions,
@@ -97,6 +139,16 @@ def tune(
     recall: o.Recall = 0.95,
     bands: o.Bands = None,
     rows: o.Rows = None,
+    vector_threshold: Annotated[
+        float,
+        typer.Option(
+            metavar="SHARE",
+            help="Minimum cosine of vectors, in (0, 1]. With --text and --vector, texts are tuned "
+            "first, then vectors.",
+            rich_help_panel=SIMILARITY,
+        ),
+    ] = 0.95,
+    preset: o.Preset = None,
     budget: Annotated[
         int | None,
         typer.Option(
@@ -150,6 +202,7 @@ def tune(
     A corpus is described as well: lengths, repetition, templates, scripts, and where to start with such data.
 
     Args:
+        given: Names of the options that were given on the command line.
         sampling: Options for a corpus from which similarities are learned.
         reading: Options for the selection of files.
         signature: Options that make the Spec.
@@ -158,6 +211,8 @@ def tune(
         recall: Minimum share of the pairs at the threshold that become candidates, in (0, 1).
         bands: Number of bands to evaluate, together with `rows`, or None to list the best ones.
         rows: Number of rows of a band to evaluate, or None.
+        vector_threshold: Minimum cosine of the vectors that texts have besides, in (0, 1].
+        preset: Name of the preset whose values the options have, or None.
         budget: Size of a signature in bytes, which replaces `k`, or None.
         documents: Number of documents, for the expected candidates.
         tables: Numbers of independent tables to try, separated by commas.
@@ -174,10 +229,28 @@ def tune(
 
         nearkin tune "crawl/*.parquet" --threshold 0.7 --plot curves.svg
 
+        nearkin tune docs.parquet --text body --vector embedding
+
         nearkin tune --measure cosine --threshold 0.9 --documents 10000000
     """  # noqa: E501
+    from nearkin.errors import UsageError
     from nearkin.plan.tune import tune as find_operating_points
 
+    has_both = sampling.text is not None and sampling.vector is not None
+    if has_both:
+        signature.require_texts()
+        if plot is not None:
+            raise UsageError(
+                "--plot draws the curves of one kind of documents; leave out --text or --vector"
+            )
+    elif "vector_threshold" in given:
+        raise UsageError(
+            "--vector-threshold has an effect with --text and --vector only; give --threshold"
+        )
+    if sampling.across is not None and not inputs:
+        raise UsageError(
+            f"--across {sampling.across} needs a corpus, whose sources it compares; give files"
+        )
     if plot is not None:
         from nearkin.report.curves import require_plotting
         from nearkin.runtime.outputs import require_picture_output
@@ -186,7 +259,8 @@ def tune(
         require_picture_output(plot, inputs or [])
     table_counts = o.parse_numbers(tables, "--tables")
     request = signature.to_request(bands, rows, max(table_counts))
-    distribution, spec = _observe(inputs, sampling, reading, request)
+    of_texts = replace(sampling, vector=None) if has_both else sampling
+    distribution, spec = _observe(inputs, of_texts, reading, request)
     tuning = find_operating_points(
         threshold,
         recall,
@@ -204,9 +278,39 @@ def tune(
         from nearkin.report.curves import draw_file
 
         draw_file(tuning, tuning.points[:6], plot)
-    if json:
-        print_json(tuning.to_dict())
+    if not has_both:
+        if json:
+            print_json(tuning.to_dict())
+        else:
+            _print_tuning(tuning, show)
         return
+    of_vectors = replace(sampling, text=None)
+    vector_request = SignatureOptions().to_request(bands=None, rows=None, tables=1)
+    vector_distribution, vector_spec = _observe(
+        inputs, of_vectors, reading, replace(vector_request, measure="cosine")
+    )
+    vector_tuning = find_operating_points(
+        vector_threshold,
+        recall,
+        spec=vector_spec,
+        documents=documents,
+        distribution=vector_distribution,
+    )
+    if json:
+        print_json({"text": tuning.to_dict(), "vector": vector_tuning.to_dict()})
+        return
+    _print_tuning(tuning, show)
+    sys.stdout.write("\n")
+    _print_tuning(vector_tuning, show)
+
+
+def _print_tuning(tuning: "Tuning", show: int) -> None:
+    """Prints operating points with their curves, the description of the data and warnings.
+
+    Args:
+        tuning: The operating points.
+        show: Number of operating points that are shown.
+    """
     from rich.console import Console
 
     from nearkin.report.curves import draw_text
@@ -254,14 +358,7 @@ def _observe(
     from nearkin.runtime.progress import Silent
     from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 
-    options = o.ColumnOptions(
-        sampling.text,
-        sampling.tokens,
-        sampling.vector,
-        delimiter=sampling.delimiter,
-        encoding=sampling.encoding,
-    )
-    columns = options.to_columns()
+    columns = sampling.columns.to_columns()
     if not inputs:
         if request.measure == "cosine":
             columns = replace(columns, vector="vector", text=None, joined=(), dimensions=1)
@@ -279,6 +376,11 @@ def _observe(
         resources = SpecResources(frequencies=count_frequencies(counting))
         spec = resources.complete(spec)
     distribution = observe_corpus(
-        corpus, columns, measure_of(spec, resources), sampling.sample, workers=workers
+        corpus,
+        columns,
+        measure_of(spec, resources),
+        sampling.sample,
+        workers=workers,
+        across=sampling.across,
     )
     return distribution, spec

@@ -5,18 +5,30 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nearkin.argument_types import check_arguments
-from nearkin.corpus import Columns, Corpus, carried_column_name
-from nearkin.engine.options import RunOptions
+from nearkin.corpus import Columns, Corpus, carried_column_name, detect_dimensions
+from nearkin.engine.local.second_measure import vector_columns
+from nearkin.engine.options import RunOptions, SecondMeasure
 from nearkin.errors import UsageError
 from nearkin.lsh.sign_bands import fixed_sign_banding
 from nearkin.measures import measure_of
-from nearkin.measures.explanation import MISSED, Explanation, PairVerdict, explain_pair
+from nearkin.measures.base import as_stored
+from nearkin.measures.explanation import (
+    FIRST_PAIR,
+    MISSED,
+    Explanation,
+    PairVerdict,
+    VectorComparison,
+    VectorRule,
+    explain_pair,
+)
 from nearkin.runtime.number_format import format_similarity
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
+from nearkin.spec import Spec
 
 
 @check_arguments
@@ -28,6 +40,7 @@ def explain(
     resources: SpecResources = NO_RESOURCES,
     names: tuple[str, str] = ("a", "b"),
     documents: int = 1_000_000,
+    vectors: VectorComparison | None = None,
 ) -> Explanation:
     """Explains why two texts are a match or not, as in a run that uses banding if it can.
 
@@ -38,6 +51,7 @@ def explain(
         resources: Key, document frequencies and cut shingles that the Spec refers to.
         names: Names of the two texts.
         documents: Number of documents for which the bands of sign signatures are solved.
+        vectors: Comparison of the vectors of the same documents, or None.
 
     Raises:
         UsageError: If the Spec is of vectors, which have no words.
@@ -65,6 +79,7 @@ def explain(
         banding=banding,
         distance=settings.distance,
         names=names,
+        vectors=vectors,
     )
     if compares_all:
         reason = "no bands of signs reach the recall at the threshold, so a run compares every pair"
@@ -97,11 +112,13 @@ class RunDocument:
         text: Text of the document.
         row: Row of the document in the clusters table.
         carried: Values of the carried columns, by the names that they have in the inputs.
+        place: Number of the file and row in it.
     """
 
     text: str
     row: Mapping[str, Any]
     carried: Mapping[str, object]
+    place: tuple[int, int]
 
 
 def find_documents(
@@ -129,24 +146,61 @@ def _find_document(
     ordinal = pc.index(table["id"], name).as_py()
     if ordinal < 0:
         raise UsageError(f"the run has no document {name!r}; the ids are listed in {clusters}")
-    document = _read_document(corpus, columns, ordinal)
+    document, place = _read_document(corpus, columns, ordinal)
     content = document[columns.content]
     return RunDocument(
         text=content if isinstance(content, str) else " ".join(map(str, content)),
         row=table.slice(ordinal, 1).to_pylist()[0],
         carried={name: document[carried_column_name(name)] for name in columns.carried_columns},
+        place=place,
     )
 
 
-def _read_document(corpus: Corpus, columns: Columns, ordinal: int) -> dict[str, Any]:
-    """Returns the values of a document, by the names of the columns of a batch."""
+def _read_document(
+    corpus: Corpus, columns: Columns, ordinal: int
+) -> tuple[dict[str, Any], tuple[int, int]]:
+    """Returns the values of a document, by the names of the columns of a batch, and its place."""
     for batch in corpus.batches(columns):
-        if ordinal < batch.first + len(batch.rows):
-            return dict(batch.documents.slice(ordinal - batch.first, 1).to_pylist()[0])
+        position = ordinal - batch.first
+        if position < len(batch.rows):
+            values = dict(batch.documents.slice(position, 1).to_pylist()[0])
+            return values, (int(batch.files[position]), int(batch.rows[position]))
     raise UsageError(
         f"the corpus ends before document {ordinal}; the inputs have changed since the run, run it "
         "again"
     )
+
+
+def compare_vectors(
+    corpus: Corpus,
+    columns: Columns,
+    second_measure: SecondMeasure,
+    documents: tuple[RunDocument, RunDocument],
+) -> VectorComparison:
+    """Compares two documents of a run by its second measure.
+
+    Args:
+        corpus: Corpus of the run.
+        columns: Columns of the corpus that the run read.
+        second_measure: Second measure of the run.
+        documents: The two documents.
+    """
+    of_vectors = detect_dimensions(corpus, vector_columns(columns, second_measure.column))
+    wanted = [document.place for document in documents]
+    vectors: dict[tuple[int, int], pa.Array] = {}
+    for batch in corpus.batches(of_vectors):
+        places = list(zip(batch.files.tolist(), batch.rows.tolist(), strict=True))
+        for place in set(wanted).intersection(places):
+            vectors[place] = batch.documents[of_vectors.content].slice(places.index(place), 1)
+    similarity = None
+    is_near = False
+    if all(place in vectors for place in wanted):
+        measure = measure_of(Spec(measure="cosine", unit="vector", n=of_vectors.dimensions or 1))
+        pair = pa.concat_arrays([vectors[place] for place in wanted])
+        scored = measure.compare(FIRST_PAIR, as_stored(measure.payload_builder().build(pair)))
+        similarity = float(scored.similarity[0])
+        is_near = bool(scored.meets_threshold(second_measure.threshold)[0])
+    return VectorComparison(similarity, is_near, second_measure.threshold, VectorRule.AFTER)
 
 
 def add_run_outcome(

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from nearkin.index.document_preparation import PreparedBatch
     from nearkin.index.search import Searcher
     from nearkin.measures.base import Payload
-    from nearkin.measures.explanation import Explanation
+    from nearkin.measures.explanation import Explanation, VectorComparison
 
 EXPLAINED_DOCUMENTS = 1_000_000
 """The number of documents for which an explanation solves the bands of sign signatures."""
@@ -286,7 +286,8 @@ class IndexReader(IndexDescription):
     def explain(self, scope: str, a: str, b: str) -> "Explanation":
         """Explains why two stored documents match, or do not.
 
-        In an index of texts and vectors, the texts are explained, not the vectors.
+        In an index of texts and vectors, the stages are those of the texts, and the exact cosine
+        of the vectors decides as the setting `combine` says.
 
         Args:
             scope: Scope of both documents.
@@ -301,6 +302,7 @@ class IndexReader(IndexDescription):
 
         session = self._session
         texts = []
+        entries = []
         for id in (a, b):
             entry = self.get(scope, id)
             if entry is None:
@@ -308,11 +310,12 @@ class IndexReader(IndexDescription):
             if entry.text is None:
                 reason = "is not stored (store_text=False)"
                 if session.documents.second is not None and not entry.size:
-                    reason = "does not exist, and vectors are not explained"
+                    reason = "does not exist, and vectors are explained beside texts only"
                 raise UsageError(
                     f"the text of {id!r} {reason}, so that the pair cannot be explained"
                 )
             texts.append(entry.text)
+            entries.append(entry)
         distance = session.settings.distance
         request = BandingRequest(
             threshold=session.threshold,
@@ -333,6 +336,38 @@ class IndexReader(IndexDescription):
             banding=banding,
             distance=distance,
             names=(a, b),
+            vectors=self._compare_vectors(scope, entries),
+        )
+
+    def _compare_vectors(self, scope: str, entries: Sequence[Entry]) -> "VectorComparison | None":
+        """Returns the comparison of two documents by their vectors, or None if they have texts.
+
+        Args:
+            scope: Scope of the documents.
+            entries: The two documents with their content.
+        """
+        from nearkin.measures.explanation import FIRST_PAIR, VectorComparison
+
+        session = self._session
+        second = session.documents.second
+        if second is None:
+            return None
+        settings = session.settings
+        assert settings.vector is not None
+        assert settings.vector.threshold is not None
+        compared = session.searcher.comparer.compare_entries(entries, FIRST_PAIR)
+        evidence = compared.evidence(0)
+        assert evidence is not None
+        shared_bands = 0
+        if evidence.vector is not None:
+            first_keys, second_keys = second.keys_of(scope, session.documents.split(entries)[1])
+            shared_bands = int(np.count_nonzero(first_keys == second_keys))
+        return VectorComparison(
+            similarity=evidence.vector,
+            is_near=evidence.vector_reached,
+            threshold=settings.vector.threshold,
+            rule=settings.combine,
+            shared_bands=shared_bands,
         )
 
     def vector_of(self, entry: Entry) -> np.ndarray | None:

@@ -73,6 +73,47 @@ class ShingleOverlap:
         return (self.shared / first if first else 0.0, self.shared / second if second else 0.0)
 
 
+class VectorRule(StrEnum):
+    """The ways in which vectors decide about documents that have texts as well."""
+
+    EITHER = "either"
+    """The texts or the vectors must reach their threshold."""
+    BOTH = "both"
+    """The texts and the vectors must reach their thresholds."""
+    AFTER = "after"
+    """The vectors of documents that the measure of texts keeps are compared."""
+
+
+@dataclass(frozen=True)
+class VectorComparison:
+    """The comparison of two documents by their vectors, beside that by their texts.
+
+    Attributes:
+        similarity: Exact cosine of the vectors, or None if a document has no vector.
+        is_near: True if the cosine reaches the threshold.
+        threshold: Smallest cosine of near-duplicates.
+        rule: Way in which the vectors decide, one of `VectorRule`.
+        shared_bands: Number of bands in which the signatures of the vectors agree completely. None
+            if the bands of vectors are not known.
+    """
+
+    similarity: float | None
+    is_near: bool
+    threshold: float
+    rule: str
+    shared_bands: int | None = None
+
+    def describe(self) -> str:
+        """Returns how the cosine compares with its threshold, in words."""
+        if self.similarity is None:
+            return "one of the documents has no vector"
+        relation = "reaches" if self.is_near else "is below"
+        return (
+            f"the cosine {format_similarity(self.similarity, digits=4)} of the vectors {relation} "
+            f"the threshold {self.threshold:g}"
+        )
+
+
 @dataclass(frozen=True, repr=False)
 class Explanation:
     """The results of all stages for a pair of documents.
@@ -96,6 +137,7 @@ class Explanation:
         why: Reason for the verdict, in words.
         run: Rows of the two documents in the clusters table of a run, if the pair was explained
             for a run.
+        vectors: Comparison of the vectors of the two documents, or None if they have texts alone.
     """
 
     names: tuple[str, str]
@@ -115,6 +157,7 @@ class Explanation:
     verdict: str
     why: str
     run: tuple[Mapping[str, Any], Mapping[str, Any]] | None = None
+    vectors: VectorComparison | None = None
 
     def __repr__(self) -> str:
         first, second = self.names
@@ -143,6 +186,7 @@ def explain_pair(
     banding: Banding,
     distance: int | None = None,
     names: tuple[str, str] = ("a", "b"),
+    vectors: VectorComparison | None = None,
 ) -> Explanation:
     """Runs the stages on a pair of texts and says which of them decides.
 
@@ -155,6 +199,7 @@ def explain_pair(
         banding: Bands and rows of the signatures.
         distance: Maximum Hamming distance of near-duplicates, for measures that use it.
         names: Names of the two texts.
+        vectors: Comparison of the vectors of the same documents, or None.
 
     Returns:
         The explanation, with a verdict.
@@ -197,10 +242,12 @@ def explain_pair(
         shingles=overlap_of_shingles(a, b, spec, resources),
         verdict="",
         why="",
+        vectors=vectors,
     )
     is_exact = bool((sketches.fingerprints[0] == sketches.fingerprints[1]).all())
     is_empty = bool((sketches.shingles == 0).any())
-    return _with_verdict(explanation, is_exact=is_exact, is_empty=is_empty)
+    explained = _with_verdict(explanation, is_exact=is_exact, is_empty=is_empty)
+    return explained if vectors is None else _decide_by_vectors(explained, vectors)
 
 
 def _exact_similarity(measure: Measure, documents: pa.Array) -> float:
@@ -217,7 +264,7 @@ def _with_verdict(pair: Explanation, *, is_exact: bool, is_empty: bool) -> Expla
     elif is_exact:
         verdict = PairVerdict.EXACT
         why = "exact duplicates: both have the same words in the same order"
-    elif pair.shared_bands == 0:
+    elif pair.shared_bands == 0 and not (pair.vectors and pair.vectors.shared_bands):
         verdict = PairVerdict.NOT_A_CANDIDATE
         why = (
             f"none of the {pair.bands} bands agrees; a pair of similarity "
@@ -247,6 +294,30 @@ def _with_verdict(pair: Explanation, *, is_exact: bool, is_empty: bool) -> Expla
             "; the pair is a near-duplicate that was missed "
             f"(a higher {name_setting('recall')} finds more of them)"
         )
+    return replace(pair, verdict=verdict, why=why)
+
+
+def _decide_by_vectors(pair: Explanation, vectors: VectorComparison) -> Explanation:
+    """Returns the explanation of two texts with the decision of their vectors.
+
+    Args:
+        pair: Explanation with the verdict on the texts.
+        vectors: Comparison of the vectors.
+    """
+    verdict = pair.verdict
+    why = f"{pair.why}; {vectors.describe()}"
+    has_matching_texts = verdict in (PairVerdict.EXACT, PairVerdict.MATCH)
+    if vectors.rule == VectorRule.BOTH:
+        if has_matching_texts and not vectors.is_near:
+            verdict = PairVerdict.BELOW_THRESHOLD
+            why += ", and both must reach theirs"
+    elif vectors.is_near and not has_matching_texts:
+        is_candidate = vectors.shared_bands is None or vectors.shared_bands + pair.shared_bands > 0
+        if is_candidate:
+            verdict = PairVerdict.MATCH
+            why = f"{vectors.describe()}; by their texts: {pair.why}"
+        else:
+            why += ", but none of the bands of the vectors agrees"
     return replace(pair, verdict=verdict, why=why)
 
 

@@ -31,7 +31,7 @@ from nearkin.plan.rates import Rates, known_rates
 from nearkin.plan.tune import Distribution, candidate_probabilities
 from nearkin.setting_names import name_setting
 from nearkin.sketch.minhash import ROUNDS
-from nearkin.spec import IDF_JACCARD, Spec
+from nearkin.spec import IDF_JACCARD, MAX_DIMENSIONS, Spec
 from nearkin.suggestions import did_you_mean
 
 ENGINES = ("local", "spark", "index")
@@ -102,6 +102,8 @@ class WorkloadKeywords(TypedDict, total=False):
     gb_month_price: float | None
     store: str
     store_text: bool
+    vector_dimensions: int | None
+    vector_threshold: float
 
 
 @dataclass(frozen=True)
@@ -138,6 +140,8 @@ class Workload:
         store: Store of an index: `memory`, `sqlite`, `redis`, `postgres` or `aerospike` (engine
             `index`).
         store_text: True if an index of texts stores them.
+        vector_dimensions: Length of the vectors that texts have besides, or None (engine `index`).
+        vector_threshold: Smallest cosine of these vectors at which documents are near-duplicates.
     """
 
     documents: int
@@ -164,6 +168,8 @@ class Workload:
     gb_month_price: float | None = None
     store: str = "memory"
     store_text: bool = True
+    vector_dimensions: int | None = None
+    vector_threshold: float = 0.95
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -214,6 +220,7 @@ class Workload:
                 f"{name_setting('engine', self.engine)} has no queries; set "
                 f"{name_setting('engine', 'index')}"
             )
+        self._check_vectors()
         for name in ("core_hour_price", "gb_month_price"):
             value = getattr(self, name)
             if value is not None and value < 0:
@@ -232,6 +239,29 @@ class Workload:
                 raise UsageError(
                     f"{name_setting(name, value)} is not above 0; give a positive number"
                 )
+
+    def _check_vectors(self) -> None:
+        """Checks the vectors that texts have besides."""
+        if self.vector_dimensions is None:
+            return
+        setting = name_setting("vector_dimensions", self.vector_dimensions)
+        if self.engine != "index":
+            second_plan = (
+                f"{name_setting('engine', self.engine)} {name_setting('measure', 'cosine')} "
+                f"{name_setting('dimensions', self.vector_dimensions)}"
+            )
+            raise UsageError(
+                f"{setting} is for {name_setting('engine', 'index')}; the second measure of a run "
+                "compares the vectors of the kept documents only, so plan it as a run of its own, "
+                f"over their number: {second_plan}"
+            )
+        if not 1 <= self.vector_dimensions <= MAX_DIMENSIONS:
+            raise UsageError(f"{setting} is out of range; it must be 1 to {MAX_DIMENSIONS:,}")
+        if not 0 < self.vector_threshold <= 1:
+            raise UsageError(
+                f"{name_setting('vector_threshold', self.vector_threshold)} is out of range; it "
+                "must be above 0 and at most 1"
+            )
 
     def _require_finite(self) -> None:
         """Refuses numbers that are infinite or not a number, with which no plan has a meaning."""
@@ -867,12 +897,14 @@ class _PlanBuilder:
             keys=keys,
             buckets=occupied,
         )
+        if work.vector_dimensions is not None:
+            shape = self._add_vectors(shape, content, work.vector_dimensions)
         size = INDEX_SIZES[work.store](shape)
         kept = "text" if has_texts else "payload"
         formula = (
-            f"{clusters:,} representatives with signature {signature} and {kept} {content:,.0f}, "
-            f"{shape.members:,} others with {shape.member_content:,.0f}, as {work.store} stores "
-            "them"
+            f"{clusters:,} representatives with signature {signature} and {kept} {content:,.0f}"
+            f"{_describe_vectors(work)}, {shape.members:,} others with "
+            f"{shape.member_content:,.0f}, as {work.store} stores them"
         )
         self.add_line("index", "bytes of records", size.records, "B", formula)
         formula = f"as {work.store} stores them"
@@ -916,6 +948,36 @@ class _PlanBuilder:
                 f"r = {more_rows} rows, with 100 representatives in a bucket",
                 "max_candidates",
             )
+
+    def _add_vectors(self, shape: IndexShape, content: float, dimensions: int) -> IndexShape:
+        """Returns the shape of an index whose texts have vectors besides.
+
+        All documents of such an index keep their text or its shingles, and their vector.
+
+        Args:
+            shape: Shape with the texts alone.
+            content: Size of the text or its shingles, in bytes.
+            dimensions: Length of the vectors.
+        """
+        work = self.workload
+        spec = Spec(measure="cosine", unit="vector", n=dimensions)
+        request = BandingRequest(work.vector_threshold, work.recall, documents=work.documents)
+        banding = measure_of(spec).banding(request)
+        keys = banding.bands * (1 + banding.probes)
+        formula = f"representatives · keys of vectors = {shape.representatives:,} · {keys}"
+        postings = self.add_line(
+            "index", "postings of vectors", shape.representatives * keys, "", formula
+        )
+        places = min(banding.bands * 2.0**banding.rows, max(postings, 1))
+        vector = 4.0 * dimensions
+        return IndexShape(
+            documents=shape.documents,
+            representatives=shape.representatives,
+            content=shape.content + _signature_bytes(spec) + vector,
+            member_content=content + vector,
+            keys=shape.keys + keys,
+            buckets=shape.buckets + places * -math.expm1(-postings / places),
+        )
 
     def _payload_bytes(self, spec: Spec) -> float:
         """Returns the size of what exact comparison needs of a document."""
@@ -1067,6 +1129,13 @@ def _require_known_speed(workload: Workload, spec: Spec) -> None:
 
 def _signature_bytes(spec: Spec) -> int:
     return int(spec.signature_width * np.dtype(spec.signature_type).itemsize)
+
+
+def _describe_vectors(workload: Workload) -> str:
+    """Returns the part of a formula about the vectors that texts have besides."""
+    if workload.vector_dimensions is None:
+        return ""
+    return f" and vectors with {4 * workload.vector_dimensions:,}"
 
 
 def _megabytes(size: float) -> str:

@@ -6,12 +6,13 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus import Batch, Columns, Corpus
+from nearkin.corpus import Batch, Columns, Corpus, carried_column_name
+from nearkin.engine.document_facts import value_hashes
 from nearkin.engine.exact_groups import number_groups
 from nearkin.errors import UsageError
 from nearkin.measures import Measure, Payload
 from nearkin.packed_pairs import ScoredPairs, unpack_pairs
-from nearkin.pair_scope import PairScope
+from nearkin.pair_scope import EVERY_SOURCE, PairScope
 from nearkin.plan.data_kind import profile_texts
 from nearkin.plan.tune import Distribution
 from nearkin.runtime.threads import ObjectPool, ordered_map
@@ -31,6 +32,7 @@ def observe_corpus(
     sample: int = SAMPLE_SIZE,
     seed: int = 1,
     workers: int = 2,
+    across: str | None = None,
 ) -> Distribution:
     """Estimates the similarities of the pairs of a corpus from a sample of its documents.
 
@@ -42,10 +44,13 @@ def observe_corpus(
         seed: Random seed for sampling. The sample does not depend on how the corpus is divided into
             batches.
         workers: Number of threads.
+        across: Column of sources, of which only different ones are compared, or None.
 
     Raises:
         UsageError: If the sample or the corpus has fewer than two documents.
     """
+    if across is not None:
+        columns = replace(columns, carried_columns=(across,))
     if sample < 2:
         raise UsageError(
             f"a sample of {sample} documents has no pair to compare; set {name_setting('sample')} "
@@ -61,7 +66,17 @@ def observe_corpus(
         )
     payload = measure.payload_builder().build(chosen)
     exact_groups = sample_of_corpus.exact_groups
-    distribution = observe_sample(payload, measure, exact_groups.documents, workers, exact_groups)
+    distribution = observe_sample(
+        payload,
+        measure,
+        exact_groups.documents,
+        workers,
+        exact_groups,
+        sample_of_corpus.sources,
+    )
+    if across is not None:
+        source = f"{distribution.source}, of different sources by column {across!r}"
+        distribution = replace(distribution, source=source)
     distribution = replace(distribution, shingles=payload.sizes)
     if not pa.types.is_large_string(chosen.type):
         return distribution
@@ -99,6 +114,7 @@ def observe_sample(
     documents: int,
     workers: int = 2,
     exact_groups: SampledExactGroups | None = None,
+    sources: np.ndarray = EVERY_SOURCE,
 ) -> Distribution:
     """Estimates the similarities of the pairs of a corpus from the payload of a sample.
 
@@ -113,10 +129,12 @@ def observe_sample(
         workers: Number of threads.
         exact_groups: Exact groups of the sampled documents. None, the default, means that the
             corpus has no exact duplicates.
+        sources: Source of each sampled document, uint64 (s,), of which only different ones are
+            compared. It is empty if all documents are compared.
     """
     sampled = len(payload.sizes)
     exact_groups = exact_groups or SampledExactGroups.of_distinct_documents(sampled, documents)
-    scope = PairScope.of_all_pairs(sampled)
+    scope = PairScope.of_all_pairs(sampled)._replace(sources=sources)
     scored = ScoredPairs.concatenate(
         list(measure.compare_all(payload, scope, MIN_SIMILARITY, workers))
     )
@@ -130,7 +148,8 @@ def observe_sample(
     scale = documents * (documents - 1) / (sampled * (sampled - 1))
     pairs = sums * scale * 2 / exact_groups.distinct
     # All other pairs share nothing.
-    pairs[0] += max(0.0, exact_groups.distinct - 1 - float(pairs.sum()))
+    comparable = (exact_groups.distinct - 1) * _comparable_share(sources)
+    pairs[0] += max(0.0, comparable - float(pairs.sum()))
     centers = (edges[:-1] + edges[1:]) / 2
     centers[0] = 0.0
     centers[-1] = 1.0
@@ -146,12 +165,27 @@ def observe_sample(
     )
 
 
+def _comparable_share(sources: np.ndarray) -> float:
+    """Returns the share of the pairs of documents that are of different sources.
+
+    Args:
+        sources: Source of each sampled document, uint64 (s,), or an empty array.
+    """
+    if not len(sources):
+        return 1.0
+    _, counts = np.unique(sources, return_counts=True)
+    of_one_source = float((counts * (counts - 1)).sum())
+    return 1 - of_one_source / (len(sources) * (len(sources) - 1))
+
+
 class SampledDocuments(NamedTuple):
     """A sample of the documents of a corpus."""
 
     documents: pa.Array
     """The documents in the order of the corpus."""
     exact_groups: SampledExactGroups
+    sources: np.ndarray = EVERY_SOURCE
+    """The source of each document, uint64 (s,). It is empty if no column of sources is read."""
 
 
 class _SampledBatch(NamedTuple):
@@ -160,6 +194,7 @@ class _SampledBatch(NamedTuple):
     first: int
     documents: pa.Array
     fingerprints: np.ndarray
+    sources: np.ndarray
 
 
 def sample_documents(
@@ -169,7 +204,7 @@ def sample_documents(
 
     Args:
         corpus: Corpus, which is read once.
-        columns: Columns of the corpus to read.
+        columns: Columns of the corpus to read. A carried column is that of the sources.
         measure: Measure, whose sketcher recognizes exact duplicates.
         size: Number of documents to draw.
         seed: Random seed for sampling.
@@ -180,13 +215,18 @@ def sample_documents(
     def fingerprint(batch: Batch) -> _SampledBatch:
         documents = batch.documents[columns.content]
         sketched = sketchers.use(lambda sketcher: sketcher.sketch(documents))
-        return _SampledBatch(batch.first, documents, sketched.fingerprints)
+        sources = EVERY_SOURCE
+        for column in columns.carried_columns:
+            sources = value_hashes(batch.documents[carried_column_name(column)])
+        return _SampledBatch(batch.first, documents, sketched.fingerprints, sources)
 
     parts = []
     ranks = np.empty(0, np.uint64)
     numbers = np.empty(0, np.int64)
+    source_parts = [EVERY_SOURCE]
     fingerprints = [np.empty((0, 2), np.uint64)]
-    for first, documents, prints in ordered_map(fingerprint, corpus.batches(columns), workers):
+    batches = ordered_map(fingerprint, corpus.batches(columns), workers)
+    for first, documents, prints, sources in batches:
         fingerprints.append(prints)
         batch_ranks = splitmix64(seed, len(documents), first)
         limit = np.uint64(2**64 - 1)
@@ -195,6 +235,7 @@ def sample_documents(
         eligible = np.flatnonzero(batch_ranks <= limit)
         if len(eligible):
             parts.append(documents.take(pa.array(eligible)))
+            source_parts.append(sources[eligible] if len(sources) else EVERY_SOURCE)
             ranks = np.concatenate([ranks, batch_ranks[eligible]])
             numbers = np.concatenate([numbers, first + eligible])
     chosen = np.sort(np.argsort(ranks, kind="stable")[:size])
@@ -204,4 +245,8 @@ def sample_documents(
     exact_groups = SampledExactGroups(drawn_groups, sizes[drawn_groups], len(groups), len(sizes))
     if not parts:
         return SampledDocuments(pa.array([], pa.large_string()), exact_groups)
-    return SampledDocuments(pa.concat_arrays(parts).take(pa.array(chosen)), exact_groups)
+    drawn = pa.concat_arrays(parts).take(pa.array(chosen))
+    sources_of_drawn = np.concatenate(source_parts)
+    if len(sources_of_drawn):
+        sources_of_drawn = sources_of_drawn[chosen]
+    return SampledDocuments(drawn, exact_groups, sources_of_drawn)

@@ -66,6 +66,12 @@ def describe_explanation(explanation: Explanation) -> list[tuple[str, str]]:
             f"{format_similarity(in_first, digits=4)} of the second is in the first",
         ),
     ]
+    if explanation.vectors is not None:
+        vectors = explanation.vectors
+        value = vectors.describe()
+        if vectors.shared_bands is not None:
+            value += f"; {vectors.shared_bands} bands agree"
+        rows.append(("vectors", value))
     labels = ("shared", "only in the first", "only in the second")
     for label, examples in zip(labels, shingles.examples, strict=True):
         if examples:

@@ -12,7 +12,7 @@ from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Audit, measure_run, solve_run_banding
-from nearkin.evaluate.explain import add_run_outcome, explain, find_documents
+from nearkin.evaluate.explain import add_run_outcome, compare_vectors, explain, find_documents
 from nearkin.evaluate.golden import read_clusters, read_golden_set, score_clusters
 from nearkin.evaluate.scan import ReopenedRun
 from nearkin.evaluate.shadow import ShadowComparison, compare_runs
@@ -80,6 +80,10 @@ def explain_in_run(folder: Path, a: str, b: str, secret: HashKey | None = None) 
     """
     run, record = open_finished_run(folder, secret)
     first, second = find_documents(run.corpus, run.columns, folder / CLUSTERS, (a, b))
+    second_measure = run.settings.parsed_second_measure
+    vectors = None
+    if second_measure is not None:
+        vectors = compare_vectors(run.corpus, run.columns, second_measure, (first, second))
     pair = explain(
         first.text,
         second.text,
@@ -87,6 +91,7 @@ def explain_in_run(folder: Path, a: str, b: str, secret: HashKey | None = None) 
         resources=run.resources,
         names=(a, b),
         documents=record.require_sketch_stats(folder).documents,
+        vectors=vectors,
     )
     return add_run_outcome(pair, (first, second), run.settings, compared_all=run.banding is None)
 

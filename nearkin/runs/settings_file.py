@@ -7,7 +7,7 @@ contains no columns of content, no files and nothing about the machine. `nearkin
 import json
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -192,6 +192,15 @@ class Settings:
     def for_pairs(self) -> "Settings":
         """Returns the settings that `pairs` takes. Those of clusters are left out."""
         return self._without(CLUSTER_OPTIONS)
+
+    def limit_to(self, names: Collection[str]) -> "Settings":
+        """Returns the settings of some names.
+
+        Args:
+            names: Keys of settings.
+        """
+        kept = {name: value for name, value in self.values.items() if name in names}
+        return Settings(kept, self.source)
 
     def _without(self, names: set[str] | frozenset[str]) -> "Settings":
         kept = {name: value for name, value in self.values.items() if name not in names}

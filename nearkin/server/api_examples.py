@@ -170,6 +170,7 @@ EXAMPLES: dict[str, OperationExample] = {
             "verdict": "match",
             "why": "the exact similarity 0.8750 reaches the threshold 0.8",
             "run": None,
+            "vectors": None,
         },
         {"scope": SCOPE, "a": "one", "b": ID},
     ),

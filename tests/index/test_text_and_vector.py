@@ -665,3 +665,29 @@ def test_both_parts_of_a_document_are_verified(document: Any, message: str) -> N
         with pytest.raises(nk.UsageError, match=message):
             index.upsert_many("a", [nk.TextAndVector("a b c d"), document])
         assert store_of(index).counts()["records"] == 0
+
+
+@pytest.mark.parametrize("combine", ["either", "both"])
+def test_explanation_agrees_with_a_query_about_texts_and_vectors(combine: str) -> None:
+    rng = np.random.default_rng(5)
+    base = words(rng, 60)
+    vector = rng.normal(size=VECTORS.n).astype(np.float32)
+    with nk.Index.open("memory://", combine=combine, postings="all", **SETTINGS) as index:
+        stored = {
+            "original": (base, vector),
+            "both": (near(base, rng), vector * np.float32(2)),
+            "text": (near(base, rng), -vector),
+            "vector": (words(rng, 60), vector * np.float32(3)),
+            "neither": (words(rng, 60), rng.normal(size=VECTORS.n).astype(np.float32)),
+        }
+        for id, (text, numbers) in stored.items():
+            index.upsert("a", nk.TextAndVector(" ".join(text), numbers), id=id)
+        expected = {"both"} if combine == "both" else {"both", "text", "vector"}
+        for id, (text, numbers) in stored.items():
+            if id == "original":
+                continue
+            explained = index.explain("a", "original", id)
+            assert (explained.verdict in ("match", "exact")) == (id in expected), explained.why
+            assert explained.vectors is not None
+            assert explained.vectors.similarity == pytest.approx(cosine(vector, numbers), abs=1e-6)
+            assert explained.similarity == pytest.approx(jaccard(" ".join(base), " ".join(text)))

@@ -27,6 +27,7 @@ WORDS = 100
 DIMENSIONS = 128
 BATCH = 200
 FACTOR = 1.3
+VECTORS = nk.VectorEvidence(nk.Spec(measure="cosine", unit="vector", n=DIMENSIONS))
 NUMBERS = itertools.count()
 
 
@@ -37,10 +38,12 @@ class Corpus(NamedTuple):
     documents: Sequence[Document]
     clusters: int
     store_text: bool
+    with_vectors: bool = False
 
     def workload(self, store: str) -> Workload:
         """Returns the requirements for a store, with the mean size of the texts."""
-        texts = [text for text in self.documents if isinstance(text, str)]
+        texts = [_text_of(document) for document in self.documents]
+        texts = [text for text in texts if text is not None]
         return Workload(
             documents=len(self.documents),
             clusters=self.clusters,
@@ -49,7 +52,15 @@ class Corpus(NamedTuple):
             engine="index",
             store=store,
             store_text=self.store_text,
+            vector_dimensions=DIMENSIONS if self.with_vectors else None,
         )
+
+
+def _text_of(document: Document) -> str | None:
+    """Returns the text of a document, or None for a vector."""
+    if isinstance(document, nk.TextAndVector):
+        return document.text
+    return document if isinstance(document, str) else None
 
 
 def _corpus(kind: str, clusters: int, *, store_text: bool) -> Corpus:
@@ -69,7 +80,13 @@ def _corpus(kind: str, clusters: int, *, store_text: bool) -> Corpus:
         if number >= clusters:
             words[rng.integers(WORDS)] = f"c{number}"
         documents.append(" ".join(words))
-    return Corpus(nk.Spec(), documents, clusters, store_text)
+    if kind == "texts":
+        return Corpus(nk.Spec(), documents, clusters, store_text)
+    vectors = rng.standard_normal((DOCUMENTS, DIMENSIONS)).astype(np.float32)
+    pairs: list[Document] = [
+        nk.TextAndVector(str(text), vector) for text, vector in zip(documents, vectors, strict=True)
+    ]
+    return Corpus(nk.Spec(), pairs, clusters, store_text, with_vectors=True)
 
 
 def _open(url: str, corpus: Corpus) -> nk.Index:
@@ -79,15 +96,19 @@ def _open(url: str, corpus: Corpus) -> nk.Index:
         threshold=0.8,
         documents=DOCUMENTS,
         store_text=corpus.store_text,
+        vector=VECTORS if corpus.with_vectors else None,
     )
 
 
-def _add(index: nk.Index, corpus: Corpus, start: int, end: int) -> None:
-    """Adds a range of the documents. Ids have 20 bytes."""
+def _add(index: nk.Index, corpus: Corpus, start: int, end: int) -> list[str]:
+    """Adds a range of the documents. Returns their ids, of 20 bytes."""
+    added = []
     for first in range(start, end, BATCH):
         batch = corpus.documents[first : min(first + BATCH, end)]
         ids = [f"document-{first + number:011d}" for number in range(len(batch))]
         index.upsert_many("scope", batch, ids)
+        added += ids
+    return added
 
 
 def _fill(url: str, corpus: Corpus) -> None:
@@ -104,9 +125,15 @@ def _planned(corpus: Corpus, store: str) -> Plan:
 def _warm_up(index: nk.Index, corpus: Corpus) -> None:
     """Loads the kernels, and allocates the buffers in which documents are sketched."""
     preparer = preparer_of(index)
-    documents = [preparer.check(document) for document in corpus.documents[:BATCH]]
+    first = corpus.documents[:BATCH]
+    documents = [preparer.check(_text_of(document) or document) for document in first]
     preparer.prepare("scope", documents, [preparer.digest(document) for document in documents])
     preparer.payload(preparer.column(documents))
+    if corpus.with_vectors:
+        # the buffers of vectors are allocated by an upsert, and their documents deleted again
+        ids = _add(index, corpus, 0, BATCH)
+        for id in ids:
+            index.remove("scope", id)
 
 
 def _measure_memory(corpus: Corpus) -> tuple[float, float]:
@@ -218,6 +245,8 @@ def measure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., 
         ("texts", 40, False),
         ("texts", DOCUMENTS, True),
         pytest.param("texts", DOCUMENTS, False, marks=pytest.mark.full),
+        ("both", 400, True),
+        pytest.param("both", 400, False, marks=pytest.mark.full),
     ],
 )
 def test_the_planned_size_of_an_index_agrees_with_a_filled_store(
@@ -256,3 +285,9 @@ def test_a_plan_of_an_unknown_store_is_refused() -> None:
 def test_a_plan_with_more_clusters_than_documents_is_refused() -> None:
     with pytest.raises(UsageError, match="clusters=11 is more than the 10 documents"):
         Workload(10, engine="index", clusters=11)
+
+
+def test_vectors_beside_texts_are_planned_for_an_index_only() -> None:
+    advice = "plan it as a run of its own.*engine='local' measure='cosine' dimensions=8"
+    with pytest.raises(UsageError, match=advice):
+        Workload(10, vector_dimensions=8)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from nearkin.cli.app import run
-from nearkin.corpus import Columns, TableCorpus
+from nearkin.corpus import Columns, FileCorpus, TableCorpus
 from nearkin.corpus.arrow_conversion import to_table
 from nearkin.errors import UsageError
 from nearkin.lsh.curve import candidate_probability
@@ -17,6 +17,7 @@ from nearkin.lsh.solve import find_similarity
 from nearkin.measures import measure_of
 from nearkin.plan.observe import observe_corpus
 from nearkin.plan.tune import Distribution, OperatingPoint, evaluate_point, tune
+from nearkin.runs.settings_file import Settings
 from nearkin.spec import MEASURES, Spec
 
 NOBODY = Distribution.assumed(2)
@@ -271,3 +272,95 @@ def test_tune_command_evaluates_given_bands_and_rows(
     assert written["k"] == 200
     assert set(written["points"][0]["similarities"]) == {"0.001", "0.5", "0.99"}
     assert run(["tune", "--bands", "20"]) == 2
+
+
+@pytest.fixture
+def two_shops(tmp_path: Path) -> Path:
+    """Texts with vectors. Each text of shop b is one of shop a with a changed word."""
+    rng = np.random.default_rng(8)
+    lines = []
+    for _number in range(60):
+        words = [f"w{value}" for value in rng.integers(0, 5000, 30)]
+        vector = rng.normal(size=6)
+        for shop in "ab":
+            words[7] = shop
+            row = {"text": " ".join(words), "shop": shop, "v": vector.tolist()}
+            lines.append(json.dumps(row))
+    # copies within one shop, which are not compared
+    lines += [json.dumps({**json.loads(lines[0]), "v": None, "text": f"{i} x y z"}) for i in "12"]
+    path = tmp_path / "shops.jsonl"
+    path.write_text("\n".join(lines))
+    return path
+
+
+def test_texts_and_vectors_are_tuned_one_after_the_other(
+    two_shops: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    both = ["tune", str(two_shops), "--text", "text", "--vector", "v", "--json"]
+    assert run([*both, "--vector-threshold", "0.9"]) == 0
+    tuned = json.loads(capfd.readouterr().out)
+    assert (tuned["text"]["measure"], tuned["text"]["threshold"]) == ("jaccard", 0.8)
+    assert (tuned["vector"]["measure"], tuned["vector"]["threshold"]) == ("cosine", 0.9)
+    for kind in ("text", "vector"):
+        column = {"text": "text", "vector": "v"}[kind]
+        threshold = str(tuned[kind]["threshold"])
+        alone = ["tune", str(two_shops), f"--{kind}", column, "--threshold", threshold, "--json"]
+        assert run(alone) == 0
+        assert json.loads(capfd.readouterr().out) == tuned[kind]
+    assert run(both[:-1]) == 0
+    assert run([*both, "--plot", "a.svg"]) == 2
+    assert "--plot draws the curves of one kind" in capfd.readouterr().err
+    assert run([*both, "--measure", "cosine"]) == 2
+    assert run(["tune", str(two_shops), "--vector-threshold", "0.9"]) == 2
+
+
+def test_similarities_of_different_sources_are_those_of_a_plain_count(
+    two_shops: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    command = ["tune", str(two_shops), "--across", "shop", "--shingle", "words:1", "--json"]
+    assert run(command) == 0
+    across = json.loads(capfd.readouterr().out)
+    rows = [json.loads(line) for line in two_shops.read_text().splitlines()]
+    sets = [set(row["text"].split()) for row in rows]
+    near = sum(
+        2 * (len(first & second) >= 0.9 * len(first | second))
+        for i, first in enumerate(sets)
+        for j, second in enumerate(sets[:i])
+        if rows[i]["shop"] != rows[j]["shop"]
+    )
+    assert across["data"]["pairs"]["0.9"] == pytest.approx(near / len(rows))
+    assert near == 120
+    assert "of different sources by column 'shop'" in across["distribution"]
+    columns = Columns(text="text")
+    measure = measure_of(Spec(unit="words", n=1))
+    corpus = FileCorpus.open([str(two_shops)])
+    distribution = observe_corpus(corpus, columns, measure, across="shop")
+    of_a = sum(row["shop"] == "a" for row in rows)
+    comparable = 2 * of_a * (len(rows) - of_a) / len(rows)
+    assert distribution.pairs.sum() == pytest.approx(comparable)
+    assert run(["tune", "--across", "shop"]) == 2
+    assert "--across shop needs a corpus" in capfd.readouterr().err
+
+
+def test_preset_sets_the_options_of_tune_and_plan(
+    two_shops: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["tune", str(two_shops), "--preset", "logs", "--json"]) == 0
+    by_preset = json.loads(capfd.readouterr().out)
+    logs = Settings.of_preset("logs").values
+    options = ["--shingle", str(logs["shingle"]), "--threshold", str(logs["threshold"])]
+    options += ["--normalise", ",".join(logs["normalise"]), "--measure", str(logs["measure"])]
+    assert run(["tune", str(two_shops), *options, "--json"]) == 0
+    assert json.loads(capfd.readouterr().out) == by_preset
+    assert run(["tune", "--preset", "records", "--json"]) == 0
+    tuned = json.loads(capfd.readouterr().out)
+    records = Settings.of_preset("records").values
+    assert (tuned["measure"], tuned["threshold"]) == (records["measure"], records["threshold"])
+    assert run(["plan", "--docs", "1M", "--preset", "records", "--recall", "0.9", "--json"]) == 0
+    settings = json.loads(capfd.readouterr().out)["settings"]
+    planned = (settings["measure"], settings["threshold"])
+    assert planned == (records["measure"], records["threshold"])
+    assert settings["recall"] == 0.9
+    assert run(["plan", "--docs", "1M", "--across", "shop"]) == 2
+    refused = "--across is not an option of nearkin plan: memory, disk and time are those of a run"
+    assert refused in capfd.readouterr().err

@@ -142,3 +142,27 @@ def test_nothing_left_for_the_second_measure() -> None:
     data = {"text": ["a b c d", "a b c d"], "v": [[1.0, 2.0], [1.0, 2.0]]}
     result = nk.dedup(data, second_measure="cosine:v:0.9")
     assert result.kept.sum() == 1
+
+
+def test_pair_is_explained_by_texts_and_vectors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = table_of(3)
+    pq.write_table(table, tmp_path / "docs.parquet")
+    out = tmp_path / "out"
+    command = ["dedup", str(tmp_path / "docs.parquet"), "--id", "id", "--threshold", "0.7"]
+    second = ["--second-measure", "cosine:v:0.97", "--out", str(out), "--quiet"]
+    assert run([*command, *second]) == 0
+    vectors = {row["id"]: row["v"] for row in table.to_pylist()}
+    clusters = pq.read_table(out / "clusters.parquet").to_pylist()
+    removed = next(row for row in clusters if row["kind"] == "vector")
+    capsys.readouterr()
+    assert run(["explain", removed["cluster"], removed["id"], "--run", str(out), "--json"]) == 0
+    explained = json.loads(capsys.readouterr().out)
+    expected = cosine(vectors[removed["cluster"]], vectors[removed["id"]])
+    assert explained["vectors"]["similarity"] == pytest.approx(expected, abs=1e-6)
+    assert (explained["verdict"], explained["similarity"] < 0.7) == ("match", True)
+    assert "the cosine" in explained["why"]
+    missing = next(id for id, vector in vectors.items() if vector is None)
+    assert run(["explain", removed["id"], missing, "--run", str(out)]) == 0
+    assert "one of the documents has no vector" in " ".join(capsys.readouterr().out.split())
