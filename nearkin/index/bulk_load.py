@@ -102,16 +102,13 @@ class BulkLoad:
             settings=settings,
             now=now,
         )
-        new = [
-            builder.build(
-                i,
-                row.id,
-                row.representative,
-                row.representative,
-                1.0 if row.id == row.representative else row.similarity,
-            )
-            for i, row in enumerate(rows)
-        ]
+        leaders = [row.representative for row in rows]
+        new = builder.build(
+            ids=[row.id for row in rows],
+            leaders=leaders,
+            clusters=leaders,
+            similarities=[1.0 if row.id == row.representative else row.similarity for row in rows],
+        )
         for start in range(0, len(new), settings.max_batch):
             batch = new[start : start + settings.max_batch]
             missing = {

@@ -2,11 +2,15 @@
 
 import struct
 import sys
+from collections.abc import Iterable, Sequence
 from threading import Lock
 from typing import NamedTuple
 
 HEAD = struct.Struct("<16sdH")
-"""The beginning of a packed resolution: digest, similarity, and the length of the leader's id."""
+"""The beginning of a packed resolution: digest, similarity, and the length of the leader's id.
+
+The leader's id is left out if it is the document's own, and the cluster's if it is the leader's.
+"""
 UNKNOWN_GENERATION = -(1 << 62)
 """A generation that no store reaches, however many steps are added to it."""
 SLOT_BYTES = 104
@@ -78,18 +82,35 @@ class ResolvedCache:
             scope: Scope of the document.
             id: Id of the document.
         """
-        key = f"{scope}\0{id}"
+        return self.get_many(scope, [id])[0]
+
+    def get_many(self, scope: str, ids: Sequence[str]) -> list[Resolution | None]:
+        """Returns the cached resolutions of documents, as `get` does that of each.
+
+        Args:
+            scope: Scope of the documents.
+            ids: Ids of the documents.
+        """
+        keys = [f"{scope}\0{id}" for id in ids]
         with self._lock:
-            packed = self._young.get(key)
-            if packed is None:
-                packed = self._old.get(key)
-                if packed is None:
-                    return None
-                self._discard(key)
-                self._keep(key, packed)
-        digest, similarity, length = HEAD.unpack_from(packed)
-        names = packed[HEAD.size :]
-        return Resolution(digest, names[:length].decode(), names[length:].decode(), similarity)
+            return [
+                self._use(key, id) if key in self._young or key in self._old else None
+                for key, id in zip(keys, ids, strict=True)
+            ]
+
+    def _use(self, key: str, id: str) -> Resolution:
+        """Returns a resolution of either generation, and moves it to the younger one.
+
+        Args:
+            key: Key of the resolution.
+            id: Id of its document.
+        """
+        packed = self._young.get(key)
+        if packed is None:
+            packed = self._old[key]
+            self._discard(key)
+            self._keep(key, packed)
+        return _unpack_resolution(packed, id)
 
     def put(self, scope: str, id: str, resolution: Resolution, clear_count: int) -> None:
         """Caches a resolution, unless the cache was cleared since it was looked up.
@@ -100,13 +121,25 @@ class ResolvedCache:
             resolution: The resolution.
             clear_count: The value of `clear_count` before the resolution was looked up.
         """
-        leader = resolution.leader.encode()
-        head = HEAD.pack(resolution.digest, resolution.similarity, len(leader))
-        packed = head + leader + resolution.cluster.encode()
-        key = f"{scope}\0{id}"
+        self.put_many(scope, [(id, resolution)], clear_count)
+
+    def put_many(
+        self, scope: str, resolutions: Iterable[tuple[str, Resolution]], clear_count: int
+    ) -> None:
+        """Caches resolutions, unless the cache was cleared since they were looked up.
+
+        Args:
+            scope: Scope of the documents.
+            resolutions: Ids of the documents, and their resolutions.
+            clear_count: The value of `clear_count` before the resolutions were looked up.
+        """
+        items = [(f"{scope}\0{id}", _pack_resolution(value, id)) for id, value in resolutions]
         with self._lock:
-            if clear_count == self.clear_count:
-                self._discard(key)
+            if clear_count != self.clear_count:
+                return
+            for key, packed in items:
+                if key in self._young or key in self._old:
+                    self._discard(key)
                 self._keep(key, packed)
 
     def _keep(self, key: str, packed: bytes) -> None:
@@ -199,6 +232,37 @@ class ResolvedCache:
             self._clear()
             self._store_generation = generation
             return False
+
+
+def _pack_resolution(resolution: Resolution, id: str) -> bytes:
+    """Returns the resolution of a document as it is kept.
+
+    Args:
+        resolution: The resolution.
+        id: Id of the document.
+
+    Examples:
+        >>> resolution = Resolution(bytes(16), "leader", "cluster", 0.9)
+        >>> _unpack_resolution(_pack_resolution(resolution, "one"), "one") == resolution
+        True
+    """
+    digest, leader, cluster, similarity = resolution
+    cluster_name = b"" if cluster == leader else cluster.encode()
+    leader_name = b"" if leader == id else leader.encode()
+    return HEAD.pack(digest, similarity, len(leader_name)) + leader_name + cluster_name
+
+
+def _unpack_resolution(packed: bytes, id: str) -> Resolution:
+    """Returns the resolution of a document from the form in which it is kept.
+
+    Args:
+        packed: Result of `_pack_resolution`.
+        id: Id of the document.
+    """
+    digest, similarity, length = HEAD.unpack_from(packed)
+    names = packed[HEAD.size :]
+    leader = names[:length].decode() or id
+    return Resolution(digest, leader, names[length:].decode() or leader, similarity)
 
 
 def _item_bytes(key: str, packed: bytes) -> int:

@@ -1,8 +1,9 @@
 """The changes that one atomic step makes to a store."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from functools import cached_property
+from typing import NamedTuple, overload
 
 import numpy as np
 
@@ -19,6 +20,95 @@ class KeyedEntry(NamedTuple):
     entry: Entry
     keys: np.ndarray | None
     """The band keys, uint64 (b,), or None if the entry is in no bucket."""
+
+
+@dataclass(frozen=True, eq=False)
+class NewDocuments(Sequence[KeyedEntry]):
+    """New documents of one scope in columns, which are also a sequence of their entries.
+
+    A store that keeps documents in columns takes them as they are. For other stores the entries are
+    made when they are looked at.
+
+    Attributes:
+        scope: Scope of the n documents.
+        ids: Ids of the documents.
+        digests: Digests of their contents.
+        leaders: Ids of the representatives that they are resolved to, or their own.
+        clusters: Ids of their clusters.
+        similarities: Exact similarities to the leaders.
+        sizes: Numbers of rows of their payloads, int64 (n,).
+        now: Time of insertion, in seconds of the clock.
+        posted: True for documents that enter buckets, bool (n,).
+        signatures: Signatures of posted documents as they are stored; empty for others.
+        texts: Texts that are kept, or None.
+        payloads: Payloads that are kept.
+        keys: Band keys of the posted documents, one after the other, uint64 (total,).
+        key_starts: Offsets at which the keys of each document begin and end, int64 (n + 1,).
+    """
+
+    scope: str
+    ids: Sequence[str]
+    digests: Sequence[bytes]
+    leaders: Sequence[str]
+    clusters: Sequence[str]
+    similarities: Sequence[float]
+    sizes: np.ndarray
+    now: float
+    posted: np.ndarray
+    signatures: Sequence[bytes]
+    texts: Sequence[str | None]
+    payloads: Sequence[bytes]
+    keys: np.ndarray
+    key_starts: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, position: int) -> KeyedEntry: ...
+
+    @overload
+    def __getitem__(self, position: slice) -> list[KeyedEntry]: ...
+
+    def __getitem__(self, position: int | slice) -> KeyedEntry | list[KeyedEntry]:
+        return self._entries[position]
+
+    def __iter__(self) -> Iterator[KeyedEntry]:
+        return iter(self._entries)
+
+    @property
+    def is_leader(self) -> np.ndarray:
+        """True for documents that are representatives, bool (n,)."""
+        pairs = zip(self.leaders, self.ids, strict=True)
+        return np.fromiter((leader == id for leader, id in pairs), bool, len(self.ids))
+
+    @cached_property
+    def _entries(self) -> list[KeyedEntry]:
+        posted = self.posted.tolist()
+        sizes = self.sizes.tolist()
+        starts = self.key_starts.tolist()
+        return [
+            KeyedEntry(
+                Entry(
+                    scope=self.scope,
+                    id=id,
+                    ref=0,
+                    digest=self.digests[i],
+                    leader=self.leaders[i],
+                    cluster=self.clusters[i],
+                    similarity=self.similarities[i],
+                    size=sizes[i],
+                    created=self.now,
+                    seen=self.now,
+                    posted=posted[i],
+                    signature=self.signatures[i],
+                    text=self.texts[i],
+                    payload=self.payloads[i],
+                ),
+                self.keys[starts[i] : starts[i + 1]] if posted[i] else None,
+            )
+            for i, id in enumerate(self.ids)
+        ]
 
 
 class LeaderSnapshot(NamedTuple):
@@ -92,7 +182,7 @@ class Changes:
     dropped: list[KeyedEntry] = field(default_factory=list)
     unposted: list[KeyedEntry] = field(default_factory=list)
     changed: list[Entry] = field(default_factory=list)
-    new: list[KeyedEntry] = field(default_factory=list)
+    new: Sequence[KeyedEntry] = ()
     posted: list[KeyedEntry] = field(default_factory=list)
     required_leaders: list[Entry] = field(default_factory=list)
     leader_snapshots: list[LeaderSnapshot] = field(default_factory=list)

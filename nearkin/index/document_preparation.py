@@ -25,7 +25,7 @@ from nearkin.index.documents import (
     TextAndVector,
 )
 from nearkin.index.entry import Entry
-from nearkin.index.preparation import DIGEST_BYTES, PreparedDocuments, Preparer
+from nearkin.index.preparation import DIGEST_BYTES, PreparedDocuments, Preparer, digest_text
 from nearkin.measures.base import Payload
 from nearkin.setting_names import name_setting
 
@@ -62,6 +62,42 @@ class PreparedBatch(NamedTuple):
         return np.concatenate(
             [self.kinds[kind].keys[position] for kind in self.present_kinds(position)]
         )
+
+    def stored_signatures(self, chosen: np.ndarray) -> list[bytes]:
+        """Returns the signatures of some documents as they are stored; empty for the others.
+
+        Args:
+            chosen: True for the documents that have a signature, bool (n,).
+        """
+        if len(self.kinds) > 1:
+            return [self.signature(i) if chosen[i] else b"" for i in range(len(chosen))]
+        signatures = self.kinds[0].signatures
+        width = signatures.itemsize * signatures.shape[1]
+        packed = signatures.tobytes()
+        return [
+            packed[i * width : (i + 1) * width] if is_chosen else b""
+            for i, is_chosen in enumerate(chosen.tolist())
+        ]
+
+    def keys_of(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the keys of the buckets of some documents, one document after the other.
+
+        Args:
+            chosen: True for the documents whose keys are returned, bool (n,).
+
+        Returns:
+            The keys, uint64 (total,), and the offsets at which those of each of the n documents
+            begin and end, int64 (n + 1,).
+        """
+        counts = np.zeros(len(chosen), np.int64)
+        if len(self.kinds) == 1:
+            keys = self.kinds[0].keys[chosen].reshape(-1)
+            counts[chosen] = self.kinds[0].keys.shape[1]
+        else:
+            parts = [self.keys(i) for i in np.flatnonzero(chosen).tolist()]
+            keys = np.concatenate([np.empty(0, np.uint64), *parts])
+            counts[chosen] = [len(part) for part in parts]
+        return keys, np.concatenate([[0], np.cumsum(counts)])
 
     def present_kinds(self, position: int) -> list[int]:
         """Returns the positions of the kinds that a document has.
@@ -126,6 +162,30 @@ class DocumentPreparer:
         assert vector is None or isinstance(vector, np.ndarray)
         digest = pair.digest if isinstance(pair, CheckedPair) else None
         return CheckedPair(text, vector, digest)
+
+    def check_all(self, documents: Sequence[Document]) -> list[CheckedDocument]:
+        """Returns documents in the form in which they are prepared, as `check` does each.
+
+        Raises:
+            UsageError: If a document cannot be upserted or queried.
+        """
+        if self.second is not None or self.first.vectors:
+            return [self.check(document) for document in documents]
+        # ASCII texts, which are most, are valid, and have as many bytes as characters
+        max_bytes = self.first.max_bytes
+        return [
+            document
+            if type(document) is str and document.isascii() and len(document) <= max_bytes
+            else self.check(document)
+            for document in documents
+        ]
+
+    def digests(self, documents: Sequence[CheckedDocument]) -> list[bytes]:
+        """Returns the digests of the documents' contents, of 128 bits."""
+        return [
+            digest_text(document) if type(document) is str else self.digest(document)
+            for document in documents
+        ]
 
     def _require_kinds(self, *, has_text: bool, has_vector: bool) -> None:
         """Verifies that a document has a text or a vector, or both if the index requires them."""

@@ -80,11 +80,15 @@ def require_several(documents: object) -> None:
         )
 
 
-def default_id(digest: bytes) -> str:
-    """Returns the id of a document that has none of its own: 22 characters of its content's digest.
+def default_ids(digests: Sequence[bytes]) -> list[str]:
+    """Returns the ids of documents that have none of their own, from digests of their contents.
+
+    Each id is the base64 form of a digest of 16 bytes, which has 22 characters.
 
     Examples:
-        >>> default_id(bytes(16))
-        'AAAAAAAAAAAAAAAAAAAAAA'
+        >>> default_ids([bytes(16), bytes([255] * 16)])
+        ['AAAAAAAAAAAAAAAAAAAAAA', '_____________________w']
     """
-    return base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+    # with two more bytes, each digest has 24 characters of its own
+    encoded = base64.urlsafe_b64encode(b"".join([digest + b"\0\0" for digest in digests])).decode()
+    return [encoded[start : start + 22] for start in range(0, 24 * len(digests), 24)]

@@ -5,9 +5,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearkin.index.changes import KeyedEntry
+from nearkin.index.changes import NewDocuments
 from nearkin.index.documents import CheckedDocument, CheckedPair
-from nearkin.index.entry import Entry
 from nearkin.index.settings import IndexSettings
 
 if TYPE_CHECKING:
@@ -51,41 +50,54 @@ class EntryBuilder:
         self._starts: list[np.ndarray] = []
 
     def build(
-        self, position: int, id: str, leader: str, cluster: str, similarity: float
-    ) -> KeyedEntry:
-        """Returns the entry of a document, with the keys of its buckets if it enters any.
+        self,
+        ids: Sequence[str],
+        leaders: Sequence[str],
+        clusters: Sequence[str],
+        similarities: Sequence[float],
+    ) -> NewDocuments:
+        """Returns the entries of all documents, with the keys of the buckets that they enter.
 
         Args:
-            position: Position of the document in the batch.
-            id: Id of the document.
-            leader: Id of the representative that it is resolved to, or its own.
-            cluster: Id of its cluster.
-            similarity: Exact similarity to the leader.
+            ids: Ids of the n documents.
+            leaders: Ids of the representatives that they are resolved to, or their own.
+            clusters: Ids of their clusters.
+            similarities: Exact similarities to the leaders.
         """
         prepared = self._prepared
-        posted = (leader == id or self._posts_members) and not self._is_empty[position]
-        text = self._text(position)
-        payload = b""
-        if leader == id or self._keeps_member_content:
-            payload = self._payload(position, has_text=text is not None)
-        has_no_size = self._documents.first.vectors or bool(prepared.kinds[0].empty[position])
-        entry = Entry(
+        n = len(ids)
+        leads = [leader == id for leader, id in zip(leaders, ids, strict=True)]
+        posted = ~self._is_empty
+        if not self._posts_members:
+            posted &= np.array(leads, bool)
+        texts = [self._text(i) for i in range(n)]
+        payloads = [
+            self._payload(i, has_text=texts[i] is not None)
+            if leads[i] or self._keeps_member_content
+            else b""
+            for i in range(n)
+        ]
+        first = prepared.kinds[0]
+        sizes = np.zeros(n, np.int64)
+        if not self._documents.first.vectors:
+            sizes[~first.empty] = first.payload.sizes[~first.empty]
+        keys, key_starts = prepared.keys_of(posted)
+        return NewDocuments(
             scope=prepared.scope,
-            id=id,
-            ref=0,
-            digest=prepared.digests[position],
-            leader=leader,
-            cluster=cluster,
-            similarity=similarity,
-            size=0 if has_no_size else int(prepared.kinds[0].payload.sizes[position]),
-            created=self._now,
-            seen=self._now,
+            ids=ids,
+            digests=prepared.digests,
+            leaders=leaders,
+            clusters=clusters,
+            similarities=similarities,
+            sizes=sizes,
+            now=self._now,
             posted=posted,
-            signature=prepared.signature(position) if posted else b"",
-            text=text,
-            payload=payload,
+            signatures=prepared.stored_signatures(posted),
+            texts=texts,
+            payloads=payloads,
+            keys=keys,
+            key_starts=key_starts,
         )
-        return KeyedEntry(entry, prepared.keys(position) if posted else None)
 
     def _text(self, position: int) -> str | None:
         """Returns the text of a document that its entry keeps, or None."""

@@ -212,7 +212,7 @@ class Preparer:
                 return document.digest
             content = b"shingles\0" + document.hashes.tobytes()
         elif isinstance(document, str):
-            content = document.encode()
+            return digest_text(document)
         else:
             content = document.tobytes()
         return hashlib.sha256(content).digest()[:DIGEST_BYTES]
@@ -425,6 +425,11 @@ class Preparer:
             layout = band_layout_of(self.measure.spec, self.banding, None)
             write_band_keys(layout, sketches.signatures, salts, keys)
         return np.ascontiguousarray(keys.T)
+
+
+def digest_text(text: str) -> bytes:
+    """Returns the digest of a text, of 128 bits."""
+    return hashlib.sha256(text.encode()).digest()[:DIGEST_BYTES]
 
 
 def _payload_of_signatures(signatures: np.ndarray) -> Payload:

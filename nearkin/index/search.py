@@ -159,29 +159,31 @@ class Searcher:
             _keys_shared_in_batch(kind.keys, read, kind.empty)
             for kind, read in zip(prepared.kinds, read_keys.kinds, strict=True)
         ]
-        if not len(ranked.words) and not any(keys.read for kind in batch_keys for keys in kind):
-            return [NO_REPRESENTATIVE] * n
+        decisions = [NO_REPRESENTATIVE] * n
+        # most documents of a batch meet no other document, and need not be looked at
+        met = set(np.unique(ranked.documents).tolist()).union(*batch_keys)
+        if not met:
+            return decisions
         pool = self.fetch(prepared, ranked)
         bounds = np.searchsorted(ranked.documents, np.arange(n + 1)).tolist()
         # the buckets of the batch's new representatives, as positions by key
         new_leaders: dict[int, list[int]] = {}
-        decisions: list[Decision] = []
-        for i in range(n):
+        for i in sorted(met):
             candidates = slice(bounds[i], bounds[i + 1])
             near: Counter[int] = Counter()
             for kind, keys in enumerate(batch_keys):
-                met = Counter(
+                if i not in keys:
+                    continue
+                met_leaders = Counter(
                     earlier for key in keys[i].read for earlier in new_leaders.get(key, ())
                 )
-                for earlier, shared in met.items():
+                for earlier, shared in met_leaders.items():
                     if not self._bounds_size(kind) or self._length_fits(prepared, i, earlier):
                         near[earlier] += shared
-            decision = NO_REPRESENTATIVE
             if candidates.start < candidates.stop or near:
-                decision = self._best_candidate(i, candidates, near, ranked, pool, prepared)
-            decisions.append(decision)
-            if decision.entry is None and decision.position is None:
-                for key in (key for keys in batch_keys for key in keys[i].posted):
+                decisions[i] = self._best_candidate(i, candidates, near, ranked, pool, prepared)
+            if decisions[i].entry is None and decisions[i].position is None:
+                for key in (key for keys in batch_keys if i in keys for key in keys[i].posted):
                     new_leaders.setdefault(key, []).append(i)
         return decisions
 
@@ -481,8 +483,8 @@ class _BatchKeys(NamedTuple):
 
 def _keys_shared_in_batch(
     posted: np.ndarray, read: np.ndarray, empty: np.ndarray
-) -> list[_BatchKeys]:
-    """Returns for each document of a batch those of its keys that other documents also have.
+) -> dict[int, _BatchKeys]:
+    """Returns those keys of a batch that several of its documents have, by the positions of these.
 
     Args:
         posted: Keys of the documents' buckets, uint64 (n, b).
@@ -491,7 +493,7 @@ def _keys_shared_in_batch(
     """
     n = len(posted)
     if n == 1:
-        return [_BatchKeys([], [])]
+        return {}
     flat = read.reshape(-1)
     order = np.argsort(flat, kind="stable")
     ordered = flat[order]
@@ -501,7 +503,7 @@ def _keys_shared_in_batch(
     is_shared[order[:-1][repeated]] = True
     is_shared = is_shared.reshape(read.shape) & ~empty[:, None]
     bands = posted.shape[1]
-    return [
-        _BatchKeys(posted[i][is_shared[i, :bands]].tolist(), read[i][is_shared[i]].tolist())
-        for i in range(n)
-    ]
+    return {
+        i: _BatchKeys(posted[i][is_shared[i, :bands]].tolist(), read[i][is_shared[i]].tolist())
+        for i in np.flatnonzero(is_shared.any(axis=1)).tolist()
+    }

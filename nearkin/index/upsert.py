@@ -13,9 +13,9 @@ import numpy as np
 
 from nearkin.errors import UsageError
 from nearkin.index.cache import Resolution
-from nearkin.index.changes import Changes
+from nearkin.index.changes import Changes, NewDocuments
 from nearkin.index.clock import TOLERANCE
-from nearkin.index.documents import CheckedDocument, Document, default_id, require_several
+from nearkin.index.documents import CheckedDocument, Document, default_ids, require_several
 from nearkin.index.entry import (
     Entry,
     Layer,
@@ -46,6 +46,9 @@ class _Known(NamedTuple):
     id."""
 
 
+_UNKNOWN = _Known(None, Layer.SEARCH, None)
+
+
 @dataclass(frozen=True)
 class _Batch:
     """Documents of one scope that are upserted together, with their digests and ids."""
@@ -56,7 +59,9 @@ class _Batch:
     ids: list[str]
 
     def select(self, positions: Sequence[int]) -> "_Batch":
-        """Returns the documents at some positions."""
+        """Returns the documents at some positions, which are ascending."""
+        if len(positions) == len(self.ids):
+            return self
         return _Batch(
             scope=self.scope,
             documents=[self.documents[i] for i in positions],
@@ -101,13 +106,13 @@ class Upserts:
             )
         if ids is not None and len(ids) != len(documents):
             raise UsageError(f"{len(ids)} ids for {len(documents)} documents")
-        checked = [session.documents.check(document) for document in documents]
-        digests = [session.documents.digest(document) for document in checked]
-        given_ids = ids or [None] * len(checked)
-        names = [
-            default_id(digest) if id is None else require_id(id)
-            for id, digest in zip(given_ids, digests, strict=True)
-        ]
+        checked = session.documents.check_all(documents)
+        digests = session.documents.digests(checked)
+        names = default_ids(digests)
+        if ids is not None:
+            names = [
+                name if id is None else require_id(id) for id, name in zip(ids, names, strict=True)
+            ]
         batch = _Batch(scope, checked, digests, names)
         return session.run_step(scope, lambda: self._upsert(batch, began))
 
@@ -131,6 +136,7 @@ class Upserts:
         changes = Changes()
         self._renew_times(batch, known, changes, now)
         decisions: list[Decision] = []
+        new: NewDocuments | None = None
         if pending:
             rest = batch.select(pending)
             prepared = session.documents.prepare(rest.scope, rest.documents, rest.digests)
@@ -149,7 +155,7 @@ class Upserts:
             )
             if changes.may_overflow and len(batch.ids) > 1:
                 return self._upsert_one_by_one(batch)
-            self._add_entries(rest, prepared, decisions, changes, now)
+            new = self._add_entries(rest, prepared, decisions, changes, now)
         searched = time.perf_counter()
         if changes:
             session.apply(changes)
@@ -160,15 +166,25 @@ class Upserts:
             "write": written - searched,
         }
         seconds = {name: value / max(len(batch.ids), 1) for name, value in durations.items()}
-        searches = dict(zip(pending, decisions, strict=True))
-        outcomes = _outcomes(batch, known, searches, changes, seconds)
-        for outcome, digest in zip(outcomes, batch.digests, strict=True):
-            if outcome.layer != Layer.MEMORY:
-                resolution = Resolution(
-                    digest, outcome.representative, outcome.cluster, outcome.similarity
-                )
-                session.cache.put(batch.scope, outcome.id, resolution, clear_count)
-        return outcomes
+        outcomes = [
+            None if one.resolution is None else _known_outcome(id, one, one.resolution, seconds)
+            for id, one in zip(batch.ids, known, strict=True)
+        ]
+        if new is not None:
+            for i, outcome in zip(pending, _new_outcomes(new, decisions, seconds), strict=True):
+                is_update = known[i].entry is not None
+                outcomes[i] = replace(outcome, kind=OutcomeKind.UPDATED) if is_update else outcome
+        complete = [outcome for outcome in outcomes if outcome is not None]
+        resolutions = [
+            (
+                outcome.id,
+                Resolution(digest, outcome.representative, outcome.cluster, outcome.similarity),
+            )
+            for outcome, digest in zip(complete, batch.digests, strict=True)
+            if outcome.layer != Layer.MEMORY
+        ]
+        session.cache.put_many(batch.scope, resolutions, clear_count)
+        return complete
 
     def _upsert_repeated_ids(self, batch: _Batch, began: float) -> list[Outcome]:
         """Upserts a batch in which an id occurs more than once."""
@@ -200,8 +216,7 @@ class Upserts:
         session = self._session
         stamp = session.cache.stamp()
         known: dict[int, _Known] = {}
-        for i, id in enumerate(batch.ids):
-            resolution = session.cache.get(batch.scope, id)
+        for i, resolution in enumerate(session.cache.get_many(batch.scope, batch.ids)):
             if resolution is not None and resolution.digest == batch.digests[i]:
                 known[i] = _Known(resolution, Layer.MEMORY, None)
         cached = list(known)
@@ -229,7 +244,10 @@ class Upserts:
         known: dict[int, _Known] = {}
         entries = self._session.store.entries(batch.scope, [batch.ids[i] for i in positions])
         for i, entry in zip(positions, entries, strict=True):
-            if entry is None or entry.digest != batch.digests[i]:
+            if entry is None:
+                known[i] = _UNKNOWN
+                continue
+            if entry.digest != batch.digests[i]:
                 known[i] = _Known(None, Layer.SEARCH, entry)
                 continue
             resolution = Resolution(batch.digests[i], entry.leader, entry.cluster, entry.similarity)
@@ -284,8 +302,26 @@ class Upserts:
         decisions: "list[Decision]",
         changes: Changes,
         now: float,
-    ) -> None:
-        """Adds the entries of new documents to the changes, as was decided."""
+    ) -> NewDocuments:
+        """Adds the entries of new documents to the changes, as was decided, and returns them."""
+        leaders = list(batch.ids)
+        clusters = list(batch.ids)
+        similarities = [1.0] * len(batch.ids)
+        renewed = {entry.id for entry in changes.changed}
+        oldest = self._renewal_limit(now)
+        for i, decision in enumerate(decisions):
+            if decision.entry is not None:
+                leaders[i] = decision.entry.id
+                clusters[i] = decision.entry.cluster
+                similarities[i] = decision.similarity
+                changes.required_leaders.append(decision.entry)
+                if decision.entry.seen < oldest and leaders[i] not in renewed:
+                    renewed.add(leaders[i])
+                    changes.changed.append(decision.entry._replace(seen=now))
+            elif decision.position is not None:
+                leaders[i] = batch.ids[decision.position]
+                clusters[i] = leaders[i]
+                similarities[i] = decision.similarity
         builder = EntryBuilder(
             self._session.documents,
             prepared,
@@ -293,68 +329,60 @@ class Upserts:
             settings=self._session.settings,
             now=now,
         )
-        renewed = {entry.id for entry in changes.changed}
-        oldest = self._renewal_limit(now)
-        for i, (id, decision) in enumerate(zip(batch.ids, decisions, strict=True)):
-            leader = id
-            cluster = id
-            similarity = 1.0
-            if decision.entry is not None:
-                leader = decision.entry.id
-                cluster = decision.entry.cluster
-                similarity = decision.similarity
-                changes.required_leaders.append(decision.entry)
-                if decision.entry.seen < oldest and leader not in renewed:
-                    renewed.add(leader)
-                    changes.changed.append(decision.entry._replace(seen=now))
-            elif decision.position is not None:
-                leader = batch.ids[decision.position]
-                cluster = leader
-                similarity = decision.similarity
-            changes.new.append(builder.build(i, id, leader, cluster, similarity))
+        new = builder.build(batch.ids, leaders, clusters, similarities)
+        changes.new = [*changes.new, *new] if changes.new else new
+        return new
 
 
-def _outcomes(
-    batch: _Batch,
-    known: list[_Known],
-    searches: "dict[int, Decision]",
-    changes: Changes,
-    seconds: dict[str, float],
+def _known_outcome(
+    id: str, known: _Known, resolution: Resolution, seconds: dict[str, float]
+) -> Outcome:
+    """Returns the outcome of a document that was known before.
+
+    Args:
+        id: Id of the document.
+        known: The facts about the document.
+        resolution: The resolution among these facts.
+        seconds: Duration of each phase, in seconds for each document.
+    """
+    return Outcome(
+        kind=OutcomeKind.EXACT if resolution.leader == id else OutcomeKind.RESOLVED,
+        layer=known.layer,
+        id=id,
+        cluster=resolution.cluster,
+        representative=resolution.leader,
+        similarity=resolution.similarity,
+        candidates=0,
+        seconds=seconds,
+    )
+
+
+def _new_outcomes(
+    new: NewDocuments, decisions: "list[Decision]", seconds: dict[str, float]
 ) -> list[Outcome]:
-    """Returns the outcomes of a batch, from what was known and what was written."""
-    written = {keyed.entry.id: keyed.entry for keyed in changes.new}
-    outcomes = []
-    for i, (id, one) in enumerate(zip(batch.ids, known, strict=True)):
-        if one.resolution is not None:
-            is_leader = one.resolution.leader == id
-            outcome = Outcome(
-                kind=OutcomeKind.EXACT if is_leader else OutcomeKind.RESOLVED,
-                layer=one.layer,
-                id=id,
-                cluster=one.resolution.cluster,
-                representative=one.resolution.leader,
-                similarity=one.resolution.similarity,
-                candidates=0,
-                seconds=seconds,
-            )
-        else:
-            entry = written[id]
-            kind = OutcomeKind.NEW if entry.is_leader else OutcomeKind.MATCH
-            if one.entry is not None:
-                kind = OutcomeKind.UPDATED
-            outcome = Outcome(
-                kind=kind,
-                layer=Layer.SEARCH,
-                id=id,
-                cluster=entry.cluster,
-                representative=entry.leader,
-                similarity=entry.similarity,
-                candidates=searches[i].compared,
-                seconds=seconds,
-                evidence=searches[i].evidence,
-            )
-        outcomes.append(outcome)
-    return outcomes
+    """Returns the outcomes of documents that a search has decided about.
+
+    Args:
+        new: The n new documents.
+        decisions: The decisions about them.
+        seconds: Duration of each phase, in seconds for each document.
+    """
+    return [
+        Outcome(
+            kind=OutcomeKind.NEW if leader == id else OutcomeKind.MATCH,
+            layer=Layer.SEARCH,
+            id=id,
+            cluster=cluster,
+            representative=leader,
+            similarity=similarity,
+            candidates=decision.compared,
+            seconds=seconds,
+            evidence=decision.evidence,
+        )
+        for id, leader, cluster, similarity, decision in zip(
+            new.ids, new.leaders, new.clusters, new.similarities, decisions, strict=True
+        )
+    ]
 
 
 def _repeated_outcome(outcome: Outcome) -> Outcome:

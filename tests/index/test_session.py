@@ -21,7 +21,7 @@ def test_errors_of_a_conflict_contain_no_id_scope_or_text(opened: Opener) -> Non
     assert entry is not None
     (ref,) = store_of(index).reserve(1)
     again, gone = Changes(), Changes()
-    again.new.append(KeyedEntry(entry._replace(ref=ref), None))
+    again.new = [KeyedEntry(entry._replace(ref=ref), None)]
     gone.changed.append(entry._replace(id="marked-other", ref=ref))
     for changes in (again, gone):
         with pytest.raises(StoreError) as raised:

@@ -128,6 +128,63 @@ def test_a_batch_has_the_outcomes_of_single_upserts(opened: Opener, clock: Clock
     assert_integrity(index)
 
 
+def _random_steps(seed: int) -> list[tuple[str, str, list[str], list[str | None] | None]]:
+    """Returns steps of two scopes: batches with repeated documents and ids, and removals."""
+    rng = np.random.default_rng(seed)
+    texts = ["", "short", "ein Straßenbahnübergang", *corpus(90, seed=seed, share=0.5)]
+    steps: list[tuple[str, str, list[str], list[str | None] | None]] = []
+    for number in range(14):
+        scope = "ab"[int(rng.integers(2))]
+        chosen = [texts[i] for i in rng.integers(0, len(texts), int(rng.integers(1, 30)))]
+        ids: list[str | None] | None = None
+        if number % 3:
+            # few ids, so that some are updated, and some occur twice in a batch
+            names = rng.integers(0, 60, len(chosen)).tolist()
+            ids = [f"é{name}" if name % 4 else None for name in names]
+        steps.append(("upsert", scope, chosen, ids))
+        steps.append(("remove", scope, [f"é{name}" for name in rng.integers(0, 60, 6)], None))
+    return steps
+
+
+@pytest.mark.parametrize("url", ["memory://", "sqlite"])
+@pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.full)])
+@pytest.mark.parametrize("fields", [{}, {"store_text": False, "postings": "all"}])
+def test_random_batches_equal_upserts_one_at_a_time(
+    url: str, seed: int, fields: Any, tmp_path: Path
+) -> None:
+    """Outcomes and stored documents are equal, with removals and times to live in between."""
+    outcomes: list[list[tuple[object, ...]]] = []
+    stored: list[list[object]] = []
+    for name in ("batches", "singles"):
+        clock = Clock()
+        store_url = f"sqlite:///{tmp_path}/{name}.db" if url == "sqlite" else url
+        with nk.Index.open(
+            store_url, threshold=0.7, clock=clock, record_ttl=100.0, bucket_ttl=60.0, **fields
+        ) as index:
+            made = []
+            for kind, scope, texts, ids in _random_steps(seed):
+                clock.now += 7
+                if kind == "remove":
+                    for id in texts:
+                        index.remove(scope, id)
+                    index.expire(trust_clock=True)
+                elif name == "batches":
+                    made += index.upsert_many(scope, texts, ids)
+                else:
+                    given = ids or [None] * len(texts)
+                    made += [
+                        index.upsert(scope, text, id) for text, id in zip(texts, given, strict=True)
+                    ]
+            assert check_index(index).sound
+            outcomes.append(
+                [(o.kind, o.id, o.cluster, o.representative, o.similarity) for o in made]
+            )
+            stored.append([entry._replace(ref=0) for entry in index.scan()])
+    assert outcomes[0] == outcomes[1]
+    assert {kind for kind, *_ in outcomes[0]} == set(nk.OutcomeKind)
+    assert stored[0] == stored[1]
+
+
 def test_an_id_may_occur_several_times_in_a_batch(opened: Opener) -> None:
     index = opened()
     kinds = [

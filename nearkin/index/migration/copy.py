@@ -358,10 +358,11 @@ def _write_resolved(target: Index, scope: str, entries: Sequence[Entry]) -> None
     def write() -> None:
         names = sorted({entry.leader for entry in new})
         leaders = dict(zip(names, session.store.entries(scope, names), strict=True))
-        changes = Changes()
+        copies: list[KeyedEntry] = []
+        changes = Changes(new=copies)
         for entry in new:
             copy, leader = _resolved_copy(entry, leaders[entry.leader], target)
-            changes.new.append(KeyedEntry(copy, None))
+            copies.append(KeyedEntry(copy, None))
             if leader is not None:
                 changes.required_leaders.append(leader)
         session.apply(changes)
@@ -423,7 +424,7 @@ def _copy_unchanged(
             # computed when the document is finished
             is_part = document_of_part(entry) is not None
             signature = entry.signature if is_part else b""
-            changes.new.append(KeyedEntry(entry._replace(ref=0, signature=signature), None))
+            changes.new = [KeyedEntry(entry._replace(ref=0, signature=signature), None)]
         session.run_step(scope, partial(session.apply, changes))
         total = total.add(CopyCounts(int(entry is not None), int(entry is None)))
     return total

@@ -8,7 +8,7 @@ upserts.
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import count, islice
 from threading import RLock
 from typing import Any, TypeAlias
@@ -16,14 +16,27 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from nearkin.errors import MovedError, RacedError
-from nearkin.index.changes import Changes, Event
-from nearkin.index.entry import Entry, PostingPortion, Postings
+from nearkin.index.changes import Changes, Event, KeyedEntry, NewDocuments
+from nearkin.index.entry import (
+    MAX_SIZE,
+    MEMBER,
+    REF_SHIFT,
+    Entry,
+    PostingPortion,
+    Postings,
+)
 from nearkin.index.migration.state import CLOSING, COPYING, MigrationState, StoreState
 from nearkin.index.stores.addresses import MEMORY_URL
 from nearkin.index.stores.base import LOG_KEPT, PORTION
 from nearkin.index.stores.bucket_table import BucketTable, enter
 from nearkin.index.stores.memory_bound import growing_keys, require_room
-from nearkin.index.stores.packing import pack_entry, unpack_entry, unpack_head, unpack_sighting
+from nearkin.index.stores.packing import (
+    pack_entry,
+    pack_new,
+    unpack_entry,
+    unpack_head,
+    unpack_sighting,
+)
 
 ENTRY_BYTES = 340
 """The largest memory of an entry beside its packed form and its names, in bytes.
@@ -122,8 +135,7 @@ class MemoryStore:
             for entry in changes.changed:
                 self._delete_entry(entry.ref)
                 self._put(entry)
-            stored = [self._add(entry) for entry, _ in changes.new]
-            enter(self.table, zip(stored, (keys for _, keys in changes.new), strict=True))
+            numbers = self._add_new(changes.new)
             for entry, keys in changes.posted:
                 if keys is not None:
                     self.table.remove(keys, entry.ref)
@@ -137,7 +149,30 @@ class MemoryStore:
                 self._dropped_events += 1
             if changes.invalidates_caches:
                 self._state = self._state._replace(generation=self._state.generation + 1)
+            return numbers
+
+    def _add_new(self, new: Sequence[KeyedEntry]) -> list[int]:
+        """Adds documents with their postings, and returns their numbers."""
+        if not isinstance(new, NewDocuments):
+            stored = [self._add(entry) for entry, _ in new]
+            enter(self.table, zip(stored, (keys for _, keys in new), strict=True))
             return [entry.ref for entry in stored]
+        numbers = list(islice(self._numbers, len(new)))
+        rows = pack_new(new)
+        self._rows.update(zip(numbers, rows, strict=True))
+        keys = [_key(new.scope, name) for name in new.ids]
+        self._refs.update(zip(keys, numbers, strict=True))
+        self._bytes += sum(map(_entry_bytes, keys, rows))
+        is_leader = new.is_leader
+        self._leaders += int(is_leader.sum())
+        for number in numbers:
+            _insert(self._scopes, new.scope, number)
+        for i in np.flatnonzero(~is_leader).tolist():
+            _insert(self._members, _key(new.scope, new.leaders[i]), numbers[i])
+        words = np.array(numbers, np.int64) << REF_SHIFT
+        words |= np.where(is_leader, 0, MEMBER) | np.minimum(new.sizes, MAX_SIZE)
+        self.table.append_all(new.keys, np.repeat(words, np.diff(new.key_starts)))
+        return numbers
 
     def _add(self, entry: Entry) -> Entry:
         stored = entry if entry.ref else entry._replace(ref=next(self._numbers))
@@ -149,9 +184,8 @@ class MemoryStore:
         if changes.epoch not in (None, self._state.migration.epoch):
             raise MovedError("the index is being moved")
         dropped_ids = {(entry.scope, entry.id) for entry, _ in changes.dropped}
-        for entry, _ in changes.new:
-            exists = _key(entry.scope, entry.id) in self._refs
-            if exists and (entry.scope, entry.id) not in dropped_ids:
+        for scope, name in _new_names(changes.new):
+            if _key(scope, name) in self._refs and (scope, name) not in dropped_ids:
                 raise RacedError("a document with this id exists already")
         for entry in changes.present:
             stored = self._get(entry.ref)
@@ -180,17 +214,20 @@ class MemoryStore:
         keys = None if self._max_memory is None else growing_keys(changes)
         if keys is None:
             return
-        new_bytes = sum(_entry_bytes(entry, pack_entry(entry)) for entry, _ in changes.new)
+        new_bytes = sum(
+            _entry_bytes(_key(entry.scope, entry.id), pack_entry(entry)) for entry, _ in changes.new
+        )
         new_bytes += LIST_BYTES * len(changes.new)
         buckets = self.table.peak_bytes(keys) - self.table.nbytes
         require_room(self.nbytes + new_bytes + buckets, self._max_memory, self.url)
 
     def _put(self, entry: Entry) -> None:
         packed = pack_entry(entry)
-        self._bytes += _entry_bytes(entry, packed)
+        key = _key(entry.scope, entry.id)
+        self._bytes += _entry_bytes(key, packed)
         self._leaders += entry.is_leader
         self._rows[entry.ref] = packed
-        self._refs[_key(entry.scope, entry.id)] = entry.ref
+        self._refs[key] = entry.ref
         _insert(self._scopes, entry.scope, entry.ref)
         if not entry.is_leader:
             _insert(self._members, _key(entry.scope, entry.leader), entry.ref)
@@ -205,8 +242,9 @@ class MemoryStore:
         packed = self._rows.pop(ref)
         entry = unpack_entry(ref, packed)
         self._unlink(entry)
-        del self._refs[_key(entry.scope, entry.id)]
-        self._bytes -= _entry_bytes(entry, packed)
+        key = _key(entry.scope, entry.id)
+        del self._refs[key]
+        self._bytes -= _entry_bytes(key, packed)
         self._leaders -= entry.is_leader
 
     @property
@@ -349,9 +387,21 @@ def _delete(lists: "dict[str, Refs]", key: str, ref: int) -> None:
             del lists[key]
 
 
-def _entry_bytes(entry: Entry, packed: bytes) -> int:
-    """Returns the largest memory of an entry, in bytes."""
-    return ENTRY_BYTES + len(packed) + len(entry.scope.encode()) + len(entry.id.encode())
+def _new_names(new: Sequence[KeyedEntry]) -> Iterable[tuple[str, str]]:
+    """Returns the scopes and the ids of new documents."""
+    if isinstance(new, NewDocuments):
+        return ((new.scope, name) for name in new.ids)
+    return ((entry.scope, entry.id) for entry, _ in new)
+
+
+def _entry_bytes(key: str, packed: bytes) -> int:
+    """Returns the largest memory of an entry, in bytes.
+
+    Args:
+        key: Key of the id.
+        packed: The packed entry.
+    """
+    return ENTRY_BYTES + len(packed) + (len(key) if key.isascii() else len(key.encode()))
 
 
 def _key(scope: str, name: str) -> str:
