@@ -1,8 +1,8 @@
 """`nearkin eval`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 import typer
 
@@ -17,7 +17,11 @@ from nearkin.cli.option_groups import (
 from nearkin.cli.printing import print_json, print_warnings
 
 if TYPE_CHECKING:
+    from nearkin.evaluate.golden import GoldenSet, Labelled, Scores
     from nearkin.grid import GridCell
+
+ScoredSettings: TypeAlias = "list[tuple[Mapping[str, object], Scores]]"
+"""Settings by name, or the folder of a run, with the scores of their clusters."""
 
 
 @with_option_groups
@@ -101,13 +105,7 @@ def eval(
     """  # noqa: E501
     with file_imports():
         from nearkin.errors import UsageError
-        from nearkin.evaluate.golden import (
-            Scores,
-            parse_labelled,
-            read_clusters,
-            read_golden_set,
-            score_clusters,
-        )
+        from nearkin.evaluate.golden import parse_labelled, read_golden_set
 
     if plot is not None:
         from nearkin.report.curves import require_plotting
@@ -124,53 +122,27 @@ def eval(
             f"{golden} labels no pair as distinct, so there is no precision to draw; label some "
             "pairs with 0, or pass --closure"
         )
-    scores_of_cells: list[tuple[Mapping[str, object], Scores]] = []
     left_out: list[GridCell] = []
     if grid is None:
         if len(inputs) != 1:
             raise UsageError(f"{len(inputs)} inputs without --grid: give the folder of one run")
         of_files = (*vars(columns), *vars(reading), "measure")
         given.require_unused(of_files, "without --grid")
-        clusters = read_clusters(Path(inputs[0]) / "clusters.parquet")
-        scores_of_cells.append(
-            ({"run": inputs[0]}, score_clusters(labels, clusters, labelled=kind_of_labels))
-        )
+        scored = _score_run(inputs[0], labels, kind_of_labels)
     else:
-        from nearkin.grid import check_grid, run_grid
-        from nearkin.runs.parameters import RunParameters
-        from nearkin.runtime.progress import LoggedProgress
+        from nearkin.grid import check_grid
 
         if measure is None and columns.vector is not None:
             measure = "cosine"
         cells = check_grid(grid, {} if measure is None else {"measure": measure})
-        parameters: RunParameters = {
-            "text": columns.text_columns or None,
-            "tokens": columns.tokens,
-            "vector": columns.vector,
-            "delimiter": columns.delimiter,
-            "encoding": columns.encoding,
-            "hidden": reading.hidden,
-            "follow_links": reading.follow_links,
-            "include": reading.include or (),
-            "exclude": reading.exclude or (),
-        }
-        paths = [Path(name) for name in inputs]
-        scores = {
-            ran.position: score_clusters(labels, ran.clusters, labelled=kind_of_labels)
-            for ran in run_grid(cells, paths, columns.id_column, parameters, LoggedProgress())
-        }
-        scores_of_cells = [
-            (cells[position].settings, scores[position]) for position in sorted(scores)
-        ]
+        scored = _score_cells(cells, inputs, columns, reading, labels, kind_of_labels)
         left_out = [cell for cell in cells if cell.error is not None]
     if plot is not None:
         from nearkin.report.curves import draw_scores
 
-        draw_scores(scores_of_cells, plot)
+        draw_scores(scored, plot)
     if json:
-        listed = [
-            {"settings": settings, **scores.to_dict()} for settings, scores in scores_of_cells
-        ]
+        listed = [{"settings": settings, **scores.to_dict()} for settings, scores in scored]
         errors = [{"settings": cell.settings, "error": cell.error} for cell in left_out]
         print_json({"results": listed, "left_out": errors} if errors else {"results": listed})
         return
@@ -179,4 +151,60 @@ def eval(
 
     from nearkin.report.terminal.evaluation import print_scores
 
-    print_scores(scores_of_cells, Console())
+    print_scores(scored, Console())
+
+
+def _score_run(folder: str, labels: "GoldenSet", kind_of_labels: "Labelled") -> "ScoredSettings":
+    """Scores the clusters of a finished run.
+
+    Args:
+        folder: Output folder of the run.
+        labels: Labelled documents.
+        kind_of_labels: What was chosen for labelling.
+    """
+    from nearkin.evaluate.golden import read_clusters, score_clusters
+
+    clusters = read_clusters(Path(folder) / "clusters.parquet")
+    return [({"run": folder}, score_clusters(labels, clusters, labelled=kind_of_labels))]
+
+
+def _score_cells(
+    cells: "Sequence[GridCell]",
+    inputs: Sequence[str],
+    columns: o.ColumnOptions,
+    reading: o.SelectionOptions,
+    labels: "GoldenSet",
+    kind_of_labels: "Labelled",
+) -> "ScoredSettings":
+    """Runs the settings of a grid over files, and scores the clusters of each run.
+
+    Args:
+        cells: Cells of the grid. Those with an error are left out.
+        inputs: Files of documents.
+        columns: Options for the columns that are read.
+        reading: Options for the selection of files.
+        labels: Labelled documents.
+        kind_of_labels: What was chosen for labelling.
+    """
+    from nearkin.evaluate.golden import score_clusters
+    from nearkin.grid import run_grid
+    from nearkin.runs.parameters import RunParameters
+    from nearkin.runtime.progress import LoggedProgress
+
+    parameters: RunParameters = {
+        "text": columns.text_columns or None,
+        "tokens": columns.tokens,
+        "vector": columns.vector,
+        "delimiter": columns.delimiter,
+        "encoding": columns.encoding,
+        "hidden": reading.hidden,
+        "follow_links": reading.follow_links,
+        "include": reading.include or (),
+        "exclude": reading.exclude or (),
+    }
+    paths = [Path(name) for name in inputs]
+    scores = {
+        cell_run.position: score_clusters(labels, cell_run.clusters, labelled=kind_of_labels)
+        for cell_run in run_grid(cells, paths, columns.id_column, parameters, LoggedProgress())
+    }
+    return [(cells[position].settings, scores[position]) for position in sorted(scores)]

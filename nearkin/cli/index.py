@@ -300,13 +300,13 @@ def build(
             f"--spec-resources {spec_resources} has no effect without --measure idf-jaccard; leave "
             "it out, or give this measure"
         )
+    if both_columns is not None and distance is not None:
+        raise UsageError(
+            f"--distance {distance} is for one kind of documents; give --threshold for the texts "
+            "and --vector-threshold for the vectors"
+        )
     request = spec.to_request()
     if both_columns is not None:
-        if distance is not None:
-            raise UsageError(
-                f"--distance {distance} is for one kind of documents; give --threshold for the "
-                "texts and --vector-threshold for the vectors"
-            )
         evidence = NewEvidence(vector_threshold, combine or "either")
         added = add_files_of_both(
             tuple(inputs),

@@ -127,16 +127,7 @@ def fit_settings(
     )
     _require_present(documents, sampled)
     labels = place_labels(golden, documents, request.labelled, sampled)
-    if documents.too_large and not (labels.duplicates and labels.has_distinct):
-        raise UsageError(
-            f"{documents.too_large:,} labelled documents were left out because the texts are too "
-            f"large to compare, and the others do not have labels of both kinds; fit the settings "
-            "to shorter documents"
-        )
-    if not labels.duplicates:
-        raise UsageError("no pair of duplicates is labelled among the documents of the inputs")
-    if not labels.has_distinct:
-        raise UsageError("no distinct pair is labelled among the documents of the inputs")
+    _require_both_kinds_among(documents, labels)
     one_source = None
     if documents.sources is not None:
         one_source = labels.count_one_source(documents.sources)
@@ -183,6 +174,24 @@ def fit_settings(
             + _warn_of_choice(best, held_out, request.objective, documents)
         ),
     )
+
+
+def _require_both_kinds_among(documents: FitDocuments, labels: ClusterLabels | PairLabels) -> None:
+    """Requires that documents of the inputs are labelled as duplicates and as distinct.
+
+    Raises:
+        UsageError: If labels of one kind are missing, or belong to documents that are too large.
+    """
+    if documents.too_large and not (labels.duplicates and labels.has_distinct):
+        raise UsageError(
+            f"{documents.too_large:,} labelled documents were left out because the texts are too "
+            "large to compare, and the others do not have labels of both kinds; fit the settings "
+            "to shorter documents"
+        )
+    if not labels.duplicates:
+        raise UsageError("no pair of duplicates is labelled among the documents of the inputs")
+    if not labels.has_distinct:
+        raise UsageError("no distinct pair is labelled among the documents of the inputs")
 
 
 def fit_definition(

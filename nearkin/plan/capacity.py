@@ -10,7 +10,7 @@ updates of binned sketches.
 import math
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
-from typing import TypedDict, Unpack
+from typing import NamedTuple, TypedDict, Unpack
 
 import numpy as np
 
@@ -521,6 +521,15 @@ def _slots_for_error(spec: Spec, workload: Workload) -> int:
     return math.ceil((single / workload.error) ** 2 * (1 - 1e-12))
 
 
+class _IndexBuckets(NamedTuple):
+    """The expected buckets of an online index."""
+
+    occupied: float
+    """The number of buckets with at least one posting."""
+    representatives: float
+    """The number of representatives of a bucket."""
+
+
 class _PlanBuilder:
     """Collects the lines and verdicts of a plan while they are computed.
 
@@ -862,14 +871,69 @@ class _PlanBuilder:
     def add_index(self, spec: Spec, banding: Banding) -> None:
         """Adds memory, disk and network traffic of an online index."""
         work = self.workload
-        clusters = work.kept
-        bands = banding.bands
-        keys = bands * (1 + banding.probes)
-        rows = banding.rows
+        keys = banding.bands * (1 + banding.probes)
         signature = _signature_bytes(spec)
         payload = self._payload_bytes(spec)
         has_texts = work.store_text and spec.unit != "vector"
         content = work.document_bytes if has_texts else payload
+        buckets = self._add_index_counts(spec, banding, keys)
+        shape = IndexShape(
+            documents=work.documents,
+            representatives=work.kept,
+            content=signature + content,
+            member_content=content if has_texts else 0,
+            keys=keys,
+            buckets=buckets.occupied,
+        )
+        if work.vector_dimensions is not None:
+            shape = self._add_vectors(shape, content, work.vector_dimensions)
+        size = INDEX_SIZES[work.store](shape)
+        kept = "text" if has_texts else "payload"
+        formula = (
+            f"{work.kept:,} representatives with signature {signature} and {kept} {content:,.0f}"
+            f"{_describe_vectors(work)}, {shape.members:,} others with "
+            f"{shape.member_content:,.0f}, as {work.store} stores them"
+        )
+        self.add_line("index", "bytes of records", size.records, "B", formula)
+        formula = f"as {work.store} stores them"
+        if work.store == "sqlite":
+            formula = "in the records"
+        self.add_line("index", "bytes of postings", size.postings, "B", formula)
+        formula = (
+            f"min(documents, {CACHE_ENTRIES:,}) · {CACHE_ENTRY_BYTES}, with the default settings"
+        )
+        cached = min(work.documents, CACHE_ENTRIES)
+        cache = self.add_line("index", "resolved cache", cached * CACHE_ENTRY_BYTES, "B", formula)
+        read = banding.bands * buckets.representatives
+        record = PACKED_BYTES + OWN_NAME_BYTES + shape.content
+        network = banding.bands * 8 + read * 20 + min(read, MAX_COMPARED) * record + payload
+        formula = (
+            f"8·b + 20 per posting + records of at most {MAX_COMPARED} candidates + one payload, "
+            f"{read:,.0f} postings"
+        )
+        self.add_line("index", "network of a query", network, "B", formula)
+        disk = size.total if size.on_disk else 0.0
+        formula = f"records + postings in {work.store}" if disk else f"none over {work.store}"
+        self.add_line("index", "disk", disk, "B", formula)
+        total, formula = self._index_memory(size, cache)
+        self.add_line("index", "memory", total, "B", formula)
+        self._add_index_limits(total, disk, buckets.representatives)
+
+    def _add_index_counts(self, spec: Spec, banding: Banding, keys: int) -> _IndexBuckets:
+        """Adds the numbers of documents, postings and buckets of an online index.
+
+        Args:
+            spec: Spec of the signatures.
+            banding: Bands and rows of the index.
+            keys: Number of band keys of a representative.
+
+        Returns:
+            The buckets.
+        """
+        work = self.workload
+        clusters = work.kept
+        bands = banding.bands
+        rows = banding.rows
         self.add_line("index", "records", work.documents, "", "one for each document")
         formula = "clusters: documents that others are resolved to"
         self.add_line("index", "representatives", clusters, "", formula)
@@ -889,61 +953,32 @@ class _PlanBuilder:
             formula = "postings / buckets"
             per_bucket = postings / max(postings, 1)
         self.add_line("index", "representatives of a bucket", per_bucket, "", formula)
-        shape = IndexShape(
-            documents=work.documents,
-            representatives=clusters,
-            content=signature + content,
-            member_content=content if has_texts else 0,
-            keys=keys,
-            buckets=occupied,
-        )
-        if work.vector_dimensions is not None:
-            shape = self._add_vectors(shape, content, work.vector_dimensions)
-        size = INDEX_SIZES[work.store](shape)
-        kept = "text" if has_texts else "payload"
-        formula = (
-            f"{clusters:,} representatives with signature {signature} and {kept} {content:,.0f}"
-            f"{_describe_vectors(work)}, {shape.members:,} others with "
-            f"{shape.member_content:,.0f}, as {work.store} stores them"
-        )
-        self.add_line("index", "bytes of records", size.records, "B", formula)
-        formula = f"as {work.store} stores them"
-        if work.store == "sqlite":
-            formula = "in the records"
-        self.add_line("index", "bytes of postings", size.postings, "B", formula)
-        formula = (
-            f"min(documents, {CACHE_ENTRIES:,}) · {CACHE_ENTRY_BYTES}, with the default settings"
-        )
-        cached = min(work.documents, CACHE_ENTRIES)
-        cache = self.add_line("index", "resolved cache", cached * CACHE_ENTRY_BYTES, "B", formula)
-        read = bands * per_bucket
-        record = PACKED_BYTES + OWN_NAME_BYTES + shape.content
-        network = bands * 8 + read * 20 + min(read, MAX_COMPARED) * record + payload
-        formula = (
-            f"8·b + 20 per posting + records of at most {MAX_COMPARED} candidates + one payload, "
-            f"{read:,.0f} postings"
-        )
-        self.add_line("index", "network of a query", network, "B", formula)
-        disk = size.total if size.on_disk else 0.0
-        formula = f"records + postings in {work.store}" if disk else f"none over {work.store}"
-        self.add_line("index", "disk", disk, "B", formula)
-        total, formula = self._index_memory(size, cache)
-        self.add_line("index", "memory", total, "B", formula)
+        return _IndexBuckets(occupied, per_bucket)
+
+    def _add_index_limits(self, memory: float, disk: float, representatives: float) -> None:
+        """Adds what an online index needs beside the limits of the workload.
+
+        Args:
+            memory: Memory of the index, in bytes.
+            disk: Disk space of the index, in bytes.
+            representatives: Expected number of representatives of a bucket.
+        """
+        work = self.workload
         self.add_limit(
             "memory",
             work.memory,
-            total,
+            memory,
             "B",
-            f"postings on {math.ceil(total / work.memory)} shards",
+            f"postings on {math.ceil(memory / work.memory)} shards",
             "a store on disk (sqlite, postgres)",
         )
         self.add_limit("disk", work.disk, disk, "B", f"{disk / 1e9:,.0f} GB of disk")
-        if per_bucket > MAX_REPRESENTATIVES:
-            more_rows = math.ceil(math.log2(max(clusters, 2) / 100))
+        if representatives > MAX_REPRESENTATIVES:
+            more_rows = math.ceil(math.log2(max(work.kept, 2) / 100))
             self.add_limit(
                 "representatives of a bucket",
                 MAX_REPRESENTATIVES,
-                per_bucket,
+                representatives,
                 "",
                 f"r = {more_rows} rows, with 100 representatives in a bucket",
                 "max_candidates",

@@ -238,50 +238,16 @@ def _best_point_tiles(tuning: Tuning) -> Component:
 def _curve_chart(
     tuning: Tuning, index: Index, sampled: Distribution | None, resolved: Sequence[int]
 ) -> Component:
-    similarities = np.linspace(0, 1, CURVE_POINTS)
+    """Returns the S-curves of two bandings over the similarities of a scope.
+
+    Args:
+        tuning: Operating points, the best of which is drawn.
+        index: The index, whose banding is drawn.
+        sampled: Similarities of the pairs of a sample, or None without a sample.
+        resolved: Number of documents by similarity to their representative.
+    """
     best = tuning.best
-    current = candidate_probabilities(index.measure, index.banding, similarities)
-    centres = ((np.arange(SIMILARITY_BINS) + 0.5) / SIMILARITY_BINS).tolist()
-    traces = []
-    if sampled is not None:
-        traces.append(
-            charts.bar_trace(
-                "Pairs, from a sample",
-                centres,
-                _zeros_as_none(pairs_by_similarity(sampled)),
-                charts.GREY,
-                width=1 / SIMILARITY_BINS,
-            )
-        )
-    traces.append(
-        charts.bar_trace(
-            "Documents, to their representative",
-            centres,
-            _zeros_as_none(resolved),
-            charts.BLUE,
-            width=1 / SIMILARITY_BINS,
-        )
-    )
-    percents = {"yaxis": "y2", "hovertemplate": "%{y:.1%}"}
-    traces.append(
-        charts.line_trace(
-            f"Candidate probability, {format_banding(best)}",
-            similarities.tolist(),
-            tuning.curve(best, similarities).tolist(),
-            charts.ORANGE,
-            **percents,
-        )
-    )
-    traces.append(
-        charts.line_trace(
-            f"Candidate probability, this index: {index.banding.bands} × {index.banding.rows}",
-            similarities.tolist(),
-            current.tolist(),
-            charts.PURPLE,
-            line={"color": charts.PURPLE, "width": 1.5, "dash": "dot"},
-            **percents,
-        )
-    )
+    traces = _similarity_traces(sampled, resolved) + _candidate_traces(tuning, index)
     description = (
         f"{format_banding(best)}: {format_percent(best.recall)} of the pairs at "
         f"{tuning.threshold:.2f} become candidates"
@@ -308,6 +274,59 @@ def _curve_chart(
         **charts.vertical_line(tuning.threshold, f"threshold {tuning.threshold:.2f}"),
     )
     return html.Div([figure, _chart_note(sampled, resolved)])
+
+
+def _similarity_traces(
+    sampled: Distribution | None, resolved: Sequence[int]
+) -> list[charts.PlotlyProperties]:
+    """Returns the bars of pairs and documents by similarity."""
+    centres = ((np.arange(SIMILARITY_BINS) + 0.5) / SIMILARITY_BINS).tolist()
+    traces = []
+    if sampled is not None:
+        traces.append(
+            charts.bar_trace(
+                "Pairs, from a sample",
+                centres,
+                _zeros_as_none(pairs_by_similarity(sampled)),
+                charts.GREY,
+                width=1 / SIMILARITY_BINS,
+            )
+        )
+    traces.append(
+        charts.bar_trace(
+            "Documents, to their representative",
+            centres,
+            _zeros_as_none(resolved),
+            charts.BLUE,
+            width=1 / SIMILARITY_BINS,
+        )
+    )
+    return traces
+
+
+def _candidate_traces(tuning: Tuning, index: Index) -> list[charts.PlotlyProperties]:
+    """Returns the S-curves of the best operating point and of the banding of an index."""
+    similarities = np.linspace(0, 1, CURVE_POINTS)
+    best = tuning.best
+    current = candidate_probabilities(index.measure, index.banding, similarities)
+    percents = {"yaxis": "y2", "hovertemplate": "%{y:.1%}"}
+    return [
+        charts.line_trace(
+            f"Candidate probability, {format_banding(best)}",
+            similarities.tolist(),
+            tuning.curve(best, similarities).tolist(),
+            charts.ORANGE,
+            **percents,
+        ),
+        charts.line_trace(
+            f"Candidate probability, this index: {index.banding.bands} × {index.banding.rows}",
+            similarities.tolist(),
+            current.tolist(),
+            charts.PURPLE,
+            line={"color": charts.PURPLE, "width": 1.5, "dash": "dot"},
+            **percents,
+        ),
+    ]
 
 
 def pairs_by_similarity(pairs: Distribution) -> list[float]:
