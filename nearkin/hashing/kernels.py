@@ -8,7 +8,7 @@ from llvmlite import ir
 from numba import types
 from numba.extending import intrinsic, overload
 
-from nearkin.runtime.jit import kernel
+from nearkin.runtime.jit import inlined, kernel
 
 U64 = np.uint64
 U32 = np.uint32
@@ -80,6 +80,67 @@ def _load(width: int, numba_type: Any) -> Any:
 
 load_u64 = _load(64, types.uint64)
 load_u32 = _load(32, types.uint32)
+
+
+@intrinsic
+def borrow(typingctx: Any, value: Any) -> Any:
+    """Returns an array, or a tuple of arrays, without its reference counts.
+
+    Counting references to an array takes longer than most short kernels, above all if several
+    threads count references to one array. The result is valid as long as the array, so a kernel may
+    borrow its arguments.
+
+    Args:
+        typingctx: Typing context of Numba.
+        value: Array, number, or tuple of these.
+    """
+
+    def without_counts(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+        if isinstance(kind, types.Array):
+            view = context.make_array(kind)(context, builder, value)
+            view.meminfo = ir.Constant(view.meminfo.type, None)
+            view.parent = ir.Constant(view.parent.type, None)
+            return view._getvalue()
+        if isinstance(kind, types.BaseTuple):
+            parts = [
+                without_counts(context, builder, part, builder.extract_value(value, number))
+                for number, part in enumerate(kind)
+            ]
+            return context.make_tuple(builder, kind, parts)
+        return value
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return without_counts(context, builder, signature.args[0], arguments[0])
+
+    return value(value), codegen
+
+
+@intrinsic
+def bytes_at_least(typingctx: Any, array: Any, index: Any, least: Any) -> Any:
+    """Compares 64 bytes with a limit, in vector registers; bit i is 1 if byte i reaches it.
+
+    It does not check bounds.
+
+    Args:
+        typingctx: Typing context of Numba.
+        array: Bytes, uint8.
+        index: Position of the first of the 64 bytes, uint64.
+        least: Limit, uint8.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        lanes = ir.VectorType(ir.IntType(8), 64)
+        data = context.make_array(signature.args[0])(context, builder, arguments[0]).data
+        pointer = builder.bitcast(builder.gep(data, [arguments[1]]), lanes.as_pointer())
+        first = builder.insert_element(
+            ir.Constant(lanes, ir.Undefined), arguments[2], ir.Constant(ir.IntType(32), 0)
+        )
+        zeros = ir.Constant(ir.VectorType(ir.IntType(32), 64), [0] * 64)
+        limit = builder.shuffle_vector(first, ir.Constant(lanes, ir.Undefined), zeros)
+        reached = builder.icmp_unsigned(">=", builder.load(pointer, align=1), limit)
+        return builder.bitcast(reached, ir.IntType(64))
+
+    return types.uint64(array, types.uint64, types.uint8), codegen
 
 
 @intrinsic
@@ -675,6 +736,38 @@ def _hash_bytes(data: Any, start: Any, size: Any, key: Any) -> Callable[..., Any
     return lambda data, start, size, key: function(data, start, size, key)
 
 
+@inlined
+def xxh3_range(
+    text: np.ndarray,
+    edges: np.ndarray,
+    first: np.uint64,
+    end: np.uint64,
+    flips: np.ndarray,
+    secrets: np.ndarray,
+    out: np.ndarray,
+    at: np.uint64,
+) -> None:
+    """Computes the XXH3-64 of a range of tokens.
+
+    Args:
+        text: Bytes of the tokens, uint8.
+        edges: First byte and end of each token, alternating, uint32.
+        first: Number of the first token.
+        end: Number after the last token.
+        flips: Words that are combined with short inputs, uint64 (6,).
+        secrets: Secrets for inputs of 17 to 240 and of more than 240 bytes, uint8 (2, 192).
+        out: Array for the hashes, uint64.
+        at: Position in `out` of the hash of token 0.
+    """
+    for t in range(first, end):
+        start = U64(edges[t + t])
+        size = U64(edges[t + t + U64(1)]) - start
+        if size <= U64(16):
+            out[at + t] = xxh3_up_to_16(text, start, size, flips)
+        else:
+            out[at + t] = xxh3_over_16(text, start, size, flips, secrets)
+
+
 @kernel
 def xxh3_tokens(
     text: np.ndarray,
@@ -686,6 +779,9 @@ def xxh3_tokens(
 ) -> None:
     """Implements `hash_tokens` for XXH3. Short tokens are hashed after a predictable branch.
 
+    In text of scripts without spaces, nearly all tokens have three bytes. There, eight tokens are
+    tested at a time, and only one of the three formulas for short inputs is computed.
+
     Args:
         text: Bytes of the tokens, uint8.
         edges: First byte and end of each token, alternating, uint32 (2 · count or more,).
@@ -695,13 +791,23 @@ def xxh3_tokens(
         at: Position of the first hash in `out`.
     """
     flips, secrets = key.flips, key.secrets
-    for t in range(count):
-        start = U64(edges[t + t])
-        size = U64(edges[t + t + U64(1)]) - start
-        if size <= U64(16):
-            out[at + t] = xxh3_up_to_16(text, start, size, flips)
+    if count == U64(0):
+        return
+    size_of_text = U64(edges[count + count - U64(1)]) - U64(edges[0])
+    blocks = count >> U64(3) if size_of_text < U64(4) * count else U64(0)
+    for block in range(blocks):
+        first = block << U64(3)
+        longest = U64(0)
+        for t in range(first, first + U64(8)):
+            longest = max(longest, U64(edges[t + t + U64(1)]) - U64(edges[t + t]))
+        if longest <= U64(3):
+            for t in range(first, first + U64(8)):
+                start = U64(edges[t + t])
+                size = U64(edges[t + t + U64(1)]) - start
+                out[at + t] = xxh3_1_to_3(text, start, size, flips)
         else:
-            out[at + t] = xxh3_over_16(text, start, size, flips, secrets)
+            xxh3_range(text, edges, first, first + U64(8), flips, secrets, out, at)
+    xxh3_range(text, edges, blocks << U64(3), count, flips, secrets, out, at)
 
 
 @kernel

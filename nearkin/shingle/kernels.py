@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.hashing.kernels import find_sorted, hash_tokens
+from nearkin.hashing.kernels import borrow, find_sorted, hash_tokens
 from nearkin.runtime.jit import kernel
 from nearkin.shingle.normalization.kernels import (
     KIND,
@@ -247,6 +247,9 @@ def word_shingles(
         out: Array for the hashes of the shingles, uint64.
         out_offsets: Array for the first hash of each document, and the end, int64 (documents + 1,).
     """
+    data, out = borrow(data), borrow(out)
+    tables, scratch = borrow(tables), borrow(scratch)
+    key = borrow(key)
     at = U64(0)
     out_offsets[0] = 0
     for d in range(offsets.shape[0] - 1):
@@ -287,6 +290,8 @@ def collect_tokens(
         out_offsets: Array for the first token of each document, and the end, int64 (documents +
             1,).
     """
+    data = borrow(data)
+    tables, scratch = borrow(tables), borrow(scratch)
     tokens, at = U64(0), U64(0)
     out_offsets[0], token_offsets[0] = 0, 0
     for d in range(offsets.shape[0] - 1):
@@ -331,6 +336,9 @@ def character_shingles(
         out: Array for the hashes of the shingles, uint64.
         out_offsets: Array for the first hash of each document, and the end, int64 (documents + 1,).
     """
+    data, out = borrow(data), borrow(out)
+    tables, scratch = borrow(tables), borrow(scratch)
+    key = borrow(key)
     at = U64(0)
     out_offsets[0] = 0
     for d in range(offsets.shape[0] - 1):

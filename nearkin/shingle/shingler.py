@@ -215,9 +215,10 @@ class Shingler:
         scratch = Scratch(
             points=self._buffer("points", np.uint32, points),
             spare=self._buffer("spare", np.uint32, points),
-            text=self._buffer("text", np.uint8, size * growth)[FRONT:],
+            text=self._buffer("text", np.uint8, size * (1 + growth))[FRONT:],
             inside=self._buffer("inside", np.uint8, size),
             mask=self._buffer("mask", np.uint64, size // 64 + 2),
+            cuts=self._buffer("cuts", np.uint64, size // 64 + 2),
             edges=self._buffer("edges", np.uint32, 2 * tokens),
         )
         return scratch, growth

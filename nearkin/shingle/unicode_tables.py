@@ -15,6 +15,10 @@ from nearkin.spec import UNICODE_VERSION
 DIGIT, VISIBLE = np.uint32(16), np.uint32(32)
 CLASS = np.uint32(0xFF00)
 ZERO = np.uint32(ord("0"))
+JAMO = np.r_[0x1161:0x1176, 0x11A8:0x11C3].astype(np.uint32)
+"""The vowels and final consonants of which Hangul syllables are composed."""
+MAX_STEP = 255
+"""The largest distance to the lower case that an action has room for."""
 
 
 @cache
@@ -28,9 +32,12 @@ def tables_for(steps: tuple[str, ...]) -> CodePointTables:
         files(__package__).joinpath(f"unicode-{UNICODE_VERSION}.npz").open("rb") as file,
         np.load(file) as arrays,
     ):
-        tables = CodePointTables(
-            **{name: np.ascontiguousarray(arrays[name]) for name in CodePointTables._fields}
-        )
+        stored = {name: np.ascontiguousarray(arrays[name]) for name in arrays}
+    tables = CodePointTables(
+        **stored,
+        actions=np.zeros(len(stored["properties"]), np.uint16),
+        plane=np.empty(kernels.PLANE, np.uint16),
+    )
     if "lower" not in steps:
         tables.lower[:] = 0
     if "digits" in steps:
@@ -38,6 +45,9 @@ def tables_for(steps: tuple[str, ...]) -> CodePointTables:
     if "punctuation" in steps:
         tables.properties[_kind(tables, kernels.OTHER) & _flag(tables, VISIBLE)] |= kernels.SINGLE
     _mark_unstable(tables, steps)
+    _mark_seconds(tables)
+    tables.actions[:] = _actions(tables)
+    tables.plane[:] = tables.actions[_places(tables, np.arange(kernels.PLANE, dtype=np.uint32))]
     return tables
 
 
@@ -49,16 +59,95 @@ def _flag(tables: CodePointTables, flag: np.uint32) -> np.ndarray:
     return np.asarray((tables.properties & flag) != 0)
 
 
+def _places(tables: CodePointTables, points: np.ndarray) -> np.ndarray:
+    """Returns the positions of the properties of code points."""
+    blocks = tables.stage[points >> 7].astype(np.int64)
+    return blocks << 7 | points & 127
+
+
+def _points(tables: CodePointTables) -> np.ndarray:
+    """Returns the first code point that has the properties at each position, uint32."""
+    points = np.zeros(len(tables.properties), np.uint32)
+    for number, block in reversed(list(enumerate(tables.stage))):
+        points[block * 128 : (block + 1) * 128] = np.arange(number * 128, (number + 1) * 128)
+    return points
+
+
+def _actions(tables: CodePointTables) -> np.ndarray:
+    """Returns how each code point is treated in place, in the layout of `properties`, uint16."""
+    unstable = _flag(tables, kernels.UNSTABLE)
+    is_ordered = _flag(tables, CLASS)
+    is_alone = _kind(tables, kernels.SINGLE)
+    is_outside = _kind(tables, kernels.OTHER) | _kind(tables, kernels.SPACE)
+    is_outside &= ~unstable & ~is_ordered & (tables.lower == 0)
+    is_outside |= unstable & _stays_outside(tables, is_outside)
+    joins = _joins_caseless(tables)
+    unstable &= ~is_outside & ~joins
+    is_cut = is_outside | (is_alone & ~unstable & ~is_ordered & ~joins & (tables.lower == 0))
+    points = _points(tables).astype(np.int64)
+    steps = tables.lower.astype(np.int32)
+    keeps_size = _utf8_sizes(points) == _utf8_sizes(points + steps)
+    is_slow = unstable | _kind(tables, kernels.SKIP) | (steps < 0) | (steps > MAX_STEP)
+    is_slow |= ~keeps_size | (~is_outside & ~is_alone & ~_kind(tables, kernels.WORD))
+    actions = np.where(is_slow, 0, steps) << int(kernels.STEP_SHIFT)
+    for flag, has_flag in (
+        (kernels.OUTSIDE, is_outside),
+        (kernels.ALONE, is_alone),
+        (kernels.CUT, is_cut),
+        (kernels.ORDERED, is_ordered),
+        (kernels.JOINS, joins),
+        (kernels.SLOW, is_slow),
+    ):
+        actions |= np.where(has_flag, int(flag), 0)
+    return actions.astype(np.uint16)
+
+
+def _joins_caseless(tables: CodePointTables) -> np.ndarray:
+    """Returns which unstable code points only compose, and only with code points without case."""
+    firsts, seconds = _pairs(tables)
+    has_case = np.zeros(len(tables.properties), bool)
+    places = _places(tables, _points(tables) + tables.lower)
+    has_case[places[tables.lower != 0]] = True
+    has_case |= tables.lower != 0
+    joins = _flag(tables, kernels.UNSTABLE) & _flag(tables, kernels.SECOND)
+    joins &= ~_flag(tables, kernels.MARK) & (tables.decomposed == 0) & (tables.lower == 0)
+    joins[_places(tables, JAMO)] = False
+    joins[_places(tables, seconds[has_case[_places(tables, firsts)]])] = False
+    return joins
+
+
+def _pairs(tables: CodePointTables) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the first and the second code points of all canonical compositions, uint32 each."""
+    return (tables.pair_keys >> 32).astype(np.uint32), tables.pair_keys.astype(np.uint32)
+
+
+def _mark_seconds(tables: CodePointTables) -> None:
+    """Flags the code points that can compose with one before them."""
+    seconds = np.concatenate([_pairs(tables)[1], JAMO])
+    tables.properties[_places(tables, seconds)] |= kernels.SECOND
+
+
+def _stays_outside(tables: CodePointTables, is_outside: np.ndarray) -> np.ndarray:
+    """Returns which code points decompose into stable ones that belong to no token."""
+    outside_before = np.zeros(len(tables.data) + 1, np.int64)
+    np.cumsum(is_outside[_places(tables, tables.data)], out=outside_before[1:])
+    starts = (tables.decomposed >> 5).astype(np.int64)
+    sizes = (tables.decomposed & 31).astype(np.int64)
+    return (outside_before[starts + sizes] - outside_before[starts] == sizes) & (sizes > 0)
+
+
+def _utf8_sizes(points: np.ndarray) -> np.ndarray:
+    """Returns the number of bytes of code points in UTF-8."""
+    return 1 + np.searchsorted(np.array([0x80, 0x800, 0x10000]), points, "right")
+
+
 def _fold_digits(tables: CodePointTables) -> None:
     """Maps every decimal digit to 0.
 
     Each block with digits occurs once, so the position of a property determines its code point.
     """
-    points = np.zeros(len(tables.properties), np.uint32)
-    for number, block in enumerate(tables.stage):
-        points[block * 128 : (block + 1) * 128] = np.arange(number * 128, (number + 1) * 128)
     digits = _flag(tables, DIGIT)
-    tables.lower[digits] = ZERO - points[digits]
+    tables.lower[digits] = ZERO - _points(tables)[digits]
 
 
 def _mark_unstable(tables: CodePointTables, steps: tuple[str, ...]) -> None:

@@ -271,7 +271,7 @@ def test_kernels_pass_bounds_checking() -> None:
     """The suites of the kernels again, every index checked."""
     folder = Path(__file__).parent.parent
     suites = ["hashing", "lsh", "verify", "cluster", "sketch", "shingle/test_shingler.py"]
-    suites += ["shingle/test_comments.py"]
+    suites += ["shingle/test_comments.py", "shingle/tokens"]
     suites += ["engine/local/test_containment.py", "lab/test_hashlab.py", "signatures"]
     left_out = (
         "not each_assigned and not within_its_bound and not four_threads and not command "

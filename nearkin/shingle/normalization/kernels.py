@@ -17,6 +17,15 @@ SPACE = U32(4)
 KIND = U32(7)
 MARK = U32(8)
 UNSTABLE = U32(64)
+SECOND = U32(128)
+OUTSIDE = U32(1)
+ALONE = U32(2)
+CUT = U32(4)
+ORDERED = U32(8)
+JOINS = U32(16)
+SLOW = U32(32)
+STEP_SHIFT = U32(8)
+PLANE = U32(0x10000)
 CLASS_SHIFT, CLASS_MASK = U32(8), U32(255)
 L_BASE = U32(0x1100)
 V_BASE = U32(0x1161)
@@ -26,6 +35,14 @@ L_COUNT = U32(19)
 V_COUNT = U32(21)
 T_COUNT = U32(28)
 S_COUNT = U32(11172)
+
+"""The flags of actions, which say what is done with a code point if a text is not copied.
+
+OUTSIDE: It belongs to no token. ALONE: It is a token. CUT: Text before it and text from it on are
+normalized and tokenized independently. ORDERED: It is a mark with a combining class. JOINS: It
+composes with some code points that have no case. SLOW: It cannot be treated in place. STEP_SHIFT:
+The position of the distance to the lower case.
+"""
 
 
 class CodePointTables(NamedTuple):
@@ -45,6 +62,14 @@ class CodePointTables(NamedTuple):
     """uint64: Sorted pairs of canonical compositions, first << 32 | second."""
     pair_values: np.ndarray
     """uint32: The composite of each pair."""
+    actions: np.ndarray
+    """uint16: How each code point is treated in place, with the layout of `properties`.
+
+    The flags are those of OUTSIDE and the following constants. The number to add for the lower case
+    is `action >> STEP_SHIFT`. A part of a longer word has the action 0.
+    """
+    plane: np.ndarray
+    """uint16 (PLANE,): The actions of the first plane, without stages."""
 
 
 @kernel
@@ -205,17 +230,39 @@ def reorder(
         stage: Block of properties of each 128 code points, uint16. See `CodePointTables`.
         properties: Properties of the code points in each block, uint32. See `CodePointTables`.
     """
-    for i in range(U64(1), count):
-        c = points[i]
+    first, last = U64(0), U32(0)
+    is_sorted = True
+    for i in range(count):
+        order = (properties[place(stage, points[i])] >> CLASS_SHIFT) & CLASS_MASK
+        if order == U32(0):
+            if not is_sorted:
+                sort_marks(points[first:i], stage, properties)
+            first, is_sorted = i + U64(1), True
+        is_sorted = is_sorted and (order == U32(0) or last <= order)
+        last = order
+    if not is_sorted:
+        sort_marks(points[first:count], stage, properties)
+
+
+@kernel
+def sort_marks(marks: np.ndarray, stage: np.ndarray, properties: np.ndarray) -> None:
+    """Sorts marks by combining class, stably, in a time that is proportional to their number.
+
+    Args:
+        marks: Code points of one run of marks, uint32. They are reordered.
+        stage: Block of properties of each 128 code points, uint16. See `CodePointTables`.
+        properties: Properties of the code points in each block, uint32. See `CodePointTables`.
+    """
+    before = marks.copy()
+    places = np.zeros(int(CLASS_MASK) + 2, np.int64)
+    for c in before:
+        places[((properties[place(stage, c)] >> CLASS_SHIFT) & CLASS_MASK) + U32(1)] += 1
+    for order in range(1, places.shape[0]):
+        places[order] += places[order - 1]
+    for c in before:
         order = (properties[place(stage, c)] >> CLASS_SHIFT) & CLASS_MASK
-        j = i
-        while order != U32(0) and j > U64(0):
-            before = (properties[place(stage, points[j - U64(1)])] >> CLASS_SHIFT) & CLASS_MASK
-            if before <= order:
-                break
-            points[j] = points[j - U64(1)]
-            j -= U64(1)
-        points[j] = c
+        marks[places[order]] = c
+        places[order] += 1
 
 
 @kernel
@@ -267,9 +314,10 @@ def compose(
     has_starter = False
     for i in range(count):
         c = points[i]
-        order = (properties[place(stage, c)] >> CLASS_SHIFT) & CLASS_MASK
+        p = properties[place(stage, c)]
+        order = (p >> CLASS_SHIFT) & CLASS_MASK
         adjacent = n == starter + U64(1)
-        if has_starter and (adjacent or (last < order and last != U32(0))):
+        if p & SECOND and has_starter and (adjacent or (last < order and last != U32(0))):
             joint = composite(points[starter], c, keys, values)
             if joint != U32(0):
                 points[starter] = joint

@@ -8,14 +8,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.hashing.kernels import count_ones, load_u64, trailing_zeros
-from nearkin.runtime.jit import kernel
+from nearkin.hashing.kernels import bytes_at_least, count_ones, load_u64, trailing_zeros
+from nearkin.runtime.jit import inlined, kernel
 from nearkin.shingle.normalization.kernels import (
+    ALONE,
+    CLASS_MASK,
+    CLASS_SHIFT,
+    CUT,
+    JOINS,
     KIND,
+    ORDERED,
+    OUTSIDE,
+    PLANE,
     SINGLE,
     SKIP,
+    SLOW,
+    STEP_SHIFT,
     WORD,
     CodePointTables,
+    composite,
     encode,
     normalise,
     place,
@@ -40,12 +51,14 @@ class Scratch(NamedTuple):
     inside: np.ndarray
     """uint8: 1 if a byte of ASCII text belongs to a token, else 0."""
     mask: np.ndarray
-    """uint64: The elements of `inside` as bits."""
+    """uint64: The bytes that belong to a token, as bits."""
+    cuts: np.ndarray
+    """uint64: The bytes before which a token ends although the next one belongs to a token."""
     edges: np.ndarray
     """uint32: The start and the end of each token in `text`, alternating."""
 
 
-@kernel
+@inlined
 def is_ascii(data: np.ndarray, start: np.uint64, end: np.uint64) -> bool:
     """Returns True if no byte has its high bit set.
 
@@ -80,7 +93,7 @@ def is_separator(c: np.uint8) -> bool:
     return ideograph or not (letter or digit or c == U8(95) or c > U8(127))
 
 
-@kernel
+@inlined
 def segment_end(data: np.ndarray, start: np.uint64, end: np.uint64, limit: np.uint64) -> np.uint64:
     """Returns where a segment of a long document ends.
 
@@ -123,7 +136,7 @@ def longest_segment(data: np.ndarray, offsets: np.ndarray) -> np.uint64:
     return longest
 
 
-@kernel
+@inlined
 def classify_ascii(
     source: np.ndarray, start: np.uint64, size: np.uint64, lower: np.ndarray, inside: np.ndarray
 ) -> None:
@@ -156,21 +169,40 @@ def pack_mask(inside: np.ndarray, size: np.uint64, mask: np.ndarray) -> np.uint6
     """
     words = (size + U64(63)) >> U64(6)
     for w in range(words):
-        bits = U64(0)
-        for q in range(U64(8)):
-            eight = load_u64(inside, w * U64(64) + q * U64(8))
-            bits |= ((eight * U64(0x0102040810204080)) >> U64(56)) << (U64(8) * q)
-        mask[w] = bits
+        mask[w] = bytes_at_least(inside, w << U64(6), U8(1))
     return words
+
+
+@inlined
+def write_positions(
+    bits: np.uint64, base: np.uint64, edges: np.ndarray, at: np.uint64, stride: np.uint64
+) -> None:
+    """Writes the positions of the set bits of a word.
+
+    Eight positions are written at a time, because a loop over only the set bits would have an
+    unpredictable end for each word. Superfluous positions are overwritten by the next ones.
+
+    Args:
+        bits: Word of flags.
+        base: Position of the first flag.
+        edges: Array for the positions, uint32. It has room for eight superfluous ones.
+        at: Index of the first position in `edges`.
+        stride: Distance of the indices of two positions.
+    """
+    rest = count_ones(bits)
+    while rest > U64(0):
+        for q in range(U64(8)):
+            edges[at + q * stride] = base + trailing_zeros(bits)
+            bits &= bits - U64(1)
+        at += U64(8) * stride
+        rest -= min(rest, U64(8))
 
 
 @kernel
 def token_edges(mask: np.ndarray, words: np.uint64, edges: np.ndarray) -> np.uint64:
     """Writes the positions at which the mask changes; returns the number of tokens.
 
-    The last word ends outside a token. Eight positions are written at a time, because a loop over
-    only the set bits would have an unpredictable end for each word. Superfluous positions are
-    overwritten, and `edges` has room for eight more.
+    The last word ends outside a token.
 
     Args:
         mask: Flags, 64 per word, uint64.
@@ -179,21 +211,14 @@ def token_edges(mask: np.ndarray, words: np.uint64, edges: np.ndarray) -> np.uin
     """
     count, carry = U64(0), U64(0)
     for w in range(words):
-        m = mask[w]
-        changes = m ^ ((m << U64(1)) | carry)
-        carry = m >> U64(63)
-        base, found = w << U64(6), count_ones(changes)
-        written = U64(0)
-        while written < found:
-            for q in range(U64(8)):
-                edges[count + written + q] = base + trailing_zeros(changes)
-                changes &= changes - U64(1)
-            written += U64(8)
-        count += found
+        changes = mask[w] ^ ((mask[w] << U64(1)) | carry)
+        carry = mask[w] >> U64(63)
+        write_positions(changes, w << U64(6), edges, count, U64(1))
+        count += count_ones(changes)
     return count >> U64(1)
 
 
-@kernel
+@inlined
 def ascii_tokens(
     data: np.ndarray, start: np.uint64, size: np.uint64, scratch: Scratch
 ) -> np.uint64:
@@ -219,9 +244,11 @@ def split_tokens(
     stage: np.ndarray,
     properties: np.ndarray,
     text: np.ndarray,
+    at: np.uint64,
     edges: np.ndarray,
-) -> np.uint64:
-    """Writes the UTF-8 bytes and the bounds of tokens.
+    tokens: np.uint64,
+) -> tuple[np.uint64, np.uint64]:
+    """Appends the UTF-8 bytes and the bounds of tokens.
 
     Skipped code points are removed, and single code points are separate tokens.
 
@@ -231,13 +258,13 @@ def split_tokens(
         stage: Block of properties of each 128 code points, uint16. See `CodePointTables`.
         properties: Properties of the code points in each block, uint32. See `CodePointTables`.
         text: Array for the bytes, uint8.
+        at: Position of the first byte in `text`.
         edges: Array for the first byte and the end of each token, alternating, uint32.
+        tokens: Number of tokens that `edges` has already.
 
     Returns:
-        The number of tokens.
+        The position after the last byte, and the number of tokens.
     """
-    tokens = U64(0)
-    at = U64(0)
     open_token = False
     for i in range(count):
         c = points[i]
@@ -261,10 +288,337 @@ def split_tokens(
     if open_token:
         edges[tokens + tokens + U64(1)] = at
         tokens += U64(1)
-    return tokens
+    return at, tokens
+
+
+@inlined
+def point_size(lead: np.uint8) -> np.uint64:
+    """Returns the number of bytes of a code point in UTF-8.
+
+    Args:
+        lead: First byte of the code point.
+    """
+    return U64(1) + U64(lead >= U8(0xC0)) + U64(lead >= U8(0xE0)) + U64(lead >= U8(0xF0))
+
+
+@inlined
+def decode_at(text: np.ndarray, at: np.uint64) -> np.uint32:
+    """Returns the code point of valid UTF-8 that starts at a position.
+
+    Args:
+        text: UTF-8 bytes, uint8.
+        at: Position of the first byte of the code point.
+    """
+    c = U32(text[at])
+    if c < U32(0x80):
+        return c
+    second = U32(text[at + U64(1)]) & U32(0x3F)
+    if c < U32(0xE0):
+        return ((c & U32(0x1F)) << U32(6)) | second
+    third = U32(text[at + U64(2)]) & U32(0x3F)
+    if c < U32(0xF0):
+        return ((c & U32(0x0F)) << U32(12)) | (second << U32(6)) | third
+    fourth = U32(text[at + U64(3)]) & U32(0x3F)
+    return ((c & U32(0x07)) << U32(18)) | (second << U32(12)) | (third << U32(6)) | fourth
+
+
+@inlined
+def action_of(c: np.uint32, tables: CodePointTables) -> np.uint32:
+    """Returns how a code point is treated in place. See `CodePointTables.actions`.
+
+    Args:
+        c: Code point.
+        tables: Properties of all code points.
+    """
+    if c < PLANE:
+        return U32(tables.plane[c])
+    return U32(tables.actions[place(tables.stage, c)])
 
 
 @kernel
+def previous_point(text: np.ndarray, at: np.uint64) -> np.uint64:
+    """Returns the start of the code point before the one at a position after the first one.
+
+    Args:
+        text: UTF-8 bytes, uint8.
+        at: Position of the first byte of a code point.
+    """
+    at -= U64(1)
+    while (text[at] & U8(0xC0)) == U8(0x80):
+        at -= U64(1)
+    return at
+
+
+@kernel
+def stays_after_previous(
+    text: np.ndarray,
+    at: np.uint64,
+    c: np.uint32,
+    joins: bool,
+    stage: np.ndarray,
+    properties: np.ndarray,
+    decomposed: np.ndarray,
+    keys: np.ndarray,
+    values: np.ndarray,
+) -> bool:
+    """Returns True if a mark neither composes with the code point before it nor moves before it.
+
+    False can also mean that a look at the previous code point alone does not tell.
+
+    Args:
+        text: UTF-8 bytes, uint8.
+        at: Position of the first byte of the mark, which is not the first byte of the text.
+        c: Code point of the mark.
+        joins: Whether the mark composes with some code points.
+        stage: Block of properties of each 128 code points, uint16. See `CodePointTables`.
+        properties: Properties of the code points in each block, uint32. See `CodePointTables`.
+        decomposed: Place of the decomposition in each block, uint32. See `CodePointTables`.
+        keys: Sorted pairs of canonical compositions, first << 32 | second, uint64 (m,).
+        values: Composite of each pair, uint32 (m,).
+    """
+    before = decode_at(text, previous_point(text, at))
+    where = place(stage, before)
+    last = (properties[where] >> CLASS_SHIFT) & CLASS_MASK
+    if not joins:
+        return last <= (properties[place(stage, c)] >> CLASS_SHIFT) & CLASS_MASK
+    is_simple = last == U32(0) and decomposed[where] == U32(0)
+    return is_simple and composite(before, c, keys, values) == U32(0)
+
+
+@inlined
+def cut_before(
+    text: np.ndarray, first: np.uint64, at: np.uint64, tables: CodePointTables
+) -> np.uint64:
+    """Returns the last position in [first, at] at which the text can be divided, or `first`.
+
+    Args:
+        text: UTF-8 bytes, uint8.
+        first: Position of the first byte of the text.
+        at: Position of the first byte of a code point.
+        tables: Properties of all code points.
+    """
+    while at > first and not action_of(decode_at(text, at), tables) & CUT:
+        at = previous_point(text, at)
+    return at
+
+
+@inlined
+def cut_after(
+    text: np.ndarray, at: np.uint64, end: np.uint64, tables: CodePointTables
+) -> np.uint64:
+    """Returns the next position after `at` at which the text can be divided, or `end`.
+
+    Args:
+        text: UTF-8 bytes, uint8.
+        at: Position of the first byte of a code point.
+        end: Position after the last byte of the text.
+        tables: Properties of all code points.
+    """
+    at += point_size(text[at])
+    while at < end and not action_of(decode_at(text, at), tables) & CUT:
+        at += point_size(text[at])
+    return at
+
+
+@inlined
+def extend_flags(flags: np.uint64, carry: np.uint64, tails: np.uint64) -> np.uint64:
+    """Copies the flags of the first bytes of code points to their other bytes.
+
+    Args:
+        flags: Flags of 64 bytes, of which only first bytes are flagged.
+        carry: Flag of the byte before them, 0 or 1.
+        tails: Bytes that continue a code point.
+    """
+    for _ in range(3):
+        flags |= ((flags << U64(1)) | carry) & tails
+    return flags
+
+
+@inlined
+def ideographs(text: np.ndarray, base: np.uint64) -> np.uint64:
+    """Returns which of 64 bytes start one of the code points U+4E00 to U+9FFF.
+
+    They are tokens, and neither normalization nor lower case changes them.
+
+    Args:
+        text: UTF-8 bytes, uint8. One more byte than 64 is readable.
+        base: Position of the first of the bytes.
+    """
+    reaches = bytes_at_least(text, base, U8(0xE4)) & ~bytes_at_least(text, base, U8(0xEA))
+    if reaches == U64(0):
+        return reaches
+    is_later = bytes_at_least(text, base, U8(0xE5))
+    return reaches & (is_later | bytes_at_least(text, base + U64(1), U8(0xB8)))
+
+
+@inlined
+def mark_tokens(
+    first: np.uint64, size: np.uint64, tables: CodePointTables, scratch: Scratch
+) -> np.uint64:
+    """Lower-cases text in place and marks its tokens, up to a code point that needs a copy.
+
+    The bytes of all code points beyond ASCII belong to tokens, until a flag of their action says
+    something else. So words, the most frequent case, need nothing but the look at their actions.
+    A flag of a code point is set at its first byte, and moves on to its other bytes 64 at a time.
+
+    Args:
+        first: Position in scratch.text of the first byte.
+        size: Position after the last byte. 64 more bytes are readable and are 0.
+        tables: Properties of all code points.
+        scratch: Buffers of one segment, with the result of `classify_ascii`.
+
+    Returns:
+        The position of the first code point that cannot be treated in place, or `size`.
+    """
+    text = scratch.text
+    plane = tables.plane
+    stop = size
+    valid = ~U64(0) << (first & U64(63))
+    outside_carry = U64(0)
+    alone_carry = U64(0)
+    after_mark = first
+    w = first >> U64(6)
+    while (w << U64(6)) < stop:
+        base = w << U64(6)
+        high = bytes_at_least(text, base, U8(0x80)) & valid
+        leads = bytes_at_least(text, base, U8(0xC0)) & valid
+        valid = ~U64(0)
+        tails = high & ~leads
+        outside = U64(0)
+        alone = ideographs(text, base) & leads
+        leads ^= alone
+        while leads:
+            at = base + trailing_zeros(leads)
+            bit = leads & (U64(0) - leads)
+            leads ^= bit
+            c = decode_at(text, at)
+            action = U32(plane[c]) if c < PLANE else action_of(c, tables)
+            if action == U32(0):
+                continue
+            if action >= ORDERED:
+                joins = action & JOINS != U32(0)
+                is_doubtful = at > first and (joins or (action & ORDERED and at == after_mark))
+                if action & SLOW or (
+                    is_doubtful
+                    and not stays_after_previous(
+                        text,
+                        at,
+                        c,
+                        joins,
+                        tables.stage,
+                        tables.properties,
+                        tables.decomposed,
+                        tables.pair_keys,
+                        tables.pair_values,
+                    )
+                ):
+                    stop = at
+                    break
+                if action & ORDERED:
+                    after_mark = at + point_size(text[at])
+                step = action >> STEP_SHIFT
+                if step:
+                    encode(c + step, text, at)
+            outside |= bit & (U64(0) - U64(action & OUTSIDE))
+            alone |= bit & (U64(0) - U64((action & ALONE) >> U32(1)))
+        first_bytes = alone
+        outside = extend_flags(outside, outside_carry, tails)
+        alone = extend_flags(alone, alone_carry, tails)
+        scratch.mask[w] = bytes_at_least(scratch.inside, base, U8(1)) | (high & ~outside)
+        scratch.cuts[w] = first_bytes | (((alone << U64(1)) | alone_carry) & ~tails)
+        outside_carry = outside >> U64(63)
+        alone_carry = alone >> U64(63)
+        w += U64(1)
+    return stop
+
+
+@inlined
+def append_edges(
+    first: np.uint64, end: np.uint64, scratch: Scratch, tokens: np.uint64
+) -> np.uint64:
+    """Appends the bounds of the tokens in a range of marked text; returns the number of tokens.
+
+    Args:
+        first: Position of the first byte. A token can start there.
+        end: Position after the last byte. The last token ends there at the latest.
+        scratch: Buffers of one segment, with the result of `mark_tokens`.
+        tokens: Number of tokens that scratch.edges has already.
+    """
+    edges = scratch.edges
+    written = tokens + tokens
+    valid = ~U64(0) << (first & U64(63))
+    carry = U64(0)
+    for w in range(first >> U64(6), (end >> U64(6)) + U64(1)):
+        base = w << U64(6)
+        m = scratch.mask[w] & valid
+        valid = ~U64(0)
+        if end - base < U64(64):
+            m &= (U64(1) << (end - base)) - U64(1)
+        before = (m << U64(1)) | carry
+        carry = m >> U64(63)
+        cut = scratch.cuts[w] & m & before
+        if cut:
+            write_positions(m & (~before | cut), base, edges, (written + U64(1)) & ~U64(1), U64(2))
+            write_positions(before & (~m | cut), base, edges, written | U64(1), U64(2))
+            written += count_ones(m ^ before) + U64(2) * count_ones(cut)
+        else:
+            write_positions(m ^ before, base, edges, written, U64(1))
+            written += count_ones(m ^ before)
+    return written >> U64(1)
+
+
+@inlined
+def mixed_tokens(
+    data: np.ndarray,
+    start: np.uint64,
+    size: np.uint64,
+    tables: CodePointTables,
+    scratch: Scratch,
+) -> np.uint64:
+    """Computes `segment_tokens` for text of any script, of which little is copied.
+
+    Text is marked in place up to a code point that normalization may change. The text around it, up
+    to the next positions at which the text can be divided, is normalized as a copy, which is
+    written behind the segment. Each byte is looked at a constant number of times.
+
+    Args:
+        data: UTF-8 bytes of the texts, uint8.
+        start: Position of the first byte of the segment.
+        size: Number of bytes of the segment.
+        tables: Properties of all code points.
+        scratch: Buffers of one segment. They are overwritten.
+
+    Returns:
+        The number of tokens.
+    """
+    text, edges = scratch.text, scratch.edges
+    classify_ascii(data, start, size, text, scratch.inside)
+    scratch.inside[size : size + U64(72)] = 0
+    text[size : size + U64(72)] = 0
+    behind = size + U64(72)
+    tokens, first = U64(0), U64(0)
+    while first < size:
+        stop = mark_tokens(first, size, tables, scratch)
+        if stop == size:
+            return append_edges(first, size, scratch, tokens)
+        cut = cut_before(text, first, stop, tables)
+        tokens = append_edges(first, cut, scratch, tokens)
+        first = cut_after(text, stop, size, tables)
+        count = normalise(data, start + cut, start + first, tables, scratch.points, scratch.spare)
+        behind, tokens = split_tokens(
+            scratch.points,
+            count,
+            tables.stage,
+            tables.properties,
+            text,
+            behind,
+            edges,
+            tokens,
+        )
+    return tokens
+
+
+@inlined
 def segment_tokens(
     data: np.ndarray,
     start: np.uint64,
@@ -290,7 +644,17 @@ def segment_tokens(
     """
     if fast and is_ascii(data, start, end):
         return ascii_tokens(data, start, end - start, scratch)
+    if fast:
+        return mixed_tokens(data, start, end - start, tables, scratch)
     count = normalise(data, start, end, tables, scratch.points, scratch.spare)
-    return split_tokens(
-        scratch.points, count, tables.stage, tables.properties, scratch.text, scratch.edges
+    _, tokens = split_tokens(
+        scratch.points,
+        count,
+        tables.stage,
+        tables.properties,
+        scratch.text,
+        U64(0),
+        scratch.edges,
+        U64(0),
     )
+    return tokens
