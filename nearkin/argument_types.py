@@ -151,7 +151,7 @@ def check_type(name: str, value: Any, kind: Any) -> Any:
         UsageError: If the value is of another type.
     """
     try:
-        return _convert(value, kind)
+        return _convert_value(value, kind)
     except _MismatchError:
         expected = describe_type(kind)
     if isinstance(value, float) and math.isnan(value):
@@ -160,7 +160,7 @@ def check_type(name: str, value: Any, kind: Any) -> Any:
         raise UsageError(f"{name} is a number of more than 300 digits; give a smaller one")
     shown = f"{name}="
     if name not in SECRETS and not isinstance(value, bytes | bytearray | memoryview):
-        text = _show(value)
+        text = _shorten_value(value)
         shown = f"{name}={text}" if text else shown
     raise UsageError(f"{shown} is of type {type(value).__name__}; give {expected}")
 
@@ -200,7 +200,7 @@ def describe_type(kind: Any) -> str:
     return f"{'an' if name[:1] in 'AEIOU' else 'a'} {name}" if name else "another value"
 
 
-def _show(value: object) -> str:
+def _shorten_value(value: object) -> str:
     """Returns a value as a message shows it, or an empty text if it has no short form."""
     if not isinstance(value, str | Real | list | tuple | dict | NoneType | Path):
         return ""
@@ -215,7 +215,7 @@ def _show(value: object) -> str:
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 1]}…"
 
 
-def _convert(value: Any, kind: Any) -> Any:
+def _convert_value(value: Any, kind: Any) -> Any:
     """Returns a value as a type.
 
     Raises:
@@ -254,7 +254,7 @@ def _convert_to_any_of(value: Any, kinds: Sequence[Any]) -> Any:
     """Returns a value as the first of several types that it is of."""
     for kind in kinds:
         try:
-            return _convert(value, kind)
+            return _convert_value(value, kind)
         except _MismatchError:
             continue
     raise _MismatchError
@@ -269,10 +269,10 @@ def _convert_elements(value: Any, kind: Any) -> Any:
     if get_origin(kind) is tuple and kinds[-1] is not Ellipsis:
         if len(kinds) != len(value):
             raise _MismatchError
-        return tuple(map(_convert, value, kinds))
+        return tuple(map(_convert_value, value, kinds))
     if not set(map(type, value)) <= _plain_types(kinds[0]):
         for element in value:
-            _convert(element, kinds[0])
+            _convert_value(element, kinds[0])
     return tuple(value) if get_origin(kind) is tuple else value
 
 
@@ -284,7 +284,7 @@ def _convert_entries(value: Any, kind: Any) -> Any:
     for entries, expected in ((value.keys(), of_keys), (value.values(), of_values)):
         if not set(map(type, entries)) <= _plain_types(expected):
             for entry in entries:
-                _convert(entry, expected)
+                _convert_value(entry, expected)
     return value
 
 

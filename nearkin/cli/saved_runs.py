@@ -38,7 +38,9 @@ def require_as_saved(
     values = {**vars(columns), **vars(spec)}
     for name, saved_value in _options_of_saved_run(saved).items():
         value = values[name]
-        if name not in given or _comparable(name, value) == _comparable(name, saved_value):
+        if name not in given or _to_comparable_text(name, value) == _to_comparable_text(
+            name, saved_value
+        ):
             continue
         option = flag_of(name)
         made_with = f"no {option}"
@@ -79,7 +81,7 @@ def _options_of_saved_run(saved: "SavedRun") -> dict[str, object]:
     }
 
 
-def _comparable(name: str, value: object) -> str:
+def _to_comparable_text(name: str, value: object) -> str:
     """Returns the value of an option as a text. Equal requests have equal texts.
 
     The order of normalization steps does not matter.

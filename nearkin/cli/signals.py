@@ -38,7 +38,7 @@ def ending_signals() -> Iterator[None]:
     for name in ENDING:
         number = getattr(signal, name, None)
         if number is not None and signal.getsignal(number) == signal.SIG_DFL:
-            before[number] = signal.signal(number, _end)
+            before[number] = signal.signal(number, _raise_on_signal)
     try:
         yield
     finally:
@@ -63,5 +63,5 @@ def set_by_signals(stop: threading.Event) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _end(number: int, _: FrameType | None) -> None:
+def _raise_on_signal(number: int, _: FrameType | None) -> None:
     raise EndedBySignalError(number)

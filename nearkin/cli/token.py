@@ -45,7 +45,7 @@ def open_tokens(path: Path) -> "TokenFile":
     return TokenFile(path)
 
 
-def _split(text: str) -> tuple[str, ...]:
+def _split_list(text: str) -> tuple[str, ...]:
     """Returns the parts of a text that are separated by commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())
 
@@ -100,7 +100,7 @@ def create(
     from nearkin.server.http.tokens import Principal
 
     expires = None if days is None else time.time() + days * SECONDS_OF_DAY
-    secret = tokens.create(Principal(name, _split(scopes), _split(rights), rate, expires))
+    secret = tokens.create(Principal(name, _split_list(scopes), _split_list(rights), rate, expires))
     if json:
         print_json({"name": name, "token": secret})
     else:
@@ -128,12 +128,12 @@ def list_(*, file: File = FILE, json: o.Json = False) -> None:
             ",".join(principal.scopes),
             ",".join(principal.rights),
             principal.rate or "no rate limit of its own",
-            _expiry(principal),
+            _format_expiry(principal),
         )
         typer.echo("  ".join(facts))
 
 
-def _expiry(principal: "Principal") -> str:
+def _format_expiry(principal: "Principal") -> str:
     from datetime import UTC, datetime
 
     if principal.expires is None:

@@ -260,7 +260,7 @@ def tune(
     table_counts = o.parse_numbers(tables, "--tables")
     request = signature.to_request(bands, rows, max(table_counts))
     of_texts = replace(sampling, vector=None) if has_both else sampling
-    distribution, spec = _observe(inputs, of_texts, reading, request)
+    distribution, spec = _observe_inputs(inputs, of_texts, reading, request)
     tuning = find_operating_points(
         threshold,
         recall,
@@ -286,7 +286,7 @@ def tune(
         return
     of_vectors = replace(sampling, text=None)
     vector_request = SignatureOptions().to_request(bands=None, rows=None, tables=1)
-    vector_distribution, vector_spec = _observe(
+    vector_distribution, vector_spec = _observe_inputs(
         inputs, of_vectors, reading, replace(vector_request, measure="cosine")
     )
     vector_tuning = find_operating_points(
@@ -340,7 +340,7 @@ def _parse_limits(texts: list[str]) -> dict[float, float]:
     return limits
 
 
-def _observe(
+def _observe_inputs(
     inputs: list[str] | None,
     sampling: SampleOptions,
     reading: o.SelectionOptions,

@@ -299,8 +299,8 @@ def to_documents(values: Any) -> list[pa.Array]:
     """
     column = to_chunked(values)
     if is_list(column.type):
-        return _checked(column, lambda chunk: check_tokens(chunk, "tokens"))
-    return _checked(column, lambda chunk: check_texts(chunk, "text"))
+        return _check_chunks(column, lambda chunk: check_tokens(chunk, "tokens"))
+    return _check_chunks(column, lambda chunk: check_texts(chunk, "text"))
 
 
 def to_vectors(values: Any, dimensions: int) -> list[pa.Array]:
@@ -314,10 +314,10 @@ def to_vectors(values: Any, dimensions: int) -> list[pa.Array]:
         UsageError: If a value is not a finite vector of that length, or is zero. The message
             names the row.
     """
-    return _checked(values, lambda chunk: check_vectors(chunk, "vector", dimensions))
+    return _check_chunks(values, lambda chunk: check_vectors(chunk, "vector", dimensions))
 
 
-def _checked(values: Any, check: Callable[[pa.Array], CheckedColumn]) -> list[pa.Array]:
+def _check_chunks(values: Any, check: Callable[[pa.Array], CheckedColumn]) -> list[pa.Array]:
     out = []
     first = 0
     for chunk in to_chunked(values).chunks:

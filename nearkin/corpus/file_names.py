@@ -75,7 +75,7 @@ def make_distinct_names(names: Sequence[str]) -> list[str]:
     used: set[str] = set()
     out = []
     for name in names:
-        unique = name if name not in used else _numbered(name, taken | used)
+        unique = name if name not in used else _append_number(name, taken | used)
         used.add(unique)
         out.append(unique)
     return out
@@ -91,15 +91,15 @@ def make_output_names(names: Sequence[str]) -> list[str]:
         >>> make_output_names(["A.jsonl.gz", "a.jsonl.gz", "part", "part/one.txt"])
         ['A.jsonl.gz', 'a-2.jsonl.gz', 'part-2', 'part/one.txt']
     """
-    folders = {_place(str(parent)) for name in names for parent in PurePosixPath(name).parents}
-    wanted = {_place(name) for name in names}
+    folders = {_fold_name(str(parent)) for name in names for parent in PurePosixPath(name).parents}
+    wanted = {_fold_name(name) for name in names}
     used: set[str] = set()
     out = []
     for name in names:
         free = name
-        if _place(name) in used | folders:
-            free = _numbered(name, used | folders | wanted)
-        used.add(_place(free))
+        if _fold_name(name) in used | folders:
+            free = _append_number(name, used | folders | wanted)
+        used.add(_fold_name(free))
         out.append(free)
     return out
 
@@ -122,12 +122,12 @@ def join_inside(folder: Path, name: str) -> Path:
     return folder / name
 
 
-def _place(name: str) -> str:
+def _fold_name(name: str) -> str:
     """Returns the form in which case-insensitive and normalizing file systems compare names."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", name).casefold())
 
 
-def _numbered(name: str, taken: Iterable[str]) -> str:
+def _append_number(name: str, taken: Iterable[str]) -> str:
     """Returns the name with the first free number before its suffixes."""
     path = PurePosixPath(name)
     suffixes = path.suffix
@@ -138,6 +138,6 @@ def _numbered(name: str, taken: Iterable[str]) -> str:
     number = 2
     while True:
         candidate = str(path.with_name(f"{stem}-{number}{suffixes}"))
-        if candidate not in places and _place(candidate) not in places:
+        if candidate not in places and _fold_name(candidate) not in places:
             return candidate
         number += 1

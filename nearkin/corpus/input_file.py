@@ -99,12 +99,14 @@ class InputFile:
         ]
         return FileStatus(
             int(info["size"] or 0),
-            float(changed.timestamp() if hasattr(changed, "timestamp") else _seconds(changed)),
+            float(
+                changed.timestamp() if hasattr(changed, "timestamp") else _parse_seconds(changed)
+            ),
             ":".join([*tags, str(changed)]),
         )
 
 
-def _seconds(changed: object) -> float:
+def _parse_seconds(changed: object) -> float:
     try:
         return float(str(changed))
     except ValueError:

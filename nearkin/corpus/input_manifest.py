@@ -49,7 +49,7 @@ def _describe_input(corpus: FileCorpus, number: int) -> InputRecord:
     file = corpus.files[number]
     status = corpus.require_unchanged(number)
     try:
-        digest = _digest(file)
+        digest = _hash_content(file)
     except OSError as error:
         raise RunError(
             f"cannot read {format_path(file.path)}: {error.strerror or error}; "
@@ -67,7 +67,7 @@ def _describe_input(corpus: FileCorpus, number: int) -> InputRecord:
     )
 
 
-def _digest(file: InputFile) -> str:
+def _hash_content(file: InputFile) -> str:
     digest = hashlib.sha256()
     with file.open() as stream:
         while block := stream.read_buffer(BLOCK):

@@ -234,12 +234,12 @@ class RemoteStream:
         try:
             data: bytes = self._file.read(size)
         except OSError as error:
-            raise self._failure(error) from error
+            raise self._make_error(error) from error
         except loaded_driver_errors() as error:
-            raise self._failure(error) from error
+            raise self._make_error(error) from error
         return data
 
-    def _failure(self, error: BaseException) -> RunError:
+    def _make_error(self, error: BaseException) -> RunError:
         return RunError(
             f"cannot read {self._url}: {_first_line(error)}; run again when it can be reached"
         )

@@ -82,11 +82,11 @@ class ExactGroups(NamedTuple):
             numbers = np.arange(start, min(start + PAIRS_PER_BATCH, total))
             rows = np.searchsorted(ends, numbers, side="right")
             inside = numbers - (ends - counts)[rows]
-            first = self._member(a[rows], inside // sizes_of_b[rows])
-            second = self._member(b[rows], inside % sizes_of_b[rows])
+            first = self._pick_member(a[rows], inside // sizes_of_b[rows])
+            second = self._pick_member(b[rows], inside % sizes_of_b[rows])
             yield pack_pairs(first, second), rows
 
-    def _member(self, representatives: np.ndarray, position: np.ndarray) -> np.ndarray:
+    def _pick_member(self, representatives: np.ndarray, position: np.ndarray) -> np.ndarray:
         """Returns a member of each representative's group. A document without group is its own."""
         if not len(self.members):
             return representatives

@@ -99,20 +99,21 @@ class LabelledTotals:
     def precision(self) -> Estimate:
         """Computes the share of the pairs in one predicted cluster that are duplicates."""
         return self.estimate(
-            lambda totals: _ratio(totals.together, totals.together + totals.wrong),
+            lambda totals: divide_or_one(totals.together, totals.together + totals.wrong),
             self.removed.together + self.removed.wrong,
         )
 
     def recall(self) -> Estimate:
         """Computes the share of the pairs of duplicates that are in one predicted cluster."""
         return self.estimate(
-            lambda totals: _ratio(totals.together, totals.duplicates), self.removed.duplicates
+            lambda totals: divide_or_one(totals.together, totals.duplicates),
+            self.removed.duplicates,
         )
 
     def f1(self) -> Estimate:
         """Computes the harmonic mean of precision and recall."""
         return self.estimate(
-            lambda totals: _ratio(
+            lambda totals: divide_or_one(
                 2 * totals.together, totals.together + totals.wrong + totals.duplicates
             ),
             self._pairs_of_scores(),
@@ -132,21 +133,22 @@ class LabelledTotals:
             true = scale * totals.duplicates
             predicted = scale * (totals.together + totals.wrong)
             chance = true * predicted / max(pairs, 1)
-            return _ratio(joint_pairs - chance, (true + predicted) / 2 - chance)
+            return divide_or_one(joint_pairs - chance, (true + predicted) / 2 - chance)
 
         return self.estimate(score, self._pairs_of_scores())
 
     def bcubed_precision(self) -> Estimate:
         """Computes the mean share of the predicted clusters that belongs to the true ones."""
         return self.estimate(
-            lambda totals: _ratio(totals.predicted_shares, totals.documents),
+            lambda totals: divide_or_one(totals.predicted_shares, totals.documents),
             self.removed.documents,
         )
 
     def bcubed_recall(self) -> Estimate:
         """Computes the mean share of the true clusters that is in the predicted ones."""
         return self.estimate(
-            lambda totals: _ratio(totals.true_shares, totals.documents), self.removed.documents
+            lambda totals: divide_or_one(totals.true_shares, totals.documents),
+            self.removed.documents,
         )
 
     def _pairs_of_scores(self) -> np.ndarray:
@@ -155,8 +157,16 @@ class LabelledTotals:
         return pairs
 
 
-def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """Returns part / whole, and 1 where the whole is 0."""
+def divide_or_one(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """Returns part / whole, and 1 where the whole is 0.
+
+    Args:
+        part: Numbers, (n,).
+        whole: Numbers, (n,).
+
+    Returns:
+        float64 (n,).
+    """
     part = np.asarray(part, np.float64)
     whole = np.asarray(whole, np.float64)
     return np.divide(part, whole, out=np.ones_like(whole), where=whole != 0)

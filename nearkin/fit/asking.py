@@ -113,7 +113,7 @@ class AskSession:
         rank = self._features.rank
         chances = self._spread_evenly(is_open)
         if self.answers:
-            informative = np.where(is_open, self._information(), 0.0)
+            informative = np.where(is_open, self._measure_disagreement(), 0.0)
             if informative.sum() > 0:
                 informative /= informative.sum()
                 chances = (1 - EXPLORED_SHARE) * informative + EXPLORED_SHARE * chances
@@ -132,7 +132,7 @@ class AskSession:
         chances = np.where(is_open, 1 / np.maximum(sizes[doublings], 1), 0.0)
         return np.asarray(chances / chances.sum())
 
-    def _information(self) -> np.ndarray:
+    def _measure_disagreement(self) -> np.ndarray:
         """Returns how much the committee is divided about each pair, float64 (m,)."""
         probabilities = self._draw_probabilities()
         votes = np.zeros(len(self.pool))

@@ -332,7 +332,7 @@ class _ClusterScores:
             scored.similarity,
             members,
             self.labels.counted(members),
-            self._representatives(members),
+            self._first_exact_duplicates(members),
             self.labels.by_cluster,
             self.labels.firsts,
             thresholds,
@@ -352,7 +352,7 @@ class _ClusterScores:
             copies[followers] = first[followers]
         return copies
 
-    def _representatives(self, members: np.ndarray) -> np.ndarray:
+    def _first_exact_duplicates(self, members: np.ndarray) -> np.ndarray:
         """Returns the first exact duplicate of each document among the members, int64 (n,)."""
         copies = self._first_copies
         first_members = np.full(len(members), len(members))
@@ -363,7 +363,7 @@ class _ClusterScores:
 
     def _of_members(self, members: np.ndarray) -> ScoredDocuments:
         """Returns the pairs of members, of which later exact duplicates have none."""
-        is_first = self._representatives(members) == np.arange(len(members))
+        is_first = self._first_exact_duplicates(members) == np.arange(len(members))
         takes_part = members & is_first
         if takes_part.all():
             return self.scored
@@ -371,18 +371,20 @@ class _ClusterScores:
 
     def predict(self, members: np.ndarray, threshold: float) -> np.ndarray:
         """Returns the kept document of each document at a threshold, int64 (n,)."""
-        kept = self._cluster(self._of_members(members), len(members), threshold)
-        predicted: np.ndarray = kept[self._representatives(members)]
+        kept = self._cluster_members(self._of_members(members), len(members), threshold)
+        predicted: np.ndarray = kept[self._first_exact_duplicates(members)]
         return predicted
 
-    def _cluster(self, scored: ScoredDocuments, documents: int, threshold: float) -> np.ndarray:
+    def _cluster_members(
+        self, scored: ScoredDocuments, documents: int, threshold: float
+    ) -> np.ndarray:
         """Returns the kept document of each document by pairs of members, int64 (n,)."""
         scored = scored.select(scored.similarity >= threshold)
         order = np.arange(documents, dtype=np.uint32)
         return elect_leaders(_as_scored_pairs(scored), order, order).astype(np.int64)
 
     def totals(self, members: np.ndarray, threshold: float) -> LabelledTotals:
-        return self._judge(members, members, threshold)
+        return self._count_totals(members, members, threshold)
 
     def held_out_totals(self, judged: np.ndarray, threshold: float) -> LabelledTotals:
         """Returns what is counted of the clusters of one fold, among all documents.
@@ -395,14 +397,16 @@ class _ClusterScores:
             threshold: Threshold that was chosen without the fold.
         """
         everyone = np.ones(len(judged), bool)
-        totals = self._judge(everyone, judged, threshold)
+        totals = self._count_totals(everyone, judged, threshold)
         if self.labels.others_are_distinct and (self.labels.clusters < 0).any():
             return totals
         # All folds together, a pair would be missing without either of its clusters.
         removed = totals.removed._replace(wrong=2 * totals.removed.wrong)
         return replace(totals, removed=removed)
 
-    def _judge(self, members: np.ndarray, judged: np.ndarray, threshold: float) -> LabelledTotals:
+    def _count_totals(
+        self, members: np.ndarray, judged: np.ndarray, threshold: float
+    ) -> LabelledTotals:
         """Returns what is counted of some labelled documents among the members."""
         predicted = self.predict(members, threshold)
         is_judged = judged & (self.labels.clusters >= 0)
@@ -456,10 +460,10 @@ class _ComponentScores(_ClusterScores):
         sizes = np.zeros(len(members), np.int64)
         tally = np.zeros(len(members), np.int64)
         counted = self.labels.counted(members)
-        representative = self._representatives(members)
+        representative = self._first_exact_duplicates(members)
         counts = [
             count_pairs_of_clusters(
-                self._cluster(scored, len(members), threshold)[representative],
+                self._cluster_members(scored, len(members), threshold)[representative],
                 members,
                 counted,
                 self.labels.by_cluster,
@@ -472,7 +476,9 @@ class _ComponentScores(_ClusterScores):
         together, wrong = np.array(counts).T
         return together, wrong
 
-    def _cluster(self, scored: ScoredDocuments, documents: int, threshold: float) -> np.ndarray:
+    def _cluster_members(
+        self, scored: ScoredDocuments, documents: int, threshold: float
+    ) -> np.ndarray:
         scored = scored.select(scored.similarity >= threshold)
         order = np.arange(documents, dtype=np.uint32)
         floor = max(0.0, threshold - DEFAULT_FLOOR_DISTANCE)
@@ -696,7 +702,9 @@ def place_labels(
         places[numbers] = np.arange(len(documents))
         places[-1] = -1
         return PairLabels(
-            len(documents), _place(golden.duplicates, places), _place(golden.distinct, places)
+            len(documents),
+            _locate_pairs(golden.duplicates, places),
+            _locate_pairs(golden.distinct, places),
         )
     true = np.append(golden.clusters, -1)[numbers]
     _, clusters = np.unique(true, return_inverse=True)
@@ -720,7 +728,7 @@ def place_labels(
     )
 
 
-def _place(pairs: np.ndarray | None, places: np.ndarray) -> np.ndarray:
+def _locate_pairs(pairs: np.ndarray | None, places: np.ndarray) -> np.ndarray:
     """Returns the pairs of which both documents take part, by their positions, int64 (m, 2)."""
     placed = places[NO_PAIRS if pairs is None else pairs]
     return placed[(placed >= 0).all(axis=1)]

@@ -7,6 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from nearkin.errors import UsageError
+from nearkin.evaluate.totals import divide_or_one
 from nearkin.setting_names import name_setting
 
 NEIGHBOURHOOD = 0.02
@@ -35,17 +36,17 @@ class Curve:
     @cached_property
     def precision(self) -> np.ndarray:
         """The share of the found pairs that are duplicates, and 1 if none is found, (t,)."""
-        return _divide(self.together, self.together + self.wrong)
+        return divide_or_one(self.together, self.together + self.wrong)
 
     @cached_property
     def recall(self) -> np.ndarray:
         """The share of the pairs of duplicates that are found, float64 (t,)."""
-        return _divide(self.together, np.full(len(self.thresholds), self.duplicates))
+        return divide_or_one(self.together, np.full(len(self.thresholds), self.duplicates))
 
     @cached_property
     def f1(self) -> np.ndarray:
         """The harmonic mean of precision and recall, float64 (t,)."""
-        return _divide(2 * self.together, self.together + self.wrong + self.duplicates)
+        return divide_or_one(2 * self.together, self.together + self.wrong + self.duplicates)
 
     @cached_property
     def nearby_f1(self) -> np.ndarray:
@@ -73,11 +74,6 @@ class Curve:
         first = int(before[-1]) + 1 if len(before) else 0
         last = int(after[0]) - 1 if len(after) else len(same) - 1
         return first, last
-
-
-def _divide(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
-    """Returns part / whole, and 1 where the whole is 0."""
-    return np.divide(part, whole, out=np.ones(len(whole)), where=whole != 0)
 
 
 @dataclass(frozen=True)

@@ -209,9 +209,9 @@ class FitResult:
         Raises:
             OSError: If the file cannot be written.
         """
-        write_settings(path, Settings(self.settings), self._remarks())
+        write_settings(path, Settings(self.settings), self._list_remarks())
 
-    def _remarks(self) -> list[str]:
+    def _list_remarks(self) -> list[str]:
         """Returns the comment of the settings file: what chose it, and how good it is."""
         counts = self.labels
         labelled = f"{counts.duplicates:,} pairs of duplicates"

@@ -102,7 +102,7 @@ class DocumentScorer:
         def build(documents: pa.Array) -> np.ndarray:
             return builders.use(lambda builder: builder.build(documents).hashes)
 
-        parts = list(ordered_map(build, _slices(background), self.workers))
+        parts = list(ordered_map(build, _slice_documents(background), self.workers))
         hashes, counts = count_repeated(np.concatenate(parts))
         return DocumentFrequencies(len(background), hashes, counts)
 
@@ -113,7 +113,7 @@ class DocumentScorer:
         def build(documents: pa.Array) -> Payload:
             return builders.use(lambda builder: builder.build(documents))
 
-        parts = ordered_map(build, _slices(self.documents.contents), self.workers)
+        parts = ordered_map(build, _slice_documents(self.documents.contents), self.workers)
         return concatenate_payloads(list(parts))
 
     def score_pairs(self, definition: Definition, pairs: np.ndarray) -> np.ndarray:
@@ -197,7 +197,7 @@ def _compare(measure: Measure, stored: StoredPayloads, pairs: np.ndarray) -> np.
     return np.concatenate([np.empty(0), *parts])
 
 
-def _slices(documents: pa.Array) -> list[pa.Array]:
+def _slice_documents(documents: pa.Array) -> list[pa.Array]:
     """Returns slices of documents. There is at least one, which can be empty."""
     starts = range(0, max(len(documents), 1), DOCUMENTS_AT_ONCE)
     return [documents.slice(start, DOCUMENTS_AT_ONCE) for start in starts]

@@ -105,7 +105,7 @@ def search(
     def rank_all(candidates: Iterable[Definition]) -> list[Choice]:
         for definition in candidates:
             if definition not in tried:
-                tried[definition] = _choose(table, subset, objective, definition)
+                tried[definition] = _choose_threshold(table, subset, objective, definition)
         return sort_choices(tried.values())
 
     ranked = rank_all(definitions)
@@ -120,7 +120,9 @@ def search(
     return ranked
 
 
-def _choose(table: CurveTable, subset: int, objective: Objective, definition: Definition) -> Choice:
+def _choose_threshold(
+    table: CurveTable, subset: int, objective: Objective, definition: Definition
+) -> Choice:
     """Returns a definition with its best threshold."""
     curve = table.curve(definition, subset)
     position = objective.choose(curve)

@@ -50,8 +50,8 @@ def print_fit(fitted: FitResult, console: Console) -> None:
         ):
             scores.add_row(Text(name, style="dim"), format_interval(score))
         console.print(scores)
-    false_count = _count(fitted.false_count, "distinct pair")
-    missed_count = _count(fitted.missed_count, "pair")
+    false_count = _format_count(fitted.false_count, "distinct pair")
+    missed_count = _format_count(fitted.missed_count, "pair")
     found_phrase = "is found" if fitted.false_count == 1 else "are found"
     missed_phrase = "is not found" if fitted.missed_count == 1 else "are not found"
     _print_wrong(f"{false_count} {found_phrase}", fitted.false_pairs, console)
@@ -69,19 +69,19 @@ def format_interval(score: Estimate) -> str:
     return f"{format_fraction(score.value)} ({low} to {format_fraction(score.high)})"
 
 
-def _count(number: int, noun: str) -> str:
+def _format_count(number: int, noun: str) -> str:
     """Returns a number with a noun in the right form."""
     return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def _describe_labels(labels: LabelCounts) -> str:
     """Returns what is labelled, in words."""
-    duplicates = _count(labels.duplicates, "pair")
-    text = f"{_count(labels.documents, 'labelled document')}: {duplicates} of duplicates"
+    duplicates = _format_count(labels.duplicates, "pair")
+    text = f"{_format_count(labels.documents, 'labelled document')}: {duplicates} of duplicates"
     if labels.clusters is not None:
         text += f" in {labels.clusters:,} clusters"
     if labels.distinct is not None:
-        text += f", {_count(labels.distinct, 'distinct pair')}"
+        text += f", {_format_count(labels.distinct, 'distinct pair')}"
     if labels.left_out:
         text += f" ({labels.left_out:,} more were left out; see {name_setting('sample')})"
     return text
@@ -114,13 +114,13 @@ def _print_wrong(title: str, pairs: Sequence[WrongPair], console: Console) -> No
     for pair in pairs[:SHOWN_EXAMPLES]:
         table.add_row(
             format_similarity(pair.similarity),
-            _quote(pair.id_a, pair.text_a),
-            _quote(pair.id_b, pair.text_b),
+            _format_document(pair.id_a, pair.text_a),
+            _format_document(pair.id_b, pair.text_b),
         )
     console.print(table)
 
 
-def _quote(id: str, text: str) -> Text:
+def _format_document(id: str, text: str) -> Text:
     """Returns the id and the beginning of a text, which may be hostile."""
     excerpt = " ".join(text[: 4 * EXCERPT_LENGTH].split())
     if len(excerpt) > EXCERPT_LENGTH:

@@ -76,9 +76,9 @@ class ClockWatch:
         Raises:
             StoreError: If the store does not answer.
         """
-        before = self._now()
+        before = self._uncorrected_time()
         times = self._store.times()
-        after = self._now()
+        after = self._uncorrected_time()
         self._has_clock = bool(times)
         if not times:
             return
@@ -99,7 +99,7 @@ class ClockWatch:
         if isinstance(self._clock, SystemClock):
             self._clock.offset = times[0] - after if fault is not None else 0.0
 
-    def _now(self) -> float:
+    def _uncorrected_time(self) -> float:
         """Returns the time of the process without a correction."""
         return time.time() if isinstance(self._clock, SystemClock) else self._clock()
 
@@ -122,12 +122,14 @@ class ClockWatch:
             return
         remedy = "set the clock, or, if it is right, run nearkin index expire with --trust-clock"
         if isinstance(self._clock, SystemClock):
-            jump = (self._now() - self._opened) - (running_seconds() - self._opened_running)
+            jump = (self._uncorrected_time() - self._opened) - (
+                running_seconds() - self._opened_running
+            )
             if abs(jump) > TOLERANCE:
                 raise ClockError(
                     f"the clock of this machine has jumped by {jump:,.0f} seconds since the index "
-                    f"was opened, to {_format_time(self._now())}; nothing is swept by this "
-                    f"process: {remedy}, and restart this process"
+                    f"was opened, to {_format_time(self._uncorrected_time())}; nothing is swept by "
+                    f"this process: {remedy}, and restart this process"
                 )
         if not self._swept:
             # documents may have come from other processes since the index was opened

@@ -70,9 +70,9 @@ class EntryBuilder:
         posted = ~self._is_empty
         if not self._posts_members:
             posted &= np.array(leads, bool)
-        texts = [self._text(i) for i in range(n)]
+        texts = [self._text_of(i) for i in range(n)]
         payloads = [
-            self._payload(i, has_text=texts[i] is not None)
+            self._payload_of(i, has_text=texts[i] is not None)
             if leads[i] or self._keeps_member_content
             else b""
             for i in range(n)
@@ -99,13 +99,13 @@ class EntryBuilder:
             key_starts=key_starts,
         )
 
-    def _text(self, position: int) -> str | None:
+    def _text_of(self, position: int) -> str | None:
         """Returns the text of a document that its entry keeps, or None."""
         content = self._contents[position]
         text = content.text if isinstance(content, CheckedPair) else content
         return text if self._keeps_text and isinstance(text, str) else None
 
-    def _payload(self, position: int, *, has_text: bool) -> bytes:
+    def _payload_of(self, position: int, *, has_text: bool) -> bytes:
         """Returns the payloads of a document, without that of a text that is kept."""
         if has_text and len(self._documents.kinds) == 1:
             return b""

@@ -88,7 +88,7 @@ class IndexReader(IndexDescription):
         # position 0 of the pool is the query itself
         positions = np.arange(1, 1 + len(pool.entries), dtype=np.uint64)
         compared = searcher.compare(np.uint64(0), positions, pool)
-        matches = _matches(pool.entries, compared, np.flatnonzero(compared.reached), shared)
+        matches = _select_matches(pool.entries, compared, np.flatnonzero(compared.reached), shared)
         matches.sort(key=_rank_of_match)
         if members and searcher.settings.postings == "leaders":
             matches += _matching_members(searcher, prepared, matches)
@@ -127,7 +127,7 @@ class IndexReader(IndexDescription):
         refs = (ranked.words >> REF_SHIFT).tolist()
         shared = dict(zip(refs, ranked.shared.tolist(), strict=True))
         compared = searcher.compare_exactly(pool)
-        misses = _matches(pool.entries, compared, np.flatnonzero(~compared.reached), shared)
+        misses = _select_matches(pool.entries, compared, np.flatnonzero(~compared.reached), shared)
         misses.sort(key=_rank_of_match)
         return misses[:top]
 
@@ -397,7 +397,7 @@ class IndexReader(IndexDescription):
         return session.preparer.payload_of(session.documents.split(entries)[0])
 
 
-def _matches(
+def _select_matches(
     entries: Sequence[Entry],
     compared: "ComparedPairs",
     chosen: np.ndarray,

@@ -179,7 +179,7 @@ class SearchStats:
         for size in sizes[sizes > 0].tolist():
             counts[size] = counts.get(size, 0) + 1
         hot = np.flatnonzero(sizes >= HOT_BUCKET_SIZE)
-        self._add(SearchCounts(bucket_sizes=counts))
+        self._add_to_slice(SearchCounts(bucket_sizes=counts))
         if not len(hot):
             return
         with self._lock:
@@ -187,7 +187,7 @@ class SearchStats:
                 oldest = int(postings.words[postings.offsets[i]]) >> REF_SHIFT
                 self._hot[int(keys[i])] = FullestBucket(int(sizes[i]), oldest)
             if len(self._hot) > 4 * MAX_HOT_BUCKETS:
-                self._hot = dict(self._largest())
+                self._hot = dict(self._sort_buckets())
 
     def record_batch(
         self, *, documents: int, candidates: int, slots: np.ndarray, seconds: float
@@ -210,7 +210,7 @@ class SearchStats:
         if len(slots) >= SLOT_SAMPLING or self.documents % SLOT_SAMPLING == 0:
             filled = int(np.count_nonzero(slots[:, 0] != EMPTY_SLOT)) * slots.shape[1]
             later = round(fill_shares(slots).later_round * filled)
-        self._add(
+        self._add_to_slice(
             SearchCounts(
                 documents=documents,
                 candidates=candidates,
@@ -230,11 +230,11 @@ class SearchStats:
         """
         if _UNCOUNTED.get():
             return
-        self._add(SearchCounts(estimated=estimated, compared=compared, reached=reached))
+        self._add_to_slice(SearchCounts(estimated=estimated, compared=compared, reached=reached))
         if self._on_comparisons is not None:
             self._on_comparisons(compared)
 
-    def _add(self, counts: SearchCounts) -> None:
+    def _add_to_slice(self, counts: SearchCounts) -> None:
         with self._lock:
             self._total.add(counts)
             self._recent.current().add(counts)
@@ -242,9 +242,9 @@ class SearchStats:
     def hot_buckets(self) -> list[FullestBucket]:
         """Returns the largest buckets that searches read, largest first."""
         with self._lock:
-            return [bucket for _, bucket in self._largest()]
+            return [bucket for _, bucket in self._sort_buckets()]
 
-    def _largest(self) -> list[tuple[int, FullestBucket]]:
+    def _sort_buckets(self) -> list[tuple[int, FullestBucket]]:
         by_size = sorted(self._hot.items(), key=lambda item: (-item[1].size, item[0]))
         return by_size[:MAX_HOT_BUCKETS]
 
@@ -256,12 +256,12 @@ class SearchStats:
             memory: Memory of the index in bytes, if it is known.
         """
         with self._lock:
-            return _sum([self._total]).metrics(recall, memory)
+            return _sum_counts([self._total]).metrics(recall, memory)
 
     def recent_counts(self) -> SearchCounts:
         """Returns the counts of the searches of the last ten minutes."""
         with self._lock:
-            return _sum(self._recent.slices())
+            return _sum_counts(self._recent.slices())
 
 
 def _add_counts(counts: dict[int, int], added: Mapping[int, int]) -> None:
@@ -269,7 +269,7 @@ def _add_counts(counts: dict[int, int], added: Mapping[int, int]) -> None:
         counts[value] = counts.get(value, 0) + times
 
 
-def _sum(parts: Iterable[SearchCounts]) -> SearchCounts:
+def _sum_counts(parts: Iterable[SearchCounts]) -> SearchCounts:
     total = SearchCounts()
     for part in parts:
         total.add(part)

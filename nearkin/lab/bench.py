@@ -72,7 +72,7 @@ def describe_machine() -> MachineFacts:
     """Returns the properties of this machine on which results depend."""
     return {
         "cores": available_cores(),
-        "processor": _processor(),
+        "processor": _name_processor(),
         "python": platform.python_version(),
         "numba": numba.__version__,
         "pyarrow": pa.__version__,
@@ -80,7 +80,7 @@ def describe_machine() -> MachineFacts:
     }
 
 
-def _processor() -> str:
+def _name_processor() -> str:
     path = Path("/proc/cpuinfo")
     if path.exists():
         for line in path.read_text().splitlines():

@@ -170,7 +170,7 @@ def measure_kernels() -> KernelRates:
     slots = np.empty((SETS, 128), np.uint32)
     classical, bins = Classic(128, 1), Binned(128, 1)
     sets = np.sort(hashes.reshape(SETS, SET_SIZE), axis=1).reshape(-1)
-    place, pairs = np.arange(SETS, dtype=np.uint32), _pairs(200_000)
+    place, pairs = np.arange(SETS, dtype=np.uint32), _draw_pairs(200_000)
     shared, joint = np.empty(len(pairs), np.int64), np.empty(len(pairs), np.int64)
     classic = _shortest_run(
         lambda: sketching.classic_minhash(hashes, offsets, classical.a, classical.b, slots)
@@ -186,7 +186,7 @@ def measure_kernels() -> KernelRates:
     )
 
 
-def _pairs(count: int) -> np.ndarray:
+def _draw_pairs(count: int) -> np.ndarray:
     a, b = (splitmix64(seed, count) % np.uint64(SETS) for seed in (2, 3))
     return pack_pairs(a, b)
 

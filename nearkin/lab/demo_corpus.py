@@ -118,12 +118,14 @@ def extract_documents(source: str, path: str) -> list[SourceDocument]:
     lines = source.split("\n")
     package = path.partition("/")[0].removesuffix(".py")
     return [
-        SourceDocument(f"{path}:{name}:{node.lineno}", _text(node, lines), package, path)
-        for name, node in _definitions(tree.body, "", len(source), lines)
+        SourceDocument(
+            f"{path}:{name}:{node.lineno}", _dedent_definition(node, lines), package, path
+        )
+        for name, node in _find_definitions(tree.body, "", len(source), lines)
     ]
 
 
-def _definitions(
+def _find_definitions(
     body: Sequence[ast.stmt], prefix: str, longest: int, lines: Sequence[str]
 ) -> Iterator[tuple[str, _Definition]]:
     """Yields the names and nodes of the definitions that are documents.
@@ -132,13 +134,13 @@ def _definitions(
     """
     for node in body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            length = _length(node, lines)
+            length = _count_characters(node, lines)
             if _line_count(node) >= MIN_LINES and length <= longest:
                 yield prefix + node.name, node
             if isinstance(node, ast.ClassDef):
-                yield from _definitions(node.body, f"{prefix}{node.name}.", length // 2, lines)
+                yield from _find_definitions(node.body, f"{prefix}{node.name}.", length // 2, lines)
         elif isinstance(node, ast.If | ast.Try | ast.With):
-            yield from _definitions(_inner_statements(node), prefix, longest, lines)
+            yield from _find_definitions(_inner_statements(node), prefix, longest, lines)
 
 
 def _inner_statements(node: ast.If | ast.Try | ast.With) -> list[ast.stmt]:
@@ -164,11 +166,11 @@ def _line_count(node: _Definition) -> int:
     return (node.end_lineno or node.lineno) - _first_line(node) + 1
 
 
-def _length(node: _Definition, lines: Sequence[str]) -> int:
+def _count_characters(node: _Definition, lines: Sequence[str]) -> int:
     return sum(map(len, lines[_first_line(node) - 1 : node.end_lineno]))
 
 
-def _text(node: _Definition, lines: Sequence[str]) -> str:
+def _dedent_definition(node: _Definition, lines: Sequence[str]) -> str:
     """Returns the lines of a definition without the indentation of the first line.
 
     The depth of nesting is not a part of what the code says.

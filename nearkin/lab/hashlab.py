@@ -293,20 +293,20 @@ def measure_avalanche(samples: int, size: int = 8) -> Iterator[Avalanche]:
     inputs = [rng.randbytes(size) for _ in range(samples)]
     for family in (*FAMILIES, SHA, AFFINE):
         flips = np.empty((8 * size, 64))
-        before = _values(family, inputs)
+        before = _hash_values(family, inputs)
         for bit in range(8 * size):
             turned = [
                 (int.from_bytes(value, "little") ^ (1 << bit)).to_bytes(size, "little")
                 for value in inputs
             ]
-            changed = before ^ _values(family, turned)
+            changed = before ^ _hash_values(family, turned)
             flips[bit] = [(changed >> np.uint64(j) & np.uint64(1)).mean() for j in range(64)]
         width = 61 if family == AFFINE else 64
         rows = flips[:width, :width]
         yield Avalanche(family, float(rows.mean()), float(np.abs(rows - 0.5).max()))
 
 
-def _values(family: str, values: list[bytes]) -> np.ndarray:
+def _hash_values(family: str, values: list[bytes]) -> np.ndarray:
     if family != AFFINE:
         return family_hash(family)(values, 7)
     out = np.empty(len(values), np.uint64)

@@ -542,14 +542,14 @@ def _generate_batches(
             pa.array((draw_uniforms(plan.settings.seed, SOURCE, rows.groups) * 4).astype(np.int64))
         )
         return pa.record_batch(
-            [_ids(np.arange(start, start + count)), generator.texts(rows), sources],
+            [_make_ids(np.arange(start, start + count)), generator.texts(rows), sources],
             ["id", "text", "source"],
         )
 
     yield from ordered_map(make, range(first, last, step), workers)
 
 
-def _ids(rows: np.ndarray) -> pa.Array:
+def _make_ids(rows: np.ndarray) -> pa.Array:
     return pa.array([f"d{row:010d}" for row in rows.tolist()], pa.large_string())
 
 
@@ -642,8 +642,8 @@ def _truth_of_clusters(
     rows = plan.places[first - int(plan.starts[0]) :]
     ends = [rows[documents] for documents in unpack_pairs(packed_pairs)]
     columns = [
-        _ids(np.minimum(*ends)),
-        _ids(np.maximum(*ends)),
+        _make_ids(np.minimum(*ends)),
+        _make_ids(np.maximum(*ends)),
         pa.array(scored.similarity),
         pa.array(cluster, pa.int64()),
     ]

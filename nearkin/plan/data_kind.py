@@ -311,7 +311,7 @@ def profile_texts(texts: pa.Array, shingles: np.ndarray, exact_copies: float = 0
         digit_tokens=_count_matches(beginnings, TOKEN_WITH_DIGIT) / max(tokens, 1),
         distinct=int(pc.count_distinct(beginnings).as_py()),
         templates=int(pc.count_distinct(folded).as_py()),
-        years=float(np.mean(_matches(beginnings, YEAR))),
+        years=float(np.mean(_contains_match(beginnings, YEAR))),
         lines=filled_lines / len(texts),
         code_lines=_count_matches(beginnings, CODE_LINE) / max(filled_lines, 1),
         scripts=count_scripts(beginnings.to_pylist()),
@@ -338,11 +338,11 @@ def count_scripts(texts: Sequence[str]) -> tuple[ScriptShare, ...]:
     points = np.frombuffer("".join(texts).encode("utf-32-le"), np.uint32)
     numbers, counts = np.unique(points, return_counts=True)
     characters = pa.array([chr(number) for number in numbers], pa.string())
-    remaining = np.where(_matches(characters, r"\pL"), counts, 0)
+    remaining = np.where(_contains_match(characters, r"\pL"), counts, 0)
     letters = int(remaining.sum())
     shares = []
     for script in SCRIPTS:
-        in_script = _matches(characters, rf"\p{{{script}}}")
+        in_script = _contains_match(characters, rf"\p{{{script}}}")
         shares.append(ScriptShare(script, int(remaining[in_script].sum()) / max(letters, 1)))
         remaining[in_script] = 0
     shares.append(ScriptShare(OTHER_SCRIPT, int(remaining.sum()) / max(letters, 1)))
@@ -350,7 +350,7 @@ def count_scripts(texts: Sequence[str]) -> tuple[ScriptShare, ...]:
     return tuple(sorted(used, key=lambda share: -share.share))
 
 
-def _matches(texts: pa.Array, pattern: str) -> np.ndarray:
+def _contains_match(texts: pa.Array, pattern: str) -> np.ndarray:
     """Returns which texts contain a match of a pattern of RE2, bool (n,)."""
     return np.asarray(pc.match_substring_regex(texts, pattern).to_numpy(zero_copy_only=False))
 

@@ -177,10 +177,10 @@ def redis_size(shape: IndexShape) -> IndexSize:
         + 2 * sorted_set_item
         + 60
     )
-    ids = 25.0 * shape.documents + 70 * _occupied(shape.documents, 1 << 16)
+    ids = 25.0 * shape.documents + 70 * _expect_occupied(shape.documents, 1 << 16)
     expected = shape.documents * max(shape.keys, 1)
     hashes = 1 << (16 + min(8, (expected // 64 >> 16).bit_length()))
-    bucket_hashes = 85 * _occupied(shape.buckets, hashes)
+    bucket_hashes = 85 * _expect_occupied(shape.buckets, hashes)
     return IndexSize(
         records=shape.representatives * leader + shape.members * member + ids,
         postings=12.0 * shape.buckets + 8.0 * shape.postings + bucket_hashes,
@@ -205,7 +205,7 @@ def aerospike_size(shape: IndexShape) -> IndexSize:
     member = 189 + NAME_BYTES + shape.member_content + index_entry + number
     expected = shape.documents * max(shape.keys, 1)
     places = 1 << min(32, max(16, (expected // 16).bit_length()))
-    groups = _occupied(shape.buckets, places)
+    groups = _expect_occupied(shape.buckets, places)
     return IndexSize(
         records=shape.representatives * leader + shape.members * member,
         postings=(77 + index_entry) * groups + 18.3 * shape.postings,
@@ -226,7 +226,7 @@ INDEX_SIZES: dict[str, Callable[[IndexShape], IndexSize]] = {
 """The sizes by the kind of store."""
 
 
-def _occupied(items: float, places: int) -> float:
+def _expect_occupied(items: float, places: int) -> float:
     """Returns the expected number of places that random items occupy."""
     return places * -math.expm1(-items / places)
 

@@ -272,11 +272,11 @@ class _LogScale:
     def __init__(self, largest: int) -> None:
         self._largest = max(largest, 1)
 
-    def _share(self, count: int) -> float:
+    def _relative_height(self, count: int) -> float:
         return math.log1p(count) / math.log1p(self._largest)
 
     def y(self, count: int) -> float:
-        return _plot_y(self._share(count))
+        return _plot_y(self._relative_height(count))
 
     def height(self, count: int) -> float:
         return HEIGHT - BOTTOM - self.y(count)

@@ -115,13 +115,13 @@ def _absorb_short_spans(spans: Sequence[DiffSpan]) -> list[DiffSpan]:
     absorbed = list(spans)
     for i in range(1, len(spans) - 1):
         span = spans[i]
-        neighbor_size = min(_size(spans[i - 1]), _size(spans[i + 1]))
+        neighbor_size = min(_size_of_span(spans[i - 1]), _size_of_span(spans[i + 1]))
         if span.kind is SpanKind.EQUAL and len(span.left.strip()) <= 2 < neighbor_size:
             absorbed[i] = span._replace(kind=SpanKind.REPLACE)
     return absorbed
 
 
-def _size(span: DiffSpan) -> int:
+def _size_of_span(span: DiffSpan) -> int:
     return max(len(span.left.strip()), len(span.right.strip()))
 
 

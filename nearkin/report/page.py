@@ -143,7 +143,7 @@ def render_page(data: ReportData) -> str:
             sizes=_size_figure(data),
             similarity=_similarity_figure(data),
             what_if=_threshold_slider(data),
-            script=Markup(_script()),
+            script=Markup(_read_script()),
             script_hash=hash_script(),
             recall_chart=_recall_figure(data),
             leaks=data.leakage.leaks if data.leakage else (),
@@ -217,14 +217,14 @@ def page_style() -> str:
 
 
 @cache
-def _script() -> str:
+def _read_script() -> str:
     return (_FOLDER / "page.js").read_text("utf-8")
 
 
 @cache
 def hash_script() -> str:
     """Returns the hash of the page's script for its content security policy. No other may run."""
-    digest = hashlib.sha256(_script().encode()).digest()
+    digest = hashlib.sha256(_read_script().encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
 
 

@@ -328,14 +328,14 @@ class _FileJoin:
         for file in self.corpus.files:
             if isinstance(self.corpus.format_of(file), Parquet | ArrowIpc):
                 for batch in self._read_slices(file):
-                    yield _conform(batch, schema)
+                    yield _fill_missing_columns(batch, schema)
             else:
                 for rows in self._read_rows(file):
                     objects = pa.array(rows, pa.struct(list(schema)))
                     yield pa.RecordBatch.from_struct_array(objects)
 
 
-def _conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def _fill_missing_columns(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Returns a batch with the columns of a schema. Columns that it does not have are null."""
     columns = []
     for field in schema:

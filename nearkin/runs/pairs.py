@@ -233,7 +233,7 @@ def run_pairs(
             copy_saved_signatures(saved, work)
         run = LocalRun(corpus, job.columns, job.settings, work, progress, job.resources)
         found_pairs = find_pairs(run, parsed, expand_exact=expand_exact)
-        inputs = _contents(work.manifest["inputs"])
+        inputs = _list_contents(work.manifest["inputs"])
         metadata = _footer_of(identity, inputs, found_pairs.missing)
         staged = claim.path / RESULT
         with disk_errors(job.out.parent):
@@ -377,7 +377,7 @@ def _count_finished_pairs(
     return _count_rows(job.out)
 
 
-def _contents(inputs: Sequence[InputRecord]) -> list[ContentRecord]:
+def _list_contents(inputs: Sequence[InputRecord]) -> list[ContentRecord]:
     """Returns the names, sizes and hashes of inputs.
 
     Places and times are left out, so that equal inputs make equal files.

@@ -57,7 +57,7 @@ def show_parameters(function: Function) -> Function:
     ]
     shown.__signature__ = signature.replace(parameters=[*further_names, *keywords])
     if function.__doc__ is not None:
-        entries = _entries()
+        entries = _collect_entries()
         text = "".join(entries[name] for name in RunParameters.__annotations__)
         function.__doc__ = COLLECTED.sub(lambda _: text, function.__doc__)
     return function
@@ -74,7 +74,7 @@ def _default_values() -> dict[str, object]:
     }
 
 
-def _entries() -> dict[str, str]:
+def _collect_entries() -> dict[str, str]:
     """Returns the entries of docstrings for all parameters, as part of a section of arguments."""
     entries: dict[str, str] = {}
     for documented in (RunOptions, SpecOptionKeywords, ReadKeywords, RunParameters):

@@ -174,9 +174,11 @@ def save_signatures(work: WorkFolder, staging: Path) -> None:
         target = staging / SIGNATURES
         delete_folder(target)
         sketch = work.path / "sketch"
-        shutil.copytree(sketch, target, copy_function=_link, ignore=_ignore_band_keys(sketch))
+        shutil.copytree(
+            sketch, target, copy_function=_link_or_copy, ignore=_ignore_band_keys(sketch)
+        )
         if (work.path / "keys").is_dir():
-            shutil.copytree(work.path / "keys", target / "keys", copy_function=_link)
+            shutil.copytree(work.path / "keys", target / "keys", copy_function=_link_or_copy)
 
 
 def _ignore_band_keys(folder: Path) -> Callable[[Any, list[str]], set[str]]:
@@ -194,7 +196,7 @@ def _ignore_band_keys(folder: Path) -> Callable[[Any, list[str]], set[str]]:
     return ignored_names
 
 
-def _link(source: str, target: str) -> None:
+def _link_or_copy(source: str, target: str) -> None:
     """Creates a hard link, or a copy if the file system has no links."""
     try:
         os.link(source, target)

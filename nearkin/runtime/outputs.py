@@ -79,7 +79,7 @@ def work_folder_of(out: Path) -> Path:
             f"{out} cannot be an output: outputs are local, and this is a URL; give a path with "
             f"{name_setting('out')} and copy it"
         )
-    place = _absolute(out)
+    place = _make_absolute(out)
     try:
         os.fspath(place).encode()
     except UnicodeEncodeError as error:
@@ -108,7 +108,7 @@ def require_outside_work_folders(out: Path) -> None:
     Raises:
         UsageError: If it is, whether the run is under way or can be resumed.
     """
-    place = _absolute(out)
+    place = _make_absolute(out)
     for folder in (*place.parents, *place.resolve().parents):
         if is_work_folder(folder):
             raise UsageError(
@@ -118,7 +118,7 @@ def require_outside_work_folders(out: Path) -> None:
             )
 
 
-def _absolute(path: Path) -> Path:
+def _make_absolute(path: Path) -> Path:
     """Returns an absolute path without `.` and `..`.
 
     Unlike `resolve` it does not follow the last link.
@@ -148,8 +148,8 @@ def require_apart(
     """
     names = [str(path).removeprefix("file://") for path in inputs]
     local = [Path(name) for name in names if "://" not in name]
-    real = _resolved(local)
-    for place in (_absolute(out), work_folder_of(out)):
+    real = _resolve_links(local)
+    for place in (_make_absolute(out), work_folder_of(out)):
         for given_path, path in zip(local, real, strict=True):
             if path == place.resolve():
                 raise UsageError(
@@ -163,7 +163,7 @@ def require_apart(
                 )
         _require_other_inodes(out, place, local)
     for given_path, path in zip(local, real, strict=True):
-        inside = path in _absolute(out).resolve().parents and path.is_dir()
+        inside = path in _make_absolute(out).resolve().parents and path.is_dir()
         if inside and is_output(path):
             raise UsageError(
                 f"{out} cannot be the output: it is inside {given_path}, which is the "
@@ -177,7 +177,7 @@ def require_apart(
             )
 
 
-def _resolved(paths: list[Path]) -> list[Path]:
+def _resolve_links(paths: list[Path]) -> list[Path]:
     """Returns paths without links.
 
     A corpus may be a hundred thousand files, so each folder is looked up once.
@@ -196,18 +196,18 @@ def _require_other_inodes(out: Path, place: Path, inputs: list[Path]) -> None:
 
     Bind mounts and case-insensitive file systems give one folder two names.
     """
-    if (folder := _identity(place)) is None:
+    if (folder := _file_identity(place)) is None:
         return
     above = {parent for path in inputs for parent in path.absolute().parents}
     for path in (*inputs, *above):
-        if _identity(path) == folder:
+        if _file_identity(path) == folder:
             raise UsageError(
                 f"{out} cannot be the output: {place} is or contains an input ({path}); choose "
                 f"another {name_setting('out')}"
             )
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
+def _file_identity(path: Path) -> tuple[int, int] | None:
     """Returns the device and inode of a path, or None if nothing is there."""
     try:
         file_status = path.stat()
@@ -230,7 +230,7 @@ def require_replaceable_folder(out: Path) -> None:
         )
     if not out.is_dir():
         raise UsageError(f"{out} is a file, which is never replaced by a folder; {advice}")
-    place = _absolute(out)
+    place = _make_absolute(out)
     if place.resolve() in (Path.cwd(), *Path.cwd().parents):
         raise UsageError(
             f"{out} is the current folder or contains it, which is never replaced; choose another "
@@ -404,7 +404,7 @@ class Claim:
                 its path is not valid.
             RunError: If the folder cannot be created.
         """
-        place, path = _absolute(out), work_folder_of(out)
+        place, path = _make_absolute(out), work_folder_of(out)
         with disk_errors(path.parent), _path_errors(path):
             made_folders = make_folders(path.parent)
             try:
@@ -415,7 +415,7 @@ class Claim:
             claim = cls(place, path, handle, made_folders)
             try:
                 os.ftruncate(handle, 0)
-                os.pwrite(handle, to_json(_holder(command)), 0)
+                os.pwrite(handle, to_json(_record_holder(command)), 0)
                 # After a power cut the lock file must still name the owner of the folder.
                 os.fsync(handle)
                 sync_folder(path)
@@ -600,7 +600,7 @@ def _lock(path: Path, out: Path) -> int:
             continue  # the holder has just finished and removed the folder
         try:
             lock_exclusively(handle, wait=False)
-            identity = _identity(path / LOCK)
+            identity = _file_identity(path / LOCK)
             if identity is not None and identity == (
                 os.fstat(handle).st_dev,
                 os.fstat(handle).st_ino,
@@ -641,7 +641,7 @@ def require_work_folder(path: Path) -> None:
         )
 
 
-def _holder(command: str) -> dict[str, str | int]:
+def _record_holder(command: str) -> dict[str, str | int]:
     """Returns who holds a work folder, as its lock file says it."""
     since = time.strftime("%Y-%m-%d %H:%M:%S %z")
     return {"command": command, "pid": os.getpid(), "host": socket.gethostname(), "since": since}

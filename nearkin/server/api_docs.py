@@ -55,18 +55,18 @@ def render_docs(description: Mapping[str, Any]) -> str:
         )
     parts.append("</ul>")
     for name, operation in operations:
-        parts.extend(_operation(name, operation))
+        parts.extend(_render_operation(name, operation))
     schemas = description["components"]["schemas"]
     parts.append("<section><h2>Objects</h2>")
     for name, schema in sorted(schemas.items()):
         parts.append(f'<h3 id="schema-{escape(name)}">{escape(name)}</h3>')
         parts.append(f"<p>{escape(schema.get('description', ''))}</p>")
-        parts.extend(_properties(schema))
+        parts.extend(_render_properties(schema))
     parts.append("</section></body></html>\n")
     return "".join(parts)
 
 
-def _operation(name: str, operation: Mapping[str, Any]) -> Iterator[str]:
+def _render_operation(name: str, operation: Mapping[str, Any]) -> Iterator[str]:
     yield f'<section><h2 id="{operation["operationId"]}"><code>{escape(name)}</code></h2>'
     for paragraph in operation["description"].split("\n\n"):
         yield f"<p>{escape(paragraph)}</p>"
@@ -75,25 +75,25 @@ def _operation(name: str, operation: Mapping[str, Any]) -> Iterator[str]:
         for parameter in parameters:
             yield (
                 f"<tr><td><code>{escape(parameter['name'])}</code></td>"
-                f"<td>{escape(parameter['in'])}</td><td>{_type(parameter['schema'])}</td>"
+                f"<td>{escape(parameter['in'])}</td><td>{_describe_type(parameter['schema'])}</td>"
                 f"<td>{escape(parameter.get('description', ''))}</td></tr>"
             )
         yield "</table>"
     if body := operation.get("requestBody"):
         yield "<h3>Request</h3>"
-        yield from _content(body["content"])
+        yield from _render_content(body["content"])
     yield "<h3>Response</h3>"
     for status, response in operation["responses"].items():
         if status.startswith("2"):
             yield f"<p>Status {escape(status)}.</p>"
-            yield from _content(response.get("content", {}))
+            yield from _render_content(response.get("content", {}))
     yield "</section>"
 
 
-def _content(content: Mapping[str, Any]) -> Iterator[str]:
+def _render_content(content: Mapping[str, Any]) -> Iterator[str]:
     for media_type, body in content.items():
         schema = body.get("schema", {})
-        yield f"<p><code>{escape(media_type)}</code>: {_type(schema)}. "
+        yield f"<p><code>{escape(media_type)}</code>: {_describe_type(schema)}. "
         yield f"{escape(schema.get('description', ''))}</p>"
         if "example" in body:
             example = body["example"]
@@ -101,28 +101,28 @@ def _content(content: Mapping[str, Any]) -> Iterator[str]:
             yield f"<pre>{escape(text)}</pre>"
 
 
-def _properties(schema: Mapping[str, Any]) -> Iterator[str]:
+def _render_properties(schema: Mapping[str, Any]) -> Iterator[str]:
     required = set(schema.get("required", ()))
     yield "<table>"
     for name, member in schema.get("properties", {}).items():
         presence = "required" if name in required else "optional"
         yield (
-            f"<tr><td><code>{escape(name)}</code></td><td>{_type(member)}</td>"
+            f"<tr><td><code>{escape(name)}</code></td><td>{_describe_type(member)}</td>"
             f"<td>{presence}</td><td>{escape(member.get('description', ''))}</td></tr>"
         )
     yield "</table>"
 
 
-def _type(schema: Mapping[str, Any]) -> str:
+def _describe_type(schema: Mapping[str, Any]) -> str:
     """Returns the type of a value with its bounds, as HTML."""
     if "$ref" in schema:
         name = escape(schema["$ref"].rpartition("/")[2])
         return f'<a href="#schema-{name}">{name}</a>'
     if "anyOf" in schema:
-        return " or ".join(map(_type, schema["anyOf"]))
+        return " or ".join(map(_describe_type, schema["anyOf"]))
     text = escape(str(schema.get("type", "any")))
     if "items" in schema:
-        text += f" of {_type(schema['items'])}"
+        text += f" of {_describe_type(schema['items'])}"
     bounds = {
         "minimum": "at least {}",
         "exclusiveMinimum": "more than {}",

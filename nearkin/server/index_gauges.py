@@ -75,22 +75,22 @@ class IndexGauges:
         """Registers all gauges."""
         for name, description in FLEET_METRICS.items():
             self._instruments.register_gauge(
-                f"nearkin_{name}", description, partial(self._metric, name)
+                f"nearkin_{name}", description, partial(self._read_metric, name)
             )
         for name, description in COUNT_METRICS.items():
             self._instruments.register_gauge(
-                f"nearkin_{name}", description, partial(self._count, name)
+                f"nearkin_{name}", description, partial(self._read_count, name)
             )
 
-    def _metric(self, name: str) -> float | None:
-        self._refresh()
+    def _read_metric(self, name: str) -> float | None:
+        self._refresh_if_due()
         return self._metrics.get(name)
 
-    def _count(self, name: str) -> float | None:
-        self._refresh()
+    def _read_count(self, name: str) -> float | None:
+        self._refresh_if_due()
         return self._counts.get(name)
 
-    def _refresh(self) -> None:
+    def _refresh_if_due(self) -> None:
         if time.monotonic() - self._read_at < REFRESH_SECONDS:
             return
         self._read_at = time.monotonic()

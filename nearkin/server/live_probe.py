@@ -93,7 +93,7 @@ class LiveProbes:
     def _sample_of(self, scope: str) -> _Sample:
         return self._samples.setdefault(self._instruments.scope_label(scope), _Sample())
 
-    def _seed(self, index: Index) -> None:
+    def _sample_stored(self, index: Index) -> None:
         """Samples the oldest documents of scopes that an earlier process filled."""
         for scope in islice(index.iterate_scopes(), MAX_SCOPE_LABELS):
             if scope.startswith(RESERVED):
@@ -115,7 +115,7 @@ class LiveProbes:
             StoreError: If the store fails.
         """
         if not self._is_seeded:
-            self._seed(index)
+            self._sample_stored(index)
             self._is_seeded = True
         with self._lock:
             samples = {label: list(sample.names) for label, sample in self._samples.items()}

@@ -348,14 +348,14 @@ class RecentActivity:
             {
                 "second": second,
                 "counts": counts,
-                "p50": _quantile(latencies, 0.5),
-                "p99": _quantile(latencies, 0.99),
+                "p50": _quantile_of_ordered(latencies, 0.5),
+                "p99": _quantile_of_ordered(latencies, 0.99),
             }
             for second, counts, latencies in seconds
         ]
 
 
-def _quantile(ordered: list[float], share: float) -> float | None:
+def _quantile_of_ordered(ordered: list[float], share: float) -> float | None:
     """Returns a quantile of ordered values, or None without values."""
     if not ordered:
         return None

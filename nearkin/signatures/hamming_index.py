@@ -61,8 +61,8 @@ class _ChainTable:
 
     def reserve(self, capacity: int) -> None:
         """Makes the arrays large enough for so many rows."""
-        self.keys = _enlarged(self.keys, capacity)
-        self._following = _enlarged(self._following, capacity * self.keys.shape[1])
+        self.keys = _enlarge(self.keys, capacity)
+        self._following = _enlarge(self._following, capacity * self.keys.shape[1])
 
     def append(self, keys: np.ndarray, alive: np.ndarray) -> None:
         """Adds rows at the end.
@@ -375,9 +375,9 @@ class HammingIndex:
         if size <= capacity:
             return
         capacity = max(size, capacity + capacity // 2)
-        self._ids = _enlarged(self._ids, capacity)
-        self._words = _enlarged(self._words, capacity)
-        self._alive = _enlarged(self._alive, capacity)
+        self._ids = _enlarge(self._ids, capacity)
+        self._words = _enlarge(self._words, capacity)
+        self._alive = _enlarge(self._alive, capacity)
         self._bands.reserve(capacity)
         self._rows_by_id.reserve(capacity)
 
@@ -428,7 +428,7 @@ def _id_keys(ids: np.ndarray) -> np.ndarray:
     return (ids.view(np.uint64) * ID_MULTIPLIER).reshape(-1, 1)
 
 
-def _enlarged(array: np.ndarray, capacity: int) -> np.ndarray:
+def _enlarge(array: np.ndarray, capacity: int) -> np.ndarray:
     """Returns a longer copy of an array. New items are 0."""
     larger = np.zeros((capacity, *array.shape[1:]), array.dtype)
     larger[: len(array)] = array

@@ -354,7 +354,7 @@ class SignatureIndex:
             UsageError: If an id is stored in both.
         """
         self.spec.require(other.spec, "the index to merge")
-        names, rows = other._stored()
+        names, rows = other._list_stored()
         self._require_new(names)
         self._append(names, SketchedDocuments(other._signatures[rows], other._shingles[rows]))
 
@@ -369,7 +369,7 @@ class SignatureIndex:
             UsageError: If the ids are of both types, texts and numbers, an id is not valid Unicode,
                 or the path is a folder or in a folder that does not exist.
         """
-        names, rows = self._stored()
+        names, rows = self._list_stored()
         kinds = {type(name) for name in names} or {str}
         if len(kinds) > 1:
             raise UsageError(
@@ -433,7 +433,7 @@ class SignatureIndex:
 
     def __getstate__(self) -> _PickledIndex:
         """Returns the settings and the signatures. A hash key is left out."""
-        names, rows = self._stored()
+        names, rows = self._list_stored()
         return {
             "spec": self.spec,
             "threshold": self.threshold,
@@ -486,7 +486,9 @@ class SignatureIndex:
                 for document in documents:
                     if document.spec is not self.spec:
                         self.spec.require(document.spec, "a signature")
-                return self._given(np.stack([document.values for document in documents]))
+                return self._with_unknown_sizes(
+                    np.stack([document.values for document in documents])
+                )
             if all(isinstance(document, Set) for document in documents):
                 documents = pa.array(
                     [tokens_of_set(document, self.spec) for document in documents],
@@ -496,7 +498,7 @@ class SignatureIndex:
             elif len(documents) > 1:
                 refuse_paths(documents, reads_files=False)
         elif self._is_signature_matrix(documents):
-            return self._given(documents)
+            return self._with_unknown_sizes(documents)
         return sketch_documents(documents, self._measure, self._sketchers, self.workers)
 
     def _is_signature_matrix(self, documents: Any) -> bool:
@@ -510,7 +512,7 @@ class SignatureIndex:
             )
         return True
 
-    def _given(self, signatures: np.ndarray) -> SketchedDocuments:
+    def _with_unknown_sizes(self, signatures: np.ndarray) -> SketchedDocuments:
         """Returns signatures of documents whose number of shingles is not known: 1, or 0 if empty.
 
         Only MinHash signatures show that a document has no shingles.
@@ -539,7 +541,7 @@ class SignatureIndex:
         self._ids[first:end] = names
         self._rows.update(zip(names, range(first, end), strict=True))
         self._size = end
-        self._link(first)
+        self._chain_rows(first)
 
     def _reserve(self, size: int) -> None:
         """Makes the arrays large enough for so many rows. Their capacity doubles."""
@@ -562,7 +564,7 @@ class SignatureIndex:
         following[:used] = self._following[:used]
         self._following = following
 
-    def _link(self, first: int) -> None:
+    def _chain_rows(self, first: int) -> None:
         """Puts the rows from `first` on into chains. All rows, if the table has become too small.
 
         Args:
@@ -577,14 +579,14 @@ class SignatureIndex:
             self._keys[: self._size], comparable, first, self._heads, self._following
         )
 
-    def _stored(self) -> tuple[list[Id], np.ndarray]:
+    def _list_stored(self) -> tuple[list[Id], np.ndarray]:
         """Returns the ids and the rows of the stored signatures."""
         rows = np.fromiter(self._rows.values(), np.int64, len(self._rows))
         return list(self._rows), rows
 
     def _rebuild(self) -> None:
         """Drops the rows of removed signatures."""
-        names, rows = self._stored()
+        names, rows = self._list_stored()
         kept = SketchedDocuments(self._signatures[rows], self._shingles[rows])
         self._reserve_nothing()
         self._append(names, kept)
@@ -610,7 +612,7 @@ class SignatureIndex:
         order = np.flatnonzero(fit)
         order = order[np.lexsort((rows[order], -estimates[order], queries[order]))]
         if top is not None:
-            order = order[_ranks(queries[order]) < top]
+            order = order[_rank_in_groups(queries[order]) < top]
         counts = np.bincount(queries[order], minlength=len(keys))
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         return SignatureMatches(starts, self._ids[rows[order]], estimates[order])
@@ -680,7 +682,7 @@ def _as_column(document: Any) -> Any:
     return [document]
 
 
-def _ranks(groups: np.ndarray) -> np.ndarray:
+def _rank_in_groups(groups: np.ndarray) -> np.ndarray:
     """Returns the position of each entry in its group. Groups are ascending, int64 (m,)."""
     positions = np.arange(len(groups))
     return positions - np.searchsorted(groups, groups, side="left")

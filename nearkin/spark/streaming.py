@@ -56,13 +56,13 @@ class StreamUpserts:
         unfit = f.col("id").isNull() | f.col("text").isNull()
         self._set_aside(rows.where(unfit), number)
         with Index.open(self.url, resources=SpecResources(self.key)) as index:
-            ordered = self._ordered(rows.where(~unfit))
+            ordered = self._iterate_by_id(rows.where(~unfit))
             while portion := list(islice(ordered, index.settings.max_batch)):
                 index.upsert_many(
                     self.scope, [text for _, text in portion], [name for name, _ in portion]
                 )
 
-    def _ordered(self, rows: DataFrame) -> Iterator[tuple[str, Any]]:
+    def _iterate_by_id(self, rows: DataFrame) -> Iterator[tuple[str, Any]]:
         return ((row.id, row.text) for row in rows.orderBy("id").toLocalIterator())
 
     def _set_aside(self, rows: DataFrame, number: int) -> None:

@@ -80,15 +80,17 @@ class Subset:
             first: Number of the first document that is yielded.
         """
         for batch in self._corpus.batches(columns, start):
-            kept = self._among(places_of(batch.files, batch.rows))
-            rejected = [entry for entry in batch.rejected if self._has(entry.file, entry.row)]
+            kept = self._are_in_part(places_of(batch.files, batch.rows))
+            rejected = [
+                entry for entry in batch.rejected if self._is_in_part(entry.file, entry.row)
+            ]
             documents = batch.documents.filter(pa.array(kept))
             yield Batch(
                 first, batch.files[kept], batch.rows[kept], documents, tuple(rejected), batch.next
             )
             first += len(documents)
 
-    def _among(self, places: np.ndarray) -> np.ndarray:
+    def _are_in_part(self, places: np.ndarray) -> np.ndarray:
         """Returns which places are in this part, bool (n,)."""
         if not len(self._places):
             return np.zeros(len(places), bool)
@@ -96,8 +98,8 @@ class Subset:
         candidates = np.minimum(candidates, len(self._places) - 1)
         return np.asarray(self._places[candidates] == places)
 
-    def _has(self, file: int, row: int) -> bool:
-        return row >= 0 and bool(self._among(places_of(np.array([file]), np.array([row])))[0])
+    def _is_in_part(self, file: int, row: int) -> bool:
+        return row >= 0 and bool(self._are_in_part(places_of(np.array([file]), np.array([row])))[0])
 
 
 class SecondRun(NamedTuple):
@@ -340,7 +342,7 @@ def _elect_again(run: LocalRun, final: Clustering, orphans: np.ndarray) -> None:
     scored = scored.select(np.flatnonzero(is_orphan[first] & is_orphan[second]))
     leader = elect_leaders(scored, np.asarray(grouped.order), np.asarray(grouped.rank))
     similarity = find_leader_similarities(scored, leader)
-    representative = _representatives(
+    representative = _first_exact_duplicates(
         np.asarray(grouped.representative), np.asarray(grouped.rank), orphans
     )
     elected = leader[representative]
@@ -351,7 +353,7 @@ def _elect_again(run: LocalRun, final: Clustering, orphans: np.ndarray) -> None:
     final.kind[orphans] = np.where(elected == orphans, UNIQUE, kind_if_removed)
 
 
-def _representatives(
+def _first_exact_duplicates(
     representative: np.ndarray, rank: np.ndarray, orphans: np.ndarray
 ) -> np.ndarray:
     """Returns the first document in keep order of each orphan's exact group among the orphans."""

@@ -134,7 +134,9 @@ def read_checkpoint(folder: Path) -> Position:
 
 def _is_intact(folder: Path, arrays: Arrays, position: Position) -> bool:
     """Returns whether the files of the stage hold at least what the checkpoint says."""
-    least = {name: width * position.documents for name, width in _widths(arrays).items()}
+    least = {
+        name: width * position.documents for name, width in _bytes_per_document(arrays).items()
+    }
     least[REJECTED] = position.rejected_bytes
     for name, size in least.items():
         if size and (not (folder / name).is_file() or (folder / name).stat().st_size < size):
@@ -161,7 +163,7 @@ def _segment_path(folder: Path, number: int) -> Path:
     return folder / "columns" / f"{number:06d}.arrow"
 
 
-def _widths(arrays: Arrays) -> dict[str, int]:
+def _bytes_per_document(arrays: Arrays) -> dict[str, int]:
     """Returns the bytes of a document in each array."""
     return {
         name: np.dtype(dtype).itemsize * (1 if width is None else width)
@@ -191,7 +193,7 @@ class SketchWriter:
         self._types = {name: dtype for name, (dtype, _) in arrays.items()}
         self._arrays = {
             name: self._open(name, width * position.documents)
-            for name, width in _widths(arrays).items()
+            for name, width in _bytes_per_document(arrays).items()
         }
         self._quarantine = QuarantineWriter(self._open(REJECTED, position.rejected_bytes), names)
 

@@ -74,7 +74,7 @@ class CandidateSearch:
         )
         cold = buckets.where(f.col("a").isNotNull()).select("a", "b").distinct()
         agreed, counts = self.tables.counted(
-            self._prefiltered(cold, most_pairs), "agreed", pairs=f.count("a")
+            self._prefilter_pairs(cold, most_pairs), "agreed", pairs=f.count("a")
         )
         tasks = collect_facts(agreed, HistogramFacts)
         count = counts["pairs"]
@@ -122,7 +122,7 @@ class CandidateSearch:
             .unionByName(computed)
         )
 
-    def _prefiltered(self, pairs: DataFrame, most_pairs: int) -> DataFrame:
+    def _prefilter_pairs(self, pairs: DataFrame, most_pairs: int) -> DataFrame:
         """AGREED: the pairs whose signatures agree in enough slots."""
         spec = self.request.options.spec
         signature_bytes = spec.signature_width * np.dtype(spec.signature_type).itemsize

@@ -55,7 +55,7 @@ class Election:
             pairs: Scored pairs (a, b, shared, joint).
             documents: Documents (doc, sort, ...).
         """
-        documents, compare = self._comparing(documents)
+        documents, compare = self._make_comparison(documents)
         docs = numbers(documents["doc"])
         packed = Members(docs).pack(numbers(pairs["a"]), numbers(pairs["b"]))
         sequence = np.argsort(packed)
@@ -81,7 +81,7 @@ class Election:
         }
         return pa.Table.from_batches([table(ELECTED, **columns)])
 
-    def _comparing(
+    def _make_comparison(
         self, documents: pa.Table
     ) -> tuple[pa.Table, Callable[[np.ndarray], ScoredPairs]]:
         """Returns the documents, each once, and a function that compares further pairs of them."""

@@ -91,10 +91,10 @@ class FileSource:
         """Returns the files of each task: about TASK_BYTES, and at least one task for each core."""
         sizes = [file.status().size for file in self.corpus.files]
         cores = self.spark.sparkContext.defaultParallelism
-        return list(_runs(self.corpus, sizes, max(1, min(TASK_BYTES, sum(sizes) // cores))))
+        return list(_group_files(self.corpus, sizes, max(1, min(TASK_BYTES, sum(sizes) // cores))))
 
 
-def _runs(corpus: FileCorpus, sizes: list[int], most_bytes: int) -> Iterator[list[FileRow]]:
+def _group_files(corpus: FileCorpus, sizes: list[int], most_bytes: int) -> Iterator[list[FileRow]]:
     run: list[FileRow] = []
     run_bytes = 0
     targets = make_output_names(corpus.names)

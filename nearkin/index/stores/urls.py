@@ -31,45 +31,45 @@ ONE_PORT = ("redis", "rediss", "aerospike")
 # a store's module is imported when its scheme is opened
 
 
-def _memory(url: str, settings: IndexSettings) -> Store:
+def _open_memory(url: str, settings: IndexSettings) -> Store:
     from nearkin.index.stores.memory import MemoryStore
 
     require_known_options(dict(parse_qsl(urlsplit(url).query)), [], MEMORY_URL)
     return MemoryStore(settings.bucket_capacity, settings.max_store_memory)
 
 
-def _sqlite(url: str, settings: IndexSettings) -> Store:
+def _open_sqlite(url: str, settings: IndexSettings) -> Store:
     from nearkin.index.stores.sqlite import SqliteStore
 
     return SqliteStore.of_url(url, settings.bucket_capacity, settings.max_store_memory)
 
 
-def _redis(url: str, settings: IndexSettings) -> Store:
+def _open_redis(url: str, settings: IndexSettings) -> Store:
     from nearkin.index.stores.redis import RedisStore
 
-    return RedisStore(url, settings.bucket_capacity, _expected(settings))
+    return RedisStore(url, settings.bucket_capacity, _expect_postings(settings))
 
 
-def _postgres(url: str, settings: IndexSettings) -> Store:
+def _open_postgres(url: str, settings: IndexSettings) -> Store:
     from nearkin.index.stores.postgres import PostgresStore
 
     return PostgresStore(url, settings.bucket_capacity)
 
 
-def _aerospike(url: str, settings: IndexSettings) -> Store:
+def _open_aerospike(url: str, settings: IndexSettings) -> Store:
     from nearkin.index.stores.aerospike import AerospikeStore
     from nearkin.index.stores.aerospike_records import Records
 
     return AerospikeStore(
         Records.open(url),
         settings.bucket_capacity,
-        _expected(settings),
+        _expect_postings(settings),
         record_ttl=settings.record_ttl,
         bucket_ttl=settings.bucket_ttl,
     )
 
 
-def _expected(settings: IndexSettings) -> int:
+def _expect_postings(settings: IndexSettings) -> int:
     """Returns the approximate number of postings of the index."""
     return settings.documents * (settings.bands or USUAL_BANDS)
 
@@ -79,13 +79,13 @@ StoreOpener: TypeAlias = Callable[[str, IndexSettings], Store]
 STORE_GROUP = "nearkin.stores"
 """The group of entry points by which other packages add schemes. Own schemes come first."""
 SCHEMES: dict[str, StoreOpener] = {
-    "memory": _memory,
-    "sqlite": _sqlite,
-    "redis": _redis,
-    "rediss": _redis,
-    "postgresql": _postgres,
-    "postgres": _postgres,
-    "aerospike": _aerospike,
+    "memory": _open_memory,
+    "sqlite": _open_sqlite,
+    "redis": _open_redis,
+    "rediss": _open_redis,
+    "postgresql": _open_postgres,
+    "postgres": _open_postgres,
+    "aerospike": _open_aerospike,
 }
 
 
@@ -220,13 +220,13 @@ def with_passwords(urls: Sequence[str], known: Sequence[str]) -> tuple[str, ...]
         >>> with_passwords(["redis://db/1", "redis://other/1"], ["redis://:secret@db/0"])
         ('redis://:secret@db/1', 'redis://other/1')
     """
-    by_server = {_server(parts): parts for parts in map(urlsplit, known)}
+    by_server = {_server_of_url(parts): parts for parts in map(urlsplit, known)}
     return tuple(
-        _with_password(urlsplit(url), by_server.get(_server(urlsplit(url)))) for url in urls
+        _with_password(urlsplit(url), by_server.get(_server_of_url(urlsplit(url)))) for url in urls
     )
 
 
-def _server(parts: SplitResult) -> tuple[str, str, str]:
+def _server_of_url(parts: SplitResult) -> tuple[str, str, str]:
     """Returns the scheme, the hosts with their ports, and the user."""
     user, _, host = parts.netloc.rpartition("@")
     return parts.scheme, host, user.partition(":")[0]

@@ -128,9 +128,9 @@ def build_app(static: Mapping[str, str]) -> ConsoleApp:
             html.Main(id="main", tabIndex="-1"),
         ]
     )
-    app.callback(Output("head", "children"), Input("url", "pathname"))(_head)
+    app.callback(Output("head", "children"), Input("url", "pathname"))(_show_head)
     app.callback(Output("main", "children"), Input("url", "pathname"), Input("url", "search"))(
-        _main
+        _show_page
     )
     for page in NAVIGATION:
         page.connect(app)
@@ -154,7 +154,7 @@ def select_page(visit: Visit, path: str | None = None) -> Page | None:
     return named_page or next((page for page in NAVIGATION if visit.may_open(page)), None)
 
 
-async def _head(pathname: str) -> list[Component]:
+async def _show_head(pathname: str) -> list[Component]:
     visit = current_visit()
     current_page = select_page(visit, pathname)
     links = []
@@ -164,12 +164,12 @@ async def _head(pathname: str) -> list[Component]:
             links.append(html.Li(html.A(page.name, href=page_url(page.path), **attributes)))
     brand = html.P(["nearkin", html.Span("console")], className="brand")
     return [
-        html.Div([brand, _account(visit)], className="top"),
+        html.Div([brand, _account_menu(visit)], className="top"),
         html.Nav(html.Ul(links), **ui.aria_attributes(label="Pages")),
     ]
 
 
-def _account(visit: Visit) -> Component:
+def _account_menu(visit: Visit) -> Component:
     """Returns the name and the rights of the token, and a button to log out."""
     who = visit.who
     if visit.authenticator.is_open:
@@ -181,7 +181,7 @@ def _account(visit: Visit) -> Component:
     return html.Div([html.Span(account), leave], className="account")
 
 
-async def _main(pathname: str, search: str) -> list[Component]:
+async def _show_page(pathname: str, search: str) -> list[Component]:
     visit = current_visit()
     page = select_page(visit, pathname)
     if page is None:

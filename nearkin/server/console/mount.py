@@ -95,25 +95,25 @@ class Console:
         if answer is not None:
             await answer(scope, receive, send)
             return
-        who = self._who(request)
+        who = self._principal_of(request)
         if who is None:
             answer = (
                 RedirectResponse(ROOT + "login", 303)
                 if path in PAGES
-                else self._problem(request, "unauthenticated")
+                else self._answer_problem(request, "unauthenticated")
             )
             await answer(scope, receive, send)
             return
         scope["state"]["principal"] = who
-        self._service().register_request(
+        self._running_service().register_request(
             who, source_address(request), scope["state"]["reservations"]
         )
-        body = await read_body(request, self._service())
+        body = await read_body(request, self._running_service())
         if len(body) > SMALL_BODY:
             # Dash parses the body on the event loop
             check_json_shape(body, MAX_PAGE_VALUES)
         visit = Visit(
-            service=self._service(),
+            service=self._running_service(),
             authenticator=self._authenticator,
             recent_metrics=self.recent_metrics,
             who=who,
@@ -135,7 +135,7 @@ class Console:
     async def _answer_directly(self, request: Request, path: str) -> Response | None:
         """Answers requests that are not for pages, or returns None."""
         if request.method not in SAFE and not is_same_origin(request):
-            return self._problem(request, "forbidden", "cross-origin request rejected")
+            return self._answer_problem(request, "forbidden", "cross-origin request rejected")
         if path.startswith(("static/", LIBRARY_FILES)) or (
             path == "login" and request.method in SAFE
         ):
@@ -143,21 +143,21 @@ class Console:
         if path.startswith("static/"):
             return static_file(request, path.removeprefix("static/"))
         if path.startswith(LIBRARY_FILES) and request.method in SAFE:
-            return await self._asset(request, path.removeprefix(LIBRARY_FILES))
+            return await self._answer_asset(request, path.removeprefix(LIBRARY_FILES))
         if path == "login":
             return await self._log_in(request)
         if path == "logout" and request.method == "POST":
             return self._log_out()
         if path in PAGES and request.method not in SAFE:
-            return self._problem(request, "method-not-allowed")
+            return self._answer_problem(request, "method-not-allowed")
         if path not in PAGES and path not in DASH_PATHS:
-            return self._problem(request, "no-such-path")
+            return self._answer_problem(request, "no-such-path")
         return None
 
-    async def _asset(self, request: Request, path: str) -> Response:
+    async def _answer_asset(self, request: Request, path: str) -> Response:
         response = await self._assets.answer(request, path)
         if response is None:
-            return self._problem(request, "no-such-path")
+            return self._answer_problem(request, "no-such-path")
         response.headers["Content-Security-Policy"] = NO_SCRIPTS_POLICY
         return response
 
@@ -165,14 +165,14 @@ class Console:
 
     async def _log_in(self, request: Request) -> Response:
         if request.method in SAFE:
-            if self._who(request) is not None:
+            if self._principal_of(request) is not None:
                 return RedirectResponse(ROOT, 303)
             return login_page()
         body = b""
         async for chunk in request.stream():
             body += chunk
             if len(body) > MAX_FORM_BYTES:
-                return self._problem(
+                return self._answer_problem(
                     request, "too-large", f"the form has more than {MAX_FORM_BYTES:,} bytes"
                 )
         token = "".join(parse_qs(body.decode("utf-8", "replace")).get("token", [])).strip()
@@ -206,7 +206,7 @@ class Console:
         answer.delete_cookie(COOKIE, path=ROOT, httponly=True, samesite="strict")
         return answer
 
-    def _who(self, request: Request) -> Principal | None:
+    def _principal_of(self, request: Request) -> Principal | None:
         """Returns the principal of the session, or None without a valid session.
 
         Raises:
@@ -226,17 +226,17 @@ class Console:
         authenticator: Authenticator = self._state.authenticator
         return authenticator
 
-    def _service(self) -> Service:
+    def _running_service(self) -> Service:
         service: Service = self._state.service
         return service
 
     async def keep_writing_snapshots(self) -> None:
         """Writes snapshots of recent activity for the other workers until it is cancelled."""
-        await self.recent_metrics.keep_writing_snapshots(self._service())
+        await self.recent_metrics.keep_writing_snapshots(self._running_service())
 
     # -- answers
 
-    def _problem(
+    def _answer_problem(
         self,
         request: Request,
         code: str,

@@ -89,11 +89,11 @@ def merge_series(series: Sequence[Sequence[SecondOfActivity]]) -> list[SecondOfA
         total = merged[second]
         for result, count in activity["counts"].items():
             total["counts"][result] = total["counts"].get(result, 0) + count
-        total["p50"] = _larger(total["p50"], activity["p50"])
-        total["p99"] = _larger(total["p99"], activity["p99"])
+        total["p50"] = _larger_if_known(total["p50"], activity["p50"])
+        total["p99"] = _larger_if_known(total["p99"], activity["p99"])
     return [merged[second] for second in sorted(merged)]
 
 
-def _larger(left: float | None, right: float | None) -> float | None:
+def _larger_if_known(left: float | None, right: float | None) -> float | None:
     """Returns the larger of two values, of which None is unknown."""
     return max((value for value in (left, right) if value is not None), default=None)

@@ -135,7 +135,7 @@ def _recall_chart(audit: Audit) -> Component:
     }
     points = charts.line_trace(
         "Measured, with its interval",
-        [_middle(measure) for measure in measured],
+        [_middle_of_bin(measure) for measure in measured],
         [measure.recall.value for measure in measured],
         charts.BLUE,
         mode="markers",
@@ -145,7 +145,7 @@ def _recall_chart(audit: Audit) -> Component:
     predicted = [similarity_bin.predicted for similarity_bin in audit.bins]
     curve = charts.line_trace(
         "Predicted by the S-curve and the margin",
-        [_middle(similarity_bin) for similarity_bin in audit.bins],
+        [_middle_of_bin(similarity_bin) for similarity_bin in audit.bins],
         predicted,
         charts.ORANGE,
     )
@@ -160,7 +160,7 @@ def _recall_chart(audit: Audit) -> Component:
     )
 
 
-def _middle(similarity_bin: RecallBin) -> float:
+def _middle_of_bin(similarity_bin: RecallBin) -> float:
     return (similarity_bin.low + similarity_bin.high) / 2
 
 

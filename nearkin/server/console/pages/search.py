@@ -69,7 +69,7 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     ]
 
 
-async def _search(_: int | None, text: str | None, scope: str | None) -> list[Component]:
+async def _show_matches(_: int | None, text: str | None, scope: str | None) -> list[Component]:
     """Returns the matches of the input. Dash passes None for an empty field."""
     visit = current_visit()
     text = text or ""
@@ -84,7 +84,7 @@ async def _search(_: int | None, text: str | None, scope: str | None) -> list[Co
     entries = await service.run_in_thread(
         service.index.get_many, scope, [match.id for match in matches]
     )
-    threshold = _thresholds(service.index)
+    threshold = _describe_thresholds(service.index)
     if not matches:
         note = (
             f"No document of this scope has a similarity of {threshold} or more. The document "
@@ -114,7 +114,7 @@ async def _near_miss_articles(service: Service, scope: str, document: Document) 
     )
     note = (
         "They share a bucket with the input, but are less similar than the threshold "
-        f"{_thresholds(index)}."
+        f"{_describe_thresholds(index)}."
     )
     return [html.H2("Near misses"), ui.note(note), *articles]
 
@@ -126,7 +126,7 @@ def _kind_of_documents(index: Index) -> str:
     return "vector" if index.holds_vectors else "text"
 
 
-def _thresholds(index: Index) -> str:
+def _describe_thresholds(index: Index) -> str:
     """Returns the threshold of an index, or those of both kinds of evidence."""
     threshold = format_similarity(index.threshold)
     vector = index.settings.vector
@@ -244,7 +244,7 @@ def connect(app: Dash) -> None:
         State("try-text", "value"),
         State("try-scope", "data"),
     )
-    app.callback(Output("try-found", "children"), *inputs, prevent_initial_call=True)(_search)
+    app.callback(Output("try-found", "children"), *inputs, prevent_initial_call=True)(_show_matches)
 
 
 PAGE = Page("try", "Search", "read", build, connect)

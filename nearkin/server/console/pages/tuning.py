@@ -70,9 +70,9 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
         *page,
         html.Div(
             [
-                _slider("threshold", "Threshold", 0.3, 0.99, 0.01, threshold),
-                _slider("recall", "Recall", 0.5, 0.99, 0.01, recall),
-                _slider(
+                _make_slider("threshold", "Threshold", 0.3, 0.99, 0.01, threshold),
+                _make_slider("recall", "Recall", 0.5, 0.99, 0.01, recall),
+                _make_slider(
                     "k",
                     "k, length of the signatures",
                     k_step,
@@ -108,7 +108,9 @@ async def build(visit: Visit, query: Mapping[str, str]) -> list[Component]:
     ]
 
 
-def _slider(id: str, name: str, low: float, high: float, step: float, value: float) -> Component:
+def _make_slider(
+    id: str, name: str, low: float, high: float, step: float, value: float
+) -> Component:
     field = dcc.Input(id=f"tune-{id}", type="range", min=low, max=high, step=step, value=value)
     label = html.Output(f"{value:g}", id=f"tune-{id}-value")
     return html.Div([html.Label(name, htmlFor=f"tune-{id}"), label, field], className="slider")
@@ -118,7 +120,7 @@ async def _show_value(value: object) -> str:
     return str(value)
 
 
-async def _update(
+async def _show_tuning(
     threshold: float, recall: float, k: int, size: int | None, scope: str | None
 ) -> list[Component]:
     visit = current_visit()
@@ -414,7 +416,7 @@ def connect(app: Dash) -> None:
         Input("tune-size", "value"),
         State("tune-scope", "data"),
         prevent_initial_call=True,
-    )(_update)
+    )(_show_tuning)
     for slider in sliders:
         label = Output(f"{slider.component_id}-value", "children")
         app.callback(label, slider, prevent_initial_call=True)(_show_value)
