@@ -22,7 +22,7 @@ class KeyedEntry(NamedTuple):
     """The band keys, uint64 (b,), or None if the entry is in no bucket."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class NewDocuments(Sequence[KeyedEntry]):
     """New documents of one scope in columns, which are also a sequence of their entries.
 

@@ -164,7 +164,7 @@ class DocumentComparer:
 
     def compare_candidates(
         self, pairs: np.ndarray, kinds: Sequence[ComparableKind]
-    ) -> tuple[ComparedPairs, int]:
+    ) -> tuple[ComparedPairs, np.ndarray]:
         """Compares the pairs exactly whose estimates pass the safety margin.
 
         Both similarities of pairs that are similar are exact.
@@ -174,13 +174,13 @@ class DocumentComparer:
             kinds: The documents, for each kind of evidence.
 
         Returns:
-            The results, and the number of pairs that were compared exactly.
+            The results, and which pairs were compared exactly, bool (m,).
         """
         if len(self.kinds) == 1:
             passed = self.kinds[0].passes_margin(pairs, kinds[0])
             # a similarity of 0 in place of NaN, so that nothing is converted for each document
             scores = self.kinds[0].compare(pairs, kinds[0], passed, missing=0.0)
-            return _of_one_kind(scores), int(np.count_nonzero(passed))
+            return _of_one_kind(scores), passed
         comparable = [_comparable(pairs, kind) for kind in kinds]
         chosen = [
             is_comparable & comparer.passes_margin(pairs, kind)
@@ -194,7 +194,7 @@ class DocumentComparer:
                 for comparer, kind, rows in zip(self.kinds, kinds, chosen, strict=True)
             ]
         )
-        compared = int(np.count_nonzero(np.logical_or.reduce(chosen)))
+        compared = np.logical_or.reduce(chosen)
         # matches have both similarities, also one whose estimate did not pass
         similar = [combined.reached & is_comparable for is_comparable in comparable]
         completed = [

@@ -89,6 +89,9 @@ class PreparedBatch(NamedTuple):
             The keys, uint64 (total,), and the offsets at which those of each of the n documents
             begin and end, int64 (n + 1,).
         """
+        if len(self.kinds) == 1 and chosen.all():
+            keys = self.kinds[0].keys
+            return keys.reshape(-1), np.arange(len(keys) + 1) * keys.shape[1]
         counts = np.zeros(len(chosen), np.int64)
         if len(self.kinds) == 1:
             keys = self.kinds[0].keys[chosen].reshape(-1)

@@ -68,7 +68,7 @@ class EntryBuilder:
         n = len(ids)
         leads = [leader == id for leader, id in zip(leaders, ids, strict=True)]
         posted = ~self._is_empty
-        if not self._posts_members:
+        if not self._posts_members and not all(leads):
             posted &= np.array(leads, bool)
         texts = [self._text_of(i) for i in range(n)]
         payloads = [
@@ -78,9 +78,8 @@ class EntryBuilder:
             for i in range(n)
         ]
         first = prepared.kinds[0]
-        sizes = np.zeros(n, np.int64)
-        if not self._documents.first.vectors:
-            sizes[~first.empty] = first.payload.sizes[~first.empty]
+        has_no_size = self._documents.first.vectors
+        sizes = np.zeros(n, np.int64) if has_no_size else first.payload.sizes * ~first.empty
         keys, key_starts = prepared.keys_of(posted)
         return NewDocuments(
             scope=prepared.scope,

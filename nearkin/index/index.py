@@ -154,7 +154,9 @@ class Index(IndexReader):
             UsageError: If the document is of the wrong kind or too large, or a name is not valid.
             StoreError: If the store fails.
         """
-        return self.upsert_many(scope, [document], None if id is None else [id])[0]
+        ids = None if id is None else [id]
+        with measured_call(self._session.telemetry, "upsert", 1):
+            return self._upserts.upsert_many(scope, [document], ids)[0]
 
     @check_arguments
     def upsert_many(

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -412,12 +412,12 @@ class Preparer:
 
     def scope_salt(self, scope: str) -> np.uint64:
         """Returns the salt that gives each scope and configuration its own buckets."""
-        digest = hashlib.sha256(self.salt + b"\0" + scope.encode()).digest()
-        return np.uint64(int.from_bytes(digest[:8], "little"))
+        return _scope_salt(self.salt, scope)
 
     def _band_keys(self, scope: str, sketches: Sketches) -> np.ndarray:
         n = len(sketches.signatures)
-        salts = np.full(n, self.scope_salt(scope), np.uint64)
+        salts = np.empty(n, np.uint64)
+        salts[:] = self.scope_salt(scope)
         keys = np.empty((self.keys_per_document, n), np.uint64)
         if sketches.keys is not None:
             kernels.salt_keys(sketches.keys, salts, keys)
@@ -425,6 +425,12 @@ class Preparer:
             layout = band_layout_of(self.measure.spec, self.banding, None)
             write_band_keys(layout, sketches.signatures, salts, keys)
         return np.ascontiguousarray(keys.T)
+
+
+@lru_cache(1024)
+def _scope_salt(salt: bytes, scope: str) -> np.uint64:
+    digest = hashlib.sha256(salt + b"\0" + scope.encode()).digest()
+    return np.uint64(int.from_bytes(digest[:8], "little"))
 
 
 def digest_text(text: str) -> bytes:

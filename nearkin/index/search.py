@@ -104,6 +104,25 @@ class MemberMatch(NamedTuple):
 NO_REPRESENTATIVE = Decision(entry=None, position=None, similarity=0.0, compared=0)
 
 
+class _Option(NamedTuple):
+    """A representative that a document was compared with."""
+
+    shared: int
+    """The number of shared bands."""
+    age: int
+    """The position in the pool; for documents of the batch, behind all positions of the pool."""
+    similarity: float
+    """The exact similarity, or 0 if the estimate did not pass the margin."""
+    reached: bool
+    """True if the documents are similar."""
+    is_exact: bool
+    """True if the documents were compared exactly."""
+    compared: ComparedPairs
+    """The results of the comparison, among others."""
+    row: int
+    """The position among these results."""
+
+
 class Searcher:
     """Finds stored documents that resemble those of a batch.
 
@@ -161,15 +180,14 @@ class Searcher:
         ]
         decisions = [NO_REPRESENTATIVE] * n
         # most documents of a batch meet no other document, and need not be looked at
-        met = set(np.unique(ranked.documents).tolist()).union(*batch_keys)
+        met = set(ranked.documents.tolist()).union(*batch_keys)
         if not met:
             return decisions
         pool = self.fetch(prepared, ranked)
-        bounds = np.searchsorted(ranked.documents, np.arange(n + 1)).tolist()
+        options = self._compare_stored(ranked, pool, n)
         # the buckets of the batch's new representatives, as positions by key
         new_leaders: dict[int, list[int]] = {}
         for i in sorted(met):
-            candidates = slice(bounds[i], bounds[i + 1])
             near: Counter[int] = Counter()
             for kind, keys in enumerate(batch_keys):
                 if i not in keys:
@@ -180,8 +198,12 @@ class Searcher:
                 for earlier, shared in met_leaders.items():
                     if not self._bounds_size(kind) or self._length_fits(prepared, i, earlier):
                         near[earlier] += shared
-            if candidates.start < candidates.stop or near:
-                decisions[i] = self._best_candidate(i, candidates, near, ranked, pool, prepared)
+            if near:
+                options[i] += self._compare_in_batch(i, near, pool)
+                options[i].sort(key=lambda option: (-option.shared, option.age))
+                del options[i][self.settings.max_candidates :]
+            if options[i]:
+                decisions[i] = self._best_candidate(options[i], pool, n)
             if decisions[i].entry is None and decisions[i].position is None:
                 for key in (key for keys in batch_keys if i in keys for key in keys[i].posted):
                     new_leaders.setdefault(key, []).append(i)
@@ -211,7 +233,7 @@ class Searcher:
         n, keys_per_document = read_keys.keys.shape
         keys = read_keys.keys.reshape(-1)
         postings = self.store.postings(keys)
-        sizes = np.diff(postings.offsets)
+        sizes = postings.offsets[1:] - postings.offsets[:-1]
         self.stats.record_buckets(keys, postings, sizes)
         may_overflow = bool(len(sizes)) and int(sizes.max()) + n > self.settings.bucket_capacity
         words = postings.words
@@ -376,59 +398,99 @@ class Searcher:
         times = (settings.bucket_ttl, settings.record_ttl, settings.window)
         return entry.posted and _was_seen(entry, now, times)
 
-    def _best_candidate(
-        self,
-        position: int,
-        candidates: slice,
-        near: Counter[int],
-        ranked: RankedCandidates,
-        pool: Pool,
-        prepared: PreparedBatch,
-    ) -> Decision:
+    def _compare_stored(self, ranked: RankedCandidates, pool: Pool, n: int) -> list[list[_Option]]:
+        """Compares the documents of a batch with all of their stored candidates.
+
+        Args:
+            ranked: Candidates of the batch.
+            pool: The batch and its candidates.
+            n: Number of documents of the batch.
+
+        Returns:
+            The options of each document, best first.
+        """
+        positions = [pool.positions.get(ref, -1) for ref in (ranked.words >> REF_SHIFT).tolist()]
+        ages = np.array(positions, np.int64)
+        is_stored = ages >= 0
+        ages = ages[is_stored]
+        documents = ranked.documents[is_stored]
+        pairs = pack_pairs(documents.astype(np.uint64), ages.astype(np.uint64))
+        options: list[list[_Option]] = [[] for _ in range(n)]
+        made = self._options(pairs, ranked.shared[is_stored], ages, pool)
+        for document, option in zip(documents.tolist(), made, strict=True):
+            options[document].append(option)
+        return options
+
+    def _compare_in_batch(self, position: int, near: Counter[int], pool: Pool) -> list[_Option]:
+        """Compares a document of a batch with new representatives of the same batch.
+
+        Args:
+            position: Position of the document.
+            near: Numbers of shared bands of the representatives, by position.
+            pool: The batch and its candidates.
+        """
+        others = np.fromiter(near, np.int64, len(near))
+        shared = np.fromiter(near.values(), np.int64, len(near))
+        pairs = pack_pairs(np.asarray(np.uint64(position)), others.astype(np.uint64))
+        # documents of the batch are younger than all stored ones
+        return self._options(pairs, shared, pool.size + others, pool)
+
+    def _options(
+        self, pairs: np.ndarray, shared: np.ndarray, ages: np.ndarray, pool: Pool
+    ) -> list[_Option]:
+        """Compares pairs exactly, if their estimates pass the margin.
+
+        Args:
+            pairs: Packed pairs of positions in the pool, uint64 (m,).
+            shared: Numbers of shared bands, int64 (m,).
+            ages: Numbers that order the candidates by age, oldest first, int64 (m,).
+            pool: The documents.
+        """
+        if not len(pairs):
+            return []
+        compared, is_exact = self.comparer.compare_candidates(pairs, pool.kinds)
+        columns = (shared, ages, compared.similarity, compared.reached, is_exact)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return [
+            _Option(
+                shared=bands,
+                age=age,
+                similarity=similarity,
+                reached=reached,
+                is_exact=exact,
+                compared=compared,
+                row=row,
+            )
+            for row, (bands, age, similarity, reached, exact) in enumerate(rows)
+        ]
+
+    def _best_candidate(self, options: list[_Option], pool: Pool, n: int) -> Decision:
         """Returns the decision for one document: its most similar representative.
 
         Of equally similar ones the older one is chosen.
 
         Args:
-            position: Position of the document in the batch.
-            candidates: Range of its stored candidates in `ranked`.
-            near: Numbers of shared bands of new representatives of the batch, by position.
-            ranked: Candidates of the batch.
+            options: Representatives that were compared with the document, at least one.
             pool: The batch and its candidates.
-            prepared: The batch.
+            n: Number of documents of the batch.
         """
-        refs = (ranked.words[candidates] >> REF_SHIFT).tolist()
-        # ages order the options: positions in the pool, and behind them those of the batch, whose
-        # documents are younger than all stored ones
-        youngest_stored = pool.size
-        options = [
-            (-shared, pool.positions[ref])
-            for shared, ref in zip(ranked.shared[candidates].tolist(), refs, strict=True)
-            if ref in pool.positions
-        ]
-        options += [(-shared, youngest_stored + other) for other, shared in near.items()]
-        options.sort()
-        options = options[: self.settings.max_candidates]
-        if not options:
-            return NO_REPRESENTATIVE
-        ages = np.array([age for _, age in options])
-        positions = np.where(ages < youngest_stored, ages, ages - youngest_stored)
-        compared = self.compare(np.uint64(position), positions.astype(np.uint64), pool)
-        good = np.flatnonzero(compared.reached)
-        if not len(good):
-            return NO_REPRESENTATIVE._replace(compared=len(options))
-        best = int(good[np.lexsort((ages[good], -compared.similarity[good]))[0]])
-        age = int(ages[best])
-        decision = Decision(
-            entry=None,
-            position=None,
-            similarity=float(compared.similarity[best]),
-            compared=len(options),
-            evidence=compared.evidence(best),
+        similar = [option for option in options if option.reached]
+        self.stats.record_comparisons(
+            estimated=len(options),
+            compared=sum(option.is_exact for option in options),
+            reached=len(similar),
         )
-        if age >= youngest_stored:
-            return decision._replace(position=age - youngest_stored)
-        return decision._replace(entry=pool.entries[age - len(prepared.digests)])
+        if not similar:
+            return NO_REPRESENTATIVE._replace(compared=len(options))
+        best = min(similar, key=lambda option: (-option.similarity, option.age))
+        is_stored = best.age < pool.size
+        return Decision(
+            entry=pool.entries[best.age - n] if is_stored else None,
+            position=None if is_stored else best.age - pool.size,
+            similarity=best.similarity,
+            compared=len(options),
+            evidence=best.compared.evidence(best.row),
+        )
 
     def _length_fits(self, prepared: PreparedBatch, a: int, b: int) -> bool:
         """Returns True if two texts of a batch are close enough in size to be similar."""
@@ -452,11 +514,11 @@ class Searcher:
             The results, one for each of the others.
         """
         pairs = pack_pairs(np.asarray(position), others)
-        compared, exact_count = self.comparer.compare_candidates(pairs, pool.kinds)
+        compared, is_exact = self.comparer.compare_candidates(pairs, pool.kinds)
         if len(pairs):
             self.stats.record_comparisons(
                 estimated=len(pairs),
-                compared=exact_count,
+                compared=int(np.count_nonzero(is_exact)),
                 reached=int(np.count_nonzero(compared.reached)),
             )
         return compared

@@ -6,7 +6,6 @@ and switches to the new store after a migration. `Index` and the modules beside 
 on it.
 """
 
-import hashlib
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -339,8 +338,7 @@ class Session:
     @contextmanager
     def _locked(self, scope: str) -> Iterator[None]:
         """Admits one writer of a scope at a time within this process."""
-        digest = hashlib.sha256(require_scope(scope).encode()).digest()
-        with self._locks[int.from_bytes(digest[:2], "little") % LOCK_STRIPES]:
+        with self._locks[hash(require_scope(scope)) % LOCK_STRIPES]:
             yield
 
     def apply(self, changes: Changes) -> None:

@@ -209,7 +209,7 @@ class Shingler:
         """Returns buffers for the longest segment, and the largest growth of a byte."""
         growth = 1 if is_ascii(data, offsets[0], offsets[-1]) else TEXT_PER_BYTE
         size = int(SEGMENT) + PADDING
-        if np.diff(offsets).max(initial=0) > SEGMENT:
+        if (offsets[1:] - offsets[:-1]).max(initial=0) > SEGMENT:
             size = max(size, int(longest_segment(data, offsets)) + PADDING)
         points, tokens = size * min(growth, POINTS_PER_BYTE), size * min(growth, TOKENS_PER_BYTE)
         scratch = Scratch(

@@ -128,7 +128,7 @@ class Sketcher:
             else:
                 self.scheme.sketch(shingles, signatures[rows])
             kernels.stream_fingerprints(stream.hashes, stream.offsets, out.fingerprints[rows])
-            out.shingles[rows] = np.diff(shingles.offsets)
+            out.shingles[rows] = shingles.offsets[1:] - shingles.offsets[:-1]
         if self.key_builder is None:
             return out
         no_keys = np.empty((0, self.key_builder.key_count), np.uint64)
@@ -227,7 +227,10 @@ def iterate_streams(shingler: Shingler, documents: pa.Array) -> Iterator[tuple[i
     if pa.types.is_large_list(documents.type):
         yield from _token_slices(shingler, documents)
         return
-    data, offsets = text_buffers(documents.cast(pa.large_string()))
+    texts = (
+        documents if pa.types.is_large_string(documents.type) else documents.cast(pa.large_string())
+    )
+    data, offsets = text_buffers(texts)
     for start, end in slices(offsets):
         yield start, shingler.texts(data, offsets[start : end + 1])
 

@@ -148,7 +148,9 @@ def _random_steps(seed: int) -> list[tuple[str, str, list[str], list[str | None]
 
 @pytest.mark.parametrize("url", ["memory://", "sqlite"])
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.full)])
-@pytest.mark.parametrize("fields", [{}, {"store_text": False, "postings": "all"}])
+@pytest.mark.parametrize(
+    "fields", [{"max_candidates": 2}, {"store_text": False, "postings": "all"}]
+)
 def test_random_batches_equal_upserts_one_at_a_time(
     url: str, seed: int, fields: Any, tmp_path: Path
 ) -> None:
@@ -177,7 +179,10 @@ def test_random_batches_equal_upserts_one_at_a_time(
                     ]
             assert check_index(index).sound
             outcomes.append(
-                [(o.kind, o.id, o.cluster, o.representative, o.similarity) for o in made]
+                [
+                    (o.kind, o.id, o.cluster, o.representative, o.similarity, o.candidates)
+                    for o in made
+                ]
             )
             stored.append([entry._replace(ref=0) for entry in index.scan()])
     assert outcomes[0] == outcomes[1]

@@ -44,6 +44,8 @@ ENTRY_BYTES = 340
 It consists of the objects of the packed form, of the key and of the number, of two rows in
 dictionaries that are a third full, and of numbers in lists.
 """
+LEAST_COLUMNS = 4
+"""The number of new documents from which columns take less time than entries one by one."""
 LIST_BYTES = 400
 """The largest memory of the list of a scope or of a representative's members, in bytes."""
 EVENT_BYTES = 400
@@ -153,7 +155,7 @@ class MemoryStore:
 
     def _add_new(self, new: Sequence[KeyedEntry]) -> list[int]:
         """Adds documents with their postings, and returns their numbers."""
-        if not isinstance(new, NewDocuments):
+        if not isinstance(new, NewDocuments) or len(new) < LEAST_COLUMNS:
             stored = [self._add(entry) for entry, _ in new]
             enter(self.table, zip(stored, (keys for _, keys in new), strict=True))
             return [entry.ref for entry in stored]
