@@ -27,7 +27,7 @@ from nearkin.sketch.hyperplanes import VectorSketcher
 from nearkin.sketch.record import write_record
 from nearkin.sketch.resources import SpecResources, weighted_by
 from nearkin.sketch.sketcher import BandKeyBuilder
-from nearkin.spec import UNICODE_VERSION, Spec
+from nearkin.spec import MASK_STEPS, UNICODE_VERSION, Spec
 
 FOLDER = Path(__file__).parent.parent / "conformance"
 MOST_SHINGLES = 100
@@ -91,6 +91,28 @@ SPECS = [
 ]
 
 
+STEP_TEXTS = {
+    "HTML": "<!DOCTYPE html><p class='a b'>Tom &amp; Jerry &lt;3 <b>caf&eacute;</b></p>\n<br/>x<y",
+    "hidden parts of HTML": "a<script>if (x < y) z();</script>b<style>p {}</style>c<!-- d -->e",
+    "broken HTML": "1 < 2 <p <b>bold &nosuch; &#65;&#x42; <unclosed",
+    "C": "int x = 1; // one\nchar *s = \"// kept\"; /* two\nlines */ return 'c';",
+    "Python": 'x = 1  # one\ns = "# kept"\n"""docstring"""\ny = 2',
+    "SQL and shell": "select 1 -- one\n# two\necho a#b",
+    "unterminated": "left /* right\n'open # string",
+    "values": "At 2024-01-31T10:20:30Z ann@example.org (10.0.0.7) moved /var/log/a.txt 3 times, "
+    "0x7ffe12ab, 550e8400-e29b-41d4-a716-446655440000, 1,234.5 and 42.",
+    "words only": "nothing here is masked",
+}
+"""The texts of steps of normalization that depend on more than single code points."""
+STEP_SPECS = [
+    *(
+        Spec(n=1, k=16, normalise=("nfkc", "lower", step))
+        for step in ("markup", "comments", *MASK_STEPS)
+    ),
+    Spec(n=1, k=16, normalise=("nfkc", "lower", *MASK_STEPS)),
+    Spec(unit="chars", n=3, k=16, normalise=("nfkc", "lower", "markup")),
+    Spec(unit="chars", n=3, k=16, normalise=("nfkc", "lower", "comments")),
+]
 VECTOR_SPEC = Spec(measure="cosine", unit="vector", n=3, k=128)
 VECTORS = [
     [1.0, 2.0, 3.0],
@@ -200,6 +222,22 @@ def case_of(spec: Spec) -> dict[str, Any]:
     return case
 
 
+def step_case_of(spec: Spec) -> dict[str, Any]:
+    """Returns the vectors of a Spec for the texts of steps of normalization."""
+    texts = list(STEP_TEXTS.values())
+    sketches = measure_of(spec).sketcher().sketch(pa.array(texts, pa.large_string()))
+    return {
+        "spec": json.loads(spec.to_json()),
+        "fingerprint": spec.fingerprint,
+        "documents": [
+            {"name": name, "shingles": hashes, "signature": signature.tolist()}
+            for name, hashes, signature in zip(
+                STEP_TEXTS, shingles_of(spec, texts), sketches.signatures, strict=True
+            )
+        ],
+    }
+
+
 def vector_case() -> dict[str, Any]:
     """Returns vectors and their signatures, with words in hexadecimal."""
     return vector_case_of(VECTOR_SPEC)
@@ -256,7 +294,8 @@ def main() -> None:
     cases = [case_of(spec) for spec in SPECS]
     known = {"key": KEY_HEX, "salt": f"{SALT:016x}"}
     vectors = {"vector_case": vector_case(), "keyed_vector_case": keyed_vector_case()}
-    write("vectors.json", {"texts": TEXTS, **known, "cases": cases, **vectors})
+    steps = {"step_texts": STEP_TEXTS, "step_cases": [step_case_of(spec) for spec in STEP_SPECS]}
+    write("vectors.json", {"texts": TEXTS, **known, "cases": cases, **vectors, **steps})
     write(f"unicode-{UNICODE_VERSION}.json", unicode_ranges())
 
 

@@ -139,8 +139,10 @@ def explain(
         )
     if html is not None:
         from nearkin.report.explanation import render_explanation
+        from nearkin.runtime.files import disk_errors, write_durably
 
-        html.write_text(render_explanation(explanation), "utf-8")
+        with disk_errors(html.parent):
+            write_durably(html, render_explanation(explanation).encode())
     if json:
         print_json(explanation.to_dict())
         return

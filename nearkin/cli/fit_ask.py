@@ -15,6 +15,16 @@ if TYPE_CHECKING:
 ANSWERS = Path("labels.csv")
 """The file of answers, unless --labels names one."""
 
+WITHOUT_EFFECT = {
+    "labelled": "whose answers are labelled pairs",
+    "sample": "which chooses its documents itself",
+    "page": "which shows its questions at the terminal; answer them, then run nearkin fit --page "
+    "with the file of answers as --labels",
+    "across": "which asks about pairs of all sources; for pairs of different sources, label them "
+    "in a file and pass --labels",
+}
+"""The options that have no effect with questions, with the reason and what to do instead."""
+
 
 def check_ask_options(given: GivenOptions, columns: "Columns") -> None:
     """Requires that texts are compared, and that no option is given that has no effect.
@@ -28,7 +38,8 @@ def check_ask_options(given: GivenOptions, columns: "Columns") -> None:
     """
     from nearkin.errors import UsageError
 
-    given.require_unused(("labelled", "sample", "page", "across"), "with --ask")
+    for name, reason in WITHOUT_EFFECT.items():
+        given.require_unused((name,), f"with --ask, {reason}")
     if columns.text is None:
         raise UsageError("--ask shows texts; omit it for tokens and vectors, and pass --labels")
 

@@ -411,6 +411,7 @@ def write_calibration() -> "Rates":
     """
     from nearkin.lab.calibration import calibrate
     from nearkin.plan.rates import calibration_file
+    from nearkin.runtime.files import write_durably
 
     path = calibration_file()
 
@@ -419,6 +420,6 @@ def write_calibration() -> "Rates":
 
     rates = calibrate(show_step)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(rates.to_json(), "utf-8")
+    write_durably(path, rates.to_json().encode())
     sys.stderr.write(f"calibration stored in {path}\n")
     return rates

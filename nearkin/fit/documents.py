@@ -12,7 +12,7 @@ from nearkin.cluster.keep import KeepPolicy
 from nearkin.corpus import Columns, Corpus, carried_column_name
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.ids import make_ids
-from nearkin.engine.document_facts import text_lengths
+from nearkin.engine.document_facts import id_hashes, text_lengths
 from nearkin.errors import UsageError
 from nearkin.fit.sources import DocumentSources, SourceCounter
 from nearkin.pair_scope import PairScope
@@ -74,17 +74,6 @@ class FitDocuments:
         """The pairs that are compared."""
         scope = PairScope.of_all_pairs(len(self))
         return scope if self.sources is None else scope._replace(sources=self.sources.hashes)
-
-    def find_first_copies(self) -> np.ndarray | None:
-        """Returns the first document with the same text as each document, int64 (n,).
-
-        It is None for tokens and vectors, whose exact duplicates are not found.
-        """
-        if not pa.types.is_large_string(self.contents.type):
-            return None
-        texts = self.contents.dictionary_encode().indices.to_numpy()
-        _, firsts, numbers = np.unique(texts, return_index=True, return_inverse=True)
-        return firsts[numbers].astype(np.int64)
 
     def quote(self, position: int) -> str:
         """Returns the text of a document, its tokens, or a description of its vector."""
@@ -243,7 +232,7 @@ def read_documents(
         columns: Columns to read.
         labelled: Ids of the labelled documents that take part, one cluster after the other.
         others: Number of documents without a label that take part. They are drawn at random.
-        seed: Random seed for sampling.
+        seed: Random seed for sampling. What is drawn depends on it and on the ids.
         progress: Receives progress updates.
         left_out: Ids of labelled documents that do not take part.
         compared: Number of documents of which all pairs are compared. None if only labelled pairs
@@ -273,7 +262,7 @@ def read_documents(
         if counter is not None:
             sources = batch.documents[carried_column_name(counter.column)]
             counter.add(sources)
-        ranks = splitmix64(seed, len(ids), batch.first)
+        ranks = rank_by_id(ids, seed)
         is_wanted = pc.is_in(ids, value_set=wanted)
         wanted_ids = ids.filter(is_wanted)
         id_parts.append(wanted_ids)
@@ -320,6 +309,21 @@ def read_documents(
         example_id=background.ids[0].as_py(),
         sources=None if counter is None else counter.sources_of(source_values, order),
     )
+
+
+def rank_by_id(ids: pa.Array, seed: int) -> np.ndarray:
+    """Returns the ranks by which documents are drawn, uint64 (n,).
+
+    They follow from the ids alone, so that the order of rows and files does not matter.
+
+    Args:
+        ids: Ids of the documents, large_string (n,).
+        seed: Random seed.
+    """
+    shift, factor = splitmix64(seed, 2)
+    # the product of an odd factor is a permutation
+    mixed = (id_hashes(ids) ^ shift) * (factor | np.uint64(1))
+    return np.asarray(mixed ^ (mixed >> np.uint64(32)))
 
 
 def _require_unique(ids: pa.Array) -> None:

@@ -292,6 +292,15 @@ def _require_present(documents: FitDocuments, sampled: LabelledSample) -> None:
     missing = documents.missing
     if len(missing) > MOST_MISSING * len(sampled.chosen):
         examples = ", ".join(map(repr, missing[:3]))
+        if len(sampled.chosen) + len(sampled.left_out) > documents.corpus_documents:
+            raise UsageError(
+                f"{len(missing):,} of {len(sampled.chosen):,} labelled documents are not in the "
+                f"inputs, for example {examples}; the labels name "
+                f"{len(sampled.chosen) + len(sampled.left_out):,} documents, and the inputs have "
+                f"{documents.corpus_documents:,}, such as {documents.example_id!r}: pass all files "
+                "to which the labels belong, or a file with the labels of these documents alone; "
+                f"if the ids are in another column, name it with {name_setting('id')}"
+            )
         raise UsageError(
             f"{len(missing):,} of {len(sampled.chosen):,} labelled documents are not in the "
             f"inputs, for example {examples}; the inputs have ids such as "

@@ -174,15 +174,15 @@ class ClusterLabels:
             sizes are those in the population.
         others_are_distinct: Whether a document without a label is distinct from all labelled ones.
             If not, it can be the kept document of a labelled one, but is not counted.
-        first_copies: First document with the same content as each document, int64 (n,). Exact
-            duplicates follow it in a run. None if they do not.
+        has_exact_groups: Whether exact duplicates follow the first one of them, as in a run that
+            compares all documents.
     """
 
     clusters: np.ndarray
     population: int
     sources: DocumentSources | None = None
     others_are_distinct: bool = True
-    first_copies: np.ndarray | None = None
+    has_exact_groups: bool = False
 
     @property
     def are_clustered(self) -> bool:
@@ -344,13 +344,9 @@ class _ClusterScores:
     @cached_property
     def _first_copies(self) -> np.ndarray:
         """The first exact duplicate of each document, int64 (n,). Empty documents have none."""
-        copies = np.arange(self.documents)
-        first = self.labels.first_copies
-        if first is not None:
-            is_copy = first[self.scored.later] == self.scored.earlier
-            followers = self.scored.later[is_copy]
-            copies[followers] = first[followers]
-        return copies
+        if not self.labels.has_exact_groups:
+            return np.arange(self.documents)
+        return self.scored.first_copies
 
     def _first_exact_duplicates(self, members: np.ndarray) -> np.ndarray:
         """Returns the first exact duplicate of each document among the members, int64 (n,)."""
@@ -724,7 +720,7 @@ def place_labels(
         population,
         sources,
         others_are_distinct=labelled == Labelled.CLUSTERS,
-        first_copies=documents.find_first_copies() if sources is None else None,
+        has_exact_groups=sources is None,
     )
 
 

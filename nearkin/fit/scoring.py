@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from nearkin.cluster.components import Compare
 from nearkin.engine.document_frequencies import count_repeated
+from nearkin.engine.exact_groups import number_groups
 from nearkin.fit.definition import Definition
 from nearkin.fit.documents import FitDocuments
 from nearkin.measures import Measure, Payload, measure_of
@@ -16,7 +17,7 @@ from nearkin.measures.base import StoredPayloads, as_stored, concatenate_payload
 from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, unpack_pairs
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources
-from nearkin.spec import IDF_JACCARD
+from nearkin.spec import IDF_JACCARD, Spec
 from nearkin.verify.jaccard import SetBuilder
 
 DOCUMENTS_AT_ONCE = 512
@@ -44,6 +45,8 @@ class ScoredDocuments(NamedTuple):
     """Every pair above this similarity is listed."""
     compare: Compare
     """Scores other pairs of the documents."""
+    first_copies: np.ndarray
+    """int64 (n,): The first document of the exact group of each document, by the definition."""
 
     def select(self, rows: np.ndarray) -> "ScoredDocuments":
         """Returns some of the pairs.
@@ -57,6 +60,7 @@ class ScoredDocuments(NamedTuple):
             self.similarity[rows],
             self.floor,
             self.compare,
+            self.first_copies,
         )
 
     def keep_most_similar(self, limit: int) -> "ScoredDocuments":
@@ -157,7 +161,33 @@ class DocumentScorer:
             kept.similarity[order],
             floor,
             partial(measure.compare, stored=as_stored(payload)),
+            self.find_first_copies(definition),
         )
+
+    def find_first_copies(self, definition: Definition) -> np.ndarray:
+        """Returns the first document of the exact group of each document, int64 (n,).
+
+        The exact groups are those of a run: documents whose normalized contents are equal. A
+        document without shingles is in no group.
+
+        Args:
+            definition: Definition of similarity.
+        """
+        # The fingerprints depend on the unit and the normalization, not on the signature.
+        spec = definition.to_spec()
+        if spec.unit != "vector":
+            spec = Spec(unit=spec.unit, n=spec.n, normalise=spec.normalise, k=8)
+        sketchers = ObjectPool(measure_of(spec).sketcher)
+
+        def sketch(documents: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+            sketches = sketchers.use(lambda sketcher: sketcher.sketch(documents))
+            return sketches.fingerprints, sketches.shingles
+
+        parts = list(ordered_map(sketch, _slice_documents(self.documents.contents), self.workers))
+        groups = number_groups(np.concatenate([fingerprints for fingerprints, _ in parts]))
+        shingles = np.concatenate([counts for _, counts in parts])
+        _, firsts, numbers = np.unique(groups, return_index=True, return_inverse=True)
+        return np.where(shingles > 0, firsts[numbers], np.arange(len(groups))).astype(np.int64)
 
     def _estimate_floor(self, measure: Measure, limit: int) -> float:
         """Returns a similarity above which there are more pairs than `limit`, probably.

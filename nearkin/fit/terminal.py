@@ -81,7 +81,8 @@ def _describe_labels(labels: LabelCounts) -> str:
     if labels.clusters is not None:
         text += f" in {labels.clusters:,} clusters"
     if labels.distinct is not None:
-        text += f", {_format_count(labels.distinct, 'distinct pair')}"
+        distinct = _format_count(labels.distinct, "distinct pair")
+        text += f", {distinct}; each pair is judged by itself"
     if labels.left_out:
         text += f" ({labels.left_out:,} more were left out; see {name_setting('sample')})"
     return text

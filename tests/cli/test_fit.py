@@ -3,12 +3,16 @@
 import csv
 import json
 import shlex
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from nearkin.cli import app
 from nearkin.runs.settings_file import Settings
+from nearkin.runtime.outputs import GENERATOR
 from tests.cli.conftest import run
 from tests.fit.corpora import LabelledCorpus, records
 
@@ -171,4 +175,61 @@ def test_options_of_clusters_are_refused_for_labelled_pairs(
     assert run(*line, "--labelled", "documents") == app.USAGE
     assert "has labelled pairs" in " ".join(capsys.readouterr().err.split())
     assert run(*line) == 0
-    assert "2 pairs of duplicates, 1 distinct pair" in capsys.readouterr().out
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "2 pairs of duplicates, 1 distinct pair; each pair is judged by itself" in printed
+
+
+@pytest.mark.parametrize(
+    ("option", "remedy"),
+    [
+        (["--across", "shop"], "asks about pairs of all sources; for pairs of different sources"),
+        (["--page", "fit.html"], "answer them, then run nearkin fit --page with the file of"),
+        (["--sample", "100"], "chooses its documents itself"),
+    ],
+)
+def test_options_that_questions_do_not_follow_are_refused_with_what_to_do(
+    line: list[str], option: list[str], remedy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*line, "--ask", "10", *option) == app.USAGE
+    printed = " ".join(capsys.readouterr().err.split())
+    assert f"{option[0]} has no effect with --ask" in printed
+    assert remedy in printed
+
+
+@pytest.mark.parametrize("stage", ["read samples", "fit"])
+def test_killed_fit_leaves_earlier_files_and_nothing_half_written(
+    stage: str, line: list[str], folder: Path
+) -> None:
+    """The process kills itself when a stage begins, which no handler can see."""
+    earlier = {
+        folder / "killed.toml": "# Chosen by nearkin fit 0.1.0\nthreshold = 0.9\n",
+        folder / "killed.html": "",
+    }
+    page = f"<!doctype html>{GENERATOR.decode()}"
+    earlier[folder / "killed.html"] = page
+    for path, content in earlier.items():
+        path.write_text(content)
+    before = sorted(folder.iterdir())
+    script = (
+        "import os, signal, sys\n"
+        "from nearkin.runtime import progress\n"
+        "def stage(self, name, total, **others):\n"
+        f"    if name == {stage!r}:\n"
+        "        os.kill(os.getpid(), signal.SIGKILL)\n"
+        "progress.Silent.stage = stage\n"
+        "from nearkin.cli import options\n"
+        "options.open_progress = lambda quiet: progress.Silent()\n"
+        "from nearkin.cli.app import run\n"
+        "sys.exit(run(sys.argv[1:]))\n"
+    )
+    outputs = ["--out", "killed.toml", "--page", "killed.html"]
+    killed = subprocess.run(
+        [sys.executable, "-c", script, *line, *outputs],
+        cwd=folder,
+        capture_output=True,
+        timeout=300,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
+    assert sorted(folder.iterdir()) == before
+    assert {path: path.read_text() for path in earlier} == earlier

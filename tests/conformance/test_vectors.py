@@ -16,7 +16,7 @@ import pytest
 from nearkin.lsh.band_keys import slot_layout, write_band_keys
 from nearkin.sketch.record import write_record
 from nearkin.sketch.sketcher import Sketcher
-from nearkin.spec import FAMILIES, MEASURES, SLOT_BITS, Spec
+from nearkin.spec import FAMILIES, MEASURES, NORMALISATIONS, SLOT_BITS, Spec
 
 ROOT = Path(__file__).parents[2]
 VECTORS = ROOT / "conformance" / "vectors.json"
@@ -51,6 +51,20 @@ def test_vectors_are_unchanged() -> None:
     assert make.vector_case() == kept["vector_case"]
     assert make.keyed_vector_case() == kept["keyed_vector_case"]
     assert json.loads(UNICODE.read_text("utf-8")) == make.unicode_ranges()
+    assert kept["step_texts"] == make.STEP_TEXTS
+    for spec, case in zip(make.STEP_SPECS, kept["step_cases"], strict=True):
+        assert make.step_case_of(spec) == case, spec
+
+
+def test_vectors_cover_every_step_of_normalization() -> None:
+    kept = golden()
+    cases = kept["cases"] + kept["step_cases"]
+    assert {step for case in cases for step in case["spec"]["normalise"]} == set(NORMALISATIONS)
+    plain = maker().shingles_of(Spec(n=1, k=16), list(kept["step_texts"].values()))
+    for case in kept["step_cases"]:
+        if case["spec"]["unit"] == "words":
+            hashes = [document["shingles"] for document in case["documents"]]
+            assert hashes != plain, f"no text shows what {case['spec']['normalise']} does"
 
 
 def test_vectors_cover_every_family_scheme_and_width() -> None:

@@ -1,5 +1,6 @@
 """Tests of the choice of the documents of a fit."""
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -53,3 +54,27 @@ def test_fewer_large_documents_are_compared(monkeypatch: pytest.MonkeyPatch) -> 
     # 60 documents of 2 bytes are as much work as about 15 of 34 bytes.
     monkeypatch.setattr(documents, "BYTES_PER_DOCUMENT", 2)
     assert 12 <= len(read(60, labelled)) <= 18
+
+
+def test_samples_do_not_depend_on_the_order_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "FREQUENCY_DOCUMENTS", 15)
+    drawn = set()
+    for order in (list(TEXTS), list(TEXTS)[::-1]):
+        table = pa.table({"id": order, "text": [TEXTS[id] for id in order]})
+        for seed in (1, 2):
+            chosen = read_documents(
+                TableCorpus(table), Columns(id="id"), ["d3"], 20, seed, Silent(), compared=60
+            )
+            background = tuple(sorted(chosen.background.to_pylist()))
+            drawn.add((seed, chosen.ids, background))
+    assert len(drawn) == 2, "one sample for each seed"
+
+
+def test_ranks_of_ids_are_uniform() -> None:
+    ids = pa.array([f"document-{number:05d}" for number in range(10_000)], pa.large_string())
+    ranks = documents.rank_by_id(ids, 7) / 2.0**64
+    counts, _ = np.histogram(ranks, 20, (0, 1))
+    # 500 expected in each bin, with a standard deviation of 21.8
+    assert abs(counts - 500).max() < 5 * 21.8
+    others = documents.rank_by_id(ids, 8) / 2.0**64
+    assert abs(np.corrcoef(ranks, others)[0, 1]) < 5 / np.sqrt(len(ids))

@@ -62,6 +62,17 @@ def test_labels_of_other_documents_are_refused() -> None:
         nk.fit(CORPUS.table, labels, id="id")
 
 
+def test_labels_of_a_larger_collection_are_refused_with_what_to_do() -> None:
+    labels = {f"x{number}": str(number // 2) for number in range(1000)} | CORPUS.clusters
+    with pytest.raises(nk.UsageError) as caught:
+        nk.fit(CORPUS.table, labels, id="id")
+    message = str(caught.value)
+    assert f"the labels name {len(labels):,} documents, and the inputs have 16" in message
+    assert (
+        "pass all files to which the labels belong, or a file with the labels of these" in message
+    )
+
+
 def test_repeated_ids_of_labelled_documents_are_refused() -> None:
     table = {"id": ["a", "a", "b"], "text": ["x", "y", "z"]}
     with pytest.raises(nk.UsageError, match="2 documents with the id 'a'"):

@@ -18,7 +18,13 @@ from nearkin.evaluate.golden import (
 from nearkin.evaluate.totals import LabelledTotals
 from nearkin.fit.definition import Definition
 from nearkin.fit.documents import read_documents
-from nearkin.fit.labels import ClusterLabels, PairLabels, _PairScores, place_labels
+from nearkin.fit.labels import (
+    ClusterLabels,
+    PairLabels,
+    _ClusterScores,
+    _PairScores,
+    place_labels,
+)
 from nearkin.fit.sampling import LabelledSample, sample_labels
 from nearkin.fit.scoring import DocumentScorer
 from nearkin.fit.validation import assign_folds
@@ -84,6 +90,31 @@ def test_scores_at_each_threshold_are_those_of_runs(definition: Definition) -> N
         assert (totals.f1(), totals.recall().value) == (run.f1, run.recall.value)
         assert curve.f1[position] == pytest.approx(run.f1.value)
         assert curve.precision[position] == pytest.approx(run.precision.value)
+
+
+@pytest.mark.parametrize("unit", ["words", "chars"])
+@pytest.mark.parametrize("threshold", [0.2, 0.4, 0.6])
+def test_copies_that_are_equal_after_normalisation_are_one_group_as_in_runs(
+    threshold: float, unit: str
+) -> None:
+    original = records(SIZES, seed=9)
+    texts = dict(original.texts)
+    clusters = dict(original.clusters)
+    for number, (id, text) in enumerate(original.texts.items()):
+        # of another length, so that the copies have other places in the keep order
+        texts[f"{id}-copy"] = f"{' ' * (number % 4)}{text.upper()}"
+        clusters[f"{id}-copy"] = clusters[id]
+    corpus = LabelledCorpus(texts, clusters)
+    scorer, labels = place_corpus(corpus)
+    definition = Definition(unit, 2, "jaccard")
+    everyone = np.ones(len(texts), bool)
+    scores = labels.score(scorer, definition)
+    assert isinstance(scores, _ClusterScores)
+    predicted = scores.predict(everyone, threshold).tolist()
+    ids = scorer.documents.ids
+    run = run_clusters(corpus, {**definition.settings(), "threshold": threshold})
+    assert {id: ids[kept] for id, kept in zip(ids, predicted, strict=True)} == run
+    assert all(run[id] == run[f"{id}-copy"] for id in original.texts)
 
 
 def test_documents_without_labels_are_distinct_from_labelled_clusters() -> None:
