@@ -29,6 +29,7 @@ from nearkin.report.collect import collect_counts, collect_report, summary_count
 from nearkin.report.local_view import ExcerptCollector, LocalRunView
 from nearkin.report.model import Provenance, ReportData
 from nearkin.report.run_warnings import warn_of_inputs, warn_of_run
+from nearkin.runs.document_output import DocumentOutput
 from nearkin.runs.kept_file import KeptFile, write_kept_file
 from nearkin.runs.output import write_result
 from nearkin.runs.pairs import write_pairs_file
@@ -356,7 +357,14 @@ class DedupResult:
         return DedupResult(TemporaryRun(run, finished.folder), run.elect())
 
     @check_arguments
-    def write(self, folder: str | Path, readable_by: str = "owner") -> Path:
+    def write(
+        self,
+        folder: str | Path,
+        readable_by: str = "owner",
+        *,
+        output: str = "kept",
+        codec: str = "same",
+    ) -> Path:
         """Writes the files that `nearkin dedup` writes, or the kept documents into one file.
 
         In a folder, the kept rows of a table are written to kept/documents.parquet.
@@ -365,21 +373,30 @@ class DedupResult:
             folder: A new folder; or a new file whose suffix is .parquet, .csv, .tsv, .jsonl or
                 .arrow, or one of the texts with .gz, .zst, .bz2 or .lz4.
             readable_by: Users who may read it: `owner`, `group` or `everyone`.
+            output: What a folder holds of the documents: `kept` for copies of the inputs without
+                the removed rows, `ids` for removed.parquet with the removed ids, `none` for
+                neither.
+            codec: Codec of the copies of Parquet files: `same` as each input, `snappy`, `zstd`,
+                `lz4` or `none`. A table has `snappy` by default.
 
         Returns:
             The folder or file.
 
         Raises:
             UsageError: If the folder or file exists, the suffix is that of another format, the
-                format cannot hold a column, `readable_by` is unknown, or the result is closed or
-                unpickled.
+                format cannot hold a column, `readable_by`, `output` or `codec` is unknown or has
+                no effect, or the result is closed or unpickled.
         """
         finished, clustering = self._open
         readers = Readers.parse(readable_by)
+        documents = DocumentOutput(output, codec)
         file = KeptFile.parse(Path(folder))
         if file is not None:
+            documents.require_folder(Path(folder))
             return write_kept_file(finished.run, clustering, file, readers)
-        return write_result(finished.run, clustering, self.report_data, Path(folder), readers)
+        return write_result(
+            finished.run, clustering, self.report_data, Path(folder), readers, documents
+        )
 
     def to_arrow(self) -> pa.Table:
         """Returns the clusters as an Arrow table."""

@@ -104,6 +104,18 @@ def _kinds_of_labels() -> Iterable[str]:
     return Labelled
 
 
+def _document_outputs() -> Iterable[str]:
+    from nearkin.runs.document_output import OUTPUTS
+
+    return OUTPUTS
+
+
+def _parquet_codecs() -> Iterable[str]:
+    from nearkin.corpus.formats.parquet import CODECS
+
+    return ("same", *CODECS)
+
+
 VALUES: dict[str, Callable[[], Iterable[str]]] = {
     "measure": _measures,
     "preset": _presets,
@@ -114,6 +126,8 @@ VALUES: dict[str, Callable[[], Iterable[str]]] = {
     "shingle": lambda: ("words:3", "words:5", "chars:3", "chars:5"),
     "on_error": _treatments_of_errors,
     "verify": _verifications,
+    "output": _document_outputs,
+    "codec": _parquet_codecs,
     "cluster": _cluster_methods,
     "empty": _treatments_of_empty_documents,
     "readable_by": _readers,

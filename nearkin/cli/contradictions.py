@@ -94,6 +94,7 @@ CONTRADICTIONS = (
 )
 """The pairs of options that exclude each other in every command that has both."""
 DEPENDENCIES = (
+    *(Dependency(name, "output", ("kept",), command="dedup") for name in ("annotate", "codec")),
     Dependency("floor", "cluster", ("components",)),
     *(
         Dependency(name, "relation", ("similarity",))

@@ -85,6 +85,21 @@ class ResultOptions:
             rich_help_panel=OUTPUT,
         ),
     ] = False
+    output: Annotated[
+        str,
+        typer.Option(
+            help="What the output holds of the documents: kept (the inputs without removed rows), "
+            "ids (removed.parquet, the removed ids), or none.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = "kept"
+    codec: Annotated[
+        str,
+        typer.Option(
+            help="Codec of kept Parquet files: same (as each input), snappy, zstd, lz4 or none.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = "same"
     save_signatures: Annotated[
         bool,
         typer.Option(
@@ -167,9 +182,11 @@ def dedup(
     with paused_collector() if execution.engine == SPARK else file_imports():
         from nearkin.cluster.keep import KeepPolicy
         from nearkin.engine.options import carried_columns
+        from nearkin.runs.document_output import DocumentOutput
         from nearkin.runs.kept_file import KeptFile
         from nearkin.runs.output import require_output_free
 
+    documents = DocumentOutput(result.output, result.codec)
     spec, match = apply_plan(plan, given, spec, match)
     request = spec.to_request()
     policy = KeepPolicy.parse(clustering.keep)
@@ -180,6 +197,7 @@ def dedup(
     kept_file = KeptFile.parse(output.out)
     out = output.out
     if kept_file is not None:
+        documents.require_folder(output.out)
         kept_file.require_free(inputs, resume=resume, overwrite=output.overwrite)
         require_convertible_inputs(kept_file, inputs, reading)
         out = kept_file.run_folder
@@ -214,6 +232,7 @@ def dedup(
             resume=resume,
             annotate=result.annotate,
             save_signatures=result.save_signatures,
+            documents=documents,
         )
         record = run(job, progress)
         if result.audit:

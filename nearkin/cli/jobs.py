@@ -7,6 +7,7 @@ from nearkin.cli.options import OutputOptions, ReadOptions
 
 if TYPE_CHECKING:
     from nearkin.engine.options import RunOptions
+    from nearkin.runs.document_output import DocumentOutput
     from nearkin.runs.job import Job
     from nearkin.runs.spec_request import ResolvedInputs
 
@@ -21,6 +22,7 @@ def make_job(
     resume: bool,
     annotate: bool = False,
     save_signatures: bool = False,
+    documents: "DocumentOutput | None" = None,
 ) -> "Job":
     """Returns the job that the options of a command describe.
 
@@ -33,10 +35,12 @@ def make_job(
         resume: Whether an interrupted run is resumed.
         annotate: Whether all rows are kept and get cluster columns.
         save_signatures: Whether signatures and band keys are kept in the output.
+        documents: What the output holds of the documents. By default, the kept ones.
 
     Returns:
         The job.
     """
+    from nearkin.runs.document_output import DocumentOutput
     from nearkin.runs.job import Job
     from nearkin.runtime.files import Readers
 
@@ -47,6 +51,7 @@ def make_job(
         settings,
         annotate=annotate,
         save_signatures=save_signatures,
+        documents=documents or DocumentOutput(),
         resume=resume,
         overwrite=output.overwrite,
         on_error=reading.on_error,

@@ -127,6 +127,10 @@ class FileCorpus:
         """Sets the folder for temporary files. The default is that of the system."""
         self._parquet.scratch_folder = folder
 
+    def set_codec(self, codec: str | None) -> None:
+        """Sets the codec of copies of Parquet files. The default is that of each file."""
+        self._parquet.codec = codec
+
     def format_of(self, file: InputFile) -> Format:
         """Returns the format of a file.
 

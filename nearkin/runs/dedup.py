@@ -18,6 +18,12 @@ from nearkin.report.collect import collect_report, title_of
 from nearkin.report.local_view import ExcerptCollector, LocalRunView
 from nearkin.report.model import Provenance
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
+from nearkin.runs.document_output import (
+    IDS,
+    SAME_CODEC,
+    DocumentOutput,
+    write_removed_ids,
+)
 from nearkin.runs.job import Job, check_job
 from nearkin.runs.output import (
     build_run_record,
@@ -72,7 +78,7 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
         excerpts = ExcerptCollector(run, clustering, job.quoted)
         staging = work.path / RESULT
         annotations = _cluster_columns(run, clustering) if job.annotate else None
-        _write_outputs(run, corpus, clustering, excerpts, annotations, staging)
+        _write_outputs(run, corpus, clustering, excerpts, annotations, staging, job.documents)
         rejected = count_reasons(staging / REJECTED)
         inputs_shown = [hide_password(path) for path in job.inputs]
         view = LocalRunView(run, clustering, excerpts, rejected)
@@ -103,23 +109,32 @@ def _write_outputs(
     excerpts: ExcerptCollector,
     annotations: Callable[[int, int], pa.RecordBatch] | None,
     staging: Path,
+    output: DocumentOutput,
 ) -> None:
-    """Writes the folder kept and the tables of a run."""
+    """Writes the documents or the ids that were asked for, and the tables of a run."""
     run.progress.stage("write", len(clustering.kept))
     with run.work.stage("write"):
         delete_folder(staging)
-        kept_folder = staging / "kept"
-        kept_folder.mkdir(parents=True)
-        kept = np.asarray(clustering.kept)
-        write_kept(
-            corpus,
-            run.columns,
-            kept,
-            kept_folder,
-            annotations,
-            excerpts.observe,
-            run.progress.advance,
-        )
+        staging.mkdir(parents=True)
+        if output.has_copies:
+            corpus.set_codec(None if output.codec == SAME_CODEC else output.codec)
+            (staging / "kept").mkdir()
+            write_kept(
+                corpus,
+                run.columns,
+                np.asarray(clustering.kept),
+                staging / "kept",
+                annotations,
+                excerpts.observe,
+                run.progress.advance,
+            )
+        else:
+            # The report quotes documents in any case.
+            for batch in corpus.batches(run.columns):
+                excerpts.observe(batch.first, batch.documents[run.columns.content])
+                run.progress.advance(len(batch.files))
+        if output.output == IDS:
+            write_removed_ids(run, clustering, staging)
         write_result_tables(run, clustering, staging)
 
 

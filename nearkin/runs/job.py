@@ -11,6 +11,7 @@ from nearkin.corpus.inputs import Selection
 from nearkin.engine.local.second_measure import vector_columns
 from nearkin.engine.options import RunOptions
 from nearkin.measures import measure_of
+from nearkin.runs.document_output import DocumentOutput
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import require_apart, work_folder_of
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
@@ -28,6 +29,7 @@ class Job:
         annotate: Whether all rows are kept and get cluster columns. Otherwise removed rows are
             dropped.
         save_signatures: Whether signatures and band keys are kept in the output.
+        documents: What the output of `dedup` holds of the documents.
         resume: Whether an interrupted run is resumed.
         overwrite: Whether an existing output is replaced.
         on_error: `quarantine` or `fail`, for rows and files that cannot be read.
@@ -46,6 +48,7 @@ class Job:
     settings: RunOptions
     annotate: bool = field(default=False, kw_only=True)
     save_signatures: bool = field(default=False, kw_only=True)
+    documents: DocumentOutput = field(default_factory=DocumentOutput, kw_only=True)
     resume: bool = field(default=False, kw_only=True)
     overwrite: bool = field(default=False, kw_only=True)
     on_error: str = field(default="quarantine", kw_only=True)
@@ -80,6 +83,7 @@ class Job:
         """
         return {
             **other,
+            **self.documents.to_record(),
             "command": command,
             "spec": json.loads(self.settings.spec.to_json()),
             "parameters": self.settings.parameters(),
@@ -97,10 +101,11 @@ def check_job(job: Job, corpus: FileCorpus) -> None:
         corpus: The input files of the job.
 
     Raises:
-        UsageError: If the output would replace an input, a column does not exist, or the key or
-            the data that the Spec refers to are missing.
+        UsageError: If the output would replace an input, a column does not exist, the codec has no
+            effect, or the key or the data that the Spec refers to are missing.
     """
     require_apart(job.out, [*job.inputs, *(file.path for file in corpus.files)])
+    job.documents.require_usable(corpus)
     corpus.check(job.columns)
     second_measure = job.settings.parsed_second_measure
     if second_measure is not None:

@@ -25,6 +25,7 @@ from nearkin.report.collect import summary_counts
 from nearkin.report.files import write_report
 from nearkin.report.model import ReportData
 from nearkin.runs.checkpoint import unfinished_run_id
+from nearkin.runs.document_output import IDS, SAME_CODEC, DocumentOutput, write_removed_ids
 from nearkin.runs.job import Job
 from nearkin.runs.run_record import (
     RUN,
@@ -204,6 +205,7 @@ def write_result(
     data: ReportData,
     folder: Path,
     readers: Readers = Readers.OWNER,
+    output: DocumentOutput | None = None,
 ) -> Path:
     """Writes the outputs of a run of the library into a new folder.
 
@@ -215,17 +217,20 @@ def write_result(
         data: The content of its report.
         folder: A new folder.
         readers: The users who may read it.
+        output: What the folder holds of the documents. By default, the kept ones.
 
     Returns:
         The folder.
 
     Raises:
-        UsageError: If the folder exists, or would replace an input.
+        UsageError: If the folder exists, or would replace an input, or a codec has no effect.
     """
+    output = output or DocumentOutput()
     if os.path.lexists(folder):
         raise UsageError(f"{folder} exists; choose another folder")
     if isinstance(run.corpus, FileCorpus):
         require_apart(folder, [file.path for file in run.corpus.files])
+        output.require_usable(run.corpus)
     stages = run.work.manifest["stages"]
     record = RunRecord(
         version=VERSION,
@@ -237,15 +242,11 @@ def write_result(
     )
     with claimed(folder, "write", replaces=False) as claim, disk_errors(folder.parent):
         staging = claim.path / RESULT
-        kept_folder = staging / "kept"
-        kept_folder.mkdir(parents=True)
-        kept = np.asarray(clustering.kept)
-        if isinstance(run.corpus, TableCorpus):
-            rows = np.asarray(run.documents().rows)[kept]
-            table = run.corpus.table.take(pa.array(rows))
-            pq.write_table(table, kept_folder / "documents.parquet")
-        elif isinstance(run.corpus, FileCorpus):
-            write_kept(run.corpus, run.columns, kept, kept_folder)
+        staging.mkdir(parents=True)
+        if output.has_copies:
+            _write_kept_documents(run, clustering, staging / "kept", output)
+        elif output.output == IDS:
+            write_removed_ids(run, clustering, staging)
         write_result_tables(run, clustering, staging)
         write_report(staging, data)
         write_durably(staging / RUN, to_json(record.to_json()))
@@ -257,6 +258,22 @@ def write_result(
         }
         claim.publish_folder(staging, run.work.manifest["run"], identity, replaces=False)
     return folder
+
+
+def _write_kept_documents(
+    run: LocalRun, clustering: Clustering, folder: Path, output: DocumentOutput
+) -> None:
+    """Writes the kept rows of a table into one file, or those of each input file."""
+    folder.mkdir()
+    kept = np.asarray(clustering.kept)
+    codec = None if output.codec == SAME_CODEC else output.codec
+    if isinstance(run.corpus, TableCorpus):
+        rows = np.asarray(run.documents().rows)[kept]
+        table = run.corpus.table.take(pa.array(rows))
+        pq.write_table(table, folder / "documents.parquet", compression=codec or "snappy")
+    elif isinstance(run.corpus, FileCorpus):
+        run.corpus.set_codec(codec)
+        write_kept(run.corpus, run.columns, kept, folder)
 
 
 def build_run_record(
@@ -286,6 +303,7 @@ def build_run_record(
         annotate=job.annotate,
         save_signatures=job.save_signatures,
         out=str(job.out),
+        documents=job.documents.to_record(),
     )
     environment = RunEnvironment(
         memory=job.settings.memory,

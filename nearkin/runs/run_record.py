@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,6 +31,8 @@ class RunRequest:
         annotate: Whether all rows were kept and got cluster columns.
         save_signatures: Whether signatures and band keys were kept in the output.
         out: Output folder.
+        documents: `output` and `codec` of `DocumentOutput`, as far as they differ from the
+            defaults.
     """
 
     command: str
@@ -38,6 +40,7 @@ class RunRequest:
     annotate: bool
     save_signatures: bool
     out: str
+    documents: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +110,7 @@ class FileRun:
             "annotate": self.request.annotate,
             "save_signatures": self.request.save_signatures,
             "out": self.request.out,
+            **self.request.documents,
             "spec_fingerprint": self.spec_fingerprint,
             "bands": self.bands,
             "rows": self.rows,
@@ -137,6 +141,7 @@ class FileRun:
                 annotate=values["annotate"],
                 save_signatures=values["save_signatures"],
                 out=values["out"],
+                documents={name: values[name] for name in ("output", "codec") if name in values},
             ),
             environment=RunEnvironment(
                 memory=values["memory"],

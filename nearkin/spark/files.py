@@ -22,6 +22,7 @@ from nearkin.engine.spark.output_files import (
     write_kept_files,
     write_pairs,
     write_rejected,
+    write_removed_ids,
 )
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import open_session, translate_spark_errors
@@ -33,6 +34,7 @@ from nearkin.errors import UsageError
 from nearkin.report.collect import collect_report, title_of
 from nearkin.report.model import Provenance
 from nearkin.report.spark_view import SparkRunView
+from nearkin.runs.document_output import IDS, REMOVED, SAME_CODEC
 from nearkin.runs.job import Job, check_job
 from nearkin.runs.output import (
     build_run_record,
@@ -258,6 +260,11 @@ def _require_supported_files(job: Job, corpus: FileCorpus, *, merge_parts: bool)
                 f"{name_flag('merge_parts')} merges rows of one id, and there is no id column; "
                 f"name it with {name_setting('id')}"
             )
+    if job.documents.codec != SAME_CODEC:
+        raise UsageError(
+            f"{name_setting('codec', job.documents.codec)} needs the local engine; with Spark, "
+            "copies of Parquet files have the codec of their inputs"
+        )
     if job.save_signatures:
         raise UsageError(
             f"{name_flag('save_signatures')} needs the local engine; with Spark, "
@@ -278,11 +285,14 @@ def _running_session(master: str | None, conf: dict[str, str]) -> Iterator[Spark
 
 
 def _write_output(job: Job, run: SparkRun, folder: Path) -> None:
-    """Writes kept/, clusters.parquet, pairs.parquet and rejected.jsonl."""
+    """Writes the documents or removed ids that were asked for, and the tables of a run."""
     label, documents = run.progress_of(Stage.WRITE)
     run.progress.stage(label, documents)
     with run.stage(Stage.WRITE):
-        write_kept_files(run, folder / "kept", annotate=job.annotate)
+        if job.documents.has_copies:
+            write_kept_files(run, folder / "kept", annotate=job.annotate)
+        elif job.documents.output == IDS:
+            write_removed_ids(run, folder / REMOVED)
         run.tables.finish_step()
         write_clusters(run, folder / "clusters.parquet")
         run.tables.finish_step()

@@ -21,6 +21,8 @@ from nearkin.runtime.threads import ordered_map
 
 LONG = 64
 """The average size in bytes from which values are written without a dictionary."""
+CODECS = ("snappy", "zstd", "lz4", "none")
+"""The codecs in which files can be written, by their names in Arrow."""
 DECODERS = 2
 """The number of row groups that are decoded at the same time."""
 
@@ -94,10 +96,12 @@ class Parquet:
 
     Attributes:
         scratch_folder: The folder of temporary files, or None for that of the system.
+        codec: The codec of files that are written, or None for that of each input.
     """
 
     def __init__(self, ahead: int = AHEAD) -> None:
         self._ahead = ahead
+        self.codec: str | None = None
         self.scratch_folder: Path | None = None
 
     def schema(self, file: InputFile) -> pa.Schema:
@@ -179,7 +183,7 @@ class Parquet:
             )
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> TableWriter:
-        """Returns a writer with the schema and the compression of the input.
+        """Returns a writer with the schema of the input, and its compression or the chosen one.
 
         Args:
             file: The input file.
@@ -188,7 +192,7 @@ class Parquet:
         """
         with file.open() as source, pq.ParquetFile(source) as parquet:
             schema = parquet.schema_arrow
-            codec = self._codec(parquet)
+            codec = self.codec or self._codec(parquet)
             texts = self._long_columns(parquet)
 
         def open_writer(schema: pa.Schema) -> _RowGroupWriter:

@@ -53,6 +53,17 @@ def write_clusters(run: SparkRun, folder: Path) -> None:
     )
 
 
+def write_removed_ids(run: SparkRun, folder: Path) -> None:
+    """Writes the ids of the removed documents in corpus order.
+
+    Args:
+        run: Finished run.
+        folder: New folder.
+    """
+    removed = run.clusters.where("NOT kept").orderBy("doc").select("id")
+    removed.write.option("compression", "zstd").parquet(str(folder.absolute()))
+
+
 def write_pairs(run: SparkRun, folder: Path) -> None:
     """Writes the pairs table, in the order of the documents.
 

@@ -167,6 +167,7 @@ def test_wrong_usage(
         ),
         (["--engine", "spark", "--second-measure", "cosine:v:0.9"], "needs the local engine"),
         (["--engine", "spark", "--text", "missing"], "no column 'missing'"),
+        (["--engine", "spark", "--codec", "zstd"], "--codec zstd needs the local engine"),
         (["--engine", "spark", "--save-signatures"], "--save-signatures needs the local engine"),
     ):
         assert run([*command, *more]) == 2
