@@ -19,7 +19,7 @@ from typer.main import get_command
 
 from nearkin.cli.command_line import ARGUMENTS, OWNS_PROCESS
 from nearkin.cli.command_table import COMMANDS, CommandEntry, CommandTable
-from nearkin.cli.commands import HELP_NAMES, MARKUP, Command, CommandGroup, call
+from nearkin.cli.commands import HELP_NAMES, MARKUP, Command, CommandGroup, run_typer
 from nearkin.cli.compilation import CompilationLines
 from nearkin.cli.signals import INTERRUPTED, EndedBySignalError, ending_signals
 from nearkin.cli.standard_streams import prepare_streams
@@ -148,7 +148,7 @@ def run(arguments: list[str]) -> int:
         restrict_new_files(os.environ.get(READABLE_BY) or Readers.OWNER.value)
         with settings_named_as(SettingForm.OPTION):
             check_numba_settings()
-            return call(app, arguments, "nearkin") or DONE
+            return run_typer(app, arguments, "nearkin") or DONE
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else DONE
     except UsageError as error:

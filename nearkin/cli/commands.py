@@ -324,7 +324,7 @@ def name_of(parameter: Any) -> str:
     return f"option {long_name} {parameter.metavar or ''}".strip()
 
 
-def call(run: Callable[..., Any], arguments: list[str], name: str) -> int | None:
+def run_typer(run: Callable[..., Any], arguments: list[str], name: str) -> int | None:
     """Runs a typer application, whose errors are raised.
 
     Args:

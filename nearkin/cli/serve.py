@@ -7,7 +7,7 @@ from typing import Annotated, Any, get_args
 
 import typer
 
-from nearkin.cli.commands import HELP_NAMES, MARKUP, Command, call
+from nearkin.cli.commands import HELP_NAMES, MARKUP, Command, run_typer
 from nearkin.cli.option_groups import COMMON, HelpAll
 from nearkin.runtime.docstrings import remove_sections
 
@@ -79,7 +79,7 @@ def serve(context: typer.Context) -> None:
         raise MissingExtraError.for_extra(
             f"a server requires the package {error.name}", "server"
         ) from error
-    call(inner, context.args, "nearkin serve")
+    run_typer(inner, context.args, "nearkin serve")
 
 
 def start(config: Path | None, **options: Any) -> None:

@@ -138,10 +138,10 @@ def number_type(column: pa.ChunkedArray | pa.Array) -> pa.DataType | None:
         >>> number_type(pa.array(["10", " 9"])), number_type(pa.array(["10", "n/a"]))
         (DataType(int64), None)
     """
-    return next((kind for kind in NUMBERS if holds(column, kind)), None)
+    return next((kind for kind in NUMBERS if holds_numbers(column, kind)), None)
 
 
-def holds(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> bool:
+def holds_numbers(column: pa.ChunkedArray | pa.Array, kind: pa.DataType) -> bool:
     """Returns True if every value of a text column is a number of a type.
 
     Args:

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearkin.engine.document_frequencies import count_repeated
-from nearkin.engine.local.documents import take
+from nearkin.engine.local.documents import take_values
 from nearkin.shingle import text_buffers
 from nearkin.shingle.readable import shingle_texts, split_units
 from nearkin.sketch.minhash import splitmix64
@@ -149,7 +149,7 @@ def find_boilerplate(
     streams = _SampleShingles.from_streams(np.concatenate(hashes), np.concatenate(sizes))
     labels = None
     if sources is not None:
-        sampled_sources = take(sources, np.asarray(sample.ordinals)).cast(pa.large_string())
+        sampled_sources = take_values(sources, np.asarray(sample.ordinals)).cast(pa.large_string())
         labels = pc.fill_null(sampled_sources, "(none)")
     phrases = []
     for sequence in _find_sequences(streams):

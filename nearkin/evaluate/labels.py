@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearkin.engine.document_facts import id_hashes
-from nearkin.engine.local.documents import portions
+from nearkin.engine.local.documents import iterate_portions
 
 NONE_LABEL = "(none)"
 """The label of documents without a value."""
@@ -94,7 +94,7 @@ def _read_values(values: pa.ChunkedArray, ordinals: np.ndarray) -> Iterator[str]
 
 
 def _text_portions(values: pa.ChunkedArray) -> Iterator[pa.Array]:
-    for part in portions(values):
+    for part in iterate_portions(values):
         yield pc.fill_null(part.cast(pa.large_string()), NONE_LABEL)
 
 

@@ -34,10 +34,10 @@ from nearkin.fit.search import (
     Choice,
     CurveTable,
     different_choices,
-    search,
+    search_settings,
     sort_choices,
 )
-from nearkin.fit.validation import HeldOut, assign_folds, validate
+from nearkin.fit.validation import HeldOut, assign_folds, cross_validate
 from nearkin.packed_pairs import pack_pairs
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import require_workers
@@ -140,8 +140,8 @@ def fit_settings(
     table = CurveTable(labels, scorer, [everyone, *outside_folds], progress)
     definitions = _definitions_for(columns)
     groups = _find_useful_steps(documents.contents) if columns.text is not None else []
-    ranked = search(table, 0, request.objective, definitions, groups)
-    held_out = validate(table, folds, request.objective, definitions, groups)
+    ranked = search_settings(table, 0, request.objective, definitions, groups)
+    held_out = cross_validate(table, folds, request.objective, definitions, groups)
     choices = [
         fit_definition(labels, scorer, choice.definition, request.objective)
         for choice in different_choices(ranked, SHOWN_CHOICES)
@@ -150,7 +150,9 @@ def fit_settings(
     default = None
     if columns.vector is None:
         default_scores = labels.score(scorer, DEFAULT_DEFINITION)
-        default = judge(default_scores, DEFAULT_DEFINITION, DEFAULT_THRESHOLD, request.across)
+        default = judge_settings(
+            default_scores, DEFAULT_DEFINITION, DEFAULT_THRESHOLD, request.across
+        )
     best = choices[0]
     mistakes = labels.score(scorer, best.definition).mistakes(best.threshold)
     if documents.sources is not None:
@@ -211,10 +213,10 @@ def fit_definition(
     scores = labels.score(scorer, definition)
     curve = scores.curve(np.ones(len(labels.groups), bool), FINE_STEP)
     threshold = float(curve.thresholds[objective.choose_stable(curve)])
-    return judge(scores, definition, threshold, scorer.documents.across)
+    return judge_settings(scores, definition, threshold, scorer.documents.across)
 
 
-def judge(
+def judge_settings(
     scores: LabelScores, definition: Definition, threshold: float, across: str | None = None
 ) -> FittedSettings:
     """Returns a definition and a threshold with their scores on all labels.

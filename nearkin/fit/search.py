@@ -84,7 +84,7 @@ class CurveTable:
         return self.curves[definition][subset]
 
 
-def search(
+def search_settings(
     table: CurveTable,
     subset: int,
     objective: Objective,

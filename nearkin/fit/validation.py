@@ -22,7 +22,7 @@ from nearkin.fit.definition import Definition
 from nearkin.fit.labels import FitLabels
 from nearkin.fit.objective import Objective
 from nearkin.fit.scoring import DocumentScorer
-from nearkin.fit.search import FINE_STEP, CurveTable, search
+from nearkin.fit.search import FINE_STEP, CurveTable, search_settings
 
 FOLDS = 5
 
@@ -80,7 +80,7 @@ def assign_folds(groups: np.ndarray, duplicates: np.ndarray, seed: int) -> np.nd
     return fold_of_group[groups]
 
 
-def validate(
+def cross_validate(
     table: CurveTable,
     folds: np.ndarray,
     objective: Objective,
@@ -102,7 +102,7 @@ def validate(
     totals = []
     chosen = []
     for fold in range(count):
-        best = search(table, 1 + fold, objective, definitions, groups)[0].definition
+        best = search_settings(table, 1 + fold, objective, definitions, groups)[0].definition
         judged = _judge_fold(table.labels, table.scorer, best, objective, folds, fold)
         totals.append(judged[0])
         chosen.append(judged[1])

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from nearkin.engine.result_schema import EXACT, KINDS, NEAR
-from nearkin.engine.spark.arrow_columns import numbers
+from nearkin.engine.spark.arrow_columns import to_numbers
 from nearkin.engine.spark.rereading import ExcerptRows
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.sources import FileSource
@@ -175,6 +175,6 @@ def _count_similarities(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
     total = Histogram()
     for batch in batches:
         pairs = np.zeros(len(batch), np.uint64)
-        scored = ScoredPairs(pairs, numbers(batch["shared"]), numbers(batch["joint"]))
+        scored = ScoredPairs(pairs, to_numbers(batch["shared"]), to_numbers(batch["joint"]))
         total += Histogram.from_similarities(scored.similarity)
     yield pa.record_batch([pa.array([json.dumps({"counts": total.counts})])], ["facts"])

@@ -17,7 +17,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.corpus import Columns, TableCorpus
-from nearkin.engine.local.documents import portions, take
+from nearkin.engine.local.documents import iterate_portions, take_values
 from nearkin.engine.local.result_tables import expanded_pair_batches
 from nearkin.engine.local.run import BYTES_PER_WORKER, LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
@@ -304,14 +304,14 @@ def test_values_of_a_chunked_column_are_taken_in_any_order() -> None:
         [[f"{i}" for i in range(10)], [], [f"{i}" for i in range(10, 30)]], pa.large_string()
     )
     chosen = np.random.default_rng(1).integers(0, 30, 100)
-    assert take(column, chosen).to_pylist() == [f"{i}" for i in chosen]
-    assert take(column, np.empty(0, np.int64)).to_pylist() == []
+    assert take_values(column, chosen).to_pylist() == [f"{i}" for i in chosen]
+    assert take_values(column, np.empty(0, np.int64)).to_pylist() == []
 
 
 def test_a_column_is_read_in_portions_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nearkin.engine.local.documents.PORTION_BYTES", 1_000)
     column = pa.chunked_array([["x" * 90] * 100, ["y"] * 3], pa.large_string())
-    parts = list(portions(column))
+    parts = list(iterate_portions(column))
     assert pa.chunked_array(parts).to_pylist() == column.to_pylist()
     assert max(part.nbytes for part in parts) < 1_500
 

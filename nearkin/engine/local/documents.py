@@ -129,7 +129,7 @@ class Documents:
         """
         if column is None:
             return np.zeros(len(self), np.uint64)
-        parts = [value_hashes(part) for part in portions(self.carried[column])]
+        parts = [value_hashes(part) for part in iterate_portions(self.carried[column])]
         return np.concatenate(parts or [np.empty(0, np.uint64)])
 
     def chunks(self) -> Iterator[tuple[int, int]]:
@@ -138,7 +138,7 @@ class Documents:
             yield start, min(start + DOCUMENTS_PER_CHUNK, len(self))
 
 
-def portions(column: pa.ChunkedArray) -> Iterator[pa.Array]:
+def iterate_portions(column: pa.ChunkedArray) -> Iterator[pa.Array]:
     """Yields slices of a column, mapped or not, of about PORTION_BYTES each."""
     for chunk in column.chunks:
         rows = max(1, len(chunk) * PORTION_BYTES // max(chunk.nbytes, 1))
@@ -146,7 +146,7 @@ def portions(column: pa.ChunkedArray) -> Iterator[pa.Array]:
             yield chunk.slice(start, rows)
 
 
-def take(column: pa.ChunkedArray, ordinals: np.ndarray) -> pa.Array:
+def take_values(column: pa.ChunkedArray, ordinals: np.ndarray) -> pa.Array:
     """Returns some values of a mapped column.
 
     `ChunkedArray.take` would copy all chunks into memory first.
@@ -156,7 +156,7 @@ def take(column: pa.ChunkedArray, ordinals: np.ndarray) -> pa.Array:
         ordinals: Positions of the values, int64 (m,), in any order.
 
     Examples:
-        >>> take(pa.chunked_array([["a", "b"], ["c"]]), np.array([2, 0, 2])).to_pylist()
+        >>> take_values(pa.chunked_array([["a", "b"], ["c"]]), np.array([2, 0, 2])).to_pylist()
         ['c', 'a', 'c']
     """
     order = np.argsort(ordinals, kind="stable")

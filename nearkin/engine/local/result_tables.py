@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from nearkin.engine.exact_groups import ExactGroups
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.containment import Contained
-from nearkin.engine.local.documents import portions, take
+from nearkin.engine.local.documents import iterate_portions, take_values
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.result_schema import CLUSTERS, CONTAINED, KINDS, PAIRS
 from nearkin.packed_pairs import unpack_pairs
@@ -34,8 +34,8 @@ def contained_batches(contained: Contained, ids: pa.ChunkedArray) -> Iterator[pa
     for start in range(0, len(contained.a), ROWS):
         part = Contained._make(np.asarray(column[start : start + ROWS]) for column in contained)
         columns = [
-            take(ids, part.a),
-            take(ids, part.b),
+            take_values(ids, part.a),
+            take_values(ids, part.b),
             pa.array(part.containment),
             pa.array(part.jaccard),
         ]
@@ -59,7 +59,7 @@ def rows_of_batch(ids: pa.ChunkedArray) -> int:
 
     It depends on the ids alone.
     """
-    total = sum(pc.sum(pc.binary_length(part)).as_py() or 0 for part in portions(ids))
+    total = sum(pc.sum(pc.binary_length(part)).as_py() or 0 for part in iterate_portions(ids))
     return min(ROWS, max(LEAST_ROWS, BATCH_BYTES * len(ids) // max(total, 1)))
 
 
@@ -77,7 +77,7 @@ def cluster_rows(
     part = slice(start, end)
     columns = [
         _combine(ids[part]),
-        take(ids, np.asarray(clustering.leader[part])),
+        take_values(ids, np.asarray(clustering.leader[part])),
         pa.array(np.asarray(clustering.kept[part])),
         pa.array(np.asarray(clustering.similarity[part]), from_pandas=True),
         pa.array(KINDS).take(pa.array(np.asarray(clustering.kind[part]))),
@@ -117,8 +117,8 @@ def _pair_batch(
 ) -> pa.RecordBatch:
     first, second = unpack_pairs(pairs)
     columns = [
-        take(ids, first),
-        take(ids, second),
+        take_values(ids, first),
+        take_values(ids, second),
         pa.array(similarity),
         pa.array(estimate, pa.float32()),
     ]

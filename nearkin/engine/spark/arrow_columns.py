@@ -15,17 +15,18 @@ from nearkin.measures import Measure, Payload
 Column: TypeAlias = "pa.Array | pa.ChunkedArray"
 
 
-def packed(values: np.ndarray) -> pa.Array:
+def to_binary_rows(values: np.ndarray) -> pa.Array:
     """Returns the bytes of each row of an array (n,) or (n, width), binary (n,).
 
     Examples:
-        >>> unpacked(packed(np.array([[1, 2], [3, 4]], np.uint32)), np.uint32, 2).tolist()
+        >>> rows = to_binary_rows(np.array([[1, 2], [3, 4]], np.uint32))
+        >>> from_binary_rows(rows, np.uint32, 2).tolist()
         [[1, 2], [3, 4]]
     """
-    return ragged(values, np.arange(len(values) + 1))
+    return to_binary_slices(values, np.arange(len(values) + 1))
 
 
-def ragged(values: np.ndarray, starts: np.ndarray) -> pa.Array:
+def to_binary_slices(values: np.ndarray, starts: np.ndarray) -> pa.Array:
     """Returns the bytes of the rows starts[i] to starts[i + 1] of an array, binary (n,).
 
     Args:
@@ -40,7 +41,7 @@ def ragged(values: np.ndarray, starts: np.ndarray) -> pa.Array:
     )
 
 
-def content(column: Column) -> tuple[np.ndarray, np.ndarray]:
+def read_binary_column(column: Column) -> tuple[np.ndarray, np.ndarray]:
     """Returns all bytes of a binary column, uint8, and the size of each value, int64 (n,).
 
     The column has no nulls.
@@ -59,29 +60,29 @@ def content(column: Column) -> tuple[np.ndarray, np.ndarray]:
     return np.concatenate(data), np.concatenate(sizes)
 
 
-def unpacked(column: Column, dtype: DTypeLike, width: int | None = None) -> np.ndarray:
-    """Returns the array that `packed` converted.
+def from_binary_rows(column: Column, dtype: DTypeLike, width: int | None = None) -> np.ndarray:
+    """Returns the array that `to_binary_rows` converted.
 
     Args:
         column: Binary column.
         dtype: Type of the numbers.
         width: Width of a row, or None for an array (n,).
     """
-    values = content(column)[0].view(dtype)
+    values = read_binary_column(column)[0].view(dtype)
     return values if width is None else values.reshape(len(column), width)
 
 
-def signed(values: np.ndarray) -> pa.Array:
+def to_signed(values: np.ndarray) -> pa.Array:
     """Converts uint64 to int64, bit for bit."""
     return pa.array(np.ascontiguousarray(values, np.uint64).view(np.int64))
 
 
-def unsigned(column: Column) -> np.ndarray:
+def to_unsigned(column: Column) -> np.ndarray:
     """Converts int64 to uint64, bit for bit."""
-    return numbers(column).view(np.uint64)
+    return to_numbers(column).view(np.uint64)
 
 
-def numbers(column: Column) -> np.ndarray:
+def to_numbers(column: Column) -> np.ndarray:
     """Returns the numbers of a column without nulls."""
     return np.ascontiguousarray(column.to_numpy())
 
@@ -89,7 +90,7 @@ def numbers(column: Column) -> np.ndarray:
 def payload_columns(payload: Payload) -> list[pa.Array]:
     """Returns a binary column for each column of a payload, with a value for each document."""
     starts = np.concatenate([[0], np.cumsum(payload.sizes)])
-    return [ragged(column, starts) for column in payload.columns]
+    return [to_binary_slices(column, starts) for column in payload.columns]
 
 
 def payload_of(columns: Iterable[Column], measure: Measure) -> Payload:
@@ -102,14 +103,14 @@ def payload_of(columns: Iterable[Column], measure: Measure) -> Payload:
     unpacked_columns = []
     sizes = np.empty(0, np.int64)
     for column, (dtype, width) in zip(columns, measure.column_types, strict=True):
-        data, lengths = content(column)
+        data, lengths = read_binary_column(column)
         values = data.view(dtype)
         unpacked_columns.append(values if width is None else values.reshape(-1, width))
         sizes = lengths // (np.dtype(dtype).itemsize * (width or 1))
     return Payload(sizes, tuple(unpacked_columns))
 
 
-def table(schema: str, **columns: Any) -> pa.RecordBatch:
+def make_batch(schema: str, **columns: Any) -> pa.RecordBatch:
     """Returns a batch with the columns of a schema. Columns that are not given are null.
 
     Args:

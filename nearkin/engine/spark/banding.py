@@ -16,7 +16,13 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.engine.banding import AgreementLimits, build_band_keys
-from nearkin.engine.spark.arrow_columns import content, numbers, table, unpacked, unsigned
+from nearkin.engine.spark.arrow_columns import (
+    from_binary_rows,
+    make_batch,
+    read_binary_column,
+    to_numbers,
+    to_unsigned,
+)
 from nearkin.engine.spark.sketching import ACROSS, TaskRequest
 from nearkin.lsh import kernels
 from nearkin.lsh.band_keys import SourceBuckets
@@ -77,17 +83,19 @@ class BandingTasks:
         for batch in batches:
             if not len(batch):
                 continue
-            signatures = unpacked(batch["signature"], spec.signature_type, spec.signature_width)
+            signatures = from_binary_rows(
+                batch["signature"], spec.signature_type, spec.signature_width
+            )
             kept = (
                 None
                 if batch["keys"].null_count
-                else unpacked(batch["keys"], np.uint64).reshape(len(batch), -1)
+                else from_binary_rows(batch["keys"], np.uint64).reshape(len(batch), -1)
             )
             band_layout = band_layout_of(measure.spec, self.banding, kept)
             keys = build_band_keys(
-                band_layout, self.banding, signatures, kept, unsigned(batch["block"])
+                band_layout, self.banding, signatures, kept, to_unsigned(batch["block"])
             )
-            docs = np.repeat(numbers(batch["doc"]), keys.shape[2])
+            docs = np.repeat(to_numbers(batch["doc"]), keys.shape[2])
             sources = np.repeat(self.sources_of(batch), keys.shape[2])
             yield self.partition_keys(keys.reshape(len(keys), -1), docs, sources)
 
@@ -95,7 +103,7 @@ class BandingTasks:
         """Returns the sources of rows of documents, uint64 (n,). It is empty without `across`."""
         if not self.request.across_columns:
             return EVERY_SOURCE
-        return unsigned(rows[ACROSS])
+        return to_unsigned(rows[ACROSS])
 
     def partition_keys(
         self, keys: np.ndarray, docs: np.ndarray, sources: np.ndarray, first: int = 0
@@ -123,7 +131,7 @@ class BandingTasks:
                     doc_rows.append(docs[members].tobytes())
                     own_sources = sources[members] if len(sources) else sources
                     source_rows.append(own_sources.tobytes())
-        return table(
+        return make_batch(
             KEYS,
             part=pa.array(parts, pa.int32()),
             keys=pa.array(key_rows, pa.binary()),
@@ -134,9 +142,9 @@ class BandingTasks:
     def buckets(self, part: pa.Table) -> pa.Table:
         """Returns BUCKETS of one part of a band (KEYS)."""
         band = part["part"][0].as_py() // self.slices
-        keys = content(part["keys"])[0].view(np.uint64)
-        docs = content(part["docs"])[0].view(np.int64)
-        sources = content(part["sources"])[0].view(np.uint64)
+        keys = read_binary_column(part["keys"])[0].view(np.uint64)
+        docs = read_binary_column(part["docs"])[0].view(np.int64)
+        sources = read_binary_column(part["sources"])[0].view(np.uint64)
         order = np.lexsort((docs, keys))
         keys = keys[order]
         docs = docs[order]
@@ -163,7 +171,7 @@ class BandingTasks:
             *_cold_pairs(docs, starts[cold], ends[cold], partners),
             *_members(band, keys, docs, starts[hot], members[hot]),
         ]
-        return pa.Table.from_batches([*rows, table(BUCKETS, facts=[json.dumps(facts)])])
+        return pa.Table.from_batches([*rows, make_batch(BUCKETS, facts=[json.dumps(facts)])])
 
     def hot(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yields HOT of the members of hot buckets.
@@ -196,7 +204,7 @@ def _cold_pairs(
         a = docs[np.repeat(rows[portion], own)]
         b = docs[np.repeat(partners[rows[portion]], own) + within]
         apart = a != b
-        yield table(BUCKETS, a=np.minimum(a, b)[apart], b=np.maximum(a, b)[apart])
+        yield make_batch(BUCKETS, a=np.minimum(a, b)[apart], b=np.maximum(a, b)[apart])
 
 
 def _members(
@@ -206,7 +214,7 @@ def _members(
         members = sorted_unique(docs[start : start + size])
         count = len(members)
         key = keys[start].view(np.int64)
-        yield table(BUCKETS, band=np.full(count, band), key=np.full(count, key), doc=members)
+        yield make_batch(BUCKETS, band=np.full(count, band), key=np.full(count, key), doc=members)
 
 
 class _OpenBucket(NamedTuple):
@@ -243,9 +251,9 @@ class _HotBuckets:
     def pairs(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         open_: _OpenBucket | None = None
         for batch in batches:
-            bands, keys = numbers(batch["band"]), numbers(batch["key"])
-            docs = numbers(batch["doc"])
-            signatures = unpacked(
+            bands, keys = to_numbers(batch["band"]), to_numbers(batch["key"])
+            docs = to_numbers(batch["doc"])
+            signatures = from_binary_rows(
                 batch["signature"], self._spec.signature_type, self._spec.signature_width
             )
             sources = self._banded.sources_of(batch)
@@ -266,7 +274,7 @@ class _HotBuckets:
                 )
                 yield pairs
         self._close(open_)
-        yield table(HOT, facts=[json.dumps(self._facts())])
+        yield make_batch(HOT, facts=[json.dumps(self._facts())])
 
     def _cluster_members(
         self,
@@ -309,7 +317,7 @@ class _HotBuckets:
             sources=all_sources[places] if len(all_sources) else all_sources,
             members=bucket.members + added,
         )
-        return table(HOT, a=np.minimum(a, b), b=np.maximum(a, b), agree=agreeing), state
+        return make_batch(HOT, a=np.minimum(a, b), b=np.maximum(a, b), agree=agreeing), state
 
     def _close(self, bucket: _OpenBucket | None) -> None:
         if bucket is not None:

@@ -7,7 +7,7 @@ from pyspark.sql import functions as f
 
 from nearkin.engine.options import ClusterMethod, EmptyDocuments
 from nearkin.engine.result_schema import EMPTY, EXACT, KEPT, KINDS, NEAR, UNIQUE
-from nearkin.engine.spark.clustering import ELECTED, Election, connected
+from nearkin.engine.spark.clustering import ELECTED, Election, find_components
 from nearkin.engine.spark.document_tables import DocumentTables
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.pair_bins import apply_to_bins, list_documents_of_bins
@@ -74,7 +74,7 @@ class ClusterBuilder:
         count = self.scorer.scored_tables.count
         if count <= PAIRS_IN_ONE_TASK:
             return pairs.withColumn("bin", f.lit(0))
-        components = connected(pairs, lambda edges: self.tables.keep(edges, "edges"))
+        components = find_components(pairs, lambda edges: self.tables.keep(edges, "edges"))
         cores = self.tables.spark.sparkContext.defaultParallelism
         bins = max(1, -(-count // max(PAIRS_IN_ONE_TASK, 1)), cores)
         bin_number = f.pmod(f.xxhash64("component"), f.lit(bins)).cast("int")

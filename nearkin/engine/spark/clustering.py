@@ -18,7 +18,7 @@ from pyspark.sql import functions as f
 from nearkin.cluster.components import cluster_components
 from nearkin.cluster.election import elect_leaders
 from nearkin.engine.leader_similarity import compute_leader_similarities, find_leader_similarities
-from nearkin.engine.spark.arrow_columns import numbers, table
+from nearkin.engine.spark.arrow_columns import make_batch, to_numbers
 from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.verification import Members, Scoring, with_payloads
 from nearkin.measures.base import as_stored
@@ -56,12 +56,12 @@ class Election:
             documents: Documents (doc, sort, ...).
         """
         documents, compare = self._make_comparison(documents)
-        docs = numbers(documents["doc"])
-        packed = Members(docs).pack(numbers(pairs["a"]), numbers(pairs["b"]))
+        docs = to_numbers(documents["doc"])
+        packed = Members(docs).pack(to_numbers(pairs["a"]), to_numbers(pairs["b"]))
         sequence = np.argsort(packed)
-        scored = ScoredPairs(packed, numbers(pairs["shared"]), numbers(pairs["joint"])).select(
-            sequence
-        )
+        scored = ScoredPairs(
+            packed, to_numbers(pairs["shared"]), to_numbers(pairs["joint"])
+        ).select(sequence)
         order = pc.sort_indices(documents["sort"]).to_numpy().astype(np.uint32)
         rank = np.empty(len(order), np.uint32)
         rank[order] = np.arange(len(order), dtype=np.uint32)
@@ -79,7 +79,7 @@ class Election:
             "leader": docs[leader[removed]],
             "similarity": similarity[removed],
         }
-        return pa.Table.from_batches([table(ELECTED, **columns)])
+        return pa.Table.from_batches([make_batch(ELECTED, **columns)])
 
     def _make_comparison(
         self, documents: pa.Table
@@ -95,7 +95,7 @@ class Election:
         return documents, lambda pairs: measure.compare(pairs, stored)
 
 
-def connected(edges: DataFrame, keep: Callable[[DataFrame], DataFrame]) -> DataFrame:
+def find_components(edges: DataFrame, keep: Callable[[DataFrame], DataFrame]) -> DataFrame:
     """Finds the connected components of a graph.
 
     Args:

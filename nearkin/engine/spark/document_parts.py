@@ -12,7 +12,14 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from nearkin.engine.spark.arrow_columns import numbers, packed, signed, table, unpacked, unsigned
+from nearkin.engine.spark.arrow_columns import (
+    from_binary_rows,
+    make_batch,
+    to_binary_rows,
+    to_numbers,
+    to_signed,
+    to_unsigned,
+)
 from nearkin.engine.spark.keep_order import keep_order
 from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.errors import UsageError
@@ -58,49 +65,52 @@ class Merging:
         """Returns a function that merges all parts of some documents."""
 
         def merge(parts: pa.Table) -> pa.Table:
-            return pa.Table.from_batches(list(self._merged(parts)))
+            return pa.Table.from_batches(list(self._merge_parts(parts)))
 
         return merge
 
-    def _merged(self, parts: pa.Table) -> Iterator[pa.RecordBatch]:
-        parts = parts.take(pa.array(np.lexsort((numbers(parts["doc"]), numbers(parts["head"])))))
-        heads = numbers(parts["head"])
+    def _merge_parts(self, parts: pa.Table) -> Iterator[pa.RecordBatch]:
+        """Yields one batch with a row for each document."""
+        order = np.lexsort((to_numbers(parts["doc"]), to_numbers(parts["head"])))
+        parts = parts.take(pa.array(order))
+        heads = to_numbers(parts["head"])
         starts = np.flatnonzero(np.concatenate([[True], heads[1:] != heads[:-1]]))
         spec = self.request.options.spec
-        slots = unpacked(parts["signature"], spec.signature_type, spec.signature_width)
+        slots = from_binary_rows(parts["signature"], spec.signature_type, spec.signature_width)
         first = parts.take(pa.array(starts)).combine_chunks()
-        lengths = np.add.reduceat(numbers(parts["length"]), starts)
+        lengths = np.add.reduceat(to_numbers(parts["length"]), starts)
         columns = {
             "doc": heads[starts],
-            "fp0": signed(_summed(unsigned(parts["fp0"]), starts)),
-            "fp1": signed(_summed(unsigned(parts["fp1"]), starts)),
-            "shingles": np.add.reduceat(numbers(parts["shingles"]), starts),
+            "fp0": to_signed(_sum_by_document(to_unsigned(parts["fp0"]), starts)),
+            "fp1": to_signed(_sum_by_document(to_unsigned(parts["fp1"]), starts)),
+            "shingles": np.add.reduceat(to_numbers(parts["shingles"]), starts),
             "length": lengths,
-            "signature": packed(np.minimum.reduceat(slots, starts, axis=0)),
+            "signature": to_binary_rows(np.minimum.reduceat(slots, starts, axis=0)),
         }
         riding = [f"riding{i}" for i in range(len(self.request.carried))]
         columns |= {
-            name: _whole(first[name])
+            name: _to_array(first[name])
             for name in ("id", "block", *self.request.across_columns, "source", "split", *riding)
         }
         if not riding:
             columns["sort"] = keep_order(
                 self.request.options.keep_policy, pa.table({}), lengths, columns["id"]
             )
-        yield table(self.schema, **columns)
+        yield make_batch(self.schema, **columns)
 
 
-def _summed(words: np.ndarray, starts: np.ndarray) -> np.ndarray:
+def _sum_by_document(words: np.ndarray, starts: np.ndarray) -> np.ndarray:
     """Returns the sum over the parts of each document, which does not depend on their order."""
     with np.errstate(over="ignore"):
         return np.asarray(np.add.reduceat(words, starts))
 
 
-def _whole(column: pa.ChunkedArray) -> pa.Array:
+def _to_array(column: pa.ChunkedArray) -> pa.Array:
+    """Returns a column as one array."""
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
-def united(docs: np.ndarray, payload: Payload) -> Payload:
+def unite_parts(docs: np.ndarray, payload: Payload) -> Payload:
     """Returns one set of distinct hashes for each document in parts.
 
     Args:

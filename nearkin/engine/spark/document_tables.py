@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 
 from nearkin.engine.options import RunOptions
 from nearkin.engine.short_documents import fewest_robust_shingles
-from nearkin.engine.spark.arrow_columns import numbers
+from nearkin.engine.spark.arrow_columns import to_numbers
 from nearkin.engine.spark.document_parts import Merging
 from nearkin.engine.spark.keep_order import Resolved, keep_order
 from nearkin.engine.spark.materialized import IntermediateTables
@@ -299,7 +299,7 @@ class SortRows:
                     for i, name in enumerate(carried)
                 }
             )
-            ids, lengths = batch["id"], numbers(batch["length"])
+            ids, lengths = batch["id"], to_numbers(batch["length"])
             sort = keep_order(
                 self.request.options.keep_policy, columns, lengths, ids, self.resolved.kinds
             )

@@ -9,7 +9,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nearkin.engine.document_frequencies import count_repeated
-from nearkin.engine.spark.arrow_columns import content, signed, table, unsigned
+from nearkin.engine.spark.arrow_columns import (
+    make_batch,
+    read_binary_column,
+    to_signed,
+    to_unsigned,
+)
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.sketching import Read, TaskRequest, read_files, read_rows
 from nearkin.sketch.resources import DocumentFrequencies
@@ -54,7 +59,7 @@ class Hashing:
                 piece.tobytes() for piece in np.split(hashes, np.searchsorted(hashes, bounds))
             ]
             counts = [len(read.docs), *[0] * (self.parts - 1)]
-            yield table(
+            yield make_batch(
                 HASHES,
                 part=np.arange(self.parts),
                 hashes=pa.array(pieces, pa.binary()),
@@ -89,10 +94,10 @@ def count_over_spark(
     )
     counted = hashed.groupBy("part").applyInArrow(counting(share * seen["documents"]), COUNTED)
     frequent = counted.toArrow()
-    order = np.argsort(unsigned(frequent["hash"]))
+    order = np.argsort(to_unsigned(frequent["hash"]))
     return DocumentFrequencies(
         seen["documents"],
-        unsigned(frequent["hash"])[order],
+        to_unsigned(frequent["hash"])[order],
         frequent["times"].to_numpy().astype(np.uint32)[order],
     )
 
@@ -101,9 +106,9 @@ def counting(times: float) -> Callable[[pa.Table], pa.Table]:
     """Returns a function that counts the hashes of a part which occur more often than a limit."""
 
     def count(part: pa.Table) -> pa.Table:
-        hashes, often = count_repeated(content(part["hashes"])[0].view(np.uint64), times)
+        hashes, often = count_repeated(read_binary_column(part["hashes"])[0].view(np.uint64), times)
         return pa.Table.from_batches(
-            [table(COUNTED, hash=signed(hashes), times=often.astype(np.int64))]
+            [make_batch(COUNTED, hash=to_signed(hashes), times=often.astype(np.int64))]
         )
 
     return count

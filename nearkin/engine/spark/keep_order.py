@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.cluster.keep import NUMBERS, KeepPolicy, holds
+from nearkin.cluster.keep import NUMBERS, KeepPolicy, holds_numbers
 from nearkin.runtime.arrow_types import is_text
 
 VALUE, NOT_A_NUMBER, NULL = range(3)
@@ -52,7 +52,7 @@ class Resolved:
 
 def unfit_types(column: pa.Array) -> list[str]:
     """Returns the types of numbers that do not hold every value of a text column."""
-    return [str(kind) for kind in NUMBERS if not holds(column, kind)]
+    return [str(kind) for kind in NUMBERS if not holds_numbers(column, kind)]
 
 
 def keep_order(

@@ -17,7 +17,13 @@ from pyspark.sql import functions as f
 
 from nearkin.engine.banding import build_band_keys
 from nearkin.engine.options import RECORD_KEYS, RecordedOptions
-from nearkin.engine.spark.arrow_columns import numbers, signed, table, unpacked, unsigned
+from nearkin.engine.spark.arrow_columns import (
+    from_binary_rows,
+    make_batch,
+    to_numbers,
+    to_signed,
+    to_unsigned,
+)
 from nearkin.engine.spark.banding import BandingTasks
 from nearkin.engine.spark.materialized import names_in
 from nearkin.engine.spark.sketching import TaskRequest
@@ -66,8 +72,10 @@ class KeyRows:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         spec, measure = self.request.options.spec, self.request.measure
         for batch in batches:
-            signatures = unpacked(batch["signature"], spec.signature_type, spec.signature_width)
-            salts, docs = unsigned(batch["block"]), numbers(batch["doc"])
+            signatures = from_binary_rows(
+                batch["signature"], spec.signature_type, spec.signature_width
+            )
+            salts, docs = to_unsigned(batch["block"]), to_numbers(batch["doc"])
             keys = build_band_keys(
                 band_layout_of(measure.spec, self.banding, None),
                 self.banding,
@@ -76,7 +84,7 @@ class KeyRows:
                 salts,
             )[:, :, 0]
             for band, row in enumerate(keys):
-                yield table(ROWS, band=np.full(len(row), band), key=signed(row), doc=docs)
+                yield make_batch(ROWS, band=np.full(len(row), band), key=to_signed(row), doc=docs)
 
 
 @dataclass(frozen=True)
@@ -87,9 +95,9 @@ class DealtRows:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            bands = numbers(batch["band"])
-            keys = unsigned(batch["key"])
-            docs = numbers(batch["doc"])
+            bands = to_numbers(batch["band"])
+            keys = to_unsigned(batch["key"])
+            docs = to_numbers(batch["doc"])
             sources = self.banded.sources_of(batch)
             for band in np.unique(bands).tolist():
                 in_band = bands == band

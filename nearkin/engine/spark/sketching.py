@@ -24,7 +24,7 @@ from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows
 from nearkin.engine.document_facts import id_hashes, text_lengths, value_hashes
 from nearkin.engine.options import SMALL_CORPUS, RunOptions
-from nearkin.engine.spark.arrow_columns import packed, signed, table
+from nearkin.engine.spark.arrow_columns import make_batch, to_binary_rows, to_signed
 from nearkin.engine.spark.keep_order import keep_order, unfit_types
 from nearkin.errors import NearkinError, RunError, UsageError
 from nearkin.lsh.band_keys import key_builder_for
@@ -174,7 +174,7 @@ class Sketching:
                 yield read.rejected
             if len(read.docs):
                 yield self._sketched(read, sketcher, task)
-        yield table(self.request.schema, facts=[json.dumps(task.facts())])
+        yield make_batch(self.request.schema, facts=[json.dumps(task.facts())])
 
     def _sketched(self, read: Read, sketcher: DocumentSketcher, task: "_Task") -> pa.RecordBatch:
         request, content = self.request, read.documents[self.request.columns.content]
@@ -185,17 +185,17 @@ class Sketching:
         columns: dict[str, pa.Array | np.ndarray] = {
             "doc": read.docs,
             "id": read.ids,
-            "fp0": signed(sketches.fingerprints[:, 0]),
-            "fp1": signed(sketches.fingerprints[:, 1]),
-            "block": signed(_hash_column(read.documents, request.options.block_by)),
+            "fp0": to_signed(sketches.fingerprints[:, 0]),
+            "fp1": to_signed(sketches.fingerprints[:, 1]),
+            "block": to_signed(_hash_column(read.documents, request.options.block_by)),
             "shingles": sketches.shingles,
             "length": lengths,
-            "signature": packed(sketches.signatures),
+            "signature": to_binary_rows(sketches.signatures),
         }
         if request.options.across is not None:
-            columns[ACROSS] = signed(_hash_column(read.documents, request.options.across))
+            columns[ACROSS] = to_signed(_hash_column(read.documents, request.options.across))
         if sketches.keys is not None:
-            columns["keys"] = packed(sketches.keys)
+            columns["keys"] = to_binary_rows(sketches.keys)
         for name in ("source", "split"):
             if (column := getattr(request.options, name)) is not None:
                 columns[name] = read.documents[carried_column_name(column)]
@@ -209,7 +209,7 @@ class Sketching:
                 for i, name in enumerate(request.carried)
             }
         )
-        return table(request.schema, **columns)
+        return make_batch(request.schema, **columns)
 
 
 def _hash_column(documents: pa.RecordBatch, column: str | None) -> np.ndarray:
@@ -376,7 +376,7 @@ def _rejected(rows: list[tuple[Any, ...]], request: TaskRequest) -> pa.RecordBat
         pa.array(column, kind)
         for column, kind in zip((docs, places, reasons, raws), kinds, strict=True)
     ]
-    return table(
+    return make_batch(
         request.schema, **dict(zip(("doc", "facts", "reason", "raw"), columns, strict=True))
     )
 

@@ -8,8 +8,14 @@ from typing import NotRequired, TypedDict
 import numpy as np
 import pyarrow as pa
 
-from nearkin.engine.spark.arrow_columns import numbers, payload_of, table, unpacked, unsigned
-from nearkin.engine.spark.document_parts import united
+from nearkin.engine.spark.arrow_columns import (
+    from_binary_rows,
+    make_batch,
+    payload_of,
+    to_numbers,
+    to_unsigned,
+)
+from nearkin.engine.spark.document_parts import unite_parts
 from nearkin.engine.spark.sketching import ACROSS, TaskRequest
 from nearkin.lsh import kernels
 from nearkin.lsh.slot_bands import Banding
@@ -74,7 +80,7 @@ class Scoring:
         """
         spec = self.request.options.spec
         keys = np.empty((0, self.banding.bands), np.uint64)
-        values = unpacked(signatures, spec.signature_type, spec.signature_width)
+        values = from_binary_rows(signatures, spec.signature_type, spec.signature_width)
         out = np.empty(len(pairs), np.int64)
         kernels.pair_agreements(
             pairs, values, band_layout_of(self.request.measure.spec, self.banding, keys).layout, out
@@ -88,20 +94,20 @@ class Scoring:
             pairs: Pairs (a, b).
             documents: Documents (doc, signature).
         """
-        a, b = numbers(pairs["a"]), numbers(pairs["b"])
+        a, b = to_numbers(pairs["a"]), to_numbers(pairs["b"])
         agreeing = self.agreements(
-            Members(numbers(documents["doc"])).pack(a, b), documents["signature"]
+            Members(to_numbers(documents["doc"])).pack(a, b), documents["signature"]
         )
         enough = agreeing >= self.margin
         histogram = np.bincount(agreeing, minlength=self.request.options.spec.k + 1)
-        facts = table(AGREED, facts=[json.dumps({"histogram": histogram.tolist()})])
+        facts = make_batch(AGREED, facts=[json.dumps({"histogram": histogram.tolist()})])
         return pa.Table.from_batches(
-            [table(AGREED, a=a[enough], b=b[enough], agree=agreeing[enough]), facts]
+            [make_batch(AGREED, a=a[enough], b=b[enough], agree=agreeing[enough]), facts]
         )
 
     def by_estimate(self, pairs: pa.Table) -> pa.Table:
         """Returns SCORED of pairs (a, b, agree), with estimated similarities."""
-        agreeing = numbers(pairs["agree"]).astype(np.int64)
+        agreeing = to_numbers(pairs["agree"]).astype(np.int64)
         scored = self.request.measure.estimator.estimate(
             np.zeros(len(agreeing), np.uint64), agreeing
         )
@@ -111,7 +117,7 @@ class Scoring:
             if options.verify == "none"
             else scored.meets_threshold(options.threshold)
         )
-        return _scored(numbers(pairs["a"]), numbers(pairs["b"]), agreeing, scored, keep)
+        return _scored(to_numbers(pairs["a"]), to_numbers(pairs["b"]), agreeing, scored, keep)
 
     def exactly(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
         """Returns SCORED of pairs, with exact similarities.
@@ -120,12 +126,12 @@ class Scoring:
             pairs: Pairs (a, b, agree).
             documents: Documents (doc, payload0, ...).
         """
-        a, b = numbers(pairs["a"]), numbers(pairs["b"])
+        a, b = to_numbers(pairs["a"]), to_numbers(pairs["b"])
         documents, payload = with_payloads(documents, self.request)
-        packed = Members(numbers(documents["doc"])).pack(a, b)
+        packed = Members(to_numbers(documents["doc"])).pack(a, b)
         scored = self.request.measure.compare(packed, as_stored(payload))
         keep = scored.meets_threshold(self.request.options.threshold)
-        return _scored(a, b, numbers(pairs["agree"]), scored, keep)
+        return _scored(a, b, to_numbers(pairs["agree"]), scored, keep)
 
     def compare_all(self, documents: pa.Table) -> pa.Table:
         """Returns SCORED of all pairs of a small corpus.
@@ -136,10 +142,10 @@ class Scoring:
         """
         options = self.request.options
         documents, payload = with_payloads(documents, self.request)
-        docs = numbers(documents["doc"])
-        scope = PairScope(unsigned(documents["block"]))
+        docs = to_numbers(documents["doc"])
+        scope = PairScope(to_unsigned(documents["block"]))
         if self.request.across_columns:
-            scope = scope._replace(sources=unsigned(documents[ACROSS]))
+            scope = scope._replace(sources=to_unsigned(documents[ACROSS]))
         compared = self.request.measure.compare_all(payload, scope, options.threshold, 1)
         scored = ScoredPairs.concatenate(list(compared))
         first, second = unpack_pairs(scored.pairs)
@@ -158,9 +164,11 @@ class Scoring:
         """Yields the pairs table of SCORED with id_a and id_b."""
         measure = self.request.measure
         for batch in batches:
-            agreeing = numbers(batch["agree"]).astype(np.int64)
+            agreeing = to_numbers(batch["agree"]).astype(np.int64)
             scored = ScoredPairs(
-                np.zeros(len(batch), np.uint64), numbers(batch["shared"]), numbers(batch["joint"])
+                np.zeros(len(batch), np.uint64),
+                to_numbers(batch["shared"]),
+                to_numbers(batch["joint"]),
             )
             columns = {name: batch[name] for name in ("a", "b", "id_a", "id_b")}
             columns["similarity"] = scored.similarity
@@ -169,7 +177,7 @@ class Scoring:
             ).similarity.astype(np.float32)
             if (distance := measure.estimator.hamming_distances(scored.similarity)) is not None:
                 columns["distance"] = distance
-            yield table(self.pairs_schema, **columns)
+            yield make_batch(self.pairs_schema, **columns)
 
 
 def with_payloads(documents: pa.Table, request: TaskRequest) -> tuple[pa.Table, Payload]:
@@ -184,9 +192,9 @@ def with_payloads(documents: pa.Table, request: TaskRequest) -> tuple[pa.Table, 
     others = documents.drop_columns(names)
     if not request.merge_parts:
         return others, payload
-    docs = numbers(documents["doc"])
+    docs = to_numbers(documents["doc"])
     first_rows = np.unique(docs, return_index=True)[1]
-    return others.take(pa.array(first_rows)), united(docs, payload)
+    return others.take(pa.array(first_rows)), unite_parts(docs, payload)
 
 
 def _scored(
@@ -200,5 +208,5 @@ def _scored(
         "joint": scored.union,
     }
     return pa.Table.from_batches(
-        [table(SCORED, **{name: np.asarray(column)[keep] for name, column in columns.items()})]
+        [make_batch(SCORED, **{name: np.asarray(column)[keep] for name, column in columns.items()})]
     )

@@ -57,10 +57,10 @@ def without_password(url: str, **options: str) -> str:
         if name not in SECRET and name not in options
     ]
     query = urlencode([*given, *options.items()])
-    return joined(parts._replace(netloc=f"{user}@{host}" if user else host, query=query))
+    return join_url(parts._replace(netloc=f"{user}@{host}" if user else host, query=query))
 
 
-def joined(parts: SplitResult) -> str:
+def join_url(parts: SplitResult) -> str:
     """Returns the URL of its parts. `urlunsplit` leaves out the slashes of an empty host."""
     return f"{parts.scheme}://{parts.netloc}{parts.path}" + (
         f"?{parts.query}" if parts.query else ""

@@ -12,7 +12,7 @@ from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.addresses import (
     MEMORY_URL,
     SECRET,
-    joined,
+    join_url,
     require_known_options,
     without_password,
 )
@@ -202,7 +202,7 @@ def recorded_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme == "sqlite":
         path = quote(str(Path(unquote(parts.path.removeprefix("/"))).resolve()))
-        return joined(parts._replace(path=f"/{path}"))
+        return join_url(parts._replace(path=f"/{path}"))
     return without_password(url)
 
 
@@ -234,8 +234,8 @@ def _server_of_url(parts: SplitResult) -> tuple[str, str, str]:
 
 def _with_password(parts: SplitResult, known: SplitResult | None) -> str:
     if known is None:
-        return joined(parts)
+        return join_url(parts)
     secret = [(name, value) for name, value in parse_qsl(known.query) if name in SECRET]
-    return joined(
+    return join_url(
         parts._replace(netloc=known.netloc, query=urlencode([*parse_qsl(parts.query), *secret]))
     )

@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 import nearkin as nk
 from nearkin import spark as nks
 from nearkin.cli.app import run
-from nearkin.engine.spark.document_parts import united
+from nearkin.engine.spark.document_parts import unite_parts
 from nearkin.errors import UsageError
 from nearkin.measures import Payload, measure_of
 from nearkin.spec import Spec
@@ -134,6 +134,6 @@ def test_request_whose_parts_cannot_be_merged_is_refused(spark: SparkSession) ->
 def test_payloads_of_parts_are_united_without_repetitions() -> None:
     docs = np.array([7, 3, 7])
     payload = Payload(np.array([2, 1, 2]), (np.array([4, 9, 5, 2, 9], np.uint64),))
-    merged = united(docs, payload)
+    merged = unite_parts(docs, payload)
     assert merged.sizes.tolist() == [1, 3]
     assert merged.columns[0].tolist() == [5, 2, 4, 9]
