@@ -13,6 +13,8 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run
 from nearkin.errors import UsageError
+from nearkin.runs.reopen import shadow_run
+from nearkin.runtime.progress import Silent
 
 SOURCES = ("shop a", "shop b", "shop c", None)
 WORDS = {"shingle": "words:1", "threshold": 0.5, "text": "text", "id": "id", "across": "shop"}
@@ -307,6 +309,9 @@ def test_commands_saved_runs_audit_and_explain_agree(
     audit = summary("audit", str(first), "--sample", "90")
     assert audit["recall"]["value"] == 1.0
     assert audit["recall"]["total"] == len(want)
+    shadow = shadow_run(first, {"threshold": 0.6}, Silent())
+    assert (shadow.live.pairs, shadow.shadow.pairs) == (len(want), len(pairs_oracle(table, 0.6)))
+    assert {(pair.id_a, pair.id_b) for pair in shadow.disagreements} <= set(want)
     one_source = next(
         pair
         for pair in combinations(table.to_pylist(), 2)

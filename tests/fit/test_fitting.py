@@ -2,6 +2,8 @@
 
 import itertools
 import random
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -200,3 +202,43 @@ def test_objective_that_cannot_be_met_is_reported_with_the_nearest_score() -> No
     assert not fitted.is_met
     assert any("no settings reach precision>=0.9" in warning for warning in fitted.warnings)
     assert any("precision of 0.5" in warning for warning in fitted.warnings)
+
+
+HUGE_CLUSTER_FIT = """
+import resource, sys
+import nearkin as nk
+import numpy as np
+documents, largest = int(sys.argv[1]), int(sys.argv[2])
+rng = np.random.default_rng(1)
+sizes = [largest] + [2] * ((documents - largest) // 2)
+texts, clusters = {}, {}
+for number, size in enumerate(sizes):
+    words = [f"w{value}" for value in rng.integers(0, 50_000, 20)]
+    for copy in range(size):
+        words[copy % 20] = f"c{rng.integers(0, 50_000)}"
+        texts[f"{number}-{copy}"] = " ".join(words)
+        clusters[f"{number}-{copy}"] = str(number)
+table = {"id": list(texts), "text": list(texts.values())}
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+fitted = nk.fit(table, clusters, id="id")
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+print(fitted.labels.compared_documents, after - before, *fitted.warnings, sep="\\n")
+"""
+
+
+@pytest.mark.full
+def test_memory_and_work_are_bounded_with_a_huge_cluster() -> None:
+    """50,000 labelled documents, of which 20,000 are one cluster."""
+    done = subprocess.run(
+        [sys.executable, "-c", HUGE_CLUSTER_FIT, "50000", "20000"],
+        capture_output=True,
+        text=True,
+        timeout=1800,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    compared, memory, *warnings = done.stdout.splitlines()
+    # The work is that of all pairs of these documents, whatever the size of the corpus.
+    assert int(compared) <= 5000
+    assert int(memory) < 1_500_000, "kilobytes"
+    assert "1 large clusters were represented by some of their documents" in warnings

@@ -269,3 +269,29 @@ def test_single_labelled_documents_meet_a_share_of_each_source() -> None:
     assert isinstance(labels, ClusterLabels)
     # Each of 60 labelled documents meets 30 of the other source; of 20, each met 10.
     assert labels.factor(np.ones(len(documents), bool)) == pytest.approx(30 / 10)
+
+
+@pytest.mark.parametrize("content", ["tokens", "vector"])
+def test_tokens_and_vectors_are_fitted_across_sources_as_runs_compare_them(content: str) -> None:
+    two = in_two_sources(records([2] * 12 + [1] * 8, seed=21))
+    rng = np.random.default_rng(21)
+    centers = {name: rng.normal(size=8) for name in set(two.corpus.clusters.values())}
+    values: list[object]
+    if content == "tokens":
+        values = [list(text) for text in two.corpus.texts.values()]
+    else:
+        values = [
+            (centers[name] + rng.normal(scale=0.35, size=8)).tolist()
+            for name in two.corpus.clusters.values()
+        ]
+    table = {"id": list(two.corpus.texts), content: values, "shop": two.table["shop"]}
+    column = {content: content}
+    fitted = nk.fit(table, two.corpus.clusters, id="id", across="shop", **column)  # type: ignore[arg-type]
+    assert fitted.settings["across"] == "shop"
+    clusters = nk.dedup(table, id="id", settings=fitted.settings, **column).clusters  # type: ignore[arg-type]
+    predicted = dict(zip(clusters["id"].to_pylist(), clusters["cluster"].to_pylist(), strict=True))
+    run = score_clusters(golden_set_from_clusters(two.corpus.clusters), predicted)
+    assert run.precision is not None
+    assert fitted.best.recall.value == pytest.approx(run.recall.value)
+    assert fitted.best.precision.value == pytest.approx(run.precision.value)
+    assert fitted.best.recall.value > 0

@@ -137,3 +137,28 @@ def test_payloads_of_parts_are_united_without_repetitions() -> None:
     merged = unite_parts(docs, payload)
     assert merged.sizes.tolist() == [1, 3]
     assert merged.columns[0].tolist() == [5, 2, 4, 9]
+
+
+def test_merged_parts_are_compared_across_sources_like_whole_documents(
+    spark: SparkSession, code: pa.Table, tmp_path: Path
+) -> None:
+    some = code.slice(0, 150)
+    shops = {id: "ab"[number % 2] for number, id in enumerate(some["id"].to_pylist())}
+    whole = some.append_column("shop", pa.array([shops[id] for id in some["id"].to_pylist()]))
+    parts = in_parts(some)
+    parts = parts.append_column("shop", pa.array([shops[id] for id in parts["id"].to_pylist()]))
+    path = tmp_path / "parts.parquet"
+    pq.write_table(parts, path)
+    options: dict[str, Any] = {
+        "tokens": "words",
+        "spec": Spec(n=1),
+        "threshold": 0.5,
+        "across": "shop",
+    }
+    expected = nk.dedup(whole, id="id", **options).clusters.arrow.to_pylist()
+    frame = spark.read.parquet(str(path))
+    with nks.dedup(frame, id="id", merge_parts=True, **options) as result:
+        assert fates(result.clusters.toArrow().to_pylist()) == fates(expected)
+    removed = [row for row in expected if not row["kept"]]
+    assert removed
+    assert all(shops[row["id"]] != shops[row["cluster"]] for row in removed)
