@@ -318,6 +318,9 @@ def plan(
         out: File into which the plan is written, or None.
         json: Whether the result is printed as JSON.
 
+    Raises:
+        UsageError: If options contradict each other, or --out cannot be a plan.
+
     Examples:
         nearkin plan --docs 300M --threshold 0.85 --recall 0.95 --ingest 5000/s --signature-ram 100GB
 

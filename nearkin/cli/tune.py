@@ -222,6 +222,9 @@ def tune(
         plot: Picture file into which curves are drawn, or None.
         json: Whether the result is printed as JSON.
 
+    Raises:
+        UsageError: If options contradict each other, or an input cannot be read.
+
     Examples:
         nearkin tune --threshold 0.8 --recall 0.95
 

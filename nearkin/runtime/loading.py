@@ -39,6 +39,16 @@ class _PandasBlocker(MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        """Returns None, so that other finders are asked, unless the module is pandas.
+
+        Args:
+            fullname: Name of the module.
+            path: Folders that are searched. They are not used.
+            target: Module that is loaded again, or None. It is not used.
+
+        Raises:
+            ModuleNotFoundError: If the module is pandas.
+        """
         if fullname == PANDAS:
             raise ModuleNotFoundError("pandas is hidden from Arrow", name=PANDAS)
         return None

@@ -261,7 +261,13 @@ class _DelimitedSliceBuilder:
         return bool(self._records or self._rejected)
 
     def parse(self, stream: Any, line: int, *, is_complete: bool = True) -> DelimitedRowReader:
-        """Returns the rows of a stream that begins at a line and may end before the file does."""
+        """Returns the rows of a stream that begins at a line and may end before the file does.
+
+        Args:
+            stream: Characters of the file.
+            line: Number of the line at which the stream begins.
+            is_complete: Whether the stream ends where the file does.
+        """
         limit = self._columns.document_limit
         return DelimitedRowReader(stream, self._dialect, limit, line, is_complete=is_complete)
 
