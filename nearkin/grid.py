@@ -304,7 +304,15 @@ class _SketchedDocuments:
         with work.stage(Stage.SKETCH) as facts:
             facts.update(self.run.stages[Stage.SKETCH])
         base = self.run
-        return LocalRun(base.corpus, base.columns, options, work, base.progress, base.resources)
+        return LocalRun(
+            base.corpus,
+            base.columns,
+            options,
+            work,
+            base.progress,
+            base.resources,
+            shared_hashes=base.kept_hashes,
+        )
 
 
 def _run_alone(run: LocalRun, cell: GridCell) -> dict[str, str]:

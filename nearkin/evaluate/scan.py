@@ -23,6 +23,7 @@ from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure, measure_of
 from nearkin.measures.base import Payload, as_stored, concatenate_payloads, row_starts
+from nearkin.measures.compared_sets import payload_builder_for_run
 from nearkin.packed_pairs import (
     PAIRS_PER_BATCH,
     ScoredPairs,
@@ -168,7 +169,7 @@ class CorpusScan(ABC):
         self.groups = np.empty(0, np.int64)
         self.scope = PairScope.of_all_pairs(0)
         self.measure = run.measure
-        self._builders = ObjectPool(self.measure.payload_builder)
+        self._builders = ObjectPool(lambda: payload_builder_for_run(self.measure))
 
     def build_payload(self, documents: pa.Array) -> Payload:
         """Returns what the exact comparison of some documents needs.

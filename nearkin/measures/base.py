@@ -1,6 +1,6 @@
 """The interfaces of measures, and the data that exact comparison needs of documents."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple, Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ from nearkin.lsh.sign_bands import SignBanding
 from nearkin.lsh.slot_bands import Banding
 from nearkin.packed_pairs import ScoredPairs
 from nearkin.pair_scope import PairScope
+from nearkin.shingle import Shingles
 from nearkin.sketch.sketcher import BandKeyBuilder, Sketches
 from nearkin.spec import Spec
 from nearkin.verify.weighted import DEFAULT_MEMORY
@@ -57,8 +58,15 @@ def as_stored(payload: Payload) -> StoredPayloads:
 class DocumentSketcher(Protocol):
     """A sketcher of documents. It is used by one thread at a time."""
 
-    def sketch(self, documents: pa.Array) -> Sketches:
-        """Returns the signatures of a batch of documents."""
+    def sketch(
+        self, documents: pa.Array, also: Callable[[Shingles], None] | None = None
+    ) -> Sketches:
+        """Returns the signatures of a batch of documents.
+
+        Args:
+            documents: The documents.
+            also: Is called with the compared shingles of each slice of texts.
+        """
 
 
 class PayloadBuilder(Protocol):

@@ -13,6 +13,7 @@ from nearkin.lsh.band_keys import write_band_keys
 from nearkin.lsh.kernels import pair_agreements
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures.base import Measure, as_stored, band_layout_of
+from nearkin.measures.compared_sets import payload_builder_for_run
 from nearkin.measures.registry import measure_of
 from nearkin.runtime.number_format import format_fraction, format_similarity
 from nearkin.setting_names import name_setting
@@ -251,7 +252,7 @@ def explain_pair(
 
 
 def _exact_similarity(measure: Measure, documents: pa.Array) -> float:
-    payload = measure.payload_builder().build(documents)
+    payload = payload_builder_for_run(measure).build(documents)
     return float(measure.compare(FIRST_PAIR, as_stored(payload)).similarity[0])
 
 

@@ -15,6 +15,8 @@ from typing import NamedTuple, TypedDict, Unpack
 import numpy as np
 
 from nearkin.argument_types import check_arguments, check_fields
+from nearkin.engine.local.kept_hashes import BYTES_PER_HASH, KeptHashes
+from nearkin.engine.local.kept_hashes import MEMORY_SHARE as KEPT_HASHES_SHARE
 from nearkin.engine.options import LEAST_MEMORY
 from nearkin.errors import UsageError
 from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
@@ -530,6 +532,13 @@ class _IndexBuckets(NamedTuple):
     """The number of representatives of a bucket."""
 
 
+class _HashSizes(NamedTuple):
+    """The sizes of the shingle hashes that a local run keeps, in bytes."""
+
+    in_memory: float
+    on_disk: float
+
+
 class _PlanBuilder:
     """Collects the lines and verdicts of a plan while they are computed.
 
@@ -831,18 +840,22 @@ class _PlanBuilder:
         )
         scratch = n * per_document + candidates * 8 * work.shingles
         self.add_line("local", "work disk", scratch, "B", formula)
+        hashes = self._add_kept_hashes(spec)
         source = work.input_bytes or text
         formula = f"inputs · kept share = {_megabytes(source)} · {1 - work.duplicates:g}"
         kept = self.add_line("local", "output", source * (1 - work.duplicates), "B", formula)
-        peak = self.add_line("local", "disk at the peak", scratch + kept, "B", "work disk + output")
+        # The hashes are deleted after the verification, before the output is written.
+        formula = "work disk + max(hashes on disk, output)"
+        peak = scratch + max(hashes.on_disk, kept)
+        self.add_line("local", "disk at the peak", peak, "B", formula)
         buffers = min(TEXT_BUFFER_FACTOR * text, MAX_TEXT_BUFFER_BYTES)
         formula = (
-            f"process + text in flight + documents · {MEMORY_PER_DOCUMENT} = "
-            f"{_megabytes(PROCESS_BYTES)} + {_megabytes(buffers)} + {n:,} · {MEMORY_PER_DOCUMENT}"
+            f"process + text in flight + documents · {MEMORY_PER_DOCUMENT} + hashes in memory = "
+            f"{_megabytes(PROCESS_BYTES)} + {_megabytes(buffers)} + {n:,} · {MEMORY_PER_DOCUMENT} "
+            f"+ {_megabytes(hashes.in_memory)}"
         )
-        memory = self.add_line(
-            "local", "memory", PROCESS_BYTES + buffers + MEMORY_PER_DOCUMENT * n, "B", formula
-        )
+        memory = PROCESS_BYTES + buffers + MEMORY_PER_DOCUMENT * n + hashes.in_memory
+        self.add_line("local", "memory", memory, "B", formula)
         durations = self.rates.seconds(n, text, work.cores, keys / REFERENCE_BANDS)
         for name, duration in durations.items():
             rate = self.rates.stages[name]
@@ -867,6 +880,23 @@ class _PlanBuilder:
         if work.seconds:
             more_cores = f"{math.ceil(work.cores * seconds / work.seconds)} cores"
         self.add_limit("time", work.seconds, seconds, "s", more_cores, "engine spark")
+
+    def _add_kept_hashes(self, spec: Spec) -> _HashSizes:
+        """Adds the sizes of the shingle hashes that a run keeps for the verification."""
+        if not KeptHashes.serves(spec):
+            return _HashSizes(0.0, 0.0)
+        work = self.workload
+        size = work.documents * work.shingles * BYTES_PER_HASH
+        limit = work.memory / KEPT_HASHES_SHARE
+        hashes = _HashSizes(min(size, limit), max(size - limit, 0.0))
+        formula = (
+            f"min(documents · {BYTES_PER_HASH}·shingles, bound / {KEPT_HASHES_SHARE}) = "
+            f"min({_megabytes(size)}, {_megabytes(limit)})"
+        )
+        self.add_line("local", "hashes in memory", hashes.in_memory, "B", formula)
+        formula = f"the rest of {_megabytes(size)}"
+        self.add_line("local", "hashes on disk", hashes.on_disk, "B", formula)
+        return hashes
 
     def add_index(self, spec: Spec, banding: Banding) -> None:
         """Adds memory, disk and network traffic of an online index."""

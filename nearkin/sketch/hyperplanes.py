@@ -6,6 +6,7 @@ projection that is within its rounding error of zero is computed again in double
 term. So a bit depends only on the vector, not on its batch or on the BLAS library.
 """
 
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
@@ -15,6 +16,7 @@ from nearkin.errors import UsageError
 from nearkin.hashing import kernels as hashing
 from nearkin.hashing.families import key_of
 from nearkin.keys import HashKey
+from nearkin.shingle import Shingles
 from nearkin.sketch import kernels
 from nearkin.sketch.minhash import splitmix64
 from nearkin.sketch.sketcher import Sketches
@@ -123,8 +125,15 @@ class VectorSketcher:
             * np.linalg.norm(self._planes.astype(np.float64), axis=0).astype(np.float32)
         )
 
-    def sketch(self, documents: pa.Array) -> Sketches:
-        """Returns the signatures of finite, non-zero vectors (fixed_size_list<float>)."""
+    def sketch(
+        self, documents: pa.Array, also: Callable[[Shingles], None] | None = None
+    ) -> Sketches:
+        """Returns the signatures of finite, non-zero vectors (fixed_size_list<float>).
+
+        Args:
+            documents: The vectors.
+            also: Is not called, because vectors have no shingles.
+        """
         return self.sketch_matrix(matrix_of(documents))
 
     def sketch_matrix(self, vectors: np.ndarray) -> Sketches:

@@ -9,6 +9,8 @@ from nearkin.pair_scope import PairScope
 from nearkin.runtime.jit import inlined, kernel
 
 U64 = np.uint64
+DROPPED_BITS = U64(16)
+"""The number of low bits of shingle hashes that runs do not compare."""
 
 
 class Inverted(NamedTuple):
@@ -143,6 +145,83 @@ def distinct_sets(
         values = hashes[offsets[d] : offsets[d + 1]]
         size = distinct_sorted(values, ends, out[total:])
         sizes[d] = size
+        total += size
+    return total
+
+
+@kernel
+def truncate_hashes(hashes: np.ndarray, upper: np.ndarray, lower: np.ndarray) -> None:
+    """Writes the highest 48 bits of each hash, in two parts.
+
+    Args:
+        hashes: Hashes, uint64 (n,).
+        upper: Array for the highest 32 bits, uint32 (n,).
+        lower: Array for the next 16 bits, uint16 (n,).
+    """
+    for i in range(hashes.shape[0]):
+        upper[i] = np.uint32(hashes[i] >> U64(32))
+        lower[i] = np.uint16(hashes[i] >> DROPPED_BITS)
+
+
+@kernel
+def truncate_sets(
+    hashes: np.ndarray, sizes: np.ndarray, out: np.ndarray, sizes_out: np.ndarray
+) -> int:
+    """Writes sets of hashes without their dropped bits into out; returns their total number.
+
+    Hashes of a document that agree in the other bits become one.
+
+    Args:
+        hashes: Hashes of all sets, sorted and distinct in each set, uint64 (total,).
+        sizes: Number of hashes in each set, int64 (n,).
+        out: Array for the sets, one after the other, uint64 (total,).
+        sizes_out: Array for the number of hashes in each of them, int64 (n,).
+    """
+    read, written = 0, 0
+    for d in range(sizes.shape[0]):
+        first = written
+        for i in range(read, read + sizes[d]):
+            value = (hashes[i] >> DROPPED_BITS) << DROPPED_BITS
+            if written == first or out[written - 1] != value:
+                out[written] = value
+                written += 1
+        read += sizes[d]
+        sizes_out[d] = written - first
+    return written
+
+
+@kernel
+def sets_of_truncated(
+    upper: np.ndarray,
+    lower: np.ndarray,
+    offsets: np.ndarray,
+    rows: np.ndarray,
+    ends: np.ndarray,
+    document: np.ndarray,
+    sizes: np.ndarray,
+    out: np.ndarray,
+) -> int:
+    """Writes the sets of some documents into out, as `distinct_sets`; returns their total number.
+
+    The lowest 16 bits of each hash are 0.
+
+    Args:
+        upper: Highest 32 bits of the hashes, uint32.
+        lower: Next 16 bits of the hashes, uint16.
+        offsets: First hash of each document, and the end, int64 (n + 1,).
+        rows: Positions of the documents, int64 (r,).
+        ends: Buffer for the ends of buckets, int64 (a power of two,).
+        document: Buffer for the hashes of a document, uint64.
+        sizes: Array for the number of hashes in each set, int64 (r,).
+        out: Array for the sets, one after the other, uint64.
+    """
+    total = 0
+    for r in range(rows.shape[0]):
+        first, end = offsets[rows[r]], offsets[rows[r] + 1]
+        for i in range(first, end):
+            document[i - first] = (U64(upper[i]) << U64(32)) | (U64(lower[i]) << DROPPED_BITS)
+        size = distinct_sorted(document[: end - first], ends, out[total:])
+        sizes[r] = size
         total += size
     return total
 

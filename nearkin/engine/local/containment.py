@@ -19,8 +19,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nearkin.corpus import Batch
 from nearkin.engine.local.pair_files import PairSpool, write_pairs
+from nearkin.engine.local.payload_batches import PayloadBatch
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.verification import Payloads, documents_in_pairs, split_pairs
 from nearkin.engine.local.work_folder import map_file
@@ -31,7 +31,7 @@ from nearkin.errors import UsageError
 from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.lsh.band_keys import SourceBuckets
 from nearkin.lsh.solve import MAX_PASS_RATE, largest_margin
-from nearkin.measures.base import Payload
+from nearkin.measures.base import row_starts
 from nearkin.packed_pairs import (
     isin_sorted,
     meets_threshold,
@@ -40,7 +40,7 @@ from nearkin.packed_pairs import (
     unpack_pairs,
 )
 from nearkin.pair_scope import PairScope
-from nearkin.runtime.threads import ObjectPool, ordered_map
+from nearkin.runtime.threads import ordered_map
 from nearkin.spec import Spec
 from nearkin.verify import kernels
 
@@ -259,16 +259,12 @@ class _ContainmentSearch:
         )
         margins = self._margins(looked_up - skipped)
         run.progress.stage("look up", len(sizes))
-        builders = ObjectPool(run.measure.payload_builder)
 
-        def find_pairs(batch: Batch) -> tuple[np.ndarray, int]:
-            documents = batch.documents[run.columns.content]
-            payload = builders.use(lambda builder: builder.build(documents))
-            starts = np.concatenate([[0], np.cumsum(payload.sizes)])
+        def find_pairs(batch: PayloadBatch) -> tuple[np.ndarray, int]:
             a, b = kernels.contained_pairs(
                 batch.first,
-                payload.columns[0],
-                starts,
+                batch.payload.columns[0],
+                row_starts(batch.payload),
                 self.is_active,
                 keys,
                 prefixes.first,
@@ -281,10 +277,9 @@ class _ContainmentSearch:
                 sizes,
                 self.scope,
             )
-            return (a.astype(np.uint64) << np.uint64(32)) | b.astype(np.uint64), len(batch.rows)
+            return (a.astype(np.uint64) << np.uint64(32)) | b.astype(np.uint64), batch.documents
 
-        batches = run.corpus.batches(run.columns)
-        for pairs, documents in ordered_map(find_pairs, batches, run.options.workers):
+        for pairs, documents in run.payload_source().map_batches(find_pairs):
             yield pairs
             run.progress.advance(documents)
 
@@ -345,7 +340,7 @@ class _ContainmentSearch:
 
 
 def _read_smallest_hashes(run: LocalRun, active: np.ndarray) -> _SmallestHashes:
-    """Reads the corpus for the sizes and the smallest hashes of its documents.
+    """Reads the sizes and the smallest hashes of the documents of a corpus.
 
     Args:
         run: Run, after the stage collapse.
@@ -360,22 +355,17 @@ def _read_smallest_hashes(run: LocalRun, active: np.ndarray) -> _SmallestHashes:
     if len(active):
         smallest = np.memmap(path, np.uint64, "r+", shape=(len(active), SMALLEST))
     run.progress.stage("smallest hashes", len(sizes))
-    builders = ObjectPool(run.measure.payload_builder)
-
-    def build(batch: Batch) -> tuple[Batch, Payload]:
-        documents = batch.documents[run.columns.content]
-        return batch, builders.use(lambda builder: builder.build(documents))
-
-    batches = run.corpus.batches(run.columns)
-    for batch, payload in ordered_map(build, batches, run.options.workers):
-        last = batch.first + len(payload.sizes)
+    for batch in run.payload_source().map_batches(lambda batch: batch):
+        payload = batch.payload
+        last = batch.first + batch.documents
         sizes[batch.first : last] = payload.sizes
         low, high = np.searchsorted(active, [batch.first, last])
-        starts = np.concatenate([[0], np.cumsum(payload.sizes)])
         rows = np.full((high - low, SMALLEST), np.uint64(2**64 - 1))
-        kernels.smallest_hashes(payload.columns[0], starts, active[low:high] - batch.first, rows)
+        kernels.smallest_hashes(
+            payload.columns[0], row_starts(payload), active[low:high] - batch.first, rows
+        )
         smallest[low:high] = rows
-        run.progress.advance(len(payload.sizes))
+        run.progress.advance(batch.documents)
     hashes = _SmallestHashes(active, sizes, smallest, NO_HASHES)
     return hashes._replace(crowded=_find_crowded(hashes, run.options, run.pair_scope.sources))
 

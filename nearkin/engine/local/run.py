@@ -21,6 +21,8 @@ from nearkin.engine.local.clustering import Clustering, ExactGroupOrder, cluster
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.exact_groups import load_pair_scope, save_exact_groups
 from nearkin.engine.local.hot_buckets import LocalHotBucketLoop
+from nearkin.engine.local.kept_hashes import MEMORY_SHARE as KEPT_HASHES_SHARE
+from nearkin.engine.local.kept_hashes import KeptHashes
 from nearkin.engine.local.pair_files import (
     BucketWriter,
     PairSpool,
@@ -29,6 +31,7 @@ from nearkin.engine.local.pair_files import (
     read_scored,
     write_pairs,
 )
+from nearkin.engine.local.payload_batches import CorpusPayloads, PayloadSource
 from nearkin.engine.local.repeated_ids import separate_repeated_ids
 from nearkin.engine.local.verification import (
     Estimates,
@@ -40,7 +43,7 @@ from nearkin.engine.local.verification import (
     score_exactly,
     write_scored_pairs,
 )
-from nearkin.engine.local.work_folder import WorkFolder, map_file
+from nearkin.engine.local.work_folder import KEPT_HASHES, WorkFolder, map_file
 from nearkin.engine.options import RunOptions, Verify
 from nearkin.engine.run import Run, VerifiedCandidates
 from nearkin.engine.stats import (
@@ -79,13 +82,14 @@ class LocalRun(Run):
     """A run over one corpus in one work folder.
 
     Attributes:
-        corpus: Documents, which are read again for the verification.
+        corpus: Documents.
         columns: Columns of the corpus that are read.
         options: Options of the run. Fewer workers are used if the memory bound requires it.
         work: Folder of the stage results.
         progress: Receives progress updates.
         resources: Data that the Spec refers to but does not contain.
         order_of: Returns the keep order of the documents, uint32 (n,). Replaces the keep policy.
+        shared_hashes: Shingle hashes that another run keeps of the same documents.
     """
 
     corpus: Corpus
@@ -95,6 +99,7 @@ class LocalRun(Run):
     progress: Progress
     resources: SpecResources = NO_RESOURCES
     order_of: Callable[[Documents], np.ndarray] | None = None
+    shared_hashes: KeptHashes | None = None
     _requested_workers: int = field(init=False)
     _documents: Documents | None = field(init=False, default=None)
 
@@ -119,15 +124,15 @@ class LocalRun(Run):
             return str(stage), estimate_documents(self.corpus)
         if stage == Stage.CANDIDATES:
             return "bands", self.banding.bands
-        if stage == Stage.VERIFY and self._rereads_candidates:
-            # the documents are counted while they are read again, and then the compared pairs
+        if stage == Stage.VERIFY and self._compares_candidates_exactly:
+            # the documents are counted while their sets are made, and then the compared pairs
             return "reread", self.sketch_stats.documents
         if stage == Stage.VERIFY and not self.brute_force:
             return str(stage), len(self.survivors())
         return str(stage), self.sketch_stats.documents
 
     @property
-    def _rereads_candidates(self) -> bool:
+    def _compares_candidates_exactly(self) -> bool:
         return not self.brute_force and self.options.verify == Verify.EXACT
 
     def prepare_inputs(self) -> None:
@@ -162,6 +167,7 @@ class LocalRun(Run):
             self.options.workers,
             self.progress,
             self._key_builder(),
+            self.kept_hashes,
         )
         repeated_ids = 0
         if self.columns.id:
@@ -294,6 +300,7 @@ class LocalRun(Run):
         """Compares all pairs of active documents exactly, and writes the scored pairs."""
         active = np.flatnonzero(self.active())
         payloads = self.build_payloads(active)
+        self.release_hashes()
         with ScoredWriter(self.work.folder("scored")) as writer:
             compare_all_pairs(payloads, active, self.pair_scope, self.options, writer)
 
@@ -303,7 +310,7 @@ class LocalRun(Run):
         hot = np.asarray(self.work.load("hot"))
         with ScoredWriter(self.work.folder("scored")) as writer:
             score = self._scorer(pairs, hot)
-            if self._rereads_candidates:
+            if self._compares_candidates_exactly:
                 self.progress.stage(str(Stage.VERIFY), len(pairs))
             write_scored_pairs(pairs, score, self.options.workers, writer, self.progress)
         loop = None
@@ -322,6 +329,7 @@ class LocalRun(Run):
         in_hot_buckets = np.flatnonzero(hot & self.active())
         documents = sorted_unique(np.concatenate([in_pairs, in_hot_buckets]))
         self.build_payloads(documents)
+        self.release_hashes()
         return self.scorer()
 
     def scorer(self) -> Scorer:
@@ -339,21 +347,40 @@ class LocalRun(Run):
         """The number of candidate pairs that are kept in memory."""
         return self.options.memory // 8 // BYTES_PER_PAIR
 
+    @cached_property
+    def kept_hashes(self) -> KeptHashes | None:
+        """The shingle hashes of the documents, which the sketch stage keeps for the verification.
+
+        None if documents are compared by something else.
+        """
+        if self.shared_hashes is not None:
+            return self.shared_hashes
+        options = self.options
+        if options.verify != Verify.EXACT or not KeptHashes.serves(options.spec):
+            return None
+        memory = options.memory // KEPT_HASHES_SHARE
+        return KeptHashes(self.work.path / KEPT_HASHES, memory, options.workers)
+
+    def release_hashes(self) -> None:
+        """Releases the kept shingle hashes, unless they are those of another run."""
+        if self.kept_hashes is not None and self.shared_hashes is None:
+            self.kept_hashes.release()
+
+    def payload_source(self) -> PayloadSource:
+        """Returns the payloads of the documents, from kept hashes or from the texts."""
+        documents = self.documents()
+        if self.kept_hashes is not None and self.kept_hashes.covers(len(documents)):
+            return self.kept_hashes.source(documents.shingles)
+        return CorpusPayloads(self.corpus, self.columns, self.measure, self.options.workers)
+
     def build_payloads(self, wanted: np.ndarray) -> Payloads:
-        """Reads the corpus again, and stores what the exact comparison of some documents needs.
+        """Stores what the exact comparison of some documents needs.
 
         Args:
             wanted: Numbers of the documents, sorted, int64 (m,).
         """
-        return Payloads.build(
-            self.corpus,
-            self.columns,
-            wanted,
-            self.measure,
-            self.options.workers,
-            self.work,
-            self.progress,
-        )
+        source = self.payload_source()
+        return Payloads.build(source, wanted, self.measure, self.work, self.progress)
 
     @cached_property
     def estimates(self) -> Estimates:

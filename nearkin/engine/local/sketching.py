@@ -24,6 +24,7 @@ from nearkin.corpus import Batch, Columns, Corpus, QuarantineWriter, make_ids
 from nearkin.corpus.columns import CARRIED_PREFIX, ID
 from nearkin.engine.document_facts import text_lengths
 from nearkin.engine.local.documents import KEYS, UNIQUE, arrays_of
+from nearkin.engine.local.kept_hashes import HashCollector, HashSlice, KeptHashes
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.stats import latency_percentiles
 from nearkin.measures import Measure
@@ -48,6 +49,8 @@ class SketchedBatch(NamedTuple):
     sketches: Sketches
     lengths: np.ndarray
     seconds: float
+    hashes: list[HashSlice] | None
+    """The shingle hashes of the documents, or None if they are not kept."""
 
 
 Arrays: TypeAlias = dict[str, tuple[type[np.generic], int | None]]
@@ -75,6 +78,7 @@ def sketch_corpus(
     workers: int,
     progress: Progress,
     key_builder: BandKeyBuilder | None,
+    kept_hashes: KeptHashes | None = None,
 ) -> list[float] | None:
     """Runs the stage, from its checkpoint if there is one.
 
@@ -86,6 +90,7 @@ def sketch_corpus(
         workers: Number of threads.
         progress: Receives the number of documents.
         key_builder: Builder of band keys that cannot be computed from signatures, or None.
+        kept_hashes: Receives the shingle hashes of the documents.
 
     Returns:
         The median and the 99th percentile of the seconds to sketch a document, or None if no
@@ -102,15 +107,19 @@ def sketch_corpus(
 
     def sketch(batch: Batch) -> SketchedBatch:
         documents = batch.documents[columns.content]
+        collector = None
+        if kept_hashes is not None and kept_hashes.is_open:
+            collector = HashCollector()
         began = time.perf_counter()
-        sketches = sketchers.use(lambda sketcher: sketcher.sketch(documents))
+        sketches = sketchers.use(lambda sketcher: sketcher.sketch(documents, collector))
         seconds = time.perf_counter() - began
         return SketchedBatch(
-            batch,
-            make_ids(batch, columns, corpus.names),
-            sketches,
-            text_lengths(documents),
-            seconds,
+            batch=batch,
+            ids=make_ids(batch, columns, corpus.names),
+            sketches=sketches,
+            lengths=text_lengths(documents),
+            seconds=seconds,
+            hashes=None if collector is None else collector.slices,
         )
 
     progress.advance(position.documents)
@@ -119,6 +128,8 @@ def sketch_corpus(
     with SketchWriter(folder, arrays, position, corpus.names) as writer:
         for sketched in ordered_map(sketch, batches, workers):
             writer.add(sketched)
+            if kept_hashes is not None and sketched.hashes is not None:
+                kept_hashes.add(sketched.batch.first, sketched.hashes)
             progress.advance(len(sketched.ids))
             durations.append((sketched.seconds, len(sketched.ids)))
     return latency_percentiles(durations)

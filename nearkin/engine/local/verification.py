@@ -1,7 +1,7 @@
 """Stage 4 of the local engine: from candidate pairs to scored pairs.
 
-For an exact comparison, the corpus is read again, and the payloads of the documents in candidate
-pairs are kept in mapped files.
+For an exact comparison, the payloads of the documents in candidate pairs are stored in mapped
+files. They are made from the shingle hashes of the first reading, or the corpus is read again.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 import numpy as np
 
-from nearkin.corpus import Batch, Columns, Corpus
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.pair_files import ScoredWriter
+from nearkin.engine.local.payload_batches import PayloadSource
 from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.engine.options import RunOptions, Verify
 from nearkin.lsh import kernels
@@ -22,7 +22,7 @@ from nearkin.measures.base import StoredPayloads
 from nearkin.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs
 from nearkin.pair_scope import PairScope
 from nearkin.runtime.progress import Progress
-from nearkin.runtime.threads import ObjectPool, ordered_map
+from nearkin.runtime.threads import ordered_map
 from nearkin.verify.prefix_filter import PrefixFilterIndex
 
 ABSENT = np.uint32(0xFFFFFFFF)
@@ -49,33 +49,21 @@ class Payloads:
     @classmethod
     def build(
         cls,
-        corpus: Corpus,
-        columns: Columns,
+        source: PayloadSource,
         wanted: np.ndarray,
         measure: Measure,
-        workers: int,
         work: WorkFolder,
         progress: Progress,
     ) -> "Payloads":
-        """Reads the corpus again and stores the payloads of some documents.
+        """Stores the payloads of some documents.
 
         Args:
-            corpus: Documents.
-            columns: Columns of the corpus that are read.
+            source: Source of the payloads.
             wanted: Numbers of the documents, sorted, int64 (m,).
             measure: Measure of the run.
-            workers: Number of threads.
             work: Folder of the files.
-            progress: Receives the number of documents that were read.
+            progress: Receives the number of documents of the source.
         """
-        builders = ObjectPool(measure.payload_builder)
-
-        def build_payload(batch: Batch) -> tuple[Payload, int]:
-            low, high = np.searchsorted(wanted, [batch.first, batch.first + len(batch.rows)])
-            rows = wanted[low:high] - batch.first
-            documents = batch.documents[columns.content].take(rows)
-            return builders.use(lambda builder: builder.build(documents)), len(batch.rows)
-
         sizes = [np.zeros(1, np.int64)]
         types = measure.column_types
         with ExitStack() as stack:
@@ -83,11 +71,12 @@ class Payloads:
                 stack.enter_context((work.path / f"{PAYLOADS}-{number}").open("wb"))
                 for number in range(len(types))
             ]
-            for payload, count in ordered_map(build_payload, corpus.batches(columns), workers):
-                for file, column, (dtype, _) in zip(files, payload.columns, types, strict=True):
+            for batch in source.map_batches(lambda batch: batch, wanted):
+                columns = batch.payload.columns
+                for file, column, (dtype, _) in zip(files, columns, types, strict=True):
                     file.write(np.ascontiguousarray(column, dtype).data)
-                sizes.append(payload.sizes)
-                progress.advance(count)
+                sizes.append(batch.payload.sizes)
+                progress.advance(batch.documents)
         work.save("place", _places_of(wanted))
         work.save("starts", np.cumsum(np.concatenate(sizes)))
         return cls.load(measure, work)

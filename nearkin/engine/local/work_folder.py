@@ -28,9 +28,11 @@ from nearkin.runtime.outputs import LOCK, MANIFEST, PREVIOUS, RESULT
 from nearkin.setting_names import name_flag
 from nearkin.version import VERSION
 
-UNRECORDED = frozenset({MANIFEST, LOCK, PREVIOUS, RESULT, "spool", "then"})
-"""Entries whose sizes the manifest does not record: no later stage reads them, or they check
-themselves (`then` is the work folder of the second measure)."""
+KEPT_HASHES = "kept-hashes"
+"""Folder of the shingle hashes that one process keeps of the first reading."""
+UNRECORDED = frozenset({MANIFEST, LOCK, PREVIOUS, RESULT, KEPT_HASHES, "spool", "then"})
+"""Entries whose sizes the manifest does not record: no later stage of another process reads them,
+or they check themselves (`then` is the work folder of the second measure)."""
 
 
 class StageFiles(TypedDict):

@@ -17,6 +17,7 @@ from nearkin.corpus.file_names import join_inside
 from nearkin.engine.result_schema import CLUSTERS
 from nearkin.engine.spark.arrow_columns import payload_columns
 from nearkin.engine.spark.sketching import TaskRequest, corpus_of, docs_of, read_rows
+from nearkin.measures.compared_sets import payload_builder_for_run
 
 EXCERPT = 4000
 WRITTEN = "facts string"
@@ -59,7 +60,7 @@ class PayloadRows:
         )
 
     def maker(self) -> Callable[[np.ndarray, pa.Array], pa.RecordBatch]:
-        builder = self.request.measure.payload_builder()
+        builder = payload_builder_for_run(self.request.measure)
 
         def make(docs: np.ndarray, content: pa.Array) -> pa.RecordBatch:
             columns = [pa.array(docs), *payload_columns(builder.build(content))]

@@ -1,0 +1,301 @@
+"""The shingle hashes of the first reading, which spare the verification a second one.
+
+The sketch stage puts the hashes of every document in, truncated to the bits that are compared. The
+verification gets the sets of the documents that it wants. Hashes are kept in memory up to a bound,
+and those of later documents in a file, which is mapped when sets are wanted.
+
+The hashes belong to one process. If a run is resumed, or the file would take too much of the disk,
+its texts are read again. That gives the same sets, so the result does not depend on it.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from nearkin.engine.local.payload_batches import PayloadBatch, wanted_rows
+from nearkin.engine.local.work_folder import map_file
+from nearkin.measures import Payload
+from nearkin.measures.compared_sets import compares_sets
+from nearkin.runtime.threads import ObjectPool, ordered_map
+from nearkin.shingle import Shingles
+from nearkin.spec import Spec
+from nearkin.verify import kernels
+from nearkin.verify.jaccard import SORT_BUCKETS, ShingleSets
+
+Result = TypeVar("Result")
+
+WORDS_PER_HASH = 3
+"""Number of 16-bit words of a hash, of which COMPARED_BITS are kept."""
+BYTES_PER_HASH = 2 * WORDS_PER_HASH
+HASHES = "hashes"
+"""Name of the file."""
+MEMORY_SHARE = 4
+"""Hashes in memory take at most one part in so many of the memory bound of a run."""
+DISK_SHARE = 2
+"""Hashes on disk take at most one part in so many of the disk space that is free without them."""
+
+
+class HashSlice(NamedTuple):
+    """The truncated shingle hashes of some documents."""
+
+    documents: int
+    """The number of documents."""
+    words: np.ndarray
+    """uint16: The hashes in the order of the texts, with repetitions. First come the upper 32 bits
+    of each hash, then the lower 16 bits of each. The number of words is even, so that the upper
+    bits of the next slice of a file are aligned."""
+
+
+class HashCollector:
+    """A receiver of the shingles of one batch, which `Sketcher.sketch` calls for each slice.
+
+    Each slice has an array of its own. Arrays of 4 MB and more would be put on huge pages, for
+    which the system may have to move other memory.
+    """
+
+    def __init__(self) -> None:
+        self.slices: list[HashSlice] = []
+
+    def __call__(self, shingles: Shingles) -> None:
+        """Truncates and copies the shingles of the next slice."""
+        count = len(shingles.hashes)
+        words = np.empty(_word_count(count), np.uint16)
+        upper, lower = _halves(words, count)
+        kernels.truncate_hashes(shingles.hashes, upper, lower)
+        # Numba compiles kernels only for read-only arrays then, as those of a mapped file are.
+        words.flags.writeable = False
+        self.slices.append(HashSlice(len(shingles.offsets) - 1, words))
+
+
+class _KeptSlice(NamedTuple):
+    """A slice in memory, or its place in the file."""
+
+    documents: int
+    words: np.ndarray | None
+    position: int
+    """The first word in the file."""
+
+
+class _KeptBatch(NamedTuple):
+    """The slices of a batch of the corpus."""
+
+    first: int
+    slices: list[_KeptSlice]
+
+
+class KeptHashes:
+    """The shingle hashes of the first documents of a corpus, in memory and in a file.
+
+    Args:
+        folder: Folder of the file. A file that another process left there is replaced.
+        memory: Largest size of the hashes in memory, in bytes.
+        workers: Number of threads that make sets.
+    """
+
+    def __init__(self, folder: Path, memory: int, workers: int) -> None:
+        self._folder = folder
+        self._memory = memory
+        self._workers = workers
+        self._batches: list[_KeptBatch] = []
+        self._documents = 0
+        self._bytes_in_memory = 0
+        self._words_in_file = 0
+        self.is_open = True
+        """True if hashes of further documents are kept."""
+
+    @classmethod
+    def serves(cls, spec: Spec) -> bool:
+        """Returns whether documents are compared by hashes that are worth keeping.
+
+        Weights of shingles are looked up by whole hashes, and shingles of characters take six
+        bytes for each byte of text. Both are made from the texts again.
+
+        Args:
+            spec: Spec of the signatures.
+        """
+        return compares_sets(spec.measure) and spec.unit == "words"
+
+    @property
+    def bytes_on_disk(self) -> int:
+        """The size of the file."""
+        return 2 * self._words_in_file
+
+    def add(self, first: int, slices: list[HashSlice]) -> None:
+        """Keeps the hashes of the next batch, or releases all if that is not possible.
+
+        Args:
+            first: Number of the first document. If documents before it are missing, because a run
+                was resumed, the hashes are of no use.
+            slices: Hashes of all documents of the batch.
+        """
+        if not self.is_open:
+            return
+        if first != self._documents:
+            self.release()
+            return
+        try:
+            kept = self._keep(slices)
+        except OSError:
+            kept = None
+        if kept is None:
+            self.release()
+            return
+        self._batches.append(_KeptBatch(first, kept))
+        self._documents += sum(part.documents for part in slices)
+
+    def _keep(self, slices: list[HashSlice]) -> list[_KeptSlice] | None:
+        """Puts hashes into memory or into the file. Returns None if the disk lacks space."""
+        size = sum(part.words.nbytes for part in slices)
+        if self._bytes_in_memory + size <= self._memory:
+            self._bytes_in_memory += size
+            return [_KeptSlice(part.documents, part.words, 0) for part in slices]
+        # Later batches that are smaller go to the file as well.
+        self._memory = 0
+        self._folder.mkdir(exist_ok=True)
+        free = shutil.disk_usage(self._folder).free
+        if self.bytes_on_disk + size > (free + self.bytes_on_disk) // DISK_SHARE:
+            return None
+        kept = []
+        with (self._folder / HASHES).open("ab" if self._words_in_file else "wb") as file:
+            for part in slices:
+                file.write(part.words.data)
+                kept.append(_KeptSlice(part.documents, None, self._words_in_file))
+                self._words_in_file += len(part.words)
+        return kept
+
+    def release(self) -> None:
+        """Releases the memory and deletes the file. Further hashes are not kept."""
+        self.is_open = False
+        self._batches = []
+        self._documents = 0
+        self._words_in_file = 0
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def covers(self, documents: int) -> bool:
+        """Returns whether the hashes of the first `documents` documents are kept."""
+        return self.is_open and self._documents == documents
+
+    def source(self, shingles: np.ndarray) -> "KeptPayloads":
+        """Returns the payloads of the documents.
+
+        Args:
+            shingles: Number of shingles of each document, with repetitions, uint32 (n,).
+        """
+        mapped = np.empty(0, np.uint16)
+        if self._words_in_file:
+            mapped = map_file(self._folder / HASHES, np.uint16)
+        return KeptPayloads(self._batches, mapped, shingles, self._workers)
+
+
+class KeptPayloads:
+    """A source of payloads that makes sets from kept hashes, see `PayloadSource`.
+
+    Args:
+        batches: Batches of the corpus, in order.
+        mapped: Hashes in the file, uint16.
+        shingles: Number of shingles of each document, uint32 (n,).
+        workers: Number of threads.
+    """
+
+    def __init__(
+        self, batches: list[_KeptBatch], mapped: np.ndarray, shingles: np.ndarray, workers: int
+    ) -> None:
+        self._batches = batches
+        self._mapped = mapped
+        self._shingles = shingles
+        self._workers = workers
+
+    def map_batches(
+        self, work: Callable[[PayloadBatch], Result], wanted: np.ndarray | None = None
+    ) -> Iterator[Result]:
+        """Yields work(batch), as described in `PayloadSource`.
+
+        Args:
+            work: Function that is called in a thread.
+            wanted: Numbers of the documents whose payloads are needed. By default, all are.
+        """
+        builders = ObjectPool(_SetBuilder)
+
+        def build(batch: _KeptBatch) -> Result:
+            return work(builders.use(lambda builder: self._build(batch, wanted, builder)))
+
+        yield from ordered_map(build, self._batches, self._workers)
+
+    def _build(
+        self, batch: _KeptBatch, wanted: np.ndarray | None, builder: "_SetBuilder"
+    ) -> PayloadBatch:
+        sizes = [np.empty(0, np.int64)]
+        hashes = [np.empty(0, np.uint64)]
+        first = batch.first
+        for part in batch.slices:
+            rows = np.arange(part.documents)
+            if wanted is not None:
+                rows = wanted_rows(wanted, first, part.documents)
+            if len(rows):
+                sets = self._build_sets(part, first, rows, builder)
+                sizes.append(sets.sizes)
+                hashes.append(sets.hashes)
+            first += part.documents
+        payload = Payload(np.concatenate(sizes), (np.concatenate(hashes),))
+        return PayloadBatch(batch.first, first - batch.first, payload)
+
+    def _build_sets(
+        self, part: _KeptSlice, first: int, rows: np.ndarray, builder: "_SetBuilder"
+    ) -> ShingleSets:
+        counts = self._shingles[first : first + part.documents]
+        offsets = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+        count = int(offsets[-1])
+        words = part.words
+        if words is None:
+            words = self._mapped[part.position : part.position + _word_count(count)]
+        upper, lower = _halves(words, count)
+        return builder.build(upper, lower, offsets, rows)
+
+
+class _SetBuilder:
+    """A builder of sets from truncated hashes. It owns buffers, so each thread needs its own."""
+
+    def __init__(self) -> None:
+        self._bucket_ends = np.empty(SORT_BUCKETS, np.int64)
+        self._document = np.empty(1 << 14, np.uint64)
+
+    def build(
+        self, upper: np.ndarray, lower: np.ndarray, offsets: np.ndarray, rows: np.ndarray
+    ) -> ShingleSets:
+        """Returns the sets of some documents of a slice.
+
+        Args:
+            upper: Upper 32 bits of the hashes, uint32 (total,).
+            lower: Lower 16 bits of the hashes, uint16 (total,).
+            offsets: First hash of each document, and the end, int64 (n + 1,).
+            rows: Positions of the documents in the slice, int64 (r,).
+        """
+        counts = offsets[rows + 1] - offsets[rows]
+        longest = int(counts.max())
+        if longest > len(self._document):
+            self._document = np.empty(longest, np.uint64)
+        sizes = np.empty(len(rows), np.int64)
+        hashes = np.empty(int(counts.sum()), np.uint64)
+        total = kernels.sets_of_truncated(
+            upper, lower, offsets, rows, self._bucket_ends, self._document, sizes, hashes
+        )
+        return ShingleSets(hashes[:total], sizes)
+
+
+def _word_count(hashes: int) -> int:
+    """Returns the number of 16-bit words of a slice, which is even."""
+    words = WORDS_PER_HASH * hashes
+    return words + words % 2
+
+
+def _halves(words: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the upper 32 bits and the lower 16 bits of the hashes of a slice, as views.
+
+    Args:
+        words: Words of the slice, uint16.
+        count: Number of hashes.
+    """
+    return words[: 2 * count].view(np.uint32), words[2 * count : WORDS_PER_HASH * count]
