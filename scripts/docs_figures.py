@@ -356,7 +356,7 @@ def draw_pipeline() -> None:
     drawing.box(180, 210, 200, 62, ["exact duplicates", "one fingerprint, one member"], PALE, QUIET)
     drawing.arrow(246, 146, 270, 208)
     drawing.arrow(382, 232, 560, 148, dashed=True)
-    drawing.box(600, 210, 170, 62, ["texts, read again", "of candidates only"], PALE, QUIET)
+    drawing.box(600, 210, 170, 62, ["shingle hashes", "of candidates only"], PALE, QUIET)
     drawing.arrow(712, 208, 720, 147)
     drawing.box(
         808,
