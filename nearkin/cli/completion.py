@@ -32,6 +32,12 @@ def _hash_functions() -> Iterable[str]:
     return FAMILIES
 
 
+def _parts_of_inputs() -> Iterable[str]:
+    from nearkin.corpus.input_manifest import HashedPart
+
+    return (part.value for part in HashedPart)
+
+
 def _treatments_of_errors() -> Iterable[str]:
     from nearkin.corpus.corpus import ON_ERROR
 
@@ -125,6 +131,7 @@ VALUES: dict[str, Callable[[], Iterable[str]]] = {
     "weights": lambda: ("tf", "tfidf"),
     "shingle": lambda: ("words:3", "words:5", "chars:3", "chars:5"),
     "on_error": _treatments_of_errors,
+    "hash_inputs": _parts_of_inputs,
     "verify": _verifications,
     "output": _document_outputs,
     "codec": _parquet_codecs,

@@ -130,7 +130,7 @@ def dedup(
     given: GivenOptions,
     inputs: o.Inputs,
     columns: o.ColumnOptions,
-    reading: o.ReadOptions,
+    reading: o.RunReadOptions,
     spec: o.SpecOptions,
     match: o.MatchOptions,
     clustering: o.ClusterOptions,
@@ -187,6 +187,7 @@ def dedup(
         from nearkin.runs.output import require_output_free
 
     documents = DocumentOutput(result.output, result.codec)
+    hash_inputs = reading.parse_hash_inputs()
     spec, match = apply_plan(plan, given, spec, match)
     request = spec.to_request()
     policy = KeepPolicy.parse(clustering.keep)
@@ -229,6 +230,7 @@ def dedup(
             settings_with(resolved.spec),
             reading,
             replace(output, out=out),
+            hash_inputs=hash_inputs,
             resume=resume,
             annotate=result.annotate,
             save_signatures=result.save_signatures,

@@ -6,6 +6,7 @@ from nearkin.cli.command_line import ARGUMENTS, describe_command_line
 from nearkin.cli.options import OutputOptions, ReadOptions
 
 if TYPE_CHECKING:
+    from nearkin.corpus.input_manifest import HashedPart
     from nearkin.engine.options import RunOptions
     from nearkin.runs.document_output import DocumentOutput
     from nearkin.runs.job import Job
@@ -19,6 +20,7 @@ def make_job(
     reading: ReadOptions,
     output: OutputOptions,
     *,
+    hash_inputs: "HashedPart",
     resume: bool,
     annotate: bool = False,
     save_signatures: bool = False,
@@ -32,6 +34,7 @@ def make_job(
         settings: The parameters of the run.
         reading: The options for the selection of files and for rows that cannot be read.
         output: The options of the output.
+        hash_inputs: The part of the inputs that is hashed.
         resume: Whether an interrupted run is resumed.
         annotate: Whether all rows are kept and get cluster columns.
         save_signatures: Whether signatures and band keys are kept in the output.
@@ -55,6 +58,7 @@ def make_job(
         resume=resume,
         overwrite=output.overwrite,
         on_error=reading.on_error,
+        hash_inputs=hash_inputs,
         resources=resolved.resources,
         selection=reading.selection,
         statuses=resolved.statuses,

@@ -22,6 +22,7 @@ from nearkin.runtime.files import READABLE_BY, restrict_new_files
 
 if TYPE_CHECKING:
     from nearkin.corpus import Columns
+    from nearkin.corpus.input_manifest import HashedPart
     from nearkin.corpus.inputs import Selection
     from nearkin.engine.options import RunOptions
     from nearkin.keys import HashKey
@@ -93,6 +94,15 @@ OnError = Annotated[
         "--on-error",
         metavar="ACTION",
         help="Treatment of rows and files that cannot be read: quarantine or fail.",
+        rich_help_panel=INPUT,
+    ),
+]
+HashInputs = Annotated[
+    str,
+    typer.Option(
+        "--hash-inputs",
+        metavar="PART",
+        help="Part of the inputs that is hashed, so that changes are detected: sampled or full.",
         rich_help_panel=INPUT,
     ),
 ]
@@ -619,6 +629,23 @@ class ReadOptions(SelectionOptions):
     """The options that decide which files are read, and what happens to those that cannot be."""
 
     on_error: OnError = "quarantine"
+
+
+@dataclass(frozen=True)
+class RunReadOptions(ReadOptions):
+    """The options for the reading of inputs that a run records."""
+
+    hash_inputs: HashInputs = "sampled"
+
+    def parse_hash_inputs(self) -> "HashedPart":
+        """Returns the part of the inputs that is hashed.
+
+        Raises:
+            UsageError: If the name is unknown.
+        """
+        from nearkin.corpus.input_manifest import HashedPart
+
+        return HashedPart.parse(self.hash_inputs)
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def pairs(
     given: GivenOptions,
     inputs: o.Inputs,
     columns: o.ColumnOptions,
-    reading: o.ReadOptions,
+    reading: o.RunReadOptions,
     spec: o.SpecOptions,
     match: o.MatchOptions,
     output: o.OutputOptions,
@@ -107,6 +107,7 @@ def pairs(
         from nearkin.runs.spec_request import resolve_inputs
 
     out = output.out
+    hash_inputs = reading.parse_hash_inputs()
     request = spec.to_request()
     carried = tuple(name for name in (match.block_by, match.across) if name is not None)
     requested_columns = columns.to_columns(carried, match.memory)
@@ -133,7 +134,15 @@ def pairs(
             selection=reading.selection,
         )
         run_options = options_with(resolved.spec)
-        job = make_job(inputs, resolved, run_options, reading, output, resume=resume)
+        job = make_job(
+            inputs,
+            resolved,
+            run_options,
+            reading,
+            output,
+            hash_inputs=hash_inputs,
+            resume=resume,
+        )
         summary = run_pairs(job, progress, relation, expand_exact=expand_exact)
     finally:
         progress.close()

@@ -62,7 +62,7 @@ def _create_or_resume(
     job: Job, claim: Claim, identity: Mapping[str, object], corpus: FileCorpus
 ) -> WorkFolder:
     if not (job.resume and (claim.path / MANIFEST).exists()):
-        inputs = describe_inputs(corpus)
+        inputs = describe_inputs(corpus, job.hash_inputs)
         with disk_errors(claim.path):
             claim.clear()
         return WorkFolder.create(claim.path, identity, inputs=inputs, replaces=job.overwrite)

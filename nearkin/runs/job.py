@@ -7,6 +7,7 @@ from pathlib import Path
 
 from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.input_file import FileStatus
+from nearkin.corpus.input_manifest import HashedPart
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.local.second_measure import vector_columns
 from nearkin.engine.options import RunOptions
@@ -39,6 +40,7 @@ class Job:
         statuses: The statuses of files that were read before the run, by path. The run fails if
             they have changed.
         readers: The users who may read the output.
+        hash_inputs: The part of the content of inputs that is hashed to detect changes.
         command_line: The command line that made the job, without passwords. Empty for the library.
     """
 
@@ -57,6 +59,7 @@ class Job:
     selection: Selection = field(default_factory=Selection, kw_only=True)
     statuses: Mapping[str, FileStatus] = field(default_factory=dict, kw_only=True)
     readers: Readers = field(default=Readers.OWNER, kw_only=True)
+    hash_inputs: HashedPart = field(default=HashedPart.SAMPLED, kw_only=True)
     command_line: str = field(default="", kw_only=True)
 
     def open_corpus(self) -> FileCorpus:

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from nearkin.corpus import FileCorpus, find_first_change
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.input_manifest import InputRecord
+from nearkin.corpus.input_manifest import HashedPart, InputRecord
 from nearkin.engine.local import result_tables
 from nearkin.engine.local.containment import (
     estimate_missing_contained,
@@ -151,6 +151,7 @@ class ContentRecord(TypedDict):
     size: int
     """The size in bytes."""
     sha256: str
+    hashed: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -390,6 +391,7 @@ def _list_contents(inputs: Sequence[InputRecord]) -> list[ContentRecord]:
             "name": entry["name"],
             "size": entry["size"],
             "sha256": entry["sha256"],
+            "hashed": entry.get("hashed", HashedPart.FULL.value),
         }
         for entry in inputs
     ]

@@ -101,7 +101,7 @@ def dedup_files(
         claim.path.chmod(job.readers.folder_mode)
         result_folder = claim.path / RESULT
         result_folder.mkdir()
-        inputs = describe_inputs(corpus)
+        inputs = describe_inputs(corpus, job.hash_inputs)
         request = TaskRequest(job.columns, job.settings, job.resources, job.on_error, merge_parts)
         tables = IntermediateTables(spark, str((claim.path / "tables").absolute()))
         run = SparkRun(spark, FileSource(spark, corpus, request), request, progress, tables)
