@@ -90,7 +90,7 @@ def add_files(
     scope: str,
     threshold: float | None,
     postings: str | None,
-    tables: Path | None = None,
+    spec_resources: Path | None = None,
     selection: Selection | None = None,
     distance: int | None = None,
 ) -> AddedDocuments:
@@ -105,7 +105,7 @@ def add_files(
         scope: Scope of the documents.
         threshold: Threshold of a new index, or None for the default.
         postings: Value of the setting `postings` of a new index. None opens an existing index.
-        tables: Folder of a run with the tables that the Spec names.
+        spec_resources: Folder of a run with the data that the Spec refers to.
         selection: Rules that decide which files of input folders are read.
         distance: Hamming distance of a new index of simhash, which replaces the threshold, or None.
 
@@ -125,7 +125,7 @@ def add_files(
     new_threshold = None if spec is None else threshold
     resources = SpecResources(request.secret)
     with Index.open(
-        url, spec, new_threshold, resources=resources, tables=tables, **fields
+        url, spec, new_threshold, resources=resources, spec_resources=spec_resources, **fields
     ) as index:
         reader = _FileReader(corpus, columns)
         portions = reader.portions(index.settings.max_batch)
@@ -159,7 +159,7 @@ def add_files_of_both(
     threshold: float | None,
     postings: str | None,
     evidence: NewEvidence | None = None,
-    tables: Path | None = None,
+    spec_resources: Path | None = None,
     selection: Selection | None = None,
 ) -> AddedDocuments:
     """Upserts the documents of files into an index of texts and vectors.
@@ -176,7 +176,7 @@ def add_files_of_both(
         threshold: Threshold of the texts of a new index, or None for the default.
         postings: Value of the setting `postings` of a new index. None opens an existing index.
         evidence: Settings of the vectors of a new index. None opens an existing index.
-        tables: Folder of a run with the tables that the Spec names.
+        spec_resources: Folder of a run with the data that the Spec refers to.
         selection: Rules that decide which files of input folders are read.
 
     Returns:
@@ -207,7 +207,7 @@ def add_files_of_both(
     new_threshold = None if spec is None else threshold
     resources = SpecResources(request.secret)
     with Index.open(
-        url, spec, new_threshold, resources=resources, tables=tables, **fields
+        url, spec, new_threshold, resources=resources, spec_resources=spec_resources, **fields
     ) as index:
         if not index.holds_both:
             kind = "vectors" if index.holds_vectors else "texts"
@@ -527,7 +527,7 @@ def _cluster_rows(clusters: pa.Table) -> list[ClusterRow]:
 
 
 def migrate(
-    source: str, target_url: str, secret: HashKey | None, tables: Path | None = None
+    source: str, target_url: str, secret: HashKey | None, spec_resources: Path | None = None
 ) -> int:
     """Copies an index, or an export of one, unchanged into an empty store.
 
@@ -537,7 +537,7 @@ def migrate(
         source: URL of an index, or path of an exported one.
         target_url: URL of an empty store.
         secret: Key of the Spec, or None.
-        tables: Folder of a run with the tables that the Spec names.
+        spec_resources: Folder of a run with the data that the Spec refers to.
 
     Returns:
         The number of documents.
@@ -549,17 +549,17 @@ def migrate(
     resources = SpecResources(secret)
     if "://" not in source:
         path = Path(source)
-        with _open_copy(target_url, read_header(path), resources, tables) as target:
+        with _open_copy(target_url, read_header(path), resources, spec_resources) as target:
             return _load_entries(target, read_entries(path))
     with (
-        Index.open(source, resources=resources, tables=tables) as index,
-        _open_copy(target_url, index.header(), resources, tables) as target,
+        Index.open(source, resources=resources, spec_resources=spec_resources) as index,
+        _open_copy(target_url, index.header(), resources, spec_resources) as target,
     ):
         return _load_entries(target, index.scan())
 
 
 def _open_copy(
-    url: str, header: IndexHeader, resources: SpecResources, tables: Path | None
+    url: str, header: IndexHeader, resources: SpecResources, spec_resources: Path | None
 ) -> Index:
     """Opens an index with the header of another one."""
     spec = Spec.from_json(json.dumps(header["spec"]))
@@ -578,7 +578,9 @@ def _open_copy(
         fields["vector"] = read_vector_evidence(header["vector"])
     if "combine" in header:
         fields["combine"] = header["combine"]
-    return Index.open(url, spec, header["threshold"], resources=resources, tables=tables, **fields)
+    return Index.open(
+        url, spec, header["threshold"], resources=resources, spec_resources=spec_resources, **fields
+    )
 
 
 def _load_entries(index: Index, entries: Iterator[Entry]) -> int:

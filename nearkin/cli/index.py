@@ -159,7 +159,7 @@ def open_index(url: str, resources: o.IndexKeyOptions, **fields: Any) -> Iterato
 
     secret = SpecResources(o.read_key(resources.key_file))
     folder = resources.spec_resources
-    with Index.open(url, resources=secret, tables=folder, **fields) as opened:
+    with Index.open(url, resources=secret, spec_resources=folder, **fields) as opened:
         yield opened
 
 
@@ -317,7 +317,7 @@ def build(
             threshold,
             postings,
             evidence,
-            tables=spec_resources,
+            spec_resources=spec_resources,
             selection=reading.selection,
         )
         _print_added(added, as_json=json)
@@ -330,7 +330,7 @@ def build(
         scope,
         threshold,
         postings,
-        tables=spec_resources,
+        spec_resources=spec_resources,
         selection=reading.selection,
         distance=distance,
     )
@@ -396,7 +396,7 @@ def add(
             scope,
             threshold=None,
             postings=None,
-            tables=folder,
+            spec_resources=folder,
             selection=reading.selection,
         )
         _print_added(added, as_json=json)
@@ -409,7 +409,7 @@ def add(
         scope,
         threshold=None,
         postings=None,
-        tables=folder,
+        spec_resources=folder,
         selection=reading.selection,
     )
     _print_added(added, as_json=json)

@@ -55,7 +55,7 @@ class AsyncIndex:
         store: "Store | None" = None,
         settings: IndexSettings | None = None,
         resources: "SpecResources | None" = None,
-        tables: str | Path | None = None,
+        spec_resources: str | Path | None = None,
         clock: Callable[[], float] | None = None,
         **fields: Unpack[SettingsFields],
     ) -> Self:
@@ -68,8 +68,8 @@ class AsyncIndex:
                 (0, 1]. By default that of the existing index, or 0.8.
             store: An open store, in place of a URL. The index closes it.
             settings: Further parameters.
-            resources: The key and the tables that the Spec names.
-            tables: Folder of a run to read the Spec's tables from.
+            resources: The hash key and the data that the Spec refers to.
+            spec_resources: Folder of a run with the data that the Spec refers to.
             clock: Returns the time in seconds. By default the machine's clock, or the store's if
                 they differ.
             **fields: Fields of IndexSettings that replace those of `settings`.
@@ -87,7 +87,7 @@ class AsyncIndex:
             store=store,
             settings=settings,
             resources=resources,
-            tables=tables,
+            spec_resources=spec_resources,
             clock=clock,
             **fields,
         )

@@ -77,7 +77,7 @@ class IndexDescription:
 
     @property
     def resources(self) -> "SpecResources":
-        """The key and the tables that the Spec names."""
+        """The hash key and the data that the Spec refers to."""
         return self._session.resources
 
     @property

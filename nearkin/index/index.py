@@ -14,7 +14,7 @@ from nearkin.errors import UsageError
 from nearkin.index.documents import Document
 from nearkin.index.entry import Outcome
 from nearkin.index.expiry import Expiry
-from nearkin.index.opening import open_index, require_used_tables
+from nearkin.index.opening import open_index, require_used_resources
 from nearkin.index.parts import DocumentParts
 from nearkin.index.reader import IndexReader
 from nearkin.index.removal import Removals
@@ -65,7 +65,7 @@ class Index(IndexReader):
         store: "Store | None" = None,
         settings: IndexSettings | None = None,
         resources: "SpecResources | None" = None,
-        tables: str | Path | None = None,
+        spec_resources: str | Path | None = None,
         clock: Callable[[], float] | None = None,
         follow: bool = True,
         **fields: Unpack[SettingsFields],
@@ -81,10 +81,11 @@ class Index(IndexReader):
                 (0, 1]. By default that of the existing index, or 0.8.
             store: An open store, in place of a URL. The index closes it.
             settings: Further parameters.
-            resources: The key and the tables that the Spec names.
-            tables: Folder of a run to read the Spec's tables from (document frequencies, frequency
-                cut); or a file of document frequencies. A Spec of `idf-jaccard` that names no
-                document frequencies gets them from here, or from `resources`.
+            resources: The hash key and the data that the Spec refers to.
+            spec_resources: Folder of a run with the data that the Spec refers to (document
+                frequencies, cut shingles); or a file of document frequencies. A Spec of
+                `idf-jaccard` that names no document frequencies gets them from here, or from
+                `resources`.
             clock: Returns the time in seconds, for times to live, for the window and for the
                 interval of refreshes. By default the machine's clock, or the store's if they
                 differ.
@@ -110,11 +111,11 @@ class Index(IndexReader):
             )
         urls = store.url if store is not None else url
         assert urls is not None
-        folder = None if tables is None else Path(tables)
+        folder = None if spec_resources is None else Path(spec_resources)
         requested = with_frequencies(requested, resources, folder)
         opened = open_index(urls, requested, follow=follow, store=store)
         try:
-            require_used_tables(folder, opened.settings)
+            require_used_resources(folder, opened.settings)
         except UsageError:
             opened.store.close()
             raise

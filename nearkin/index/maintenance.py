@@ -109,7 +109,7 @@ def check_index(index: Index, limit: int = 100) -> IntegrityReport:
 
 
 def check_resolutions(store: Store, limit: int = 100) -> IntegrityReport:
-    """Verifies the part of an index that needs neither its key nor its tables.
+    """Verifies the part of an index that needs no Spec resources.
 
     Each document must be resolved to an existing representative, and the number of documents must
     be the one that the store counts.

@@ -378,20 +378,20 @@ def _require_agreement(
             )
 
 
-def require_used_tables(folder: Path | None, settings: IndexSettings) -> None:
-    """Requires that an index uses the tables that are given for it.
+def require_used_resources(folder: Path | None, settings: IndexSettings) -> None:
+    """Requires that an index uses the Spec resources that are given for it.
 
     Args:
-        folder: Folder or file of tables, or None.
+        folder: Folder or file of Spec resources, or None.
         settings: Settings of the open index.
 
     Raises:
-        UsageError: If the Spec of the index names no tables.
+        UsageError: If the Spec of the index refers to no data.
     """
     spec = settings.spec
     if folder is None or spec is None or spec.uses_frequencies or spec.cut is not None:
         return
     raise UsageError(
-        f"the tables in {str(folder)!r} have no effect, because the Spec of the index names "
-        "neither document frequencies nor cut shingles; leave them out"
+        f"the Spec resources in {str(folder)!r} have no effect, because the Spec of the index "
+        "names neither document frequencies nor cut shingles; leave them out"
     )

@@ -56,7 +56,7 @@ class Preparer:
     Attributes:
         measure: Measure by which documents are compared.
         banding: Numbers of bands, rows and probes.
-        resources: The key and the tables that the Spec names.
+        resources: The hash key and the data that the Spec refers to.
         salt: Salt of the index's configuration. Another Spec or banding has other buckets.
         max_bytes: Maximum size of a document, in bytes.
     """

@@ -76,14 +76,15 @@ LONGEST_BACKOFF = 0.25
 
 
 def with_frequencies(
-    settings: IndexSettings, resources: "SpecResources | None", tables: Path | None
+    settings: IndexSettings, resources: "SpecResources | None", spec_resources: Path | None
 ) -> IndexSettings:
     """Returns settings whose Spec names its document frequencies.
 
     Args:
         settings: Settings of the request.
-        resources: The key and the tables that the Spec names.
-        tables: Folder of a run to read the Spec's tables from, or a file of document frequencies.
+        resources: The hash key and the data that the Spec refers to.
+        spec_resources: Folder of a run with the data that the Spec refers to, or a file of document
+            frequencies.
 
     Raises:
         UsageError: If the Spec needs document frequencies and none are given.
@@ -94,11 +95,11 @@ def with_frequencies(
         return settings
     from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 
-    spec_resources = resources or NO_RESOURCES
-    if tables is not None:
-        spec_resources = SpecResources.read(tables, spec, spec_resources.secret)
-    spec = spec_resources.complete(spec)
-    spec_resources.weights(spec)
+    given = resources or NO_RESOURCES
+    if spec_resources is not None:
+        given = SpecResources.read(spec_resources, spec, given.secret)
+    spec = given.complete(spec)
+    given.weights(spec)
     return replace(settings, spec=spec)
 
 
@@ -110,10 +111,10 @@ class Session:
 
     Args:
         opened: The store and the state that was read when it was opened.
-        resources: The key and the tables that the Spec names.
+        resources: The hash key and the data that the Spec refers to.
         clock: Returns the time in seconds. By default the machine's clock, corrected by the
             store's if they differ.
-        tables: Folder of a run to read the Spec's tables from.
+        spec_resources: Folder of a run with the data that the Spec refers to.
         follow: False for a copy in the making: its steps fail if a migration begins or ends.
     """
 
@@ -139,7 +140,7 @@ class Session:
         opened: Opened,
         resources: "SpecResources | None",
         clock: Callable[[], float] | None,
-        tables: Path | None,
+        spec_resources: Path | None,
         *,
         follow: bool,
     ) -> None:
@@ -150,7 +151,7 @@ class Session:
         self.cache = ResolvedCache(opened.settings.cache, opened.settings.max_cache_bytes)
         self.drain_cluster: Callable[[str, LargeClusterError], None] | None = None
         """Resolves members of a cluster that is too large for one step. Set by `Removals`."""
-        self._tables = tables
+        self._spec_resources = spec_resources
         self._locks = [RLock() for _ in range(LOCK_STRIPES)]
         self._refresh_lock = RLock()
         self._use_store(opened, resources)
@@ -171,8 +172,8 @@ class Session:
         assert settings.spec is not None
         assert settings.threshold is not None
         resources = resources or NO_RESOURCES
-        if self._tables is not None:
-            resources = SpecResources.read(self._tables, settings.spec, resources.secret)
+        if self._spec_resources is not None:
+            resources = SpecResources.read(self._spec_resources, settings.spec, resources.secret)
         if resources.frequencies is not None:
             resources.weights(settings.spec)
         measure = measure_of(settings.spec, resources, settings.distance)

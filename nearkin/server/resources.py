@@ -160,7 +160,10 @@ def _open_index(settings: ServerSettings) -> Index:
         resources = SpecResources(secret)
         try:
             return Index.open(
-                settings.urls, settings=keyed, resources=resources, tables=settings.spec_resources
+                settings.urls,
+                settings=keyed,
+                resources=resources,
+                spec_resources=settings.spec_resources,
             )
         except IncompatibleError:
             # the index exists already, with another key or without one, so that a new key is
@@ -170,7 +173,10 @@ def _open_index(settings: ServerSettings) -> Index:
     secret_of_index = HashKey.read(settings.key_file) if _key_exists(settings.key_file) else None
     resources = SpecResources(secret_of_index)
     index = Index.open(
-        settings.urls, settings=index_settings, resources=resources, tables=settings.spec_resources
+        settings.urls,
+        settings=index_settings,
+        resources=resources,
+        spec_resources=settings.spec_resources,
     )
     try:
         if not index.holds_vectors:
@@ -251,7 +257,7 @@ def open_shadow(settings: ServerSettings, index: Index) -> ShadowIndex | None:
             urls,
             settings=index_settings,
             resources=index.resources,
-            tables=settings.spec_resources,
+            spec_resources=settings.spec_resources,
             follow=False,
             **fields,
         )

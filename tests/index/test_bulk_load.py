@@ -201,7 +201,7 @@ def test_an_index_needs_the_frequency_cut_of_its_run(
     )
     assert json.loads(capsys.readouterr().out) == {"matches": []}
     assert command(["index", "check", "--store", url, "--spec-resources", run]) == 0
-    with nk.Index.open(url, tables=run) as index:
+    with nk.Index.open(url, spec_resources=run) as index:
         assert index.upsert("default", f"{texts[0]} more", "near").representative == "d0"
 
 

@@ -60,9 +60,9 @@ def test_index_takes_file_of_frequencies(counted: DocumentFrequencies, tmp_path:
     path = tmp_path / "products.arrow"
     counted.write(path, SPEC)
     url = f"sqlite:///{tmp_path}/kin.db"
-    with nk.Index.open(url, SPEC, 0.5, tables=path) as index:
+    with nk.Index.open(url, SPEC, 0.5, spec_resources=path) as index:
         index.upsert("shop", TEXTS[0], "a")
-    with nk.Index.open(url, tables=path) as index:
+    with nk.Index.open(url, spec_resources=path) as index:
         assert index.upsert("shop", TEXTS[2], "c").representative == "a"
 
 
@@ -89,7 +89,7 @@ def test_build_command_takes_file_of_frequencies_and_query_names_the_option(
     assert run(query) == 2
     assert "pass them with --spec-resources" in capsys.readouterr().err
     assert run([*query, *given]) == 0
-    with nk.Index.open(store[1], tables=path) as index:
+    with nk.Index.open(store[1], spec_resources=path) as index:
         match = index.query("default", "mx2002 acme camera")[0]
     printed = capsys.readouterr().out.split()[0]
     assert printed == f"{math.floor(match.similarity * 10000) / 10000:.4f}"

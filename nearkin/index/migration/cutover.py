@@ -108,7 +108,7 @@ def rebuild(
     changes: Mapping[str, Any],
     threshold: float | None,
     secret: HashKey | None,
-    tables: Path | None = None,
+    spec_resources: Path | None = None,
     *,
     cuts_over: bool = False,
     new_secret: HashKey | None = None,
@@ -125,7 +125,7 @@ def rebuild(
         changes: Fields of the Spec that change.
         threshold: Threshold of the new index, or None to keep it.
         secret: Key of the Spec, or None.
-        tables: Folder of a run with the tables that the Spec names.
+        spec_resources: Folder of a run with the data that the Spec refers to.
         cuts_over: True to move the index to the new store.
         new_secret: Another key for the new index, or None to keep it.
         vector_threshold: Threshold of the vectors of an index of texts and vectors, or None to keep
@@ -137,12 +137,14 @@ def rebuild(
 
     Raises:
         UsageError: If the target has documents of its own, or texts are not stored. Also if another
-            key is requested and there are tables that are hashed with the old one, or processes
-            that have the index open would need to know it. Also if settings of vectors are given
+            key is requested and Spec resources are hashed with the old one, or processes that have
+            the index open would need to know it. Also if settings of vectors are given
             and the documents have one kind of content, or a document lacks a kind and
             `combine="both"` requires it.
     """
-    with Index.open(source_url, resources=SpecResources(secret), tables=tables) as source:
+    with Index.open(
+        source_url, resources=SpecResources(secret), spec_resources=spec_resources
+    ) as source:
         resources = source.resources
         spec = replace(source.spec, **changes)
         if new_secret is not None:
@@ -155,8 +157,8 @@ def rebuild(
                 )
             if source.spec.cut is not None or source.spec.frequencies is not None:
                 raise UsageError(
-                    f"the tables of {source.url} are hashed with its old key; build a new index "
-                    f"from its inputs"
+                    f"the Spec resources of {source.url} are hashed with its old key; build a "
+                    "new index from its inputs"
                 )
             resources = replace(resources, secret=new_secret)
             spec = spec.keyed_with(new_secret)
@@ -313,7 +315,7 @@ def cut_over(source: Index, target: Index, wait: float | None = None) -> Cutover
 def cut_back(
     url: str | Sequence[str],
     secret: HashKey | None = None,
-    tables: Path | None = None,
+    spec_resources: Path | None = None,
     wait: float | None = None,
 ) -> CutoverResult | ReopenedStore:
     """Moves an index back to the store that it came from, with all changes since.
@@ -323,7 +325,7 @@ def cut_back(
     Args:
         url: URL of the store that the index came from. Shards have several.
         secret: Key of the Spec, or None.
-        tables: Folder of a run with the tables that the Spec names.
+        spec_resources: Folder of a run with the data that the Spec refers to.
         wait: Seconds to wait at the end, as in `cut_over`.
 
     Raises:
@@ -333,7 +335,7 @@ def cut_back(
     with Index.open(
         url,
         resources=resources,
-        tables=tables,
+        spec_resources=spec_resources,
         follow=False,
         cache=1,
         max_document=UNLIMITED_SIZE,
@@ -346,7 +348,7 @@ def cut_back(
             store.redirect(MigrationState(migration.epoch + 1, OPEN))
             return {"opened": " ".join(target.public_urls), "was": str(migration.phase)}
         urls = with_passwords(migration.urls, (url,) if isinstance(url, str) else url)
-        with Index.open(urls, resources=resources, tables=tables) as source:
+        with Index.open(urls, resources=resources, spec_resources=spec_resources) as source:
             if source.public_urls != migration.urls:
                 raise UsageError(
                     f"the index moved on from {' '.join(migration.urls)}; cut back to that store "

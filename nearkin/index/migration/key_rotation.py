@@ -63,7 +63,7 @@ def rotate_key(
 
     Raises:
         UsageError: If the target has documents of its own, the key is the same, a text is not
-            stored, or the index has tables that are hashed with the old key.
+            stored, or the index has Spec resources that are hashed with the old key.
         StoreError: If the index was written to while the last documents were copied. The new one is
             not opened then. Stop the processes that write, and repeat the call.
     """
@@ -79,8 +79,8 @@ def rotate_key(
             )
         if spec.cut is not None or spec.frequencies is not None:
             raise UsageError(
-                f"the tables of {source.store.url} are hashed with its old key; build a new index "
-                f"from its inputs"
+                f"the Spec resources of {source.store.url} are hashed with its old key; build a "
+                "new index from its inputs"
             )
         kept = kept_settings(opened.settings)
         if opened.settings.vector is not None:
