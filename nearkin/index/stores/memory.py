@@ -8,7 +8,7 @@ upserts.
 from array import array
 from bisect import bisect_left, bisect_right, insort
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count, islice
 from threading import RLock
 from typing import Any, TypeAlias
@@ -104,7 +104,8 @@ class MemoryStore:
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         # A step deletes an entry before it writes the changed one, so readers take the lock.
         with self._lock:
-            return [self._get(self._refs.get(_key(scope, name), 0)) for name in ids]
+            refs = [self._refs.get(_key(scope, name), 0) for name in ids]
+            return [self._get(ref) if ref else None for ref in refs]
 
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
         with self._lock:
@@ -164,11 +165,14 @@ class MemoryStore:
         self._rows.update(zip(numbers, rows, strict=True))
         keys = [_key(new.scope, name) for name in new.ids]
         self._refs.update(zip(keys, numbers, strict=True))
-        self._bytes += sum(map(_entry_bytes, keys, rows))
+        self._bytes += ENTRY_BYTES * len(rows) + sum(map(len, rows)) + len("".join(keys).encode())
         is_leader = new.is_leader
         self._leaders += int(is_leader.sum())
-        for number in numbers:
-            _insert(self._scopes, new.scope, number)
+        numbers_of_scope = self._scopes.setdefault(new.scope, array("q"))
+        is_sorted = not numbers_of_scope or numbers_of_scope[-1] < numbers[0]
+        numbers_of_scope.extend(numbers)
+        if not is_sorted:
+            self._scopes[new.scope] = array("q", sorted(numbers_of_scope))
         for i in np.flatnonzero(~is_leader).tolist():
             _insert(self._members, _key(new.scope, new.leaders[i]), numbers[i])
         words = np.array(numbers, np.int64) << REF_SHIFT
@@ -185,9 +189,10 @@ class MemoryStore:
         """Checks all conditions of a step before anything is changed."""
         if changes.epoch not in (None, self._state.migration.epoch):
             raise MovedError("the index is being moved")
-        dropped_ids = {(entry.scope, entry.id) for entry, _ in changes.dropped}
-        for scope, name in _new_names(changes.new):
-            if _key(scope, name) in self._refs and (scope, name) not in dropped_ids:
+        new_keys = _new_keys(changes.new)
+        if not self._refs.keys().isdisjoint(new_keys):
+            dropped_keys = {_key(entry.scope, entry.id) for entry, _ in changes.dropped}
+            if not dropped_keys.issuperset(self._refs.keys() & set(new_keys)):
                 raise RacedError("a document with this id exists already")
         for entry in changes.present:
             stored = self._get(entry.ref)
@@ -389,11 +394,11 @@ def _delete(lists: "dict[str, Refs]", key: str, ref: int) -> None:
             del lists[key]
 
 
-def _new_names(new: Sequence[KeyedEntry]) -> Iterable[tuple[str, str]]:
-    """Returns the scopes and the ids of new documents."""
+def _new_keys(new: Sequence[KeyedEntry]) -> list[str]:
+    """Returns the keys of the ids of new documents."""
     if isinstance(new, NewDocuments):
-        return ((new.scope, name) for name in new.ids)
-    return ((entry.scope, entry.id) for entry, _ in new)
+        return [_key(new.scope, name) for name in new.ids]
+    return [_key(entry.scope, entry.id) for entry, _ in new]
 
 
 def _entry_bytes(key: str, packed: bytes) -> int:
