@@ -1,25 +1,30 @@
-"""Measures the online index: rates, sizes and effects of the order, for docs/reference/stores.md.
+"""Measures the online index: rates, sizes and effects of the order.
 
 python -m benchmarks.index                 quick sizes, to the terminal
-python -m benchmarks.index --full --write  full sizes; writes benchmarks/index.json and the tables
-of docs/reference/stores.md
+python -m benchmarks.index --full --write  full sizes; writes benchmarks/index.json, the tables of
+docs/reference/stores.md, and docs/reference/benchmarks.md, which has the table `batches`
 
 Redis and PostgreSQL are started on free loopback ports, on the same cores as the client.
 """
 
 import gc
+import os
 import statistics
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow.parquet as pq
 
 import nearkin as nk
+from benchmarks.pages import describe, write_pages
 from benchmarks.tables import Table, main
 from nearkin.index.maintenance import merge_clusters
+from nearkin.lab.bench import describe_machine
 from nearkin.lab.synth import SynthSettings, synth
 from tests.services import postgres_server, redis_server
 
@@ -146,6 +151,120 @@ def _rates_of(name: str, url: str, some: list[str]) -> tuple[str, ...]:
     return (name, f"{len(some):,}", f"{small:,.0f}", f"{large:,.0f}", *times, *bytes_of)
 
 
+class BatchCase(NamedTuple):
+    """Upserts whose CPU time is measured."""
+
+    store: str
+    text_bytes: int
+    """The approximate size of a text, in bytes."""
+    similar_share: float
+    """The share of texts that are near-duplicates of another one."""
+    documents: int
+    """The number of documents in the index before."""
+    batch: int
+    """The number of documents of a batch."""
+    goal: str
+
+
+BATCH_CASES = (
+    BatchCase("memory", 500, 0.0, 10_000, 500, "≥ 60,000"),
+    BatchCase("memory", 500, 0.0, 1_000_000, 500, "≥ 90 % of the row above"),
+    BatchCase("memory", 500, 0.2, 10_000, 500, ""),
+    BatchCase("memory", 1_700, 0.0, 10_000, 500, "≥ 25,000"),
+    BatchCase("sqlite", 500, 0.0, 10_000, 500, "≥ 25,000"),
+    BatchCase("memory", 500, 0.0, 10_000, 1, "≥ 16,700"),
+)
+RUNS = 5
+
+
+def random_texts(rng: np.random.Generator, count: int, case: BatchCase) -> list[str]:
+    """Returns texts of random words. Near-duplicates differ in one word from another text.
+
+    Args:
+        rng: Generator of random numbers.
+        count: Number of texts.
+        case: Size of the texts, and the share of near-duplicates.
+    """
+    numbers = rng.integers(0, 10**6, (count, case.text_bytes // 8))
+    for row in np.flatnonzero(rng.random(count) < case.similar_share).tolist():
+        numbers[row] = numbers[rng.integers(count)]
+        numbers[row, rng.integers(numbers.shape[1])] = 10**6
+    return [" ".join([f"w{number:06d}" for number in row]) for row in numbers.tolist()]
+
+
+def cpu_rate(index: nk.Index, documents: list[str], batch: int) -> float:
+    """Upserts texts, and returns the number of documents per CPU second.
+
+    Args:
+        index: The index.
+        documents: Texts.
+        batch: Number of documents of a batch.
+    """
+    began = time.process_time()
+    for start in range(0, len(documents), batch):
+        if batch == 1:
+            index.upsert("a", documents[start])
+        else:
+            index.upsert_many("a", documents[start : start + batch])
+    return len(documents) / (time.process_time() - began)
+
+
+def batches(full: bool) -> Table:
+    """Measures the CPU time of upserts, which is much the same on an idle and on a busy machine.
+
+    Each run is of 10,000 documents (2,000 single upserts). Runs follow one another in one index.
+    """
+    rows = []
+    for case in BATCH_CASES:
+        before = case.documents if full else min(case.documents, 10_000)
+        count = 2_000 if case.batch == 1 else PROBED
+        with tempfile.TemporaryDirectory() as folder:
+            url = "memory://" if case.store == "memory" else f"sqlite:///{folder}/kin.db"
+            with nk.Index.open(url, threshold=0.8) as index:
+                rng = np.random.default_rng(1)
+                for _ in range(before // PROBED):
+                    cpu_rate(index, random_texts(rng, PROBED, case), BATCH)
+                gc.collect()
+                gc.freeze()
+                made = [
+                    cpu_rate(index, random_texts(rng, count, case), case.batch) for _ in range(RUNS)
+                ]
+                stats = index.stats()
+        size = stats["bytes"] + stats.get("bucket_bytes", 0)
+        rows.append(
+            (
+                case.store,
+                f"{case.text_bytes:,} B",
+                f"{case.similar_share:.0%}",
+                f"{before:,}",
+                f"{case.batch:,}",
+                f"{statistics.median(made):,.0f}",
+                ", ".join(f"{rate:,.0f}" for rate in made),
+                case.goal,
+                f"{size / stats['records']:,.0f}",
+            )
+        )
+    note = (
+        f"Documents that an index takes per CPU second (user and system time of the process), as "
+        f"medians of {RUNS} runs of {PROBED:,} documents (2,000 single upserts). Texts are random "
+        "words; near-duplicates differ from another text in one word. Bytes are what the store "
+        f"says it uses, texts included. {describe(describe_machine()).strip()} Load average of the "
+        f"machine during the runs: {os.getloadavg()[2]:.0f}; an idle one takes less CPU time."
+    )
+    columns = (
+        "store",
+        "text",
+        "near-duplicates",
+        "documents before",
+        "batch",
+        "documents/s",
+        "runs",
+        "goal",
+        "bytes a document",
+    )
+    return Table("batches", note, columns, rows)
+
+
 def leaders(full: bool) -> Table:
     """Compares postings of leaders with postings of all documents, for few large clusters."""
     documents, clusters = (1_000_000, 1_000) if full else (50_000, 50)
@@ -219,4 +338,5 @@ def order(full: bool) -> Table:
 
 
 if __name__ == "__main__":
-    main(__doc__, (rates, leaders, order), HERE / "index.json", PAGE)
+    main(__doc__, (rates, batches, leaders, order), HERE / "index.json", PAGE)
+    write_pages()
