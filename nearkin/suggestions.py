@@ -55,8 +55,8 @@ def describe_columns(names: Sequence[str]) -> str:
     if not names:
         return "it has no columns"
     listed = ", ".join(map(_shorten, names[:MAX_LISTED_NAMES]))
-    others = len(names) - MAX_LISTED_NAMES
-    return f"it has {listed} and {others:,} others" if others > 0 else f"it has {listed}"
+    unlisted = len(names) - MAX_LISTED_NAMES
+    return f"it has {listed} and {unlisted:,} others" if unlisted > 0 else f"it has {listed}"
 
 
 def _shorten(name: str) -> str:

@@ -299,10 +299,13 @@ class FileCorpus:
                 contains_string(file, name) for file in files
             ):
                 continue
-            seen = dict.fromkeys(other for found in fields.values() for other in found.names)
+            known_names = dict.fromkeys(
+                known for sampled in fields.values() for known in sampled.names
+            )
             raise UsageError(
                 f"no object of the inputs has the field {name!r} (they have "
-                f"{format_names(seen)}){did_you_mean(name, seen) or '; correct its name'}"
+                f"{format_names(known_names)})"
+                f"{did_you_mean(name, known_names) or '; correct its name'}"
             )
 
     def batches(
@@ -459,8 +462,8 @@ def require_unique_column(name: str, names: Sequence[str], place: str) -> None:
 
 def _name_with_others(files: Sequence[InputFile]) -> str:
     """Returns the name of the first file, and the number of the others."""
-    others = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
-    return f"{files[0].name!r}{others}"
+    more_files = f" and {len(files) - 1:,} more" if len(files) > 1 else ""
+    return f"{files[0].name!r}{more_files}"
 
 
 class _BatchBuilder:

@@ -182,8 +182,8 @@ def describe_skipped(skipped: Sequence[SkippedPath]) -> list[str]:
     counted = Counter(entry.reason for entry in skipped)
     sentences = []
     for reason, path in first.items():
-        others = f" and {counted[reason] - 1:,} more" if counted[reason] > 1 else ""
-        sentences.append(f"skipped {path!r}{others} among the inputs: {reason}")
+        more_files = f" and {counted[reason] - 1:,} more" if counted[reason] > 1 else ""
+        sentences.append(f"skipped {path!r}{more_files} among the inputs: {reason}")
     return sentences
 
 

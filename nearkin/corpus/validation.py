@@ -182,11 +182,11 @@ def format_raw_prefix(value: object) -> str:
 
 def _python_value(values: pa.Array, at: int) -> object:
     """Returns one value, or its bytes if it is not valid UTF-8."""
-    one = remove_encoding_within(values.slice(at, 1), MAX_DOCUMENT >> 8)[0]
+    single = remove_encoding_within(values.slice(at, 1), MAX_DOCUMENT >> 8)[0]
     try:
-        return one[0].as_py()
+        return single[0].as_py()
     except UnicodeDecodeError:
-        return view_as_binary(one)[0].as_py() if is_text(one.type) else "(invalid UTF-8)"
+        return view_as_binary(single)[0].as_py() if is_text(single.type) else "(invalid UTF-8)"
 
 
 def null_reason(name: str) -> str:

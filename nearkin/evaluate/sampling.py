@@ -50,12 +50,12 @@ class SamplingFrame:
         is_sampled = pc.is_in(kinds, value_set=pa.array(SAMPLED_KINDS, kinds.type)).to_numpy()
         ordinals = np.flatnonzero(is_sampled)
         relatives = _count_relatives(clusters)[ordinals]
-        found = _count_pairs(clusters["id"], pairs)[ordinals]
+        found_pairs = _count_pairs(clusters["id"], pairs)[ordinals]
         uniform_share = 1 - CLUSTER_SHARE - PAIRS_SHARE
         chances = (
             uniform_share * _to_shares(np.ones(len(ordinals)))
             + CLUSTER_SHARE * _to_shares(relatives)
-            + PAIRS_SHARE * _to_shares(found)
+            + PAIRS_SHARE * _to_shares(found_pairs)
         )
         return cls(ordinals.astype(np.int64), chances, len(clusters))
 

@@ -390,9 +390,9 @@ def open_session(
         UsageError: If the corpus has too few documents, or two have the id of an earlier answer.
     """
     ids = list(dict.fromkeys(id for answer in answered for id in (answer.id_a, answer.id_b)))
-    others = max(POOL_DOCUMENTS - len(ids), 2)
+    other_documents = max(POOL_DOCUMENTS - len(ids), 2)
     documents = read_documents(
-        corpus, columns, ids, others, seed, progress, compared=POOL_DOCUMENTS
+        corpus, columns, ids, other_documents, seed, progress, compared=POOL_DOCUMENTS
     )
     id_pairs = [(answer.id_a, answer.id_b) for answer in answered]
     pool = build_pool(documents, id_pairs, seed=seed, workers=workers, progress=progress)

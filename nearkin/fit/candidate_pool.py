@@ -126,18 +126,18 @@ def build_pool(
         is_used[order[:count]] = True
         first, second = unpack_pairs(listed)
         listed = listed[is_used[first] & is_used[second]]
-    others = _draw_other_pairs(rng, order[:count], listed)
+    other_pairs = _draw_other_pairs(rng, order[:count], listed)
     all_pairs = count * (count - 1) // 2
-    weight = (all_pairs - len(listed)) / max(len(others), 1)
+    weight = (all_pairs - len(listed)) / max(len(other_pairs), 1)
     extra = _answered_pairs(documents, answered)
-    extra = extra[~np.isin(extra, np.concatenate([listed, others]))]
-    packed = np.concatenate([listed, others, extra])
+    extra = extra[~np.isin(extra, np.concatenate([listed, other_pairs]))]
+    packed = np.concatenate([listed, other_pairs, extra])
     if len(packed) < 10:
         raise UsageError(
             f"{len(documents)} documents have too few pairs to ask about; give more documents"
         )
     weights = np.concatenate(
-        [np.ones(len(listed)), np.full(len(others), weight), np.zeros(len(extra))]
+        [np.ones(len(listed)), np.full(len(other_pairs), weight), np.zeros(len(extra))]
     )
     similarity = np.stack(
         [scorer.score_pairs(definition, packed) for definition in COMPETING_DEFINITIONS], axis=1
@@ -176,8 +176,8 @@ def _draw_other_pairs(rng: np.random.Generator, rows: np.ndarray, listed: np.nda
     second = rng.choice(rows, 2 * RANDOM_PAIRS)
     is_pair = first < second
     drawn = np.unique(pack_pairs(first[is_pair], second[is_pair]))
-    others = drawn[~np.isin(drawn, listed)]
-    return rng.permutation(others)[:RANDOM_PAIRS]
+    unlisted = drawn[~np.isin(drawn, listed)]
+    return rng.permutation(unlisted)[:RANDOM_PAIRS]
 
 
 def _answered_pairs(documents: FitDocuments, answered: Sequence[tuple[str, str]]) -> np.ndarray:

@@ -248,7 +248,7 @@ def read_documents(
     counter = None if across is None else SourceCounter(across)
     progress.stage("read samples", estimate_documents(corpus))
     limit = limit_compared(compared)
-    wanted = pa.array(labelled, pa.large_string())
+    labelled_ids = pa.array(labelled, pa.large_string())
     labelled_anywhere = pa.array(sorted({*labelled, *left_out}), pa.large_string())
     with_label = _Reservoir(max(1, len(labelled)), limit)
     without_label = _Reservoir(others, limit)
@@ -263,10 +263,10 @@ def read_documents(
             sources = batch.documents[carried_column_name(counter.column)]
             counter.add(sources)
         ranks = rank_by_id(ids, seed)
-        is_wanted = pc.is_in(ids, value_set=wanted)
+        is_wanted = pc.is_in(ids, value_set=labelled_ids)
         wanted_ids = ids.filter(is_wanted)
         id_parts.append(wanted_ids)
-        draw_order = pc.index_in(wanted_ids, value_set=wanted).to_numpy(zero_copy_only=False)
+        draw_order = pc.index_in(wanted_ids, value_set=labelled_ids).to_numpy(zero_copy_only=False)
         with_label.offer(
             draw_order.astype(np.uint64),
             wanted_ids,

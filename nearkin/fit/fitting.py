@@ -111,14 +111,14 @@ def fit_settings(
     """
     _require_both_kinds(golden)
     sampled = sample_labels(golden, request.sample, request.seed)
-    others = 0
+    other_documents = 0
     if golden.clusters is not None:
-        others = max(0, request.sample - len(sampled.chosen))
+        other_documents = max(0, request.sample - len(sampled.chosen))
     documents = read_documents(
         corpus,
         columns,
         sampled.chosen,
-        others,
+        other_documents,
         request.seed,
         progress,
         left_out=sampled.left_out,

@@ -274,8 +274,8 @@ class ClusterLabels:
 
     def score(self, scorer: DocumentScorer, definition: Definition) -> LabelScores:
         """Returns the similarities by a definition."""
-        wanted = self.duplicates * PAIRS_PER_DUPLICATE
-        limit = min(max(wanted, LEAST_LISTED_PAIRS), MOST_LISTED_PAIRS)
+        wanted_pairs = self.duplicates * PAIRS_PER_DUPLICATE
+        limit = min(max(wanted_pairs, LEAST_LISTED_PAIRS), MOST_LISTED_PAIRS)
         scored = scorer.most_similar_pairs(definition, limit)
         if definition.cluster == ClusterMethod.LEADERS:
             return _ClusterScores(self, scored)

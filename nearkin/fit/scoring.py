@@ -204,10 +204,10 @@ class DocumentScorer:
         parts = measure.compare_all(sample, scope, LEAST_SIMILARITY, 1)
         similarity = np.sort(ScoredPairs.concatenate(list(parts)).similarity)
         sampled_pairs = len(places) * (len(places) - 1) // 2
-        wanted = sampled_pairs * SPARE_PAIRS * limit // all_pairs
-        if len(similarity) <= wanted:
+        wanted_pairs = sampled_pairs * SPARE_PAIRS * limit // all_pairs
+        if len(similarity) <= wanted_pairs:
             return LEAST_SIMILARITY
-        return max(LEAST_SIMILARITY, float(similarity[-1 - wanted]))
+        return max(LEAST_SIMILARITY, float(similarity[-1 - wanted_pairs]))
 
 
 def _most_similar(scored: ScoredPairs, limit: int) -> tuple[ScoredPairs, float]:

@@ -416,8 +416,8 @@ class Searcher:
         documents = ranked.documents[is_stored]
         pairs = pack_pairs(documents.astype(np.uint64), ages.astype(np.uint64))
         options: list[list[_Option]] = [[] for _ in range(n)]
-        made = self._options(pairs, ranked.shared[is_stored], ages, pool)
-        for document, option in zip(documents.tolist(), made, strict=True):
+        stored_options = self._options(pairs, ranked.shared[is_stored], ages, pool)
+        for document, option in zip(documents.tolist(), stored_options, strict=True):
             options[document].append(option)
         return options
 

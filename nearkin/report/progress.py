@@ -125,13 +125,13 @@ class TerminalProgress:
     def _finish_stage(self) -> None:
         """Marks the stage as done, so that its bar is full and its clock stops."""
         if self._progress is not None and self._task is not None:
-            done = _find_task(self._progress, self._task).completed
+            counted = _find_task(self._progress, self._task).completed
             work_seconds = 0.0 if self._watch is None else self._watch.work_seconds
             self._progress.update(
                 self._task,
-                total=done or 1,
-                completed=done or 1,
-                counted=done,
+                total=counted or 1,
+                completed=counted or 1,
+                counted=counted,
                 work_seconds=work_seconds,
             )
             self._progress.stop_task(self._task)
@@ -195,8 +195,8 @@ class _SpeedColumn(ProgressColumn):
     def render(self, task: Task) -> Text:
         if task.description == ANNOUNCEMENT:
             return Text("")
-        done = task.fields.get("counted")
+        counted = task.fields.get("counted")
         speed = task.speed
-        if done is not None and task.fields.get("work_seconds"):
-            speed = done / task.fields["work_seconds"]
+        if counted is not None and task.fields.get("work_seconds"):
+            speed = counted / task.fields["work_seconds"]
         return Text(f"{speed:,.0f}/s" if speed else "", style="dim", justify="right")

@@ -118,9 +118,9 @@ class SparkRunView(RunView):
     def sampled_clusters(self) -> Sequence[QuotedCluster]:
         """Returns clusters that are drawn at random from those that are not quoted otherwise."""
         excluded = [cluster.kept for cluster in self._quoted_clusters]
-        others = self._cluster_sizes().where(~f.col("leader").isin(excluded))
+        further_clusters = self._cluster_sizes().where(~f.col("leader").isin(excluded))
         draw = f.xxhash64("leader", f.lit(SAMPLE_SEED))
-        return self._quote(others.orderBy(draw, "leader").limit(SAMPLED_CLUSTERS))
+        return self._quote(further_clusters.orderBy(draw, "leader").limit(SAMPLED_CLUSTERS))
 
     def closest_call(self) -> ClosestPair | None:
         """Returns the removed near-duplicate that is least similar to its kept document."""

@@ -77,9 +77,9 @@ class StreamUpserts:
             rows.select("id", reason.alias("reason")).write.mode("overwrite").parquet(
                 f"{self.rejected}/batch={number}"
             )
-        elif found := rows.limit(1).collect():
-            where = f"document {found[0].id!r}" if found[0].id is not None else "a row"
-            what = "text" if found[0].id else "id"
+        elif first_rows := rows.limit(1).collect():
+            where = f"document {first_rows[0].id!r}" if first_rows[0].id is not None else "a row"
+            what = "text" if first_rows[0].id else "id"
             raise UsageError(
                 f"{where} of micro-batch {number} has no {what}; name a folder for such rows with "
                 f"rejected="

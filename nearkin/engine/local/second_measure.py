@@ -307,11 +307,11 @@ def _compare_vectors(
     documents = run.documents()
     columns = second.run.columns
     places = places_of(documents.files, documents.rows)
-    wanted = np.unique(np.concatenate([members, targets]))
+    needed = np.unique(np.concatenate([members, targets]))
     path = run.work.path / "then-vectors"
     read = [np.empty(0, np.int64)]
     with path.open("wb") as file:
-        for batch in Subset(run.corpus, places[wanted]).batches(columns):
+        for batch in Subset(run.corpus, places[needed]).batches(columns):
             file.write(matrix_of(batch.documents["vector"]).data)
             read.append(np.searchsorted(places, places_of(batch.files, batch.rows)))
     with_vectors = np.concatenate(read)

@@ -227,8 +227,10 @@ class DocumentTables:
             return self.source.again(docs, rows)
         heads = self.part_tables.parts
         parts = heads.withColumnsRenamed({"doc": "part", "head": "doc"})
-        wanted = docs.join(parts, "doc", "left").select(f.coalesce("part", "doc").alias("doc"))
-        read = self.source.again(wanted, rows).join(heads, "doc", "left")
+        parts_to_read = docs.join(parts, "doc", "left").select(
+            f.coalesce("part", "doc").alias("doc")
+        )
+        read = self.source.again(parts_to_read, rows).join(heads, "doc", "left")
         return read.withColumn("doc", f.coalesce("head", "doc")).drop("head")
 
     def summarize_sketches(self) -> SketchStats:

@@ -90,9 +90,11 @@ class PairScorer:
         if self.scoring.request.options.verify != Verify.EXACT:
             return pairs.mapInArrow(apply_to_batches(self.scoring.by_estimate), SCORED)
         in_bins = assign_bins(pairs, count, self.payload_bytes)
-        wanted = list_documents_of_bins(in_bins)
-        payloads = self.document_tables.payloads(wanted.select("doc").distinct())
-        return apply_to_bins(in_bins, wanted.join(payloads, "doc"), self.scoring.exactly, SCORED)
+        documents_of_bins = list_documents_of_bins(in_bins)
+        payloads = self.document_tables.payloads(documents_of_bins.select("doc").distinct())
+        return apply_to_bins(
+            in_bins, documents_of_bins.join(payloads, "doc"), self.scoring.exactly, SCORED
+        )
 
     def compare_all(self, active: DataFrame) -> None:
         """Compares all pairs of some documents in one task, and stores the scored pairs.

@@ -189,12 +189,12 @@ def with_payloads(documents: pa.Table, request: TaskRequest) -> tuple[pa.Table, 
     """
     names = [f"payload{i}" for i in range(len(request.measure.column_types))]
     payload = payload_of([documents[name] for name in names], request.measure)
-    others = documents.drop_columns(names)
+    documents_without_payloads = documents.drop_columns(names)
     if not request.merge_parts:
-        return others, payload
+        return documents_without_payloads, payload
     docs = to_numbers(documents["doc"])
     first_rows = np.unique(docs, return_index=True)[1]
-    return others.take(pa.array(first_rows)), unite_parts(docs, payload)
+    return documents_without_payloads.take(pa.array(first_rows)), unite_parts(docs, payload)
 
 
 def _scored(
