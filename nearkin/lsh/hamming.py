@@ -13,6 +13,7 @@ import numpy as np
 from nearkin.errors import UsageError
 from nearkin.lsh import kernels
 from nearkin.lsh.band_keys import EVERY_LATER, BucketRows, split_buckets
+from nearkin.lsh.buckets import find_buckets
 from nearkin.lsh.sign_bands import SignBanding, block_banding
 from nearkin.packed_pairs import PAIRS_PER_BATCH, unpack_pairs
 from nearkin.runtime.threads import ordered_map
@@ -89,19 +90,14 @@ def _new_pairs_of_band(
     band_layout = banding.band_layout
     keys = np.empty(n, np.uint64)
     kernels.sign_band(words, band_layout.masks_or_keys[band], keys)
-    packed = np.empty(n, np.uint64)
-    ordinal_bits = max(1, (n - 1).bit_length())
-    kernels.pack_keys(keys, np.ones(n, bool), np.uint64(0), 0, ordinal_bits, packed)
-    packed.sort()
-    bounds = np.empty((2, n // 2 + 1), np.int64)
-    count = kernels.find_buckets(packed, keys, ordinal_bits, bounds[0], bounds[1])
+    buckets = find_buckets(keys, np.ones(n, bool))
     never_hot = np.zeros(n, bool)
 
     def pairs_of(rows: BucketRows) -> np.ndarray:
         out = np.empty(rows.pairs, np.uint64)
         histogram = np.zeros(banding.k + 1, np.int64)
         pair_count = kernels.bucket_pairs(
-            packed,
+            buckets.ordinals,
             rows.starts,
             rows.stops,
             rows.ends,
@@ -117,7 +113,7 @@ def _new_pairs_of_band(
         )
         return out[:pair_count].copy()
 
-    portions = split_buckets(bounds[0, :count], bounds[1, :count], PAIRS_PER_BATCH)
+    portions = split_buckets(buckets.starts, buckets.ends, PAIRS_PER_BATCH)
     yield from ordered_map(pairs_of, portions, workers)
 
 

@@ -20,6 +20,8 @@ U32 = np.uint32
 EMPTY = U32(0xFFFFFFFF)
 BAND = U64(0x9E3779B97F4A7C15)
 SLOT = U64(0xD6E8FEB86659FD93)
+NEAR = 32
+"""The number of documents whose signatures stay in the nearest cache while all bands are read."""
 
 
 class SlotLayout(NamedTuple):
@@ -86,13 +88,14 @@ def slot_keys(
         out: Receives the keys, uint64 (b, n).
     """
     n, rows = signatures.shape[0], layout.rows
-    for band in range(out.shape[0]):
-        first = band * rows
-        for i in range(n):
-            h = start_key(salts[i], band)
-            for j in range(first, first + rows):
-                h = fold(h, U64(signatures[i, j]))
-            out[band, i] = mix64(h)
+    for start in range(0, n, NEAR):
+        for band in range(out.shape[0]):
+            first = band * rows
+            for i in range(start, min(start + NEAR, n)):
+                h = start_key(salts[i], band)
+                for j in range(first, first + rows):
+                    h = fold(h, U64(signatures[i, j]))
+                out[band, i] = mix64(h)
 
 
 @kernel
@@ -107,12 +110,14 @@ def sign_keys(
         masks: Bits of each band, uint64 (b, words).
         out: Receives the keys, uint64 (b, n).
     """
-    for band in range(out.shape[0]):
-        for i in range(signatures.shape[0]):
-            h = start_key(salts[i], band)
-            for w in range(masks.shape[1]):
-                h = fold(h, signatures[i, w] & masks[band, w])
-            out[band, i] = mix64(h)
+    n = signatures.shape[0]
+    for start in range(0, n, NEAR):
+        for band in range(out.shape[0]):
+            for i in range(start, min(start + NEAR, n)):
+                h = start_key(salts[i], band)
+                for w in range(masks.shape[1]):
+                    h = fold(h, signatures[i, w] & masks[band, w])
+                out[band, i] = mix64(h)
 
 
 @kernel
@@ -167,23 +172,74 @@ def salt_keys(keys: np.ndarray, salts: np.ndarray, out: np.ndarray) -> None:
         salts: Salt of the block of each document, uint64 (n,).
         out: Receives the keys, uint64 (b, n).
     """
-    for band in range(out.shape[0]):
-        for i in range(keys.shape[0]):
-            out[band, i] = mix64(keys[i, band] + salts[i] * BAND)
+    n = keys.shape[0]
+    for start in range(0, n, NEAR):
+        for band in range(out.shape[0]):
+            for i in range(start, min(start + NEAR, n)):
+                out[band, i] = mix64(keys[i, band] + salts[i] * BAND)
+
+
+@inlined
+def is_in_part(key: np.uint64, part: np.uint64, part_bits: int) -> bool:
+    """Returns True if a key starts with the bits `part`.
+
+    Args:
+        key: Band key.
+        part: First bits of the keys of a part.
+        part_bits: Number of bits of `part`, or 0 if all keys are in one part.
+    """
+    return part_bits == 0 or (key >> U64(64 - part_bits)) == part
 
 
 @kernel
-def pack_keys(
+def mark_keys(
+    keys: np.ndarray,
+    active: np.ndarray,
+    part: np.uint64,
+    part_bits: int,
+    shift: np.uint64,
+    once: np.ndarray,
+    again: np.ndarray,
+) -> int:
+    """Marks the keys that occur, and those that occur again; returns the number of occurrences.
+
+    A key is marked at the bits that follow those of its part, so two keys can have the same mark.
+
+    Args:
+        keys: Band keys, uint64 (n,).
+        active: True for the documents that are compared, bool (n,).
+        part: First bits of the keys that are marked.
+        part_bits: Number of bits of `part`.
+        shift: Number of bits by which a key is shifted to give the position of its mark.
+        once: Bits of the keys that occur, zeros, uint64.
+        again: Bits of the keys that occur more than once, zeros, uint64.
+    """
+    count = U64(0)
+    for i in range(keys.shape[0]):
+        if active[i] and is_in_part(keys[i], part, part_bits):
+            at = (keys[i] << U64(part_bits)) >> shift
+            word, bit = at >> U64(6), U64(1) << (at & U64(63))
+            again[word] |= once[word] & bit
+            once[word] |= bit
+            count += U64(1)
+    return np.int64(count)
+
+
+@kernel
+def pack_repeated_keys(
     keys: np.ndarray,
     active: np.ndarray,
     part: np.uint64,
     part_bits: int,
     ordinal_bits: int,
+    shift: np.uint64,
+    again: np.ndarray,
     out: np.ndarray,
 ) -> int:
     """Packs the top bits of keys and the document numbers into words; returns their number.
 
-    Only active documents whose key starts with the bits `part` are packed.
+    Only active documents are packed, and only keys that start with the bits `part` and are marked
+    as occurring again.
 
     Args:
         keys: Band keys, uint64 (n,).
@@ -191,16 +247,18 @@ def pack_keys(
         part: First bits of the keys that are packed.
         part_bits: Number of bits of `part`.
         ordinal_bits: Number of bits of a document number.
-        out: Receives the packed words, uint64.
+        shift: Number of bits by which a key is shifted to give the position of its mark.
+        again: Bits of the keys that occur more than once, by `mark_keys`, uint64.
+        out: Receives the packed words, uint64. It has room for one more than are packed.
     """
     low = (U64(1) << U64(ordinal_bits)) - U64(1)
     count = U64(0)
     for i in range(keys.shape[0]):
-        key = keys[i]
-        inside = active[i] and (part_bits == 0 or (key >> U64(64 - part_bits)) == part)
-        if inside:
-            out[count] = ((key << U64(part_bits)) & ~low) | U64(i)
-            count += U64(1)
+        key = keys[i] << U64(part_bits)
+        at = key >> shift
+        occurs_again = (again[at >> U64(6)] >> (at & U64(63))) & U64(1)
+        out[count] = (key & ~low) | U64(i)
+        count += occurs_again & U64(active[i]) & U64(is_in_part(keys[i], part, part_bits))
     return np.int64(count)
 
 

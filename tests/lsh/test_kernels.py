@@ -54,36 +54,6 @@ def test_slot_keys_match_formula() -> None:
     assert out.tolist() == want
 
 
-@pytest.mark.parametrize("part_bits", [0, 1, 3])
-@pytest.mark.parametrize("distinct", [2, 7, 1000])
-def test_buckets_contain_equal_full_keys_for_every_partitioning(
-    part_bits: int, distinct: int
-) -> None:
-    rng = np.random.default_rng(distinct)
-    n = 300
-    # Keys differ only in their lowest bits, so that prefixes collide and only the full key
-    # distinguishes them.
-    keys = rng.integers(0, distinct, n, dtype=np.uint64) ^ (
-        rng.integers(0, 4, n, dtype=np.uint64) << np.uint64(62)
-    )
-    active = rng.random(n) < 0.8
-    pairs_found = set()
-    for part in range(1 << part_bits):
-        packed = np.empty(n, np.uint64)
-        count = kernels.pack_keys(keys, active, np.uint64(part), part_bits, 9, packed)
-        packed = np.sort(packed[:count])
-        starts, ends = np.empty(n, np.int64), np.empty(n, np.int64)
-        buckets = kernels.find_buckets(packed, keys, 9, starts, ends)
-        pairs_found |= {
-            tuple(packed[s:e].tolist())
-            for s, e in zip(starts[:buckets], ends[:buckets], strict=True)
-        }
-    want = defaultdict(list)
-    for i in np.flatnonzero(active):
-        want[int(keys[i])].append(int(i))
-    assert pairs_found == {tuple(members) for members in want.values() if len(members) > 1}
-
-
 def test_each_candidate_pair_occurs_once_over_all_bands() -> None:
     n = 60
     rows = 2

@@ -25,6 +25,7 @@ from nearkin.lsh.band_keys import (
     SourceBuckets,
     split_buckets,
 )
+from nearkin.lsh.buckets import Buckets, find_buckets
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
 from nearkin.measures.base import band_layout_of
@@ -32,9 +33,9 @@ from nearkin.packed_pairs import PAIRS_PER_BATCH, sorted_unique
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ordered_map
 
-BYTES_PER_KEY = 48
+BYTES_PER_KEY = 52
 """Anonymous memory of a key while its partition is sorted and cut, in bytes: packed words, bounds,
-and their copies."""
+and their copies, and 4 bytes for the bitmaps of keys that occur again."""
 
 
 @dataclass
@@ -159,7 +160,6 @@ class CandidateFinder:
             self._active = np.repeat(active, self._keys_per_document)
         self._rank = work.load("rank")
         entries = len(self._active)
-        self._ordinal_bits = max(1, (entries - 1).bit_length())
         self._counts = CandidateCounts.empty(options.spec.k)
         keys_in_memory = max(1, options.memory // 4 // BYTES_PER_KEY)
         self._partition_bits = max(0, (entries - 1) // keys_in_memory).bit_length()
@@ -194,7 +194,10 @@ class CandidateFinder:
     def _search_partition(
         self, band: int, keys: np.ndarray, partition: int, spool: PairSpool
     ) -> None:
-        ordinals, starts, ends = self._find_buckets(keys, partition)
+        buckets = self._find_buckets(keys, partition)
+        ordinals = buckets.ordinals
+        starts = buckets.starts
+        ends = buckets.ends
         sizes = ends - starts
         in_buckets = int(sizes.sum())
         source_buckets = None
@@ -203,7 +206,7 @@ class CandidateFinder:
             sizes = source_buckets.sizes
         values, times = np.unique(sizes, return_counts=True)
         self._counts.sizes.update(dict(zip(values.tolist(), times.tolist(), strict=True)))
-        self._counts.sizes[1] += len(ordinals) - in_buckets
+        self._counts.sizes[1] += buckets.keys - in_buckets
         if not len(sizes):
             return
         is_hot = sizes > self._options.complete_bucket_size
@@ -223,29 +226,14 @@ class CandidateFinder:
         for start, end in zip(starts[is_hot].tolist(), ends[is_hot].tolist(), strict=True):
             spool.add(self._cluster_hot_bucket(band, ordinals[start:end]))
 
-    def _find_buckets(
-        self, keys: np.ndarray, partition: int
-    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Returns the ordinals sorted by key, and the start and the end of each bucket in them."""
-        size = len(keys) if self._partition_bits else int(np.count_nonzero(self._active))
-        packed = np.empty(size, np.uint64)
-        count = kernels.pack_keys(
-            keys,
-            self._active,
-            np.uint64(partition),
-            self._partition_bits,
-            self._ordinal_bits,
-            packed,
-        )
-        if self._partition_bits:
-            packed = packed[:count].copy()
-        packed.sort()
-        starts = np.empty(count // 2 + 1, np.int64)
-        ends = np.empty(count // 2 + 1, np.int64)
-        buckets = kernels.find_buckets(packed, keys, self._ordinal_bits, starts, ends)
+    def _find_buckets(self, keys: np.ndarray, partition: int) -> Buckets:
+        """Returns the buckets of a partition of a band's keys, with the numbers of documents."""
+        buckets = find_buckets(keys, self._active, partition, self._partition_bits)
         if self._keys_per_document > 1:
-            packed //= np.uint64(self._keys_per_document)
-        return packed, starts[:buckets], ends[:buckets]
+            np.floor_divide(
+                buckets.ordinals, np.uint64(self._keys_per_document), out=buckets.ordinals
+            )
+        return buckets
 
     def _compare_buckets(
         self, band: int, ordinals: np.ndarray, rows: BucketRows, partners: np.ndarray
