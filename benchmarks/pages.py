@@ -1,7 +1,7 @@
 """Writes docs/reference/benchmarks.md and the figures of the README from the recorded results.
 
-The results are in benchmarks/figures.json, benchmarks/peers.json, benchmarks/quality.json and
-benchmarks/index.json.
+The results are in benchmarks/figures.json, benchmarks/stages.json, benchmarks/peers.json,
+benchmarks/index.json and benchmarks/quality.json.
 """
 
 import json
@@ -36,13 +36,18 @@ calls on arrays of one row, half of them for the sketch, so the goal of 60 µs (
 not reached. A document in `memory://` takes its text, a signature of 512 bytes, 40 bytes for each
 of its 13 postings, and about 400 bytes for its names, its times and the objects that hold them.
 """
+STAGES_NOTE = """The column *before* has the figures of the version before text of every script was
+marked in place and keys that occur once were dropped, measured on the same machine at the same
+time. Japanese, Chinese and Vietnamese have the shortest tokens (3.4 to 6 bytes). There, hashes of
+tokens, shingles and slots take more than half of the time.
+"""
 HEADER = """# Benchmarks
 
 This page has measured times, memory and accuracy of nearkin, and a comparison with other tools. It
-is written by `python -m benchmarks.run --full --write` (`make bench` for quick sizes) and
-`make bench-peers`. Figures are medians of the runs beside them. They are those of whole processes
-with a warm JIT cache, unless the name says otherwise. Corpora come from `nearkin synth` with
-seed 1.
+is written by `python -m benchmarks.run --full --write` (`make bench` for quick sizes),
+`python -m benchmarks.stages --full --write` and `make bench-peers`. Figures are medians of the runs
+beside them. They are those of whole processes with a warm JIT cache, unless the name says
+otherwise. Corpora come from `nearkin synth` with seed 1.
 
 """
 
@@ -107,6 +112,16 @@ def index_section(record: Mapping[str, Any]) -> str:
     return ""
 
 
+def stages_section(record: dict[str, Any]) -> str:
+    """Returns the section about single stages, with a table for each of them."""
+    text = f"\n## Stages\n\n{describe(record['machine'])}\n{STAGES_NOTE}"
+    for table in record["tables"]:
+        rows = [table["columns"], ["---"] * len(table["columns"]), *table["rows"]]
+        lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+        text += f"\n{table['name'].capitalize()}. {table['note']}\n\n{lines}\n"
+    return text
+
+
 def replace_block(page: Path, name: str, text: str) -> None:
     """Replaces the text between `<!-- name -->` and `<!-- /name -->` of a page.
 
@@ -125,6 +140,9 @@ def write_pages() -> None:
     text = HEADER
     figures = json.loads((HERE / "figures.json").read_text("utf-8"))
     text += describe(figures["machine"]) + "\n" + figures_table(figures)
+    stages = HERE / "stages.json"
+    if stages.exists():
+        text += stages_section(json.loads(stages.read_text("utf-8")))
     peers = HERE / "peers.json"
     if peers.exists():
         record = json.loads(peers.read_text("utf-8"))
