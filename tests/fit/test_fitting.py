@@ -208,6 +208,8 @@ HUGE_CLUSTER_FIT = """
 import resource, sys
 import nearkin as nk
 import numpy as np
+from nearkin.evaluate.golden import golden_set_from_clusters
+from nearkin.fit.sampling import sample_labels
 documents, largest = int(sys.argv[1]), int(sys.argv[2])
 rng = np.random.default_rng(1)
 sizes = [largest] + [2] * ((documents - largest) // 2)
@@ -219,8 +221,10 @@ for number, size in enumerate(sizes):
         texts[f"{number}-{copy}"] = " ".join(words)
         clusters[f"{number}-{copy}"] = str(number)
 table = {"id": list(texts), "text": list(texts.values())}
+golden = golden_set_from_clusters(clusters)
+is_drawn = (seed for seed in range(1000) if sample_labels(golden, 4000, seed).capped_clusters)
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-fitted = nk.fit(table, clusters, id="id")
+fitted = nk.fit(table, golden, id="id", seed=next(is_drawn))
 after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(fitted.labels.compared_documents, after - before, *fitted.warnings, sep="\\n")
 """
