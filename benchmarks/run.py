@@ -195,6 +195,13 @@ def starting(folder: Path, full: bool, runs: int) -> Iterator[BenchResult]:
     yield BenchResult.from_runs(
         "nearkin --help", "s", [run_nearkin("--help").seconds for _ in range(runs)]
     )
+    pairs = ["pairs", few / "documents", "--out", folder / "few.parquet", "--overwrite"]
+    run_nearkin(*pairs)
+    yield BenchResult.from_runs(
+        "nearkin pairs, 100 documents, warm: CPU time",
+        "s",
+        [run_nearkin(*pairs).cpu for _ in range(runs + 2)],
+    )
     yield BenchResult.from_runs(
         "nearkin dedup, 100 documents, warm", "s", [run_nearkin(*warm).seconds for _ in range(runs)]
     )
