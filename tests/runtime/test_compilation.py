@@ -97,13 +97,15 @@ def test_kernels_are_counted_once_and_not_when_they_come_from_the_cache(tmp_path
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Returns a folder with a corpus, and an empty cache of kernels."""
     folder = tmp_path_factory.mktemp("compilation")
-    lines = "".join(f'{{"text": "one two three four {row}"}}\n' for row in range(50))
+    # Vectors need a third of the kernels that texts need.
+    lines = "".join(f'{{"vector": [{row}, {row % 7}, {row % 5}, 1]}}\n' for row in range(50))
     (folder / "many.jsonl").write_text(lines)
     return folder
 
 
 def dedup(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "nearkin", "dedup", "many.jsonl", "--out", "out", *options]
+    line = [sys.executable, "-m", "nearkin", "dedup", "many.jsonl", "--vector", "vector"]
+    line += ["--out", "out", *options]
     variables = {**os.environ, "NEARKIN_CACHE_DIR": str(folder / "cache"), "COLUMNS": "200"}
     return subprocess.run(
         line, cwd=folder, env=variables, capture_output=True, text=True, check=True

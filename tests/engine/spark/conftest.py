@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,12 +47,11 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
-@pytest.fixture(scope="session")
-def code(tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
-    """Functions and classes of this Python, with copies, an empty one, and columns to sort, block
-    and compare by."""
-    path = tmp_path_factory.mktemp("code") / "code.parquet"
-    write_source_corpus(path, limit=1200)
+def make_code(folder: Path, documents: int) -> pa.Table:
+    """Returns functions and classes of this Python, with copies, an empty one, and columns to sort,
+    block and compare by."""
+    path = folder / "code.parquet"
+    write_source_corpus(path, limit=documents)
     table = pq.read_table(path)
     rng = np.random.default_rng(5)
     copied = rng.permutation(len(table))[:100]
@@ -77,6 +77,11 @@ def code(tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
     for name, values in more.items():
         whole = whole.append_column(name, pa.array(values) if isinstance(values, list) else values)
     return whole.take(rng.permutation(n))
+
+
+@pytest.fixture(scope="session")
+def code(tmp_path_factory: pytest.TempPathFactory) -> pa.Table:
+    return make_code(tmp_path_factory.mktemp("code"), 1200)
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
@@ -12,7 +13,7 @@ from nearkin.engine.spark import cluster_tables, pair_bins
 from nearkin.errors import IncompatibleError
 from nearkin.sketch.resources import weighted_by
 from nearkin.spec import Spec
-from tests.engine.spark.conftest import rows_of
+from tests.engine.spark.conftest import make_code, rows_of
 
 BANDED = {"bands": 20, "rows": 5, "threshold": 0.7}
 MEASURES: dict[str, dict[str, Any]] = {
@@ -20,7 +21,7 @@ MEASURES: dict[str, dict[str, Any]] = {
     "everything compared": {"text": "text", "threshold": 0.7},
     "hot buckets": {
         "text": "text",
-        "hot_bucket_size": 5,
+        "hot_bucket_size": 3,
         "fanout": 3,
         "threshold": 0.5,
         "bands": 30,
@@ -28,8 +29,8 @@ MEASURES: dict[str, dict[str, Any]] = {
     },
     "pair budget": {
         "text": "text",
-        "hot_bucket_size": 5,
-        "pair_budget": 28,
+        "hot_bucket_size": 3,
+        "pair_budget": 9,
         "fanout": 3,
         "threshold": 0.5,
         "bands": 30,
@@ -40,8 +41,8 @@ MEASURES: dict[str, dict[str, Any]] = {
     "across, pair budget": {
         "text": "text",
         "across": "stamp",
-        "hot_bucket_size": 5,
-        "pair_budget": 28,
+        "hot_bucket_size": 3,
+        "pair_budget": 9,
         "fanout": 3,
         "threshold": 0.5,
         "bands": 30,
@@ -96,11 +97,28 @@ FULL = [
 """All combinations. A case of 37 partitions costs twice as much as one; the quick form has one."""
 
 
+@pytest.fixture(scope="module")
+def code(tmp_path_factory: pytest.TempPathFactory, full: bool) -> pa.Table:
+    """A corpus that is smaller than that of other files, with hot buckets at these limits."""
+    return make_code(tmp_path_factory.mktemp("code"), 1200 if full else 500)
+
+
+@pytest.fixture(scope="module")
+def frame(
+    spark: SparkSession, code: pa.Table, tmp_path_factory: pytest.TempPathFactory
+) -> DataFrame:
+    path = tmp_path_factory.mktemp("frame") / "code.parquet"
+    pq.write_table(code, path)
+    return spark.read.parquet(str(path))
+
+
 def both(
     code: pa.Table, frame: DataFrame, **options: Any
 ) -> tuple[tuple[list[dict[str, Any]], set[Any]], tuple[list[dict[str, Any]], set[Any]]]:
     """Clusters by id, and pairs, of either engine."""
     local = nk.dedup(code, id="id", **options)
+    if "hot_bucket_size" in options:
+        assert local.stages["candidates"]["hot_buckets"] > 5
     with nks.dedup(frame, id="id", **options) as result:
         theirs = rows_of(result.clusters.toArrow()), pair_set(result.pairs.toArrow())
     return (rows_of(local.clusters.arrow), pair_set(local.pairs.arrow)), theirs

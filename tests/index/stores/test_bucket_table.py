@@ -1,8 +1,5 @@
 """Tests of the bucket table, against a dictionary of lists."""
 
-import os
-import subprocess
-import sys
 from collections import defaultdict
 
 import numpy as np
@@ -105,19 +102,3 @@ def test_portions_contain_all_postings() -> None:
     assert sorted(pairs) == sorted(
         zip(np.repeat(np.unique(keys), counts).tolist(), expected.words.tolist(), strict=True)
     )
-
-
-def test_kernels_with_bounds_checking() -> None:
-    tests = [
-        f"{__file__}::{test.__name__}"
-        for test in (
-            test_table_equals_lists_after_random_changes,
-            test_a_table_does_not_grow_while_as_many_postings_leave_as_come,
-            test_growth_moves_few_slots_at_a_time,
-        )
-    ]
-    line = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
-    ended = subprocess.run(
-        line, env={**os.environ, "NUMBA_BOUNDSCHECK": "1"}, capture_output=True, text=True
-    )
-    assert ended.returncode == 0, ended.stdout[-2000:]
