@@ -1,7 +1,7 @@
 """Writes docs/reference/benchmarks.md and the figures of the README from the recorded results.
 
-The results are in benchmarks/figures.json, benchmarks/stages.json, benchmarks/peers.json,
-benchmarks/index.json and benchmarks/quality.json.
+The results are in benchmarks/figures.json, benchmarks/stages.json, benchmarks/readings.json,
+benchmarks/peers.json, benchmarks/index.json and benchmarks/quality.json.
 """
 
 import json
@@ -14,6 +14,7 @@ from benchmarks.quality.tables import QualityRecord, quality_section, summarize_
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
+READINGS = HERE / "readings.json"
 TARGETS = {
     "text to signatures, 1.5 kB ASCII": "≥ 350",
     "text to signatures, 15 kB ASCII": "≥ 600",
@@ -123,6 +124,34 @@ def stages_section(record: dict[str, Any]) -> str:
     return text
 
 
+def readings_section(record: dict[str, Any]) -> str:
+    """Returns the section about kept hashes, with a row for each mode and corpus."""
+    rows = [
+        "| corpus | mode | `--memory` | CPU s | runs | peak memory GB |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for figure in record["figures"]:
+        runs = ", ".join(f"{run:.1f}" for run in figure["cpu_runs"])
+        rows.append(
+            f"| {figure['corpus']} | {figure['mode']} | {figure['memory']} | "
+            f"**{figure['cpu']:.1f}** | {runs} | "
+            f"{figure['peak_memory'] / 1e9:.2f} |"
+        )
+    table = "\n".join(rows)
+    return f"""
+## Reading once
+
+`nearkin pairs` keeps [shingle hashes](../explanation/why-verify.md#what-it-costs) of the first
+reading. Here it is compared with itself when it reads the texts of candidates again instead, by
+`python -m benchmarks.readings --full --write`. The modes are interleaved, and their pairs are equal
+byte for byte. CPU seconds are those of the whole process, user and system; other programs were
+running. Peak memory is anonymous memory.
+
+{describe(record["machine"])}
+{table}
+"""
+
+
 def replace_block(page: Path, name: str, text: str) -> None:
     """Replaces the text between `<!-- name -->` and `<!-- /name -->` of a page.
 
@@ -144,6 +173,8 @@ def write_pages() -> None:
     stages = HERE / "stages.json"
     if stages.exists():
         text += stages_section(json.loads(stages.read_text("utf-8")))
+    if READINGS.exists():
+        text += readings_section(json.loads(READINGS.read_text("utf-8")))
     peers = HERE / "peers.json"
     if peers.exists():
         record = json.loads(peers.read_text("utf-8"))
