@@ -315,6 +315,34 @@ def test_threads_that_upsert_one_text_make_one_cluster(opened: Opener) -> None:
     assert_integrity(index)
 
 
+def test_threads_that_upsert_batches_store_each_document_once() -> None:
+    """Batches of several threads share documents, in two scopes, while others are removed."""
+    texts = corpus(150, share=0.4)
+    with nk.Index.open("memory://", threshold=0.7) as index:
+
+        def upsert_batches(seed: int) -> None:
+            rng = np.random.default_rng(seed)
+            for _ in range(8):
+                chosen = rng.integers(0, len(texts), 40).tolist()
+                index.upsert_many("ab"[seed % 2], [texts[i] for i in chosen])
+
+        def remove_some() -> None:
+            for text in texts[:30]:
+                index.remove("a", index.upsert("a", text).id)
+
+        threads = [threading.Thread(target=upsert_batches, args=(seed,)) for seed in range(4)]
+        threads.append(threading.Thread(target=remove_some))
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for scope in "ab":
+            index.upsert_many(scope, texts)
+        assert check_index(index).sound
+        assert index.stats()["records"] == 2 * len(set(texts))
+        assert_integrity(index)
+
+
 def test_two_openings_of_one_store_see_each_others_documents(
     opened: Opener, url: str, tmp_path: Path
 ) -> None:
