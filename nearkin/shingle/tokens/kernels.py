@@ -37,6 +37,7 @@ U32 = np.uint32
 U64 = np.uint64
 
 SEGMENT = U64(8192)
+GA = U32(0x304C)
 
 
 class Scratch(NamedTuple):
@@ -435,20 +436,35 @@ def extend_flags(flags: np.uint64, carry: np.uint64, tails: np.uint64) -> np.uin
 
 
 @inlined
-def ideographs(text: np.ndarray, base: np.uint64) -> np.uint64:
-    """Returns which of 64 bytes start one of the code points U+4E00 to U+9FFF.
+def lone_letters(text: np.ndarray, base: np.uint64, with_kana: bool) -> np.uint64:
+    """Returns which of 64 bytes start a common ideograph (U+4E00 to U+9FFF) or a kana.
 
-    They are tokens, and neither normalization nor lower case changes them.
+    These code points are tokens, and neither normalization nor lower case changes them.
 
     Args:
-        text: UTF-8 bytes, uint8. One more byte than 64 is readable.
+        text: UTF-8 bytes, uint8. Two more bytes than 64 are readable.
         base: Position of the first of the bytes.
+        with_kana: Whether normalization leaves kana unchanged.
     """
-    reaches = bytes_at_least(text, base, U8(0xE4)) & ~bytes_at_least(text, base, U8(0xEA))
-    if reaches == U64(0):
-        return reaches
-    is_later = bytes_at_least(text, base, U8(0xE5))
-    return reaches & (is_later | bytes_at_least(text, base + U64(1), U8(0xB8)))
+    from_e4 = bytes_at_least(text, base, U8(0xE4))
+    kana = bytes_at_least(text, base, U8(0xE3)) & ~from_e4
+    lone = from_e4 & ~bytes_at_least(text, base, U8(0xEA))
+    if lone:
+        from_e5 = bytes_at_least(text, base, U8(0xE5))
+        lone &= from_e5 | bytes_at_least(text, base + U64(1), U8(0xB8))
+    if kana and with_kana:
+        second, third = base + U64(1), base + U64(2)
+        from_82 = bytes_at_least(text, second, U8(0x82))
+        from_83 = bytes_at_least(text, second, U8(0x83))
+        # U+3041 to U+307F, U+3080 to U+3096 and U+30A1 to U+30BF, U+30C0 to U+30FA
+        first_row = bytes_at_least(text, second, U8(0x81)) & ~from_82
+        first_row &= bytes_at_least(text, third, U8(0x81))
+        second_row = from_82 & ~from_83
+        second_row &= bytes_at_least(text, third, U8(0xA1)) | ~bytes_at_least(text, third, U8(0x97))
+        third_row = from_83 & ~bytes_at_least(text, second, U8(0x84))
+        third_row &= ~bytes_at_least(text, third, U8(0xBB))
+        lone |= kana & (first_row | second_row | third_row)
+    return lone
 
 
 @inlined
@@ -472,6 +488,8 @@ def mark_tokens(
     """
     text = scratch.text
     plane = tables.plane
+    # The step `marks` removes the voiced mark of kana such as GA.
+    with_kana = plane[GA] & SLOW == U32(0)
     stop = size
     valid = ~U64(0) << (first & U64(63))
     outside_carry = U64(0)
@@ -485,7 +503,7 @@ def mark_tokens(
         valid = ~U64(0)
         tails = high & ~leads
         outside = U64(0)
-        alone = ideographs(text, base) & leads
+        alone = lone_letters(text, base, with_kana) & leads
         leads ^= alone
         while leads:
             at = base + trailing_zeros(leads)
