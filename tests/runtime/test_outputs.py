@@ -477,6 +477,8 @@ def test_plans_pictures_and_pages_replace_only_files_of_their_kind(
 ) -> None:
     mine = tmp_path / "mine.svg"
     mine.write_text("my words")
+    my_plan = tmp_path / "mine.json"
+    my_plan.write_text('{"plan": "mine"}')
     (tmp_path / "a.html").write_text("<p>one two three four five six</p>")
     (tmp_path / "b.html").write_text(
         "<!doctype html><title>my page</title> one two three four five"
@@ -484,7 +486,7 @@ def test_plans_pictures_and_pages_replace_only_files_of_their_kind(
     before = everything_below(tmp_path)
     labels = tmp_path / "in" / "labels.csv"
     lines: list[list[object]] = [
-        ["plan", "--docs", "1M", "--out", mine],
+        ["plan", "--docs", "1M", "--out", my_plan],
         ["plan", "--docs", "1M", "--out", docs],
         ["tune", "--plot", mine],
         ["explain", tmp_path / "a.html", tmp_path / "b.html", "--html", tmp_path / "a.html"],
@@ -495,11 +497,11 @@ def test_plans_pictures_and_pages_replace_only_files_of_their_kind(
         assert command(*line) == 2, line
         assert everything_below(tmp_path) == before
     for line in (
-        ["plan", "--docs", "1M", "--out"],
-        ["explain", "one two three", "one two three four", "--html"],
+        ["plan", "--docs", "1M", "--out", tmp_path / "new.json"],
+        ["explain", "one two three", "one two three four", "--html", tmp_path / "new.html"],
     ):
         for _ in range(2):
-            assert command(*line, tmp_path / f"new.{line[0]}") == 0
+            assert command(*line) == 0
     for _ in range(2):
         assert command("tune", "--plot", tmp_path / "new.svg") == 0
     capsys.readouterr()
