@@ -98,7 +98,7 @@ def test_patterns_that_leave_nothing_are_an_error(folder: Path) -> None:
 
 @pytest.mark.parametrize("patterns", ["*.csv", [""], [3]])
 def test_invalid_patterns_are_an_error(patterns: object, folder: Path) -> None:
-    with pytest.raises(UsageError, match="`include`|include="):
+    with pytest.raises(UsageError, match=r"`include`|include="):
         dedup(folder, include=patterns)  # type: ignore[arg-type]
 
 
