@@ -342,12 +342,12 @@ def plan(
     if out is not None:
         from nearkin.runtime.outputs import require_outside_work_folders, require_replaceable_file
 
+        require_outside_work_folders(out)
         if out.suffix.lower() != PLAN_SUFFIX:
             raise UsageError(
                 f"--out {out} does not end in {PLAN_SUFFIX}, and a plan is a JSON file; name it "
                 f"{out.with_suffix(PLAN_SUFFIX).name}"
             )
-        require_outside_work_folders(out)
         if os.path.lexists(out):
             require_replaceable_file(out, is_plan, "a plan")
     if calibrate:
