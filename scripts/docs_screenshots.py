@@ -6,6 +6,7 @@ Run: python -m scripts.docs_screenshots    (writes docs/_static/*.png and termin
 It needs Chromium (scripts/services.sh installs it) and about two minutes.
 """
 
+import argparse
 import contextlib
 import io
 import os
@@ -280,4 +281,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    ).parse_args()
     main()

@@ -6,10 +6,10 @@ Run: python -m scripts.reference_pages FOLDER    (the documentation build calls 
     docs/_generated)
 """
 
+import argparse
 import inspect
 import logging
 import re
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -354,4 +354,8 @@ text."""
 
 
 if __name__ == "__main__":
-    write_reference(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folder", type=Path, help="folder of the parts, docs/_generated")
+    write_reference(parser.parse_args().folder)

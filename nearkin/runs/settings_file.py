@@ -140,7 +140,7 @@ class Settings:
 
         Examples:
             >>> Settings.of_preset("logs").values["threshold"]
-            0.58
+            0.7
         """
         setting = name_setting("preset", name)
         if name not in PRESETS:
