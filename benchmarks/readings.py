@@ -31,7 +31,7 @@ MODES = {
     "hashes in memory and in a file": ("", "1GB"),
     "texts read twice": (WITHOUT_HASHES, "8GB"),
 }
-"""What is run before the command, and the memory bound."""
+"""The code that is run before the command, and the memory bound."""
 
 
 QUICK = {20_000: "fixed:1500"}

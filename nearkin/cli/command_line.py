@@ -6,7 +6,7 @@ from contextvars import ContextVar
 ARGUMENTS: ContextVar[Sequence[str]] = ContextVar("arguments", default=())
 """The arguments of the command that runs, after the name of the program."""
 OWNS_PROCESS: ContextVar[bool] = ContextVar("owns_process", default=False)
-"""Whether the process ends with the command that runs, as one that a shell has started."""
+"""A flag that is set if the process ends with its command, as one that a shell has started."""
 
 
 def decode_text(argument: str) -> str:

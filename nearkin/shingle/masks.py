@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 START = r"(^|[^0-9A-Za-z])"
-"""What precedes a value: nothing, or any character but an ASCII letter or digit."""
+"""The pattern before a value: nothing, or any character but an ASCII letter or digit."""
 
 MONTH = (
     "(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|"
@@ -49,7 +49,7 @@ URL = r"[A-Za-z][A-Za-z0-9+.-]*://[!-;=?-~]+"
 HEXADECIMAL_RUN = "|".join(
     f"[0-9]{{{digits}}}[A-Fa-f][0-9A-Fa-f]{{{7 - digits},}}" for digits in range(7)
 )
-"""At least 8 hexadecimal digits, of which one of the first 7 is the first letter."""
+"""A run of at least 8 hexadecimal digits whose first letter is one of its first 7 characters."""
 HEX = f"0[xX][0-9A-Fa-f]+|{HEXADECIMAL_RUN}|[0-9]{{7,}}[A-Fa-f][0-9A-Fa-f]*"
 NUMBER = "[-+]?[0-9]+(?:[.,][0-9]+)*(?:[eE][-+]?[0-9]+)?"
 
@@ -60,7 +60,7 @@ class Mask(NamedTuple):
     pattern: str
     """A regular expression of RE2, which matches a value."""
     replacement: str
-    """What replaces a match. It is never longer than the match."""
+    """The text that replaces a match. It is never longer than the match."""
 
 
 MASKS = {
