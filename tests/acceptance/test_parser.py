@@ -1,0 +1,100 @@
+import pytest
+from hypothesis import given
+
+from nearkin.acceptance import And, Comparison, Expression, Not, NumbersEqual, Or, Same
+from nearkin.acceptance.expression import Number, Operator
+from nearkin.acceptance.parser import MAX_LENGTH, NAMED_EXPRESSIONS, parse_expression
+from nearkin.errors import UsageError
+from nearkin.setting_names import SettingForm, settings_named_as
+from tests.acceptance.strategies import EXPRESSIONS
+
+SIMILAR_TEXTS = Comparison(Number.JACCARD, Operator.AT_LEAST, 0.8)
+
+
+@given(EXPRESSIONS)
+def test_a_printed_expression_parses_to_itself(expression: Expression) -> None:
+    assert parse_expression(str(expression)) == expression
+
+
+def test_not_binds_more_tightly_than_and_which_binds_more_tightly_than_or() -> None:
+    parsed = parse_expression("not numbers_equal and same(a) or jaccard >= 0.8")
+    assert parsed == Or((And((Not(NumbersEqual()), Same("a"))), SIMILAR_TEXTS))
+
+
+@pytest.mark.parametrize(
+    ("text", "column"),
+    [
+        ("same(lang)", "lang"),
+        ("same ( 1st )", "1st"),
+        ("same(größe)", "größe"),
+        ('same("a ""b"" (c)")', 'a "b" (c)'),
+    ],
+)
+def test_a_column_is_written_bare_or_in_quotation_marks(text: str, column: str) -> None:
+    assert parse_expression(text) == Same(column)
+
+
+@pytest.mark.parametrize("name", NAMED_EXPRESSIONS)
+def test_a_named_expression_is_parsed_as_its_text(name: str) -> None:
+    assert parse_expression(f" {name} ") == parse_expression(NAMED_EXPRESSIONS[name])
+
+
+@pytest.mark.parametrize(
+    ("text", "position", "reason"),
+    [
+        ("", 1, "expected a term"),
+        ("   ", 4, "expected a term"),
+        ("jaccard", 8, "expected one of >=, >, <=, <, == after jaccard"),
+        ("jaccard >= ", 12, "expected a number after >="),
+        ("jaccard >= x", 12, "expected a number after >="),
+        ("jaccard = 0.8", 9, "unexpected '='"),
+        ("jaccard >= 80", 12, "jaccard is from 0 to 1, so 80 is out of range"),
+        ("witness >= 1e999", 12, "the number is too large"),
+        ("jaccard >= 0.8 containment", 16, "expected 'and', 'or' or the end"),
+        ("jaccard >= 0.8 and", 19, "expected a term"),
+        ("(jaccard >= 0.8", 16, "expected ')'"),
+        ("jaccard >= 0.8)", 15, "expected 'and', 'or' or the end"),
+        ("not", 4, "expected a term"),
+        ("and", 1, "expected a term"),
+        ("jacard >= 0.8", 1, "unknown term 'jacard'; did you mean 'jaccard'?"),
+        ("safer", 1, "unknown term 'safer'; did you mean 'safe'?"),
+        ("open", 1, "unknown term 'open'; the terms are jaccard, containment"),
+        ("same", 5, "expected (COL) after same"),
+        ("same()", 6, "expected a column"),
+        ('same("")', 6, "the name of a column is empty"),
+        ("same(a b)", 8, "expected ')'"),
+        ('same("a)', 6, "unexpected '\"'"),
+        ("__import__('os')", 1, "unknown term '__import__'"),
+        ("jaccard.__class__", 8, "unexpected '.'"),
+        ("1 <= jaccard", 1, "expected a term"),
+        ("jaccard >= -1", 12, "unexpected '-'"),
+        ("jaccard >= ٣", 12, "unexpected"),
+    ],
+)
+def test_an_error_names_its_position_and_reason(text: str, position: int, reason: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_expression(text)
+    lines = str(caught.value).splitlines()
+    assert reason in lines[0]
+    assert f"is not valid at character {position}: " in lines[0]
+    assert lines[-1] == " " * (position - 1) + "^"
+
+
+def test_an_error_of_the_command_line_names_the_option() -> None:
+    with settings_named_as(SettingForm.OPTION), pytest.raises(UsageError, match="--accept safer"):
+        parse_expression("safer")
+
+
+def test_a_caret_stands_below_its_character_if_the_expression_has_several_lines() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_expression("numbers_equal\nand nothing")
+    assert str(caught.value).splitlines()[-2:] == ["numbers_equal and nothing", " " * 18 + "^"]
+
+
+def test_nesting_and_length_are_bounded() -> None:
+    assert parse_expression("(" * 19 + "numbers_equal" + ")" * 19) == NumbersEqual()
+    for text in ("(" * 400, "not " * 200, "(" * 20 + "numbers_equal" + ")" * 20):
+        with pytest.raises(UsageError, match="more than 19 parentheses"):
+            parse_expression(text)
+    with pytest.raises(UsageError, match="1,001 characters; an expression may have at most 1,000"):
+        parse_expression(" " * (MAX_LENGTH + 1))
