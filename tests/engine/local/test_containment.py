@@ -8,7 +8,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run
-from nearkin.engine.local.containment import SMALLEST
+from nearkin.engine.local.containment_search import SMALLEST
 from nearkin.errors import UsageError
 from nearkin.lsh.solve import largest_margin
 from nearkin.sketch.resources import SpecResources
@@ -74,7 +74,7 @@ def test_partitions_and_workers_do_not_matter(
     texts: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = nk.pairs(texts, relation="containment", workers=1).pairs.arrow
-    monkeypatch.setattr("nearkin.engine.local.containment.BYTES_PER_HASH", 10**6)
+    monkeypatch.setattr("nearkin.engine.local.containment_search.BYTES_PER_HASH", 10**6)
     many = nk.pairs(texts, relation="containment", workers=2).pairs.arrow
     assert one.equals(many)
 

@@ -248,8 +248,8 @@ def test_threads_memory_and_files_do_not_change_pairs_or_estimate(
     monkeypatch.setattr("nearkin.engine.local.run.BYTES_PER_PAIR", 2**23)
     monkeypatch.setattr("nearkin.engine.local.candidates.BYTES_PER_KEY", 2**21)
     monkeypatch.setattr("nearkin.engine.local.candidates.PAIRS_PER_BATCH", 50)
-    monkeypatch.setattr("nearkin.engine.local.containment.BYTES_PER_HASH", 10**6)
-    monkeypatch.setattr("nearkin.engine.local.containment.ROWS_AT_ONCE", 64)
+    monkeypatch.setattr("nearkin.engine.local.containment_search.BYTES_PER_HASH", 10**6)
+    monkeypatch.setattr("nearkin.engine.local.containment_search.ROWS_AT_ONCE", 64)
     other = nk.pairs(sorted(tmp_path.glob("*.parquet")), workers=3, memory="512MiB", **common)  # type: ignore[call-overload]
     assert one.missing == other.missing
     assert one.missing is not None
