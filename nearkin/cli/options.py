@@ -735,7 +735,8 @@ class ClusterOptions:
     keep: Annotated[
         str,
         typer.Option(
-            help="Keep policy, for example 'source:gold>web, quality desc, length desc'.",
+            help="Keep policy, for example 'source:gold>web, quality desc, length desc' or "
+            "'newest:date'.",
             metavar="EXPR",
             rich_help_panel=CLUSTERING,
         ),

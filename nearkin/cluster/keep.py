@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearkin.cluster.dates import count_unreadable_dates, read_dates
 from nearkin.errors import UsageError
 from nearkin.runtime.arrow_types import is_text
 
@@ -19,23 +20,32 @@ PORTION_BYTES = 8 << 20
 TERM = re.compile(
     r"\s*(?P<column>[^:,\s]+)\s*(?:(?P<direction>asc|desc)|:(?P<values>.+))?\s*", re.IGNORECASE
 )
+DATE_TERM = re.compile(r"\s*(?P<direction>newest|oldest)\s*:\s*(?P<column>[^:,>\s]+)\s*", re.I)
 
 
 @dataclass(frozen=True)
 class Term:
-    """A criterion: a column with a direction, or values of a column in order of preference."""
+    """A criterion: a column with a direction, or values of a column in order of preference.
+
+    Attributes:
+        column: Column, or `length`.
+        descending: Whether the largest value comes first.
+        values: Values of the column in order of preference, the best first.
+        is_date: Whether the values are dates, as `nearkin.cluster.dates` reads them.
+    """
 
     column: str
     descending: bool = False
     values: tuple[str, ...] = ()
+    is_date: bool = False
 
 
 @dataclass(frozen=True)
 class KeepPolicy:
     """A sequence of criteria that orders the documents of a cluster.
 
-    Nulls come last. Of documents that are equal by all criteria, the smaller id comes first
-    (compared as UTF-8 bytes).
+    Nulls, and texts that are not dates in a column of dates, come last. Of documents that are equal
+    by all criteria, the smaller id comes first (compared as UTF-8 bytes).
 
     Attributes:
         terms: Criteria, the most important one first.
@@ -44,6 +54,8 @@ class KeepPolicy:
         >>> policy = KeepPolicy.parse("source:gold>web, quality desc, length desc, date asc")
         >>> policy.columns
         ('source', 'quality', 'date')
+        >>> KeepPolicy.parse("newest:crawled, length desc").date_columns
+        ('crawled',)
     """
 
     terms: tuple[Term, ...]
@@ -60,7 +72,24 @@ class KeepPolicy:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that the policy reads. `length` (the bytes of the text) is built in."""
-        return tuple(dict.fromkeys(term.column for term in self.terms if term.column != LENGTH))
+        names = (term.column for term in self.terms if term.is_date or term.column != LENGTH)
+        return tuple(dict.fromkeys(names))
+
+    @property
+    def date_columns(self) -> tuple[str, ...]:
+        """The columns whose values are read as dates."""
+        return tuple(dict.fromkeys(term.column for term in self.terms if term.is_date))
+
+    def count_unreadable_dates(self, columns: pa.Table) -> dict[str, int]:
+        """Returns the number of values that are not dates, for each column of dates.
+
+        Args:
+            columns: Columns of the policy, with one row for each document.
+        """
+        return {
+            name: sum(map(count_unreadable_dates, _portions(columns[name])))
+            for name in self.date_columns
+        }
 
     def order(self, columns: pa.Table, lengths: np.ndarray, ties: np.ndarray) -> np.ndarray:
         """Returns the document numbers in keep order, uint32 (n,).
@@ -97,11 +126,15 @@ class KeepPolicy:
 
 
 def _parse_term(text: str) -> Term:
+    date = DATE_TERM.fullmatch(text)
+    if date is not None:
+        is_newest = date["direction"].lower() == "newest"
+        return Term(date["column"], descending=is_newest, is_date=True)
     match = TERM.fullmatch(text)
     if match is None:
         raise UsageError(
-            f"invalid keep criterion {text.strip()!r}; write COL, COL asc, COL desc or "
-            "COL:FIRST>SECOND"
+            f"invalid keep criterion {text.strip()!r}; write COL, COL asc, COL desc, newest:COL, "
+            "oldest:COL or COL:FIRST>SECOND"
         )
     values = tuple(value.strip() for value in (match["values"] or "").split(">") if value.strip())
     return Term(match["column"], (match["direction"] or "asc").lower() == "desc", values)
@@ -113,9 +146,11 @@ def _sort_key(
     lengths: np.ndarray,
     kinds: Mapping[str, pa.DataType | None] | None,
 ) -> pa.Array | pa.ChunkedArray:
-    if term.column == LENGTH and not term.values:
+    if term.column == LENGTH and not term.values and not term.is_date:
         return pa.array(lengths)
     column = columns[term.column]
+    if term.is_date:
+        return pa.chunked_array([read_dates(part) for part in _portions(column)], pa.int64())
     if term.values:
         text = column.cast(pa.large_string())
         position = pc.index_in(text, value_set=pa.array(term.values, pa.large_string()))

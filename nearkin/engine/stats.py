@@ -119,6 +119,8 @@ class CollapseStats(StageStats):
         single: Number of documents with one shingle, whose edited copies are never similar.
         fragile: Number of documents of which a copy with one changed word is below the threshold.
         without_source: Number of documents without a value of the column of the option `across`.
+        unreadable_dates: Number of values that are not dates, for each column of dates of the keep
+            policy.
     """
 
     exact: int
@@ -127,6 +129,7 @@ class CollapseStats(StageStats):
     single: int = 0
     fragile: int = 0
     without_source: int | None = _optional()
+    unreadable_dates: Mapping[str, int] | None = _optional()
 
 
 class ClusteredBucket(NamedTuple):

@@ -86,6 +86,14 @@ def warn_of_run(run: FinishedStages) -> list[str]:
             f"{without_source:,} documents have no value in column {options.across!r}; they are a "
             "source of their own, so they are compared with all documents that have one"
         )
+    unreadable_dates = run.recorded("collapse").get("unreadable_dates") or {}
+    for column, unreadable in unreadable_dates.items():
+        if unreadable:
+            warnings.append(
+                f"{unreadable:,} values in column {column!r} are not dates, so their documents "
+                "come last in keep order; write dates as 2024-05-01, 2024-05-01T10:30:00+02:00 or "
+                "seconds since 1970"
+            )
     if repeated := sketch.get("repeated_ids"):
         warnings.append(
             f"{repeated:,} rows share an id with another row; #<path>:<row> was appended to each "

@@ -40,7 +40,9 @@ def save_exact_groups(
     if options.across is None:
         parts = max(1, -(-len(documents) // DOCUMENTS_AT_ONCE))
     counter = StepCounter(advance, len(documents), steps=parts + 2)
+    unreadable_dates: dict[str, int] = {}
     if order is None:
+        unreadable_dates = options.keep_policy.count_unreadable_dates(documents.carried)
         lengths = np.asarray(documents.lengths)
         order = options.keep_policy.order(documents.carried, lengths, documents.id_ranks())
     rank = np.empty(len(order), np.uint32)
@@ -71,6 +73,7 @@ def save_exact_groups(
         single=short.single,
         fragile=short.fragile,
         without_source=without_source,
+        unreadable_dates=unreadable_dates or None,
     )
 
 

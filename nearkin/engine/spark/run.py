@@ -1,6 +1,7 @@
 """The Spark engine: the stages of a run as transformations of DataFrames."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -142,6 +143,10 @@ class SparkRun(Run):
         without_source = None
         if self.options.across is not None:
             without_source = self.documents.where(f.col(ACROSS) == NULL_VALUE).count()
+        unreadable_dates: Counter[str] = Counter()
+        for facts in self.document_tables.task_facts:
+            unreadable_dates.update(facts["unreadable_dates"])
+        date_columns = self.options.keep_policy.date_columns
         return CollapseStats(
             exact=exact,
             empty=empty,
@@ -149,6 +154,7 @@ class SparkRun(Run):
             single=sketched.single or 0,
             fragile=sketched.fragile or 0,
             without_source=without_source,
+            unreadable_dates={name: unreadable_dates[name] for name in date_columns} or None,
         )
 
     @cached_property

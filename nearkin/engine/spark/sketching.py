@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 import pyarrow as pa
 
+from nearkin.cluster.dates import count_unreadable_dates
 from nearkin.corpus import Batch, Columns
 from nearkin.corpus.arrow_conversion import replace_views
 from nearkin.corpus.batches import WHOLE_FILE
@@ -127,6 +128,8 @@ class SketchFacts(TypedDict):
     """The seconds and the number of documents of each batch."""
     unfit: list[tuple[str, str]]
     """The columns of the keep policy, each with a type that a value does not fit."""
+    unreadable_dates: dict[str, int]
+    """The number of values that are not dates, for each column of dates of the keep policy."""
     shares: list[float]
     """The sums of the shares of empty bins and of completed slots, and the number of sampled
     documents."""
@@ -228,6 +231,7 @@ class _Task:
         self._warm, self._began = warm, began
         self._latency: list[tuple[float, int]] = []
         self._unfit: set[tuple[str, str]] = set()
+        self._unreadable_dates: Counter[str] = Counter()
         self._shares = np.zeros(3)
 
     def add(self, documents: pa.RecordBatch, sketches: Sketches, seconds: float) -> None:
@@ -243,6 +247,9 @@ class _Task:
             self._unfit.update(
                 (name, kind) for kind in unfit_types(documents[carried_column_name(name)])
             )
+        for name in self._request.options.keep_policy.date_columns:
+            unreadable = count_unreadable_dates(documents[carried_column_name(name)])
+            self._unreadable_dates[name] += unreadable
         spec = self._request.options.spec
         if spec.scheme == "binned" and not spec.truncated:
             sample = sketches.signatures[::SAMPLE]
@@ -255,6 +262,7 @@ class _Task:
             "warm": round(self._warm, 3),
             "latency": self._latency,
             "unfit": sorted(self._unfit),
+            "unreadable_dates": dict(self._unreadable_dates),
             "shares": self._shares.tolist(),
         }
 

@@ -1,0 +1,61 @@
+"""Tests of keep policies and sizes over Spark: row for row what the local engine keeps."""
+
+import random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+import nearkin as nk
+from nearkin import spark as nks
+from tests.engine.spark.conftest import rows_of
+
+DATES = ("2024", "2024-05-01T10:30:00+02:00", "1714550000", "20240501083001", "soon", None, "")
+SOURCES = ("web", "books", 'a "b", c', None)
+
+
+def make_versions(documents: int) -> pa.Table:
+    """Returns texts in clusters of versions, with exact copies and an empty document."""
+    rng = random.Random(11)
+    texts: list[str] = []
+    for _ in range(documents - 1):
+        if texts and rng.random() < 0.7:
+            words = rng.choice(texts).split()
+            if rng.random() < 0.7:
+                words[rng.randrange(len(words)) :] = []
+                words += [f"new{rng.randrange(50)}" for _ in range(rng.randrange(2))]
+            texts.append(" ".join(words) or "word")
+        else:
+            texts.append(" ".join(f"w{rng.randrange(1000)}" for _ in range(rng.randint(4, 12))))
+    texts.append(" \n")
+    columns = {
+        "id": [f"d{at:03}" for at in rng.sample(range(1000), documents)],
+        "text": texts,
+        "date": [rng.choice(DATES) for _ in texts],
+        "source": [rng.choice(SOURCES) for _ in texts],
+    }
+    return pa.table(columns)
+
+
+@pytest.fixture(scope="module")
+def versions() -> pa.Table:
+    return make_versions(120)
+
+
+@pytest.fixture(scope="module")
+def versions_frame(spark: SparkSession, versions: pa.Table) -> DataFrame:
+    return spark.createDataFrame(versions.to_pandas()).repartition(3)
+
+
+WORDS: dict[str, Any] = {"text": "text", "shingle": "words:1", "threshold": 0.5}
+
+
+def test_newest_document_is_kept(versions: pa.Table, versions_frame: DataFrame) -> None:
+    options = {**WORDS, "keep": "newest:date, source:books>web"}
+    local = nk.dedup(versions, id="id", **options)
+    with nks.dedup(versions_frame, id="id", **options) as result:
+        assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
+        expected = {"date": versions["date"].to_pylist().count("soon")}
+        assert result.stages["collapse"]["unreadable_dates"] == expected
+        assert local.stages["collapse"]["unreadable_dates"] == expected
