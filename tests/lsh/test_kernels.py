@@ -1,3 +1,5 @@
+"""Tests of the kernels of banding against plain Python."""
+
 from collections import defaultdict
 from itertools import combinations
 
@@ -8,14 +10,13 @@ from nearkin.lsh import kernels
 from nearkin.lsh.band_keys import (
     EVERY_LATER,
     BandLayout,
-    SourceBuckets,
     sign_layout,
     slot_layout,
-    split_buckets,
     truncated_layout,
 )
 from nearkin.pair_scope import EVERY_SOURCE
 from nearkin.sketch.kernels import truncate
+from tests.lsh.random_signatures import random_signatures
 
 EMPTY = 0xFFFFFFFF
 TWO = slot_layout(2)
@@ -35,12 +36,8 @@ def key_oracle(slots: list[int], salt: int, band: int, rows: int) -> int:
     return mix(h)
 
 
-def signatures_of(n: int, k: int, values: int, seed: int) -> np.ndarray:
-    return np.random.default_rng(seed).integers(0, values, (n, k), dtype=np.uint32)
-
-
 def test_slot_keys_match_formula() -> None:
-    signatures = signatures_of(20, 24, 2**32 - 1, 1)
+    signatures = random_signatures(20, 24, 2**32 - 1, 1)
     salts = np.arange(20, dtype=np.uint64) * np.uint64(2**60)
     out = np.empty((4, 20), np.uint64)
     kernels.slot_keys(signatures, salts, slot_layout(5).layout, out)
@@ -58,7 +55,7 @@ def test_each_candidate_pair_occurs_once_over_all_bands() -> None:
     n = 60
     rows = 2
     bands = 6
-    signatures = signatures_of(n, 12, 4, 3)
+    signatures = random_signatures(n, 12, 4, 3)
     signatures[0] = EMPTY
     margin, band_layout = 3, slot_layout(rows)
     histogram = np.zeros(13, np.int64)
@@ -115,7 +112,7 @@ def test_pair_of_hot_bucket_is_not_skipped_as_seen() -> None:
 
 @pytest.mark.parametrize("fanout", [1, 3, 50])
 def test_member_of_hot_bucket_is_paired_with_most_similar_and_first_leader(fanout: int) -> None:
-    signatures = signatures_of(50, 16, 2, 5)
+    signatures = random_signatures(50, 16, 2, 5)
     margin = 9
     join = 11
     members = np.random.default_rng(1).permutation(50).astype(np.uint64)
@@ -178,7 +175,7 @@ def agreeing(signatures: np.ndarray, band_layout: BandLayout) -> int:
 @pytest.mark.parametrize("bits", [1, 2, 4, 8, 16])
 @pytest.mark.parametrize("k", [8, 24, 64, 128, 136])
 def test_truncated_slots_agree_if_lowest_bits_agree(bits: int, k: int) -> None:
-    slots = signatures_of(2, k, 2**32 - 1, bits * k)
+    slots = random_signatures(2, k, 2**32 - 1, bits * k)
     slots[1, ::3] = slots[0, ::3]
     low = slots & np.uint32((1 << bits) - 1)
     packed = np.empty((2, k * bits // 8), np.uint8)
@@ -227,87 +224,9 @@ def test_salted_keys_separate_blocks() -> None:
     assert out[0, 0] != out[0, 1] == out[0, 2]
 
 
-@pytest.mark.parametrize("pairs_at_once", [1, 7, 10**6])
-def test_buckets_in_portions_yield_every_pair_once(pairs_at_once: int) -> None:
-    """A bucket with more pairs than a portion is divided; the pairs stay those of all buckets."""
-    signatures = signatures_of(40, 16, 2, 5)
-    starts, ends = np.array([0, 2, 25, 30]), np.array([2, 25, 30, 40])
-    histogram = np.zeros(17, np.int64)
-    listed_pairs = []
-    for rows in split_buckets(starts, ends, pairs_at_once):
-        out = np.empty(rows.pairs, np.uint64)
-        count = kernels.bucket_pairs(
-            np.arange(40, dtype=np.uint64),
-            rows.starts,
-            rows.stops,
-            rows.ends,
-            EVERY_LATER,
-            signatures,
-            np.zeros(40, bool),
-            0,
-            *TWO,
-            0,
-            histogram,
-            out,
-        )
-        assert count == rows.pairs <= 2 * max(pairs_at_once, 22)
-        listed_pairs += out.tolist()
-    want = [
-        a << 32 | b
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
-        for a, b in combinations(range(start, end), 2)
-    ]
-    assert sorted(listed_pairs) == want
-
-
-@pytest.mark.parametrize("pairs_at_once", [1, 7, 10**6])
-def test_buckets_by_source_yield_every_pair_of_different_sources_once(pairs_at_once: int) -> None:
-    rng = np.random.default_rng(3)
-    signatures = signatures_of(60, 16, 2, 5)
-    sources = rng.integers(0, 4, 60).astype(np.uint64)
-    sources[25:30] = 1
-    starts, ends = np.array([0, 2, 25, 30, 52]), np.array([2, 25, 30, 45, 60])
-    members = rng.permutation(60).astype(np.uint64)
-    sources[members[25:30]] = 1
-    want = [
-        [
-            min(a, b) << 32 | max(a, b)
-            for a, b in combinations(members[start:end].tolist(), 2)
-            if sources[a] != sources[b]
-        ]
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True)
-    ]
-    buckets = SourceBuckets.order(members, starts, ends, sources)
-    assert buckets.pairs.tolist() == [len(pairs) for pairs in want]
-    assert buckets.pairs[2] == 0
-    assert buckets.sizes[2] == 1
-    assert (buckets.sizes * (buckets.sizes - 1) // 2 <= buckets.pairs).all()
-    assert (buckets.sizes * (buckets.sizes + 1) // 2 > buckets.pairs).all()
-    listed_pairs = []
-    for rows in buckets.split(starts, ends, pairs_at_once):
-        out = np.empty(rows.pairs, np.uint64)
-        count = kernels.bucket_pairs(
-            members,
-            rows.starts,
-            rows.stops,
-            rows.ends,
-            buckets.partners,
-            signatures,
-            np.zeros(60, bool),
-            0,
-            *TWO,
-            0,
-            np.zeros(17, np.int64),
-            out,
-        )
-        assert count == rows.pairs <= 2 * max(pairs_at_once, 22)
-        listed_pairs += out.tolist()
-    assert sorted(listed_pairs) == sorted(pair for pairs in want for pair in pairs)
-
-
 @pytest.mark.parametrize("fanout", [1, 3, 50])
 def test_member_of_hot_bucket_is_paired_with_leaders_of_other_sources(fanout: int) -> None:
-    signatures = signatures_of(50, 16, 2, 5)
+    signatures = random_signatures(50, 16, 2, 5)
     sources = (np.arange(50) % 3).astype(np.uint64)
     margin = 9
     join = 11

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import nearkin as nk
 from nearkin.errors import UsageError
-from nearkin.lsh.band_keys import probing_band_keys, slot_band_keys
+from nearkin.lsh.band_keys import probing_band_keys
 from nearkin.lsh.curve import band_probability
 from nearkin.lsh.probing import perturbations
 from nearkin.lsh.slot_bands import fixed_banding, solve_banding
@@ -90,14 +90,6 @@ def test_band_probability_matches_simulation(
     total = (trials // bands + 20) * bands
     expected = float(band_probability(jaccard, rows, probes, one_sided=one_sided))
     assert abs(met / total - expected) < 4 * np.sqrt(expected * (1 - expected) / total) + 0.01
-
-
-def test_keys_without_probes_equal_keys_of_whole_slots() -> None:
-    slots = np.random.default_rng(1).integers(0, 2**32, (5, 32), np.uint32)
-    assert (probing_band_keys(slots, slots, 4, 8, 0) == slot_band_keys(slots, 4, 8)).all()
-    probing = probing_band_keys(slots, slots + np.uint32(1), 4, 8, 3).reshape(5, 4, 4)
-    assert (probing[:, :, 0] == slot_band_keys(slots, 4, 8)).all()
-    assert len(set(probing[0, 0].tolist())) == 4
 
 
 def test_two_sided_probing_reaches_recall_of_two_tables() -> None:

@@ -1,4 +1,4 @@
-"""Tests of the sketches that support removal (counting) and containment (bottom-k)."""
+"""Tests of the sketches that support removal."""
 
 from collections import Counter
 
@@ -8,7 +8,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearkin.errors import RebuildDueError, UsageError
-from nearkin.sketch.bottom_k import BottomK
 from nearkin.sketch.counting import CountingMinHash
 from nearkin.sketch.minhash import SCHEMES, scheme_of, splitmix64
 from nearkin.spec import Spec
@@ -85,54 +84,3 @@ def test_removal_of_missing_element_is_rejected() -> None:
 def test_unsupported_specs_are_rejected(spec: Spec) -> None:
     with pytest.raises(UsageError, match="use measure='jaccard' and slot_bits=32"):
         CountingMinHash(spec)
-
-
-@pytest.mark.parametrize("size", [0, 1, 100, 1000, 50_000])
-def test_cardinality_is_within_its_error(size: int) -> None:
-    estimates = [BottomK.of(splitmix64(seed, size), 256).cardinality for seed in range(30)]
-    error = 0.0 if size < 256 else 1 / np.sqrt(254)
-    assert abs(np.mean(estimates) - size) <= 4 * error * size / np.sqrt(30)
-
-
-@pytest.mark.parametrize(
-    ("small", "large", "shared"),
-    [(500, 800, 300), (300, 30_000, 270), (2000, 2000, 1500), (50, 20_000, 25)],
-)
-def test_containment_and_jaccard_are_within_their_errors(
-    small: int, large: int, shared: int
-) -> None:
-    k, trials = 512, 40
-    found: dict[str, list[float]] = {"jaccard": [], "intersection": [], "containment": []}
-    for seed in range(trials):
-        pool = splitmix64(1000 + seed, small + large - shared)
-        a, b = BottomK.of(pool[:small], k), BottomK.of(pool[small - shared :], k)
-        found["jaccard"].append(a.jaccard(b))
-        found["intersection"].append(a.intersection(b))
-        contained = a.containment_in(b)
-        if not np.isnan(contained):
-            found["containment"].append(contained)
-    union = small + large - shared
-    j, c = shared / union, shared / small
-    assert abs(np.mean(found["jaccard"]) - j) < 4 * np.sqrt(j * (1 - j) / k / trials) + 1e-9
-    assert abs(np.mean(found["intersection"]) - shared) < 0.2 * shared + 5
-    known = max(1.0, min(small, k) * min(1.0, k / large))
-    assert (
-        abs(np.mean(found["containment"]) - c)
-        < 4 * np.sqrt(c * (1 - c) / known / len(found["containment"])) + 0.02
-    )
-
-
-@given(
-    st.lists(st.integers(0, 2**64 - 1), max_size=40),
-    st.lists(st.integers(0, 2**64 - 1), max_size=40),
-)
-def test_merged_sketch_is_sketch_of_union(a: list[int], b: list[int]) -> None:
-    x, y = (BottomK.of(np.array(v, np.uint64), 8) for v in (a, b))
-    assert x.merge(y) == BottomK.of(np.array(a + b, np.uint64), 8) == y.merge(x)
-    assert x.merge(x) == x
-    assert hash(x.merge(y)) == hash(y.merge(x))
-
-
-def test_sketches_of_different_k_are_incompatible() -> None:
-    with pytest.raises(UsageError, match="k=8 and k=16"):
-        BottomK.of(ELEMENTS, 8).jaccard(BottomK.of(ELEMENTS, 16))

@@ -1,17 +1,12 @@
 """Tests of MinHash against an oracle and against its error bounds."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearkin.errors import IncompatibleError, UsageError
 from nearkin.shingle import Shingles
 from nearkin.sketch import kernels
-from nearkin.sketch.builder import MinHashBuilder
 from nearkin.sketch.minhash import (
     EMPTY_SLOT,
     ROUNDS,
@@ -24,7 +19,6 @@ from nearkin.sketch.minhash import (
     slot_sources,
     splitmix64,
 )
-from nearkin.sketch.sketcher import Sketcher
 from nearkin.spec import Spec
 
 WORD = 2**64
@@ -167,42 +161,3 @@ def test_slot_sources_are_elements_that_set_slots() -> None:
 
 def test_multipliers_of_different_seeds_differ() -> None:
     assert not set(splitmix64(1, 100).tolist()) & set(splitmix64(2, 100).tolist())
-
-
-PIECES = [f"piece {i} holds the words w{i} w{i + 1} w{i * 7} and w{i * 11}" for i in range(400)]
-
-
-@pytest.mark.parametrize("scheme", sorted(SCHEMES))
-def test_builder_is_thread_safe(scheme: str) -> None:
-    spec = Spec(k=64, scheme=scheme)
-    shared = MinHashBuilder(spec)
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(shared.update, PIECES))
-    alone = Sketcher(spec).sketch(pa.array(PIECES, pa.large_string())).signatures.min(axis=0)
-    np.testing.assert_array_equal(shared.snapshot(), alone)
-
-
-@given(st.lists(st.sampled_from(PIECES), max_size=5), st.lists(st.sampled_from(PIECES), max_size=5))
-def test_merged_builder_is_builder_of_union(a: list[str], b: list[str]) -> None:
-    spec = Spec(k=16)
-    merged = MinHashBuilder(spec).update(*a).merge(MinHashBuilder(spec).update(*b))
-    np.testing.assert_array_equal(merged.snapshot(), MinHashBuilder(spec).update(*a, *b).snapshot())
-    np.testing.assert_array_equal(
-        MinHashBuilder(spec).merge(merged.snapshot()).snapshot(), merged.snapshot()
-    )
-
-
-def test_builder_accepts_hashes_and_returns_copies() -> None:
-    builder = MinHashBuilder(Spec(k=16)).update_hashes(np.array([1, 2, 3], np.uint64))
-    taken = builder.snapshot()
-    np.testing.assert_array_equal(taken, signature([1, 2, 3], Spec(k=16)))
-    taken[:] = 0
-    assert builder.snapshot().any()
-
-
-def test_builder_rejects_incompatible_specs_and_signatures() -> None:
-    builder = MinHashBuilder(Spec(k=16))
-    with pytest.raises(IncompatibleError, match="seed=2"):
-        builder.merge(MinHashBuilder(Spec(k=16, seed=2)))
-    with pytest.raises(UsageError, match=r"uint32 \(16,\), not uint32 \(8,\)"):
-        builder.merge(np.zeros(8, np.uint32))

@@ -1,6 +1,5 @@
 """Tests of the kernels of exact comparison against Python sets."""
 
-from collections.abc import Callable
 from itertools import combinations
 
 import numpy as np
@@ -10,10 +9,8 @@ from hypothesis import strategies as st
 
 from nearkin.hashing.kernels import find_sorted
 from nearkin.hashing.sorted_lookup import PrefixIndex
-from nearkin.packed_pairs import ScoredPairs
-from nearkin.pair_scope import EVERY_SOURCE, PairScope
 from nearkin.verify import kernels
-from nearkin.verify.weighted import WeightedSets, compare_all
+from tests.verify.set_samples import flatten_sets, random_sets
 
 words = st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 5), st.integers(2**63, 2**63 + 9))
 
@@ -35,19 +32,9 @@ def test_distinct_sorted_matches_numpy_for_many_values(size: int) -> None:
     np.testing.assert_array_equal(out[:count], np.unique(array))
 
 
-def random_sets(n: int, universe: int, seed: int) -> list[set[int]]:
-    rng = np.random.default_rng(seed)
-    return [set(rng.integers(0, universe, rng.integers(0, 30)).tolist()) for _ in range(n)]
-
-
-def flat(sets: list[set[int]]) -> tuple[np.ndarray, np.ndarray]:
-    starts = np.concatenate([[0], np.cumsum([len(s) for s in sets])]).astype(np.int64)
-    return np.array([x for s in sets for x in sorted(s)], np.uint64), starts
-
-
 def test_overlaps_match_set_operations() -> None:
     sets = random_sets(40, 60, 2)
-    hashes, starts = flat(sets)
+    hashes, starts = flatten_sets(sets)
     pairs = list(combinations(range(40), 2))
     both, union = np.empty(len(pairs), np.int64), np.empty(len(pairs), np.int64)
     place = np.arange(40, dtype=np.uint32)
@@ -66,39 +53,6 @@ def test_distinct_sets_match_set_per_document() -> None:
     total = kernels.distinct_sets(hashes, offsets, np.empty(16, np.int64), sizes, out)
     assert sizes.tolist() == [3, 0, 1, 1]
     assert (out[:total] >> np.uint64(60)).tolist() == [1, 3, 5, 2, 9]
-
-
-@pytest.mark.parametrize("threshold", [0.1, 0.5, 1.0])
-@pytest.mark.parametrize(("at_once", "memory"), [(700, 1 << 28), (1 << 21, 1 << 28), (1 << 21, 1)])
-@pytest.mark.parametrize("weights", [np.ones, lambda total: np.empty(0)])
-@pytest.mark.parametrize("by_source", [False, True])
-def test_compare_all_matches_brute_force(
-    by_source: bool,
-    threshold: float,
-    at_once: int,
-    memory: int,
-    weights: Callable[[int], np.ndarray],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("nearkin.verify.jaccard.PAIRS_PER_BATCH", at_once)
-    monkeypatch.setattr("nearkin.verify.weighted.MIN_ROWS", 40)
-    sets = [*random_sets(60, 25, 4), {1, 2, 3}, {1, 2, 3}]
-    blocks = np.array([i % 2 for i in range(62)], np.uint64)
-    sources = np.array([i % 3 for i in range(62)], np.uint64)
-    scope = PairScope(blocks, sources if by_source else EVERY_SOURCE)
-    hashes, starts = flat(sets)
-    weighted_sets = WeightedSets(hashes, weights(len(hashes)), np.diff(starts))
-    parts = compare_all(weighted_sets, scope, threshold, product=False, workers=2, memory=memory)
-    scored = ScoredPairs.concatenate(list(parts))
-    want = {
-        a << 32 | b
-        for a, b in combinations(range(62), 2)
-        if a % 2 == b % 2
-        and not (by_source and a % 3 == b % 3)
-        and sets[a] & sets[b]
-        and len(sets[a] & sets[b]) >= threshold * len(sets[a] | sets[b])
-    }
-    assert scored.pairs.tolist() == sorted(want)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 5, 1000])
