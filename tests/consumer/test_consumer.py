@@ -17,15 +17,12 @@ import redis
 import nearkin as nk
 from nearkin.cli import app
 from nearkin.consumer.consumer import Consumer, ConsumerCounts
-from nearkin.consumer.events import EventSource, StreamEvent, StreamSettings, parse_event
+from nearkin.consumer.events import EventSource, StreamEvent, StreamSettings
 from nearkin.consumer.redis_source import RedisSource
 from nearkin.consumer.sinks import IndexSink, ServerSink
 from nearkin.errors import StoreError
-from nearkin.index.entry import require_public_name
 from nearkin.index.maintenance import check_index
 from nearkin.index.parts import parts_scope
-from nearkin.server.http.auth import validate_name
-from nearkin.server.http.problems import ProblemError
 from tests.index.conftest import corpus
 from tests.services import free_port, nearkin_server, redis_server, start_serving, wait_until
 
@@ -140,25 +137,6 @@ def test_an_event_with_both_is_a_dead_letter_for_an_index_of_texts(
     stream.add(text=corpus(1)[0], vector="[1, 0.5, 0]", id="both")
     assert consume(stream, IndexSink(index)).dead == 1
     assert "the documents of this index are texts" in stream.letters[0]["nearkin:reason"]
-
-
-WRONG = [
-    ({}, "an event must have one of the fields text and vector"),
-    ({"text": b"\xff\xfe"}, "text is not UTF-8"),
-    ({"text": b"a", "id": b"\xff"}, "id is not UTF-8"),
-    ({"vector": b"[1, 2"}, "vector is not a JSON array of numbers"),
-    ({"vector": b'["a"]'}, "vector is not a JSON array of numbers"),
-    ({"vector": b"[true]"}, "vector is not a JSON array of numbers"),
-    ({"vector": b"3"}, "vector is not a JSON array of numbers"),
-]
-
-
-@pytest.mark.parametrize(
-    ("fields", "message"), WRONG, ids=lambda value: value if isinstance(value, str) else None
-)
-def test_event_without_valid_document_is_rejected(fields: dict[str, bytes], message: str) -> None:
-    with pytest.raises(nk.UsageError, match=message):
-        parse_event(StreamEvent("1-0", fields), StreamSettings())
 
 
 def test_invalid_events_become_dead_letters(stream: Stream, index: nk.Index) -> None:
@@ -361,17 +339,6 @@ def test_events_cannot_name_reserved_scopes(stream: Stream, index: nk.Index) -> 
     ]
 
 
-def test_events_and_requests_accept_the_same_names() -> None:
-    for name in ("a", "a b", "é", "", "\x1fopen:x", "\0", "\x7f", "x" * 1024, "x" * 1025):
-        try:
-            validate_name(name, "scope")
-        except ProblemError:
-            with pytest.raises(nk.UsageError, match="control characters"):
-                require_public_name(name, "scope")
-        else:
-            assert require_public_name(name, "scope") == name
-
-
 def test_event_stays_unacknowledged_if_its_dead_letter_cannot_be_written(stream: Stream) -> None:
     """The key of the dead-letter stream has another type by mistake."""
     stream.redis.set(f"{stream.name}:dead", "not a stream")
@@ -562,71 +529,6 @@ def test_events_outside_the_scope_of_the_token_become_dead_letters(
         done = consume(stream, ServerSink(client))
     assert (done.kinds.total(), done.dead, stream.pending) == (10, 1, 0)
     assert "no access to this scope" in stream.letters[0]["nearkin:reason"]
-
-
-@pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-lfu", "allkeys-random"])
-def test_redis_that_evicts_documents_is_rejected(evicting: "Any", policy: str) -> None:
-    evicting.config_set("maxmemory-policy", policy)
-    port = evicting.connection_pool.connection_kwargs["port"]
-    for work in (
-        lambda: RedisSource(f"redis://127.0.0.1:{port}/0?stream=x"),
-        lambda: nk.Index.open(f"redis://127.0.0.1:{port}/0?prefix=x"),
-    ):
-        with pytest.raises(
-            nk.UsageError, match=f"maxmemory-policy is {policy}.*set it to noeviction"
-        ):
-            work()
-    assert evicting.keys() == []
-
-
-def test_uncertain_eviction_policy_is_a_warning(
-    evicting: "Any", caplog: pytest.LogCaptureFixture
-) -> None:
-    port = evicting.connection_pool.connection_kwargs["port"]
-    evicting.config_set("maxmemory-policy", "volatile-lru")
-    RedisSource(f"redis://127.0.0.1:{port}/0?stream=x")
-    evicting.config_set("maxmemory-policy", "noeviction")
-    assert "maxmemory-policy is volatile-lru" in caplog.text
-    caplog.clear()
-    RedisSource(f"redis://127.0.0.1:{port}/0?stream=x")
-    assert caplog.text == ""
-    evicting.execute_command(
-        "ACL", "SETUSER", "blind", "on", "nopass", "~*", "&*", "+@all", "-info"
-    )
-    RedisSource(f"redis://blind:x@127.0.0.1:{port}/0?stream=x")
-    assert "cannot read maxmemory-policy" in caplog.text
-
-
-@pytest.fixture
-def evicting(tmp_path: Path) -> "Iterator[Any]":
-    """A Redis server of the test with a memory limit."""
-    with redis_server(tmp_path, "--maxmemory", "50mb") as port:
-        yield redis.Redis(port=port)
-
-
-@pytest.mark.parametrize(
-    ("url", "message"),
-    [
-        ("redis://:secret@127.0.0.1/0", "is not of the form redis://host:6379/0.stream=documents"),
-        ("kafka://127.0.0.1/?stream=x", "is not of the form"),
-        ("redis://:secret@127.0.0.1/0?stream=a&topic=b", "unknown option 'topic'"),
-    ],
-)
-def test_invalid_url_of_a_stream_is_rejected(url: str, message: str) -> None:
-    with pytest.raises(nk.UsageError, match=message) as refused:
-        RedisSource(url)
-    assert "secret" not in str(refused.value)
-
-
-def test_unreachable_redis_is_a_store_error() -> None:
-    with pytest.raises(nk.RunError, match="stream=x"):
-        RedisSource(f"redis://127.0.0.1:{free_port()}/0?stream=x")
-
-
-def test_settings_out_of_range_are_rejected() -> None:
-    for fields in ({"batch": 0}, {"wait": 0}, {"idle": 0}, {"deliveries": 1}):
-        with pytest.raises(nk.UsageError, match="is less than"):
-            StreamSettings(**fields)
 
 
 # -- the command

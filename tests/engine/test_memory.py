@@ -1,7 +1,6 @@
 """The memory bound of a run, measured from outside."""
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,15 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import nearkin as nk
-from nearkin.corpus import Columns, TableCorpus
-from nearkin.engine.local.documents import iterate_portions, take_values
-from nearkin.engine.local.result_tables import expanded_pair_batches
-from nearkin.engine.local.run import BYTES_PER_WORKER, LocalRun
-from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import RunOptions
-from nearkin.evaluate.labels import MAX_LABEL_CHARACTERS, most_frequent_labels
-from nearkin.runtime.memory import PeakMemory
-from nearkin.runtime.progress import Silent
+from nearkin.engine.local.run import BYTES_PER_WORKER
+from tests.process_memory import anonymous_bytes_of, descendants
 
 BOUND = 512 << 20
 OVERHEAD = 250 << 20
@@ -48,7 +40,7 @@ def sampled_peak(command: list[str]) -> int:
     ) as process:
         tree = psutil.Process(process.pid)
         while process.poll() is None:
-            peak = max(peak, sum(anonymous(one.pid) for one in [tree, *children(tree)]))
+            peak = max(peak, sum(anonymous_bytes_of(one.pid) for one in [tree, *descendants(tree)]))
             try:
                 process.wait(0.02)
             except subprocess.TimeoutExpired:
@@ -58,93 +50,9 @@ def sampled_peak(command: list[str]) -> int:
     return peak
 
 
-def children(process: psutil.Process) -> list[psutil.Process]:
-    try:
-        return process.children(recursive=True)
-    except psutil.NoSuchProcess:
-        return []
-
-
-def anonymous(process: int) -> int:
-    try:
-        lines = Path(f"/proc/{process}/status").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("RssAnon"))
-
-
 pytestmark = pytest.mark.skipif(
     not Path("/proc/self/status").exists(), reason="anonymous memory is read from /proc"
 )
-
-USE_MEMORY = """
-import json, sys
-import numpy as np
-from nearkin.runtime.memory import PeakMemory
-from nearkin.runtime.progress import Silent
-with PeakMemory() as memory:
-    values = np.arange(40_000_000)
-    before = memory.peak
-    for repetition in range(50):
-        copied = np.sort(values)[::-1].copy()
-        del copied
-        if repetition >= 2 and memory.peak >= 950_000_000:
-            break
-print(json.dumps([before, memory.peak]))
-"""
-
-
-def test_the_reported_peak_is_what_is_measured_from_outside() -> None:
-    """Sorting holds the interpreter lock.
-
-    A thread of the same process would miss what is allocated and freed meanwhile. Memory is used
-    several times, because on a busy machine neither process may run while it is held once.
-    """
-    line = [sys.executable, "-c", USE_MEMORY]
-    with subprocess.Popen(line, stdout=subprocess.PIPE, text=True) as process:
-        peak = 0
-        while process.poll() is None:
-            peak = max(peak, anonymous(process.pid))
-        assert process.stdout is not None
-        before, reported = json.loads(process.stdout.read())
-    assert process.returncode == 0
-    assert before >= 320_000_000
-    assert reported >= 950_000_000
-    assert abs(reported - peak) < 0.1 * peak
-
-
-def test_the_reported_peak_counts_child_processes() -> None:
-    hold = "import sys; held = bytearray(100_000_000); print('held', flush=True); sys.stdin.read()"
-    with PeakMemory() as memory:
-        child = subprocess.Popen(
-            [sys.executable, "-c", hold], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        assert child.stdout is not None
-        child.stdout.readline()
-        while memory.peak < anonymous(os.getpid()) + 100_000_000:
-            assert child.poll() is None
-        child.communicate()
-
-
-def test_the_sampler_ends_with_the_measurement() -> None:
-    before = set(psutil.Process().children())
-    with PeakMemory():
-        assert set(psutil.Process().children()) - before
-    assert not {
-        child
-        for child in set(psutil.Process().children()) - before
-        if child.status() != psutil.STATUS_ZOMBIE
-    }
-
-
-def test_a_sampler_that_was_killed_is_no_fault() -> None:
-    before = set(psutil.Process().children())
-    with PeakMemory() as memory:
-        for child in set(psutil.Process().children()) - before:
-            child.kill()
-            child.wait()
-        assert memory.peak > 0
-    assert memory.peak > 0
 
 
 @dataclass(frozen=True)
@@ -274,77 +182,3 @@ def test_workers_are_limited_by_memory_with_a_warning(tmp_path: Path) -> None:
         for warning in nk.dedup(texts, workers=few, memory=BOUND).report_data.all_warnings
         if "workers" in warning
     ]
-
-
-def test_long_values_are_cut_in_names_and_counted_apart() -> None:
-    long = ["x" * 5_000 + end for end in "ab"]
-    labels = most_frequent_labels(pa.chunked_array([[*long, long[0]], ["y"]]), 10)
-    assert [len(name) for name in labels.names] == [
-        MAX_LABEL_CHARACTERS + 1,
-        MAX_LABEL_CHARACTERS + 1,
-        1,
-    ]
-    assert labels.codes.tolist() == [0, 1, 0, 2]
-
-
-@pytest.mark.parametrize("most", [1, 2, 5, 300])
-def test_labels_are_the_most_frequent_values(most: int) -> None:
-    rng = np.random.default_rng(most)
-    values = [None if x == 7 else f"v{x}" for x in rng.integers(0, 200, 2_000).tolist()]
-    labels = most_frequent_labels(
-        pa.chunked_array([values[:700], [], values[700:]], pa.large_string()), most
-    )
-    texts = ["(none)" if value is None else value for value in values]
-    ranked = sorted(set(texts), key=lambda value: (-texts.count(value), value))
-    names = ranked if len(ranked) <= most else [*ranked[: most - 1], "(others)"]
-    assert list(labels.names) == names
-    assert [names[code] for code in labels.codes] == [
-        text if text in names else "(others)" for text in texts
-    ]
-
-
-def test_values_of_a_chunked_column_are_taken_in_any_order() -> None:
-    column = pa.chunked_array(
-        [[f"{i}" for i in range(10)], [], [f"{i}" for i in range(10, 30)]], pa.large_string()
-    )
-    chosen = np.random.default_rng(1).integers(0, 30, 100)
-    assert take_values(column, chosen).to_pylist() == [f"{i}" for i in chosen]
-    assert take_values(column, np.empty(0, np.int64)).to_pylist() == []
-
-
-def test_a_column_is_read_in_portions_of_bounded_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nearkin.engine.local.documents.PORTION_BYTES", 1_000)
-    column = pa.chunked_array([["x" * 90] * 100, ["y"] * 3], pa.large_string())
-    parts = list(iterate_portions(column))
-    assert pa.chunked_array(parts).to_pylist() == column.to_pylist()
-    assert max(part.nbytes for part in parts) < 1_500
-
-
-def test_expanded_pairs_of_long_ids_come_in_small_batches(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Pairs inside of exact groups and across them.
-
-    The batches together are all pairs of the documents.
-    """
-    monkeypatch.setattr("nearkin.engine.local.result_tables.LEAST_ROWS", 10)
-    monkeypatch.setattr("nearkin.engine.local.result_tables.BATCH_BYTES", 30_000)
-    first = "some words of a text that is there many times over and over again"
-    table = pa.table(
-        {
-            "text": [first, f"{first} more"] * 30,
-            "id": [f"{at:02d}" + "i" * 1_000 for at in range(60)],
-        }
-    )
-    run = LocalRun(
-        TableCorpus(table),
-        Columns(id="id"),
-        RunOptions(),
-        WorkFolder.create(tmp_path / "work", {}),
-        Silent(),
-    )
-    run.to_pairs()
-    batches = list(expanded_pair_batches(run))
-    pairs = {(row["id_a"][:2], row["id_b"][:2]) for batch in batches for row in batch.to_pylist()}
-    assert len(pairs) == sum(map(len, batches)) == 60 * 59 // 2
-    assert max(map(len, batches)) <= 30

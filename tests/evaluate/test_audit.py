@@ -7,21 +7,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nearkin.cli.app import run
 from nearkin.errors import UsageError
 from nearkin.evaluate.intervals import Proportion
-from nearkin.evaluate.scan import AllPairsScan, min_shared_shingles
+from nearkin.evaluate.scan import AllPairsScan
 from nearkin.runs.reopen import audit_run
 from nearkin.runtime.progress import Silent
-
-
-@given(st.integers(1, 1000), st.sampled_from([0.1, 0.29, 0.5, 0.7, 0.8, 0.9, 1.0]))
-def test_prefix_is_never_too_short(size: int, threshold: float) -> None:
-    needed = next(shared for shared in range(1, size + 1) if shared >= threshold * size - 1e-9)
-    assert min_shared_shingles(size, threshold) == needed
 
 
 def texts() -> list[str]:

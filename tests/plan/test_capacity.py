@@ -10,12 +10,8 @@ import pytest
 import nearkin as nk
 from nearkin.cli.app import run as command
 from nearkin.errors import UsageError
-from nearkin.lab.calibration import fit_stage_rates
 from nearkin.plan.capacity import Plan, Workload, binned_updates, plan
-from nearkin.plan.rates import STAGES, Rates, StageRate, known_rates
-
-SECONDS = {name: StageRate(1.0, 1e-6, 1e-9) for name in STAGES}
-RATES = Rates({"cores": 2, "processor": "made up"}, 2, SECONDS, 4e8, 1e10, 1e9, 1e6, "made up")
+from tests.plan.made_up_rates import RATES
 
 
 def test_plan_of_three_hundred_million_pages() -> None:
@@ -194,43 +190,6 @@ def test_invalid_workloads_are_rejected(arguments: dict) -> None:
         plan(Workload(**{"documents": 10, **arguments}), rates=RATES)
     with pytest.raises(UsageError, match="unknown line"):
         plan(10, rates=RATES).value("nothing")
-
-
-def test_more_workers_reduce_the_variable_time() -> None:
-    two, four = (RATES.seconds(1e6, 1e9, workers) for workers in (2, 4))
-    assert four["sketch"] - 1 == (two["sketch"] - 1) / 2
-    assert four["cluster"] == two["cluster"]
-
-
-def test_stage_rates_are_fitted_from_three_corpora() -> None:
-    true = {name: StageRate(0.5, 2e-6, 3e-9 if name != "start" else 0.0) for name in STAGES}
-    corpora = [(2_000, 600_000), (100_000, 30_000_000), (10_000, 90_000_000)]
-    measured = [
-        {
-            "documents": n,
-            "bytes": size,
-            "seconds": {name: rate.seconds(n, size) for name, rate in true.items()},
-        }
-        for n, size in corpora
-    ]
-    fitted = fit_stage_rates(measured)
-    for name in STAGES[1:]:
-        assert fitted[name].document == pytest.approx(2e-6, rel=0.02)
-        assert fitted[name].byte == pytest.approx(3e-9, rel=0.02)
-
-
-def test_calibration_of_the_machine_is_preferred_and_named(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NEARKIN_CACHE_DIR", str(tmp_path))
-    assert known_rates().source.startswith("shipped")
-    assert set(known_rates().stages) == set(STAGES)
-    (tmp_path / "calibration.json").write_text(RATES.to_json())
-    assert known_rates().source.startswith("calibrated on this machine")
-    assert known_rates().stages == SECONDS
-    (tmp_path / "calibration.json").write_text('{"stages": 3}')
-    with pytest.raises(UsageError, match="--calibrate"):
-        known_rates()
 
 
 def test_dedup_runs_with_a_plan(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,18 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from nearkin.index.index import Index
 from nearkin.server.cluster_listings import ClusterListings
-from nearkin.server.http.kernels import json_shape
-from nearkin.server.routes import models
 from nearkin.server.settings import ServerSettings
 from scripts.server_tables import BOUNDS
 from tests.server.exchange import ARROW, NDJSON, App, Exchange, run, running, until
-from tests.server.hostile_json import HOSTILE
 
 MEGABYTE = 1_000_000
 TEXT = "a text of some words that another one may resemble, number {}"
@@ -591,67 +587,5 @@ def test_work_of_one_token_leaves_threads_to_others(
                 assert await answer.status() == 200
             barrier.opened.set()
             assert {await one.status() for one in some} == {200}
-
-    run(test())
-
-
-# -- JSON
-
-
-def shape_by_hand(text: str) -> tuple[int, int, int]:
-    """An oracle of `json_shape` for valid JSON, from the parsed value."""
-
-    def walk(value: Any) -> tuple[int, int, int]:
-        if not isinstance(value, (dict, list)):
-            return 0, 0, 0
-        inner = [walk(one) for one in (value.values() if isinstance(value, dict) else value)]
-        values = 1 + max(len(inner) - 1, 0) + sum(one[0] for one in inner)
-        members = (len(inner) if isinstance(value, dict) else 0) + sum(one[1] for one in inner)
-        return values, members, 1 + max((one[2] for one in inner), default=0)
-
-    return walk(json.loads(text))
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "{}",
-        "[]",
-        '{"text": "a, b: [c] {d}"}',
-        r'{"text": "quotes \" and \\", "more": ["\\\"", 1]}',
-        "[[[1, 2], [3]], {}]",
-        '{"vector": [1, 2, 3], "id": "é\\u0022,"}',
-        '"only, a: string"',
-    ],
-)
-def test_shape_of_json_is_counted_outside_of_strings(text: str) -> None:
-    shape = json_shape(np.frombuffer(text.encode(), np.uint8))
-    assert tuple(shape) == shape_by_hand(text)
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_json_is_rejected_before_parsing(
-    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The parser, during which no other thread runs, is given a bounded number of values whatever
-    the body is."""
-    parsed = list[int]()
-    really = models.UpsertRequest.model_validate_json
-
-    def counts(body: bytes) -> Any:
-        parsed.append(body.count(b",") + body.count(b"["))
-        return really(body)
-
-    monkeypatch.setattr(models.UpsertRequest, "model_validate_json", counts)
-
-    async def test() -> None:
-        async with running(tmp_path, "hostile", max_line=16_000_000) as app:
-            answer = await app.post("hostile", "/v1/scopes/hostile/documents", HOSTILE[name])
-            assert await answer.status() in (400, 422)
-            stream = app.stream("hostile")
-            stream.send(HOSTILE[name], more=False)
-            row = json.loads(await stream.finish())
-            assert row["problem"]["code"] in ("invalid-request", "not-json")
-            assert all(count <= models.UpsertRequest.max_json_values for count in parsed)
 
     run(test())

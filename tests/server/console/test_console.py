@@ -1,31 +1,24 @@
 """The console in a browser, and the requests that it accepts."""
 
-import asyncio
 import importlib
 import json
-import os
 import re
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import httpx2
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page
 
 from nearkin.server.console.mount import COOKIE
-from nearkin.server.console.recent_metrics import SUFFIX, RecentMetrics
-from nearkin.server.console.sessions import load_signing_secret
-from nearkin.server.console.visitor import MAX_SCOPES, Visit
 from nearkin.server.http.tokens import Principal, TokenFile
 from tests.conftest import PATIENCE
 from tests.server.conftest import Serve
+from tests.server.console.documents import WORDS, variant
 from tests.server.console.pages import AUDIT, SAME_ORIGIN, console_response, page_content
 from tests.services import free_port, start_serving
 
@@ -40,7 +33,6 @@ PAGES = (
     "shadow",
     "audit",
 )
-WORDS = [f"word{i}" for i in range(60)]
 HOSTILE = (
     "</pre><script>window.pwned = 1</script><img src=x onerror='window.pwned = 2'> "
     "\u202eleft to right {{7*7}}"
@@ -55,11 +47,6 @@ class Running:
     admin: str
     shopper: str
     writer: str
-
-
-def variant(*changed: int) -> str:
-    """Returns a text that differs from the first one in some words."""
-    return " ".join(f"other{at}" if at in changed else word for at, word in enumerate(WORDS))
 
 
 @pytest.fixture(scope="module")
@@ -706,62 +693,6 @@ def test_server_without_console_does_not_import_it(serve: Serve) -> None:
         "('dash', 'plotly', 'flask')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-
-
-# -- several workers
-
-
-def test_workers_share_the_signing_secret(tmp_path: Path) -> None:
-    assert load_signing_secret(tmp_path) == load_signing_secret(tmp_path)
-    assert load_signing_secret(None) != load_signing_secret(None)
-    (kept,) = tmp_path.iterdir()
-    assert kept.stat().st_mode & 0o777 == 0o600
-
-
-def test_live_page_shows_all_workers(serve: Serve, tmp_path: Path) -> None:
-    client = serve()
-    client.post("/v1/scopes/a/documents", json={"text": variant()})
-    service = client.app.state.service  # type: ignore[attr-defined]
-    recent_metrics = RecentMetrics(tmp_path)
-    recent_metrics.write_snapshot(service)
-    own = tmp_path / f"{os.getpid()}{SUFFIX}"
-    # another living process, and one that is gone
-    own.rename(tmp_path / f"{os.getppid()}{SUFFIX}")
-    (tmp_path / f"999999999{SUFFIX}").write_text("damaged, and of nobody")
-    series, waiting, workers = recent_metrics.read(service)
-    assert (sum(one["counts"].get("new", 0) for one in series), waiting, workers) == (2, 0, 2)
-
-
-def test_page_offers_limited_number_of_scopes() -> None:
-    async def run_overview(scopes: Callable[[], object]) -> object:
-        return scopes()
-
-    names = tuple(f"scope-{number:06d}" for number in range(50_000))
-    service: Any = SimpleNamespace(
-        run_overview=run_overview, cluster_listings=SimpleNamespace(scopes=lambda: names)
-    )
-    who = Principal("everybody", ("scope-04*", "other"), ("read",))
-    nothing: Any = None
-    visit = Visit(service, nothing, nothing, who, "192.0.2.1", "clusters", "one")
-    with ThreadPoolExecutor(1) as pool:
-        # the thread of a browser test has a running event loop
-        found = pool.submit(asyncio.run, visit.scopes()).result()
-    assert found[:2] == ["other", "scope-040000"]
-    assert len(found) == MAX_SCOPES
-
-
-def test_cluster_listings_have_scopes_and_similarities(serve: Serve) -> None:
-    client = serve()
-    for scope, text in (("b", variant()), ("b", variant(30)), ("a", "other words")):
-        client.post(f"/v1/scopes/{scope}/documents", json={"text": text}).raise_for_status()
-    catalogue = client.app.state.service.cluster_listings  # type: ignore[attr-defined]
-    assert set(catalogue.scopes()) == {"a", "b"}
-    listing = catalogue.listing("b")
-    assert (sum(listing.resolved), listing.resolved[45], len(listing.sample)) == (1, 1, 2)
-    pairs = catalogue.pairs("b")
-    assert pairs is not None
-    assert pairs.pairs.sum() == pytest.approx(1)
-    assert catalogue.pairs("a") is None
 
 
 @pytest.mark.parametrize(
