@@ -736,7 +736,7 @@ class ClusterOptions:
         str,
         typer.Option(
             help="Keep policy, for example 'source:gold>web, quality desc, length desc' or "
-            "'newest:date'.",
+            "'most-complete, newest:date'.",
             metavar="EXPR",
             rich_help_panel=CLUSTERING,
         ),

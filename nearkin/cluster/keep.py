@@ -9,10 +9,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearkin.cluster.dates import count_unreadable_dates, read_dates
+from nearkin.cluster.kept_documents import ClusterCriterion
 from nearkin.errors import UsageError
 from nearkin.runtime.arrow_types import is_text
 
 LENGTH = "length"
+DEFAULT_ORDER = "length desc"
+"""The keep order of a policy that consists of a criterion of clusters alone."""
 NUMBERS = (pa.int64(), pa.uint64(), pa.float64())
 """The types by which a text column of numbers is sorted. The first that fits all values counts."""
 PORTION_BYTES = 8 << 20
@@ -49,6 +52,9 @@ class KeepPolicy:
 
     Attributes:
         terms: Criteria, the most important one first.
+        cluster_criterion: Criterion that chooses the kept document after clustering, or None. The
+            other criteria then decide in which order clusters are formed, and between documents of
+            the same score.
 
     Examples:
         >>> policy = KeepPolicy.parse("source:gold>web, quality desc, length desc, date asc")
@@ -56,9 +62,12 @@ class KeepPolicy:
         ('source', 'quality', 'date')
         >>> KeepPolicy.parse("newest:crawled, length desc").date_columns
         ('crawled',)
+        >>> KeepPolicy.parse("central, newest:crawled").cluster_criterion
+        <ClusterCriterion.CENTRAL: 'central'>
     """
 
     terms: tuple[Term, ...]
+    cluster_criterion: ClusterCriterion | None = None
 
     @classmethod
     def parse(cls, text: str) -> "KeepPolicy":
@@ -67,7 +76,18 @@ class KeepPolicy:
         Raises:
             UsageError: If a criterion is not valid.
         """
-        return cls(tuple(_parse_term(part) for part in text.split(",") if part.strip()))
+        parts = [part.strip() for part in text.split(",") if part.strip()]
+        criteria = [part for part in parts if part.lower() in list(ClusterCriterion)]
+        if not criteria:
+            return cls(tuple(_parse_term(part) for part in parts))
+        if len(criteria) > 1 or parts[0] != criteria[0]:
+            raise UsageError(
+                f"invalid keep policy {text!r}: {criteria[-1]} is only possible as the first "
+                f"criterion; write it first, or '{criteria[-1]} asc' for a column of this name"
+            )
+        order = parts[1:] or [DEFAULT_ORDER]
+        terms = tuple(_parse_term(part) for part in order)
+        return cls(terms, ClusterCriterion(criteria[0].lower()))
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -134,7 +154,7 @@ def _parse_term(text: str) -> Term:
     if match is None:
         raise UsageError(
             f"invalid keep criterion {text.strip()!r}; write COL, COL asc, COL desc, newest:COL, "
-            "oldest:COL or COL:FIRST>SECOND"
+            "oldest:COL, COL:FIRST>SECOND, most-complete or central"
         )
     values = tuple(value.strip() for value in (match["values"] or "").split(">") if value.strip())
     return Term(match["column"], (match["direction"] or "asc").lower() == "desc", values)

@@ -11,6 +11,7 @@ import numpy as np
 
 from nearkin.argument_types import check_fields
 from nearkin.cluster.keep import KeepPolicy
+from nearkin.cluster.kept_documents import ClusterCriterion
 from nearkin.errors import UsageError
 from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.measures import BandingRequest, Measure, measure_of
@@ -177,7 +178,7 @@ class RunOptions:
         cluster: `leaders` or `components`.
         floor: Smallest similarity of a component's document to the kept one. The default is the
             threshold minus 0.2.
-        keep: Keep policy, for example `length desc`.
+        keep: Keep policy, for example `length desc`, `newest:date` or `most-complete`.
         empty: `keep` or `drop`, for documents without shingles. They never match.
         block_by: Column whose value two documents must share to be compared.
         across: Column of sources. Only documents of different sources are compared, exact
@@ -235,7 +236,7 @@ class RunOptions:
         require_workers(self.workers)
         # These raise an error for an invalid expression before anything is read.
         self.parsed_second_measure  # noqa: B018
-        self.keep_policy  # noqa: B018
+        self._check_keep_policy()
         if self.bands is not None or self.spec.has_slots:
             self.banding(measure_of(self.spec, distance=self.distance), SMALL_CORPUS)
 
@@ -287,6 +288,28 @@ class RunOptions:
             raise UsageError(f"{name_setting('pair_budget', self.pair_budget)} must be at least 0")
         if self.fanout < 1:
             raise UsageError(f"{name_setting('fanout', self.fanout)} must be at least 1")
+
+    def _check_keep_policy(self) -> None:
+        criterion = self.keep_policy.cluster_criterion
+        if criterion is None:
+            return
+        keep = name_setting("keep", self.keep)
+        if self.second_measure is not None:
+            raise UsageError(
+                f"{keep} and {name_setting('second_measure', self.second_measure)} exclude each "
+                f"other: {criterion} compares by one measure; leave out one of them"
+            )
+        if self.verify == Verify.NONE:
+            raise UsageError(
+                f"{keep} needs verified pairs; leave out {name_setting('verify', 'none')}"
+            )
+        is_of_sets = self.spec.measure == "jaccard" and self.verify == Verify.EXACT
+        if criterion == ClusterCriterion.MOST_COMPLETE and not is_of_sets:
+            raise UsageError(
+                f"{keep} needs the measure jaccard and exact verification, because it counts "
+                f"shared shingles (the measure is {self.spec.measure}, verification is "
+                f"{self.verify}); use {name_setting('keep', 'central')}"
+            )
 
     def banding(self, measure: Measure, documents: int) -> Banding:
         """Returns the given bands and rows, or those that reach the recall at the threshold.

@@ -8,12 +8,13 @@ import numpy as np
 
 from nearkin.cluster.components import cluster_components
 from nearkin.cluster.election import elect_leaders
+from nearkin.cluster.kept_documents import ClusterCriterion, choose_kept_documents
 from nearkin.engine.leader_similarity import (
     compute_leader_similarities,
     find_leader_similarities,
 )
 from nearkin.engine.local.documents import Documents
-from nearkin.engine.local.verification import Estimates, Payloads
+from nearkin.engine.local.verification import Estimates, Payloads, documents_in_pairs
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import ClusterMethod, EmptyDocuments, RunOptions
 from nearkin.engine.result_schema import EMPTY, EXACT, KEPT, KINDS, NEAR, UNIQUE
@@ -139,8 +140,11 @@ def cluster_documents(
         advance: Receives the number of documents that were processed.
     """
     counter = StepCounter(advance, len(groups.order), steps=3)
+    criterion = options.keep_policy.cluster_criterion
     if options.cluster == ClusterMethod.LEADERS:
         leader = elect_leaders(scored, groups.order, groups.rank)
+        if criterion is not None:
+            leader = _choose_kept_documents(scored, leader, groups, comparison, criterion)
         counter.finish_step()
         similarity = find_leader_similarities(scored, leader)
     else:
@@ -148,6 +152,8 @@ def cluster_documents(
         leader = cluster_components(
             scored, groups.order, groups.rank, floor, comparison.compare, sharing
         )
+        if criterion is not None:
+            leader = _choose_kept_documents(scored, leader, groups, comparison, criterion)
         counter.finish_step()
         similarity = compute_leader_similarities(leader, comparison.compare)
     counter.finish_step()
@@ -155,6 +161,22 @@ def cluster_documents(
     clustering = _add_exact_duplicates(leader, similarity, groups, drops_empty=drops_empty)
     counter.finish_step()
     return clustering
+
+
+def _choose_kept_documents(
+    scored: ScoredPairs,
+    leader: np.ndarray,
+    groups: ExactGroupOrder,
+    comparison: Payloads | Estimates,
+    criterion: ClusterCriterion,
+) -> np.ndarray:
+    """Returns the kept document of each document, chosen by a criterion of the keep policy."""
+    sizes = np.zeros(len(leader), np.int64)
+    if criterion == ClusterCriterion.MOST_COMPLETE and isinstance(comparison, Payloads):
+        in_pairs = documents_in_pairs(scored.pairs, len(leader))
+        sizes[in_pairs] = comparison.count_shingles(in_pairs)
+    copies = np.bincount(groups.representative, minlength=len(leader))
+    return choose_kept_documents(scored, leader, groups.rank, copies, criterion, sizes)
 
 
 def _add_exact_duplicates(

@@ -138,6 +138,14 @@ class Payloads:
             return PrefixFilterIndex(sizes, hashes, weights**2, floor**2)
         return PrefixFilterIndex(sizes, hashes, weights, floor)
 
+    def count_shingles(self, documents: np.ndarray) -> np.ndarray:
+        """Returns the number of different shingles of stored documents, int64 (m,).
+
+        Args:
+            documents: Numbers of the documents, int64 (m,).
+        """
+        return np.asarray(np.diff(self.stored.starts)[self.stored.place[documents]])
+
     def whole(self) -> Payload:
         """Returns the payloads of all stored documents."""
         return Payload(np.diff(self.stored.starts), self.stored.columns)

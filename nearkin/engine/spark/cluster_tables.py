@@ -49,23 +49,34 @@ class ClusterBuilder:
         """The intermediate tables."""
         return self.document_tables.tables
 
-    def elect(self, *, components: bool) -> DataFrame:
+    def elect(self, *, components: bool, copies: DataFrame | None = None) -> DataFrame:
         """Returns ELECTED: the removed documents, exact duplicates apart.
 
         Args:
             components: Whether components are clustered, not leaders elected.
+            copies: (doc, head) of the exact duplicates, if the criterion of the keep policy chooses
+                the kept documents. Otherwise leaders are kept.
         """
+        criterion = None
+        if copies is not None:
+            criterion = self.document_tables.options.keep_policy.cluster_criterion
+        election = Election(
+            self.scorer.scoring, exact=self.is_exact, components=components, criterion=criterion
+        )
         columns = self.scorer.scored.select("a", "b", "shared", "joint")
         pairs = self._with_components(columns)
         members = list_documents_of_bins(pairs)
-        needs_signatures = components and not self.is_exact
+        needs_signatures = components and not election.reads_payloads
         compared = ["signature"] if needs_signatures else []
         sorted_documents = self.document_tables.documents.select("doc", "sort", *compared)
         documents = members.join(sorted_documents, "doc")
-        if components and self.is_exact:
+        if criterion is not None and copies is not None:
+            times = copies.groupBy("head").count().withColumnsRenamed({"head": "doc"})
+            number = (f.coalesce("count", f.lit(0)) + 1).alias("copies")
+            documents = documents.join(times, "doc", "left").select(*documents.columns, number)
+        if election.reads_payloads:
             payloads = self.document_tables.payloads(members.select("doc").distinct())
             documents = documents.join(payloads, "doc")
-        election = Election(self.scorer.scoring, exact=self.is_exact, components=components)
         elected = apply_to_bins(pairs, documents, election.elect, ELECTED)
         return self.tables.keep(elected, "elected")
 
@@ -88,7 +99,7 @@ class ClusterBuilder:
             exact_duplicates: (doc, head) of the exact duplicates.
         """
         by_components = self.document_tables.options.cluster == ClusterMethod.COMPONENTS
-        elected = self.elect(components=by_components)
+        elected = self.elect(components=by_components, copies=exact_duplicates)
         removed = self._with_exact_duplicates(elected, exact_duplicates)
         removed = self.tables.keep(removed, "removed")
         by_kind = {kind: f.count(f.when(f.col("kind") == kind, 1)) for kind in KINDS}

@@ -8,6 +8,7 @@ functions of the local engine.
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -17,11 +18,12 @@ from pyspark.sql import functions as f
 
 from nearkin.cluster.components import cluster_components
 from nearkin.cluster.election import elect_leaders
+from nearkin.cluster.kept_documents import ClusterCriterion, choose_kept_documents
 from nearkin.engine.leader_similarity import compute_leader_similarities, find_leader_similarities
 from nearkin.engine.spark.arrow_columns import make_batch, to_numbers
 from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.verification import Members, Scoring, with_payloads
-from nearkin.measures.base import as_stored
+from nearkin.measures.base import StoredPayloads, as_stored
 from nearkin.packed_pairs import ScoredPairs
 
 ELECTED = "doc long,leader long,similarity double"
@@ -38,24 +40,41 @@ class Election:
         scoring: Scores further pairs.
         exact: Whether further pairs are compared exactly, not by signatures.
         components: Whether components are clustered, not leaders elected.
+        criterion: Criterion that chooses the kept document of each cluster, or None to keep the
+            leader.
     """
 
     scoring: Scoring
     exact: bool
     components: bool
+    criterion: ClusterCriterion | None = None
 
     @property
     def request(self) -> TaskRequest:
         return self.scoring.request
+
+    @property
+    def reads_payloads(self) -> bool:
+        """True if tasks compare documents exactly, or count their shingles."""
+        is_by_size = self.criterion == ClusterCriterion.MOST_COMPLETE
+        return (self.components and self.exact) or is_by_size
 
     def elect(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
         """Returns ELECTED of whole connected components.
 
         Args:
             pairs: Scored pairs (a, b, shared, joint).
-            documents: Documents (doc, sort, ...).
+            documents: Documents (doc, sort, ...), with `copies` if there is a criterion.
         """
-        documents, compare = self._make_comparison(documents)
+        sizes = np.zeros(len(documents), np.int64)
+        compare: Callable[[np.ndarray], ScoredPairs] | None = None
+        if self.reads_payloads:
+            documents, payload = with_payloads(documents, self.request)
+            sizes = payload.sizes
+            if self.components:
+                compare = partial(self._compare_exactly, as_stored(payload))
+        elif self.components:
+            compare = partial(self._compare_signatures, documents["signature"])
         docs = to_numbers(documents["doc"])
         packed = Members(docs).pack(to_numbers(pairs["a"]), to_numbers(pairs["b"]))
         sequence = np.argsort(packed)
@@ -65,14 +84,18 @@ class Election:
         order = pc.sort_indices(documents["sort"]).to_numpy().astype(np.uint32)
         rank = np.empty(len(order), np.uint32)
         rank[order] = np.arange(len(order), dtype=np.uint32)
-        if self.components:
-            leader = cluster_components(
-                scored, order, rank, self.request.options.lowest_similarity, compare
-            )
-            similarity = compute_leader_similarities(leader, compare)
-        else:
+        if compare is None:
             leader = elect_leaders(scored, order, rank)
+        else:
+            floor = self.request.options.lowest_similarity
+            leader = cluster_components(scored, order, rank, floor, compare)
+        if self.criterion is not None:
+            copies = to_numbers(documents["copies"])
+            leader = choose_kept_documents(scored, leader, rank, copies, self.criterion, sizes)
+        if compare is None:
             similarity = find_leader_similarities(scored, leader)
+        else:
+            similarity = compute_leader_similarities(leader, compare)
         removed = np.flatnonzero(leader != np.arange(len(leader)))
         columns: dict[str, np.ndarray] = {
             "doc": docs[removed],
@@ -81,18 +104,12 @@ class Election:
         }
         return pa.Table.from_batches([make_batch(ELECTED, **columns)])
 
-    def _make_comparison(
-        self, documents: pa.Table
-    ) -> tuple[pa.Table, Callable[[np.ndarray], ScoredPairs]]:
-        """Returns the documents, each once, and a function that compares further pairs of them."""
-        measure = self.request.measure
-        if not (self.components and self.exact):
-            return documents, lambda pairs: measure.estimator.estimate(
-                pairs, self.scoring.agreements(pairs, documents["signature"])
-            )
-        documents, payload = with_payloads(documents, self.request)
-        stored = as_stored(payload)
-        return documents, lambda pairs: measure.compare(pairs, stored)
+    def _compare_exactly(self, stored: StoredPayloads, pairs: np.ndarray) -> ScoredPairs:
+        return self.request.measure.compare(pairs, stored)
+
+    def _compare_signatures(self, signatures: pa.ChunkedArray, pairs: np.ndarray) -> ScoredPairs:
+        agreements = self.scoring.agreements(pairs, signatures)
+        return self.request.measure.estimator.estimate(pairs, agreements)
 
 
 def find_components(edges: DataFrame, keep: Callable[[DataFrame], DataFrame]) -> DataFrame:

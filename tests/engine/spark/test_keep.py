@@ -59,3 +59,17 @@ def test_newest_document_is_kept(versions: pa.Table, versions_frame: DataFrame) 
         expected = {"date": versions["date"].to_pylist().count("soon")}
         assert result.stages["collapse"]["unreadable_dates"] == expected
         assert local.stages["collapse"]["unreadable_dates"] == expected
+
+
+@pytest.mark.parametrize(
+    ("keep", "cluster"), [("most-complete, oldest:date", "leaders"), ("central", "components")]
+)
+def test_criterion_of_clusters_chooses_the_same_documents(
+    versions: pa.Table, versions_frame: DataFrame, keep: str, cluster: str
+) -> None:
+    options = {**WORDS, "keep": keep, "cluster": cluster}
+    local = nk.dedup(versions, id="id", **options)
+    with nks.dedup(versions_frame, id="id", **options) as result:
+        assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
+    by_order = nk.dedup(versions, id="id", **{**options, "keep": "oldest:date"})
+    assert by_order.clusters.to_pylist() != local.clusters.to_pylist()
