@@ -35,7 +35,7 @@ def encode_cursor(listing: tuple[str, ...], position: list[Any]) -> str:
         [3, 'one']
     """
     body = orjson.dumps(position)
-    return urlsafe_b64encode(_checksum(listing, body) + body).decode().rstrip("=")
+    return _encode(_checksum(listing, body) + body)
 
 
 def decode_cursor(cursor: str, listing: tuple[str, ...]) -> list[Any] | None:
@@ -56,7 +56,8 @@ def decode_cursor(cursor: str, listing: tuple[str, ...]) -> list[Any] | None:
         decoded = b""
     checksum = decoded[:CHECKSUM_BYTES]
     body = decoded[CHECKSUM_BYTES:]
-    if not body or checksum != _checksum(listing, body):
+    # the decoder skips characters that are not of the alphabet
+    if not body or checksum != _checksum(listing, body) or _encode(decoded) != cursor:
         raise ProblemError(
             "invalid-request",
             "the cursor does not belong to this listing; pass the cursor of the previous page "
@@ -66,6 +67,10 @@ def decode_cursor(cursor: str, listing: tuple[str, ...]) -> list[Any] | None:
         )
     position: list[Any] = orjson.loads(body)
     return position
+
+
+def _encode(content: bytes) -> str:
+    return urlsafe_b64encode(content).decode().rstrip("=")
 
 
 def _checksum(listing: tuple[str, ...], body: bytes) -> bytes:

@@ -79,7 +79,7 @@ async def read_body(request: Request, service: Service) -> bytes:
     reservation = Reservation(service.memory, caller)
     reservations.callback(reservation.shrink)
     content_length = request.headers.get("content-length", "")
-    if content_length.isdigit():
+    if content_length.isdecimal():
         reservation.add(int(content_length))
         service.admit_bytes(caller, reservation.size)
         return await request.body()

@@ -3,6 +3,7 @@
 The code of each kind of problem does not change between releases.
 """
 
+import math
 from http import HTTPStatus
 from typing import NamedTuple, NotRequired, TypedDict
 
@@ -176,7 +177,7 @@ class ProblemError(Exception):
         """
         headers = {}
         if self.retry_after is not None:
-            headers["Retry-After"] = str(max(1, round(self.retry_after)))
+            headers["Retry-After"] = str(max(1, math.ceil(self.retry_after)))
         if self.status == HTTPStatus.UNAUTHORIZED:
             headers["WWW-Authenticate"] = 'Bearer realm="nearkin"'
         instance = None if request_id is None else f"urn:uuid:{request_id}"

@@ -1,12 +1,31 @@
 """Tests of the parsing of request bodies."""
 
+import asyncio
 import json
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from fastapi import Request
+from pydantic import Field
 
+from nearkin.server.http.callers import Caller
+from nearkin.server.http.parsing import (
+    JSON,
+    MAX_JSON_DEPTH,
+    MAX_JSON_MEMBERS,
+    SMALL_BODY,
+    body_schema,
+    check_json_shape,
+    parse_json,
+    read_body,
+    request_media_type,
+)
+from nearkin.server.http.problems import ProblemError
+from nearkin.server.http.shares import ResourcePool
 from nearkin.server.routes import models
+from nearkin.server.routes.models import Model
 from tests.server.exchange import run, running
 from tests.server.hostile_json import HOSTILE
 
@@ -37,3 +56,156 @@ def test_hostile_json_is_rejected_before_parsing(
             assert all(count <= models.UpsertRequest.max_json_values for count in parsed)
 
     run(test())
+
+
+class Name(Model):
+    """A body with a short list and a number."""
+
+    max_json_values: ClassVar[int] = 5
+    names: list[str] = Field(max_length=3)
+    size: int = Field(default=1, ge=1)
+
+
+def test_body_is_validated_as_its_model() -> None:
+    assert parse_json(b'{"names": ["a", "b"]}', Name).names == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "field", "message"),
+    [
+        (b"", "not-json", None, "EOF"),
+        (b"{", "not-json", None, "EOF"),
+        (b"\xff", "not-json", None, "not-json: "),
+        (b'{"names": ["\\ud800"]}', "not-json", None, "not-json: "),
+        (b"[]", "invalid-request", None, "the body: "),
+        (b"{}", "invalid-request", "/names", "/names: "),
+        (b'{"names": ["a"], "size": 0}', "invalid-request", "/size", "greater than or equal to 1"),
+        (b'{"names": ["a", 7]}', "invalid-request", "/names/1", "valid string"),
+        (b'{"names": [], "more": 1, "size": 0}', "invalid-request", "/size", r"\(and 1 more\)"),
+    ],
+)
+def test_invalid_body_is_a_problem_that_names_its_first_field(
+    body: bytes, code: str, field: str | None, message: str
+) -> None:
+    with pytest.raises(ProblemError, match=message) as invalid:
+        parse_json(body, Name)
+    assert (invalid.value.code, invalid.value.field) == (code, field)
+
+
+def test_problem_does_not_repeat_what_was_sent() -> None:
+    for body in (b'{"names": "secret"}', b'{"names": [], "size": "secret"}', b'{"names": secret}'):
+        with pytest.raises(ProblemError) as invalid:
+            parse_json(body, Name)
+        assert "secret" not in str(invalid.value)
+
+
+@pytest.mark.parametrize(
+    ("body", "unit"),
+    [
+        (b"[1,2,3,4,5,6]", "values"),
+        (b"[" * 9 + b"]" * 9, "values"),
+        (b"[" * 5 + b'"' + b":," * 100, None),
+        (b'{"a":' * 5 + b"1" + b"}" * 5, None),
+    ],
+)
+def test_json_with_too_many_values_is_rejected_with_the_limit(
+    body: bytes, unit: str | None
+) -> None:
+    if unit is None:
+        check_json_shape(body, 5)
+        return
+    with pytest.raises(ProblemError, match=f"{unit}; the limit is 5"):
+        check_json_shape(body, 5)
+
+
+def test_members_and_nested_brackets_are_limited_however_many_values_are_allowed() -> None:
+    check_json_shape(b"[" * MAX_JSON_DEPTH, 100)
+    with pytest.raises(ProblemError, match=r"9 nested brackets; the limit is 8"):
+        check_json_shape(b"[" * (MAX_JSON_DEPTH + 1), 100)
+    check_json_shape(b":" * MAX_JSON_MEMBERS, 100)
+    with pytest.raises(ProblemError, match=r"65 members; the limit is 64"):
+        check_json_shape(b":" * (MAX_JSON_MEMBERS + 1), 100)
+
+
+def test_small_bodies_are_not_counted() -> None:
+    """The message of the parser says more about a small body than its number of values."""
+    body = b'{"names": ["a", "b", "c", "d", "e", "f"]}'
+    with pytest.raises(ProblemError, match="at most 3 items"):
+        parse_json(body, Name)
+    with pytest.raises(ProblemError, match="values; the limit is 5"):
+        parse_json(body + b" " * SMALL_BODY, Name)
+
+
+@pytest.mark.parametrize(
+    ("header", "media_type"),
+    [
+        (None, JSON),
+        ("application/json", JSON),
+        ("Application/JSON; charset=utf-8", JSON),
+        (" text/plain ;q=1", "text/plain"),
+        ("", ""),
+    ],
+)
+def test_media_type_has_no_parameters(header: str | None, media_type: str) -> None:
+    headers = {} if header is None else {"content-type": header}
+    assert request_media_type(request_of(headers)) == media_type
+
+
+def request_of(headers: dict[str, str], *chunks: bytes) -> Request:
+    """Returns a request whose body arrives in chunks."""
+    messages = [{"type": "http.request", "body": chunk, "more_body": True} for chunk in chunks]
+    messages.append({"type": "http.request", "body": b"", "more_body": False})
+    arriving = iter(messages)
+
+    async def receive() -> Any:
+        return next(arriving)
+
+    raw = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+    scope = {"type": "http", "method": "POST", "path": "/", "headers": raw, "state": {}}
+    return Request(scope, receive)
+
+
+class ByteCounts:
+    """The part of a service that counts bytes."""
+
+    def __init__(self, total: int) -> None:
+        self.memory = ResourcePool("bytes", total, 1.0)
+        self.admitted: list[int] = []
+
+    def admit_bytes(self, caller: Caller, size: int) -> None:
+        self.admitted.append(size)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"content-length": "6"}, {"content-length": "six"}, {"content-length": "\u00b2"}],
+    ids=["chunked", "announced", "not a number", "a digit that is not decimal"],
+)
+def test_bytes_of_a_body_are_counted_until_the_request_ends(headers: dict[str, str]) -> None:
+    counts: Any = ByteCounts(100)
+    request = request_of(headers, b"abc", b"def")
+    with ExitStack() as reservations:
+        request.state.reservations = reservations
+        assert asyncio.run(read_body(request, counts)) == b"abcdef"
+        assert counts.memory.used == 6
+    assert counts.memory.used == 0
+    assert counts.admitted == [6]
+
+
+@pytest.mark.parametrize("headers", [{}, {"content-length": "60"}], ids=["chunked", "announced"])
+def test_body_without_room_in_memory_is_rejected_and_counts_no_more(
+    headers: dict[str, str],
+) -> None:
+    counts: Any = ByteCounts(50)
+    request = request_of(headers, b"x" * 30, b"x" * 30)
+    with ExitStack() as reservations:
+        request.state.reservations = reservations
+        with pytest.raises(ProblemError, match="50 bytes are in use"):
+            asyncio.run(read_body(request, counts))
+    assert counts.memory.used == 0
+    assert counts.admitted == []
+
+
+def test_schema_of_a_body_refers_to_its_model() -> None:
+    content = body_schema(Name)["requestBody"]["content"]  # type: ignore[index]
+    assert content == {JSON: {"schema": {"$ref": "#/components/schemas/Name"}}}
