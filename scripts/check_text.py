@@ -18,7 +18,7 @@ from typing import NamedTuple
 DEFAULT_PATHS = ("nearkin", "tests", "scripts", "benchmarks", "docs", "conformance", "deploy")
 DEFAULT_PAGES = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
 TEXT_SUFFIXES = frozenset({".md", ".html", ".js", ".css", ".toml", ".yaml", ".yml", ".sh"})
-SKIPPED_FILES = frozenset({"check_text.py", "test_text_checks.py"})
+SKIPPED_FILES = frozenset({"check_text.py", "test_check_text.py"})
 """Files that quote what is looked for."""
 SKIPPED_FOLDERS = frozenset({"_build", "_generated", "__pycache__", "node_modules"})
 MAX_TARGETS = 2

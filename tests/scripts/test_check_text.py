@@ -7,7 +7,7 @@ from types import ModuleType
 
 import pytest
 
-SCRIPT = Path(__file__).parent.parent / "scripts" / "check_text.py"
+SCRIPT = Path(__file__).parents[2] / "scripts" / "check_text.py"
 
 
 @pytest.fixture(scope="module")
