@@ -1,9 +1,18 @@
 """Tests of the Hamming similarity against the distances of all pairs of signatures."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 
 import nearkin as nk
+from nearkin.errors import UsageError
+from nearkin.measures import BandingRequest
+from nearkin.measures.base import Payload
+from nearkin.measures.cosine import SimHash
+from nearkin.measures.hamming import Hamming
+from nearkin.packed_pairs import ScoredPairs, unpack_pairs
+from nearkin.pair_scope import EVERY_SOURCE, PairScope
 from nearkin.spec import Spec
 
 
@@ -42,3 +51,43 @@ def test_distance_with_hot_buckets_gives_warning(texts: list[str]) -> None:
             any("may be missing; raise `hot_bucket_size`" in warning for warning in warnings)
             == expected
         )
+
+
+@pytest.mark.parametrize("by_source", [False, True])
+@pytest.mark.parametrize("max_distance", [0, 20, 64])
+def test_brute_force_lists_the_pairs_of_a_scope_within_the_distance(
+    max_distance: int, by_source: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.measures.hamming.PAIRS_PER_BATCH", 50)
+    rng = np.random.default_rng(7)
+    words = rng.integers(0, 2**64, (30, 1), np.uint64)
+    words[20:] = words[:10] ^ (np.uint64(1) << rng.integers(0, 64, (10, 1), np.uint64))
+    words[0] = words[1]
+    blocks = rng.integers(0, 2, 30).astype(np.uint64)
+    sources = rng.integers(0, 3, 30).astype(np.uint64) if by_source else EVERY_SOURCE
+    measure = Hamming(SimHash(Spec(measure="simhash")), max_distance)
+    payload = Payload(np.ones(30, np.int64), (words,))
+    threshold = 1 - max_distance / 64
+    scope = PairScope(blocks, sources)
+    parts = list(measure.compare_all(payload, scope, threshold, workers=1))
+    scored = ScoredPairs.concatenate(parts)
+    want = {
+        (a, b): (int(words[a, 0]) ^ int(words[b, 0])).bit_count()
+        for a, b in combinations(range(30), 2)
+        if blocks[a] == blocks[b] and not (by_source and sources[a] == sources[b])
+    }
+    order = np.argsort(scored.pairs)
+    first, second = unpack_pairs(scored.pairs[order])
+    distances = measure.estimator.hamming_distances(scored.similarity[order]).tolist()
+    assert dict(zip(zip(first.tolist(), second.tolist(), strict=True), distances, strict=True)) == {
+        pair: distance for pair, distance in want.items() if distance <= max_distance
+    }
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"bands": 2, "rows": 3}, {"tables": 2}, {"probes": 1}], ids=lambda wrong: str(wrong)
+)
+def test_distance_refuses_settings_of_bands(wrong: dict[str, int]) -> None:
+    measure = Hamming(SimHash(Spec(measure="simhash")), 3)
+    with pytest.raises(UsageError, match=r"distance=3 chooses its own tables.*omit `bands`"):
+        measure.banding(BandingRequest(0.9, 0.9, **wrong))
