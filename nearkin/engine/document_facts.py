@@ -4,6 +4,7 @@ import hashlib
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nearkin.hashing import kernels as hashing
 from nearkin.hashing.families import key_of
@@ -11,6 +12,12 @@ from nearkin.shingle import text_buffers
 
 NULL_VALUE = 0x6E756C6C
 """The block, or the source, of documents without a value."""
+NOT_A_DIGIT = r"\P{Nd}+"
+MIX_OFFSET = np.uint64(0x9E3779B97F4A7C15)
+MIX_FACTORS = (np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53))
+"""Odd factors whose bits are irregular: those of the finalizer of MurmurHash3 (Appleby)."""
+DIGIT_SEEDS = (0, 1)
+"""The seeds of the two hashes of a text's digits."""
 
 
 def text_lengths(documents: pa.Array) -> np.ndarray:
@@ -53,3 +60,35 @@ def value_hashes(values: pa.Array) -> np.ndarray:
     digests = [hashlib.sha256(value.as_py().encode()).digest() for value in encoded.dictionary]
     hashes = [int.from_bytes(digest[:8], "little") for digest in digests]
     return np.array([*hashes, NULL_VALUE], np.uint64)[codes]
+
+
+def hash_digits(documents: pa.Array) -> np.ndarray:
+    """Returns a 128-bit hash of the digits of each document, in order, uint64 (n, 2).
+
+    Digits are the characters of the Unicode category Nd. Digits of different scripts differ.
+
+    Args:
+        documents: Texts (large_string) or lists of tokens (large_list).
+    """
+    if pa.types.is_large_list(documents.type):
+        documents = pc.binary_join(documents, "").cast(pa.large_string())
+    digits = pc.replace_substring_regex(documents, NOT_A_DIGIT, "").cast(pa.large_string())
+    data, offsets = text_buffers(digits)
+    hashes = np.empty((len(DIGIT_SEEDS), len(documents)), np.uint64)
+    for row, seed in zip(hashes, DIGIT_SEEDS, strict=True):
+        hashing.hash_each(data, offsets, key_of("xxh3", seed), row)
+    return np.ascontiguousarray(hashes.T)
+
+
+def mix_hashes(first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    """Returns a hash of each pair of hashes, uint64 (n,). Their order matters.
+
+    Args:
+        first: Hashes, uint64 (n,).
+        second: Hashes or other numbers, uint64 (n,).
+    """
+    mixed = (first ^ (second + MIX_OFFSET)) * MIX_FACTORS[0]
+    mixed ^= mixed >> np.uint64(32)
+    mixed *= MIX_FACTORS[1]
+    mixed ^= mixed >> np.uint64(29)
+    return np.asarray(mixed)

@@ -9,15 +9,20 @@ from typing import Any, NamedTuple, NotRequired, TypedDict
 
 import numpy as np
 
+from nearkin.acceptance import Expression
+from nearkin.acceptance.bounds import Bounds
+from nearkin.acceptance.expression import collect_columns
+from nearkin.acceptance.parser import SIMILAR
 from nearkin.argument_types import check_fields
 from nearkin.cluster.keep import KeepPolicy
 from nearkin.cluster.kept_documents import ClusterCriterion
+from nearkin.engine.acceptance import LEAST_BANDED, combine_acceptance, require_acceptable
 from nearkin.errors import UsageError
 from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.measures import BandingRequest, Measure, measure_of
 from nearkin.runtime.threads import require_workers
 from nearkin.setting_names import name_setting
-from nearkin.spec import Spec
+from nearkin.spec import IDF_JACCARD, Spec
 from nearkin.suggestions import did_you_mean
 
 SMALL_CORPUS = 5000
@@ -29,6 +34,9 @@ LEAST_MEMORY = 512 << 20
 DEFAULT_PAIR_BUDGET = 50_000_000
 """The pair budget of runs that list pairs. A bucket of 10,000 documents has as many pairs, whose
 signatures take about 1.5 seconds of processor time to compare (k = 128)."""
+LEAST_SIMILARITY = 1e-9
+"""The threshold of a run that accepts pairs of any similarity above 0."""
+DEFAULT_THRESHOLD = 0.8
 DEFAULT_FLOOR_DISTANCE = 0.2
 """The distance of the default floor of components below the threshold."""
 
@@ -121,6 +129,8 @@ class RunOptionKeywords(TypedDict, total=False):
     empty: str
     block_by: str | None
     across: str | None
+    accept: str
+    max_lost: float | None
     source: str | None
     split: str | None
     second_measure: str | None
@@ -158,6 +168,10 @@ class RecordedOptions(TypedDict):
     fanout: int
     across: NotRequired[str]
     """Not recorded if the option is not given."""
+    accept: NotRequired[str]
+    """Not recorded if it is the default."""
+    max_lost: NotRequired[float]
+    """Not recorded if the option is not given."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +197,11 @@ class RunOptions:
         block_by: Column whose value two documents must share to be compared.
         across: Column of sources. Only documents of different sources are compared, exact
             duplicates included. Documents without a value are a source of their own.
+        accept: Condition under which a document is removed in favor of the kept one: an
+            expression such as `jaccard >= 0.8 and containment >= 0.98`, `safe` or `contained`.
+            It replaces `threshold`. The default is `similar`: the threshold alone decides.
+        max_lost: Largest share of the shingles of a removed document that the kept one may lack,
+            from 0 to 1. Documents that would lose more are kept.
         source: Column by which the report counts removals and overlaps.
         split: Column of training and test splits, whose overlap the report shows.
         second_measure: Second measure over the kept documents, as `cosine:COLUMN:THRESHOLD`.
@@ -198,7 +217,7 @@ class RunOptions:
     """
 
     spec: Spec = field(default_factory=Spec)
-    threshold: float = 0.8
+    threshold: float = DEFAULT_THRESHOLD
     distance: int | None = None
     recall: float = 0.95
     bands: int | None = None
@@ -212,6 +231,8 @@ class RunOptions:
     empty: str = EmptyDocuments.KEEP
     block_by: str | None = None
     across: str | None = None
+    accept: str = SIMILAR
+    max_lost: float | None = None
     source: str | None = None
     split: str | None = None
     second_measure: str | None = None
@@ -226,6 +247,7 @@ class RunOptions:
         self._parse_choice("verify", Verify)
         self._parse_choice("cluster", ClusterMethod)
         self._parse_choice("empty", EmptyDocuments)
+        self._check_acceptance()
         self._check_similarity()
         self._check_candidates()
         if self.memory < LEAST_MEMORY:
@@ -267,6 +289,43 @@ class RunOptions:
                 f"floor {self.floor} is out of range; it must be 0 to the threshold "
                 f"{self.threshold}"
             )
+
+    def _check_acceptance(self) -> None:
+        if self.max_lost is not None and not 0 <= self.max_lost <= 1:
+            raise UsageError(
+                f"{name_setting('max_lost', self.max_lost)} is out of range; it must be from 0 to 1"
+            )
+        if self.acceptance is None:
+            return
+        asked = name_setting("accept", self.accept)
+        if self.max_lost is not None:
+            asked = name_setting("max_lost", self.max_lost)
+        if self.spec.measure not in ("jaccard", IDF_JACCARD):
+            raise UsageError(
+                f"{asked} compares sets of shingles, which "
+                f"{name_setting('measure', self.spec.measure)} does not have; give "
+                f"{name_setting('measure', 'jaccard')}"
+            )
+        if self.verify != Verify.EXACT:
+            raise UsageError(
+                f"{asked} needs exact similarities; give {name_setting('verify', Verify.EXACT)}"
+            )
+        if self.cluster != ClusterMethod.LEADERS:
+            raise UsageError(
+                f"{asked} decides about each removed document and the one that is kept, but "
+                f"{name_setting('cluster', self.cluster)} joins documents through others; give "
+                f"{name_setting('cluster', ClusterMethod.LEADERS)}"
+            )
+        if self.second_measure is not None:
+            raise UsageError(
+                f"{asked} and {name_setting('second_measure', self.second_measure)} exclude each "
+                "other: the second measure removes kept documents, whose duplicates were accepted "
+                "against them; leave out one of them"
+            )
+        if self._replaces_threshold:
+            bounds = self._acceptance_bounds
+            least = bounds.idf_jaccard if self.spec.measure == IDF_JACCARD else bounds.jaccard
+            object.__setattr__(self, "threshold", max(least, LEAST_SIMILARITY))
 
     def _check_candidates(self) -> None:
         require_bands_with_rows(self.bands, self.rows)
@@ -319,7 +378,7 @@ class RunOptions:
             documents: Number of documents. It matters for signatures of signs only.
         """
         request = BandingRequest(
-            threshold=self.threshold,
+            threshold=self.banding_threshold,
             recall=self.recall,
             bands=self.bands,
             rows=self.rows,
@@ -359,8 +418,10 @@ class RunOptions:
             10000
         """
         budget = self.pair_budget or 0
-        if self.pair_budget is None and self.across is not None:
+        is_restricted = self.across is not None or self.acceptance is not None
+        if self.pair_budget is None and is_restricted:
             # Documents of one source never remove each other, so that a hot bucket does not shrink.
+            # The most similar leader of a hot bucket may not be one that an acceptance allows.
             budget = DEFAULT_PAIR_BUDGET
         within_budget = (1 + math.isqrt(1 + 8 * budget)) // 2
         return max(self.hot_bucket_size, within_budget)
@@ -377,6 +438,45 @@ class RunOptions:
         """The parsed keep policy."""
         return KeepPolicy.parse(self.keep)
 
+    @cached_property
+    def acceptance(self) -> Expression | None:
+        """The condition under which documents are removed; None if the threshold alone decides."""
+        return combine_acceptance(self.accept, self.max_lost, self.threshold, self.spec.measure)
+
+    @property
+    def _replaces_threshold(self) -> bool:
+        return self.accept.strip() != SIMILAR
+
+    @cached_property
+    def _acceptance_bounds(self) -> Bounds:
+        """The lower bounds of the pairs that are accepted."""
+        assert self.acceptance is not None
+        return require_acceptable(self.acceptance, self.spec.measure)
+
+    @cached_property
+    def containment_threshold(self) -> float | None:
+        """The smallest containment of one document of a pair in the other that must be found.
+
+        None if the bands of signatures find all pairs.
+        """
+        if self.acceptance is None or self.spec.measure == IDF_JACCARD:
+            return None
+        bounds = self._acceptance_bounds
+        if bounds.jaccard >= LEAST_BANDED or bounds.overlap <= bounds.jaccard:
+            return None
+        return bounds.overlap
+
+    @property
+    def banding_threshold(self) -> float:
+        """The similarity that the bands of signatures are chosen for.
+
+        If pairs are also found by containment, the bands only serve documents that resemble too
+        many others for it.
+        """
+        if self.containment_threshold is None:
+            return self.threshold
+        return max(self.threshold, DEFAULT_THRESHOLD)
+
     @property
     def lowest_similarity(self) -> float:
         """The floor of components."""
@@ -390,9 +490,10 @@ class RunOptions:
 
     @property
     def carried_columns(self) -> tuple[str, ...]:
-        """The carried columns: those of the keep policy, the block, the sources and the split."""
+        """The columns of the keep policy, the block, the sources, the split and the acceptance."""
+        accepted = () if self.acceptance is None else collect_columns(self.acceptance)
         return carried_columns(
-            self.keep_policy, self.block_by, self.across, self.source, self.split
+            self.keep_policy, self.block_by, self.across, self.source, self.split, *accepted
         )
 
     def parameters(self) -> RecordedOptions:
@@ -423,6 +524,10 @@ class RunOptions:
         }
         if self.across is not None:
             recorded["across"] = self.across
+        if self._replaces_threshold:
+            recorded["accept"] = self.accept
+        if self.max_lost is not None:
+            recorded["max_lost"] = self.max_lost
         return recorded
 
     @classmethod

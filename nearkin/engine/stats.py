@@ -154,6 +154,8 @@ class CandidateStats(StageStats):
         hottest: The largest hot buckets, each as band, members and first member.
         survivors: Number of candidate pairs that passed the prefilter.
         key_bytes: Size of the band keys, in bytes.
+        hot_shingles: Number of shingle hashes that too many documents share to be looked up. Only
+            recorded if pairs are found by containment.
     """
 
     candidates: int
@@ -164,6 +166,7 @@ class CandidateStats(StageStats):
     hottest: Sequence[Sequence[int]]
     survivors: int = 0
     key_bytes: int = 0
+    hot_shingles: int | None = _optional()
 
     @classmethod
     def summarize(
@@ -176,6 +179,7 @@ class CandidateStats(StageStats):
         hot_members: int,
         survivors: int,
         key_bytes: int,
+        hot_shingles: int | None = None,
     ) -> "CandidateStats":
         """Returns the statistics of a banding.
 
@@ -187,6 +191,7 @@ class CandidateStats(StageStats):
             hot_members: Number of documents in hot buckets.
             survivors: Number of candidate pairs that passed the prefilter.
             key_bytes: Size of the band keys, in bytes.
+            hot_shingles: Number of shingle hashes that too many documents share, or None.
         """
         hottest = sorted(hot, key=lambda bucket: (-bucket.members, bucket.band, bucket.first))
         return cls(
@@ -198,6 +203,7 @@ class CandidateStats(StageStats):
             hottest=[list(bucket) for bucket in hottest[:HOTTEST_LISTED]],
             survivors=survivors,
             key_bytes=key_bytes,
+            hot_shingles=hot_shingles,
         )
 
     def count_hot_pairs(self, complete_bucket_size: int) -> int:

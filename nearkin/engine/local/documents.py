@@ -30,18 +30,25 @@ ARRAYS: dict[str, tuple[type[np.generic], int | None]] = {
 """The type and the width of the facts of fixed size, besides signatures."""
 KEYS = "band-keys"
 """The file of the band keys that were built while sketching."""
+DIGITS = "digits"
+"""The file of the hashes of each document's digits. It exists only if an acceptance needs them."""
 
 
-def arrays_of(spec: Spec, key_count: int) -> dict[str, tuple[type[np.generic], int | None]]:
+def arrays_of(
+    spec: Spec, key_count: int, *, with_digits: bool = False
+) -> dict[str, tuple[type[np.generic], int | None]]:
     """Returns the file name, the type and the width of all facts of fixed size.
 
     Args:
         spec: Spec of the signatures.
         key_count: Number of band keys of a document that are built while sketching.
+        with_digits: Whether the digits of the documents are hashed.
     """
     arrays = {"signatures": (spec.signature_type, spec.signature_width), **ARRAYS}
     if key_count:
         arrays[KEYS] = (np.uint64, key_count)
+    if with_digits:
+        arrays[DIGITS] = (np.uint64, 2)
     return arrays
 
 
@@ -76,6 +83,10 @@ class Documents:
         """The row of each document in its file, int64 (n,)."""
         self.keys = arrays.get(KEYS)
         """The band keys that were built while sketching, uint64 (n, key_count), or None."""
+        self.digits: np.ndarray | None = None
+        """The hashes of each document's digits, uint64 (n, 2), or None if they were not needed."""
+        if (folder / DIGITS).exists():
+            self.digits = map_file(folder / DIGITS, np.uint64, 2)
         unique = folder / UNIQUE
         self._columns = read_columns(unique if unique.exists() else folder / "columns")
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from nearkin.engine.document_facts import NULL_VALUE
+from nearkin.engine.local.acceptance import divide_blocks, group_keys, groups_exact_duplicates
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
@@ -29,6 +30,9 @@ def save_exact_groups(
     With the option `across`, `sources` is saved too, and there are no exact groups: copies of one
     source are not duplicates, and copies of different sources are found like other pairs.
 
+    An acceptance divides the blocks by the equalities that it requires, and the exact groups by
+    those that it mentions. There are no exact groups if it may not accept equal documents.
+
     Args:
         documents: Sketched documents.
         options: Options of the run.
@@ -37,7 +41,8 @@ def save_exact_groups(
         order: Keep order, uint32 (n,). It follows from the keep policy if it is None.
     """
     parts = 1
-    if options.across is None:
+    has_groups = options.across is None and groups_exact_duplicates(options.acceptance)
+    if has_groups:
         parts = max(1, -(-len(documents) // DOCUMENTS_AT_ONCE))
     counter = StepCounter(advance, len(documents), steps=parts + 2)
     unreadable_dates: dict[str, int] = {}
@@ -49,15 +54,22 @@ def save_exact_groups(
     rank[order] = np.arange(len(order), dtype=np.uint32)
     counter.finish_step()
     blocks = documents.hash_values(options.block_by)
+    if options.acceptance is not None:
+        blocks = divide_blocks(blocks, options.acceptance, documents)
     counter.finish_step()
     without_source = None
-    if options.across is None:
-        representative = _find_representatives(documents, blocks, rank, parts, counter)
+    if has_groups:
+        keys = blocks
+        if options.acceptance is not None:
+            keys = group_keys(blocks, options.acceptance, documents)
+        representative = _find_representatives(documents, keys, rank, parts, counter)
     else:
         representative = np.arange(len(order), dtype=np.uint32)
+    if options.across is not None:
         sources = documents.hash_values(options.across)
         without_source = int(np.count_nonzero(sources == NULL_VALUE))
         work.save("sources", sources)
+    if not has_groups:
         counter.finish_step()
     work.save("order", order)
     work.save("rank", rank)
@@ -104,7 +116,7 @@ def _find_representatives(
 
     Args:
         documents: Sketched documents.
-        blocks: Hash of each document's block, uint64 (n,).
+        blocks: Hash of what the documents of an exact group share, such as the block, uint64 (n,).
         rank: Position of each document in keep order, uint32 (n,).
         parts: Number of parts in which documents are grouped. Each holds memory in turn.
         counter: Receives a step for each part.

@@ -12,12 +12,14 @@ from nearkin.corpus import Columns, Corpus, FileCorpus
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.engine.banding import builds_keys_while_sketching
 from nearkin.engine.local import sketching
+from nearkin.engine.local.acceptance import PairAcceptance, needs_digits, needs_tokens
 from nearkin.engine.local.candidates import (
     CandidateFinder,
     SignatureComparison,
     write_keys,
 )
 from nearkin.engine.local.clustering import Clustering, ExactGroupOrder, cluster_documents
+from nearkin.engine.local.containment_search import ContainmentSearch
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.exact_groups import load_pair_scope, save_exact_groups
 from nearkin.engine.local.hot_buckets import LocalHotBucketLoop
@@ -33,12 +35,15 @@ from nearkin.engine.local.pair_files import (
 )
 from nearkin.engine.local.payload_batches import CorpusPayloads, PayloadSource
 from nearkin.engine.local.repeated_ids import separate_repeated_ids
+from nearkin.engine.local.token_runs import TokenRuns
 from nearkin.engine.local.verification import (
     Estimates,
+    PairFilter,
     Payloads,
     Scorer,
     compare_all_pairs,
     documents_in_pairs,
+    keep_all,
     score_by_estimate,
     score_exactly,
     write_scored_pairs,
@@ -56,7 +61,7 @@ from nearkin.engine.stats import (
 )
 from nearkin.errors import RunError, UsageError
 from nearkin.lsh.band_keys import key_builder_for
-from nearkin.packed_pairs import ScoredPairs, sorted_unique
+from nearkin.packed_pairs import ScoredPairs, pack_pairs, sorted_unique, unpack_pairs
 from nearkin.pair_scope import PairScope
 from nearkin.runtime.files import disk_errors, write_durably
 from nearkin.runtime.progress import Progress, ignore_count
@@ -168,6 +173,7 @@ class LocalRun(Run):
             self.progress,
             self._key_builder(),
             self.kept_hashes,
+            with_digits=needs_digits(self.options.acceptance),
         )
         repeated_ids = 0
         if self.columns.id:
@@ -285,6 +291,7 @@ class LocalRun(Run):
         else:
             with BucketWriter(self.work.folder(HOT_MEMBERS)) as hot_members:
                 counts = finder.find_pairs(spool, self.progress, hot_members)
+        hot_shingles = self._find_contained(spool)
         self.work.save("hot", finder.hot)
         return CandidateStats.summarize(
             histogram=counts.histogram,
@@ -294,15 +301,44 @@ class LocalRun(Run):
             hot_members=sum(bucket.members for bucket in counts.hot),
             survivors=len(write_pairs(self.work.path / "survivors", spool)),
             key_bytes=self.key_bytes,
+            hot_shingles=hot_shingles,
         )
+
+    def _find_contained(self, spool: PairSpool) -> int | None:
+        """Adds the candidate pairs of which one document may contain the other.
+
+        Args:
+            spool: Receives the pairs.
+
+        Returns:
+            The number of shingle hashes that too many documents share to be looked up, or None if
+            pairs are not found by containment.
+        """
+        threshold = self.options.containment_threshold
+        if threshold is None:
+            return None
+        search = ContainmentSearch.prepare(
+            self.payload_source,
+            self.options,
+            threshold,
+            self.progress,
+            self.active(),
+            self.pair_scope,
+            self.work.path / "smallest-hashes",
+        )
+        for pairs in search.find_pairs():
+            contained, containing = unpack_pairs(pairs)
+            spool.add(pack_pairs(contained, containing))
+        return len(search.smallest.crowded)
 
     def compare_all(self) -> None:
         """Compares all pairs of active documents exactly, and writes the scored pairs."""
         active = np.flatnonzero(self.active())
         payloads = self.build_payloads(active)
         self.release_hashes()
+        accept = self._pair_filter(payloads)
         with ScoredWriter(self.work.folder("scored")) as writer:
-            compare_all_pairs(payloads, active, self.pair_scope, self.options, writer)
+            compare_all_pairs(payloads, active, self.pair_scope, self.options, accept, writer)
 
     def verify_candidates(self) -> VerifiedCandidates:
         """Writes the scored pairs of the candidate pairs."""
@@ -336,7 +372,17 @@ class LocalRun(Run):
         """Returns what scores pairs of documents whose payloads the run stored."""
         if self.options.verify != Verify.EXACT:
             return score_by_estimate(self.estimates, self.options)
-        return score_exactly(Payloads.load(self.measure, self.work), self.options)
+        payloads = Payloads.load(self.measure, self.work)
+        return score_exactly(payloads, self.options, self._pair_filter(payloads))
+
+    def _pair_filter(self, payloads: Payloads) -> PairFilter:
+        """Returns what drops scored pairs that the acceptance of the run does not accept."""
+        expression = self.options.acceptance
+        if expression is None:
+            return keep_all
+        rank = np.asarray(self.work.load("rank"))
+        tokens = TokenRuns.load(self.work) if needs_tokens(expression) else None
+        return PairAcceptance.create(expression, self.documents(), rank, payloads, tokens).select
 
     def hot_bucket_members(self) -> StoredBuckets:
         """Returns the documents of the hot buckets of a run with a pair budget."""
@@ -379,6 +425,16 @@ class LocalRun(Run):
         Args:
             wanted: Numbers of the documents, sorted, int64 (m,).
         """
+        if needs_tokens(self.options.acceptance):
+            TokenRuns.build(
+                self.corpus,
+                self.columns,
+                wanted,
+                self.work,
+                self.options.spec,
+                self.resources,
+                self.options.workers,
+            )
         source = self.payload_source()
         return Payloads.build(source, wanted, self.measure, self.work, self.progress)
 

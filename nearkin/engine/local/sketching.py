@@ -22,8 +22,8 @@ import pyarrow.ipc
 
 from nearkin.corpus import Batch, Columns, Corpus, QuarantineWriter, make_ids
 from nearkin.corpus.columns import CARRIED_PREFIX, ID
-from nearkin.engine.document_facts import text_lengths
-from nearkin.engine.local.documents import KEYS, UNIQUE, arrays_of
+from nearkin.engine.document_facts import hash_digits, text_lengths
+from nearkin.engine.local.documents import DIGITS, KEYS, UNIQUE, arrays_of
 from nearkin.engine.local.kept_hashes import HashCollector, HashSlice, KeptHashes
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.stats import latency_percentiles
@@ -51,6 +51,8 @@ class SketchedBatch(NamedTuple):
     seconds: float
     hashes: list[HashSlice] | None
     """The shingle hashes of the documents, or None if they are not kept."""
+    digits: np.ndarray | None
+    """The hashes of the digits of the documents, uint64 (n, 2), or None if they are not needed."""
 
 
 Arrays: TypeAlias = dict[str, tuple[type[np.generic], int | None]]
@@ -79,6 +81,8 @@ def sketch_corpus(
     progress: Progress,
     key_builder: BandKeyBuilder | None,
     kept_hashes: KeptHashes | None = None,
+    *,
+    with_digits: bool = False,
 ) -> list[float] | None:
     """Runs the stage, from its checkpoint if there is one.
 
@@ -91,6 +95,7 @@ def sketch_corpus(
         progress: Receives the number of documents.
         key_builder: Builder of band keys that cannot be computed from signatures, or None.
         kept_hashes: Receives the shingle hashes of the documents.
+        with_digits: Whether the digits of the documents are hashed.
 
     Returns:
         The median and the 99th percentile of the seconds to sketch a document, or None if no
@@ -98,7 +103,8 @@ def sketch_corpus(
     """
     folder = work.folder("sketch")
     (folder / "columns").mkdir(exist_ok=True)
-    arrays = arrays_of(measure.spec, key_builder.key_count if key_builder else 0)
+    key_count = key_builder.key_count if key_builder else 0
+    arrays = arrays_of(measure.spec, key_count, with_digits=with_digits)
     position = read_checkpoint(folder)
     if not _is_intact(folder, arrays, position):
         position = Position()
@@ -120,6 +126,7 @@ def sketch_corpus(
             lengths=text_lengths(documents),
             seconds=seconds,
             hashes=None if collector is None else collector.slices,
+            digits=hash_digits(documents) if with_digits else None,
         )
 
     progress.advance(position.documents)
@@ -227,6 +234,7 @@ class SketchWriter:
             "files": batch.files,
             "rows": batch.rows,
             KEYS: done.sketches.keys,
+            DIGITS: done.digits,
         }
         for name, dtype in self._types.items():
             self._arrays[name].write(np.ascontiguousarray(facts[name], dtype).data)

@@ -37,6 +37,8 @@ MEMORY_SHARE = 4
 
 Scorer: TypeAlias = Callable[[np.ndarray], ScoredPairs]
 """A function that scores packed pairs and drops those below the threshold."""
+PairFilter: TypeAlias = Callable[[ScoredPairs], ScoredPairs]
+"""A function that drops the scored pairs that are not accepted."""
 
 
 class Payloads:
@@ -144,7 +146,8 @@ class Payloads:
         Args:
             documents: Numbers of the documents, int64 (m,).
         """
-        return np.asarray(np.diff(self.stored.starts)[self.stored.place[documents]])
+        places = self.stored.place[documents].astype(np.int64)
+        return np.asarray(self.stored.starts[places + 1] - self.stored.starts[places])
 
     def whole(self) -> Payload:
         """Returns the payloads of all stored documents."""
@@ -208,17 +211,23 @@ def split_pairs(pairs: np.ndarray) -> Iterator[np.ndarray]:
         yield np.asarray(pairs[start : start + PAIRS_PER_TASK])
 
 
-def score_exactly(payloads: Payloads, options: RunOptions) -> Scorer:
+def keep_all(scored: ScoredPairs) -> ScoredPairs:
+    """Returns all scored pairs: without an acceptance, the threshold alone decides."""
+    return scored
+
+
+def score_exactly(payloads: Payloads, options: RunOptions, accept: PairFilter) -> Scorer:
     """Returns a scorer that compares documents exactly.
 
     Args:
         payloads: Payloads of the documents.
         options: Options of the run, with the threshold.
+        accept: Drops pairs that are not accepted.
     """
 
     def score(pairs: np.ndarray) -> ScoredPairs:
         scored = payloads.compare(pairs)
-        return scored.select(scored.meets_threshold(options.threshold))
+        return accept(scored.select(scored.meets_threshold(options.threshold)))
 
     return score
 
@@ -266,6 +275,7 @@ def compare_all_pairs(
     wanted: np.ndarray,
     scope: PairScope,
     options: RunOptions,
+    accept: PairFilter,
     writer: ScoredWriter,
 ) -> None:
     """Compares all pairs of a small corpus exactly.
@@ -275,7 +285,8 @@ def compare_all_pairs(
         wanted: Numbers of the documents, sorted, int64 (m,).
         scope: Pairs of documents of the corpus that are compared.
         options: Options of the run.
-        writer: Receives the scored pairs that reach the threshold.
+        accept: Drops pairs that are not accepted.
+        writer: Receives the accepted pairs that reach the threshold.
     """
     memory = options.memory // MEMORY_SHARE
     portions = payloads.measure.compare_all(
@@ -284,4 +295,4 @@ def compare_all_pairs(
     for portion in portions:
         first, second = unpack_pairs(portion.pairs)
         pairs = pack_pairs(wanted[first], wanted[second])
-        writer.add(ScoredPairs(pairs, portion.intersection, portion.union))
+        writer.add(accept(ScoredPairs(pairs, portion.intersection, portion.union)))

@@ -1,0 +1,175 @@
+"""The acceptance of scored pairs, which both engines share."""
+
+from abc import ABC, abstractmethod
+from decimal import Decimal
+from typing import final
+
+import numpy as np
+
+from nearkin.acceptance import And, Comparison, Expression, parse_expression
+from nearkin.acceptance.bounds import Bounds, compute_bounds
+from nearkin.acceptance.evaluation import accept_pairs
+from nearkin.acceptance.expression import Equality, Number, Operator, collect_numbers
+from nearkin.acceptance.parser import SIMILAR
+from nearkin.errors import UsageError
+from nearkin.setting_names import name_setting
+from nearkin.spec import IDF_JACCARD
+
+LEAST_BANDED = 0.5
+"""The smallest lower bound of the Jaccard similarity for which bands alone find candidate pairs.
+Below it, pairs are also found by containment, if the expression bounds it."""
+
+
+def measured_number(measure: str) -> Number:
+    """Returns the number of a pair that the scored pairs of a measure contain.
+
+    Args:
+        measure: Name of a measure: `jaccard` or `idf-jaccard`.
+    """
+    return Number.IDF_JACCARD if measure == IDF_JACCARD else Number.JACCARD
+
+
+def combine_acceptance(
+    accept: str, max_lost: float | None, threshold: float, measure: str
+) -> Expression | None:
+    """Returns the expression that decides which documents are removed.
+
+    Args:
+        accept: Expression, the name of one, or `similar`.
+        max_lost: Largest share of the shingles of a removed document that the kept one lacks, or
+            None.
+        threshold: Smallest similarity, which decides for `similar`.
+        measure: Name of the measure.
+
+    Returns:
+        The expression, or None if the threshold alone decides.
+
+    Examples:
+        >>> print(combine_acceptance("similar", 0.05, 0.8, "jaccard"))
+        jaccard >= 0.8 and containment >= 0.95
+    """
+    is_similar = accept.strip() == SIMILAR
+    if is_similar and max_lost is None:
+        return None
+    expression: Expression
+    if is_similar:
+        expression = Comparison(measured_number(measure), Operator.AT_LEAST, threshold)
+    else:
+        expression = parse_expression(accept)
+    if max_lost is None:
+        return expression
+    # 1 - 0.05 is 0.95 as a decimal, and 0.9500000000000001 after 1 - 0.05 in binary.
+    least = float(1 - Decimal(str(max_lost)))
+    enough = Comparison(Number.CONTAINMENT, Operator.AT_LEAST, least)
+    if isinstance(expression, And):
+        return And((*expression.operands, enough))
+    return And((expression, enough))
+
+
+def require_acceptable(expression: Expression, measure: str) -> Bounds:
+    """Requires that a measure has the numbers of an expression, and that candidates can be found.
+
+    Args:
+        expression: The expression.
+        measure: Name of the measure: `jaccard` or `idf-jaccard`.
+
+    Returns:
+        The lower bounds of the pairs for which the expression holds.
+
+    Raises:
+        UsageError: If a number cannot be computed, or the expression can hold for documents that
+            share nothing.
+    """
+    numbers = collect_numbers(expression)
+    bounds = compute_bounds(expression)
+    shown = name_setting("accept", str(expression))
+    if measure != IDF_JACCARD and Number.IDF_JACCARD in numbers:
+        raise UsageError(
+            f"{shown} needs the weights of shingles, which {name_setting('measure', measure)} does "
+            f"not have; give {name_setting('measure', IDF_JACCARD)}"
+        )
+    if measure == IDF_JACCARD and not bounds.idf_jaccard:
+        raise UsageError(
+            f"{shown} can hold for documents of any weighted similarity; with "
+            f"{name_setting('measure', measure)}, add a condition such as idf_jaccard >= 0.5"
+        )
+    if measure != IDF_JACCARD and not bounds.overlap:
+        raise UsageError(
+            f"{shown} can hold for documents that share no shingle; add a condition such as "
+            "jaccard >= 0.5 or containment >= 0.9"
+        )
+    return bounds
+
+
+class DirectedPairs(ABC):
+    """The values of a batch of scored pairs, of each of which one document would be removed.
+
+    Args:
+        measured: Number that the scored pairs contain.
+    """
+
+    def __init__(self, measured: Number) -> None:
+        self._measured = measured
+
+    @abstractmethod
+    def similarity(self, rows: np.ndarray) -> np.ndarray:
+        """Returns the verified similarity of some pairs, float64 (m,)."""
+
+    @abstractmethod
+    def shared(self, rows: np.ndarray) -> np.ndarray:
+        """Returns the number of shingles in both documents of some pairs, (m,)."""
+
+    @abstractmethod
+    def sizes(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the numbers of shingles of the removed and of the kept documents, (m,) each."""
+
+    @abstractmethod
+    def lengths(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the bytes of the removed and of the kept documents, (m,) each."""
+
+    @abstractmethod
+    def witnesses(self, rows: np.ndarray) -> np.ndarray:
+        """Returns the tokens of the longest run that both documents contain, int64 (m,)."""
+
+    @abstractmethod
+    def are_equal(self, equality: Equality, rows: np.ndarray) -> np.ndarray:
+        """Returns for which of some pairs an equality holds, bool (m,).
+
+        Args:
+            equality: The equality.
+            rows: Positions of the pairs in the batch, int64 (m,), ascending.
+        """
+
+    @final
+    def numbers(self, number: Number, rows: np.ndarray) -> np.ndarray:
+        """Returns a number of some pairs, float64 or int64 (m,).
+
+        Args:
+            number: The number.
+            rows: Positions of the pairs in the batch, int64 (m,), ascending.
+        """
+        if number == self._measured:
+            return self.similarity(rows)
+        if number == Number.WITNESS:
+            return self.witnesses(rows)
+        if number == Number.LENGTH_RATIO:
+            removed, kept = self.lengths(rows)
+            return np.asarray(removed / kept)
+        shared = self.shared(rows)
+        removed, kept = self.sizes(rows)
+        if number == Number.CONTAINMENT:
+            return np.asarray(shared / removed)
+        if number == Number.CONTAINMENT_OF_KEPT:
+            return np.asarray(shared / kept)
+        assert number == Number.JACCARD
+        return np.asarray(shared / (removed + kept - shared))
+
+    @final
+    def accept(self, expression: Expression, pairs: int) -> np.ndarray:
+        """Returns the positions of the pairs for which an expression holds, int64, ascending.
+
+        Args:
+            expression: The expression.
+            pairs: Number of pairs of the batch.
+        """
+        return accept_pairs(expression, self, pairs)
