@@ -229,6 +229,8 @@ def _signature_key(values: Mapping[str, Any]) -> str:
     """Returns a text that is equal for cells that have the same signatures and band keys."""
     keys_are_sketched = values.get("slot_bits", 32) != 32 or values.get("probes", 0) > 0
     names = SKETCHING | set(KEYING) if keys_are_sketched else SKETCHING
+    # An acceptance may read further facts of the documents.
+    names = names | {"accept"}
     return repr(sorted((name, value) for name, value in values.items() if name in names))
 
 
@@ -289,6 +291,8 @@ class _SketchedDocuments:
     def compares_all(self, options: RunOptions) -> bool:
         """Returns whether all pairs are compared exactly, and clusters follow from them alone."""
         if options.distance is not None or options.second_measure is not None:
+            return False
+        if options.acceptance is not None:
             return False
         return replace(self.run, options=options).brute_force
 

@@ -511,6 +511,13 @@ def _require_verified_clusters(saved: SavedRun) -> None:
             f"{saved.folder} cannot become an index: it compared only documents of different "
             f"sources ({parameters['across']}); build the index from its inputs instead"
         )
+    for name in ("accept", "max_lost"):
+        if parameters.get(name) is not None:
+            raise UsageError(
+                f"{saved.folder} cannot become an index: it removed documents under a condition "
+                f"({name_setting(name, parameters[name])}), which an index does not check; build "
+                "the index from its inputs instead"
+            )
 
 
 def _cluster_rows(clusters: pa.Table) -> list[ClusterRow]:

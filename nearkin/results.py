@@ -338,6 +338,11 @@ class DedupResult:
                 f"with another "
                 f"threshold; run again"
             )
+        if options.acceptance is not None:
+            raise UsageError(
+                f"the run removed documents under the condition {str(options.acceptance)!r}, which "
+                "another threshold would change; run again with another condition"
+            )
         if not options.threshold <= threshold <= 1:
             raise UsageError(
                 f"threshold {threshold} is out of range; it must be {options.threshold} "

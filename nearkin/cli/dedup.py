@@ -181,6 +181,7 @@ def dedup(
     """  # noqa: E501 (an example is one line, which can be copied)
     with paused_collector() if execution.engine == SPARK else file_imports():
         from nearkin.cluster.keep import KeepPolicy
+        from nearkin.engine.acceptance import columns_of_acceptance
         from nearkin.engine.options import carried_columns
         from nearkin.runs.document_output import DocumentOutput
         from nearkin.runs.kept_file import KeptFile
@@ -191,8 +192,14 @@ def dedup(
     spec, match = apply_plan(plan, given, spec, match)
     request = spec.to_request()
     policy = KeepPolicy.parse(clustering.keep)
+    require_one_threshold(given, clustering.accept)
     carried = carried_columns(
-        policy, match.block_by, match.across, clustering.source, clustering.split
+        policy,
+        match.block_by,
+        match.across,
+        clustering.source,
+        clustering.split,
+        *columns_of_acceptance(clustering.accept),
     )
     requested_columns = columns.to_columns(carried, match.memory)
     kept_file = KeptFile.parse(output.out)
@@ -256,6 +263,30 @@ def dedup(
     counts = record.counts
     rejected = counts["rejected"]
     require_documents(counts["read"] - rejected, rejected, f"see {out / 'rejected.jsonl'}")
+
+
+def require_one_threshold(given: GivenOptions, accept: str) -> None:
+    """Requires that the similarity of duplicates is not given twice.
+
+    Args:
+        given: Names of the options that were given on the command line.
+        accept: Value of the option for the acceptance.
+
+    Raises:
+        UsageError: If a threshold is given beside an expression, which replaces it.
+    """
+    from nearkin.acceptance.parser import SIMILAR
+    from nearkin.errors import UsageError
+
+    if accept.strip() == SIMILAR:
+        return
+    for name in ("threshold", "distance"):
+        if name in given:
+            raise UsageError(
+                f"{name_setting(name)} and {name_setting('accept', accept)} exclude each other: "
+                "the expression decides alone; write the similarity in it, for example jaccard >= "
+                "0.8"
+            )
 
 
 def require_convertible_inputs(

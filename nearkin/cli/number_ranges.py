@@ -62,6 +62,7 @@ RANGES = {
     "precision": OPEN_SHARE,
     "max_df": OPEN_SHARE,
     "floor": SHARE,
+    "max_lost": SHARE,
     "duplicates": NumberRange(0, 1, excludes_most=True),
     "error": NumberRange(0, 1, excludes_least=True),
     "distance": COUNT_OR_NONE,

@@ -749,6 +749,24 @@ class ClusterOptions:
             rich_help_panel=CLUSTERING,
         ),
     ] = "keep"
+    accept: Annotated[
+        str,
+        typer.Option(
+            help="Condition under which a document is removed, for example 'jaccard >= 0.8 and "
+            "containment >= 0.98'; or safe, contained, or similar (the threshold decides).",
+            metavar="EXPR",
+            rich_help_panel=VERIFICATION,
+        ),
+    ] = "similar"
+    max_lost: Annotated[
+        float | None,
+        typer.Option(
+            help="Maximum share of the shingles of a removed document that the kept one lacks, "
+            "from 0 to 1. Documents that would lose more are kept.",
+            metavar="SHARE",
+            rich_help_panel=VERIFICATION,
+        ),
+    ] = None
     second_measure: Annotated[
         str | None,
         typer.Option(
@@ -828,6 +846,8 @@ class MatchOptions:
             empty=clustering.empty,
             block_by=self.block_by,
             across=self.across,
+            accept=clustering.accept,
+            max_lost=clustering.max_lost,
             source=clustering.source,
             split=clustering.split,
             second_measure=clustering.second_measure,

@@ -9,7 +9,13 @@ import numpy as np
 from nearkin.acceptance import And, Comparison, Expression, parse_expression
 from nearkin.acceptance.bounds import Bounds, compute_bounds
 from nearkin.acceptance.evaluation import accept_pairs
-from nearkin.acceptance.expression import Equality, Number, Operator, collect_numbers
+from nearkin.acceptance.expression import (
+    Equality,
+    Number,
+    Operator,
+    collect_columns,
+    collect_numbers,
+)
 from nearkin.acceptance.parser import SIMILAR
 from nearkin.errors import UsageError
 from nearkin.setting_names import name_setting
@@ -27,6 +33,22 @@ def measured_number(measure: str) -> Number:
         measure: Name of a measure: `jaccard` or `idf-jaccard`.
     """
     return Number.IDF_JACCARD if measure == IDF_JACCARD else Number.JACCARD
+
+
+def columns_of_acceptance(accept: str) -> tuple[str, ...]:
+    """Returns the columns that an acceptance reads, each once.
+
+    Args:
+        accept: Expression, the name of one, or `similar`.
+
+    Raises:
+        UsageError: If the expression is not valid.
+
+    Examples:
+        >>> columns_of_acceptance("jaccard >= 0.8 and same(lang)")
+        ('lang',)
+    """
+    return () if accept.strip() == SIMILAR else collect_columns(parse_expression(accept))
 
 
 def combine_acceptance(

@@ -70,10 +70,12 @@ def hash_digits(documents: pa.Array) -> np.ndarray:
     Args:
         documents: Texts (large_string) or lists of tokens (large_list).
     """
-    if pa.types.is_large_list(documents.type):
-        documents = pc.binary_join(documents, "").cast(pa.large_string())
-    digits = pc.replace_substring_regex(documents, NOT_A_DIGIT, "").cast(pa.large_string())
-    data, offsets = text_buffers(digits)
+    is_list = pa.types.is_large_list(documents.type)
+    texts = documents.flatten() if is_list else documents
+    data, offsets = text_buffers(pc.replace_substring_regex(texts, NOT_A_DIGIT, ""))
+    if is_list:
+        lists = np.asarray(documents.offsets)
+        offsets = offsets[lists - lists[0]]
     hashes = np.empty((len(DIGIT_SEEDS), len(documents)), np.uint64)
     for row, seed in zip(hashes, DIGIT_SEEDS, strict=True):
         hashing.hash_each(data, offsets, key_of("xxh3", seed), row)

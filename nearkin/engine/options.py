@@ -11,12 +11,16 @@ import numpy as np
 
 from nearkin.acceptance import Expression
 from nearkin.acceptance.bounds import Bounds
-from nearkin.acceptance.expression import collect_columns
 from nearkin.acceptance.parser import SIMILAR
 from nearkin.argument_types import check_fields
 from nearkin.cluster.keep import KeepPolicy
 from nearkin.cluster.kept_documents import ClusterCriterion
-from nearkin.engine.acceptance import LEAST_BANDED, combine_acceptance, require_acceptable
+from nearkin.engine.acceptance import (
+    LEAST_BANDED,
+    columns_of_acceptance,
+    combine_acceptance,
+    require_acceptable,
+)
 from nearkin.errors import UsageError
 from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.measures import BandingRequest, Measure, measure_of
@@ -308,19 +312,27 @@ class RunOptions:
             )
         if self.verify != Verify.EXACT:
             raise UsageError(
-                f"{asked} needs exact similarities; give {name_setting('verify', Verify.EXACT)}"
+                f"{asked} needs exact similarities; give "
+                f"{name_setting('verify', str(Verify.EXACT))}"
             )
         if self.cluster != ClusterMethod.LEADERS:
             raise UsageError(
                 f"{asked} decides about each removed document and the one that is kept, but "
-                f"{name_setting('cluster', self.cluster)} joins documents through others; give "
-                f"{name_setting('cluster', ClusterMethod.LEADERS)}"
+                f"{name_setting('cluster', str(self.cluster))} joins documents through others; "
+                f"give {name_setting('cluster', str(ClusterMethod.LEADERS))}"
             )
         if self.second_measure is not None:
             raise UsageError(
                 f"{asked} and {name_setting('second_measure', self.second_measure)} exclude each "
                 "other: the second measure removes kept documents, whose duplicates were accepted "
                 "against them; leave out one of them"
+            )
+        if self.keep_policy.cluster_criterion is not None:
+            raise UsageError(
+                f"{asked} and {name_setting('keep', self.keep)} exclude each other: the condition "
+                f"decides about the documents of a pair in keep order, and "
+                f"{self.keep_policy.cluster_criterion} chooses the kept document afterwards; give "
+                "a keep policy that orders documents"
             )
         if self._replaces_threshold:
             bounds = self._acceptance_bounds
@@ -491,9 +503,13 @@ class RunOptions:
     @property
     def carried_columns(self) -> tuple[str, ...]:
         """The columns of the keep policy, the block, the sources, the split and the acceptance."""
-        accepted = () if self.acceptance is None else collect_columns(self.acceptance)
         return carried_columns(
-            self.keep_policy, self.block_by, self.across, self.source, self.split, *accepted
+            self.keep_policy,
+            self.block_by,
+            self.across,
+            self.source,
+            self.split,
+            *columns_of_acceptance(self.accept),
         )
 
     def parameters(self) -> RecordedOptions:

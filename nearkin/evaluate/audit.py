@@ -103,12 +103,18 @@ def measure_run(
         seed: Random seed for sampling.
 
     Raises:
-        UsageError: If the run has a second measure, or a number is negative.
+        UsageError: If the run has a second measure or an acceptance, or a number is negative.
     """
     if run.settings.second_measure is not None:
         raise UsageError(
             f"cannot audit a run with the second measure {run.settings.second_measure!r}; run it "
             "again with one measure"
+        )
+    if run.settings.acceptance is not None:
+        raise UsageError(
+            f"cannot audit a run that removed documents under the condition "
+            f"{str(run.settings.acceptance)!r}: an audit measures a threshold; every removed "
+            "document was checked against the condition"
         )
     for name, value, least in (("sample", sample, 1), ("removed", removed, 0)):
         if value < least:

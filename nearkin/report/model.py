@@ -47,6 +47,7 @@ class Parameters:
             signatures of signs and the size of this corpus.
         curve: Candidate probabilities at similarities from 0 to 1 in even steps. Empty if every
             pair was compared, or if banding misses none.
+        accept: Condition under which documents were removed, or None if the threshold decided.
     """
 
     threshold: float
@@ -64,6 +65,7 @@ class Parameters:
     then: str | None = None
     expected_bucket: float | None = None
     curve: tuple[float, ...] = ()
+    accept: str | None = None
 
 
 @dataclass(frozen=True)

@@ -309,13 +309,16 @@ def _list_settings(data: ReportData) -> list[tuple[str, str]]:
     threshold = f"{parameters.threshold}"
     if parameters.distance is not None:
         threshold = f"Hamming distance {parameters.distance}"
+    decision = ("Threshold", threshold)
+    if parameters.accept is not None:
+        decision = ("Removed if", parameters.accept)
     provenance = data.provenance
     rows = []
     if provenance is not None and provenance.inputs:
         rows.append(("Inputs", ", ".join(provenance.inputs)))
     rows += [
         ("Measure", parameters.measure),
-        ("Threshold", threshold),
+        decision,
         ("Requested recall", f"{parameters.recall}"),
         ("Shingle", parameters.shingle),
         ("Signature", f"{parameters.scheme}, {parameters.k} slots"),

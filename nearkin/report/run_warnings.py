@@ -147,7 +147,8 @@ def warn_of_short_documents(run: FinishedStages) -> list[str]:
     grouping = run.recorded("collapse")
     compared = run.recorded("sketch").get("documents", 0) - grouping.get("empty", 0)
     counts = ShortDocumentCounts(grouping.get("single", 0), grouping.get("fragile", 0))
-    if options.distance is not None or not counts.is_notable(compared):
+    is_by_threshold = options.distance is None and options.acceptance is None
+    if not is_by_threshold or not counts.is_notable(compared):
         return []
     unit = "word" if options.spec.unit == "words" else "character"
     threshold = min(options.threshold, USUAL_THRESHOLD)
@@ -190,9 +191,17 @@ def warn_of_recall(run: FinishedStages) -> list[str]:
         warnings.append(
             f"{hot_buckets:,} buckets have more than {options.complete_bucket_size} documents, "
             f"which were compared with at most {options.fanout} leaders each: {share:.0%} of the "
-            f"pairs that share a bucket. The recall at the threshold {options.threshold:g} is "
-            f"lower than the requested {options.recall:g}; measure it with nearkin audit, or raise "
+            f"pairs that share a bucket. The recall at the threshold "
+            f"{options.banding_threshold:g} is lower than the requested {options.recall:g}; "
+            "measure it with nearkin audit, or raise "
             f"{name_setting('hot_bucket_size')} or the threshold"
+        )
+    hot_shingles = recorded.get("hot_shingles") or 0
+    if hot_shingles:
+        warnings.append(
+            f"{hot_shingles:,} shingles are in more than {options.complete_bucket_size:,} "
+            "documents and were not looked up, so that documents which consist of such shingles "
+            f"may be kept; raise {name_setting('pair_budget')}"
         )
     if options.spec.measure == "simhash" and options.threshold < MIN_INDEPENDENT_COSINE:
         warnings.append(

@@ -39,13 +39,16 @@ class PairAboveThreshold:
 def has_higher_thresholds(run: LocalRun) -> bool:
     """Returns True if the stored pairs of a run determine its result at higher thresholds.
 
-    They do not for Hamming distances and for runs with a second measure.
+    They do not for Hamming distances, for runs with a second measure and for those in which an
+    expression decides.
 
     Args:
         run: The finished run.
     """
     options = run.options
-    return options.distance is None and options.second_measure is None and options.threshold < 1
+    if options.distance is not None or options.second_measure is not None:
+        return False
+    return options.acceptance is None and options.threshold < 1
 
 
 def list_thresholds(run: LocalRun) -> list[float]:

@@ -77,6 +77,13 @@ def parse_relation(relation: str, settings: RunOptions, *, expand_exact: bool) -
             f"{name_setting('relation', relation)} is not one of {', '.join(Relation)}"
             f"{did_you_mean(relation, Relation)}"
         )
+    if settings.acceptance is not None:
+        given = "accept" if settings.max_lost is None else "max_lost"
+        raise UsageError(
+            f"{name_setting(given)} decides which documents dedup removes; pairs lists all pairs "
+            f"that reach the threshold, so leave it out, or give "
+            f"{name_setting('relation', Relation.CONTAINMENT)}"
+        )
     if relation == Relation.CONTAINMENT:
         require_containable(settings.spec)
         if expand_exact:

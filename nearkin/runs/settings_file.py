@@ -39,7 +39,17 @@ CONTAINMENT = "containment"
 MACHINE_OPTIONS = frozenset({"memory", "workers"})
 """Options of a run that depend on the machine and do not decide the result."""
 CLUSTER_OPTIONS = frozenset(
-    {"cluster", "floor", "keep", "empty", "second_measure", "source", "split"}
+    {
+        "accept",
+        "cluster",
+        "empty",
+        "floor",
+        "keep",
+        "max_lost",
+        "second_measure",
+        "source",
+        "split",
+    }
 )
 """Settings that have no effect on pairs."""
 VALID_KEYS = tuple(

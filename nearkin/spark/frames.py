@@ -161,6 +161,9 @@ def require_supported(options: RunOptions) -> None:
             f"{name_setting('second_measure', options.second_measure)} needs the local engine; run "
             "it there over the kept documents"
         )
+    if options.acceptance is not None:
+        given = "accept" if options.max_lost is None else "max_lost"
+        raise UsageError(f"{name_setting(given)} needs the local engine")
 
 
 def _refuse_local_parameters(parameters: RunParameters) -> None:

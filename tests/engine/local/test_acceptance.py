@@ -1,0 +1,267 @@
+"""The local engine accepts pairs as a slow and obvious oracle does."""
+
+import itertools
+import random
+from collections.abc import Mapping, Sequence
+from difflib import SequenceMatcher
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nearkin as nk
+from nearkin.acceptance import Expression, parse_expression
+from nearkin.acceptance.expression import Number, Same, collect_equalities
+from nearkin.engine.document_facts import hash_digits, mix_hashes
+from nearkin.errors import UsageError
+from tests.acceptance.strategies import holds
+
+WORDS = [f"w{number}x" for number in range(400)]
+
+
+class Oracle:
+    """The numbers of pairs of texts, by sets of word pairs in Python."""
+
+    def __init__(self, texts: Sequence[str], languages: Sequence[str | None]) -> None:
+        self.texts = texts
+        self.languages = languages
+        self.tokens = [text.lower().split() for text in texts]
+        self.sets = [set(itertools.pairwise(tokens)) for tokens in self.tokens]
+        self.digits = ["".join(c for c in text if c.isdigit()) for text in texts]
+
+    def numbers(
+        self, removed: int, kept: int, expression: Expression
+    ) -> dict[object, float | bool]:
+        shared = len(self.sets[removed] & self.sets[kept])
+        pair: dict[object, float | bool] = {
+            Number.JACCARD: shared / len(self.sets[removed] | self.sets[kept]),
+            Number.CONTAINMENT: shared / len(self.sets[removed]),
+            Number.CONTAINMENT_OF_KEPT: shared / len(self.sets[kept]),
+            Number.LENGTH_RATIO: len(self.texts[removed]) / len(self.texts[kept]),
+            Number.WITNESS: self.witness(removed, kept) if "witness" in str(expression) else 0,
+        }
+        for equality in collect_equalities(expression):
+            facts: Sequence[str | None] = self.digits
+            if isinstance(equality, Same):
+                facts = self.languages
+            pair[equality] = facts[removed] == facts[kept]
+        return pair
+
+    def witness(self, removed: int, kept: int) -> int:
+        matcher = SequenceMatcher(None, self.tokens[removed], self.tokens[kept], autojunk=False)
+        return matcher.find_longest_match().size
+
+    def copy_key(self, document: int, expression: Expression) -> tuple[object, ...]:
+        """Returns what exact duplicates share, as far as an expression mentions it."""
+        text = str(expression)
+        length = len(self.texts[document]) if "length" in text else None
+        digits = self.digits[document] if "numbers_equal" in text else None
+        language = self.languages[document] if "same" in text else None
+        return (tuple(self.tokens[document]), length, digits, language)
+
+    def leaders(self, expression: Expression) -> list[int]:
+        """Returns the kept document of each, in the order of decreasing length, then of the ids.
+
+        Accepted exact duplicates follow the first of them.
+        """
+        first_copies: dict[tuple[object, ...], int] = {}
+        order = sorted(range(len(self.texts)), key=lambda n: (-len(self.texts[n]), n))
+        leader = list(range(len(self.texts)))
+        kept: list[int] = []
+        for document in order:
+            accepted = []
+            copied = first_copies.setdefault(self.copy_key(document, expression), document)
+            is_accepted = holds(expression, self.numbers(document, copied, expression))
+            if copied != document and is_accepted and "witness" not in str(expression):
+                leader[document] = leader[copied]
+                continue
+            for candidate in kept:
+                if not self.sets[document] & self.sets[candidate]:
+                    continue
+                pair = self.numbers(document, candidate, expression)
+                if holds(expression, pair):
+                    accepted.append(
+                        (-float(pair[Number.JACCARD]), order.index(candidate), candidate)
+                    )
+            if accepted:
+                leader[document] = min(accepted)[2]
+            else:
+                kept.append(document)
+        return leader
+
+
+def make_texts(count: int, seed: int) -> list[str]:
+    """Returns base texts, and versions with additions, other numbers, changed words and letters."""
+    generator = random.Random(seed)
+    texts: list[str] = []
+    while len(texts) < count:
+        base = generator.sample(WORDS, 40)
+        texts.append(" ".join([*base, "no", "12"]))
+        texts.append(" ".join([*base, "no", generator.choice(["12", "13"])]).upper())
+        texts.append(" ".join([*base, "no", generator.choice(["12", "13", "1 2"])]))
+        addition = generator.sample(WORDS, generator.choice([5, 60, 200]))
+        texts.append(" ".join([*base, "no", "12", *addition]))
+        changed = [*base]
+        changed[20] = "other"
+        texts.append(" ".join([*changed, "no", "12"]))
+    return texts[:count]
+
+
+EXPRESSIONS = [
+    "jaccard >= 0.8 and containment >= 0.98",
+    "safe",
+    "contained",
+    "containment_of_kept >= 0.9",
+    "jaccard >= 0.6 and not (numbers_equal and same(lang))",
+    "containment >= 0.9 and same(lang)",
+    "containment >= 0.9 and (same(lang) or numbers_equal)",
+    "containment >= 0.5 and witness >= 41",
+    "jaccard >= 0.5 and length_ratio > 0.97 and length_ratio < 1",
+    "jaccard < 1 and containment >= 0.9",
+    "jaccard >= 0.9 or (containment >= 0.95 and length_ratio <= 0.5)",
+]
+
+
+def removed_against(table: pa.Table) -> list[int]:
+    return [int(cluster) for cluster in table["cluster"].to_pylist()]
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+@pytest.mark.parametrize("banded", [False, True])
+def test_documents_are_removed_as_by_an_oracle(
+    expression: str, banded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if banded:
+        monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 0)
+    texts = make_texts(60, seed=3)
+    languages = [("de", "en", None)[number % 3] for number in range(len(texts))]
+    table = {"text": texts, "lang": languages}
+    result = nk.dedup(table, accept=expression, shingle="words:2", recall=0.999, k=256)
+    oracle = Oracle(texts, languages)
+    assert removed_against(result.clusters) == oracle.leaders(parse_expression(expression))
+
+
+def test_an_expression_of_the_threshold_has_the_result_of_the_threshold() -> None:
+    texts = make_texts(200, seed=4)
+    assert (
+        nk.dedup(texts, accept="jaccard >= 0.7").clusters == nk.dedup(texts, threshold=0.7).clusters
+    )
+
+
+def test_the_weighted_similarity_and_containment_decide_together() -> None:
+    texts = make_texts(40, seed=5)
+    both = nk.dedup(
+        texts, measure="idf-jaccard", accept="idf_jaccard >= 0.6 and containment >= 0.98"
+    )
+    weighted = nk.dedup(texts, measure="idf-jaccard", threshold=0.6)
+    sets = [set(zip(*(text.lower().split()[i:] for i in range(3)), strict=False)) for text in texts]
+    lost = [
+        len(sets[n] - sets[kept]) / len(sets[n])
+        for n, kept in enumerate(removed_against(both.clusters))
+    ]
+    assert max(lost) <= 0.02
+    assert 0 < np.count_nonzero(~both.kept) < np.count_nonzero(~weighted.kept)
+
+
+def test_no_removed_document_loses_more_than_the_bound() -> None:
+    texts = make_texts(100, seed=6)
+    result = nk.dedup(texts, threshold=0.5, max_lost=0.05, shingle="words:2")
+    oracle = Oracle(texts, [None] * len(texts))
+    expression = parse_expression("jaccard >= 0.5 and containment >= 0.95")
+    assert removed_against(result.clusters) == oracle.leaders(expression)
+    assert result.kept.sum() > nk.dedup(texts, threshold=0.5, shingle="words:2").kept.sum()
+
+
+@pytest.mark.parametrize("accept", ["safe", "contained", "containment >= 0.9 and witness >= 41"])
+def test_the_result_depends_neither_on_threads_nor_on_memory(
+    accept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 0)
+    texts = make_texts(150, seed=7)
+    expected = nk.dedup(texts, accept=accept, workers=1, memory="4GB").clusters
+    # The smallest hashes are counted and looked up in portions, and hashes do not stay in memory.
+    monkeypatch.setattr("nearkin.engine.local.containment_search.BYTES_PER_HASH", 10**6)
+    monkeypatch.setattr("nearkin.engine.local.run.KEPT_HASHES_SHARE", 10**9)
+    assert nk.dedup(texts, accept=accept, workers=3, memory="600MB").clusters == expected
+
+
+def test_copies_in_hot_buckets_are_kept_if_their_numbers_differ(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 0)
+    form = " ".join(WORDS[:60])
+    texts = [f"{form} invoice {number // 2} due" for number in range(300)]
+    options = {"normalise": "nfkc,lower,number", "hot_bucket_size": 10, "pair_budget": 0}
+    assert nk.dedup(texts, **options).kept.sum() == 1
+    result = nk.dedup(texts, accept="jaccard >= 0.8 and numbers_equal", **options)
+    assert removed_against(result.clusters) == [number // 2 * 2 for number in range(300)]
+
+
+def test_empty_inputs_and_one_document_are_accepted() -> None:
+    assert nk.dedup([], accept="safe").kept.tolist() == []
+    assert nk.dedup(["one document"], accept="safe").kept.tolist() == [True]
+    assert nk.dedup(["", "", "a b c d"], accept="contained").kept.tolist() == [True, True, True]
+
+
+def test_lists_of_tokens_are_accepted_by_their_digits() -> None:
+    lists = [["no", "12", "of", "may"], ["no", "12", "of", "may"], ["no", "13", "of", "may"]]
+    result = nk.dedup(
+        {"tokens": lists},
+        tokens="tokens",
+        shingle="words:1",
+        accept="jaccard >= 0.5 and numbers_equal",
+    )
+    assert result.kept.tolist() == [True, False, True]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"accept": "numbers_equal"}, "can hold for documents that share no shingle"),
+        ({"accept": "jaccard <= 0.8"}, "can hold for documents that share no shingle"),
+        ({"accept": "idf_jaccard >= 0.8"}, "give measure='idf-jaccard'"),
+        ({"accept": "contained", "measure": "idf-jaccard"}, "add a condition such as idf_jaccard"),
+        ({"accept": "safe", "measure": "simhash"}, "give measure='jaccard'"),
+        ({"accept": "safe", "cluster": "components"}, "give cluster='leaders'"),
+        ({"max_lost": 0.1, "cluster": "components"}, "give cluster='leaders'"),
+        ({"accept": "safe", "verify": "estimate"}, "give verify='exact'"),
+        ({"accept": "safe", "second_measure": "cosine:v:0.9"}, "exclude each other"),
+        ({"accept": "safe", "keep": "central"}, "give a keep policy that orders documents"),
+        ({"max_lost": 1.5}, "max_lost=1.5 is out of range"),
+        ({"accept": "jaccard >= 0.8 and same(nowhere)"}, "nowhere"),
+        ({"accept": "nonsense"}, "unknown term 'nonsense'"),
+    ],
+)
+def test_contradictory_options_are_refused(options: Mapping[str, object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        nk.dedup(["a b c d"], **options)  # type: ignore[arg-type]
+
+
+def test_pairs_refuse_an_acceptance() -> None:
+    with pytest.raises(UsageError, match="decides which documents dedup removes"):
+        nk.pairs(["a b c d"], accept="safe")
+
+
+def test_the_pairs_of_a_run_with_an_acceptance_do_not_decide_another_threshold() -> None:
+    result = nk.dedup(["a b c d", "a b c d e"], accept="contained")
+    with pytest.raises(UsageError, match="run again with another condition"):
+        result.rethreshold(0.9)
+
+
+def test_digits_are_those_of_every_script_in_order() -> None:
+    texts = pa.array(
+        ["1,000 and 2", "10 002", "1000 2", "١٠٠٠٢", "", "none", "².½"], pa.large_string()
+    )
+    hashes = [tuple(row) for row in hash_digits(texts).tolist()]
+    assert [hashes.index(row) for row in hashes] == [0, 0, 0, 3, 4, 4, 4]
+    tokens = pa.array([["1", "x0"], ["10"]], pa.large_list(pa.large_string()))
+    assert len({tuple(row) for row in hash_digits(tokens).tolist()}) == 1
+    assert hash_digits(texts.slice(1, 2)).tolist() == [list(hashes[1]), list(hashes[2])]
+
+
+def test_mixed_hashes_depend_on_both_parts_and_their_order() -> None:
+    numbers = np.arange(300, dtype=np.uint64)
+    first, second = (part.ravel() for part in np.meshgrid(numbers, numbers))
+    zero = np.zeros_like(first)
+    mixed = mix_hashes(mix_hashes(zero, first), second)
+    assert len(np.unique(mixed)) == len(mixed)
