@@ -176,7 +176,9 @@ class _LocalPairs(DirectedPairs):
 
     def sizes(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         payloads = self._acceptance.payloads
-        return payloads.count_shingles(self._removed[rows]), payloads.count_shingles(self._kept[rows])
+        return payloads.count_shingles(self._removed[rows]), payloads.count_shingles(
+            self._kept[rows]
+        )
 
     def lengths(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         lengths = self._acceptance.documents.lengths
