@@ -94,15 +94,14 @@ def check_arguments(function: Function) -> Function:
     @wraps(function)
     def checked(*arguments: Any, **keywords: Any) -> Any:
         types = _parameter_types(function)
-        checked_arguments = [
-            types.check(name, value)
-            for name, value in zip(types.positional, arguments, strict=False)
-        ]
         # Python says if these are too many
-        checked_arguments += arguments[len(types.positional) :]
+        for place, (value, plain) in enumerate(zip(arguments, types.plain_by_place, strict=False)):
+            if plain is not None and type(value) not in plain:
+                converted = types.check(types.positional[place], value)
+                arguments = (*arguments[:place], converted, *arguments[place + 1 :])
         for name, value in keywords.items():
             keywords[name] = types.check(name, value)
-        return function(*checked_arguments, **keywords)
+        return function(*arguments, **keywords)
 
     if inspect.iscoroutinefunction(function):
 
@@ -350,6 +349,7 @@ class _ParameterTypes:
         positional: The names of the parameters that can be given by place, in order.
         kinds: The annotated types, by name. Parameters that are not checked are left out.
         plain: The classes whose instances are accepted as they are, by name.
+        plain_by_place: The same for the positional parameters; None for one that is not checked.
         defaults: The defaults, by name.
         collected: The names that `**keywords` may have, or None if the function has none or takes
             any.
@@ -358,6 +358,7 @@ class _ParameterTypes:
     positional: tuple[str, ...]
     kinds: Mapping[str, Any]
     plain: Mapping[str, frozenset[type]]
+    plain_by_place: tuple[frozenset[type] | None, ...]
     defaults: Mapping[str, Any]
     collected: tuple[str, ...] | None
 
@@ -409,7 +410,16 @@ def _parameter_types(function: Callable[..., Any]) -> _ParameterTypes:
             kinds[name] = kind
     # a single number may be nan or too large
     plain = {name: _plain_types(kind) - {float, int} for name, kind in kinds.items()}
-    return _ParameterTypes(tuple(positional), kinds, plain, defaults, collected)
+    return _ParameterTypes(
+        positional=tuple(positional),
+        kinds=kinds,
+        plain=plain,
+        plain_by_place=tuple(
+            None if kinds.get(name, Any) is Any else plain[name] for name in positional
+        ),
+        defaults=defaults,
+        collected=collected,
+    )
 
 
 @cache
