@@ -1,7 +1,7 @@
 """The preparation of documents: ids, digests, signatures, band keys and payloads for an index."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from nearkin.errors import UsageError
 from nearkin.index.documents import CheckedPart, ShingledDocument
 from nearkin.index.entry import Entry
 from nearkin.lsh import kernels
-from nearkin.lsh.band_keys import key_builder_for, write_band_keys
+from nearkin.lsh.band_keys import BandLayout, key_builder_for, write_band_keys
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
 from nearkin.measures.base import Payload, band_layout_of, row_starts
@@ -21,6 +21,7 @@ from nearkin.measures.hamming import Hamming
 from nearkin.packed_pairs import sorted_unique
 from nearkin.runtime.threads import ObjectPool
 from nearkin.setting_names import name_setting
+from nearkin.shingle import Shingles, encode_texts
 from nearkin.sketch.resources import SpecResources
 from nearkin.sketch.sketcher import BandKeyBuilder, Sketches
 from nearkin.verify.jaccard import ShingleSets, distinct_sets
@@ -127,6 +128,11 @@ class Preparer:
     def _payload_builders(self) -> ObjectPool[Any]:
         return ObjectPool(self.measure.payload_builder)
 
+    @cached_property
+    def _band_layout(self) -> BandLayout:
+        """The layout of signatures that suffice for band keys."""
+        return band_layout_of(self.measure.spec, self.banding, None)
+
     # -- Checks
 
     def check(self, document: object) -> CheckedPart:
@@ -229,15 +235,16 @@ class Preparer:
         """
         if any(isinstance(document, ShingledDocument) for document in documents):
             return self._prepare_shingles(scope, documents, digests)
-        column = self.column(documents)
         if self.takes_shingles:
             # the sets are kept from sketching, so that shingles are computed once
-            sketches, sets = self._sketch_with_sets(column)
-            payload = Payload(
-                np.concatenate([np.empty(0, np.int64), *(part.sizes for part in sets)]),
-                (np.concatenate([np.empty(0, np.uint64), *(part.hashes for part in sets)]),),
+            texts = [document for document in documents if isinstance(document, str)]
+            data, offsets = encode_texts(texts)
+            sketches, sets = self._sketch_with_sets(
+                lambda sketcher, also: sketcher.sketch_texts(data, offsets, also)
             )
+            payload = Payload(sets.sizes, (sets.hashes,))
         else:
+            column = self.column(documents)
             sketches = self._sketchers.use(lambda sketcher: sketcher.sketch(column))
             if self.compares_signatures:
                 payload = _payload_of_signatures(sketches.signatures)
@@ -247,12 +254,25 @@ class Preparer:
         empty = sketches.shingles == 0
         return PreparedDocuments(scope, digests, sketches.signatures, keys, payload, empty)
 
-    def _sketch_with_sets(self, column: pa.Array) -> tuple[Sketches, list[ShingleSets]]:
+    def _sketch_with_sets(
+        self, sketch: Callable[[Any, Callable[[Shingles], None]], Sketches]
+    ) -> tuple[Sketches, ShingleSets]:
+        """Returns the signatures of documents, and their shingle sets.
+
+        Args:
+            sketch: Sketches the documents with a sketcher, which passes on their shingles.
+        """
         sets: list[ShingleSets] = []
         sketches = self._sketchers.use(
-            lambda sketcher: sketcher.sketch(column, lambda part: sets.append(distinct_sets(*part)))
+            lambda sketcher: sketch(
+                sketcher, lambda shingles: sets.append(distinct_sets(*shingles))
+            )
         )
-        return sketches, sets
+        if len(sets) == 1:
+            return sketches, sets[0]
+        hashes = np.concatenate([np.empty(0, np.uint64), *(part.hashes for part in sets)])
+        sizes = np.concatenate([np.empty(0, np.int64), *(part.sizes for part in sets)])
+        return sketches, ShingleSets(hashes, sizes)
 
     def _prepare_shingles(
         self, scope: str, documents: Sequence[CheckedPart], digests: list[bytes]
@@ -284,12 +304,13 @@ class Preparer:
         Args:
             column: Texts, or lists of tokens. Shingles do not extend from one into the next.
         """
-        sketches, sets = self._sketch_with_sets(column)
-        hashes = np.concatenate([np.empty(0, np.uint64), *(part.hashes for part in sets)])
+        sketches, sets = self._sketch_with_sets(
+            lambda sketcher, also: sketcher.sketch(column, also)
+        )
         signature = None
         if self.signatures_suffice and len(sketches.signatures):
             signature = sketches.signatures.min(axis=0)
-        return ShingledDocument(sorted_unique(hashes), signature)
+        return ShingledDocument(sorted_unique(sets.hashes), signature)
 
     def payload(self, column: pa.Array) -> Payload:
         """Returns the data of a column of documents that exact comparison needs."""
@@ -416,14 +437,12 @@ class Preparer:
 
     def _band_keys(self, scope: str, sketches: Sketches) -> np.ndarray:
         n = len(sketches.signatures)
-        salts = np.empty(n, np.uint64)
-        salts[:] = self.scope_salt(scope)
+        salts = np.full(n, self.scope_salt(scope))
         keys = np.empty((self.keys_per_document, n), np.uint64)
         if sketches.keys is not None:
             kernels.salt_keys(sketches.keys, salts, keys)
         else:
-            layout = band_layout_of(self.measure.spec, self.banding, None)
-            write_band_keys(layout, sketches.signatures, salts, keys)
+            write_band_keys(self._band_layout, sketches.signatures, salts, keys)
         return np.ascontiguousarray(keys.T)
 
 

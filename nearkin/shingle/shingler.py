@@ -1,5 +1,7 @@
 """The shingler: from documents to shingle hashes, as a Spec defines them."""
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -21,6 +23,8 @@ from nearkin.spec import Spec
 STEPS_BEFORE_KERNELS = ("comments", "markup", *MASKS)
 """The normalization steps that make new texts, before the kernels read them."""
 PADDING, FRONT = 256, 16
+USUAL_SEGMENT = int(SEGMENT)
+"""The number of bytes above which a segment, which has no separators then, is unusual."""
 LARGE = 1 << 22
 """The number of elements above which a buffer is released after use."""
 POINTS_PER_BYTE = 6
@@ -58,6 +62,20 @@ def text_buffers(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
         np.frombuffer(data, np.uint8) if data is not None and data.size else np.zeros(0, np.uint8)
     )
     return _read_only(bytes_), _read_only(ends)
+
+
+def encode_texts(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the UTF-8 form of texts, as `text_buffers` returns that of an array.
+
+    Args:
+        texts: n texts without lone surrogates.
+
+    Returns:
+        The bytes, uint8, and the offsets into them, int64 (n + 1,). Both are read-only.
+    """
+    encoded = [text.encode() for text in texts]
+    offsets = np.fromiter(accumulate(map(len, encoded), initial=0), np.int64, len(encoded) + 1)
+    return np.frombuffer(b"".join(encoded), np.uint8), _read_only(offsets)
 
 
 def to_texts(data: np.ndarray, offsets: np.ndarray) -> pa.Array:
@@ -113,6 +131,9 @@ class Shingler:
         self._key = key_of(spec.base_hash, spec.hash_seed, spec.require_key(secret))
         self._stems = Stems(spec, self._key) if spec.stem else None
         self._buffers: dict[str, np.ndarray] = {}
+        self._has_large_buffer = False
+        self._usual_scratches: dict[int, Scratch] = {}
+        """The buffers of segments of usual size, by the largest growth of a byte."""
 
     def without_cut(self, shingles: Shingles) -> Shingles:
         """Returns the shingles that remain after the frequency cut.
@@ -208,11 +229,27 @@ class Shingler:
     def _scratch(self, data: np.ndarray, offsets: np.ndarray) -> tuple[Scratch, int]:
         """Returns buffers for the longest segment, and the largest growth of a byte."""
         growth = 1 if is_ascii(data, offsets[0], offsets[-1]) else TEXT_PER_BYTE
-        size = int(SEGMENT) + PADDING
-        if (offsets[1:] - offsets[:-1]).max(initial=0) > SEGMENT:
-            size = max(size, int(longest_segment(data, offsets)) + PADDING)
+        longest = 0
+        if _total(offsets) > USUAL_SEGMENT:
+            longest = int((offsets[1:] - offsets[:-1]).max(initial=0))
+        if longest > USUAL_SEGMENT:
+            longest = int(longest_segment(data, offsets))
+        if longest > USUAL_SEGMENT:
+            return self._create_scratch(longest, growth), growth
+        if growth not in self._usual_scratches:
+            self._usual_scratches[growth] = self._create_scratch(USUAL_SEGMENT, growth)
+        return self._usual_scratches[growth], growth
+
+    def _create_scratch(self, longest: int, growth: int) -> Scratch:
+        """Returns buffers for a segment.
+
+        Args:
+            longest: Size of the segment, in bytes.
+            growth: Largest growth of a byte.
+        """
+        size = longest + PADDING
         points, tokens = size * min(growth, POINTS_PER_BYTE), size * min(growth, TOKENS_PER_BYTE)
-        scratch = Scratch(
+        return Scratch(
             points=self._buffer("points", np.uint32, points),
             spare=self._buffer("spare", np.uint32, points),
             text=self._buffer("text", np.uint8, size * (1 + growth))[FRONT:],
@@ -221,7 +258,6 @@ class Shingler:
             cuts=self._buffer("cuts", np.uint64, size // 64 + 2),
             edges=self._buffer("edges", np.uint32, 2 * tokens),
         )
-        return scratch, growth
 
     def _buffer(self, name: str, dtype: type, size: int) -> np.ndarray:
         """Returns a reused array of at least `size` elements, with undefined content."""
@@ -229,10 +265,14 @@ class Shingler:
         if buffer is None or len(buffer) < size + PADDING:
             buffer = np.empty(size + PADDING, dtype)
             self._buffers[name] = buffer
+            self._has_large_buffer |= len(buffer) > LARGE
         return buffer
 
     def _release_large_buffers(self) -> None:
         """Releases large buffers, which one huge document would otherwise keep until the end."""
+        if not self._has_large_buffer:
+            return
+        self._has_large_buffer = False
         self._buffers = {
             name: buffer for name, buffer in self._buffers.items() if len(buffer) <= LARGE
         }

@@ -102,6 +102,9 @@ class Sketcher:
         self.shingler = resources.shingler(spec)
         self.scheme = scheme_for(spec, resources)
         self.key_builder = key_builder
+        self._signature_type = spec.signature_type
+        self._signature_width = spec.signature_width
+        self._needs_whole_slots = spec.truncated or key_builder is not None
 
     def sketch(
         self, documents: pa.Array, also: Callable[[Shingles], None] | None = None
@@ -113,17 +116,42 @@ class Sketcher:
             also: Is called with the compared shingles of each slice. The next slice overwrites
                 them.
         """
-        n, spec = len(documents), self.spec
-        signatures = np.empty((n, spec.signature_width), spec.signature_type)
+        return self._sketch_streams(len(documents), iterate_streams(self.shingler, documents), also)
+
+    def sketch_texts(
+        self,
+        data: np.ndarray,
+        offsets: np.ndarray,
+        also: Callable[[Shingles], None] | None = None,
+    ) -> Sketches:
+        """Returns the signatures of texts, as `sketch` does.
+
+        Args:
+            data: Valid UTF-8 bytes of the texts, uint8, read-only.
+            offsets: First byte of each text, and the end, int64 (n + 1,), read-only.
+            also: Is called with the compared shingles of each slice. The next slice overwrites
+                them.
+        """
+        streams = _text_slices(self.shingler, data, offsets)
+        return self._sketch_streams(len(offsets) - 1, streams, also)
+
+    def _sketch_streams(
+        self,
+        n: int,
+        streams: Iterator[tuple[int, Shingles]],
+        also: Callable[[Shingles], None] | None,
+    ) -> Sketches:
+        """Returns the signatures of n documents from the shingles of slices of them."""
+        signatures = np.empty((n, self._signature_width), self._signature_type)
         out = Sketches(signatures, np.empty(n, np.uint32), np.empty((n, 2), np.uint64))
         keys: list[np.ndarray] = []
-        for start, stream in iterate_streams(self.shingler, documents):
+        for start, stream in streams:
             rest = self.shingler.without_cut(stream)
             if also is not None:
                 also(rest)
-            shingles = occurrences(rest) if spec.measure == "weighted-jaccard" else rest
+            shingles = occurrences(rest) if self.spec.measure == "weighted-jaccard" else rest
             rows = slice(start, start + len(shingles.offsets) - 1)
-            if spec.truncated or self.key_builder:
+            if self._needs_whole_slots:
                 keys.append(self._keyed(shingles, signatures[rows]))
             else:
                 self.scheme.sketch(shingles, signatures[rows])
@@ -154,9 +182,9 @@ class Sketcher:
             plain = Shingles(np.repeat(hashes, counts), offsets)
         shingles = occurrences(plain) if self.spec.measure == "weighted-jaccard" else plain
         n = len(starts) - 1
-        signatures = np.empty((n, self.spec.signature_width), self.spec.signature_type)
+        signatures = np.empty((n, self._signature_width), self._signature_type)
         keys = None
-        if self.spec.truncated or self.key_builder:
+        if self._needs_whole_slots:
             keys = self._keyed(shingles, signatures)
         else:
             self.scheme.sketch(shingles, signatures)
@@ -230,7 +258,12 @@ def iterate_streams(shingler: Shingler, documents: pa.Array) -> Iterator[tuple[i
     texts = (
         documents if pa.types.is_large_string(documents.type) else documents.cast(pa.large_string())
     )
-    data, offsets = text_buffers(texts)
+    yield from _text_slices(shingler, *text_buffers(texts))
+
+
+def _text_slices(
+    shingler: Shingler, data: np.ndarray, offsets: np.ndarray
+) -> Iterator[tuple[int, Shingles]]:
     for start, end in slices(offsets):
         yield start, shingler.texts(data, offsets[start : end + 1])
 
@@ -254,6 +287,9 @@ def slices(offsets: np.ndarray) -> Iterator[tuple[int, int]]:
         offsets: First byte of each document, and the end, int64 (n + 1,).
     """
     n, start = len(offsets) - 1, 0
+    if 0 < n <= SLICE_DOCUMENTS and offsets[n] - offsets[0] <= SLICE_BYTES:
+        yield 0, n
+        return
     while start < n:
         fits = int(np.searchsorted(offsets, offsets[start] + SLICE_BYTES, side="right")) - 1
         end = min(max(fits, start + 1), start + SLICE_DOCUMENTS, n)

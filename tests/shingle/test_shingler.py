@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearkin.errors import MissingExtraError, UsageError
-from nearkin.shingle import Shingler, text_buffers
+from nearkin.shingle import Shingler, encode_texts, text_buffers
+from nearkin.shingle.shingler import LARGE
 from nearkin.shingle.tokens.kernels import SEGMENT
 from nearkin.sketch.sketcher import iterate_shingles
 from nearkin.spec import Spec
@@ -180,6 +181,41 @@ def test_slices_of_arrow_arrays_are_read() -> None:
     assert hashes.hashes.tolist() == [
         h for v in array.to_pylist() for h in oracle.word_shingles(v, 1, ("nfkc", "lower"))
     ]
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]), max_size=20), max_size=5))
+def test_encoded_texts_equal_the_buffers_of_their_array(values: list[str]) -> None:
+    data, offsets = encode_texts(values)
+    array = pa.array(values, pa.large_string())
+    expected_data, expected_offsets = text_buffers(array)
+    assert offsets.tolist() == expected_offsets.tolist()
+    assert data.tobytes() == expected_data[: offsets[-1]].tobytes()
+    assert not data.flags.writeable
+    assert not offsets.flags.writeable
+    assert (data.dtype, offsets.dtype) == (np.uint8, np.int64)
+
+
+def test_shingles_do_not_depend_on_texts_before() -> None:
+    """Buffers are reused: those of usual segments, and larger ones for a token of 20 kB."""
+    texts = [
+        "one two three four",
+        "übermäßig viele Wörter",
+        "x" * 20_000 + " y",
+        "z" * 30_000 + "é",
+    ]
+    shingler = Shingler(Spec(n=1))
+    alone = {text: shingles([text], Spec(n=1))[0] for text in texts}
+    for text in [*texts, *reversed(texts), texts[1], texts[2], texts[0]]:
+        data, offsets = encode_texts([text])
+        assert shingler.texts(data, offsets).hashes.tolist() == alone[text]
+
+
+def test_large_buffers_are_released_after_use() -> None:
+    shingler = Shingler(Spec(n=1))
+    for text in ["x" * (LARGE + 10_000), "a few words"]:
+        shingler.texts(*encode_texts([text]))
+        assert max(len(buffer) for buffer in shingler._buffers.values()) <= LARGE
 
 
 def test_hash_seed_changes_every_shingle() -> None:
