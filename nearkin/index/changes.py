@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import accumulate
 from typing import NamedTuple, overload
 
 import numpy as np
@@ -36,14 +37,14 @@ class NewDocuments(Sequence[KeyedEntry]):
         leaders: Ids of the representatives that they are resolved to, or their own.
         clusters: Ids of their clusters.
         similarities: Exact similarities to the leaders.
-        sizes: Numbers of rows of their payloads, int64 (n,).
+        sizes: Numbers of rows of their payloads.
         now: Time of insertion, in seconds of the clock.
-        posted: True for documents that enter buckets, bool (n,).
+        posted: True for documents that enter buckets.
         signatures: Signatures of posted documents as they are stored; empty for others.
         texts: Texts that are kept, or None.
         payloads: Payloads that are kept.
         keys: Band keys of the posted documents, one after the other, uint64 (total,).
-        key_starts: Offsets at which the keys of each document begin and end, int64 (n + 1,).
+        key_counts: Numbers of keys of the documents.
     """
 
     scope: str
@@ -52,14 +53,14 @@ class NewDocuments(Sequence[KeyedEntry]):
     leaders: Sequence[str]
     clusters: Sequence[str]
     similarities: Sequence[float]
-    sizes: np.ndarray
+    sizes: Sequence[int]
     now: float
-    posted: np.ndarray
+    posted: Sequence[bool]
     signatures: Sequence[bytes]
     texts: Sequence[str | None]
     payloads: Sequence[bytes]
     keys: np.ndarray
-    key_starts: np.ndarray
+    key_counts: Sequence[int]
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -77,16 +78,13 @@ class NewDocuments(Sequence[KeyedEntry]):
         return iter(self._entries)
 
     @property
-    def is_leader(self) -> np.ndarray:
-        """True for documents that are representatives, bool (n,)."""
-        pairs = zip(self.leaders, self.ids, strict=True)
-        return np.fromiter((leader == id for leader, id in pairs), bool, len(self.ids))
+    def are_leaders(self) -> list[bool]:
+        """True for documents that are representatives."""
+        return [leader == id for leader, id in zip(self.leaders, self.ids, strict=True)]
 
     @cached_property
     def _entries(self) -> list[KeyedEntry]:
-        posted = self.posted.tolist()
-        sizes = self.sizes.tolist()
-        starts = self.key_starts.tolist()
+        starts = list(accumulate(self.key_counts, initial=0))
         return [
             KeyedEntry(
                 Entry(
@@ -97,15 +95,15 @@ class NewDocuments(Sequence[KeyedEntry]):
                     leader=self.leaders[i],
                     cluster=self.clusters[i],
                     similarity=self.similarities[i],
-                    size=sizes[i],
+                    size=self.sizes[i],
                     created=self.now,
                     seen=self.now,
-                    posted=posted[i],
+                    posted=self.posted[i],
                     signature=self.signatures[i],
                     text=self.texts[i],
                     payload=self.payloads[i],
                 ),
-                self.keys[starts[i] : starts[i + 1]] if posted[i] else None,
+                self.keys[starts[i] : starts[i + 1]] if self.posted[i] else None,
             )
             for i, id in enumerate(self.ids)
         ]

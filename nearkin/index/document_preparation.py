@@ -63,11 +63,11 @@ class PreparedBatch(NamedTuple):
             [self.kinds[kind].keys[position] for kind in self.present_kinds(position)]
         )
 
-    def stored_signatures(self, chosen: np.ndarray) -> list[bytes]:
+    def stored_signatures(self, chosen: Sequence[bool]) -> list[bytes]:
         """Returns the signatures of some documents as they are stored; empty for the others.
 
         Args:
-            chosen: True for the documents that have a signature, bool (n,).
+            chosen: True for each of the n documents that has a signature.
         """
         if len(self.kinds) > 1:
             return [self.signature(i) if chosen[i] else b"" for i in range(len(chosen))]
@@ -76,31 +76,30 @@ class PreparedBatch(NamedTuple):
         packed = signatures.tobytes()
         return [
             packed[i * width : (i + 1) * width] if is_chosen else b""
-            for i, is_chosen in enumerate(chosen.tolist())
+            for i, is_chosen in enumerate(chosen)
         ]
 
-    def keys_of(self, chosen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    def keys_of(self, chosen: Sequence[bool]) -> tuple[np.ndarray, list[int]]:
         """Returns the keys of the buckets of some documents, one document after the other.
 
         Args:
-            chosen: True for the documents whose keys are returned, bool (n,).
+            chosen: True for each of the n documents whose keys are returned.
 
         Returns:
-            The keys, uint64 (total,), and the offsets at which those of each of the n documents
-            begin and end, int64 (n + 1,).
+            The keys, uint64 (total,), and the number of keys of each of the n documents.
         """
-        if len(self.kinds) == 1 and chosen.all():
-            keys = self.kinds[0].keys
-            return keys.reshape(-1), np.arange(len(keys) + 1) * keys.shape[1]
-        counts = np.zeros(len(chosen), np.int64)
         if len(self.kinds) == 1:
-            keys = self.kinds[0].keys[chosen].reshape(-1)
-            counts[chosen] = self.kinds[0].keys.shape[1]
-        else:
-            parts = [self.keys(i) for i in np.flatnonzero(chosen).tolist()]
-            keys = np.concatenate([np.empty(0, np.uint64), *parts])
-            counts[chosen] = [len(part) for part in parts]
-        return keys, np.concatenate([[0], np.cumsum(counts)])
+            keys = self.kinds[0].keys
+            width = keys.shape[1]
+            if not all(chosen):
+                keys = keys[np.array(chosen, bool)]
+            return keys.reshape(-1), [width if is_chosen else 0 for is_chosen in chosen]
+        parts = [
+            self.keys(i) if is_chosen else np.empty(0, np.uint64)
+            for i, is_chosen in enumerate(chosen)
+        ]
+        keys = np.concatenate([np.empty(0, np.uint64), *parts])
+        return keys, [len(part) for part in parts]
 
     def present_kinds(self, position: int) -> list[int]:
         """Returns the positions of the kinds that a document has.

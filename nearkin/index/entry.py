@@ -152,8 +152,18 @@ class Entry(NamedTuple):
     @property
     def posting(self) -> int:
         """The posting of the document, as buckets hold it."""
-        member = 0 if self.is_leader else MEMBER
-        return self.ref << REF_SHIFT | member | min(self.size, MAX_SIZE)
+        return posting_of(self.ref, self.size, leads=self.is_leader)
+
+
+def posting_of(ref: int, size: int, *, leads: bool) -> int:
+    """Returns the posting of a document, as buckets hold it.
+
+    Args:
+        ref: Number of the document.
+        size: Number of rows of its payload.
+        leads: True if it is a representative.
+    """
+    return ref << REF_SHIFT | (0 if leads else MEMBER) | min(size, MAX_SIZE)
 
 
 def content_size(entries: "Iterable[Entry]") -> int:

@@ -45,7 +45,6 @@ class EntryBuilder:
         self._keeps_member_content = (
             settings.member_content or self._posts_members or settings.vector is not None
         )
-        self._is_empty = prepared.empty
         self._now = now
         self._starts: list[np.ndarray] = []
 
@@ -67,10 +66,13 @@ class EntryBuilder:
         prepared = self._prepared
         n = len(ids)
         leads = [leader == id for leader, id in zip(leaders, ids, strict=True)]
-        posted = ~self._is_empty
-        if not self._posts_members and not all(leads):
-            posted &= np.array(leads, bool)
-        texts = [self._text_of(i) for i in range(n)]
+        posted = [
+            not is_empty and (is_leader or self._posts_members)
+            for is_empty, is_leader in zip(prepared.empty.tolist(), leads, strict=True)
+        ]
+        texts: list[str | None] = [None] * n
+        if self._keeps_text:
+            texts = [_text_of(content) for content in self._contents]
         payloads = [
             self._payload_of(i, has_text=texts[i] is not None)
             if leads[i] or self._keeps_member_content
@@ -78,9 +80,10 @@ class EntryBuilder:
             for i in range(n)
         ]
         first = prepared.kinds[0]
-        has_no_size = self._documents.first.vectors
-        sizes = np.zeros(n, np.int64) if has_no_size else first.payload.sizes * ~first.empty
-        keys, key_starts = prepared.keys_of(posted)
+        sizes = [0] * n
+        if not self._documents.first.vectors:
+            sizes = (first.payload.sizes * ~first.empty).tolist()
+        keys, key_counts = prepared.keys_of(posted)
         return NewDocuments(
             scope=prepared.scope,
             ids=ids,
@@ -95,14 +98,8 @@ class EntryBuilder:
             texts=texts,
             payloads=payloads,
             keys=keys,
-            key_starts=key_starts,
+            key_counts=key_counts,
         )
-
-    def _text_of(self, position: int) -> str | None:
-        """Returns the text of a document that its entry keeps, or None."""
-        content = self._contents[position]
-        text = content.text if isinstance(content, CheckedPair) else content
-        return text if self._keeps_text and isinstance(text, str) else None
 
     def _payload_of(self, position: int, *, has_text: bool) -> bytes:
         """Returns the payloads of a document, without that of a text that is kept."""
@@ -118,3 +115,11 @@ class EntryBuilder:
             payload = self._prepared.kinds[kind].payload
             parts.append(preparer.packed_payload(payload, self._starts[kind], position))
         return b"".join(parts)
+
+
+def _text_of(content: CheckedDocument) -> str | None:
+    """Returns the text of a document, or None if it has no text."""
+    if type(content) is str:
+        return content
+    text = content.text if isinstance(content, CheckedPair) else content
+    return text if isinstance(text, str) else None

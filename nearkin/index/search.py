@@ -101,6 +101,7 @@ class MemberMatch(NamedTuple):
     """Both similarities in an index of texts and vectors."""
 
 
+_NO_NUMBERS = np.empty(0, np.int64)
 NO_REPRESENTATIVE = Decision(entry=None, position=None, similarity=0.0, compared=0)
 
 
@@ -174,11 +175,13 @@ class Searcher:
         read_keys = self._read_keys(prepared)
         ranked = self.rank(prepared, leaders_only=True, excluded=excluded, read_keys=read_keys)
         changes.may_overflow |= ranked.may_overflow
+        decisions = [NO_REPRESENTATIVE] * n
+        if n == 1 and not len(ranked.words):
+            return decisions
         batch_keys = [
             _keys_shared_in_batch(kind.keys, read, kind.empty)
             for kind, read in zip(prepared.kinds, read_keys.kinds, strict=True)
         ]
-        decisions = [NO_REPRESENTATIVE] * n
         # most documents of a batch meet no other document, and need not be looked at
         met = set(ranked.documents.tolist()).union(*batch_keys)
         if not met:
@@ -233,13 +236,13 @@ class Searcher:
         n, keys_per_document = read_keys.keys.shape
         keys = read_keys.keys.reshape(-1)
         postings = self.store.postings(keys)
-        sizes = postings.offsets[1:] - postings.offsets[:-1]
-        self.stats.record_buckets(keys, postings, sizes)
-        may_overflow = bool(len(sizes)) and int(sizes.max()) + n > self.settings.bucket_capacity
         words = postings.words
         if not len(words):
-            nothing = np.empty(0, np.int64)
-            return RankedCandidates(nothing, nothing, nothing, may_overflow)
+            may_overflow = bool(len(keys)) and n > self.settings.bucket_capacity
+            return RankedCandidates(_NO_NUMBERS, _NO_NUMBERS, _NO_NUMBERS, may_overflow)
+        sizes = postings.offsets[1:] - postings.offsets[:-1]
+        self.stats.record_buckets(keys, postings, sizes)
+        may_overflow = int(sizes.max()) + n > self.settings.bucket_capacity
         documents = np.repeat(np.arange(n).repeat(keys_per_document), sizes)
         keep = ~prepared.kinds[0].empty[documents]
         of_second = read_keys.postings_of_second_kind(sizes)
@@ -281,14 +284,16 @@ class Searcher:
 
     def _read_keys(self, prepared: PreparedBatch) -> ReadKeys:
         """Returns the keys of the buckets that are read for a batch."""
+        if len(prepared.kinds) == 1 and self._probers[0] is None:
+            own_keys = prepared.kinds[0].keys
+            return ReadKeys(own_keys, (own_keys,))
         kinds: list[np.ndarray] = []
         for kind, prober in zip(prepared.kinds, self._probers, strict=True):
             keys = kind.keys
             if prober is not None:
                 keys = np.concatenate([keys, prober.keys(kind)], axis=1)
             kinds.append(keys)
-        keys = kinds[0] if len(kinds) == 1 else np.concatenate(kinds, axis=1)
-        return ReadKeys(keys, tuple(kinds))
+        return ReadKeys(np.concatenate(kinds, axis=1), tuple(kinds))
 
     def _bounds_size(self, kind: int) -> bool:
         """Returns True if documents in a bucket of a kind must be of similar size to match."""

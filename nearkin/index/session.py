@@ -8,8 +8,8 @@ on it.
 
 import time
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from pathlib import Path
 from random import random
@@ -309,7 +309,7 @@ class Session:
             has_moved = False
             large_cluster: LargeClusterError | None = None
             try:
-                with self._locked(scope):
+                with self._lock_of(scope):
                     return action()
             except MovedError:
                 attempts += 1
@@ -336,11 +336,9 @@ class Session:
                 longest = min(LONGEST_BACKOFF, FIRST_BACKOFF * 2 ** min(races - 1, 16))
                 time.sleep(random() * longest)
 
-    @contextmanager
-    def _locked(self, scope: str) -> Iterator[None]:
-        """Admits one writer of a scope at a time within this process."""
-        with self._locks[hash(require_scope(scope)) % LOCK_STRIPES]:
-            yield
+    def _lock_of(self, scope: str) -> AbstractContextManager[object]:
+        """Returns the lock that admits one writer of a scope at a time within this process."""
+        return self._locks[hash(require_scope(scope)) % LOCK_STRIPES]
 
     def apply(self, changes: Changes) -> None:
         """Applies the changes of a step to the store, and forgets what they make wrong.
@@ -375,8 +373,10 @@ class Session:
         finally:
             if changes.invalidates_caches:
                 self.cache.end_step(done=succeeded)
-        for entry in (*changes.changed, *(keyed.entry for keyed in changes.dropped)):
+        for entry in changes.changed:
             self.cache.forget(entry.scope, entry.id)
+        for keyed in changes.dropped:
+            self.cache.forget(keyed.entry.scope, keyed.entry.id)
 
     def confirm_state(self) -> StoreState:
         """Returns the store's state if the index is still in this store.

@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from types import UnionType
 from typing import Any, Self, TypedDict, get_args, get_origin, get_type_hints
 
@@ -227,6 +228,12 @@ class IndexSettings:
                 f"{name_setting('vector')}; give a {name_setting('threshold')} for the texts "
                 f"instead"
             )
+
+    @cached_property
+    def shortest_lifetime(self) -> float:
+        """The shortest time to live or window, in seconds; infinite if there are none."""
+        times = (self.record_ttl, self.bucket_ttl, self.window)
+        return min((float(ttl) for ttl in times if ttl is not None), default=math.inf)
 
     @property
     def _memory_bound(self) -> int | None:

@@ -179,10 +179,9 @@ class SearchStats:
         for size in sizes[sizes > 0].tolist():
             counts[size] = counts.get(size, 0) + 1
         hot = np.flatnonzero(sizes >= HOT_BUCKET_SIZE)
-        self._add_to_slice(SearchCounts(bucket_sizes=counts))
-        if not len(hot):
-            return
         with self._lock:
+            for part in self._current_counts():
+                _add_counts(part.bucket_sizes, counts)
             for i in hot.tolist():
                 oldest = int(postings.words[postings.offsets[i]]) >> REF_SHIFT
                 self._hot[int(keys[i])] = FullestBucket(int(sizes[i]), oldest)
@@ -210,15 +209,13 @@ class SearchStats:
         if len(slots) >= SLOT_SAMPLING or self.documents % SLOT_SAMPLING == 0:
             filled = int(np.count_nonzero(slots[:, 0] != EMPTY_SLOT)) * slots.shape[1]
             later = round(fill_shares(slots).later_round * filled)
-        self._add_to_slice(
-            SearchCounts(
-                documents=documents,
-                candidates=candidates,
-                slots=filled,
-                later_slots=later,
-                latencies={step: documents},
-            )
-        )
+        with self._lock:
+            for counts in self._current_counts():
+                counts.documents += documents
+                counts.candidates += candidates
+                counts.slots += filled
+                counts.later_slots += later
+                counts.latencies[step] = counts.latencies.get(step, 0) + documents
 
     def record_comparisons(self, *, estimated: int, compared: int, reached: int) -> None:
         """Records the comparisons of a document with its candidates.
@@ -230,14 +227,17 @@ class SearchStats:
         """
         if _UNCOUNTED.get():
             return
-        self._add_to_slice(SearchCounts(estimated=estimated, compared=compared, reached=reached))
+        with self._lock:
+            for counts in self._current_counts():
+                counts.estimated += estimated
+                counts.compared += compared
+                counts.reached += reached
         if self._on_comparisons is not None:
             self._on_comparisons(compared)
 
-    def _add_to_slice(self, counts: SearchCounts) -> None:
-        with self._lock:
-            self._total.add(counts)
-            self._recent.current().add(counts)
+    def _current_counts(self) -> tuple[SearchCounts, SearchCounts]:
+        """Returns the counts to which a search is added, under the lock."""
+        return self._total, self._recent.current()
 
     def hot_buckets(self) -> list[FullestBucket]:
         """Returns the largest buckets that searches read, largest first."""

@@ -75,6 +75,10 @@ class IndexTelemetry:
         self._comparisons.record(compared)
 
 
+_UNMEASURED = nullcontext()
+"""The context of calls without telemetry."""
+
+
 def telemetry_of(measure: str) -> IndexTelemetry | None:
     """Returns the telemetry of an index, or None if the program does not use OpenTelemetry.
 
@@ -97,5 +101,5 @@ def measured_call(
         documents: Number of documents of the call.
     """
     if telemetry is None:
-        return nullcontext()
+        return _UNMEASURED
     return telemetry.measure_call(operation, documents)

@@ -4,12 +4,11 @@ A document is looked up in layers: in the resolution cache, in its own entry in 
 by a search for similar representatives.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
-
-import numpy as np
 
 from nearkin.errors import UsageError
 from nearkin.index.cache import Resolution
@@ -128,13 +127,14 @@ class Upserts:
         clear_count = session.cache.clear_count
         known = self._look_up(batch)
         pending = [i for i, one in enumerate(known) if one.resolution is None]
-        replaced = [one.entry for one in known if one.entry is not None and one.resolution is None]
+        replaced = [entry for entry in (known[i].entry for i in pending) if entry is not None]
         if len(batch.ids) > 1 and replaced:
             return self._upsert_one_by_one(batch)
         looked_up = time.perf_counter()
         now = session.clock()
         changes = Changes()
-        self._renew_times(batch, known, changes, now)
+        if len(pending) < len(known):
+            self._renew_times(batch, known, changes, now)
         decisions: list[Decision] = []
         new: NewDocuments | None = None
         if pending:
@@ -160,31 +160,33 @@ class Upserts:
         if changes:
             session.apply(changes)
         written = time.perf_counter()
-        durations = {
-            "look_up": looked_up - began,
-            "search": searched - looked_up,
-            "write": written - searched,
+        n = max(len(batch.ids), 1)
+        seconds = {
+            "look_up": (looked_up - began) / n,
+            "search": (searched - looked_up) / n,
+            "write": (written - searched) / n,
         }
-        seconds = {name: value / max(len(batch.ids), 1) for name, value in durations.items()}
-        outcomes = [
-            None if one.resolution is None else _known_outcome(id, one, one.resolution, seconds)
-            for id, one in zip(batch.ids, known, strict=True)
-        ]
-        if new is not None:
-            for i, outcome in zip(pending, _new_outcomes(new, decisions, seconds), strict=True):
-                is_update = known[i].entry is not None
-                outcomes[i] = replace(outcome, kind=OutcomeKind.UPDATED) if is_update else outcome
-        complete = [outcome for outcome in outcomes if outcome is not None]
+        outcomes = [] if new is None else _new_outcomes(new, decisions, seconds)
+        if replaced:
+            outcomes = [replace(outcome, kind=OutcomeKind.UPDATED) for outcome in outcomes]
+        if len(pending) < len(known):
+            new_outcomes = iter(outcomes)
+            outcomes = [
+                next(new_outcomes)
+                if one.resolution is None
+                else _known_outcome(id, one, one.resolution, seconds)
+                for id, one in zip(batch.ids, known, strict=True)
+            ]
         resolutions = [
             (
                 outcome.id,
                 Resolution(digest, outcome.representative, outcome.cluster, outcome.similarity),
             )
-            for outcome, digest in zip(complete, batch.digests, strict=True)
-            if outcome.layer != Layer.MEMORY
+            for outcome, digest in zip(outcomes, batch.digests, strict=True)
+            if outcome.layer is not Layer.MEMORY
         ]
         session.cache.put_many(batch.scope, resolutions, clear_count)
-        return complete
+        return outcomes
 
     def _upsert_repeated_ids(self, batch: _Batch, began: float) -> list[Outcome]:
         """Upserts a batch in which an id occurs more than once."""
@@ -215,34 +217,35 @@ class Upserts:
         """
         session = self._session
         stamp = session.cache.stamp()
-        known: dict[int, _Known] = {}
+        cached: list[int] = []
+        known = [_UNKNOWN] * len(batch.ids)
         for i, resolution in enumerate(session.cache.get_many(batch.scope, batch.ids)):
             if resolution is not None and resolution.digest == batch.digests[i]:
                 known[i] = _Known(resolution, Layer.MEMORY, None)
-        cached = list(known)
-        known |= self._look_up_in_store(batch, [i for i in range(len(batch.ids)) if i not in known])
+                cached.append(i)
+        if len(cached) < len(known):
+            missing = [i for i, one in enumerate(known) if one is _UNKNOWN]
+            self._look_up_in_store(batch, missing, known)
         is_confirmed = True
         if cached:
             generation = session.confirm_state().generation
             is_confirmed = session.cache.sync_generation(generation, stamp)
         if not is_confirmed:
-            known |= self._look_up_in_store(batch, cached)
-        if not (cached and is_confirmed) and any(
-            one.resolution is not None for one in known.values()
-        ):
+            self._look_up_in_store(batch, cached, known)
+        if not (cached and is_confirmed) and any(one.resolution is not None for one in known):
             session.confirm_state()
-        return [known[i] for i in range(len(batch.ids))]
+        return known
 
-    def _look_up_in_store(self, batch: _Batch, positions: list[int]) -> dict[int, _Known]:
+    def _look_up_in_store(self, batch: _Batch, positions: list[int], known: list[_Known]) -> None:
         """Looks some documents of a batch up in the store.
 
-        Returns:
-            What is known, by the document's position in the batch.
+        Args:
+            batch: The batch.
+            positions: Positions of the documents in the batch, ascending.
+            known: What is known of the documents of the batch, which is replaced for these.
         """
-        if not positions:
-            return {}
-        known: dict[int, _Known] = {}
-        entries = self._session.store.entries(batch.scope, [batch.ids[i] for i in positions])
+        rest = batch.select(positions)
+        entries = self._session.store.entries(rest.scope, rest.ids)
         for i, entry in zip(positions, entries, strict=True):
             if entry is None:
                 known[i] = _UNKNOWN
@@ -253,14 +256,10 @@ class Upserts:
             resolution = Resolution(batch.digests[i], entry.leader, entry.cluster, entry.similarity)
             layer = Layer.RECORD if entry.is_leader else Layer.STORE
             known[i] = _Known(resolution, layer, entry)
-        return known
 
     def _renewal_limit(self, now: float) -> float:
         """Returns the time before which a document that is hit gets the current time."""
-        settings = self._session.settings
-        times = (settings.record_ttl, settings.bucket_ttl, settings.window)
-        shortest = min((ttl for ttl in times if ttl is not None), default=np.inf)
-        return float(now - REFRESH_SHARE * shortest)
+        return now - REFRESH_SHARE * self._session.settings.shortest_lifetime
 
     def _renew_times(
         self, batch: _Batch, known: list[_Known], changes: Changes, now: float
@@ -272,7 +271,7 @@ class Upserts:
             for id, one in zip(batch.ids, known, strict=True)
             if one.resolution is not None
         }
-        if oldest == -np.inf or not hits:
+        if oldest == -math.inf:
             return
         wanted = set(hits) | {resolution.leader for resolution in hits.values()}
         entries = {

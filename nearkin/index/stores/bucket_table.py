@@ -2,11 +2,12 @@
 
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from nearkin.index.entry import Entry, PostingPortion, Postings
+from nearkin.index.changes import NewDocuments
+from nearkin.index.entry import Entry, PostingPortion, Postings, posting_of
 from nearkin.index.stores import kernels
 
 GROWTH = 8
@@ -192,6 +193,19 @@ class BucketTable:
             if rows > len(array):
                 # no view of an array outlives a method
                 array.resize((rows, array.shape[1]), refcheck=False)
+
+
+def enter_new(table: BucketTable, documents: NewDocuments, numbers: Sequence[int]) -> None:
+    """Appends the postings of new documents.
+
+    Args:
+        table: Table of the buckets.
+        documents: n new documents.
+        numbers: Numbers that the store has given them.
+    """
+    columns = zip(numbers, documents.sizes, documents.are_leaders, strict=True)
+    words = np.array([posting_of(ref, size, leads=leads) for ref, size, leads in columns], np.int64)
+    table.append_all(documents.keys, words.repeat(documents.key_counts))
 
 
 def enter(table: BucketTable, documents: Iterable[tuple[Entry, np.ndarray | None]]) -> None:

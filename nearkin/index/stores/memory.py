@@ -18,9 +18,6 @@ import numpy as np
 from nearkin.errors import MovedError, RacedError
 from nearkin.index.changes import Changes, Event, KeyedEntry, NewDocuments
 from nearkin.index.entry import (
-    MAX_SIZE,
-    MEMBER,
-    REF_SHIFT,
     Entry,
     PostingPortion,
     Postings,
@@ -28,7 +25,7 @@ from nearkin.index.entry import (
 from nearkin.index.migration.state import CLOSING, COPYING, MigrationState, StoreState
 from nearkin.index.stores.addresses import MEMORY_URL
 from nearkin.index.stores.base import LOG_KEPT, PORTION
-from nearkin.index.stores.bucket_table import BucketTable, enter
+from nearkin.index.stores.bucket_table import BucketTable, enter, enter_new
 from nearkin.index.stores.memory_bound import growing_keys, require_room
 from nearkin.index.stores.packing import (
     pack_entry,
@@ -44,8 +41,6 @@ ENTRY_BYTES = 340
 It consists of the objects of the packed form, of the key and of the number, of two rows in
 dictionaries that are a third full, and of numbers in lists.
 """
-LEAST_COLUMNS = 4
-"""The number of new documents from which columns take less time than entries one by one."""
 LIST_BYTES = 400
 """The largest memory of the list of a scope or of a representative's members, in bytes."""
 EVENT_BYTES = 400
@@ -156,7 +151,7 @@ class MemoryStore:
 
     def _add_new(self, new: Sequence[KeyedEntry]) -> list[int]:
         """Adds documents with their postings, and returns their numbers."""
-        if not isinstance(new, NewDocuments) or len(new) < LEAST_COLUMNS:
+        if not isinstance(new, NewDocuments):
             stored = [self._add(entry) for entry, _ in new]
             enter(self.table, zip(stored, (keys for _, keys in new), strict=True))
             return [entry.ref for entry in stored]
@@ -166,18 +161,17 @@ class MemoryStore:
         keys = [_key(new.scope, name) for name in new.ids]
         self._refs.update(zip(keys, numbers, strict=True))
         self._bytes += ENTRY_BYTES * len(rows) + sum(map(len, rows)) + len("".join(keys).encode())
-        is_leader = new.is_leader
-        self._leaders += int(is_leader.sum())
+        are_leaders = new.are_leaders
+        self._leaders += sum(are_leaders)
         numbers_of_scope = self._scopes.setdefault(new.scope, array("q"))
         is_sorted = not numbers_of_scope or numbers_of_scope[-1] < numbers[0]
         numbers_of_scope.extend(numbers)
         if not is_sorted:
             self._scopes[new.scope] = array("q", sorted(numbers_of_scope))
-        for i in np.flatnonzero(~is_leader).tolist():
-            _insert(self._members, _key(new.scope, new.leaders[i]), numbers[i])
-        words = np.array(numbers, np.int64) << REF_SHIFT
-        words |= np.where(is_leader, 0, MEMBER) | np.minimum(new.sizes, MAX_SIZE)
-        self.table.append_all(new.keys, np.repeat(words, np.diff(new.key_starts)))
+        for number, leader, leads in zip(numbers, new.leaders, are_leaders, strict=True):
+            if not leads:
+                _insert(self._members, _key(new.scope, leader), number)
+        enter_new(self.table, new, numbers)
         return numbers
 
     def _add(self, entry: Entry) -> Entry:

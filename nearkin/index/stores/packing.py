@@ -3,8 +3,6 @@
 import hashlib
 import struct
 
-import numpy as np
-
 from nearkin.errors import StoreError
 from nearkin.index.changes import NewDocuments
 from nearkin.index.entry import Entry
@@ -16,24 +14,6 @@ HEAD = struct.Struct("<BB16sdIddHHHHII")
 Its fields are the version, the flags, the digest, the similarity, the size, the two times, and the
 lengths of scope, id, leader, cluster, signature and content.
 """
-HEADS = np.dtype(
-    [
-        ("version", "<u1"),
-        ("flags", "<u1"),
-        ("digest", "V16"),
-        ("similarity", "<f8"),
-        ("size", "<u4"),
-        ("created", "<f8"),
-        ("seen", "<f8"),
-        ("scope_length", "<u2"),
-        ("id_length", "<u2"),
-        ("leader_length", "<u2"),
-        ("cluster_length", "<u2"),
-        ("signature_length", "<u4"),
-        ("content_length", "<u4"),
-    ]
-)
-"""The fixed parts of several packed entries, which have the fields of HEAD."""
 NUMBERS = 11
 """The number of fields of HEAD before the lengths of signature and content."""
 POSTED = 1
@@ -60,89 +40,121 @@ def pack_entry(entry: Entry) -> bytes:
         >>> unpack_entry(7, pack_entry(entry)) == entry
         True
     """
-    flags = POSTED if entry.posted else 0
-    leader = b""
-    cluster = b""
-    content = entry.payload
-    if entry.leader == entry.id:
-        flags |= LEADS
-    else:
-        leader = entry.leader.encode()
-    if entry.cluster == entry.leader:
-        flags |= OWN_CLUSTER
-    else:
-        cluster = entry.cluster.encode()
-    if entry.text is not None:
-        flags |= TEXT
-        content = _pack_text(entry.text, entry.payload)
-        if entry.payload:
-            flags |= TEXT_AND_PAYLOAD
-    scope = entry.scope.encode()
-    name = entry.id.encode()
-    head = HEAD.pack(
-        VERSION,
-        flags,
-        entry.digest,
-        entry.similarity,
-        entry.size,
-        entry.created,
-        entry.seen,
-        len(scope),
-        len(name),
-        len(leader),
-        len(cluster),
-        len(entry.signature),
-        len(content),
+    return _pack_fields(
+        scope=entry.scope.encode(),
+        id=entry.id,
+        digest=entry.digest,
+        leader=entry.leader,
+        cluster=entry.cluster,
+        similarity=entry.similarity,
+        size=entry.size,
+        created=entry.created,
+        seen=entry.seen,
+        posted=entry.posted,
+        signature=entry.signature,
+        text=entry.text,
+        payload=entry.payload,
     )
-    return b"".join((head, scope, name, leader, cluster, entry.signature, content))
 
 
 def pack_new(documents: NewDocuments) -> list[bytes]:
-    """Packs new documents together, as `pack_entry` does each.
-
-    Args:
-        documents: n new documents.
-    """
-    columns = zip(documents.ids, documents.leaders, documents.clusters, strict=True)
+    """Packs new documents, as `pack_entry` does each."""
     scope = documents.scope.encode()
-    names: list[tuple[bytes, bytes, bytes]] = []
-    for id, leader, cluster in columns:
-        leader_name = b"" if leader == id else leader.encode()
-        cluster_name = b"" if cluster == leader else cluster.encode()
-        names.append((id.encode(), leader_name, cluster_name))
-    contents = [
-        payload if text is None else _pack_text(text, payload)
-        for text, payload in zip(documents.texts, documents.payloads, strict=True)
-    ]
-    heads = np.zeros(len(names), HEADS)
-    lengths = np.array([[len(part) for part in parts] for parts in names])
-    heads["version"] = VERSION
-    heads["digest"] = np.frombuffer(b"".join(documents.digests), "V16")
-    heads["similarity"] = documents.similarities
-    heads["size"] = documents.sizes
-    heads["created"] = documents.now
-    heads["seen"] = documents.now
-    heads["scope_length"] = len(scope)
-    heads["id_length"] = lengths[:, 0]
-    heads["leader_length"] = lengths[:, 1]
-    heads["cluster_length"] = lengths[:, 2]
-    heads["signature_length"] = [len(signature) for signature in documents.signatures]
-    heads["content_length"] = [len(content) for content in contents]
-    has_text = np.array([text is not None for text in documents.texts])
-    has_payload = np.array([bool(payload) for payload in documents.payloads])
-    flags = heads["flags"]
-    flags[documents.posted] |= POSTED
-    flags[lengths[:, 1] == 0] |= LEADS
-    flags[lengths[:, 2] == 0] |= OWN_CLUSTER
-    flags[has_text] |= TEXT
-    flags[has_text & has_payload] |= TEXT_AND_PAYLOAD
-    packed = heads.tobytes()
+    columns = zip(
+        documents.ids,
+        documents.digests,
+        documents.leaders,
+        documents.clusters,
+        documents.similarities,
+        documents.sizes,
+        documents.posted,
+        documents.signatures,
+        documents.texts,
+        documents.payloads,
+        strict=True,
+    )
     return [
-        b"".join((packed[i * HEAD.size : (i + 1) * HEAD.size], scope, *parts, signature, content))
-        for i, (parts, signature, content) in enumerate(
-            zip(names, documents.signatures, contents, strict=True)
+        _pack_fields(
+            scope=scope,
+            id=id,
+            digest=digest,
+            leader=leader,
+            cluster=cluster,
+            similarity=similarity,
+            size=size,
+            created=documents.now,
+            seen=documents.now,
+            posted=posted,
+            signature=signature,
+            text=text,
+            payload=payload,
         )
+        for (
+            id,
+            digest,
+            leader,
+            cluster,
+            similarity,
+            size,
+            posted,
+            signature,
+            text,
+            payload,
+        ) in columns
     ]
+
+
+def _pack_fields(
+    *,
+    scope: bytes,
+    id: str,
+    digest: bytes,
+    leader: str,
+    cluster: str,
+    similarity: float,
+    size: int,
+    created: float,
+    seen: float,
+    posted: bool,
+    signature: bytes,
+    text: str | None,
+    payload: bytes,
+) -> bytes:
+    """Packs the fields of an entry. The scope is encoded already."""
+    flags = POSTED if posted else 0
+    leader_name = b""
+    cluster_name = b""
+    content = payload
+    if leader == id:
+        flags |= LEADS
+    else:
+        leader_name = leader.encode()
+    if cluster == leader:
+        flags |= OWN_CLUSTER
+    else:
+        cluster_name = cluster.encode()
+    if text is not None:
+        flags |= TEXT
+        content = _pack_text(text, payload)
+        if payload:
+            flags |= TEXT_AND_PAYLOAD
+    name = id.encode()
+    head = HEAD.pack(
+        VERSION,
+        flags,
+        digest,
+        similarity,
+        size,
+        created,
+        seen,
+        len(scope),
+        len(name),
+        len(leader_name),
+        len(cluster_name),
+        len(signature),
+        len(content),
+    )
+    return b"".join((head, scope, name, leader_name, cluster_name, signature, content))
 
 
 def _pack_text(text: str, payload: bytes) -> bytes:

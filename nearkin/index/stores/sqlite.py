@@ -31,13 +31,12 @@ from nearkin.errors import (
 )
 from nearkin.index.changes import Changes, Event, KeyedEntry
 from nearkin.index.entry import (
-    MAX_SIZE,
-    MEMBER,
     REF_SHIFT,
     Entry,
     PostingPortion,
     Postings,
     content_size,
+    posting_of,
 )
 from nearkin.index.migration.state import (
     CLOSING,
@@ -382,7 +381,7 @@ class SqliteStore:
             )
             with closing(self._read_blocks(query)) as blocks:
                 for rows in blocks:
-                    words = [_posting_word(ref, leads, size) for ref, leads, size, _ in rows]
+                    words = [posting_of(ref, size, leads=leads) for ref, leads, size, _ in rows]
                     keys = np.frombuffer(b"".join(row[3] for row in rows), np.uint64)
                     self._require_room(table, len(keys))
                     # documents of an index of texts and vectors have different numbers of keys
@@ -443,7 +442,7 @@ class SqliteStore:
             keys = np.frombuffer(blob, np.uint64)
             self.table.remove(keys, ref)
             if posted:
-                self.table.append(keys, _posting_word(ref, leads, size))
+                self.table.append(keys, posting_of(ref, size, leads=leads))
         for ref, word, blob in self._fetch_rows(
             "SELECT ref, word, keys FROM loose WHERE step > ? ORDER BY ref", (self._step,)
         ):
@@ -857,10 +856,6 @@ class SqliteStore:
     def close(self) -> None:
         with self._lock:
             self._db.close()
-
-
-def _posting_word(ref: int, leads: int, size: int) -> int:
-    return ref << REF_SHIFT | (0 if leads else MEMBER) | min(size, MAX_SIZE)
 
 
 def _row_values(number: int, written: KeyedEntry, step: int) -> tuple[Any, ...]:

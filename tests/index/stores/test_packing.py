@@ -40,19 +40,19 @@ def test_documents_that_are_packed_together_equal_packed_entries() -> None:
         leaders=["one", "one", "drei€", "other", "five"],
         clusters=["one", "one", "an older one", "another", "five"],
         similarities=[1.0, 0.9, 1.0, 0.7, 1.0],
-        sizes=np.array([3, 2**23, 0, 7, 9]),
+        sizes=[3, 2**23, 0, 7, 9],
         now=12.5,
-        posted=np.array([True, False, False, False, True]),
+        posted=[True, False, False, False, True],
         signatures=[b"signature", b"", b"", b"", b"other"],
         texts=["text", None, "", "ünicode", None],
         payloads=[b"", b"payload", b"", b"vector", b""],
         keys=np.arange(6, dtype=np.uint64),
-        key_starts=np.array([0, 4, 4, 4, 4, 6]),
+        key_counts=[4, 0, 0, 0, 2],
     )
     assert pack_new(documents) == [pack_entry(entry) for entry, _ in documents]
     assert [keys.tolist() for _, keys in documents if keys is not None] == [[0, 1, 2, 3], [4, 5]]
     assert documents[1:3] == list(documents)[1:3]
-    assert [entry.is_leader for entry, _ in documents] == documents.is_leader.tolist()
+    assert [entry.is_leader for entry, _ in documents] == documents.are_leaders
 
 
 @pytest.mark.parametrize("length", [12, 13, 2**31])
