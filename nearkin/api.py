@@ -19,6 +19,7 @@ from nearkin.corpus.arrow_conversion import (
 )
 from nearkin.engine.document_frequencies import FrequencyRequest
 from nearkin.engine.local.document_frequencies import count_frequencies
+from nearkin.engine.local.reference import Reference, ReferenceMatcher
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import to_final_clusters
 from nearkin.engine.local.work_folder import WorkFolder
@@ -49,6 +50,12 @@ from nearkin.runs.parameters import (
     selection_of,
     spec_of,
 )
+from nearkin.runs.reference import (
+    ReferenceRequest,
+    columns_of_reference,
+    open_references,
+    require_comparable,
+)
 from nearkin.runs.settings_file import Settings
 from nearkin.runs.spec_request import count_frequency_cut
 from nearkin.runtime.outputs import require_page_output
@@ -69,6 +76,8 @@ def dedup(
     data: Any,
     *,
     id: str | None = None,
+    against: Any = None,
+    only_against: bool = False,
     work: str | Path | None = None,
     progress: Progress | None = None,
     **parameters: Unpack[RunParameters],
@@ -80,6 +89,10 @@ def dedup(
             `datasets.Dataset`, mapping of columns, or list or iterator of texts or of dictionaries;
             or the path of files, or a list of `Path`s.
         id: Column of ids. The default is the row number, or the path and the row for files.
+        against: The reference: data as above with the same columns; or the path of a finished run,
+            for its kept documents. Documents that repeat one of it are removed, and those of the
+            reference never are.
+        only_against: Whether the documents of `data` are not compared with each other.
         work: Folder for temporary files. The default is that of the system.
         progress: Receives stage and row-count updates. By default, stages are logged to
             `nearkin.run` (INFO).
@@ -97,10 +110,20 @@ def dedup(
         [False, True, True]
         >>> result.clusters["kind"].to_pylist()
         ['exact', 'kept', 'unique']
+        >>> result = dedup(["a dog", "a cat"], against=["A dog!"])
+        >>> result.clusters.arrow.select(["kept", "duplicate_of", "matched_in"]).to_pylist()[0]
+        {'kept': False, 'duplicate_of': '0000000000', 'matched_in': 'reference'}
     """
     settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_dedup()
     with settings.named_in_errors():
-        finished = prepare_run(data, id, work, progress, settings.apply_to(parameters))
+        finished = prepare_run(
+            data,
+            id,
+            work,
+            progress,
+            settings.apply_to(parameters),
+            reference=ReferenceData(against, only=only_against),
+        )
     result = DedupResult(finished, to_final_clusters(finished.run))
     finished.run.progress.close()
     log_warnings(result.warnings)
@@ -168,6 +191,18 @@ def pairs(
     return result
 
 
+class ReferenceData(NamedTuple):
+    """The reference of a run, as `dedup` takes it."""
+
+    data: Any = None
+    """The documents, the path of a finished run, or None without a reference."""
+    only: bool = False
+    """True if the documents of the run are not compared with each other."""
+
+
+NO_REFERENCE = ReferenceData()
+
+
 class _Request(NamedTuple):
     """The inputs of a run, opened and checked."""
 
@@ -183,6 +218,7 @@ def prepare_run(
     work: str | Path | None,
     progress: Progress | None,
     parameters: RunParameters,
+    reference: ReferenceData = NO_REFERENCE,
 ) -> TemporaryRun:
     """Returns a run in a temporary work folder, whose stages are executed on demand.
 
@@ -192,6 +228,7 @@ def prepare_run(
         work: Folder for temporary files, or None for that of the system.
         progress: Receives stage and row-count updates. By default, stages are logged.
         parameters: The parameters of the run, without settings and preset.
+        reference: The reference. By default, there is none.
 
     Raises:
         UsageError: If a parameter is out of range, or the data cannot be read.
@@ -201,14 +238,60 @@ def prepare_run(
     columns = detect_dimensions(corpus, columns)
     spec = spec_of(parameters, columns)
     options = make_run_options(spec, parameters)
+    if reference.data is not None:
+        require_comparable(options)
     folder = TemporaryFolder(work)
     updates = progress or LoggedProgress()
     request = _Request(corpus, columns, options, resources_of(parameters))
     request = _count_shingles(request, parameters, folder.path, updates)
     columns = replace(columns, carried_columns=request.options.carried_columns)
+    matcher = _open_matcher(reference, corpus, columns, request.options, parameters)
     work_folder = WorkFolder.create(folder.path / "work", {}, durable=False)
-    run = LocalRun(corpus, columns, request.options, work_folder, updates, request.resources)
+    run = LocalRun(
+        corpus,
+        columns,
+        request.options,
+        work_folder,
+        updates,
+        request.resources,
+        matcher=matcher,
+    )
     return TemporaryRun(run, folder)
+
+
+def _open_matcher(
+    reference: ReferenceData,
+    corpus: Corpus,
+    columns: Columns,
+    options: RunOptions,
+    parameters: RunParameters,
+) -> ReferenceMatcher | None:
+    """Returns the comparison with the reference, or None if there is none."""
+    paths: tuple[str, ...] = ()
+    data = reference.data
+    if data is not None and not (isinstance(data, str | Path) or _are_paths(data)):
+        table = open_corpus(data, parameters)
+        return ReferenceMatcher(
+            [Reference(table, columns_of_reference(columns, options))], reference.only
+        )
+    if data is not None:
+        entries = [data] if isinstance(data, str | Path) else data
+        paths = tuple(_path_of(entry) for entry in entries)
+    opened = open_references(
+        ReferenceRequest(
+            paths,
+            columns,
+            options,
+            on_error=parameters.get("on_error", "quarantine"),
+            selection=selection_of(parameters),
+            only=reference.only,
+        )
+    )
+    if opened is None:
+        return None
+    if isinstance(corpus, FileCorpus):
+        opened.require_other_files(corpus)
+    return opened.matcher
 
 
 def _count_shingles(
@@ -248,11 +331,16 @@ def open_corpus(data: Any, reading: ReadKeywords) -> Corpus:
     on_error = reading.get("on_error", "quarantine")
     if isinstance(data, str | Path):
         return FileCorpus.open([str(data)], on_error, selection=selection_of(reading))
-    if isinstance(data, list | tuple) and any(isinstance(item, Path) for item in data):
+    if _are_paths(data):
         return FileCorpus.open(
             [_path_of(item) for item in data], on_error, selection=selection_of(reading)
         )
     return TableCorpus(to_table(data), on_error)
+
+
+def _are_paths(data: object) -> bool:
+    """Returns whether data is a list that holds a `Path`."""
+    return isinstance(data, list | tuple) and any(isinstance(item, Path) for item in data)
 
 
 def _path_of(item: object) -> str:

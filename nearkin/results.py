@@ -22,7 +22,6 @@ from nearkin.engine.local import result_tables
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
-from nearkin.engine.result_schema import CLUSTERS
 from nearkin.engine.stats import MissingPairsStats, StageRecords
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.report.collect import collect_counts, collect_report, summary_counts
@@ -222,11 +221,13 @@ class DedupResult:
         """The clusters, with one row for each document, in the order of the corpus.
 
         The columns are id, cluster (the id of the kept document), kept, similarity (to the kept
-        document) and kind.
+        document) and kind. With a reference, there are also duplicate_of (the id of the document
+        that a removed document repeats) and matched_in (`reference` or `this run`).
         """
         finished, clustering = self._open
         batches = result_tables.cluster_batches(finished.run.documents().ids, clustering)
-        return ResultTable(pa.Table.from_batches(batches, CLUSTERS))
+        schema = result_tables.clusters_schema(clustering)
+        return ResultTable(pa.Table.from_batches(batches, schema))
 
     @cached_property
     def pairs(self) -> ResultTable:
@@ -327,8 +328,8 @@ class DedupResult:
         Raises:
             UsageError: If the threshold is below that of the run, because pairs below it were not
                 verified, or another one and buckets were hot, because their documents were compared
-                with leaders of the run's threshold only, or the run has a second measure, or the
-                result is closed or unpickled.
+                with leaders of the run's threshold only, or the run has a second measure or a
+                reference, or the result is closed or unpickled.
         """
         finished = self._open[0]
         options = finished.run.options
@@ -337,6 +338,12 @@ class DedupResult:
                 f"{name_setting('second_measure', options.second_measure)} cannot be combined "
                 f"with another "
                 f"threshold; run again"
+            )
+        if finished.run.has_reference:
+            raise UsageError(
+                "the pairs of this run do not determine its result at another threshold: the pairs "
+                "with documents of the reference are not kept; run again with "
+                f"{name_setting('threshold', threshold)}"
             )
         if options.acceptance is not None:
             raise UsageError(

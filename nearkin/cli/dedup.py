@@ -131,6 +131,7 @@ def dedup(
     inputs: o.Inputs,
     columns: o.ColumnOptions,
     reading: o.RunReadOptions,
+    reference: o.ReferenceOptions,
     spec: o.SpecOptions,
     match: o.MatchOptions,
     clustering: o.ClusterOptions,
@@ -149,6 +150,7 @@ def dedup(
         inputs: Files, globs, folders or URLs, or the folder of a saved run.
         columns: Options for the columns that are read.
         reading: Options for the selection of files and for rows that cannot be read.
+        reference: Options for a reference, whose documents are never removed.
         spec: Options that make the Spec.
         match: Options for candidates and verification.
         clustering: Options for clusters and for the choice of kept documents.
@@ -174,6 +176,8 @@ def dedup(
         nearkin dedup docs.parquet --vector embedding --threshold 0.95 --out out/
 
         nearkin dedup docs.parquet --second-measure cosine:embedding:0.95 --out deduped/
+
+        nearkin dedup new/ --against deduped/ --out news/
 
         nearkin dedup deduped-with-signatures/ --threshold 0.9 --out stricter/
 
@@ -219,6 +223,7 @@ def dedup(
     def settings_with(resolved_spec: "Spec") -> "RunOptions":
         return match.to_run_options(resolved_spec, clustering)
 
+    require_local_reference(reference, execution, result)
     try:
         resolved = resolve(
             tuple(inputs),
@@ -242,6 +247,7 @@ def dedup(
             annotate=result.annotate,
             save_signatures=result.save_signatures,
             documents=documents,
+            reference=reference,
         )
         record = run(job, progress)
         if result.audit:
@@ -287,6 +293,36 @@ def require_one_threshold(given: GivenOptions, accept: str) -> None:
                 "the expression decides alone; write the similarity in it, for example jaccard >= "
                 "0.8"
             )
+
+
+def require_local_reference(
+    reference: o.ReferenceOptions, execution: EngineOptions, result: ResultOptions
+) -> None:
+    """Requires that options of the engine and of the output have a meaning with a reference.
+
+    Args:
+        reference: The options of the reference.
+        execution: The options of the engine.
+        result: The options for the content of the output.
+
+    Raises:
+        UsageError: If an option contradicts the reference.
+    """
+    from nearkin.errors import UsageError
+
+    if not reference.against:
+        return
+    against = name_setting("against", reference.against[0])
+    if execution.engine == SPARK:
+        raise UsageError(
+            f"{name_setting('engine', SPARK)} cannot be combined with {against}; leave out "
+            f"{name_setting('engine', SPARK)}"
+        )
+    if result.audit:
+        raise UsageError(
+            f"{name_setting('audit')} cannot be combined with {against}: an audit compares "
+            "documents of the inputs alone; leave one out"
+        )
 
 
 def require_convertible_inputs(

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from nearkin.cli.command_line import ARGUMENTS, describe_command_line
-from nearkin.cli.options import OutputOptions, ReadOptions
+from nearkin.cli.options import OutputOptions, ReadOptions, ReferenceOptions
 
 if TYPE_CHECKING:
     from nearkin.corpus.input_manifest import HashedPart
@@ -25,6 +25,7 @@ def make_job(
     annotate: bool = False,
     save_signatures: bool = False,
     documents: "DocumentOutput | None" = None,
+    reference: ReferenceOptions | None = None,
 ) -> "Job":
     """Returns the job that the options of a command describe.
 
@@ -39,6 +40,7 @@ def make_job(
         annotate: Whether all rows are kept and get cluster columns.
         save_signatures: Whether signatures and band keys are kept in the output.
         documents: What the output holds of the documents. By default, the kept ones.
+        reference: The options of the reference. By default, there is none.
 
     Returns:
         The job.
@@ -64,4 +66,6 @@ def make_job(
         statuses=resolved.statuses,
         readers=Readers(output.readable_by),
         command_line=describe_command_line(ARGUMENTS.get()),
+        against=() if reference is None else tuple(reference.against or ()),
+        only_against=reference is not None and reference.only_against,
     )

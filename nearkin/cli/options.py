@@ -649,6 +649,29 @@ class RunReadOptions(ReadOptions):
 
 
 @dataclass(frozen=True)
+class ReferenceOptions:
+    """The options for a reference, whose documents are never removed."""
+
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Reference: files, globs, folders or URLs, or the folder of a finished run. "
+            "Documents that repeat one of it are removed. May be repeated.",
+            metavar="REF",
+            rich_help_panel=INPUT,
+        ),
+    ] = None
+    only_against: Annotated[
+        bool,
+        typer.Option(
+            "--only-against",
+            help="Compare documents with the reference only, and not with each other.",
+            rich_help_panel=INPUT,
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
 class SpecOptions:
     """The options that make a Spec."""
 

@@ -21,6 +21,14 @@ CLUSTERS = pa.schema(
     ]
 )
 """The clusters table: one row for each document. `cluster` is the id of the kept document."""
+MATCHED_IN = ("reference", "this run")
+"""The places of the document that a removed document repeats."""
+CLUSTERS_AGAINST = CLUSTERS.append(pa.field("duplicate_of", pa.large_string())).append(
+    pa.field("matched_in", pa.string())
+)
+"""The clusters table of a run with a reference. `duplicate_of` is the id of the document that a
+removed document repeats, and `matched_in` says where this document is. `cluster` is the same id, or
+that of a kept document itself. An id can occur both in the reference and in the run."""
 PAIRS = pa.schema(
     [
         ("id_a", pa.large_string()),

@@ -18,6 +18,7 @@ from nearkin.engine.stats import (
     CandidateStats,
     ClusterStats,
     CollapseStats,
+    ReferenceStats,
     RunStats,
     SketchStats,
     Stage,
@@ -88,6 +89,19 @@ class Run(ABC):
     @abstractmethod
     def elect_documents(self) -> ClusterStats:
         """Decides which document of each cluster is kept."""
+
+    @property
+    def has_reference(self) -> bool:
+        """True if the documents are compared with a reference."""
+        return False
+
+    def match_reference(self) -> ReferenceStats:
+        """Finds the documents that repeat a document of the reference.
+
+        Raises:
+            RunError: If the engine has no references.
+        """
+        raise RunError("this engine holds documents against no reference; use the local engine")
 
     def progress_of(self, stage: Stage) -> tuple[str, int | None]:
         """Returns the name and the number of steps under which progress reports a stage."""
@@ -201,6 +215,12 @@ class Run(ABC):
         self._run_stage(Stage.COLLAPSE, self.group_exact_duplicates)
 
     @final
+    def against(self) -> None:
+        """Compares the documents with those of the reference, if the run has one."""
+        if self.has_reference:
+            self._run_stage(Stage.AGAINST, self.match_reference)
+
+    @final
     def candidates(self) -> None:
         """Runs stage 3: finds candidate pairs. Brute force needs none."""
         if not self.brute_force:
@@ -226,6 +246,7 @@ class Run(ABC):
     def to_pairs(self) -> None:
         """Runs all stages up to scored pairs."""
         self.to_exact_groups()
+        self.against()
         self.candidates()
         self.verify()
 

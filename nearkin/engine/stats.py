@@ -27,6 +27,7 @@ class Stage(StrEnum):
 
     SKETCH = "sketch"
     COLLAPSE = "collapse"
+    AGAINST = "against"
     CANDIDATES = "candidates"
     VERIFY = "verify"
     CLUSTER = "cluster"
@@ -283,6 +284,41 @@ class SecondMeasureStats(StageStats):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReferenceStats(StageStats):
+    """The statistics of comparing the documents of a run with those of references.
+
+    Attributes:
+        references: Number of references.
+        documents: Number of documents of the references.
+        rejected: Number of rejected rows of the references.
+        compared: Number of documents of the references whose signatures were compared.
+        exact: Number of documents that are exact duplicates of one of a reference.
+        near: Number of further documents that are near-duplicates of one of a reference.
+        hot_buckets: Number of hot buckets with documents of both sides.
+    """
+
+    references: int = 0
+    documents: int = 0
+    rejected: int = 0
+    compared: int = 0
+    exact: int = 0
+    near: int = 0
+    hot_buckets: int = 0
+
+    @property
+    def removed(self) -> int:
+        """The number of documents that repeat a document of a reference."""
+        return self.exact + self.near
+
+    def add(self, other: "ReferenceStats") -> "ReferenceStats":
+        """Returns the statistics of two comparisons of different references together."""
+        sums = {item.name: getattr(self, item.name) for item in fields(self)}
+        return ReferenceStats(
+            **{name: value + getattr(other, name) for name, value in sums.items()}
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class ContainmentStats(StageStats):
     """The statistics of the search for contained documents.
 
@@ -368,6 +404,7 @@ class RunStats:
     second_measure: SecondMeasureStats | None = None
     containment: ContainmentStats | None = None
     missing_pairs: MissingPairsStats | None = None
+    against: ReferenceStats | None = None
 
     @classmethod
     def from_stages(cls, stages: StageRecords) -> "RunStats":
@@ -386,6 +423,7 @@ class RunStats:
             second_measure=read(Stage.SECOND_MEASURE, SecondMeasureStats),
             containment=read(Stage.CONTAINMENT, ContainmentStats),
             missing_pairs=read(Stage.MISSING_PAIRS, MissingPairsStats),
+            against=read(Stage.AGAINST, ReferenceStats),
         )
 
 

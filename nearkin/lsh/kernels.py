@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import overload
 
-from nearkin.hashing.kernels import count_ones, load_u64, mix64
+from nearkin.hashing.kernels import count_ones, find_sorted, load_u64, mix64
 from nearkin.runtime.jit import inlined, kernel
 
 U64 = np.uint64
@@ -773,3 +773,30 @@ def pair_agreements(
     for p in range(pairs.shape[0]):
         a, b = pairs[p] >> U64(32), pairs[p] & U64(0xFFFFFFFF)
         out[p] = agreements(signatures, a, b, layout)
+
+
+@kernel
+def mark_common_keys(
+    keys: np.ndarray,
+    ordered: np.ndarray,
+    first: np.ndarray,
+    shift: np.uint64,
+    is_seen: np.ndarray,
+    is_matched: np.ndarray,
+) -> None:
+    """Marks the documents that have a key of a set, and the keys of the set that they have.
+
+    Args:
+        keys: Keys of each document, uint64 (n, keys).
+        ordered: Keys of the set, sorted and distinct, uint64 (m,).
+        first: Position of the first key of each prefix, and the end, int64. See `PrefixIndex`.
+        shift: Number of bits by which a key is shifted to give its prefix.
+        is_seen: Marks of the keys of the set, which are added to, bool (m,).
+        is_matched: Marks of the documents, which are added to, bool (n,).
+    """
+    for i in range(U64(keys.shape[0])):
+        for j in range(U64(keys.shape[1])):
+            at = find_sorted(keys[i, j], ordered, first, shift)
+            if at >= 0:
+                is_seen[at] = True
+                is_matched[i] = True

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from nearkin.engine.stats import ReferenceStats, Stage
 from nearkin.evaluate.boilerplate import Boilerplate
 from nearkin.evaluate.overlap import Overlap
 from nearkin.lsh.sign_bands import SignBanding
@@ -377,16 +378,19 @@ def collect_counts(run: FinishedStages, clusters: Mapping[str, int]) -> Counts:
         clusters: The numbers of documents by kind, and the number `documents_kept`.
     """
     sketch = run.recorded("sketch")
+    recorded = run.recorded(Stage.AGAINST)
+    against = ReferenceStats.from_dict(recorded)
     return Counts(
         read=sketch["documents"] + sketch["rejected"],
         kept=clusters["documents_kept"],
-        removed_exact=clusters["exact"],
-        removed_near=clusters["near"],
+        removed_exact=clusters["exact"] - against.exact,
+        removed_near=clusters["near"] - against.near,
         empty=clusters["empty"],
         rejected=sketch["rejected"],
         repeated_ids=sketch.get("repeated_ids", 0),
         clusters=clusters["kept"],
         removed_vector=clusters["vector"],
+        removed_reference=against.removed if recorded else None,
     )
 
 
@@ -455,6 +459,9 @@ def summary_counts(counts: Counts) -> dict[str, int]:
     Args:
         counts: Numbers of documents by what became of them.
     """
+    reference = {}
+    if counts.removed_reference is not None:
+        reference["removed_reference"] = counts.removed_reference
     return {
         "read": counts.read,
         "kept": counts.kept,
@@ -466,4 +473,5 @@ def summary_counts(counts: Counts) -> dict[str, int]:
         "empty": counts.empty,
         "clusters": counts.clusters,
         "repeated_ids": counts.repeated_ids,
+        **reference,
     }

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nearkin.engine.local.clustering import Clustering
+from nearkin.engine.local.clustering import Clustering, are_removed
 from nearkin.engine.local.run import LocalRun
-from nearkin.engine.result_schema import EXACT, NEAR, VECTOR
+from nearkin.engine.result_schema import EXACT, NEAR
 from nearkin.evaluate.boilerplate import Boilerplate, TextSample, find_boilerplate
 from nearkin.evaluate.labels import most_frequent_labels
 from nearkin.evaluate.overlap import Overlap, compute_overlap
@@ -39,7 +39,6 @@ from nearkin.report.whatif import borderline_pairs, evaluate_thresholds
 MAX_SOURCES = 1000
 """The largest number of sources that are counted separately. The others, which have the fewest
 documents, are counted together."""
-REMOVED_KINDS = (EXACT, NEAR, VECTOR)
 
 
 class ExcerptCollector:
@@ -126,7 +125,7 @@ class LocalRunView(RunView):
 
     def cluster_sizes(self) -> tuple[SizeCount, ...]:
         """Returns the number of clusters of each size above 1, in ascending order of the sizes."""
-        removed = np.isin(self._result.kind, REMOVED_KINDS)
+        removed = self._result.removed_in_run
         members = np.bincount(np.asarray(self._result.leader)[removed].astype(np.int64))
         sizes, clusters = np.unique(members[members > 0] + 1, return_counts=True)
         return tuple(map(SizeCount, sizes.tolist(), clusters.tolist()))
@@ -166,7 +165,8 @@ class LocalRunView(RunView):
 
     def closest_call(self) -> ClosestPair | None:
         """Returns the removed near-duplicate that is least similar to its kept document."""
-        near = np.flatnonzero(np.asarray(self._result.kind) == NEAR)
+        is_near = np.asarray(self._result.kind) == NEAR
+        near = np.flatnonzero(is_near & self._result.removed_in_run)
         if not len(near):
             return None
         removed = int(near[np.argmin(np.asarray(self._result.similarity)[near])])
@@ -242,7 +242,7 @@ def largest_clusters(result: Clustering, clusters: int = QUOTED_CLUSTERS) -> lis
         result: Clusters of a run.
         clusters: Largest number of clusters to return.
     """
-    removed = np.flatnonzero(np.isin(result.kind, REMOVED_KINDS))
+    removed = np.flatnonzero(result.removed_in_run)
     if not len(removed):
         return []
     leaders = np.asarray(result.leader[removed]).astype(np.int64)
@@ -263,7 +263,7 @@ def sample_clusters(
         excluded: Numbers of the kept documents of clusters that are not drawn.
         clusters: Largest number of clusters to return.
     """
-    removed = np.isin(result.kind, REMOVED_KINDS)
+    removed = result.removed_in_run
     kept = np.unique(np.asarray(result.leader)[removed].astype(np.int64))
     further_leaders = np.setdiff1d(kept, np.array(sorted(excluded), np.int64))
     generator = np.random.default_rng(SAMPLE_SEED)
@@ -280,7 +280,7 @@ def _quote(result: Clustering, chosen: np.ndarray) -> list[QuotedCluster]:
     leader = np.asarray(result.leader)
     kind = np.asarray(result.kind)
     members = np.flatnonzero(np.isin(leader, chosen))
-    removed = members[np.isin(kind[members], REMOVED_KINDS)]
+    removed = members[are_removed(kind[members])]
     leaders = leader[removed].astype(np.int64)
     is_exact = kind[removed] == EXACT
     order = np.lexsort((removed, result.similarity[removed], is_exact))

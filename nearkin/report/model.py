@@ -84,6 +84,8 @@ class Counts:
         repeated_ids: Number of rows whose id occurs more than once.
         clusters: Number of clusters with at least one removed document.
         removed_vector: Number of documents removed by the second measure.
+        removed_reference: Number of documents removed as exact or near-duplicates of a document of
+            the reference, which do not count elsewhere. None without a reference.
     """
 
     read: int
@@ -95,6 +97,7 @@ class Counts:
     repeated_ids: int = 0
     clusters: int = 0
     removed_vector: int = 0
+    removed_reference: int | None = None
 
     @property
     def removed_empty(self) -> int:
@@ -110,6 +113,7 @@ class Counts:
             - self.removed_exact
             - self.removed_near
             - self.removed_vector
+            - (self.removed_reference or 0)
             - self.rejected
         )
 
@@ -370,9 +374,12 @@ class ReportData:
         vector = ""
         if counts.removed_vector:
             vector = f", {counts.removed_vector:,} more by the second measure"
+        reference = ""
+        if counts.removed_reference is not None:
+            reference = f", {counts.removed_reference:,} more as duplicates of the reference"
         return (
             f"{counts.kept:,} of {counts.read:,} {documents} kept; {counts.removed_exact:,} exact "
-            f"{exact} and {counts.removed_near:,} {near} removed{vector}."
+            f"{exact} and {counts.removed_near:,} {near} removed{vector}{reference}."
         )
 
     @property
@@ -394,7 +401,10 @@ class ReportData:
 
     def to_dict(self) -> dict[str, object]:
         """Returns the data as a dictionary of plain values, with tuples in place of lists."""
-        return asdict(self)
+        values = asdict(self)
+        if self.counts.removed_reference is None:
+            del values["counts"]["removed_reference"]
+        return values
 
     def to_json(self) -> str:
         """Returns the data as a JSON object."""

@@ -50,6 +50,12 @@ def categorize_rows(data: ReportData) -> list[RowCategory]:
             counts.removed_vector,
         ),
         (
+            "reference",
+            "Duplicates of the reference",
+            "exact or near-duplicates of a document of the reference",
+            counts.removed_reference,
+        ),
+        (
             "empty",
             "Empty",
             "documents without words, which the run was asked to remove",
@@ -64,7 +70,7 @@ def categorize_rows(data: ReportData) -> list[RowCategory]:
     ]
     total = counts.read or 1
     return [
-        RowCategory(key, name, why, number, number / total)
+        RowCategory(key, name, why, number or 0, (number or 0) / total)
         for key, name, why, number in rows
-        if number or key in ALWAYS_SHOWN
+        if number or key in ALWAYS_SHOWN or (key == "reference" and number is not None)
     ]

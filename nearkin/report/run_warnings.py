@@ -15,6 +15,7 @@ from nearkin.engine.stats import (
     NOTABLE_HOT_SHARE,
     CandidateStats,
     MissingPairsStats,
+    ReferenceStats,
     Stage,
     StageRecord,
 )
@@ -99,6 +100,7 @@ def warn_of_run(run: FinishedStages) -> list[str]:
             f"{repeated:,} rows share an id with another row; #<path>:<row> was appended to each "
             "of these ids"
         )
+    warnings += warn_of_reference(run)
     warnings += warn_of_short_documents(run)
     if run.compares_all_for_recall:
         documents = sketch["documents"]
@@ -133,6 +135,40 @@ def warn_of_run(run: FinishedStages) -> list[str]:
         warnings.append(
             f"{used} of the requested {requested} workers ran, because {name_setting('memory')} "
             f"({options.memory:,} bytes) has no room for more; raise it to use more"
+        )
+    return warnings
+
+
+def warn_of_reference(run: FinishedStages) -> list[str]:
+    """Returns warnings about a reference that could not be compared completely.
+
+    Args:
+        run: The finished run.
+    """
+    recorded = run.recorded(Stage.AGAINST)
+    if not recorded:
+        return []
+    stats = ReferenceStats.from_dict(recorded)
+    options = run.options
+    warnings = []
+    if not stats.documents:
+        warnings.append(
+            f"the reference has no documents, so no document was compared with it; check "
+            f"{name_setting('against')}"
+        )
+    if stats.rejected:
+        rows = "row" if stats.rejected == 1 else "rows"
+        warnings.append(
+            f"{stats.rejected:,} {rows} of the reference could not be read, so no document was "
+            f"compared with {'it' if stats.rejected == 1 else 'them'}; correct the reference, then "
+            "run again"
+        )
+    if stats.hot_buckets:
+        warnings.append(
+            f"{stats.hot_buckets:,} buckets have so many documents of the reference and of the "
+            f"inputs that the documents were compared with at most {options.fanout} others each, "
+            f"and duplicates of the reference may be missing; raise {name_setting('pair_budget')} "
+            f"or the threshold"
         )
     return warnings
 

@@ -10,6 +10,7 @@ from nearkin.corpus import FileCorpus, describe_inputs, find_first_change
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.errors import UsageError
 from nearkin.runs.job import Job
+from nearkin.runs.reference import OpenedReferences
 from nearkin.runtime.files import disk_errors
 from nearkin.runtime.outputs import MANIFEST, Claim
 from nearkin.setting_names import name_flag
@@ -25,7 +26,10 @@ def unfinished_run_id(work_folder: Path) -> str | None:
 
 @contextmanager
 def open_work_folder(
-    job: Job, identity: Mapping[str, object], corpus: FileCorpus
+    job: Job,
+    identity: Mapping[str, object],
+    corpus: FileCorpus,
+    references: OpenedReferences | None = None,
 ) -> Iterator[tuple[Claim, WorkFolder]]:
     """Holds the work folder of a run: the one of an interrupted run if it is resumed, or a new one.
 
@@ -36,6 +40,7 @@ def open_work_folder(
         job: The job.
         identity: The parameters that must be unchanged for a run to be resumed.
         corpus: The input files.
+        references: The references, if the run has any.
 
     Raises:
         UsageError: If the run cannot be resumed because its inputs or its settings have changed.
@@ -46,7 +51,7 @@ def open_work_folder(
     complete = False
     work: WorkFolder | None = None
     try:
-        work = _create_or_resume(job, claim, identity, corpus)
+        work = _create_or_resume(job, claim, identity, corpus, references)
         yield claim, work
         complete = True
     finally:
@@ -59,15 +64,25 @@ def open_work_folder(
 
 
 def _create_or_resume(
-    job: Job, claim: Claim, identity: Mapping[str, object], corpus: FileCorpus
+    job: Job,
+    claim: Claim,
+    identity: Mapping[str, object],
+    corpus: FileCorpus,
+    references: OpenedReferences | None,
 ) -> WorkFolder:
     if not (job.resume and (claim.path / MANIFEST).exists()):
         inputs = describe_inputs(corpus, job.hash_inputs)
+        against = [] if references is None else references.describe(job.hash_inputs)
         with disk_errors(claim.path):
             claim.clear()
-        return WorkFolder.create(claim.path, identity, inputs=inputs, replaces=job.overwrite)
+        return WorkFolder.create(
+            claim.path, identity, inputs=inputs, against=against, replaces=job.overwrite
+        )
     work = WorkFolder.resume(claim.path, identity)
-    if change := find_first_change(work.manifest["inputs"], corpus):
+    change = find_first_change(work.manifest["inputs"], corpus)
+    if change is None and references is not None:
+        change = references.find_change(work.manifest.get("against", []))
+    if change is not None:
         raise UsageError(
             f"cannot resume {job.work_folder}: {change}. Run with {name_flag('overwrite')} to "
             "start again"

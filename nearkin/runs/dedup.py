@@ -14,6 +14,7 @@ from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import to_final_clusters
 from nearkin.engine.local.sketching import REJECTED
+from nearkin.engine.local.work_folder import Manifest
 from nearkin.report.collect import collect_report, title_of
 from nearkin.report.local_view import ExcerptCollector, LocalRunView
 from nearkin.report.model import Provenance
@@ -32,7 +33,8 @@ from nearkin.runs.output import (
     require_output_free,
     write_result_tables,
 )
-from nearkin.runs.run_record import RunRecord
+from nearkin.runs.reference import OpenedReferences, ReferenceRequest, open_references
+from nearkin.runs.run_record import ReferenceRecord, RunRecord
 from nearkin.runs.saved import (
     SavedRun,
     copy_saved_signatures,
@@ -42,7 +44,7 @@ from nearkin.runs.saved import (
     with_saved_run,
 )
 from nearkin.runtime.memory import PeakMemory
-from nearkin.runtime.outputs import RESULT
+from nearkin.runtime.outputs import RESULT, require_apart
 from nearkin.runtime.progress import Progress
 
 
@@ -66,14 +68,26 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
         job = with_saved_run(job, saved)
     corpus = open_job_corpus(job, saved)
     check_job(job, corpus)
+    references = _open_references(job, corpus)
     identity = job.identity("dedup")
-    finished = find_finished_run(job, identity, corpus)
+    finished = find_finished_run(job, identity, corpus, references)
     if finished is not None:
         return finished
-    with PeakMemory() as memory, open_work_folder(job, identity, corpus) as (claim, work):
+    with (
+        PeakMemory() as memory,
+        open_work_folder(job, identity, corpus, references) as (claim, work),
+    ):
         if saved is not None:
             copy_saved_signatures(saved, work)
-        run = LocalRun(corpus, job.columns, job.settings, work, progress, job.resources)
+        run = LocalRun(
+            corpus,
+            job.columns,
+            job.settings,
+            work,
+            progress,
+            job.resources,
+            matcher=None if references is None else references.matcher,
+        )
         clustering = to_final_clusters(run)
         excerpts = ExcerptCollector(run, clustering, job.quoted)
         staging = work.path / RESULT
@@ -87,7 +101,14 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
         # The peak includes the memory that collecting the report took.
         report_data = replace(report_data, peak_memory=memory.peak)
         manifest = work.manifest
-        record = build_run_record(job, manifest["inputs"], manifest["stages"], report_data, corpus)
+        record = build_run_record(
+            job,
+            manifest["inputs"],
+            manifest["stages"],
+            report_data,
+            corpus,
+            against=_record_references(job, manifest),
+        )
         if job.save_signatures:
             save_signatures(work, staging)
         publish_output(
@@ -100,6 +121,36 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
             replaces=may_replace_output(job, work),
         )
     return record
+
+
+def _open_references(job: Job, corpus: FileCorpus) -> OpenedReferences | None:
+    """Opens the references of a job, and checks that they are neither inputs nor the output."""
+    references = open_references(
+        ReferenceRequest(
+            job.against,
+            job.columns,
+            job.settings,
+            on_error=job.on_error,
+            selection=job.selection,
+            only=job.only_against,
+        )
+    )
+    if references is not None:
+        references.require_other_files(corpus)
+        files = [file.path for texts in references.texts for file in texts.files]
+        require_apart(job.out, [*job.against, *files])
+    return references
+
+
+def _record_references(job: Job, manifest: Manifest) -> ReferenceRecord | None:
+    """Returns the reference of a job as run.json describes it, or None if it has none."""
+    if not job.against:
+        return None
+    return ReferenceRecord(
+        paths=[hide_password(path) for path in job.against],
+        only=job.only_against,
+        files=manifest.get("against", []),
+    )
 
 
 def _write_outputs(

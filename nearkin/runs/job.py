@@ -42,6 +42,8 @@ class Job:
         readers: The users who may read the output.
         hash_inputs: The part of the content of inputs that is hashed to detect changes.
         command_line: The command line that made the job, without passwords. Empty for the library.
+        against: Paths, globs, folders and URLs of the reference, and folders of finished runs.
+        only_against: Whether the documents of the inputs are not compared with each other.
     """
 
     inputs: tuple[str, ...]
@@ -61,6 +63,8 @@ class Job:
     readers: Readers = field(default=Readers.OWNER, kw_only=True)
     hash_inputs: HashedPart = field(default=HashedPart.SAMPLED, kw_only=True)
     command_line: str = field(default="", kw_only=True)
+    against: tuple[str, ...] = field(default=(), kw_only=True)
+    only_against: bool = field(default=False, kw_only=True)
 
     def open_corpus(self) -> FileCorpus:
         """Finds the input files and returns them as a corpus."""
@@ -84,8 +88,10 @@ class Job:
         Returns:
             A mapping that can be written as JSON.
         """
+        only = {"only_against": self.only_against} if self.against else {}
         return {
             **other,
+            **only,
             **self.documents.to_record(),
             "command": command,
             "spec": json.loads(self.settings.spec.to_json()),

@@ -18,7 +18,7 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import second_pair_batches
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.local.work_folder import first_difference
-from nearkin.engine.result_schema import CLUSTERS, PAIRS
+from nearkin.engine.result_schema import PAIRS
 from nearkin.engine.stats import StageRecords
 from nearkin.errors import UsageError
 from nearkin.report.collect import summary_counts
@@ -27,9 +27,11 @@ from nearkin.report.model import ReportData
 from nearkin.runs.checkpoint import unfinished_run_id
 from nearkin.runs.document_output import IDS, SAME_CODEC, DocumentOutput, write_removed_ids
 from nearkin.runs.job import Job
+from nearkin.runs.reference import OpenedReferences
 from nearkin.runs.run_record import (
     RUN,
     FileRun,
+    ReferenceRecord,
     RunEnvironment,
     RunInputs,
     RunRecord,
@@ -138,7 +140,10 @@ def require_file_output(
 
 
 def find_finished_run(
-    job: Job, identity: Mapping[str, object], corpus: FileCorpus
+    job: Job,
+    identity: Mapping[str, object],
+    corpus: FileCorpus,
+    references: OpenedReferences | None = None,
 ) -> RunRecord | None:
     """Returns the run record of a finished output that a job resumes, or None if work is left.
 
@@ -146,6 +151,7 @@ def find_finished_run(
         job: The job.
         identity: The parameters that must be unchanged for a run to be resumed.
         corpus: The input files.
+        references: The references, if the job has any.
 
     Raises:
         UsageError: If the output is the result of another request, or its inputs have changed.
@@ -167,7 +173,11 @@ def find_finished_run(
             f"{job.out} is finished and was made with other settings: {difference}; replace it "
             f"with {name_flag('overwrite')}, or choose another {name_setting('out')}"
         )
-    if change := find_first_change(record.require_files(job.out).inputs.files, corpus):
+    inputs = record.require_files(job.out).inputs
+    change = find_first_change(inputs.files, corpus)
+    if change is None and references is not None:
+        change = references.find_change([] if inputs.against is None else inputs.against["files"])
+    if change is not None:
         raise UsageError(
             f"{job.out} is finished, but {change}; replace it with {name_flag('overwrite')}, or "
             f"choose another {name_setting('out')}"
@@ -188,7 +198,8 @@ def write_result_tables(run: LocalRun, clustering: Clustering, folder: Path) -> 
     """
     documents = run.documents()
     clusters = result_tables.cluster_batches(documents.ids, clustering)
-    result_tables.write_batches(folder / "clusters.parquet", CLUSTERS, clusters)
+    schema = result_tables.clusters_schema(clustering)
+    result_tables.write_batches(folder / "clusters.parquet", schema, clusters)
     schema = result_tables.pairs_schema(run)
     pairs = result_tables.pair_batches(run)
     result_tables.write_batches(folder / "pairs.parquet", schema, pairs)
@@ -285,6 +296,7 @@ def build_run_record(
     *,
     engine: str | None = None,
     master: str | None = None,
+    against: ReferenceRecord | None = None,
 ) -> RunRecord:
     """Returns the run record of a run over files.
 
@@ -296,6 +308,7 @@ def build_run_record(
         corpus: The input files.
         engine: The name of the engine. None for the local engine.
         master: The master of the Spark session. None for the local engine.
+        against: The reference, or None if the run has none.
     """
     request = RunRequest(
         command="dedup",
@@ -316,6 +329,7 @@ def build_run_record(
         files=inputs,
         skipped=corpus.skipped[:SKIPPED_LISTED],
         skipped_count=len(corpus.skipped),
+        against=against,
     )
     files = FileRun(
         request=request,

@@ -137,11 +137,12 @@ def audit_run(
             pairs that the audit finds are used.
 
     Raises:
-        UsageError: If the folder is not the output of a run, or its inputs have changed.
+        UsageError: If the folder is not the output of a run, its inputs have changed, or it was
+            made against a reference.
         RunError: If another process holds the folder, or the disk fails.
     """
     labels = None if golden is None else read_golden_set(golden)
-    read_run_record(folder / RUN)
+    read_run_record(folder / RUN).require_no_reference(folder, "be audited")
     with locked(folder, "nearkin audit"):
         run, record = open_finished_run(folder, secret, workers)
         audit = measure_run(run, progress, sample=sample, removed=removed, budget=budget, seed=seed)
@@ -189,12 +190,13 @@ def shadow_run(
         workers: Number of threads.
 
     Raises:
-        UsageError: If the run was saved without signatures, or a setting is unknown or out of
-            range.
+        UsageError: If the run was saved without signatures or made against a reference, or a
+            setting is unknown or out of range.
     """
     labels = None if golden is None else read_golden_set(golden)
     SavedRun.find((str(folder),))
     run, record = open_finished_run(folder, secret, workers)
+    record.require_no_reference(folder, "be compared with other settings")
     live = replace(run.settings, second_measure=None)
     shadow_options = replace(live, **against)
     signatures = (folder / SIGNATURES).resolve()

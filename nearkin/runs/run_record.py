@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypedDict
 
 from nearkin.corpus import Columns
 from nearkin.corpus.columns import ColumnsRecord
@@ -15,6 +15,7 @@ from nearkin.engine.stats import RunStats, SketchStats, StageRecords
 from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Audit
 from nearkin.runtime.metrics import QualityMetrics
+from nearkin.setting_names import name_setting
 from nearkin.spec import Spec
 
 RUN = "run.json"
@@ -62,6 +63,17 @@ class RunEnvironment:
     master: str | None = None
 
 
+class ReferenceRecord(TypedDict):
+    """The reference of a run in run.json."""
+
+    paths: Sequence[str]
+    """The paths and URLs as requested, without passwords."""
+    only: bool
+    """True if the documents of the inputs were not compared with each other."""
+    files: Sequence[Sequence[InputRecord]]
+    """The files of each reference. Of a run whose signatures were used, its record and clusters."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunInputs:
     """The inputs of a run over files.
@@ -70,11 +82,13 @@ class RunInputs:
         files: Input files, with the size, time and hash of each.
         skipped: Skipped files and folders. Only the first ones are listed.
         skipped_count: Number of all skipped files and folders.
+        against: The reference, or None if the run has none.
     """
 
     files: Sequence[InputRecord]
     skipped: Sequence[SkippedPath]
     skipped_count: int
+    against: ReferenceRecord | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +118,7 @@ class FileRun:
     def to_json(self) -> dict[str, object]:
         """Returns the entries of run.json."""
         engine = {"engine": self.environment.engine, "master": self.environment.master}
+        against = {} if self.inputs.against is None else {"against": self.inputs.against}
         return {
             "command": self.request.command,
             "columns": self.request.columns,
@@ -118,6 +133,7 @@ class FileRun:
             "workers": self.environment.workers,
             "peak_memory": self.environment.peak_memory,
             "inputs": list(self.inputs.files),
+            **against,
             "skipped": {
                 "count": self.inputs.skipped_count,
                 "first": [entry._asdict() for entry in self.inputs.skipped],
@@ -157,6 +173,7 @@ class FileRun:
                     for entry in values["skipped"]["first"]
                 ],
                 skipped_count=values["skipped"]["count"],
+                against=values.get("against"),
             ),
             spec_fingerprint=values["spec_fingerprint"],
             bands=values["bands"],
@@ -258,6 +275,22 @@ class RunRecord:
         if self.files is None:
             raise UsageError(f"{folder} is not the output of nearkin dedup on files")
         return self.files
+
+    def require_no_reference(self, folder: Path, purpose: str) -> None:
+        """Requires that the run was not made against a reference, whose documents it has not.
+
+        Args:
+            folder: Output folder, for the message.
+            purpose: What the run cannot be used for, for example `be audited`.
+
+        Raises:
+            UsageError: If it was.
+        """
+        if self.files is not None and self.files.inputs.against is not None:
+            raise UsageError(
+                f"{folder} cannot {purpose}: it was made with {name_setting('against')}, and the "
+                "documents of the reference are not in it; run on its inputs without a reference"
+            )
 
     def require_sketch_stats(self, folder: Path) -> SketchStats:
         """Returns the statistics of the sketch stage.

@@ -157,3 +157,51 @@ def test_report_can_be_written_again_from_its_data(documents: Path, tmp_path: Pa
     (out / "report.html").unlink()
     nk.report(out)
     assert (out / "report.html").read_bytes() == page
+
+
+def _write_texts(path: Path, texts: list[str]) -> None:
+    rows = [{"id": f"d{number}", "text": text} for number, text in enumerate(texts)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+
+
+def test_reference_is_counted_apart_in_the_summary(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _write_texts(tmp_path / "old.jsonl", ["a b c d e", "f g h i j"])
+    _write_texts(tmp_path / "new.jsonl", ["a b c d e", "k l m n o", "k l m n o", "p q r s t"])
+    arguments = ["dedup", str(tmp_path / "new.jsonl"), "--id", "id"]
+    against = ["--against", str(tmp_path / "old.jsonl")]
+    assert run(*arguments, *against, "--out", tmp_path / "out.jsonl") == 0
+    summary = capsys.readouterr().err
+    assert "1 exact duplicate and 0 near-duplicates removed" in summary
+    assert "Duplicates of the reference" in summary
+    kept = [json.loads(line)["id"] for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert kept == ["d1", "d3"]
+    assert run(*arguments, *against, "--only-against", "--out", tmp_path / "only") == 0
+    assert len((tmp_path / "only" / "kept" / "new.jsonl").read_text().splitlines()) == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--only-against"], "--only-against has no effect without --against"),
+        (["--against", "OLD", "--engine", "spark"], "--engine spark cannot be combined with"),
+        (["--against", "OLD", "--audit"], "--audit cannot be combined with --against"),
+        (["--against", "OLD", "--cluster", "components"], "use --cluster leaders"),
+        (["--against", "OLD", "--across", "id"], "--across id cannot be combined with --against"),
+        (["--against", "absent.jsonl"], "absent.jsonl"),
+        (["--against", "NEW"], "is both an input and a part of the reference"),
+    ],
+    ids=str,
+)
+def test_contradictory_reference_is_refused_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    places = {"OLD": tmp_path / "old.jsonl", "NEW": tmp_path / "new.jsonl"}
+    for path in places.values():
+        _write_texts(path, ["a b c d e"])
+    given = [str(places.get(option, option)) for option in options]
+    inputs = ["dedup", str(places["NEW"]), "--id", "id"]
+    assert run(*inputs, *given, "--out", tmp_path / "out") == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.jsonl", "old.jsonl"]

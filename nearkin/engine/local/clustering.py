@@ -1,7 +1,7 @@
 """Stage 5 of the local engine: from scored pairs to the kept document of each document."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -14,10 +14,11 @@ from nearkin.engine.leader_similarity import (
     find_leader_similarities,
 )
 from nearkin.engine.local.documents import Documents
+from nearkin.engine.local.reference_matches import ReferenceMatches
 from nearkin.engine.local.verification import Estimates, Payloads, documents_in_pairs
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import ClusterMethod, EmptyDocuments, RunOptions
-from nearkin.engine.result_schema import EMPTY, EXACT, KEPT, KINDS, NEAR, UNIQUE
+from nearkin.engine.result_schema import EMPTY, EXACT, KEPT, KINDS, NEAR, UNIQUE, VECTOR
 from nearkin.packed_pairs import ScoredPairs
 from nearkin.runtime.progress import StepCounter
 
@@ -31,12 +32,39 @@ class Clustering:
         similarity: Similarity to the kept document, float64 (n,). NaN for a dropped empty document.
         kind: Kind of the document as an index into KINDS, uint8 (n,).
         kept: Whether the document is kept, bool (n,).
+        matches: Documents that repeat one of the reference, or None without a reference. Each is
+            its own leader.
     """
 
     leader: np.ndarray
     similarity: np.ndarray
     kind: np.ndarray
     kept: np.ndarray
+    matches: ReferenceMatches | None = None
+
+    @property
+    def removed_in_run(self) -> np.ndarray:
+        """A mask of the documents that were removed as duplicates of one of the run, bool (n,)."""
+        is_removed = are_removed(self.kind)
+        if self.matches is not None:
+            is_removed[self.matches.documents] = False
+        return is_removed
+
+    def with_matches(self, matches: ReferenceMatches) -> "Clustering":
+        """Returns the clusters after the documents that repeat one of the reference are removed.
+
+        Args:
+            matches: These documents. No other document has one of them as its leader.
+        """
+        similarity = np.array(self.similarity)
+        similarity[matches.documents] = matches.similarity
+        kind = np.array(self.kind)
+        kind[matches.documents] = np.where(matches.is_exact, EXACT, NEAR)
+        kept = np.array(self.kept)
+        kept[matches.documents] = False
+        leader = np.array(self.leader)
+        leader[matches.documents] = matches.documents
+        return Clustering(leader, similarity, kind, kept, matches)
 
     def save(self, work: WorkFolder, prefix: str = "") -> None:
         """Saves the clusters in a work folder.
@@ -77,6 +105,15 @@ class Clustering:
         }
 
 
+def are_removed(kinds: np.ndarray) -> np.ndarray:
+    """Returns which documents were removed as duplicates, bool (n,).
+
+    Args:
+        kinds: Kinds of the documents as indexes into KINDS, uint8 (n,).
+    """
+    return np.isin(kinds, (EXACT, NEAR, VECTOR))
+
+
 @dataclass(frozen=True)
 class ExactGroupOrder:
     """The keep order and the exact groups of all documents.
@@ -110,6 +147,10 @@ class ExactGroupOrder:
             empty=documents.empty,
             fingerprints=documents.fingerprints,
         )
+
+    def ungrouped(self) -> "ExactGroupOrder":
+        """Returns the same order with every document in a group of its own."""
+        return replace(self, representative=np.arange(len(self.order), dtype=np.uint32))
 
     def are_copies(self, documents: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Returns which documents are exact duplicates of others, bool (m,).

@@ -87,6 +87,8 @@ class Documents:
         """The hashes of each document's digits, uint64 (n, 2), or None if they were not needed."""
         if (folder / DIGITS).exists():
             self.digits = map_file(folder / DIGITS, np.uint64, 2)
+        self.arrays = arrays
+        """All facts of fixed size that a run needs, by the names of their files."""
         unique = folder / UNIQUE
         self._columns = read_columns(unique if unique.exists() else folder / "columns")
 

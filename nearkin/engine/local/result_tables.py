@@ -9,11 +9,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nearkin.engine.exact_groups import ExactGroups
-from nearkin.engine.local.clustering import Clustering
+from nearkin.engine.local.clustering import Clustering, are_removed
 from nearkin.engine.local.containment import Contained
 from nearkin.engine.local.documents import iterate_portions, take_values
+from nearkin.engine.local.reference_matches import ReferenceMatches
 from nearkin.engine.local.run import LocalRun
-from nearkin.engine.result_schema import CLUSTERS, CONTAINED, KINDS, PAIRS
+from nearkin.engine.result_schema import (
+    CLUSTERS,
+    CLUSTERS_AGAINST,
+    CONTAINED,
+    KINDS,
+    MATCHED_IN,
+    PAIRS,
+)
 from nearkin.packed_pairs import unpack_pairs
 
 ROWS = 1 << 18
@@ -40,6 +48,11 @@ def contained_batches(contained: Contained, ids: pa.ChunkedArray) -> Iterator[pa
             pa.array(part.jaccard),
         ]
         yield pa.record_batch(columns, schema=CONTAINED)
+
+
+def clusters_schema(clustering: Clustering) -> pa.Schema:
+    """Returns the schema of the clusters table. It has more columns if there was a reference."""
+    return CLUSTERS if clustering.matches is None else CLUSTERS_AGAINST
 
 
 def cluster_batches(ids: pa.ChunkedArray, clustering: Clustering) -> Iterator[pa.RecordBatch]:
@@ -82,7 +95,36 @@ def cluster_rows(
         pa.array(np.asarray(clustering.similarity[part]), from_pandas=True),
         pa.array(KINDS).take(pa.array(np.asarray(clustering.kind[part]))),
     ]
-    return pa.record_batch(columns, schema=CLUSTERS)
+    batch = pa.record_batch(columns, schema=CLUSTERS)
+    if clustering.matches is None:
+        return batch
+    return _add_matches(batch, clustering, clustering.matches, start)
+
+
+def _add_matches(
+    batch: pa.RecordBatch, clustering: Clustering, matches: ReferenceMatches, start: int
+) -> pa.RecordBatch:
+    """Adds what removed documents repeat, and where it is, to rows of the clusters table.
+
+    Args:
+        batch: Rows of the clusters table.
+        clustering: Clusters.
+        matches: Documents that repeat one of the reference.
+        start: Number of the first document of the batch.
+    """
+    low, high = np.searchsorted(matches.documents, [start, start + len(batch)])
+    is_matched = np.zeros(len(batch), bool)
+    is_matched[matches.documents[low:high] - start] = True
+    in_reference = pa.array(is_matched)
+    in_run = pa.array(are_removed(clustering.kind[start : start + len(batch)]) & ~is_matched)
+    cluster = pc.replace_with_mask(batch["cluster"], in_reference, matches.ids[low:high])
+    null = pa.scalar(None, pa.large_string())
+    duplicate_of = pc.if_else(pc.or_(in_reference, in_run), cluster, null)
+    place = pc.if_else(in_run, MATCHED_IN[1], pa.scalar(None, pa.string()))
+    matched_in = pc.if_else(in_reference, MATCHED_IN[0], place)
+    columns = [*batch.columns, duplicate_of, matched_in]
+    columns[batch.schema.get_field_index("cluster")] = cluster
+    return pa.record_batch(columns, schema=CLUSTERS_AGAINST)
 
 
 def pairs_schema(run: LocalRun) -> pa.Schema:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -34,6 +34,7 @@ from nearkin.engine.local.pair_files import (
     write_pairs,
 )
 from nearkin.engine.local.payload_batches import CorpusPayloads, PayloadSource
+from nearkin.engine.local.reference_matches import ReferenceMatches
 from nearkin.engine.local.repeated_ids import separate_repeated_ids
 from nearkin.engine.local.token_runs import TokenRuns
 from nearkin.engine.local.verification import (
@@ -55,6 +56,7 @@ from nearkin.engine.stats import (
     CandidateStats,
     ClusterStats,
     CollapseStats,
+    ReferenceStats,
     SketchStats,
     Stage,
     StageRecords,
@@ -82,6 +84,21 @@ FILL_SAMPLE = 10_000
 """Number of signatures from which the rate of empty bins is computed."""
 
 
+class DocumentMatcher(Protocol):
+    """A comparison of the documents of a run with those of a reference."""
+
+    @property
+    def only_reference(self) -> bool:
+        """True if the documents of the run are not compared with each other."""
+
+    def match(self, run: "LocalRun") -> tuple[ReferenceMatches, ReferenceStats]:
+        """Finds the documents that repeat one of the reference.
+
+        Args:
+            run: Run whose exact duplicates are grouped.
+        """
+
+
 @dataclass
 class LocalRun(Run):
     """A run over one corpus in one work folder.
@@ -95,6 +112,8 @@ class LocalRun(Run):
         resources: Data that the Spec refers to but does not contain.
         order_of: Returns the keep order of the documents, uint32 (n,). Replaces the keep policy.
         shared_hashes: Shingle hashes that another run keeps of the same documents.
+        payloads: Source of what is compared exactly. By default, the texts of the corpus.
+        matcher: Comparison with a reference, whose duplicates are removed first.
     """
 
     corpus: Corpus
@@ -105,6 +124,8 @@ class LocalRun(Run):
     resources: SpecResources = NO_RESOURCES
     order_of: Callable[[Documents], np.ndarray] | None = None
     shared_hashes: KeptHashes | None = None
+    payloads: PayloadSource | None = None
+    matcher: DocumentMatcher | None = None
     _requested_workers: int = field(init=False)
     _documents: Documents | None = field(init=False, default=None)
 
@@ -245,14 +266,38 @@ class LocalRun(Run):
         order = None if self.order_of is None else self.order_of(documents)
         return save_exact_groups(documents, self.options, self.work, self.progress.advance, order)
 
-    def active(self) -> np.ndarray:
-        """Returns which documents are compared, bool (n,).
-
-        They are the first documents of exact groups that have a shingle to compare.
-        """
+    def first_of_groups(self) -> np.ndarray:
+        """Returns which documents are the first of their exact group, bool (n,)."""
         representative = self.work.load("representative")
-        own = representative == np.arange(len(representative), dtype=np.uint32)
-        return np.asarray(own & ~self.documents().matchless)
+        return np.asarray(representative == np.arange(len(representative), dtype=np.uint32))
+
+    def active(self) -> np.ndarray:
+        """Returns which documents are compared with each other, bool (n,).
+
+        They are the first documents of exact groups that have a shingle to compare, and that do not
+        repeat a document of the reference.
+        """
+        is_active = self.first_of_groups() & ~self.documents().matchless
+        if self.matcher is not None:
+            is_active &= not self.matcher.only_reference
+            is_active[self.matches().documents] = False
+        return is_active
+
+    @property
+    def has_reference(self) -> bool:
+        """True if the documents are compared with a reference."""
+        return self.matcher is not None
+
+    def match_reference(self) -> ReferenceStats:
+        """Saves the documents that repeat a document of the reference in the work folder."""
+        assert self.matcher is not None
+        matches, stats = self.matcher.match(self)
+        matches.save(self.work)
+        return stats
+
+    def matches(self) -> ReferenceMatches:
+        """Returns the documents that repeat a document of the reference."""
+        return ReferenceMatches.load(self.work)
 
     @property
     def pair_scope(self) -> PairScope:
@@ -404,6 +449,8 @@ class LocalRun(Run):
         options = self.options
         if options.verify != Verify.EXACT or not KeptHashes.serves(options.spec):
             return None
+        if self.payloads is not None:
+            return None
         memory = options.memory // KEPT_HASHES_SHARE
         return KeptHashes(self.work.path / KEPT_HASHES, memory, options.workers)
 
@@ -414,6 +461,8 @@ class LocalRun(Run):
 
     def payload_source(self) -> PayloadSource:
         """Returns the payloads of the documents, from kept hashes or from the texts."""
+        if self.payloads is not None:
+            return self.payloads
         documents = self.documents()
         if self.kept_hashes is not None and self.kept_hashes.covers(len(documents)):
             return self.kept_hashes.source(documents.shingles)
@@ -495,14 +544,22 @@ class LocalRun(Run):
         return self._elect_counted(threshold, ignore_count)
 
     def _elect_counted(self, threshold: float, advance: Callable[[int], None]) -> Clustering:
-        return cluster_documents(
+        groups = ExactGroupOrder.load(self.documents(), self.work)
+        if self.matcher is not None and self.matcher.only_reference:
+            groups = groups.ungrouped()
+        clustering = cluster_documents(
             self.scored_at(threshold),
-            ExactGroupOrder.load(self.documents(), self.work),
+            groups,
             self.comparing(),
             self.options,
             floor=self.options.floor_at(threshold),
             advance=advance,
         )
+        return self._remove_matches(clustering)
+
+    def _remove_matches(self, clustering: Clustering) -> Clustering:
+        """Returns clusters without the documents that repeat one of the reference."""
+        return clustering if self.matcher is None else clustering.with_matches(self.matches())
 
     def at(self, threshold: float) -> "LocalRun":
         """Returns this run with a higher threshold, to be clustered again.
@@ -524,4 +581,4 @@ class LocalRun(Run):
 
     def clustering(self) -> Clustering:
         """Returns the clusters that the cluster stage saved."""
-        return Clustering.load(self.work)
+        return self._remove_matches(Clustering.load(self.work))

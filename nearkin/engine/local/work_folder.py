@@ -5,7 +5,7 @@ import os
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, NotRequired, TypedDict
 from uuid import uuid4
 
 import numpy as np
@@ -30,9 +30,10 @@ from nearkin.version import VERSION
 
 KEPT_HASHES = "kept-hashes"
 """Folder of the shingle hashes that one process keeps of the first reading."""
-UNRECORDED = frozenset({MANIFEST, LOCK, PREVIOUS, RESULT, KEPT_HASHES, "spool", "then"})
+UNRECORDED = frozenset({MANIFEST, LOCK, PREVIOUS, RESULT, KEPT_HASHES, "spool", "then", "against"})
 """Entries whose sizes the manifest does not record: no later stage of another process reads them,
-or they check themselves (`then` is the work folder of the second measure)."""
+or they check themselves (`then` is the work folder of the second measure, and `against` holds those
+of references)."""
 
 
 class StageFiles(TypedDict):
@@ -55,6 +56,8 @@ class Manifest(TypedDict):
     """The records of the finished stages, by name, in the order of execution."""
     files: list[StageFiles]
     inputs: Sequence[InputRecord]
+    against: NotRequired[Sequence[Sequence[InputRecord]]]
+    """The files of each reference."""
     replaces: bool
     """True if the run may replace an existing output."""
 
@@ -85,6 +88,7 @@ class WorkFolder:
         *,
         durable: bool = True,
         inputs: Sequence[InputRecord] = (),
+        against: Sequence[Sequence[InputRecord]] = (),
         replaces: bool = False,
     ) -> "WorkFolder":
         """Creates a work folder without results.
@@ -94,6 +98,7 @@ class WorkFolder:
             identity: Parameters that must be unchanged for a run to be resumed, as JSON values.
             durable: Whether the folder must survive a power cut. False if it is never resumed.
             inputs: Input files of the run.
+            against: Files of each reference.
             replaces: Whether the run may replace an existing output.
         """
         with disk_errors(path.parent):
@@ -107,6 +112,8 @@ class WorkFolder:
             "inputs": inputs,
             "replaces": replaces,
         }
+        if against:
+            manifest["against"] = against
         work = cls(path, manifest, durable=durable)
         work._save()
         return work

@@ -1,0 +1,498 @@
+"""The comparison of a run's documents with those of a reference, which are never removed.
+
+The band keys of the run's documents are put into sets. The keys of the reference are computed in
+one pass, and only documents with a key in these sets are compared. So the cost of a reference is
+that pass, and not its deduplication. The remaining documents of both sides are one small run whose
+pairs are between the two sides.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow.compute as pc
+
+from nearkin.cluster.keep import DEFAULT_ORDER
+from nearkin.corpus import Columns, Corpus
+from nearkin.engine.banding import build_band_keys
+from nearkin.engine.local.candidates import SignatureComparison
+from nearkin.engine.local.documents import Documents, arrays_of, take_values
+from nearkin.engine.local.payload_batches import PayloadBatch, PayloadSource
+from nearkin.engine.local.reference_matches import ReferenceMatches
+from nearkin.engine.local.run import LocalRun
+from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, RunOptions, Verify
+from nearkin.engine.stats import CollapseStats, ReferenceStats, SketchStats, Stage, StageRecord
+from nearkin.lsh.key_sets import BYTES_PER_KEY, KeySet
+from nearkin.lsh.slot_bands import Banding
+from nearkin.packed_pairs import isin_sorted, unpack_pairs
+from nearkin.runtime.outputs import MANIFEST
+from nearkin.runtime.threads import ordered_map
+
+AGAINST = "against"
+"""The folder of a work folder that holds the sketched documents of references."""
+SIDE = "side"
+"""The name of the option that limits pairs to those of the run and a reference."""
+MEMORY_SHARE = 4
+"""Band keys of the run's documents take at most one part in so many of the memory bound."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class SavedSignatures:
+    """The signatures of a finished run.
+
+    Attributes:
+        folder: Folder of the signatures.
+        record: Record of its sketch stage.
+    """
+
+    folder: Path
+    record: StageRecord
+
+
+@dataclass(frozen=True)
+class Reference:
+    """Documents that the documents of a run are compared with.
+
+    Attributes:
+        corpus: Its texts.
+        columns: Columns of the texts, with the column of blocks if the run has one.
+        saved: Signatures of the texts, or None if they are sketched.
+        kept: Which documents of the texts belong to the reference, bool (n,). None for all.
+    """
+
+    corpus: Corpus
+    columns: Columns
+    saved: SavedSignatures | None = None
+    kept: np.ndarray | None = None
+
+
+class _Side(NamedTuple):
+    """Some documents of the run, or of a reference."""
+
+    documents: Documents
+    blocks: np.ndarray
+    """The hash of each document's block, uint64 (n,)."""
+    selected: np.ndarray
+    """The numbers of the documents that are compared, ascending, int64 (m,)."""
+
+    def select(self, is_selected: np.ndarray) -> "_Side":
+        """Returns the side with some of its documents, by a mask over all documents."""
+        return self._replace(selected=self.selected[is_selected[self.selected]])
+
+
+@dataclass(frozen=True)
+class ReferenceMatcher:
+    """A comparison of the documents of a run with those of references.
+
+    Attributes:
+        references: References, each compared on its own.
+        only_reference: Whether the documents of the run are not compared with each other.
+    """
+
+    references: Sequence[Reference]
+    only_reference: bool = False
+
+    def match(self, run: LocalRun) -> tuple[ReferenceMatches, ReferenceStats]:
+        """Finds the documents that repeat one of a reference, each with its best match.
+
+        Args:
+            run: Run whose exact duplicates are grouped.
+        """
+        parts = []
+        stats = ReferenceStats()
+        for number, reference in enumerate(self.references):
+            comparison = _ReferenceComparison.open(run, reference, number)
+            matches, counts = comparison.match()
+            parts.append(matches)
+            stats = stats.add(counts)
+        best = _expand_groups(ReferenceMatches.concatenate(parts).best(), run)
+        exact = int(np.count_nonzero(best.is_exact))
+        return best, replace(stats, exact=exact, near=len(best) - exact)
+
+
+def _expand_groups(matches: ReferenceMatches, run: LocalRun) -> ReferenceMatches:
+    """Returns the matches of all members of the exact groups whose first documents matched."""
+    representative = np.asarray(run.work.load("representative"))
+    row_of = np.full(len(representative), -1, np.int64)
+    row_of[matches.documents] = np.arange(len(matches))
+    rows = row_of[representative]
+    members = np.flatnonzero(rows >= 0)
+    return replace(matches.select(rows[members]), documents=members)
+
+
+class _ReferenceComparison:
+    """The comparison of a run with one reference.
+
+    Args:
+        run: Run whose exact duplicates are grouped.
+        reference: The reference.
+        sketched: Run over the reference, after its sketch stage.
+        folder: Folder for temporary files.
+    """
+
+    def __init__(
+        self, run: LocalRun, reference: Reference, sketched: LocalRun, folder: Path
+    ) -> None:
+        self._run = run
+        self._sketched = sketched
+        self._folder = folder
+        documents = sketched.documents()
+        is_kept = np.ones(len(documents), bool) if reference.kept is None else reference.kept
+        blocks = documents.hash_values(run.options.block_by)
+        self._theirs = _Side(documents, blocks, np.flatnonzero(is_kept & ~documents.empty))
+        self._size = int(np.count_nonzero(is_kept))
+        own = run.documents()
+        is_first = run.first_of_groups() & ~own.empty
+        own_blocks = np.asarray(run.work.load("blocks"))
+        self._ours = _Side(own, own_blocks, np.flatnonzero(is_first))
+
+    @classmethod
+    def open(cls, run: LocalRun, reference: Reference, number: int) -> "_ReferenceComparison":
+        """Sketches a reference, unless its signatures are saved.
+
+        Args:
+            run: Run whose exact duplicates are grouped.
+            reference: The reference.
+            number: Position of the reference.
+        """
+        folder = run.work.folder(AGAINST) / f"{number}"
+        if (folder / MANIFEST).exists():
+            work = WorkFolder.resume(folder, {})
+        else:
+            work = WorkFolder.create(folder, {}, durable=run.work.durable)
+        if reference.saved is not None and work.done(Stage.SKETCH) is None:
+            (work.path / "sketch").unlink(missing_ok=True)
+            (work.path / "sketch").symlink_to(
+                reference.saved.folder.resolve(), target_is_directory=True
+            )
+            with work.stage(Stage.SKETCH) as facts:
+                facts.update(reference.saved.record)
+        # Texts of the reference are read again for a few documents, so that no hash is kept.
+        options = replace(run.options, verify=Verify.ESTIMATE, keep=DEFAULT_ORDER)
+        sketched = LocalRun(
+            reference.corpus, reference.columns, options, work, run.progress, run.resources
+        )
+        sketched.sketch()
+        return cls(run, reference, sketched, folder / "pairs")
+
+    def match(self) -> tuple[ReferenceMatches, ReferenceStats]:
+        """Returns the matches of the run's documents, several for some, and the statistics."""
+        exact = self._match_copies()
+        is_open = ~np.isin(np.arange(len(self._ours.documents)), exact.documents)
+        is_open &= ~self._ours.documents.matchless
+        ours = self._ours.select(is_open)
+        theirs = self._theirs.select(~self._theirs.documents.matchless)
+        banding = self._banding()
+        if banding is not None:
+            ours, theirs = self._select_by_keys(ours, theirs, banding)
+        theirs = self._without_copies(theirs)
+        pairs_run = self._compare(ours, theirs, banding)
+        near = self._read_matches(pairs_run, ours, theirs)
+        stats = ReferenceStats(
+            references=1,
+            documents=self._size,
+            rejected=self._sketched.sketch_stats.rejected,
+            compared=len(theirs.selected),
+            hot_buckets=pairs_run.hot_buckets,
+        )
+        shutil.rmtree(self._folder, ignore_errors=True)
+        return ReferenceMatches.concatenate([exact, near]), stats
+
+    def _banding(self) -> Banding | None:
+        """Returns the bands of both sides, or None if all pairs of both sides are compared."""
+        options = self._run.options
+        ours = self._run.sketch_stats
+        documents = ours.documents + self._size
+        shingles = ours.shingles + self._sketched.sketch_stats.shingles
+        is_small = documents < SMALL_CORPUS and shingles <= SMALL_SHINGLES
+        if options.bands is None and is_small:
+            return None
+        return options.banding_if_possible(self._run.measure, documents)
+
+    def _match_copies(self) -> ReferenceMatches:
+        """Returns the exact duplicates, with all their copies in the reference."""
+        ours = self._ours
+        theirs = self._theirs
+        words = np.asarray(ours.documents.fingerprints[:, 0])
+        key_set = KeySet.of(words[ours.selected])
+        is_matched = np.zeros(len(theirs.documents), bool)
+        for start, end in theirs.documents.chunks():
+            keys = np.asarray(theirs.documents.fingerprints[start:end, :1])
+            key_set.mark(keys, is_matched[start:end])
+        copies = theirs.select(is_matched).selected
+        seen = key_set.seen().keys
+        candidates = ours.selected[isin_sorted(words[ours.selected], seen)]
+        own_keys = _content_keys(ours, candidates)
+        their_keys = _content_keys(theirs, copies)
+        order = np.argsort(their_keys, kind="stable")
+        ordered = their_keys[order]
+        first = np.searchsorted(ordered, own_keys, "left")
+        counts = np.searchsorted(ordered, own_keys, "right") - first
+        rows = np.repeat(first - (np.cumsum(counts) - counts), counts) + np.arange(counts.sum())
+        matched = copies[order[rows]]
+        return ReferenceMatches(
+            documents=np.repeat(candidates, counts),
+            similarity=np.ones(len(matched)),
+            is_exact=np.ones(len(matched), bool),
+            ids=take_values(theirs.documents.ids, matched),
+        )
+
+    def _select_by_keys(self, ours: _Side, theirs: _Side, banding: Banding) -> tuple[_Side, _Side]:
+        """Returns the documents of both sides that have a band key in common with the other one.
+
+        The keys of the reference are read once if those of the run's documents fit into memory.
+        """
+        keys = len(ours.selected) * (1 + banding.probes)
+        memory = self._run.options.memory // MEMORY_SHARE
+        bands_at_once = max(1, memory // max(1, keys * BYTES_PER_KEY))
+        is_ours = np.zeros(len(ours.documents), bool)
+        is_theirs = np.zeros(len(theirs.documents), bool)
+        for first in range(0, banding.bands, bands_at_once):
+            bands = range(first, min(first + bands_at_once, banding.bands))
+            key_sets = self._collect_keys(ours, banding, bands)
+            self._mark_documents(theirs, banding, bands, key_sets, is_theirs)
+            seen = [key_set.seen() for key_set in key_sets]
+            self._mark_documents(ours, banding, bands, seen, is_ours)
+        return ours.select(is_ours), theirs.select(is_theirs)
+
+    def _collect_keys(self, side: _Side, banding: Banding, bands: range) -> list[KeySet]:
+        """Returns the set of the keys of each of some bands."""
+        keys_of_bands: list[list[np.ndarray]] = [[] for _ in bands]
+
+        def build_keys(numbers: np.ndarray) -> np.ndarray:
+            return self._build_keys(side, banding, numbers)[bands.start : bands.stop].copy()
+
+        chunks = _split_numbers(side.selected)
+        for keys in ordered_map(build_keys, chunks, self._run.options.workers):
+            for parts, band_keys in zip(keys_of_bands, keys, strict=True):
+                parts.append(band_keys.ravel())
+        return [
+            KeySet.of(np.concatenate([np.empty(0, np.uint64), *parts])) for parts in keys_of_bands
+        ]
+
+    def _mark_documents(
+        self,
+        side: _Side,
+        banding: Banding,
+        bands: range,
+        key_sets: Sequence[KeySet],
+        is_marked: np.ndarray,
+    ) -> None:
+        """Marks the documents of a side that have a key of a set."""
+
+        def mark(numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            is_matched = np.zeros(len(numbers), bool)
+            keys = self._build_keys(side, banding, numbers)
+            for band, key_set in zip(bands, key_sets, strict=True):
+                key_set.mark(keys[band], is_matched)
+            return numbers, is_matched
+
+        chunks = _split_numbers(side.selected)
+        for numbers, is_matched in ordered_map(mark, chunks, self._run.options.workers):
+            is_marked[numbers] |= is_matched
+
+    def _build_keys(self, side: _Side, banding: Banding, numbers: np.ndarray) -> np.ndarray:
+        """Returns the band keys of some documents, uint64 (bands, n, 1 + probes)."""
+        documents = side.documents
+        comparison = SignatureComparison.create(
+            self._run.measure, banding, documents, self._run.options
+        )
+        sketched_keys = None if documents.keys is None else documents.keys[numbers]
+        return build_band_keys(
+            comparison.band_layout,
+            banding,
+            np.ascontiguousarray(documents.signatures[numbers]),
+            sketched_keys,
+            side.blocks[numbers],
+        )
+
+    def _without_copies(self, theirs: _Side) -> _Side:
+        """Returns one document of each exact group of the reference: that of the smallest id."""
+        keys = _content_keys(theirs, theirs.selected)
+        ids = take_values(theirs.documents.ids, theirs.selected)
+        by_id = pc.sort_indices(ids).to_numpy().astype(np.int64)
+        _, first = np.unique(keys[by_id], return_index=True)
+        return theirs._replace(selected=np.sort(theirs.selected[by_id[first]]))
+
+    def _compare(self, ours: _Side, theirs: _Side, banding: Banding | None) -> LocalRun:
+        """Returns a run over the selected documents, whose pairs are those of both sides.
+
+        The documents of the run come first, then those of the reference.
+        """
+        shutil.rmtree(self._folder, ignore_errors=True)
+        work = WorkFolder.create(self._folder, {}, durable=False)
+        run = self._run
+        sides = (ours, theirs)
+        pairs_run = LocalRun(
+            run.corpus,
+            run.columns,
+            _options_of_pairs(run.options, banding),
+            work,
+            run.progress,
+            run.resources,
+            payloads=_SelectedPayloads(
+                (run.payload_source(), self._sketched.payload_source()),
+                (ours.selected, theirs.selected),
+            ),
+        )
+        with work.stage(Stage.SKETCH) as facts:
+            facts.update(_write_documents(work.folder("sketch"), sides, run).to_dict())
+        with work.stage(Stage.COLLAPSE) as facts:
+            facts.update(_write_scope(work, sides).to_dict())
+        pairs_run.candidates()
+        pairs_run.verify()
+        return pairs_run
+
+    def _read_matches(self, pairs_run: LocalRun, ours: _Side, theirs: _Side) -> ReferenceMatches:
+        """Returns the scored pairs of a run over both sides as matches."""
+        scored = pairs_run.scored()
+        own, other = unpack_pairs(np.asarray(scored.pairs))
+        similarity = np.asarray(scored.similarity)
+        matched = theirs.selected[other - len(ours.selected)]
+        return ReferenceMatches(
+            documents=ours.selected[own],
+            similarity=similarity,
+            is_exact=np.zeros(len(own), bool),
+            ids=take_values(theirs.documents.ids, matched),
+        )
+
+
+def _content_keys(side: _Side, numbers: np.ndarray) -> np.ndarray:
+    """Returns what exact duplicates of one block have in common, as values that can be sorted.
+
+    Args:
+        side: Documents.
+        numbers: Numbers of the documents, int64 (m,).
+    """
+    keys = np.empty(len(numbers), [("first", "u8"), ("second", "u8"), ("block", "u8")])
+    fingerprints = np.asarray(side.documents.fingerprints[numbers])
+    keys["first"] = fingerprints[:, 0]
+    keys["second"] = fingerprints[:, 1]
+    keys["block"] = side.blocks[numbers]
+    return keys
+
+
+DOCUMENTS_AT_ONCE = 1 << 16
+
+
+def _split_numbers(numbers: np.ndarray) -> Iterator[np.ndarray]:
+    """Yields numbers of documents in portions that are small enough to process at a time."""
+    for start in range(0, len(numbers), DOCUMENTS_AT_ONCE):
+        yield numbers[start : start + DOCUMENTS_AT_ONCE]
+
+
+def _options_of_pairs(options: RunOptions, banding: Banding | None) -> RunOptions:
+    """Returns the options of the run over both sides.
+
+    Args:
+        options: Options of the run.
+        banding: Bands by which the documents were selected, or None if all of them are compared.
+    """
+    options = replace(options, across=SIDE, block_by=None, keep=DEFAULT_ORDER)
+    if banding is None:
+        return options
+    return replace(options, bands=banding.bands, rows=banding.rows, tables=1)
+
+
+def _write_documents(folder: Path, sides: Sequence[_Side], run: LocalRun) -> SketchStats:
+    """Writes the facts of the selected documents of both sides, one side after the other.
+
+    Args:
+        folder: Folder of the sketch stage.
+        sides: Documents.
+        run: Run of the first side.
+    """
+    keyed = run.sketch_stats.keyed
+    key_count = 0 if keyed is None else keyed[0] * (1 + keyed[2])
+    for name, (dtype, _) in arrays_of(run.options.spec, key_count).items():
+        with (folder / name).open("wb") as file:
+            for side in sides:
+                for numbers in _split_numbers(side.selected):
+                    rows = side.documents.arrays[name][numbers]
+                    file.write(np.ascontiguousarray(rows, dtype).data)
+    shingles = sum(int(side.documents.shingles[side.selected].sum()) for side in sides)
+    return SketchStats(
+        documents=sum(len(side.selected) for side in sides),
+        rejected=0,
+        shingles=shingles,
+        text_bytes=0,
+        signature_bytes=(folder / "signatures").stat().st_size,
+        empty_bin_rate=0.0,
+        completed_slot_rate=0.0,
+        keyed=keyed,
+    )
+
+
+def _write_scope(work: WorkFolder, sides: Sequence[_Side]) -> CollapseStats:
+    """Writes the order, the blocks and the sides of the selected documents.
+
+    The documents of the reference come first in the order, as leaders of hot buckets. No document
+    is in an exact group.
+    """
+    ours, theirs = (len(side.selected) for side in sides)
+    order = np.roll(np.arange(ours + theirs, dtype=np.uint32), theirs)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order), dtype=np.uint32)
+    work.save("order", order)
+    work.save("rank", rank)
+    work.save("blocks", np.concatenate([side.blocks[side.selected] for side in sides]))
+    work.save("sources", np.repeat(np.arange(2, dtype=np.uint64), [ours, theirs]))
+    work.save("representative", np.arange(ours + theirs, dtype=np.uint32))
+    return CollapseStats(exact=0, empty=0)
+
+
+class _SelectedPayloads:
+    """The payloads of some documents of several sources, numbered one source after the other.
+
+    Args:
+        sources: Sources of payloads.
+        selected: Numbers of the documents of each source, ascending, int64.
+    """
+
+    def __init__(self, sources: Sequence[PayloadSource], selected: Sequence[np.ndarray]) -> None:
+        self._sources = sources
+        self._selected = selected
+
+    def map_batches(
+        self, work: Callable[[PayloadBatch], Result], wanted: np.ndarray | None = None
+    ) -> Iterator[Result]:
+        """Yields work(batch), as described in `PayloadSource`.
+
+        Args:
+            work: Function that is called in a thread.
+            wanted: Numbers of the documents whose payloads are needed. By default, all are.
+        """
+        offset = 0
+        for source, selected in zip(self._sources, self._selected, strict=True):
+            end = offset + len(selected)
+            numbers = selected
+            if wanted is not None:
+                low, high = np.searchsorted(wanted, [offset, end])
+                numbers = selected[wanted[low:high] - offset]
+            if len(numbers):
+                yield from source.map_batches(_renumber(work, selected, offset), numbers)
+            offset = end
+
+
+def _renumber(
+    work: Callable[[PayloadBatch], Result], selected: np.ndarray, offset: int
+) -> Callable[[PayloadBatch], Result]:
+    """Returns a function that calls `work` with the numbers of selected documents.
+
+    Args:
+        work: Function that takes the numbers.
+        selected: Numbers of the documents in their source, ascending, int64.
+        offset: Number of the first selected document.
+    """
+
+    def renumbered(batch: PayloadBatch) -> Result:
+        low, high = np.searchsorted(selected, [batch.first, batch.first + batch.documents])
+        return work(PayloadBatch(int(low) + offset, int(high - low), batch.payload))
+
+    return renumbered

@@ -1,0 +1,111 @@
+"""The documents of a run that repeat a document of a reference."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+
+from nearkin.engine.local.work_folder import WorkFolder
+
+IDS = "against-ids.arrow"
+"""The file of the ids of matched documents of the reference, in a work folder."""
+
+
+@dataclass(frozen=True)
+class ReferenceMatches:
+    """The best match of each document of a run that repeats a document of a reference.
+
+    Attributes:
+        documents: Numbers of the documents that repeat one, ascending, int64 (m,).
+        similarity: Similarity to the document of the reference, float64 (m,).
+        is_exact: Whether both are exact duplicates, bool (m,).
+        ids: Id of the document of the reference, large_string (m,).
+    """
+
+    documents: np.ndarray
+    similarity: np.ndarray
+    is_exact: np.ndarray
+    ids: pa.Array
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    @classmethod
+    def concatenate(cls, parts: "list[ReferenceMatches]") -> "ReferenceMatches":
+        """Returns the matches of several parts, one after the other.
+
+        Args:
+            parts: Matches, whose documents may be the same.
+        """
+        ids = [pa.array([], pa.large_string()), *(part.ids for part in parts)]
+        empty = np.empty(0)
+        return cls(
+            np.concatenate([empty.astype(np.int64), *(part.documents for part in parts)]),
+            np.concatenate([empty, *(part.similarity for part in parts)]),
+            np.concatenate([empty.astype(bool), *(part.is_exact for part in parts)]),
+            pa.concat_arrays(ids),
+        )
+
+    def select(self, rows: np.ndarray) -> "ReferenceMatches":
+        """Returns some of the matches.
+
+        Args:
+            rows: Positions of the matches in the order of the result, int64 (k,).
+        """
+        return ReferenceMatches(
+            self.documents[rows], self.similarity[rows], self.is_exact[rows], self.ids.take(rows)
+        )
+
+    def best(self) -> "ReferenceMatches":
+        """Returns the best match of each document.
+
+        Exact duplicates come first, then higher similarities, then smaller ids in the order of
+        their UTF-8 bytes, then earlier matches.
+
+        Examples:
+            >>> matches = ReferenceMatches(
+            ...     np.array([4, 4, 2]), np.array([0.9, 0.9, 0.8]), np.zeros(3, bool),
+            ...     pa.array(["b", "a", "c"], pa.large_string()),
+            ... )
+            >>> best = matches.best()
+            >>> best.documents.tolist(), best.ids.to_pylist()
+            ([2, 4], ['c', 'a'])
+        """
+        by_id = pa.compute.sort_indices(self.ids).to_numpy()
+        rank = np.empty(len(self), np.int64)
+        rank[by_id] = _number_groups(self.ids.take(by_id))
+        order = np.lexsort((rank, -self.similarity, ~self.is_exact, self.documents))
+        ordered = self.documents[order]
+        is_first = np.ones(len(order), bool)
+        is_first[1:] = ordered[1:] != ordered[:-1]
+        return self.select(order[is_first])
+
+    def save(self, work: WorkFolder) -> None:
+        """Saves the matches in a work folder."""
+        work.save("against-documents", self.documents)
+        work.save("against-similarity", self.similarity)
+        work.save("against-exact", self.is_exact)
+        table = pa.table({"id": self.ids})
+        path = str(work.path / IDS)
+        with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+
+    @classmethod
+    def load(cls, work: WorkFolder) -> "ReferenceMatches":
+        """Returns the matches that `save` saved, mapped from disk."""
+        table = pa.ipc.open_file(pa.memory_map(str(work.path / IDS))).read_all()
+        return cls(
+            documents=np.asarray(work.load("against-documents")),
+            similarity=np.asarray(work.load("against-similarity")),
+            is_exact=np.asarray(work.load("against-exact")),
+            ids=pa.concat_arrays([pa.array([], pa.large_string()), *table["id"].chunks]),
+        )
+
+
+def _number_groups(ordered: pa.Array) -> np.ndarray:
+    """Returns the number of each value's group of equal values in a sorted array, int64 (n,)."""
+    if len(ordered) < 2:
+        return np.zeros(len(ordered), np.int64)
+    differs = pa.compute.not_equal(ordered[1:], ordered[:-1]).to_numpy(zero_copy_only=False)
+    return np.concatenate([[0], np.cumsum(differs)])

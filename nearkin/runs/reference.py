@@ -1,0 +1,294 @@
+"""The references of a run: files or finished runs whose documents are never removed."""
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from nearkin.corpus import Columns, FileCorpus, describe_inputs, find_first_change
+from nearkin.corpus.file_names import format_path
+from nearkin.corpus.input_manifest import HashedPart, InputRecord
+from nearkin.corpus.inputs import Selection
+from nearkin.engine.banding import builds_keys_while_sketching
+from nearkin.engine.local.reference import Reference, ReferenceMatcher, SavedSignatures
+from nearkin.engine.options import ClusterMethod, RunOptions
+from nearkin.engine.stats import Stage
+from nearkin.errors import UsageError
+from nearkin.measures import measure_of
+from nearkin.runs.run_record import RUN, RunRecord, read_run_record
+from nearkin.runs.saved import SIGNATURES, SavedRun
+from nearkin.setting_names import name_flag, name_setting
+
+CLUSTERS = "clusters.parquet"
+KEPT = "kept"
+
+
+@dataclass(frozen=True)
+class ReferenceRequest:
+    """A request to open references, and to compare documents with them.
+
+    Attributes:
+        paths: Paths, globs, folders and URLs of files, and folders of finished runs.
+        columns: Columns of the inputs, which files of references have too.
+        options: Options of the run.
+        on_error: `quarantine` or `fail`, for rows and files that cannot be read.
+        selection: Rules that decide which files of folders are read.
+        only: Whether the documents of the run are not compared with each other.
+    """
+
+    paths: tuple[str, ...]
+    columns: Columns
+    options: RunOptions
+    on_error: str = "quarantine"
+    selection: Selection | None = None
+    only: bool = False
+
+
+@dataclass(frozen=True)
+class OpenedReferences:
+    """References that can be compared, and the files by which changes are detected.
+
+    Attributes:
+        matcher: The comparison with the references.
+        files: Files of each reference. Of a run whose signatures are used, these are its run record
+            and its clusters, because the record holds the digests of its inputs.
+        texts: Files of each reference that hold its texts.
+    """
+
+    matcher: ReferenceMatcher
+    files: tuple[FileCorpus, ...]
+    texts: tuple[FileCorpus, ...]
+
+    def describe(self, hash_inputs: HashedPart) -> list[list[InputRecord]]:
+        """Returns an entry for each file of each reference, with its size, time and hash.
+
+        Args:
+            hash_inputs: Part of the content that is hashed.
+        """
+        return [describe_inputs(files, hash_inputs) for files in self.files]
+
+    def find_change(self, described: Sequence[Sequence[InputRecord]]) -> str | None:
+        """Returns a sentence about the first difference of the references, or None.
+
+        Args:
+            described: What `describe` returned before.
+        """
+        if len(described) != len(self.files):
+            return f"there were {len(described)} references and there are {len(self.files)}"
+        changes = map(find_first_change, described, self.files)
+        return next((f"of the reference, {change}" for change in changes if change), None)
+
+    def require_other_files(self, corpus: FileCorpus) -> None:
+        """Requires that no file is both an input and a part of a reference.
+
+        Args:
+            corpus: The inputs.
+
+        Raises:
+            UsageError: If a file is both. Each of its documents would be removed.
+        """
+        inputs = {_real_path(file.path) for file in corpus.files}
+        for texts in self.texts:
+            for file in texts.files:
+                if _real_path(file.path) in inputs:
+                    raise UsageError(
+                        f"{format_path(file.path)} is both an input and a part of the reference, "
+                        f"so that each of its documents would be removed; leave it out of the "
+                        f"inputs or of {name_setting('against')}"
+                    )
+
+
+def _real_path(path: str) -> str:
+    """Returns the path of a local file without links, or a URL as it is."""
+    return path if "://" in path else os.path.realpath(path)
+
+
+def require_comparable(options: RunOptions) -> None:
+    """Requires that the options of a run have a meaning with a reference.
+
+    Args:
+        options: Options of the run.
+
+    Raises:
+        UsageError: If an option contradicts a reference.
+    """
+    against = name_setting("against")
+    if options.cluster != ClusterMethod.LEADERS:
+        raise UsageError(
+            f"{name_setting('cluster', str(options.cluster))} cannot be combined with {against}: "
+            "a removed document must be similar to the document of the reference itself, and not "
+            f"through others; use {name_setting('cluster', str(ClusterMethod.LEADERS))}"
+        )
+    if options.acceptance is not None:
+        raise UsageError(
+            f"a condition ({options.acceptance}) cannot be combined with {against}: documents of "
+            "the reference are compared by the threshold alone; leave out "
+            f"{name_setting('accept')} and {name_setting('max_lost')}, or {against}"
+        )
+    if options.across is not None:
+        raise UsageError(
+            f"{name_setting('across', options.across)} cannot be combined with {against}: "
+            "documents of the reference are compared whatever their source is; leave one out"
+        )
+    if options.second_measure is not None:
+        raise UsageError(
+            f"{name_setting('second_measure', options.second_measure)} cannot be combined with "
+            f"{against}: vectors of the reference are not compared, so duplicates would be missed; "
+            "run twice, once for each measure"
+        )
+
+
+def open_references(request: ReferenceRequest) -> OpenedReferences | None:
+    """Opens the references of a run.
+
+    The files of the request are one reference, and each finished run is another one.
+
+    Args:
+        request: The request.
+
+    Returns:
+        The references, or None if the request names none.
+
+    Raises:
+        UsageError: If a reference does not exist or cannot be compared, or an option contradicts
+            it.
+    """
+    if not request.paths:
+        if request.only:
+            raise UsageError(
+                f"{name_flag('only_against')} has no effect without {name_setting('against')}; "
+                "leave it out"
+            )
+        return None
+    require_comparable(request.options)
+    runs = [path for path in request.paths if (Path(path) / RUN).is_file()]
+    files = [path for path in request.paths if path not in runs]
+    opened = [_open_run(Path(path), request) for path in runs]
+    if files:
+        opened.insert(
+            0, _open_files(files, columns_of_reference(request.columns, request.options), request)
+        )
+    references = tuple(entry.reference for entry in opened)
+    for entry in opened:
+        entry.texts.check(entry.reference.columns)
+    return OpenedReferences(
+        ReferenceMatcher(references, only_reference=request.only),
+        files=tuple(entry.files for entry in opened),
+        texts=tuple(entry.texts for entry in opened),
+    )
+
+
+@dataclass(frozen=True)
+class _OpenedReference:
+    """A reference, the files by which a change is detected, and the files of its texts."""
+
+    reference: Reference
+    files: FileCorpus
+    texts: FileCorpus
+
+
+def columns_of_reference(columns: Columns, options: RunOptions) -> Columns:
+    """Returns the columns that are read of a reference: those of the inputs, without their order.
+
+    Args:
+        columns: Columns of the inputs.
+        options: Options of the run.
+    """
+    block_by = options.block_by
+    return replace(columns, carried_columns=() if block_by is None else (block_by,))
+
+
+def _open_files(
+    paths: Sequence[str], columns: Columns, request: ReferenceRequest
+) -> _OpenedReference:
+    """Opens files whose documents are sketched."""
+    memory = request.options.memory // 32
+    corpus = FileCorpus.open(paths, request.on_error, memory, request.selection)
+    return _OpenedReference(Reference(corpus, columns), corpus, corpus)
+
+
+def _open_run(folder: Path, request: ReferenceRequest) -> _OpenedReference:
+    """Opens the kept documents of a finished run.
+
+    Its signatures are used if it has those of the Spec, and the inputs whose texts they are of.
+    Otherwise the copies of its kept documents are sketched.
+    """
+    record = read_run_record(folder / RUN)
+    columns = _columns_of_run(record, request)
+    difference = _find_difference(folder, record, columns, request)
+    if difference is None:
+        try:
+            return _open_saved(SavedRun(folder, record), columns, request)
+        except UsageError as error:
+            difference = str(error)
+    copies = folder / KEPT
+    is_annotated = record.files is not None and record.files.request.annotate
+    if not copies.is_dir() or is_annotated:
+        lack = f"was made with {name_flag('annotate')}" if is_annotated else "has no copies of them"
+        raise UsageError(
+            f"{folder} cannot be a reference: {difference}, and its kept documents cannot be "
+            f"sketched, because it {lack}; give the files of the documents with "
+            f"{name_setting('against')}"
+        )
+    return _open_files([str(copies)], columns, request)
+
+
+def _columns_of_run(record: RunRecord, request: ReferenceRequest) -> Columns:
+    """Returns the columns that are read of the texts of a finished run: its own ones."""
+    if record.files is None:
+        return columns_of_reference(request.columns, request.options)
+    recorded = Columns.from_record(record.files.request.columns)
+    if recorded.content != request.columns.content:
+        raise UsageError(
+            f"the reference {record.files.request.out} is a run over {recorded.content}, and the "
+            f"inputs have {request.columns.content}; give a reference with "
+            f"{request.columns.content}"
+        )
+    carried = columns_of_reference(request.columns, request.options).carried_columns
+    limit = request.columns.document_limit
+    return replace(recorded, carried_columns=carried, document_limit=limit)
+
+
+def _find_difference(
+    folder: Path, record: RunRecord, columns: Columns, request: ReferenceRequest
+) -> str | None:
+    """Returns why the signatures of a finished run cannot be used, or None if they can be."""
+    spec = request.options.spec
+    if not (folder / SIGNATURES).is_dir() or record.files is None:
+        return "it has no signatures"
+    if record.spec != spec:
+        return "its signatures are of another Spec"
+    recorded = Columns.from_record(record.files.request.columns)
+    if not set(columns.carried_columns) <= set(recorded.carried_columns):
+        return f"it has not kept the column {columns.carried_columns[0]!r}"
+    sketched = record.stats.sketch
+    keyed = None
+    if builds_keys_while_sketching(request.options):
+        banding = request.options.banding(measure_of(spec), 0)
+        keyed = [banding.bands, banding.rows, banding.probes]
+    if sketched is None or sketched.keyed != keyed:
+        return "its signatures have the keys of other bands"
+    return None
+
+
+def _open_saved(saved: SavedRun, columns: Columns, request: ReferenceRequest) -> _OpenedReference:
+    """Opens the kept documents of a run whose signatures are used."""
+    corpus = saved.open_corpus(request.on_error)
+    kept = pq.read_table(saved.folder / CLUSTERS, columns=["kept"])["kept"].to_numpy()
+    recorded = Columns.from_record(saved.record.require_files(saved.folder).request.columns)
+    sketched = saved.record.require_sketch_stats(saved.folder)
+    reference = Reference(
+        corpus,
+        replace(
+            columns,
+            carried_columns=recorded.carried_columns,
+            document_limit=sketched.document_limit,
+        ),
+        SavedSignatures(saved.folder / SIGNATURES, saved.record.stages[Stage.SKETCH]),
+        np.asarray(kept, bool),
+    )
+    names = [str(saved.folder / name) for name in (RUN, CLUSTERS)]
+    return _OpenedReference(reference, FileCorpus.open(names), corpus)

@@ -1,0 +1,200 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nearkin as nk
+from nearkin.engine.local import reference
+from nearkin.errors import UsageError
+from tests.engine.reference_oracle import (
+    dedup_by_oracle,
+    make_texts,
+    read_rows,
+    share_texts,
+)
+
+BANDS: dict[str, Any] = {"bands": 64, "rows": 2}
+"""Bands that find a pair of similarity 0.6 with a probability above 1 - 1e-12."""
+
+
+def make_tables(seed: int, new: int = 90, old: int = 120) -> tuple[pa.Table, pa.Table]:
+    """Returns new documents and a reference, whose ids collide and are hostile."""
+    old_texts = make_texts(seed, old)
+    new_texts = share_texts(seed, old_texts, new)
+    ids = ["", "#", "a#b:1", "é", "\u00e9\u0301", "reference", "0000000001", " x ", "a\nb"]
+    names = [*ids, *(f"d{number}" for number in range(max(new, old)))]
+
+    def table(texts: list[str]) -> pa.Table:
+        blocks = [f"b{number % 3}" for number in range(len(texts))]
+        return pa.table({"id": names[: len(texts)], "text": texts, "block": blocks})
+
+    return table(new_texts), table(old_texts)
+
+
+@pytest.mark.parametrize("bands", [{}, BANDS], ids=["all pairs", "bands"])
+@pytest.mark.parametrize("only", [False, True])
+@pytest.mark.parametrize("block_by", [None, "block"])
+@pytest.mark.parametrize("seed", [1, 2])
+def test_result_equals_brute_force(
+    seed: int, block_by: str | None, only: bool, bands: dict[str, Any]
+) -> None:
+    new, old = make_tables(seed)
+    result = nk.dedup(
+        new,
+        id="id",
+        against=old,
+        only_against=only,
+        threshold=0.6,
+        block_by=block_by,
+        **bands,
+    )
+    want = dedup_by_oracle(new, old, 0.6, only=only, block_by=block_by)
+    assert read_rows(result.clusters.arrow) == want
+    removed = [row.matched_in for row in want if row.matched_in]
+    assert {"reference"} <= set(removed) <= {"reference", "this run"}
+    assert result.statistics["removed_reference"] == removed.count("reference")
+    in_run = result.statistics["removed_exact"] + result.statistics["removed_near"]
+    assert in_run == removed.count("this run")
+    assert result.kept.tolist() == [row.kept for row in want]
+
+
+def test_result_depends_on_neither_threads_nor_memory_nor_portions(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    new, old = make_tables(3)
+    options: dict[str, Any] = {"id": "id", "against": old, "threshold": 0.6, **BANDS}
+    want = nk.dedup(new, workers=1, **options).clusters.arrow
+    monkeypatch.setattr(reference, "DOCUMENTS_AT_ONCE", 7)
+    monkeypatch.setattr(reference, "MEMORY_SHARE", 1 << 22)
+    assert nk.dedup(new, workers=3, **options).clusters.arrow == want
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"shingle": "chars:5"},
+        {"measure": "weighted-jaccard"},
+        {"measure": "idf-jaccard"},
+        {"measure": "simhash", "distance": 6},
+        {"verify": "estimate", "k": 512},
+        {"slot_bits": 8, **BANDS},
+        {"probes": 1, "bands": 32, "rows": 3},
+        {"keep": "most-complete"},
+    ],
+    ids=str,
+)
+def test_copies_in_the_reference_are_removed_by_every_measure(options: dict[str, Any]) -> None:
+    new, old = make_tables(4)
+    result = nk.dedup(new, id="id", against=old, **options)
+    rows = {row["id"]: row for row in result.clusters.arrow.to_pylist()}
+    ids = dict(zip(old["text"].to_pylist()[::-1], old["id"].to_pylist()[::-1], strict=True))
+    copies = [row for row in new.to_pylist() if row["text"] and row["text"] in ids]
+    assert len(copies) > 5
+    for copy in copies:
+        row = rows[copy["id"]]
+        assert (row["kept"], row["matched_in"], row["kind"]) == (False, "reference", "exact")
+
+
+def test_vectors_are_held_against_vectors() -> None:
+    random = np.random.default_rng(5)
+    old = random.normal(size=(40, 8)).astype(np.float32)
+    new = random.normal(size=(30, 8)).astype(np.float32)
+    new[:10] = old[5:15] + random.normal(scale=1e-3, size=(10, 8)).astype(np.float32)
+
+    def table(vectors: np.ndarray) -> pa.Table:
+        return pa.table({"v": pa.FixedSizeListArray.from_arrays(vectors.ravel(), 8)})
+
+    result = nk.dedup(table(new), against=table(old), vector="v", threshold=0.99)
+    assert result.kept.tolist() == [False] * 10 + [True] * 20
+    matched = result.clusters.arrow["duplicate_of"].to_pylist()[:10]
+    assert matched == [f"{number:010}" for number in range(5, 15)]
+
+
+def test_reference_wins_over_a_more_similar_document_of_the_run() -> None:
+    text = "a b c d e f g h i j"
+    new = {"id": ["1", "2"], "text": [f"{text} x y", f"{text} x z"]}
+    result = nk.dedup(new, id="id", against={"id": ["2"], "text": [f"{text} z"]}, threshold=0.5)
+    rows = result.clusters.arrow.to_pylist()
+    assert [row["duplicate_of"] for row in rows] == ["2", "2"]
+    assert [row["matched_in"] for row in rows] == ["reference", "reference"]
+
+
+def test_removed_document_removes_no_other_one() -> None:
+    a = "a b c d e f g h i j k l"
+    b = "a b c d e f g h i j k l m n o"
+    c = "d e f g h i j k l m n o p q"
+    against = {"text": [a]}
+    assert nk.dedup([b, c], threshold=0.6).kept.tolist() == [True, False]
+    assert nk.dedup([b, c], against=against, threshold=0.6).kept.tolist() == [False, True]
+
+
+def test_crowded_buckets_of_a_reference_are_reported() -> None:
+    words = " ".join(f"w{number}" for number in range(60))
+    old = [f"{words} old{number}" for number in range(40)]
+    new = [f"{words} new{number}" for number in range(40)]
+    result = nk.dedup(
+        new, against=old, hot_bucket_size=2, pair_budget=1, fanout=1, threshold=0.9, **BANDS
+    )
+    assert not result.kept.any()
+    assert "duplicates of the reference may be missing" in result.warnings[0]
+
+
+def test_reference_without_documents_is_warned_about() -> None:
+    empty = pa.table({"text": pa.array([], pa.string())})
+    result = nk.dedup(["a b c", "a b c"], against=empty)
+    assert "the reference has no documents" in result.warnings[0]
+    assert result.clusters.arrow["matched_in"].to_pylist() == [None, "this run"]
+
+
+def test_no_new_documents_give_an_empty_result() -> None:
+    empty = pa.table({"text": pa.array([], pa.string())})
+    result = nk.dedup(empty, against=["a b c"])
+    assert result.clusters.arrow.column_names[-2:] == ["duplicate_of", "matched_in"]
+    assert len(result.clusters) == 0
+
+
+def test_rows_of_a_reference_that_cannot_be_read_are_warned_about() -> None:
+    reference_table = pa.table({"text": ["a b c", None]})
+    result = nk.dedup(["a b c"], against=reference_table)
+    assert "1 row of the reference could not be read" in result.warnings[0]
+    assert result.kept.tolist() == [False]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"cluster": "components"}, "must be similar to the document of the reference itself"),
+        ({"across": "id"}, "whatever their source is"),
+        ({"second_measure": "cosine:v:0.9"}, "run twice"),
+        ({"accept": "safe"}, "by the threshold alone"),
+        ({"max_lost": 0.1}, "by the threshold alone"),
+    ],
+    ids=str,
+)
+def test_options_without_a_meaning_are_refused(options: dict[str, Any], message: str) -> None:
+    new, old = make_tables(1, 10, 10)
+    with pytest.raises(UsageError, match=message):
+        nk.dedup(new, id="id", against=old, **options)
+
+
+def test_only_against_needs_a_reference() -> None:
+    with pytest.raises(UsageError, match="no effect without `against`"):
+        nk.dedup(["a"], only_against=True)
+
+
+def test_result_with_a_reference_has_no_other_threshold() -> None:
+    result = nk.dedup(["a b c"], against=["a b c"])
+    with pytest.raises(UsageError, match="pairs with documents of the reference are not kept"):
+        result.rethreshold(0.9)
+    assert result.report_data.what_if == ()
+    assert "1 more as duplicates of the reference" in result.report_data.headline
+
+
+def test_result_with_a_reference_is_written(tmp_path: Path) -> None:
+    new, old = make_tables(6)
+    result = nk.dedup(new, id="id", against=old)
+    folder = result.write(tmp_path / "out")
+    assert pa.parquet.read_table(folder / "clusters.parquet") == result.clusters.arrow
+    assert pa.parquet.read_table(folder / "kept").num_rows == int(result.kept.sum())

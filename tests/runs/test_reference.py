@@ -1,0 +1,273 @@
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from nearkin.corpus import Columns
+from nearkin.engine.local import reference as local_reference
+from nearkin.engine.local import sketching
+from nearkin.engine.options import RunOptions
+from nearkin.errors import UsageError
+from nearkin.loading import load_run
+from nearkin.runs.dedup import run_dedup
+from nearkin.runs.document_output import DocumentOutput
+from nearkin.runs.job import Job
+from nearkin.runs.reopen import audit_run
+from nearkin.runs.run_record import RunRecord
+from nearkin.runs.saved import SavedRun
+from nearkin.runtime.progress import Silent
+from nearkin.spec import Spec
+from tests.engine.reference_oracle import dedup_by_oracle, make_texts, read_rows, share_texts
+
+
+@pytest.fixture(scope="module")
+def tables() -> tuple[pa.Table, pa.Table]:
+    """New documents and a reference, whose ids collide."""
+    old = make_texts(11, 80)
+    new = share_texts(11, old, 60)
+    return tuple(
+        pa.table({"id": [f"d{number}" for number in range(len(texts))], "text": texts})
+        for texts in (new, old)
+    )
+
+
+@pytest.fixture
+def files(tmp_path: Path, tables: tuple[pa.Table, pa.Table]) -> tuple[Path, Path]:
+    """The new documents and the reference as files."""
+    new, old = tables
+    paths = (tmp_path / "new.parquet", tmp_path / "old" / "old.parquet")
+    for path, table in zip(paths, tables, strict=True):
+        path.parent.mkdir(exist_ok=True)
+        pq.write_table(table, path)
+    assert new.num_rows < old.num_rows
+    return paths
+
+
+def dedup(inputs: Path, out: Path, against: Path | list[Path] | None, **other: Any) -> RunRecord:
+    names = [name for name in other if name in RunOptions.__dataclass_fields__]
+    options = {name: other.pop(name) for name in names}
+    references = against if isinstance(against, list) else [against] if against else []
+    job = Job(
+        (str(inputs),),
+        out,
+        Columns(id="id"),
+        RunOptions(**{"threshold": 0.6, **options}),
+        against=tuple(map(str, references)),
+        **other,
+    )
+    return run_dedup(job, Silent())
+
+
+def clusters_of(out: Path) -> pa.Table:
+    return pq.read_table(out / "clusters.parquet")
+
+
+def test_files_of_the_reference_are_neither_removed_nor_copied(
+    tmp_path: Path, files: tuple[Path, Path], tables: tuple[pa.Table, pa.Table]
+) -> None:
+    new, old = files
+    before = old.read_bytes()
+    record = dedup(new, tmp_path / "out", old)
+    want = dedup_by_oracle(*tables, 0.6)
+    assert read_rows(clusters_of(tmp_path / "out")) == want
+    kept = pq.read_table(tmp_path / "out" / "kept" / "new.parquet")
+    assert kept["id"].to_pylist() == [row.id for row in want if row.kept]
+    assert [path.name for path in (tmp_path / "out" / "kept").iterdir()] == ["new.parquet"]
+    assert old.read_bytes() == before
+    content = json.loads((tmp_path / "out" / "run.json").read_bytes())
+    assert content["against"]["paths"] == [str(old)]
+    assert content["against"]["files"][0][0]["name"] == "old.parquet"
+    assert content["counts"]["removed_reference"] == record.stats.against.removed > 0
+    assert RunRecord.from_json(content).to_json() == content
+
+
+def test_folders_patterns_and_several_references_are_one_reference(
+    tmp_path: Path, files: tuple[Path, Path], tables: tuple[pa.Table, pa.Table]
+) -> None:
+    new, old = files
+    old_table = tables[1]
+    pq.write_table(old_table.slice(0, 30), tmp_path / "a.parquet")
+    pq.write_table(old_table.slice(30), tmp_path / "b.parquet")
+    dedup(new, tmp_path / "one", old.parent)
+    dedup(new, tmp_path / "two", [tmp_path / "b.parquet", tmp_path / "[a].parquet"])
+    assert clusters_of(tmp_path / "one") == clusters_of(tmp_path / "two")
+
+
+def test_saved_signatures_are_not_sketched_again(
+    tmp_path: Path, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new, old = files
+    dedup(old, tmp_path / "saved", None, save_signatures=True)
+    sketched: list[Any] = []
+    sketch = sketching.sketch_corpus
+
+    def record_names(corpus: Any, *rest: Any, **options: Any) -> Any:
+        sketched.extend(corpus.names)
+        return sketch(corpus, *rest, **options)
+
+    monkeypatch.setattr(sketching, "sketch_corpus", record_names)
+    dedup(new, tmp_path / "out", tmp_path / "saved", bands=64, rows=2)
+    assert sketched == ["new.parquet"]
+
+
+@pytest.mark.parametrize("save_signatures", [True, False])
+def test_reference_of_a_run_is_its_kept_documents(
+    tmp_path: Path,
+    files: tuple[Path, Path],
+    tables: tuple[pa.Table, pa.Table],
+    save_signatures: bool,
+) -> None:
+    new, old = files
+    dedup(old, tmp_path / "saved", None, save_signatures=save_signatures)
+    dedup(new, tmp_path / "out", tmp_path / "saved")
+    kept = pq.read_table(tmp_path / "saved" / "kept" / "old.parquet")
+    assert 10 < kept.num_rows < tables[1].num_rows
+    want = dedup_by_oracle(tables[0], kept, 0.6)
+    assert read_rows(clusters_of(tmp_path / "out")) == want
+
+
+@pytest.mark.parametrize(
+    "spec", [Spec(n=2), Spec(k=64), Spec(seed=9), Spec(measure="simhash", k=64)], ids=str
+)
+def test_reference_of_another_spec_is_sketched_again(
+    tmp_path: Path, files: tuple[Path, Path], spec: Spec
+) -> None:
+    new, old = files
+    dedup(old, tmp_path / "saved", None, save_signatures=True, spec=spec)
+    dedup(new, tmp_path / "out", tmp_path / "saved")
+    dedup(new, tmp_path / "other", tmp_path / "saved" / "kept")
+    assert clusters_of(tmp_path / "out") == clusters_of(tmp_path / "other")
+
+
+def test_reference_whose_inputs_are_gone_is_sketched_again(
+    tmp_path: Path, files: tuple[Path, Path]
+) -> None:
+    new, old = files
+    dedup(old, tmp_path / "saved", None, save_signatures=True)
+    dedup(new, tmp_path / "before", tmp_path / "saved")
+    shutil.rmtree(old.parent)
+    dedup(new, tmp_path / "after", tmp_path / "saved")
+    assert clusters_of(tmp_path / "before") == clusters_of(tmp_path / "after")
+
+
+@pytest.mark.parametrize(
+    ("output", "reason"),
+    [
+        ({"annotate": True}, "was made with annotate=True"),
+        ({"documents": DocumentOutput("none")}, "has no copies of them"),
+    ],
+    ids=str,
+)
+def test_reference_of_another_spec_without_texts_is_refused(
+    tmp_path: Path, files: tuple[Path, Path], output: dict[str, Any], reason: str
+) -> None:
+    new, old = files
+    dedup(old, tmp_path / "saved", None, save_signatures=True, spec=Spec(seed=9), **output)
+    with pytest.raises(UsageError, match=f"signatures are of another Spec.*{reason}"):
+        dedup(new, tmp_path / "out", tmp_path / "saved")
+    assert not (tmp_path / "out").exists()
+
+
+def test_input_in_the_reference_is_refused(tmp_path: Path, files: tuple[Path, Path]) -> None:
+    new, old = files
+    (tmp_path / "link.parquet").symlink_to(new)
+    for against in (new, tmp_path / "link.parquet", [old, new]):
+        with pytest.raises(UsageError, match="is both an input and a part of the reference"):
+            dedup(new, tmp_path / "out", against)
+    dedup(new, tmp_path / "saved", None, save_signatures=True)
+    with pytest.raises(UsageError, match="is both an input and a part of the reference"):
+        dedup(new, tmp_path / "out", tmp_path / "saved")
+    assert not (tmp_path / "out").exists()
+
+
+def test_missing_reference_and_column_are_refused(tmp_path: Path, files: tuple[Path, Path]) -> None:
+    new, _ = files
+    with pytest.raises(UsageError, match="no such file"):
+        dedup(new, tmp_path / "out", tmp_path / "absent.parquet")
+    pq.write_table(pa.table({"id": ["a"], "body": ["b"]}), tmp_path / "body.parquet")
+    with pytest.raises(UsageError, match=r"body\.parquet has no column 'text'"):
+        dedup(new, tmp_path / "out", tmp_path / "body.parquet")
+    assert not (tmp_path / "out.partial").exists()
+
+
+def test_annotated_rows_say_what_they_repeat(tmp_path: Path, files: tuple[Path, Path]) -> None:
+    new, old = files
+    dedup(new, tmp_path / "out", old, annotate=True)
+    rows = pq.read_table(tmp_path / "out" / "kept" / "new.parquet")
+    clusters = clusters_of(tmp_path / "out")
+    for name in ("kept", "duplicate_of", "matched_in"):
+        assert rows[name].to_pylist() == clusters[name].to_pylist()
+
+
+class _KilledError(Exception):
+    """The end of a run that did not expect it."""
+
+
+def _interrupt(monkeypatch: pytest.MonkeyPatch, new: Path, out: Path, old: Path) -> None:
+    """Begins a run that ends while it compares the sketched reference."""
+
+    def fail(*_: object) -> None:
+        raise _KilledError
+
+    with monkeypatch.context() as context:
+        context.setattr(local_reference._ReferenceComparison, "match", fail)
+        with pytest.raises(_KilledError):
+            dedup(new, out, old)
+
+
+def test_resumed_run_does_not_sketch_the_reference_again(
+    tmp_path: Path, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new, old = files
+    dedup(new, tmp_path / "want", old)
+    _interrupt(monkeypatch, new, tmp_path / "out", old)
+    with monkeypatch.context() as context:
+        context.setattr(sketching, "sketch_corpus", None)
+        dedup(new, tmp_path / "out", old, resume=True)
+    assert clusters_of(tmp_path / "out") == clusters_of(tmp_path / "want")
+    dedup(new, tmp_path / "out", old, resume=True)
+
+
+def test_changed_reference_is_detected(
+    tmp_path: Path,
+    files: tuple[Path, Path],
+    tables: tuple[pa.Table, pa.Table],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    new, old = files
+    dedup(new, tmp_path / "done", old)
+    _interrupt(monkeypatch, new, tmp_path / "out", old)
+    pq.write_table(tables[1].slice(1), old)
+    with pytest.raises(UsageError, match=r"cannot resume .*of the reference.*old\.parquet"):
+        dedup(new, tmp_path / "out", old, resume=True)
+    with pytest.raises(UsageError, match=r"is finished, but of the reference.*old\.parquet"):
+        dedup(new, tmp_path / "done", old, resume=True)
+    with pytest.raises(UsageError, match="only_against"):
+        dedup(new, tmp_path / "done", None, resume=True)
+
+
+def test_run_with_a_reference_is_neither_audited_nor_an_index(
+    tmp_path: Path, files: tuple[Path, Path]
+) -> None:
+    new, old = files
+    dedup(new, tmp_path / "out", old, save_signatures=True)
+    with pytest.raises(UsageError, match="cannot be audited: it was made with `against`"):
+        audit_run(tmp_path / "out", Silent())
+    saved = SavedRun.find((str(tmp_path / "out"),))
+    assert saved is not None
+    with pytest.raises(UsageError, match="cannot become an index"):
+        load_run(saved, "memory://", "s", None, "tail")
+
+
+def test_run_without_a_reference_records_none(tmp_path: Path, files: tuple[Path, Path]) -> None:
+    new, _ = files
+    dedup(new, tmp_path / "out", None)
+    content = json.loads((tmp_path / "out" / "run.json").read_bytes())
+    assert "against" not in content
+    assert "against" not in content["stages"]
+    assert "removed_reference" not in content["counts"]
+    assert clusters_of(tmp_path / "out").num_columns == 5
