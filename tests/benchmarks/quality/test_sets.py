@@ -6,9 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import nearkin as nk
 from benchmarks.quality.labelled_set import split_halves
 from benchmarks.quality.local_files import find_licences, find_revisions, label_licences
-from benchmarks.quality.sets import SETS, Places, make_set
+from benchmarks.quality.sets import ROOT, SETS, Places, make_set
 from nearkin.runs.settings_file import PRESETS
 
 MADE = [name for name in SETS if "revisions" not in name and name not in ("FEBRL 1", "FEBRL 3")]
@@ -25,6 +26,28 @@ def test_a_made_set_is_the_same_each_time(name: str) -> None:
     assert first.clusters.tolist() == second.clusters.tolist()
     assert len(np.unique(first.clusters)) < len(first.clusters)
     assert min(map(len, first.texts)) > 0
+
+
+PRESETS_OF_RUNNING_TEXT = {"web", "articles"}
+"""Their texts look alike. What may be lost decides between them, and `tune` names the careful one.
+"""
+
+
+@pytest.mark.parametrize("name", [name for name in MADE if name != "licence texts"])
+def test_tuning_names_the_preset_of_a_made_set_as_the_starting_point(name: str) -> None:
+    labelled = make_set(name, Places(), 0.3)
+    assert labelled is not None
+    data = nk.tune(distribution=nk.observe(labelled.texts)).to_dict()["data"]
+    assert data is not None
+    expected = "web" if labelled.kind in PRESETS_OF_RUNNING_TEXT else labelled.kind
+    assert data["preset"] == expected
+
+
+def test_tuning_names_the_preset_of_code_for_the_files_of_a_folder() -> None:
+    texts = [path.read_text("utf-8") for path in sorted((ROOT / "nearkin").rglob("*.py"))[:100]]
+    data = nk.tune(distribution=nk.observe(texts)).to_dict()["data"]
+    assert data is not None
+    assert data["preset"] == "code"
 
 
 def test_every_set_is_of_the_kind_of_a_preset() -> None:
