@@ -146,6 +146,8 @@ def describe_settings(settings: Settings) -> str:
     ]
     if settings.get("cluster", "leaders") != "leaders":
         parts.append(str(settings["cluster"]))
+    if settings.get("floor") is not None:
+        parts.append(f"floor {settings['floor']:g}")
     return " ".join(parts)
 
 

@@ -36,6 +36,8 @@ class Definition:
         measure: Measure, for example `jaccard`.
         normalise: Steps of normalization. Vectors have none.
         cluster: Method that makes clusters of pairs: `leaders` or `components`.
+        floor: Smallest similarity of a component's document to the kept one. None for the floor of
+            a run without options, which depends on the threshold. Leaders have none.
 
     Examples:
         >>> definition = Definition("words", 2, "jaccard").add_steps(["digits"])
@@ -54,6 +56,7 @@ class Definition:
     measure: str
     normalise: tuple[str, ...] = BASE_STEPS
     cluster: ClusterMethod = ClusterMethod.LEADERS
+    floor: float | None = None
 
     def __str__(self) -> str:
         shingle = "vectors" if self.unit == "vector" else f"{self.unit}:{self.n}"
@@ -74,16 +77,22 @@ class Definition:
         """An order in which a simpler definition comes first. It decides between equal scores."""
         measures = (*SET_MEASURES, COSINE)
         is_other_method = self.cluster != ClusterMethod.LEADERS
-        return len(self.added) + is_other_method, measures.index(self.measure), self.n
+        steps = len(self.added) + is_other_method + (self.floor is not None)
+        return steps, measures.index(self.measure), self.n
 
     def add_steps(self, steps: Iterable[str]) -> "Definition":
         """Returns this definition with more steps of normalization."""
         names = {*self.normalise, *steps}
         return replace(self, normalise=tuple(name for name in NORMALISATIONS if name in names))
 
-    def with_components(self) -> "Definition":
-        """Returns this definition with connected components instead of leaders."""
-        return replace(self, cluster=ClusterMethod.COMPONENTS)
+    def with_components(self, floor: float | None = None) -> "Definition":
+        """Returns this definition with connected components instead of leaders.
+
+        Args:
+            floor: Smallest similarity of a component's document to the kept one, or None for the
+                floor of a run without options.
+        """
+        return replace(self, cluster=ClusterMethod.COMPONENTS, floor=floor)
 
     def to_spec(self) -> Spec:
         """Returns the Spec, without document frequencies."""
@@ -93,14 +102,15 @@ class Definition:
 
     def settings(self) -> dict[str, object]:
         """Returns the values of a settings file for this definition, without a threshold."""
-        if self.unit == "vector":
-            return {"measure": self.measure, "cluster": str(self.cluster)}
-        return {
-            "shingle": f"{self.unit}:{self.n}",
-            "normalise": list(self.normalise),
-            "measure": self.measure,
-            "cluster": str(self.cluster),
-        }
+        settings: dict[str, object] = {}
+        if self.unit != "vector":
+            settings["shingle"] = f"{self.unit}:{self.n}"
+            settings["normalise"] = list(self.normalise)
+        settings["measure"] = self.measure
+        settings["cluster"] = str(self.cluster)
+        if self.floor is not None:
+            settings["floor"] = self.floor
+        return settings
 
 
 DEFAULT_DEFINITION = Definition("words", 3, "jaccard")

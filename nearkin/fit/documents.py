@@ -65,6 +65,11 @@ class FitDocuments:
         return len(self.ids)
 
     @property
+    def are_complete(self) -> bool:
+        """True if all documents of the corpus are compared."""
+        return len(self) == self.corpus_documents
+
+    @property
     def across(self) -> str | None:
         """The column of sources, or None."""
         return None if self.sources is None else self.sources.column

@@ -279,7 +279,8 @@ class ClusterLabels:
         scored = scorer.most_similar_pairs(definition, limit)
         if definition.cluster == ClusterMethod.LEADERS:
             return _ClusterScores(self, scored)
-        return _ComponentScores(self, scored.keep_most_similar(wanted_of_components(self)))
+        scored = scored.keep_most_similar(wanted_of_components(self))
+        return _ComponentScores(self, scored, definition.floor)
 
 
 def wanted_of_components(labels: "ClusterLabels") -> int:
@@ -450,6 +451,8 @@ class _ClusterScores:
 class _ComponentScores(_ClusterScores):
     """The most similar pairs of documents whose true clusters are known, for components."""
 
+    floor: float | None
+
     def _count_pairs(
         self, scored: ScoredDocuments, members: np.ndarray, thresholds: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
@@ -477,7 +480,9 @@ class _ComponentScores(_ClusterScores):
     ) -> np.ndarray:
         scored = scored.select(scored.similarity >= threshold)
         order = np.arange(documents, dtype=np.uint32)
-        floor = max(0.0, threshold - DEFAULT_FLOOR_DISTANCE)
+        floor = self.floor
+        if floor is None:
+            floor = max(0.0, threshold - DEFAULT_FLOOR_DISTANCE)
         kept = cluster_components(_as_scored_pairs(scored), order, order, floor, scored.compare)
         return kept.astype(np.int64)
 

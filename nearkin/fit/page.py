@@ -183,10 +183,15 @@ def describe_definition(definition: Definition) -> str:
     Examples:
         >>> describe_definition(Definition("words", 1, "jaccard"))
         'words:1 jaccard'
+        >>> describe_definition(Definition("words", 1, "jaccard").with_components(0.0))
+        'words:1 jaccard, connected components with a floor of 0'
     """
+    text = str(definition)
     if definition.cluster == ClusterMethod.COMPONENTS:
-        return f"{definition}, connected components"
-    return str(definition)
+        text += ", connected components"
+    if definition.floor is not None:
+        text += f" with a floor of {definition.floor:g}"
+    return text
 
 
 def recall_x(recall: float) -> float:

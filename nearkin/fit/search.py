@@ -2,7 +2,8 @@
 
 All shingles and measures are tried with the base normalization. Steps of normalization are then
 added to the best of them as long as they help, and the shingles and measures are tried again with
-the best normalization. In the end, components are tried instead of leaders for the best of all.
+the best normalization. In the end, components are tried instead of leaders for the best of all,
+with the floor of a run without options and with none.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -26,6 +27,8 @@ REFINED_OF_A_FAMILY = 2
 """The number of these that may have the same unit and measure."""
 JOINED = 2
 """The number of definitions for which components are tried."""
+NO_FLOOR = 0.0
+"""The floor with which a chain of variants is one cluster, however different its ends are."""
 LEAST_GAIN = 0.001
 """The gain in score from which a step of normalization is added."""
 
@@ -116,7 +119,15 @@ def search_settings(
     if best.added:
         ranked = rank_all(with_normalisation(definitions, best.normalise))
     if table.labels.are_clustered:
-        ranked = rank_all([choice.definition.with_components() for choice in ranked[:JOINED]])
+        # Chains of a sample are shorter than those of its corpus, and the floor limits both.
+        floors = (None, NO_FLOOR) if table.scorer.documents.are_complete else (None,)
+        ranked = rank_all(
+            [
+                choice.definition.with_components(floor)
+                for choice in ranked[:JOINED]
+                for floor in floors
+            ]
+        )
     return ranked
 
 

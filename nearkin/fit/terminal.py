@@ -98,6 +98,8 @@ def _choice_row(fitted: FittedSettings, prefix: str) -> tuple[str, ...]:
         name += f"\n  +{', '.join(definition.added)}"
     if definition.cluster == ClusterMethod.COMPONENTS:
         name += "\n  components"
+    if definition.floor is not None:
+        name += f", floor {definition.floor:g}"
     scores = (fitted.precision, fitted.recall, fitted.f1)
     return (name, f"{fitted.threshold:g}", *(format_fraction(score.value) for score in scores))
 

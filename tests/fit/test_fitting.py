@@ -17,6 +17,7 @@ from tests.fit.corpora import (
     best_exhaustive_f1,
     bibliography,
     copies,
+    make_word,
     records,
     templates,
 )
@@ -101,6 +102,47 @@ def short_texts(clusters: int) -> LabelledCorpus:
         texts[f"empty{number}"] = " !"
         names[f"empty{number}"] = str(number % 4)
     return LabelledCorpus(texts, names)
+
+
+def chains() -> LabelledCorpus:
+    """Returns clusters of seven versions, each with another fifth of the words of the first one.
+
+    The last two versions of a text share a fifth of their words with the first, and half of all
+    words are those of other texts.
+    """
+    source = random.Random(6)
+    common = [make_word(source) for _ in range(60)]
+    texts = {}
+    names = {}
+    for cluster in range(24):
+        words = [*source.sample(common, 10), *(make_word(source) for _ in range(10))]
+        for version in range(7):
+            for place in source.sample(range(20), 4 if version else 0):
+                words[place] = make_word(source)
+            id = f"{source.randrange(10**6):06}"
+            texts[id] = " ".join(words)
+            names[id] = str(cluster)
+    return LabelledCorpus(texts, names)
+
+
+def test_chains_of_versions_are_joined_without_a_floor() -> None:
+    corpus = chains()
+    fitted = fit(corpus)
+    assert fitted.settings["cluster"] == "components"
+    assert fitted.settings["floor"] == 0
+    assert fitted.held_out is not None
+    assert fitted.held_out.f1.value > 0.95
+    run = nk.dedup(corpus.table, id="id", settings=fitted.settings).clusters
+    clusters = dict(zip(run["id"].to_pylist(), run["cluster"].to_pylist(), strict=True))
+    scores = score_clusters(golden_set_from_clusters(corpus.clusters), clusters)
+    assert scores.f1 == fitted.best.f1
+
+
+def test_floor_is_kept_if_only_a_sample_is_compared() -> None:
+    """Chains of a corpus are longer than those of its sample."""
+    fitted = fit(chains(), sample=100)
+    assert fitted.labels.compared_documents < fitted.labels.corpus_documents
+    assert all("floor" not in choice.settings for choice in fitted.choices)
 
 
 def test_the_three_choices_differ_in_unit_or_measure(fitted_records: nk.FitResult) -> None:

@@ -38,6 +38,7 @@ DEFINITIONS = [
     Definition("chars", 3, "weighted-jaccard"),
     Definition("words", 2, "idf-jaccard", ("nfkc", "lower", "digits")),
     Definition("chars", 2, "jaccard").with_components(),
+    Definition("chars", 2, "jaccard").with_components(0.0),
 ]
 
 
