@@ -204,7 +204,7 @@ def print_asked(asked: AskedSettings, console: Console) -> None:
     ]
     title = (
         f"{suggestion.definition} at {suggestion.threshold:g}, from {asked.duplicates} pairs of "
-        f"duplicates and {asked.distinct} distinct pairs among {asked.compared_documents:,} of "
+        f"duplicates and {asked.distinct} distinct pairs among {asked.searched_documents:,} of "
         f"{asked.corpus_documents:,} documents"
     )
     console.print(Text(title, style="italic"))

@@ -19,7 +19,7 @@ from nearkin.corpus import Columns, Corpus
 from nearkin.errors import UsageError
 from nearkin.evaluate.intervals import Estimate
 from nearkin.fit.answer_file import Answer
-from nearkin.fit.candidate_pool import POOL_DOCUMENTS, CandidatePool, build_pool
+from nearkin.fit.candidate_pool import SEARCHED_DOCUMENTS, CandidatePool, build_pool
 from nearkin.fit.definition import Definition
 from nearkin.fit.documents import read_documents
 from nearkin.fit.objective import Curve, Objective
@@ -263,6 +263,7 @@ class AskedRecord(TypedDict):
     objective: str
     answers: dict[str, int]
     compared_documents: int
+    searched_documents: int
     corpus_documents: int
     settings: dict[str, object]
     alive: int
@@ -280,6 +281,7 @@ class AskedSettings:
         duplicates: Number of pairs that are duplicates by an answer.
         distinct: Number of pairs that are distinct by an answer.
         compared_documents: Number of documents of which all pairs were compared.
+        searched_documents: Number of documents of which similar pairs were sought.
         corpus_documents: Number of documents of the inputs.
     """
 
@@ -288,6 +290,7 @@ class AskedSettings:
     duplicates: int
     distinct: int
     compared_documents: int
+    searched_documents: int
     corpus_documents: int
 
     @property
@@ -319,6 +322,7 @@ class AskedSettings:
             duplicates,
             distinct,
             session.pool.compared,
+            session.pool.searched,
             session.pool.documents.corpus_documents,
         )
 
@@ -355,6 +359,7 @@ class AskedSettings:
             "objective": self.objective,
             "answers": {"duplicates": self.duplicates, "distinct": self.distinct},
             "compared_documents": self.compared_documents,
+            "searched_documents": self.searched_documents,
             "corpus_documents": self.corpus_documents,
             "settings": dict(suggestion.settings),
             "alive": suggestion.alive,
@@ -390,10 +395,8 @@ def open_session(
         UsageError: If the corpus has too few documents, or two have the id of an earlier answer.
     """
     ids = list(dict.fromkeys(id for answer in answered for id in (answer.id_a, answer.id_b)))
-    other_documents = max(POOL_DOCUMENTS - len(ids), 2)
-    documents = read_documents(
-        corpus, columns, ids, other_documents, seed, progress, compared=POOL_DOCUMENTS
-    )
+    other_documents = max(SEARCHED_DOCUMENTS - len(ids), 2)
+    documents = read_documents(corpus, columns, ids, other_documents, seed, progress)
     id_pairs = [(answer.id_a, answer.id_b) for answer in answered]
     pool = build_pool(documents, id_pairs, seed=seed, workers=workers, progress=progress)
     session = AskSession(pool, objective, seed)

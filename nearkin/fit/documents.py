@@ -80,6 +80,23 @@ class FitDocuments:
         scope = PairScope.of_all_pairs(len(self))
         return scope if self.sources is None else scope._replace(sources=self.sources.hashes)
 
+    def select(self, rows: np.ndarray) -> "FitDocuments":
+        """Returns some of the documents, with the same background.
+
+        Args:
+            rows: Positions of the documents in ascending order, int64 (m,).
+        """
+        sources = self.sources
+        if sources is not None:
+            sources = sources._replace(hashes=sources.hashes[rows], sizes=sources.sizes[rows])
+        return replace(
+            self,
+            ids=tuple(self.ids[row] for row in rows.tolist()),
+            contents=self.contents.take(pa.array(rows)),
+            is_labelled=self.is_labelled[rows],
+            sources=sources,
+        )
+
     def quote(self, position: int) -> str:
         """Returns the text of a document, its tokens, or a description of its vector."""
         value = self.contents[position].as_py()

@@ -17,6 +17,7 @@ from nearkin.measures.base import StoredPayloads, as_stored, concatenate_payload
 from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, unpack_pairs
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources
+from nearkin.sketch.sketcher import Sketches
 from nearkin.spec import IDF_JACCARD, Spec
 from nearkin.verify.jaccard import SetBuilder
 
@@ -174,20 +175,35 @@ class DocumentScorer:
             definition: Definition of similarity.
         """
         # The fingerprints depend on the unit and the normalization, not on the signature.
+        sketches = self.sketch(definition, slots=8)
+        groups = number_groups(sketches.fingerprints)
+        _, firsts, numbers = np.unique(groups, return_index=True, return_inverse=True)
+        is_filled = sketches.shingles > 0
+        return np.where(is_filled, firsts[numbers], np.arange(len(groups))).astype(np.int64)
+
+    def sketch(self, definition: Definition, slots: int) -> Sketches:
+        """Returns MinHash signatures of the documents, or the signatures of their vectors.
+
+        Args:
+            definition: Definition of similarity, of which the measure does not matter.
+            slots: Number of slots of a signature of texts.
+        """
         spec = definition.to_spec()
         if spec.unit != "vector":
-            spec = Spec(unit=spec.unit, n=spec.n, normalise=spec.normalise, k=8)
+            spec = Spec(unit=spec.unit, n=spec.n, normalise=spec.normalise, k=slots)
         sketchers = ObjectPool(measure_of(spec).sketcher)
 
-        def sketch(documents: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-            sketches = sketchers.use(lambda sketcher: sketcher.sketch(documents))
-            return sketches.fingerprints, sketches.shingles
+        def sketch_slice(documents: pa.Array) -> Sketches:
+            return sketchers.use(lambda sketcher: sketcher.sketch(documents))
 
-        parts = list(ordered_map(sketch, _slice_documents(self.documents.contents), self.workers))
-        groups = number_groups(np.concatenate([fingerprints for fingerprints, _ in parts]))
-        shingles = np.concatenate([counts for _, counts in parts])
-        _, firsts, numbers = np.unique(groups, return_index=True, return_inverse=True)
-        return np.where(shingles > 0, firsts[numbers], np.arange(len(groups))).astype(np.int64)
+        parts = list(
+            ordered_map(sketch_slice, _slice_documents(self.documents.contents), self.workers)
+        )
+        return Sketches(
+            np.concatenate([part.signatures for part in parts]),
+            np.concatenate([part.shingles for part in parts]),
+            np.concatenate([part.fingerprints for part in parts]),
+        )
 
     def _estimate_floor(self, measure: Measure, limit: int) -> float:
         """Returns a similarity above which there are more pairs than `limit`, probably.

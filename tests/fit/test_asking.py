@@ -6,6 +6,7 @@ import pytest
 import nearkin as nk
 from nearkin.corpus import Columns, TableCorpus
 from nearkin.corpus.arrow_conversion import to_table
+from nearkin.fit import candidate_pool
 from nearkin.fit.answer_file import Answer
 from nearkin.fit.asking import AskedSettings, AskSession, open_session
 from nearkin.fit.candidate_pool import COMPETING_DEFINITIONS
@@ -74,6 +75,33 @@ def test_fifty_answers_choose_settings_that_find_the_true_clusters(
     asked = AskedSettings.of_session(session)
     assert cluster_f1(corpus, {}) < 0.7
     assert cluster_f1(corpus, asked.settings) >= least
+
+
+def ask_for_rare_duplicates(duplicates: int, documents: int) -> AskSession:
+    corpus = records([2] * duplicates + [1] * (documents - 2 * duplicates), seed=5)
+    session = open_corpus(corpus, [])
+    assert len({is_same(session, number, corpus) for number in session.choose_pairs(10)}) == 2
+    answer_questions(session, corpus, 50)
+    settings = AskedSettings.of_session(session).settings
+    assert cluster_f1(corpus, settings) >= 0.9
+    return session
+
+
+def test_rare_duplicates_of_a_large_corpus_are_asked_about_and_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """20 pairs of duplicates among 4,000 documents, of which a sample of 400 would have none."""
+    monkeypatch.setattr(candidate_pool, "POOL_DOCUMENTS", 400)
+    session = ask_for_rare_duplicates(20, 4000)
+    assert (session.pool.searched, session.pool.compared) == (4000, 400)
+    assert session.pool.weights.sum() == pytest.approx(4000 * 3999 / 2, rel=0.01)
+
+
+@pytest.mark.full
+def test_rare_duplicates_of_20000_documents_are_asked_about_and_found() -> None:
+    """40 pairs of duplicates, of which a sample of 3,000 documents would have one."""
+    session = ask_for_rare_duplicates(40, 20_000)
+    assert (session.pool.searched, session.pool.compared) == (20_000, 3000)
 
 
 @pytest.fixture(scope="module")
