@@ -67,7 +67,7 @@ def dedup(
     *,
     id: str,
     merge_parts: bool = False,
-    against: str | None = None,
+    extend: str | None = None,
     before: "OptionalFrame" = None,
     work: str | None = None,
     progress: Progress | None = None,
@@ -83,7 +83,7 @@ def dedup(
         id: Column of unique ids, text or whole numbers.
         merge_parts: Whether rows of one id are parts of a document. For sets (`Spec(n=1)` over
             tokens), the result is that of the whole documents.
-        against: Folder that `save` wrote, of a run over earlier documents. The result is that of a
+        extend: Folder that `save` wrote, of a run over earlier documents. The result is that of a
             run over all documents, but the earlier ones are not sketched or compared again.
         before: Rows of the earlier documents, with the same columns. Those that may resemble a new
             document are read again.
@@ -135,8 +135,8 @@ def dedup(
             request = _with_frequency_cut(frame, request, tables, max_df)
         request = _with_frequencies(frame, request, tables, parameters.get("weights"))
         saved = None
-        if against is not None:
-            saved = open_saved_run(spark, against, before, request)
+        if extend is not None:
+            saved = open_saved_run(spark, extend, before, request)
         source = FrameSource(frame, request, before)
         run = SparkRun(spark, source, request, progress or Silent(), tables, saved)
         run.to_clusters()

@@ -1,4 +1,4 @@
-"""Runs over new documents against those of an earlier run."""
+"""Runs that extend an earlier run by new documents."""
 
 from typing import TypeAlias
 
@@ -22,7 +22,7 @@ AnySession: TypeAlias = "SparkSession"
 def save(result: SparkResult, folder: str) -> None:
     """Saves signatures, band keys and compared pairs of a result.
 
-    A later `dedup(..., against=folder)` does not sketch or compare these documents again. Band keys
+    A later `dedup(..., extend=folder)` does not sketch or compare these documents again. Band keys
     are partitioned by band.
 
     Args:
@@ -81,5 +81,5 @@ def open_saved_run(
             "some of them again"
         )
     if request.merge_parts or request.options.bands is None:
-        raise UsageError("against= needs bands and rows, and cannot be combined with merge_parts")
+        raise UsageError("extend= needs bands and rows, and cannot be combined with merge_parts")
     return Saved.open(spark, folder)

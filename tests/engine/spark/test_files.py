@@ -252,9 +252,10 @@ def test_parameters_that_spark_cannot_follow_are_refused(
 def test_keywords_of_spark_are_those_of_the_local_engine() -> None:
     local = inspect.signature(nk.dedup).parameters
     spark = inspect.signature(nks.dedup).parameters
-    assert set(local) - set(spark) == {"data"}
-    assert set(spark) - set(local) == {"frame", "merge_parts", "against", "before"}
-    assert all(spark[name].default == local[name].default for name in set(local) - {"data", "id"})
+    common = set(local) & set(spark)
+    assert set(local) - common == {"data", "against", "only_against"}
+    assert set(spark) - common == {"frame", "merge_parts", "extend", "before"}
+    assert all(spark[name].default == local[name].default for name in common - {"id"})
     assert "shingle: Shingle" in (nks.dedup.__doc__ or "")
 
 

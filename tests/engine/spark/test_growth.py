@@ -1,4 +1,4 @@
-"""Yesterday's signatures and today's rows against one run over all.
+"""Yesterday's signatures extended by today's rows, beside one run over all.
 
 An index fed by a stream that is broken off.
 """
@@ -49,12 +49,12 @@ def saved(halves: tuple[DataFrame, DataFrame], tmp_path_factory: pytest.TempPath
 
 
 @pytest.mark.full
-def test_run_against_a_saved_one_equals_a_run_over_all_documents(
+def test_run_that_extends_a_saved_one_equals_a_run_over_all_documents(
     code: pa.Table, halves: tuple[DataFrame, DataFrame], saved: str
 ) -> None:
     assert len(list(Path(saved).glob("keys-20x4/band=*"))) == 20
     local = nk.dedup(code, id="id", **BANDED)
-    with nks.dedup(halves[1], id="id", against=saved, before=halves[0], **BANDED) as result:
+    with nks.dedup(halves[1], id="id", extend=saved, before=halves[0], **BANDED) as result:
         assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
         # Only today's rows were sketched.
         assert result._run.document_tables.table.where("id is not null").count() == len(code) - 800
@@ -70,10 +70,10 @@ def test_saved_run_between_sources_grows_to_a_run_over_all_documents(
     with nks.dedup(halves[0], id="id", **options) as result:
         nks.save(result, folder)
     local = nk.dedup(code, id="id", **options)
-    with nks.dedup(halves[1], id="id", against=folder, before=halves[0], **options) as result:
+    with nks.dedup(halves[1], id="id", extend=folder, before=halves[0], **options) as result:
         assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
     with pytest.raises(IncompatibleError, match="was made with no `across`"):
-        nks.dedup(halves[1], id="id", against=saved, before=halves[0], **options)
+        nks.dedup(halves[1], id="id", extend=saved, before=halves[0], **options)
 
 
 @pytest.mark.full
@@ -83,7 +83,7 @@ def test_other_bands_from_stored_signatures(
     nks.backfill(spark, saved, 16, 6)
     options = {**BANDED, "bands": 16, "rows": 6}
     local = nk.dedup(code, id="id", **options)
-    with nks.dedup(halves[1], id="id", against=saved, before=halves[0], **options) as result:
+    with nks.dedup(halves[1], id="id", extend=saved, before=halves[0], **options) as result:
         assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
 
 
@@ -93,13 +93,13 @@ def test_run_that_cannot_be_continued_is_refused(
 ) -> None:
     old, new = halves
     with pytest.raises(UsageError, match="give the rows of the documents"):
-        nks.dedup(new, id="id", against=saved, **BANDED)
+        nks.dedup(new, id="id", extend=saved, **BANDED)
     with pytest.raises(UsageError, match="holds no signatures of a run"):
-        nks.dedup(new, id="id", against=f"{saved}/nowhere", before=old, **BANDED)
+        nks.dedup(new, id="id", extend=f"{saved}/nowhere", before=old, **BANDED)
     with pytest.raises(
         IncompatibleError, match=r"was made with threshold=0\.6, but the request has 0\.7"
     ):
-        nks.dedup(new, id="id", against=saved, before=old, **{**BANDED, "threshold": 0.7})
+        nks.dedup(new, id="id", extend=saved, before=old, **{**BANDED, "threshold": 0.7})
 
 
 def test_interrupted_stream_continues_without_repetitions(
