@@ -52,10 +52,14 @@ def to_table(data: Any) -> pa.Table:
 def replace_views(table: pa.Table) -> pa.Table:
     """Returns a table with plain text in place of views of text, also inside lists and structs.
 
-    polars produces views, and Arrow cannot filter them.
+    polars produces views, and Arrow cannot filter them. Other columns are not cast, because a cast
+    of a slice of a run-end encoded column returns the values of other rows.
     """
-    fields = [field.with_type(replace_views_in_type(field.type)) for field in table.schema]
-    return table.cast(pa.schema(fields, table.schema.metadata))
+    for position, field in enumerate(table.schema):
+        plain = field.with_type(replace_views_in_type(field.type))
+        if plain != field:
+            table = table.set_column(position, plain, table.column(position).cast(plain.type))
+    return table
 
 
 def _to_table(data: Any) -> pa.Table:

@@ -15,7 +15,7 @@ from nearkin.corpus.arrow_conversion import (
     to_table,
     type_name,
 )
-from nearkin.corpus.formats.record_batches import select_rows
+from nearkin.corpus.formats.record_batches import filter_column, select_rows
 from nearkin.errors import UsageError
 
 T = TypeVar("T")
@@ -68,12 +68,17 @@ def _select(data: Any, kept: np.ndarray) -> Any:
     if hasattr(data, "with_format") and hasattr(data, "select"):
         return data.select(np.flatnonzero(kept))
     if isinstance(data, pa.Table):
-        return replace_views(data).filter(pa.array(kept))
+        return _filter_table(replace_views(data), kept)
     if isinstance(data, pa.RecordBatch):
         return select_rows(data, kept)
     if isinstance(data, pa.Array | pa.ChunkedArray):
-        return data.filter(pa.array(kept))
-    return to_table(data).filter(pa.array(kept))
+        return filter_column(data, kept)
+    return _filter_table(to_table(data), kept)
+
+
+def _filter_table(table: pa.Table, kept: np.ndarray) -> pa.Table:
+    columns = [filter_column(column, kept) for column in table.columns]
+    return pa.Table.from_arrays(columns, schema=table.schema)
 
 
 def _require_rows(data: Any, kept: np.ndarray) -> None:

@@ -14,7 +14,7 @@ import pytest
 from datasets import Dataset, DatasetDict
 
 import nearkin as nk
-from nearkin.corpus.arrow_conversion import to_table
+from nearkin.corpus.arrow_conversion import replace_views, to_table
 from nearkin.errors import UsageError
 from tests.corpus.samples import NEAR_TEXTS
 
@@ -200,3 +200,42 @@ def test_series_with_lone_surrogates_and_repeated_column_names_are_usage_errors(
     repeated = pd.DataFrame([["one", "two"]], columns=["text", "text"])
     with pytest.raises(UsageError, match=r"cannot become an Arrow table: .*\['text', 'text'\]"):
         nk.dedup(repeated)
+
+
+@pytest.mark.parametrize("start", [0, 1, 3, 6])
+def test_slices_of_run_end_encoded_columns_have_their_own_rows(start: int) -> None:
+    ends = pa.array([1, 2, 4, 6], pa.int32())
+    runs = pa.RunEndEncodedArray.from_arrays(ends, ["a", None, "b", "c"])
+    values = ["a", None, "b", "b", "c", "c"]
+    table = pa.table({"text": runs}).slice(start)
+    assert to_table(table)["text"].to_pylist() == values[start:]
+
+
+def test_run_over_a_slice_with_run_end_encoded_ids_has_the_ids_of_its_rows() -> None:
+    ids = pa.RunEndEncodedArray.from_arrays(pa.array([1, 2, 3, 4], pa.int32()), list("abcd"))
+    table = pa.table({"id": ids, "text": NEAR_TEXTS[:4]}).slice(2)
+    assert nk.dedup(table, id="id").clusters.arrow["id"].to_pylist() == ["c", "d"]
+
+
+def test_replaced_views_keep_names_metadata_and_nullability() -> None:
+    fields = [
+        pa.field("x", pa.string_view(), metadata={"a": "b"}),
+        pa.field("x", pa.int64(), nullable=False),
+        pa.field("y", pa.list_(pa.field("z", pa.binary_view(), nullable=False))),
+    ]
+    columns = [["a", None], [1, 2], [[b"\xff"], []]]
+    schema = pa.schema(fields, {"facts": "kept"})
+    arrays = [pa.array(values, f.type) for values, f in zip(columns, fields, strict=True)]
+    plain = replace_views(pa.table(arrays, schema=schema))
+    assert plain.schema.equals(
+        pa.schema(
+            [
+                pa.field("x", pa.large_string(), metadata={"a": "b"}),
+                fields[1],
+                pa.field("y", pa.list_(pa.field("z", pa.large_binary(), nullable=False))),
+            ],
+            {"facts": "kept"},
+        ),
+        check_metadata=True,
+    )
+    assert [column.to_pylist() for column in plain.columns] == columns

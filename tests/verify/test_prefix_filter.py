@@ -40,7 +40,7 @@ def test_weights_decide_which_shingles_are_posted() -> None:
 
 
 def test_shingles_of_all_documents_are_posted_only_if_the_rare_ones_are_too_few() -> None:
-    """Of twelve shingles two are rare. They decide if eleven must be shared, but not if ten."""
+    """Two of twelve shingles are rare. They decide if eleven must be shared, but not if ten."""
     common = set(range(1000, 1010))
     sets = [common | {2 * number, 2 * number + 1} for number in range(50)]
     assert index_of(sets, 11 / 12)(7).tolist() == [7]

@@ -47,17 +47,27 @@ def select_rows(batch: pa.RecordBatch, mask: np.ndarray) -> pa.RecordBatch:
     if mask.all():
         return batch
     return pa.record_batch(
-        [_filter_column(column, mask) for column in batch.columns], schema=batch.schema
+        [filter_column(column, mask) for column in batch.columns], schema=batch.schema
     )
 
 
-def _filter_column(column: pa.Array, mask: np.ndarray) -> pa.Array:
+def filter_column(
+    column: "pa.Array | pa.ChunkedArray", mask: np.ndarray
+) -> "pa.Array | pa.ChunkedArray":
+    """Returns the values at which the mask is true, as a column of the same type.
+
+    Args:
+        column: A column of any type.
+        mask: True for each value that is selected, bool (n,).
+    """
     try:
         return column.filter(pa.array(mask))
     except pa.ArrowNotImplementedError:
-        # Arrow cannot filter views, but it can slice and concatenate them.
+        # Arrow cannot filter views and runs, but it can slice and concatenate them.
         edges = np.flatnonzero(np.diff(np.concatenate([[0], mask.astype(np.int8), [0]])))
         runs = [column.slice(start, end - start) for start, end in edges.reshape(-1, 2).tolist()]
+        if isinstance(column, pa.ChunkedArray):
+            return pa.chunked_array([chunk for run in runs for chunk in run.chunks], column.type)
         return pa.concat_arrays(runs) if runs else column.slice(0, 0)
 
 
