@@ -109,6 +109,13 @@ class NewDocuments(Sequence[KeyedEntry]):
         ]
 
 
+def count_leaders(new: Sequence[KeyedEntry]) -> int:
+    """Returns the number of representatives among new documents."""
+    if isinstance(new, NewDocuments):
+        return sum(new.are_leaders)
+    return sum(entry.is_leader for entry, _ in new)
+
+
 class LeaderSnapshot(NamedTuple):
     """A document as it was read, for a step that deletes it or makes it a member of another one.
 

@@ -2,12 +2,12 @@
 
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-from nearkin.index.changes import NewDocuments
-from nearkin.index.entry import Entry, PostingPortion, Postings, posting_of
+from nearkin.index.changes import KeyedEntry, NewDocuments
+from nearkin.index.entry import PostingPortion, Postings, posting_of
 from nearkin.index.stores import kernels
 
 GROWTH = 8
@@ -195,25 +195,25 @@ class BucketTable:
                 array.resize((rows, array.shape[1]), refcheck=False)
 
 
-def enter_new(table: BucketTable, documents: NewDocuments, numbers: Sequence[int]) -> None:
+def enter_new(table: BucketTable, new: Sequence[KeyedEntry], numbers: Sequence[int]) -> None:
     """Appends the postings of new documents.
 
     Args:
         table: Table of the buckets.
-        documents: n new documents.
+        new: New documents. Those that are in columns do not become entries.
         numbers: Numbers that the store has given them.
     """
-    columns = zip(numbers, documents.sizes, documents.are_leaders, strict=True)
-    words = np.array([posting_of(ref, size, leads=leads) for ref, size, leads in columns], np.int64)
-    table.append_all(documents.keys, words.repeat(documents.key_counts))
-
-
-def enter(table: BucketTable, documents: Iterable[tuple[Entry, np.ndarray | None]]) -> None:
-    """Appends the postings of all documents that have band keys."""
-    posted = [(entry.posting, keys) for entry, keys in documents if keys is not None]
-    if posted:
-        words = np.array([word for word, _ in posted], np.int64)
+    if isinstance(new, NewDocuments):
+        sizes = new.sizes
+        are_leaders = new.are_leaders
         # documents of an index of texts and vectors have different numbers of keys
-        counts = [len(keys) for _, keys in posted]
-        all_keys = np.concatenate([keys for _, keys in posted])
-        table.append_all(all_keys, np.repeat(words, counts))
+        key_counts = new.key_counts
+        keys = new.keys
+    else:
+        sizes = [entry.size for entry, _ in new]
+        are_leaders = [entry.is_leader for entry, _ in new]
+        key_counts = [0 if keys is None else len(keys) for _, keys in new]
+        keys = np.concatenate([np.empty(0, np.uint64), *(k for _, k in new if k is not None)])
+    columns = zip(numbers, sizes, are_leaders, strict=True)
+    words = np.array([posting_of(ref, size, leads=leads) for ref, size, leads in columns], np.int64)
+    table.append_all(keys, words.repeat(np.array(key_counts, np.int64)))

@@ -1,7 +1,9 @@
 """The rows of entries in SQL stores."""
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+from nearkin.index.changes import KeyedEntry, NewDocuments
 from nearkin.index.entry import Entry
 
 COLUMNS = (
@@ -36,6 +38,44 @@ def row_of_entry(entry: Entry) -> tuple[Any, ...]:
         entry.text,
         entry.payload,
     )
+
+
+def keyed_rows(
+    new: Sequence[KeyedEntry], numbers: Sequence[int]
+) -> Iterator[tuple[tuple[Any, ...], bytes | None]]:
+    """Yields the row of each new document, and the bytes of its band keys if it has any.
+
+    Args:
+        new: New documents. Those that are in columns do not become entries.
+        numbers: Numbers that the store has given them.
+    """
+    if not isinstance(new, NewDocuments):
+        for (entry, keys), number in zip(new, numbers, strict=True):
+            row = row_of_entry(entry._replace(ref=number))
+            yield row, None if keys is None else keys.tobytes()
+        return
+    packed_keys = new.keys.tobytes()
+    end = 0
+    for i, number in enumerate(numbers):
+        start = end
+        end += new.key_counts[i] * new.keys.itemsize
+        row = (
+            number,
+            new.scope,
+            new.ids[i],
+            new.digests[i],
+            new.leaders[i],
+            new.clusters[i],
+            new.similarities[i],
+            new.sizes[i],
+            new.now,
+            new.now,
+            new.posted[i],
+            new.signatures[i],
+            new.texts[i],
+            new.payloads[i],
+        )
+        yield row, packed_keys[start:end] if new.posted[i] else None
 
 
 def entry_of_row(row: tuple[Any, ...]) -> Entry:

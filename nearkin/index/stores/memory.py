@@ -25,7 +25,7 @@ from nearkin.index.entry import (
 from nearkin.index.migration.state import CLOSING, COPYING, MigrationState, StoreState
 from nearkin.index.stores.addresses import MEMORY_URL
 from nearkin.index.stores.base import LOG_KEPT, PORTION
-from nearkin.index.stores.bucket_table import BucketTable, enter, enter_new
+from nearkin.index.stores.bucket_table import BucketTable, enter_new
 from nearkin.index.stores.memory_bound import growing_keys, require_room
 from nearkin.index.stores.packing import (
     pack_entry,
@@ -152,9 +152,9 @@ class MemoryStore:
     def _add_new(self, new: Sequence[KeyedEntry]) -> list[int]:
         """Adds documents with their postings, and returns their numbers."""
         if not isinstance(new, NewDocuments):
-            stored = [self._add(entry) for entry, _ in new]
-            enter(self.table, zip(stored, (keys for _, keys in new), strict=True))
-            return [entry.ref for entry in stored]
+            numbers = [self._add(entry).ref for entry, _ in new]
+            enter_new(self.table, new, numbers)
+            return numbers
         numbers = list(islice(self._numbers, len(new)))
         rows = pack_new(new)
         self._rows.update(zip(numbers, rows, strict=True))

@@ -1,7 +1,7 @@
 """The bound of the memory that a store takes in this process."""
 
 from nearkin.errors import IndexFullError
-from nearkin.index.changes import Changes
+from nearkin.index.changes import Changes, NewDocuments
 from nearkin.index.entry import HANDOVERS_PREFIX
 
 
@@ -14,10 +14,14 @@ def growing_keys(changes: Changes) -> int | None:
     Args:
         changes: Changes of the step.
     """
+    posted = sum(keyed.keys.size for keyed in changes.posted if keyed.keys is not None)
+    if isinstance(changes.new, NewDocuments):
+        is_handover = changes.new.scope.startswith(HANDOVERS_PREFIX)
+        return None if is_handover or not len(changes.new) else posted + changes.new.keys.size
     new = [keyed for keyed in changes.new if not keyed.entry.scope.startswith(HANDOVERS_PREFIX)]
     if not new:
         return None
-    return sum(keyed.keys.size for keyed in (*new, *changes.posted) if keyed.keys is not None)
+    return posted + sum(keyed.keys.size for keyed in new if keyed.keys is not None)
 
 
 def require_room(needed: int, bound: int | None, url: str) -> None:

@@ -22,7 +22,7 @@ from nearkin.errors import (
     StoreError,
     UsageError,
 )
-from nearkin.index.changes import Changes, Event
+from nearkin.index.changes import Changes, Event, count_leaders
 from nearkin.index.entry import Entry, PostingPortion, Postings, content_size
 from nearkin.index.migration.state import (
     CLOSING,
@@ -412,7 +412,7 @@ class PostgresStore:
             leaders: The leader of each present document before the step, by number.
             postings: The change of the number of postings.
         """
-        gained = sum(entry.is_leader for entry, _ in changes.new)
+        gained = count_leaders(changes.new)
         last = {entry.ref: entry for entry in changes.changed}
         gained += sum(entry.is_leader - (leaders[entry.ref] == entry.id) for entry in last.values())
         gained -= sum(leaders[entry.ref] == entry.id for entry, _ in changes.dropped)

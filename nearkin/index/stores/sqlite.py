@@ -29,7 +29,7 @@ from nearkin.errors import (
     StoreError,
     UsageError,
 )
-from nearkin.index.changes import Changes, Event, KeyedEntry
+from nearkin.index.changes import Changes, Event, KeyedEntry, NewDocuments, count_leaders
 from nearkin.index.entry import (
     REF_SHIFT,
     Entry,
@@ -48,8 +48,8 @@ from nearkin.index.migration.state import (
 )
 from nearkin.index.stores.addresses import require_known_options
 from nearkin.index.stores.base import LOG_KEPT, LOG_PORTION, PORTION, Portions
-from nearkin.index.stores.bucket_table import BucketTable, enter
-from nearkin.index.stores.entry_rows import COLUMNS, entry_of_row, row_of_entry
+from nearkin.index.stores.bucket_table import BucketTable, enter_new
+from nearkin.index.stores.entry_rows import COLUMNS, entry_of_row, keyed_rows
 from nearkin.index.stores.memory_bound import growing_keys, require_room
 from nearkin.runtime.files import make_folders, sync_folder
 from nearkin.runtime.outputs import require_outside_work_folders
@@ -539,20 +539,23 @@ class SqliteStore:
         self._db.execute("UPDATE meta SET value = ? WHERE name = 'reserved'", (str(end),))
         return list(range(last + 1, end + 1))
 
-    def _number_documents(self, entries: Sequence[Entry]) -> list[int]:
+    def _number_documents(self, new: Sequence[KeyedEntry]) -> list[int]:
         """Returns the numbers of new documents. Those without a number get one.
 
         The largest stored number says nothing about the last one that was given: shards encode
         their place in the numbers that they reserve. It counts here because older versions did not
         record the numbers that a step gave.
         """
-        count = sum(not entry.ref for entry in entries)
+        given = [0] * len(new)
+        if not isinstance(new, NewDocuments):
+            given = [entry.ref for entry, _ in new]
+        count = given.count(0)
         if not count:
-            return [entry.ref for entry in entries]
+            return given
         stored = self._fetch_rows("SELECT seq FROM sqlite_sequence WHERE name = 'entries'")
         last = max(self._number("reserved"), stored[0][0] if stored else 0)
         fresh = iter(self._take_numbers(last, count))
-        return [entry.ref or next(fresh) for entry in entries]
+        return [ref or next(fresh) for ref in given]
 
     def apply(self, changes: Changes) -> list[int]:
         with self._lock, self._converted_errors():
@@ -615,7 +618,7 @@ class SqliteStore:
             changes: The step.
             leaders: The leader of each present document before the step, by number.
         """
-        gained = sum(entry.is_leader for entry, _ in changes.new)
+        gained = count_leaders(changes.new)
         gained += sum(
             entry.is_leader - (leaders[entry.ref] == entry.id)
             for entry in {e.ref: e for e in changes.changed}.values()
@@ -652,15 +655,12 @@ class SqliteStore:
         run.executemany("INSERT OR REPLACE INTO loose VALUES (?, ?, ?, ?)", loose)
         run.executemany(UPDATE, changed)
         run.executemany("UPDATE entries SET keys = ?, step = ? WHERE ref = ?", posted)
-        numbers = self._number_documents([keyed.entry for keyed in changes.new])
+        numbers = self._number_documents(changes.new)
         try:
             run.executemany(
                 f"INSERT INTO entries ({COLUMNS}, keys, step) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, "
                 f"?, ?, ?, ?, ?, ?, ?)",
-                [
-                    _row_values(number, written, step)
-                    for number, written in zip(numbers, changes.new, strict=True)
-                ],
+                ((*row, keys, step) for row, keys in keyed_rows(changes.new, numbers)),
             )
         except sqlite3.IntegrityError as error:
             raise RacedError("a document with this id exists already") from error
@@ -703,11 +703,7 @@ class SqliteStore:
         for entry, keys in (*changes.dropped, *changes.unposted):
             if keys is not None:
                 self.table.remove(keys, entry.ref)
-        stored = (
-            entry._replace(ref=number)
-            for (entry, _), number in zip(changes.new, numbers, strict=True)
-        )
-        enter(self.table, zip(stored, (keys for _, keys in changes.new), strict=True))
+        enter_new(self.table, changes.new, numbers)
         for entry, keys in changes.posted:
             if keys is not None:
                 self.table.remove(keys, entry.ref)
@@ -856,12 +852,6 @@ class SqliteStore:
     def close(self) -> None:
         with self._lock:
             self._db.close()
-
-
-def _row_values(number: int, written: KeyedEntry, step: int) -> tuple[Any, ...]:
-    entry, keys = written
-    packed_keys = None if keys is None else keys.tobytes()
-    return *row_of_entry(entry._replace(ref=number)), packed_keys, step
 
 
 def _marks_for(values: Sequence[Any]) -> str:
