@@ -34,7 +34,7 @@ PARTS_OF_SHINGLE = ("unit", "n")
 """Settings of a grid that make a shingle: its unit and its length."""
 NAMES = tuple(sorted((*VALID_KEYS, *PARTS_OF_SHINGLE)))
 """The settings that a grid may vary."""
-LISTS = ("normalise", "keep")
+LISTS = ("normalise", "keep", "same")
 """Settings whose values are lists. A plus sign stands for the comma in them."""
 NONE = "none"
 """The value that stands for a setting that is not given."""
@@ -273,7 +273,8 @@ def _run_group(
 
 def _comparison_key(options: RunOptions) -> str:
     """Returns a text that is equal for cells whose pairs are compared exactly once for all."""
-    return repr((options.keep, options.block_by, options.across))
+    values = (options.same, options.url, options.empty) if options.groups_by_value else ()
+    return repr((options.keep, options.block_by, options.across, values))
 
 
 @dataclass(frozen=True)

@@ -519,6 +519,11 @@ def _require_verified_clusters(saved: SavedRun) -> None:
                 f"({name_setting(name, parameters[name])}), which an index does not check; build "
                 "the index from its inputs instead"
             )
+    if parameters.get("same") is not None or parameters.get("url") is not None:
+        raise UsageError(
+            f"{saved.folder} cannot become an index: it joined documents with equal values of a "
+            "column, whose texts it did not compare; build the index from its inputs instead"
+        )
 
 
 def _cluster_rows(clusters: pa.Table) -> list[ClusterRow]:

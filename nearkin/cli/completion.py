@@ -8,9 +8,21 @@ from typing import Any
 
 MOST_ENTRIES = 1000
 """The number of entries of a folder among which its first file is searched."""
-COLUMNS = ("text", "tokens", "vector", "id_column", "block_by", "across", "source", "split", "keep")
+COLUMNS = (
+    "text",
+    "tokens",
+    "vector",
+    "id_column",
+    "block_by",
+    "across",
+    "same",
+    "url",
+    "source",
+    "split",
+    "keep",
+)
 """The parameters whose values contain names of columns of the inputs."""
-LISTS = ("text", "keep", "normalise")
+LISTS = ("text", "keep", "normalise", "same")
 """The parameters whose values are lists, separated by commas."""
 
 

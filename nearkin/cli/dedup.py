@@ -186,7 +186,6 @@ def dedup(
     with paused_collector() if execution.engine == SPARK else file_imports():
         from nearkin.cluster.keep import KeepPolicy
         from nearkin.engine.acceptance import columns_of_acceptance
-        from nearkin.engine.options import carried_columns
         from nearkin.runs.document_output import DocumentOutput
         from nearkin.runs.kept_file import KeptFile
         from nearkin.runs.output import require_output_free
@@ -197,10 +196,8 @@ def dedup(
     request = spec.to_request()
     policy = KeepPolicy.parse(clustering.keep)
     require_one_threshold(given, clustering.accept)
-    carried = carried_columns(
+    carried = match.carried_columns(
         policy,
-        match.block_by,
-        match.across,
         clustering.source,
         clustering.split,
         *columns_of_acceptance(clustering.accept),

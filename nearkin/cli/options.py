@@ -21,6 +21,7 @@ from nearkin.cli.option_groups import (
 from nearkin.runtime.files import READABLE_BY, restrict_new_files
 
 if TYPE_CHECKING:
+    from nearkin.cluster.keep import KeepPolicy
     from nearkin.corpus import Columns
     from nearkin.corpus.input_manifest import HashedPart
     from nearkin.corpus.inputs import Selection
@@ -355,6 +356,24 @@ Across = Annotated[
     column_option(
         "--across",
         "Column of sources. Only documents of different sources are compared.",
+        panel=CANDIDATES,
+    ),
+]
+Same = Annotated[
+    str | None,
+    column_option(
+        "--same",
+        "Columns, separated by commas. Documents with an equal value in one of them are "
+        "duplicates, whatever their texts are. Null and empty values never match.",
+        panel=CANDIDATES,
+    ),
+]
+Url = Annotated[
+    str | None,
+    column_option(
+        "--url",
+        "Column of URLs. Documents whose URLs have the same canonical form are duplicates "
+        "(requires the extra `urls`).",
         panel=CANDIDATES,
     ),
 ]
@@ -828,11 +847,25 @@ class MatchOptions:
     verify: Verify = "exact"
     block_by: BlockBy = None
     across: Across = None
+    same: Same = None
+    url: Url = None
     hot_bucket_size: HotBucketSize = 100
     pair_budget: PairBudget = None
     fanout: Fanout = 100
     memory: Memory = MEMORY
     workers: Workers = None
+
+    def carried_columns(self, policy: "KeepPolicy", *others: str | None) -> tuple[str, ...]:
+        """Returns the columns that a run reads beside documents and ids.
+
+        Args:
+            policy: Keep policy.
+            *others: Further columns. None is skipped.
+        """
+        from nearkin.engine.options import carried_columns, split_column_names
+
+        values = (*split_column_names(self.same), self.url)
+        return carried_columns(policy, self.block_by, self.across, *values, *others)
 
     def to_run_options(
         self, spec: "Spec", clustering: ClusterOptions | None = None
@@ -871,6 +904,8 @@ class MatchOptions:
             across=self.across,
             accept=clustering.accept,
             max_lost=clustering.max_lost,
+            same=self.same,
+            url=self.url,
             source=clustering.source,
             split=clustering.split,
             second_measure=clustering.second_measure,

@@ -103,13 +103,14 @@ def pairs(
         nearkin pairs docs.parquet --vector embedding --threshold 0.95 --out pairs.parquet
     """  # noqa: E501
     with file_imports():
+        from nearkin.cluster.keep import KeepPolicy
         from nearkin.runs.pairs import parse_relation, require_pairs_output, run_pairs
         from nearkin.runs.spec_request import resolve_inputs
 
     out = output.out
     hash_inputs = reading.parse_hash_inputs()
     request = spec.to_request()
-    carried = tuple(name for name in (match.block_by, match.across) if name is not None)
+    carried = match.carried_columns(KeepPolicy.parse(o.ClusterOptions().keep))
     requested_columns = columns.to_columns(carried, match.memory)
     require_pairs_output(out, tuple(inputs), resume=resume, overwrite=output.overwrite)
     o.require_apart_from_files(out, spec, settings=settings)

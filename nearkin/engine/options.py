@@ -21,6 +21,7 @@ from nearkin.engine.acceptance import (
     combine_acceptance,
     require_acceptable,
 )
+from nearkin.engine.canonical_urls import load_url_parser
 from nearkin.errors import UsageError
 from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.measures import BandingRequest, Measure, measure_of
@@ -82,6 +83,19 @@ def carried_columns(policy: KeepPolicy, *others: str | None) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in names if name is not None))
 
 
+def split_column_names(text: str | None) -> tuple[str, ...]:
+    """Returns the names of columns that an option lists.
+
+    Args:
+        text: Names, separated by commas, or None for no columns.
+
+    Examples:
+        >>> split_column_names("isbn, doi")
+        ('isbn', 'doi')
+    """
+    return () if text is None else tuple(name.strip() for name in text.split(","))
+
+
 class SecondMeasure(NamedTuple):
     """A second measure, applied to the documents that the first one keeps."""
 
@@ -135,6 +149,8 @@ class RunOptionKeywords(TypedDict, total=False):
     across: str | None
     accept: str
     max_lost: float | None
+    same: str | None
+    url: str | None
     source: str | None
     split: str | None
     second_measure: str | None
@@ -175,7 +191,9 @@ class RecordedOptions(TypedDict):
     accept: NotRequired[str]
     """Not recorded if it is the default."""
     max_lost: NotRequired[float]
-    """Not recorded if the option is not given."""
+    """Not recorded if the option is not given. The same is true of `same` and `url`."""
+    same: NotRequired[str]
+    url: NotRequired[str]
 
 
 @dataclass(frozen=True)
@@ -206,6 +224,10 @@ class RunOptions:
             It replaces `threshold`. The default is `similar`: the threshold alone decides.
         max_lost: Largest share of the shingles of a removed document that the kept one may lack,
             from 0 to 1. Documents that would lose more are kept.
+        same: Columns, separated by commas. Documents with an equal value in one of them are
+            duplicates, whatever their texts are. Null and empty values never match.
+        url: Column of URLs. Documents whose URLs have the same canonical form are duplicates,
+            whatever their texts are.
         source: Column by which the report counts removals and overlaps.
         split: Column of training and test splits, whose overlap the report shows.
         second_measure: Second measure over the kept documents, as `cosine:COLUMN:THRESHOLD`.
@@ -237,6 +259,8 @@ class RunOptions:
     across: str | None = None
     accept: str = SIMILAR
     max_lost: float | None = None
+    same: str | None = None
+    url: str | None = None
     source: str | None = None
     split: str | None = None
     second_measure: str | None = None
@@ -263,6 +287,7 @@ class RunOptions:
         # These raise an error for an invalid expression before anything is read.
         self.parsed_second_measure  # noqa: B018
         self._check_keep_policy()
+        self._check_value_columns()
         if self.bands is not None or self.spec.has_slots:
             self.banding(measure_of(self.spec, distance=self.distance), SMALL_CORPUS)
 
@@ -381,6 +406,36 @@ class RunOptions:
                 f"shared shingles (the measure is {self.spec.measure}, verification is "
                 f"{self.verify}); use {name_setting('keep', 'central')}"
             )
+
+    def _check_value_columns(self) -> None:
+        for name, value in (("same", self.same), ("url", self.url)):
+            if value is not None and self.across is not None:
+                raise UsageError(
+                    f"{name_setting(name, value)} and {name_setting('across', self.across)} "
+                    "exclude each other: documents with an equal value are one group, whatever "
+                    "their sources are; leave out one of them"
+                )
+            if value is not None and self.acceptance is not None:
+                raise UsageError(
+                    f"{name_setting(name, value)} cannot be combined with a condition "
+                    f"({self.acceptance}): documents with an equal value are removed without a "
+                    f"comparison; leave out {name_setting(name)}, or {name_setting('accept')} and "
+                    f"{name_setting('max_lost')}"
+                )
+        names = self.same_columns
+        if not all(names) or len(set(names)) < len(names):
+            raise UsageError(
+                f"{name_setting('same', self.same)} is not valid; give different names of columns, "
+                "separated by commas"
+            )
+        if self.url in names:
+            raise UsageError(
+                f"column {self.url!r} is in {name_setting('same', self.same)} and "
+                f"{name_setting('url', self.url)}; equal values have equal canonical forms, so "
+                f"leave it out of {name_setting('same')}"
+            )
+        if self.url is not None:
+            load_url_parser()
 
     def banding(self, measure: Measure, documents: int) -> Banding:
         """Returns the given bands and rows, or those that reach the recall at the threshold.
@@ -501,12 +556,24 @@ class RunOptions:
         return min(self.floor, threshold)
 
     @property
+    def same_columns(self) -> tuple[str, ...]:
+        """The columns of the option `same`."""
+        return split_column_names(self.same)
+
+    @property
+    def groups_by_value(self) -> bool:
+        """True if documents with an equal value of a column are duplicates."""
+        return self.same is not None or self.url is not None
+
+    @property
     def carried_columns(self) -> tuple[str, ...]:
-        """The columns of the keep policy, the block, the sources, the split and the acceptance."""
+        """The columns that options name: those that are read beside documents and ids."""
         return carried_columns(
             self.keep_policy,
             self.block_by,
             self.across,
+            *self.same_columns,
+            self.url,
             self.source,
             self.split,
             *columns_of_acceptance(self.accept),
@@ -544,6 +611,10 @@ class RunOptions:
             recorded["accept"] = self.accept
         if self.max_lost is not None:
             recorded["max_lost"] = self.max_lost
+        if self.same is not None:
+            recorded["same"] = self.same
+        if self.url is not None:
+            recorded["url"] = self.url
         return recorded
 
     @classmethod

@@ -2,14 +2,16 @@
 
 import pyarrow as pa
 
-KINDS = ("unique", "kept", "exact", "near", "empty", "vector")
-"""The kinds of documents. `vector` is a near-duplicate by the second measure."""
+KINDS = ("unique", "kept", "exact", "near", "empty", "vector", "same")
+"""The kinds of documents. `vector` is a near-duplicate by the second measure. `same` is a duplicate
+by the value of a column, whose text was not compared, so that it has no similarity."""
 UNIQUE = KINDS.index("unique")
 KEPT = KINDS.index("kept")
 EXACT = KINDS.index("exact")
 NEAR = KINDS.index("near")
 EMPTY = KINDS.index("empty")
 VECTOR = KINDS.index("vector")
+SAME = KINDS.index("same")
 
 CLUSTERS = pa.schema(
     [

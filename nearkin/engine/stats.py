@@ -122,6 +122,8 @@ class CollapseStats(StageStats):
         without_source: Number of documents without a value of the column of the option `across`.
         unreadable_dates: Number of values that are not dates, for each column of dates of the keep
             policy.
+        same: Number of further documents that are in the group of another one because of an equal
+            value of a column, with the options `same` and `url`.
     """
 
     exact: int
@@ -131,6 +133,7 @@ class CollapseStats(StageStats):
     fragile: int = 0
     without_source: int | None = _optional()
     unreadable_dates: Mapping[str, int] | None = _optional()
+    same: int | None = _optional()
 
 
 class ClusteredBucket(NamedTuple):
@@ -249,7 +252,10 @@ class VerifyStats(StageStats):
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterStats(StageStats):
-    """The number of documents of each kind, and of kept and removed documents."""
+    """The number of documents of each kind, and of kept and removed documents.
+
+    `same` is recorded by runs with the options `same` and `url` only.
+    """
 
     unique: int
     kept: int
@@ -260,6 +266,7 @@ class ClusterStats(StageStats):
     documents: int
     documents_kept: int
     documents_removed: int
+    same: int | None = _optional()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -13,6 +14,7 @@ from nearkin.argument_types import check_arguments
 from nearkin.corpus import Columns, Corpus, carried_column_name, detect_dimensions
 from nearkin.engine.local.second_measure import vector_columns
 from nearkin.engine.options import RunOptions, SecondMeasure
+from nearkin.engine.value_keys import value_columns_of
 from nearkin.errors import UsageError
 from nearkin.lsh.sign_bands import fixed_sign_banding
 from nearkin.measures import measure_of
@@ -220,7 +222,7 @@ def add_run_outcome(
     """
     rows = (documents[0].row, documents[1].row)
     first, second = rows
-    reason = _reason_not_to_compare(documents, settings)
+    reason = _shared_value(documents, settings) or _reason_not_to_compare(documents, settings)
     if reason is not None:
         pair = replace(pair, verdict=PairVerdict.NOT_COMPARED, why=reason)
     if compared_all:
@@ -231,11 +233,32 @@ def add_run_outcome(
     elif pair.verdict in (PairVerdict.MATCH, PairVerdict.EXACT):
         removed = [row for row in rows if not row["kept"]]
         for row in removed:
-            similarity = format_similarity(row["similarity"], digits=4)
-            why += f"; {row['id']} joined the cluster of {row['cluster']}, at {similarity}"
+            match = "because of an equal value"
+            if row["similarity"] is not None:
+                match = f"at {format_similarity(row['similarity'], digits=4)}"
+            why += f"; {row['id']} joined the cluster of {row['cluster']}, {match}"
         if not removed:
             why += "; both are kept, because each was first compared with other kept documents"
     return replace(pair, why=why, run=rows)
+
+
+def _shared_value(documents: tuple[RunDocument, RunDocument], settings: RunOptions) -> str | None:
+    """Returns why a run joins two documents without comparing them: an equal value, or None."""
+    first, second = documents
+    block_by = settings.block_by
+    if block_by is not None and first.carried[block_by] != second.carried[block_by]:
+        return None
+    for column in value_columns_of(settings):
+        values = [str(document.carried[column.name] or "") for document in documents]
+        keys = column.build_keys(pa.array(values, pa.large_string()))
+        if keys[0].any() and np.array_equal(keys[0], keys[1]):
+            kind = "URL" if column.holds_urls else "value"
+            return (
+                f"the run joined them because they have the same {kind} in column "
+                f"{column.name!r}: {first.carried[column.name]!r} and "
+                f"{second.carried[column.name]!r}"
+            )
+    return None
 
 
 def _reason_not_to_compare(

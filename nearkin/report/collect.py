@@ -69,11 +69,11 @@ class RemovedMember:
 
     Attributes:
         ordinal: Number of the document in the corpus.
-        similarity: Similarity to the kept document.
+        similarity: Similarity to the kept document. None for a duplicate by value.
     """
 
     ordinal: int
-    similarity: float
+    similarity: float | None
 
 
 @dataclass(frozen=True)
@@ -391,6 +391,7 @@ def collect_counts(run: FinishedStages, clusters: Mapping[str, int]) -> Counts:
         clusters=clusters["kept"],
         removed_vector=clusters["vector"],
         removed_reference=against.removed if recorded else None,
+        removed_same=clusters["same"] if run.options.groups_by_value else None,
     )
 
 
@@ -462,6 +463,9 @@ def summary_counts(counts: Counts) -> dict[str, int]:
     reference = {}
     if counts.removed_reference is not None:
         reference["removed_reference"] = counts.removed_reference
+    same = {}
+    if counts.removed_same is not None:
+        same["removed_same"] = counts.removed_same
     return {
         "read": counts.read,
         "kept": counts.kept,
@@ -470,6 +474,7 @@ def summary_counts(counts: Counts) -> dict[str, int]:
         "removed_exact": counts.removed_exact,
         "removed_near": counts.removed_near,
         "removed_vector": counts.removed_vector,
+        **same,
         "empty": counts.empty,
         "clusters": counts.clusters,
         "repeated_ids": counts.repeated_ids,

@@ -25,6 +25,7 @@ FATES = {
     "near": "removed as a near-duplicate",
     "empty": "without shingles",
     "vector": "removed by the second measure",
+    "same": "removed because of an equal value",
 }
 """What happened to a document in a run, by its kind (see `nearkin.engine.result_schema.KINDS`)."""
 

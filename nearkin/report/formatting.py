@@ -2,6 +2,8 @@
 
 import math
 
+from nearkin.runtime.number_format import format_similarity
+
 
 def format_bytes(size: int) -> str:
     """Formats a number of bytes in decimal units.
@@ -36,3 +38,17 @@ def format_compact(count: float) -> str:
                 return f"{value:.1f}".removesuffix(".0") + suffix
             return f"{value:.0f}{suffix}"
     return str(count)
+
+
+def describe_match(similarity: float | None) -> str:
+    """Describes why a removed document is a duplicate of the kept one.
+
+    Args:
+        similarity: Similarity of the two documents, or None if they share a value of a column and
+            their texts were not compared.
+
+    Examples:
+        >>> describe_match(0.81234), describe_match(None)
+        ('similarity 0.812', 'equal value')
+    """
+    return "equal value" if similarity is None else f"similarity {format_similarity(similarity)}"

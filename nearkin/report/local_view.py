@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from nearkin.engine.local.clustering import Clustering, are_removed
 from nearkin.engine.local.run import LocalRun
-from nearkin.engine.result_schema import EXACT, NEAR
+from nearkin.engine.result_schema import EXACT, NEAR, SAME
 from nearkin.evaluate.boilerplate import Boilerplate, TextSample, find_boilerplate
 from nearkin.evaluate.labels import most_frequent_labels
 from nearkin.evaluate.overlap import Overlap, compute_overlap
@@ -289,7 +289,10 @@ def _quote(result: Clustering, chosen: np.ndarray) -> list[QuotedCluster]:
         size = int(np.count_nonzero(leader[members] == kept))
         shown = removed[order[leaders[order] == kept][:EXAMPLES_PER_CLUSTER]].tolist()
         examples = tuple(
-            RemovedMember(member, float(result.similarity[member])) for member in shown
+            RemovedMember(
+                member, None if kind[member] == SAME else float(result.similarity[member])
+            )
+            for member in shown
         )
         quoted.append(QuotedCluster(kept, size, examples))
     return quoted

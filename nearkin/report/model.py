@@ -86,6 +86,8 @@ class Counts:
         removed_vector: Number of documents removed by the second measure.
         removed_reference: Number of documents removed as exact or near-duplicates of a document of
             the reference, which do not count elsewhere. None without a reference.
+        removed_same: Number of documents removed because of an equal value of a column, or None
+            for a run without the options `same` and `url`.
     """
 
     read: int
@@ -98,6 +100,7 @@ class Counts:
     clusters: int = 0
     removed_vector: int = 0
     removed_reference: int | None = None
+    removed_same: int | None = None
 
     @property
     def removed_empty(self) -> int:
@@ -114,6 +117,7 @@ class Counts:
             - self.removed_near
             - self.removed_vector
             - (self.removed_reference or 0)
+            - (self.removed_same or 0)
             - self.rejected
         )
 
@@ -232,10 +236,13 @@ class BorderlinePair(NamedTuple):
 
 
 class RemovedExample(NamedTuple):
-    """A removed document of a cluster, its similarity to the kept one, and an excerpt."""
+    """A removed document of a cluster, its similarity to the kept one, and an excerpt.
+
+    The similarity of a duplicate by value is None.
+    """
 
     id: str
-    similarity: float
+    similarity: float | None
     text: str
 
 
@@ -377,9 +384,12 @@ class ReportData:
         reference = ""
         if counts.removed_reference is not None:
             reference = f", {counts.removed_reference:,} more as duplicates of the reference"
+        same = ""
+        if counts.removed_same:
+            same = f", {counts.removed_same:,} more by equal values"
         return (
             f"{counts.kept:,} of {counts.read:,} {documents} kept; {counts.removed_exact:,} exact "
-            f"{exact} and {counts.removed_near:,} {near} removed{vector}{reference}."
+            f"{exact} and {counts.removed_near:,} {near} removed{vector}{reference}{same}."
         )
 
     @property
@@ -404,6 +414,8 @@ class ReportData:
         values = asdict(self)
         if self.counts.removed_reference is None:
             del values["counts"]["removed_reference"]
+        if self.counts.removed_same is None:
+            del values["counts"]["removed_same"]
         return values
 
     def to_json(self) -> str:

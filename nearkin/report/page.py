@@ -20,7 +20,7 @@ from nearkin.evaluate.boilerplate import MIN_SHARE
 from nearkin.report import charts
 from nearkin.report.diff import MAX_CHARACTERS, DocumentRole, Piece, SpanKind, diff_sides
 from nearkin.report.escaping import make_visible
-from nearkin.report.formatting import format_bytes, format_compact
+from nearkin.report.formatting import describe_match, format_bytes, format_compact
 from nearkin.report.model import (
     BORDERLINE_CHARACTERS,
     EDGES,
@@ -191,6 +191,7 @@ def make_environment(folder: Path = _FOLDER) -> Environment:
         "px": "{:.1f}".format,
         "percent": format_percent,
         "seconds": "{:,.2f}".format,
+        "match": describe_match,
         "similarity": format_similarity,
         "stage": describe_stage,
         "date": _format_date,
@@ -343,7 +344,7 @@ def choose_example(cluster: ClusterExcerpt) -> RemovedExample | None:
         cluster: Cluster with examples of removed documents.
     """
     for example in cluster.examples:
-        if example.similarity < 1:
+        if example.similarity is None or example.similarity < 1:
             return example
     return cluster.examples[0] if cluster.examples else None
 
@@ -414,8 +415,8 @@ def _describe_same_text(example: RemovedExample) -> str:
     name = make_visible(example.id)
     if example.similarity == 1:
         return f"Removed, with the same words: {name}"
-    similarity = format_similarity(example.similarity)
-    return f"Removed, with similarity {similarity} and the same text in this excerpt: {name}"
+    match = describe_match(example.similarity)
+    return f"Removed, with {match} and the same text in this excerpt: {name}"
 
 
 def _mark_changes(side: Sequence[Piece], changed: Markup) -> Markup:

@@ -56,6 +56,12 @@ def categorize_rows(data: ReportData) -> list[RowCategory]:
             counts.removed_reference,
         ),
         (
+            "same",
+            "Equal values",
+            "the same value in a column as another document of the cluster; texts not compared",
+            counts.removed_same,
+        ),
+        (
             "empty",
             "Empty",
             "documents without words, which the run was asked to remove",

@@ -138,14 +138,15 @@ class SparkRunView(RunView):
         """Returns clusters with some of their removed documents, in no order."""
         is_exact = f.col("kind") == KINDS[EXACT]
         rank = f.row_number().over(
-            Window.partitionBy("leader").orderBy(is_exact, "similarity", "doc")
+            Window.partitionBy("leader").orderBy(is_exact, f.asc_nulls_last("similarity"), "doc")
         )
         removed = self._spark_run.removed
         ranked = removed.join(f.broadcast(chosen), "leader").withColumn("place", rank)
         shown = ranked.where(f.col("place") <= EXAMPLES_PER_CLUSTER).orderBy("leader", "place")
         examples: dict[tuple[int, int], list[RemovedMember]] = {}
         for row in shown.collect():
-            member = RemovedMember(row.doc, float(row.similarity))
+            similarity = None if row.similarity is None else float(row.similarity)
+            member = RemovedMember(row.doc, similarity)
             examples.setdefault((row.leader, row.members), []).append(member)
         return [
             QuotedCluster(leader, members + 1, tuple(shown_members))

@@ -133,6 +133,13 @@ def require_comparable(options: RunOptions) -> None:
             f"{name_setting('across', options.across)} cannot be combined with {against}: "
             "documents of the reference are compared whatever their source is; leave one out"
         )
+    for name, value in (("same", options.same), ("url", options.url)):
+        if value is not None:
+            raise UsageError(
+                f"{name_setting(name, value)} cannot be combined with {against}: the values of the "
+                "documents of the reference are not compared, so duplicates would be missed; run "
+                "twice, once with each"
+            )
     if options.second_measure is not None:
         raise UsageError(
             f"{name_setting('second_measure', options.second_measure)} cannot be combined with "

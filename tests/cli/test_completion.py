@@ -39,7 +39,17 @@ FILES = {
     "jsonl": '{"id": 1, "title": "one", "body": "two"}\n',
     "json": '[{"id": 1, "title": "one", "body": "two"}]',
 }
-COLUMN_OPTIONS = ["--text", "--tokens", "--vector", "--id", "--block-by", "--across", "--source"]
+COLUMN_OPTIONS = [
+    "--text",
+    "--tokens",
+    "--vector",
+    "--id",
+    "--block-by",
+    "--across",
+    "--same",
+    "--url",
+    "--source",
+]
 COLUMN_OPTIONS += ["--split"]
 
 

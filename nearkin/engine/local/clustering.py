@@ -18,7 +18,7 @@ from nearkin.engine.local.reference_matches import ReferenceMatches
 from nearkin.engine.local.verification import Estimates, Payloads, documents_in_pairs
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import ClusterMethod, EmptyDocuments, RunOptions
-from nearkin.engine.result_schema import EMPTY, EXACT, KEPT, KINDS, NEAR, UNIQUE, VECTOR
+from nearkin.engine.result_schema import EMPTY, EXACT, KEPT, KINDS, NEAR, SAME, UNIQUE, VECTOR
 from nearkin.packed_pairs import ScoredPairs
 from nearkin.runtime.progress import StepCounter
 
@@ -29,7 +29,8 @@ class Clustering:
 
     Attributes:
         leader: Number of the kept document, uint32 (n,).
-        similarity: Similarity to the kept document, float64 (n,). NaN for a dropped empty document.
+        similarity: Similarity to the kept document, float64 (n,). NaN for a dropped empty document,
+            and for a duplicate by value.
         kind: Kind of the document as an index into KINDS, uint8 (n,).
         kept: Whether the document is kept, bool (n,).
         matches: Documents that repeat one of the reference, or None without a reference. Each is
@@ -111,7 +112,7 @@ def are_removed(kinds: np.ndarray) -> np.ndarray:
     Args:
         kinds: Kinds of the documents as indexes into KINDS, uint8 (n,).
     """
-    return np.isin(kinds, (EXACT, NEAR, VECTOR))
+    return np.isin(kinds, (EXACT, NEAR, VECTOR, SAME))
 
 
 @dataclass(frozen=True)
@@ -152,6 +153,21 @@ class ExactGroupOrder:
         """Returns the same order with every document in a group of its own."""
         return replace(self, representative=np.arange(len(self.order), dtype=np.uint32))
 
+    def name_kinds(self, documents: np.ndarray, leaders: np.ndarray) -> np.ndarray:
+        """Returns the kinds of removed documents, uint8 (m,).
+
+        A document is an exact duplicate of the kept document, or a near-duplicate of it as its
+        representative is. It is a duplicate by value if its content is not that of its
+        representative.
+
+        Args:
+            documents: Numbers of the removed documents, (m,).
+            leaders: Number of the kept document of each, (m,).
+        """
+        follows_by_value = ~self.are_copies(documents, self.representative[documents])
+        kinds = np.where(follows_by_value, SAME, NEAR)
+        return np.where(self.are_copies(documents, leaders), EXACT, kinds).astype(np.uint8)
+
     def are_copies(self, documents: np.ndarray, others: np.ndarray) -> np.ndarray:
         """Returns which documents are exact duplicates of others, bool (m,).
 
@@ -159,7 +175,16 @@ class ExactGroupOrder:
             documents: Numbers of the documents, (m,).
             others: Number of the document that each is compared with, (m,).
         """
-        return np.asarray((self.fingerprints[documents] == self.fingerprints[others]).all(axis=1))
+        is_equal = (self.fingerprints[documents] == self.fingerprints[others]).all(axis=1)
+        return np.asarray(is_equal & ~self.empty[documents])
+
+    def exact_representatives(self) -> np.ndarray:
+        """Returns the representative of each document with the same content, uint32 (n,).
+
+        A document that is in a group because of an equal value represents itself.
+        """
+        own = np.arange(len(self.order), dtype=np.uint32)
+        return np.where(self.are_copies(own, self.representative), self.representative, own)
 
 
 def cluster_documents(
@@ -216,7 +241,7 @@ def _choose_kept_documents(
     if criterion == ClusterCriterion.MOST_COMPLETE and isinstance(comparison, Payloads):
         in_pairs = documents_in_pairs(scored.pairs, len(leader))
         sizes[in_pairs] = comparison.count_shingles(in_pairs)
-    copies = np.bincount(groups.representative, minlength=len(leader))
+    copies = np.bincount(groups.exact_representatives(), minlength=len(leader))
     return choose_kept_documents(scored, leader, groups.rank, copies, criterion, sizes)
 
 
@@ -231,9 +256,9 @@ def _add_exact_duplicates(
     removed = final_leader != ordinals
     kind = np.full(len(leader), UNIQUE, np.uint8)
     kind[final_leader[removed]] = KEPT
-    is_copy = groups.are_copies(np.flatnonzero(removed), final_leader[removed])
-    kind[removed] = np.where(is_copy, EXACT, NEAR)
-    kind[groups.empty] = EMPTY
+    kind[removed] = groups.name_kinds(np.flatnonzero(removed), final_leader[removed])
+    final_similarity[kind == SAME] = np.nan
+    kind[groups.empty & (kind == UNIQUE)] = EMPTY
     kept = ~removed
     if drops_empty:
         kept &= ~groups.empty

@@ -1,6 +1,6 @@
 """The documents that the sketch stage wrote: a row of facts for each document, mapped from disk."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.ipc
 
-from nearkin.corpus.columns import CARRIED_PREFIX, ID
+from nearkin.corpus.columns import CARRIED_PREFIX, ID, carried_column_name
 from nearkin.corpus.text_forms import format_as_readable_text
 from nearkin.engine.document_facts import value_hashes
 from nearkin.engine.local.work_folder import map_file
@@ -61,9 +61,12 @@ class Documents:
         folder: Folder of the sketch stage.
         spec: Spec of the signatures.
         key_count: Number of band keys of a document that were built while sketching.
+        carried: Names of the carried columns, which a folder without documents does not hold.
     """
 
-    def __init__(self, folder: Path, spec: Spec, key_count: int = 0) -> None:
+    def __init__(
+        self, folder: Path, spec: Spec, key_count: int = 0, carried: Sequence[str] = ()
+    ) -> None:
         self.folder = folder
         arrays = {
             name: map_file(folder / name, dtype, width)
@@ -90,7 +93,7 @@ class Documents:
         self.arrays = arrays
         """All facts of fixed size that a run needs, by the names of their files."""
         unique = folder / UNIQUE
-        self._columns = read_columns(unique if unique.exists() else folder / "columns")
+        self._columns = read_columns(unique if unique.exists() else folder / "columns", carried)
 
     def __len__(self) -> int:
         return len(self.shingles)
@@ -186,14 +189,20 @@ def take_values(column: pa.ChunkedArray, ordinals: np.ndarray) -> pa.Array:
     return pa.concat_arrays(parts).take(pa.array(places))
 
 
-def read_columns(folder: Path) -> pa.Table:
-    """Returns the ids and the carried columns, mapped from the segments of the sketch stage."""
+def read_columns(folder: Path, carried: Sequence[str]) -> pa.Table:
+    """Returns the ids and the carried columns, mapped from the segments of the sketch stage.
+
+    Args:
+        folder: Folder of the segments.
+        carried: Names of the carried columns, for a corpus without documents.
+    """
     tables = [
         pa.ipc.open_file(pa.memory_map(str(path))).read_all()
         for path in sorted(folder.glob("*.arrow"))
     ]
     if not tables:
-        return pa.table({ID: pa.array([], pa.large_string())})
+        names = (ID, *map(carried_column_name, carried))
+        return pa.table({name: pa.array([], pa.large_string()) for name in names})
     return pa.concat_tables(map(_as_text, tables))
 
 

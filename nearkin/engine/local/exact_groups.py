@@ -7,10 +7,12 @@ import numpy as np
 from nearkin.engine.document_facts import NULL_VALUE
 from nearkin.engine.local.acceptance import divide_blocks, group_keys, groups_exact_duplicates
 from nearkin.engine.local.documents import Documents
+from nearkin.engine.local.value_groups import GroupJoiner, write_value_keys
 from nearkin.engine.local.work_folder import WorkFolder
-from nearkin.engine.options import RunOptions
+from nearkin.engine.options import EmptyDocuments, RunOptions
 from nearkin.engine.short_documents import count_short_documents
 from nearkin.engine.stats import CollapseStats
+from nearkin.engine.value_keys import value_columns_of
 from nearkin.pair_scope import PairScope
 from nearkin.runtime.progress import StepCounter
 
@@ -33,6 +35,9 @@ def save_exact_groups(
     An acceptance divides the blocks by the equalities that it requires, and the exact groups by
     those that it mentions. There are no exact groups if it may not accept equal documents.
 
+    With the options `same` and `url`, documents that share a value are in one group too. A group
+    of exact duplicates and one of equal values that have a document in common are one group.
+
     Args:
         documents: Sketched documents.
         options: Options of the run.
@@ -44,8 +49,9 @@ def save_exact_groups(
     has_groups = options.across is None and groups_exact_duplicates(options.acceptance)
     if has_groups:
         parts = max(1, -(-len(documents) // DOCUMENTS_AT_ONCE))
-    counter = StepCounter(advance, len(documents), steps=parts + 2)
     unreadable_dates: dict[str, int] = {}
+    columns = value_columns_of(options)
+    counter = StepCounter(advance, len(documents), steps=parts * (1 + len(columns)) + 2)
     if order is None:
         unreadable_dates = options.keep_policy.count_unreadable_dates(documents.carried)
         lengths = np.asarray(documents.lengths)
@@ -62,7 +68,9 @@ def save_exact_groups(
         keys = blocks
         if options.acceptance is not None:
             keys = group_keys(blocks, options.acceptance, documents)
-        representative = _find_representatives(documents, keys, rank, parts, counter)
+        members = ~documents.empty
+        fingerprints = documents.fingerprints
+        representative = _find_first_equal(fingerprints, members, keys, rank, parts, counter)
     else:
         representative = np.arange(len(order), dtype=np.uint32)
     if options.across is not None:
@@ -71,15 +79,30 @@ def save_exact_groups(
         work.save("sources", sources)
     if not has_groups:
         counter.finish_step()
+    own = np.arange(len(order), dtype=np.uint32)
+    exact = int(np.count_nonzero(representative != own))
+    same = None
+    if columns:
+        is_grouped = np.ones(len(order), bool)
+        if options.empty == EmptyDocuments.DROP:
+            is_grouped = ~documents.empty
+        groups = GroupJoiner(order, documents.empty)
+        groups.join(representative)
+        for number, column in enumerate(columns):
+            keys = write_value_keys(documents, column, work, number)
+            members = is_grouped & (keys != 0).any(axis=1)
+            groups.join(_find_first_equal(keys, members, blocks, rank, parts, counter))
+        representative = groups.first_documents()
+        same = int(np.count_nonzero(representative != own)) - exact
     work.save("order", order)
     work.save("rank", rank)
     work.save("blocks", blocks)
     work.save("representative", representative)
-    own = np.arange(len(order), dtype=np.uint32)
     empty = int(np.count_nonzero(documents.empty))
     short = count_short_documents(documents.shingles, options.spec, options.threshold)
     return CollapseStats(
-        exact=int(np.count_nonzero(representative != own)),
+        exact=exact,
+        same=same,
         empty=empty,
         all_cut=int(np.count_nonzero(documents.matchless)) - empty,
         single=short.single,
@@ -102,37 +125,37 @@ def load_pair_scope(work: WorkFolder, options: RunOptions) -> PairScope:
     return PairScope(blocks, np.asarray(work.load("sources")))
 
 
-def _find_representatives(
-    documents: Documents,
+def _find_first_equal(
+    keys: np.ndarray,
+    is_member: np.ndarray,
     blocks: np.ndarray,
     rank: np.ndarray,
     parts: int,
     counter: StepCounter,
 ) -> np.ndarray:
-    """Returns the first document of each document's exact group, uint32 (n,).
+    """Returns the first document with the same key and block as each document, uint32 (n,).
 
-    An exact group has the same shingle stream and the same block. A document without duplicates
-    represents itself.
+    A document without equals is its own first document.
 
     Args:
-        documents: Sketched documents.
-        blocks: Hash of what the documents of an exact group share, such as the block, uint64 (n,).
+        keys: Key of each document, for example its content hash, uint64 (n, 2).
+        is_member: Whether a document can have equals, bool (n,).
+        blocks: Hash of each document's block, uint64 (n,).
         rank: Position of each document in keep order, uint32 (n,).
         parts: Number of parts in which documents are grouped. Each holds memory in turn.
         counter: Receives a step for each part.
     """
-    representative = np.arange(len(documents), dtype=np.uint32)
-    has_shingles = ~documents.empty
+    representative = np.arange(len(keys), dtype=np.uint32)
     if parts == 1:
-        members = np.flatnonzero(has_shingles)
-        _set_representatives(members, documents.fingerprints, blocks, rank, representative)
+        members = np.flatnonzero(is_member)
+        _set_representatives(members, keys, blocks, rank, representative)
         counter.finish_step()
         return representative
-    first_words = documents.fingerprints[:, 0]
+    first_words = keys[:, 0]
     for part in range(parts):
         in_part = np.asarray(first_words % np.uint64(parts) == part)
-        members = np.flatnonzero(in_part & has_shingles)
-        _set_representatives(members, documents.fingerprints, blocks, rank, representative)
+        members = np.flatnonzero(in_part & is_member)
+        _set_representatives(members, keys, blocks, rank, representative)
         counter.finish_step()
     return representative
 

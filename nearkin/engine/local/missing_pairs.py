@@ -44,7 +44,7 @@ def estimate_missing_pairs(run: LocalRun, *, expand_exact: bool) -> MissingPairs
         return MissingPairsStats.from_dict(recorded)
     weights = np.ones(run.sketch_stats.documents, np.int64)
     if expand_exact:
-        weights = np.bincount(run.work.load("representative"), minlength=len(weights))
+        weights = np.bincount(run.exact_representatives(), minlength=len(weights))
     run.progress.stage(str(Stage.MISSING_PAIRS), SAMPLED_PAIRS)
     with run.stage(Stage.MISSING_PAIRS) as record:
         sample = _PairSample.draw(run.hot_bucket_members(), weights)

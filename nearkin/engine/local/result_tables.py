@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nearkin.engine.exact_groups import ExactGroups
-from nearkin.engine.local.clustering import Clustering, are_removed
+from nearkin.engine.local.clustering import Clustering, ExactGroupOrder, are_removed
 from nearkin.engine.local.containment import Contained
 from nearkin.engine.local.documents import iterate_portions, take_values
 from nearkin.engine.local.reference_matches import ReferenceMatches
@@ -157,34 +157,35 @@ def _pair_batch(
     similarity: np.ndarray,
     estimate: np.ndarray,
 ) -> pa.RecordBatch:
+    """Returns rows of the pairs table. A similarity and an estimate that are NaN become null."""
     first, second = unpack_pairs(pairs)
+    not_compared = np.isnan(similarity)
     columns = [
         take_values(ids, first),
         take_values(ids, second),
-        pa.array(similarity),
-        pa.array(estimate, pa.float32()),
+        pa.array(similarity, mask=not_compared),
+        pa.array(estimate, pa.float32(), mask=not_compared),
     ]
-    distance = run.measure.estimator.hamming_distances(similarity)
+    distance = run.measure.estimator.hamming_distances(np.where(not_compared, 1.0, similarity))
     if distance is not None:
-        columns.append(pa.array(distance, pa.int32()))
+        columns.append(pa.array(distance, pa.int32(), mask=not_compared))
     return pa.record_batch(columns, schema=pairs_schema(run))
 
 
 def expanded_pair_batches(run: LocalRun) -> Iterator[pa.RecordBatch]:
     """Yields the pairs table with all members of exact groups, and the groups' own pairs.
 
+    Pairs inside a group that equal values of a column make have no similarity, unless their
+    contents are equal.
+
     Args:
         run: Run with scored pairs.
     """
-    groups = ExactGroups.read(np.asarray(run.work.load("representative")))
+    yield from _own_pair_batches(run)
+    groups = ExactGroups.read(run.exact_representatives())
     scored = run.scored()
     ids = run.documents().ids
     most_rows = rows_of_batch(ids)
-    for own_pairs in groups.own_pairs():
-        for start in range(0, len(own_pairs), most_rows):
-            pairs = own_pairs[start : start + most_rows]
-            ones = np.ones(len(pairs))
-            yield _pair_batch(run, ids, pairs, ones, ones)
     for start in range(0, len(scored.pairs), ROWS):
         part = scored.select(slice(start, start + ROWS))
         similarity = part.similarity
@@ -193,6 +194,18 @@ def expanded_pair_batches(run: LocalRun) -> Iterator[pa.RecordBatch]:
         yield from _crossed_batches(
             run, ids, groups, first, second, similarity, estimate, most_rows
         )
+
+
+def _own_pair_batches(run: LocalRun) -> Iterator[pa.RecordBatch]:
+    """Yields the pairs inside the groups of exact duplicates and of equal values."""
+    grouped = ExactGroupOrder.load(run.documents(), run.work)
+    ids = run.documents().ids
+    most_rows = rows_of_batch(ids)
+    for own_pairs in ExactGroups.read(grouped.representative).own_pairs():
+        for start in range(0, len(own_pairs), most_rows):
+            pairs = own_pairs[start : start + most_rows]
+            similarity = np.where(grouped.are_copies(*unpack_pairs(pairs)), 1.0, np.nan)
+            yield _pair_batch(run, ids, pairs, similarity, similarity)
 
 
 def _crossed_batches(

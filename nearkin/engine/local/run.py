@@ -254,7 +254,10 @@ class LocalRun(Run):
             shape = sketched.keyed
         bands, _, probes = shape
         documents = Documents(
-            self.work.path / "sketch", self.options.spec, key_count=bands * (1 + probes)
+            self.work.path / "sketch",
+            self.options.spec,
+            key_count=bands * (1 + probes),
+            carried=self.columns.carried_columns,
         )
         if sketched is not None:
             self._documents = documents
@@ -265,6 +268,12 @@ class LocalRun(Run):
         documents = self.documents()
         order = None if self.order_of is None else self.order_of(documents)
         return save_exact_groups(documents, self.options, self.work, self.progress.advance, order)
+
+    def exact_representatives(self) -> np.ndarray:
+        """Returns the first document with the same content as each document, uint32 (n,)."""
+        if not self.options.groups_by_value:
+            return np.asarray(self.work.load("representative"))
+        return ExactGroupOrder.load(self.documents(), self.work).exact_representatives()
 
     def first_of_groups(self) -> np.ndarray:
         """Returns which documents are the first of their exact group, bool (n,)."""
@@ -529,7 +538,8 @@ class LocalRun(Run):
         """Saves the clusters in the work folder."""
         clustering = self._elect_counted(self.options.threshold, self.progress.advance)
         clustering.save(self.work)
-        return ClusterStats.from_dict(clustering.counts())
+        stats = ClusterStats.from_dict(clustering.counts())
+        return stats if self.options.groups_by_value else replace(stats, same=None)
 
     def elect(self) -> Clustering:
         """Returns the clusters that follow from the scored pairs."""

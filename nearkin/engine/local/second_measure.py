@@ -22,7 +22,7 @@ from nearkin.engine.local.result_tables import pair_batches
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.engine.options import ClusterMethod
-from nearkin.engine.result_schema import EMPTY, EXACT, KEPT, NEAR, UNIQUE, VECTOR
+from nearkin.engine.result_schema import EMPTY, EXACT, KEPT, NEAR, SAME, UNIQUE, VECTOR
 from nearkin.engine.stats import SecondMeasureStats
 from nearkin.measures.base import StoredPayloads
 from nearkin.packed_pairs import pack_pairs, unpack_pairs
@@ -228,6 +228,8 @@ def _run_second(run: LocalRun, first: Clustering) -> SecondRun:
         tables=1,
         probes=0,
         cluster=ClusterMethod.LEADERS,
+        same=None,
+        url=None,
     )
     folder = run.work.path / "then"
     if (folder / MANIFEST).exists():
@@ -268,6 +270,8 @@ def _move_members(
 ) -> tuple[int, np.ndarray]:
     """Joins members of removed documents to the document that is kept instead.
 
+    A duplicate by value goes where the document goes whose value it has.
+
     Args:
         run: Run of the first measure.
         second: Run of the second measure.
@@ -282,14 +286,22 @@ def _move_members(
     kind = np.asarray(first.kind)
     is_removed = np.zeros(len(leader), bool)
     is_removed[list(leader_of)] = True
-    members = np.flatnonzero(is_removed[leader] & ((kind == EXACT) | (kind == NEAR)))
+    members = np.flatnonzero(is_removed[leader] & np.isin(kind, (EXACT, NEAR, SAME)))
     if not len(members):
         return 0, members
     targets = np.array([leader_of[removed] for removed in leader[members].tolist()], np.int64)
     similarity = _compare_vectors(run, second, members, targets)
     is_near = similarity >= second.run.options.threshold
     is_near &= run.pair_scope.allows(members, targets)
+    is_same = kind[members] == SAME
+    if is_same.any():
+        representative = np.asarray(run.work.load("representative"))[members[is_same]]
+        place = np.minimum(np.searchsorted(members, representative), len(members) - 1)
+        is_near[is_same] = is_removed[representative] | is_near[place]
     _remove(final, members[is_near], targets[is_near], similarity[is_near])
+    following = members[is_near & is_same]
+    final.kind[following] = SAME
+    final.similarity[following] = np.nan
     return int(is_near.sum()), members[~is_near]
 
 
@@ -346,11 +358,12 @@ def _elect_again(run: LocalRun, final: Clustering, orphans: np.ndarray) -> None:
         np.asarray(grouped.representative), np.asarray(grouped.rank), orphans
     )
     elected = leader[representative]
-    kind_if_removed = np.where(grouped.are_copies(orphans, elected), EXACT, NEAR)
+    kind_if_removed = grouped.name_kinds(orphans, elected)
     final.leader[orphans] = elected
     final.similarity[orphans] = similarity[representative]
     final.kept[orphans] = elected == orphans
     final.kind[orphans] = np.where(elected == orphans, UNIQUE, kind_if_removed)
+    final.similarity[orphans[final.kind[orphans] == SAME]] = np.nan
 
 
 def _first_exact_duplicates(

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from nearkin.engine.options import ClusterMethod, EmptyDocuments
-from nearkin.engine.result_schema import EMPTY, EXACT, KEPT, KINDS, NEAR, UNIQUE
+from nearkin.engine.result_schema import EMPTY, EXACT, KEPT, KINDS, NEAR, SAME, UNIQUE
 from nearkin.engine.spark.clustering import ELECTED, Election, find_components
 from nearkin.engine.spark.document_tables import DocumentTables
 from nearkin.engine.spark.materialized import IntermediateTables
@@ -54,8 +54,8 @@ class ClusterBuilder:
 
         Args:
             components: Whether components are clustered, not leaders elected.
-            copies: (doc, head) of the exact duplicates, if the criterion of the keep policy chooses
-                the kept documents. Otherwise leaders are kept.
+            copies: (doc, head, same) of the exact duplicates, if the criterion of the keep policy
+                chooses the kept documents. Otherwise leaders are kept.
         """
         criterion = None
         if copies is not None:
@@ -71,7 +71,12 @@ class ClusterBuilder:
         sorted_documents = self.document_tables.documents.select("doc", "sort", *compared)
         documents = members.join(sorted_documents, "doc")
         if criterion is not None and copies is not None:
-            times = copies.groupBy("head").count().withColumnsRenamed({"head": "doc"})
+            times = (
+                copies.where(~f.col("same"))
+                .groupBy("head")
+                .count()
+                .withColumnsRenamed({"head": "doc"})
+            )
             number = (f.coalesce("count", f.lit(0)) + 1).alias("copies")
             documents = documents.join(times, "doc", "left").select(*documents.columns, number)
         if election.reads_payloads:
@@ -96,13 +101,16 @@ class ClusterBuilder:
         """Computes the clusters of all documents.
 
         Args:
-            exact_duplicates: (doc, head) of the exact duplicates.
+            exact_duplicates: (doc, head, same) of the exact duplicates and of the documents with an
+                equal value.
         """
-        by_components = self.document_tables.options.cluster == ClusterMethod.COMPONENTS
+        options = self.document_tables.options
+        by_components = options.cluster == ClusterMethod.COMPONENTS
         elected = self.elect(components=by_components, copies=exact_duplicates)
         removed = self._with_exact_duplicates(elected, exact_duplicates)
         removed = self.tables.keep(removed, "removed")
-        by_kind = {kind: f.count(f.when(f.col("kind") == kind, 1)) for kind in KINDS}
+        kinds = [kind for kind in KINDS if kind != KINDS[SAME] or options.groups_by_value]
+        by_kind = {kind: f.count(f.when(f.col("kind") == kind, 1)) for kind in kinds}
         clusters, counts = self.tables.counted(
             self._list_clusters(removed),
             "clusters",
@@ -115,16 +123,24 @@ class ClusterBuilder:
         return ClusterTables(removed, clusters, stats)
 
     def _with_exact_duplicates(self, elected: DataFrame, copies: DataFrame) -> DataFrame:
-        """Adds exact duplicates, which follow the first document of their group."""
+        """Adds the documents that follow the first document of their group.
+
+        Those that follow it because of an equal value have no similarity.
+        """
         heads = elected.select(
             f.col("doc").alias("head"), f.col("leader").alias("next"), "similarity"
         )
         is_exact = f.col("next").isNull()
+        is_same = f.col("same")
+        similarity = f.coalesce("similarity", f.lit(1.0))
         copies = copies.join(heads, "head", "left").select(
             "doc",
             f.coalesce("next", "head").alias("leader"),
-            f.coalesce("similarity", f.lit(1.0)).alias("similarity"),
-            f.when(is_exact, KINDS[EXACT]).otherwise(KINDS[NEAR]).alias("kind"),
+            f.when(~is_same, similarity).alias("similarity"),
+            f.when(is_same, KINDS[SAME])
+            .when(is_exact, KINDS[EXACT])
+            .otherwise(KINDS[NEAR])
+            .alias("kind"),
         )
         documents = self.document_tables.documents
         elected = elected.withColumn("kind", f.lit(KINDS[NEAR]))
@@ -144,10 +160,11 @@ class ClusterBuilder:
         is_dropped = f.col("empty") & f.lit(
             self.document_tables.options.empty == EmptyDocuments.DROP
         )
-        similarity = f.coalesce("similarity", f.lit(1.0))
+        is_same = f.coalesce(f.col("kind") == KINDS[SAME], f.lit(False))
+        similarity = f.when(~is_same, f.coalesce("similarity", f.lit(1.0)))
         kind_if_not_removed = (
-            f.when(f.col("empty"), KINDS[EMPTY])
-            .when(f.col("head"), KINDS[KEPT])
+            f.when(f.col("head"), KINDS[KEPT])
+            .when(f.col("empty"), KINDS[EMPTY])
             .otherwise(KINDS[UNIQUE])
         )
         return joined.select(

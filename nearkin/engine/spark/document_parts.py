@@ -90,7 +90,15 @@ class Merging:
         riding = [f"riding{i}" for i in range(len(self.request.carried))]
         columns |= {
             name: _to_array(first[name])
-            for name in ("id", "block", *self.request.across_columns, "source", "split", *riding)
+            for name in (
+                "id",
+                "block",
+                *self.request.across_columns,
+                *self.request.value_keys,
+                "source",
+                "split",
+                *riding,
+            )
         }
         if not riding:
             columns["sort"] = keep_order(

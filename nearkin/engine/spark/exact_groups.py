@@ -1,20 +1,33 @@
-"""Stage 2: the exact duplicates."""
+"""Stage 2: the exact duplicates, and the documents with equal values of a column."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
+from nearkin.cluster import kernels
+from nearkin.engine.spark.clustering import find_components
 from nearkin.engine.spark.materialized import IntermediateTables
+
+EDGES_IN_ONE_TASK = 4_000_000
+"""Number of edges between documents up to which one task joins all of them."""
 
 
 @dataclass(frozen=True)
 class ExactDuplicateTables:
-    """The exact duplicates."""
+    """The exact duplicates, and the documents that are in a group because of an equal value."""
 
     copies: DataFrame
-    """(doc, head): each exact duplicate, and the first document of its group in keep order."""
+    """(doc, head, same): each document that another one represents, and the first document of its
+    group in keep order. `same` is true if their contents differ."""
     count: int
+    """The number of exact duplicates of another document."""
+    same: int | None = None
+    """The number of further documents that another one represents because of an equal value, or
+    None without the options `same` and `url`."""
 
 
 def find_exact_duplicates(
@@ -29,15 +42,87 @@ def find_exact_duplicates(
             then: copies of different sources are found like other pairs.
     """
     if by_source:
-        none = documents.select("doc", f.col("doc").alias("head")).where(f.lit(False))
-        return ExactDuplicateTables(none, 0)
-    group = ["fp0", "fp1", "block"]
-    has_shingles = (f.col("fp0") != 0) | (f.col("fp1") != 0)
-    hashed = documents.where(has_shingles).select("doc", "sort", *group)
+        none = documents.select("doc", f.col("doc").alias("head"), f.lit(False).alias("same"))
+        return ExactDuplicateTables(none.where(f.lit(False)), 0)
+    copies = _find_copies(documents, ["fp0", "fp1", "block"], _has_shingles())
+    table, counts = tables.counted(copies.withColumn("same", f.lit(False)), "copies")
+    return ExactDuplicateTables(table, counts["rows"])
+
+
+def join_by_values(
+    exact: ExactDuplicateTables,
+    documents: DataFrame,
+    value_keys: tuple[str, ...],
+    tables: IntermediateTables,
+    *,
+    drops_empty: bool,
+) -> ExactDuplicateTables:
+    """Joins groups of exact duplicates and groups of documents with an equal value.
+
+    Args:
+        exact: Exact duplicates.
+        documents: Sketched documents.
+        value_keys: Columns of the keys of values.
+        tables: Intermediate tables.
+        drops_empty: Whether documents without shingles are dropped. They are in no group then.
+
+    Returns:
+        The groups, whose heads have shingles unless no document of the group has some.
+    """
+    edges = exact.copies.select("doc", "head")
+    for name in value_keys:
+        is_grouped = f.col(name).isNotNull()
+        if drops_empty:
+            is_grouped &= _has_shingles()
+        edges = edges.unionByName(_find_copies(documents, [name, "block"], is_grouped))
+    ordered = edges.select(f.least("doc", "head").alias("a"), f.greatest("doc", "head").alias("b"))
+    stored, counts = tables.counted(ordered, "value-edges")
+    if counts["rows"] <= EDGES_IN_ONE_TASK:
+        components = stored.coalesce(1).mapInArrow(_unite_edges, "doc long, component long")
+    else:
+        components = find_components(stored, lambda frame: tables.keep(frame, "value-groups"))
+    facts = documents.select("doc", "sort", "fp0", "fp1", (~_has_shingles()).alias("empty"))
+    members = components.join(facts, "doc")
+    heads = members.groupBy("component").agg(
+        f.min_by(f.struct("doc", "fp0", "fp1"), f.struct("empty", "sort", "doc")).alias("first")
+    )
+    is_copy = (f.col("fp0") == f.col("first.fp0")) & (f.col("fp1") == f.col("first.fp1"))
+    joined = members.join(heads, "component").where(f.col("doc") != f.col("first.doc"))
+    copies = joined.select(
+        "doc", f.col("first.doc").alias("head"), (~is_copy | f.col("empty")).alias("same")
+    )
+    table, counts = tables.counted(copies, "joined-copies")
+    return ExactDuplicateTables(table, exact.count, counts["rows"] - exact.count)
+
+
+def _unite_edges(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yields (doc, component): each document of an edge, and the smallest of its component."""
+    edges = pa.Table.from_batches(list(batches), pa.schema([("a", pa.int64()), ("b", pa.int64())]))
+    ends = [edges[name].to_numpy() for name in ("a", "b")]
+    docs, places = np.unique(np.concatenate(ends), return_inverse=True)
+    parent = np.arange(len(docs), dtype=np.uint32)
+    first, second = np.split(places.astype(np.uint32), 2)
+    kernels.unite(first, second, parent)
+    kernels.flatten(parent)
+    yield pa.record_batch([pa.array(docs), pa.array(docs[parent])], ["doc", "component"])
+
+
+def _has_shingles() -> Column:
+    return (f.col("fp0") != 0) | (f.col("fp1") != 0)
+
+
+def _find_copies(documents: DataFrame, group: list[str], is_grouped: Column) -> DataFrame:
+    """Returns (doc, head): the documents with the same key as an earlier one in keep order.
+
+    Args:
+        documents: Sketched documents.
+        group: Columns of the key.
+        is_grouped: Whether a document can be in a group.
+    """
+    hashed = documents.where(is_grouped).select("doc", "sort", *group)
     heads = hashed.groupBy(*group).agg(
         f.min(f.struct("sort", "doc")).alias("first"), f.count("*").alias("times")
     )
     heads = heads.where(f.col("times") > 1).select(*group, f.col("first.doc").alias("head"))
     copies = hashed.join(heads, group).where(f.col("doc") != f.col("head"))
-    table, counts = tables.counted(copies.select("doc", "head"), "copies")
-    return ExactDuplicateTables(table, counts["rows"])
+    return copies.select("doc", "head")

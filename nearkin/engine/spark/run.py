@@ -13,12 +13,17 @@ from pyspark.sql import functions as f
 
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.engine.document_facts import NULL_VALUE
+from nearkin.engine.options import EmptyDocuments
 from nearkin.engine.run import Run, VerifiedCandidates
 from nearkin.engine.spark.banding import BandingTasks
 from nearkin.engine.spark.candidates import CandidateSearch, CandidateTables
 from nearkin.engine.spark.cluster_tables import ClusterBuilder, ClusterTables
 from nearkin.engine.spark.document_tables import DocumentTables
-from nearkin.engine.spark.exact_groups import ExactDuplicateTables, find_exact_duplicates
+from nearkin.engine.spark.exact_groups import (
+    ExactDuplicateTables,
+    find_exact_duplicates,
+    join_by_values,
+)
 from nearkin.engine.spark.hot_buckets import SparkHotBucketLoop
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.pair_scoring import PairScorer
@@ -139,7 +144,7 @@ class SparkRun(Run):
         sketched = self.sketch_stats
         empty = sketched.empty or 0
         matchless = sketched.matchless or 0
-        exact = self.exact_duplicates.count
+        duplicates = self.exact_duplicates
         without_source = None
         if self.options.across is not None:
             without_source = self.documents.where(f.col(ACROSS) == NULL_VALUE).count()
@@ -148,7 +153,8 @@ class SparkRun(Run):
             unreadable_dates.update(facts["unreadable_dates"])
         date_columns = self.options.keep_policy.date_columns
         return CollapseStats(
-            exact=exact,
+            exact=duplicates.count,
+            same=duplicates.same,
             empty=empty,
             all_cut=matchless - empty,
             single=sketched.single or 0,
@@ -160,8 +166,17 @@ class SparkRun(Run):
     @cached_property
     def exact_duplicates(self) -> ExactDuplicateTables:
         """The exact duplicates, and the first document of each one's group in keep order."""
-        return find_exact_duplicates(
+        exact = find_exact_duplicates(
             self.documents, self.tables, by_source=self.options.across is not None
+        )
+        if not self.options.groups_by_value:
+            return exact
+        return join_by_values(
+            exact,
+            self.documents,
+            self.request.value_keys,
+            self.tables,
+            drops_empty=self.options.empty == EmptyDocuments.DROP,
         )
 
     @cached_property

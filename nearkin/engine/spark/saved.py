@@ -45,6 +45,8 @@ DECIDING = (
     "keep",
     "block_by",
     "across",
+    "same",
+    "url",
     "max_bucket",
     "pair_budget",
     "fanout",

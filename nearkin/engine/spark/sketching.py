@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nearkin.cluster.dates import count_unreadable_dates
 from nearkin.corpus import Batch, Columns
@@ -27,6 +28,7 @@ from nearkin.engine.document_facts import id_hashes, text_lengths, value_hashes
 from nearkin.engine.options import SMALL_CORPUS, RunOptions
 from nearkin.engine.spark.arrow_columns import make_batch, to_binary_rows, to_signed
 from nearkin.engine.spark.keep_order import keep_order, unfit_types
+from nearkin.engine.value_keys import value_columns_of
 from nearkin.errors import NearkinError, RunError, UsageError
 from nearkin.lsh.band_keys import key_builder_for
 from nearkin.measures import Measure, measure_of
@@ -44,6 +46,9 @@ DOCUMENTS = (
     "source string,split string,reason string,raw string,facts string"
 )
 """The columns of the table. Those of the keep policy follow as `riding0`, `riding1`, and so on."""
+VALUE = "value"
+"""The columns of the keys of values are `value0`, `value1`, and so on, one for each column of the
+options `same` and `url`. They are null where a document has no value."""
 ACROSS = "across"
 """The column of the hashes of sources, which only the table of a run with `across` has."""
 FILES = "number int,path string,name string,target string"
@@ -108,7 +113,14 @@ class TaskRequest:
     def schema(self) -> str:
         """The schema of the table that sketching makes."""
         riding = [f"riding{i} string" for i in range(len(self.carried))]
-        return ",".join([DOCUMENTS, *(f"{name} long" for name in self.across_columns), *riding])
+        across = [f"{name} long" for name in self.across_columns]
+        values = [f"{name} binary" for name in self.value_keys]
+        return ",".join([DOCUMENTS, *across, *values, *riding])
+
+    @property
+    def value_keys(self) -> tuple[str, ...]:
+        """The columns of the keys of values by which documents are duplicates at once."""
+        return tuple(f"{VALUE}{number}" for number, _ in enumerate(value_columns_of(self.options)))
 
     @property
     def across_columns(self) -> tuple[str, ...]:
@@ -197,6 +209,11 @@ class Sketching:
         }
         if request.options.across is not None:
             columns[ACROSS] = to_signed(_hash_column(read.documents, request.options.across))
+        for name, column in zip(request.value_keys, value_columns_of(request.options), strict=True):
+            keys = column.build_keys(read.documents[carried_column_name(column.name)])
+            columns[name] = pc.if_else(
+                pa.array(keys.any(axis=1)), to_binary_rows(keys), pa.scalar(None, pa.binary())
+            )
         if sketches.keys is not None:
             columns["keys"] = to_binary_rows(sketches.keys)
         for name in ("source", "split"):

@@ -18,9 +18,9 @@ from nearkin.report.diff import (
     may_be_cut,
 )
 from nearkin.report.escaping import make_visible
+from nearkin.report.formatting import describe_match
 from nearkin.report.model import ClusterExcerpt, ReportData
 from nearkin.report.page import choose_example
-from nearkin.runtime.number_format import format_similarity
 
 MAX_LINES = 14
 """The largest number of lines that are shown of a document."""
@@ -104,7 +104,7 @@ def inline_difference(cluster: ClusterExcerpt, *, styled: bool) -> Text:
     lost_mark = marks[DocumentRole.REMOVED]
     kept_mark = marks[DocumentRole.KEPT]
     text.append("removed  ", "dim").append(make_visible(example.id), "bold")
-    text.append(f", similarity {format_similarity(example.similarity)}\n\n", "dim")
+    text.append(f", {describe_match(example.similarity)}\n\n", "dim")
     spans = diff_words(
         _join_lines(example.text),
         _join_lines(cluster.text),
@@ -156,7 +156,7 @@ def side_by_side_table(
         mark = (STYLED_MARKS if styled else PLAIN_MARKS)[roles[0]]
         table.add_row(_mark_changes([(SpanKind.EQUAL, make_visible(cluster.text))], mark))
         return table
-    label = f"{labels[1]}, similarity {format_similarity(example.similarity)}"
+    label = f"{labels[1]}, {describe_match(example.similarity)}"
     right = DocumentView(label, example.id, example.text)
     return two_documents_table(left, right, styled=styled, roles=roles)
 
@@ -271,7 +271,8 @@ def _score_cluster(cluster: ClusterExcerpt) -> float:
     score = 0.0
     if len(_packages_of(cluster)) > 1:
         score += 3.0
-    if any(example.similarity < 1 for example in cluster.examples):
+    similarities = [example.similarity for example in cluster.examples]
+    if any(similarity is not None and similarity < 1 for similarity in similarities):
         score += 2.0
     score += min(len(cluster.text) / 1000, 2.0)
     return score + min(math.log2(max(cluster.members, 1)), 3.0) / 3

@@ -1,5 +1,6 @@
 """Row for row what the local engine finds."""
 
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -9,11 +10,12 @@ from pyspark.sql import DataFrame, SparkSession
 
 import nearkin as nk
 from nearkin import spark as nks
-from nearkin.engine.spark import cluster_tables, pair_bins
+from nearkin.engine.spark import cluster_tables, exact_groups, pair_bins
 from nearkin.errors import IncompatibleError
 from nearkin.sketch.resources import weighted_by
 from nearkin.spec import Spec
 from tests.engine.spark.conftest import make_code, rows_of
+from tests.engine.test_value_groups import table_with_values
 
 BANDED = {"bands": 20, "rows": 5, "threshold": 0.7}
 MEASURES: dict[str, dict[str, Any]] = {
@@ -155,6 +157,38 @@ def test_same_clusters_in_all_combinations(
     measure: str, cluster: str, keep: str, partitions: int, code: pa.Table, frame: DataFrame
 ) -> None:
     check(code, frame, measure, cluster, keep, partitions)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"block_by": "region"},
+        pytest.param({"empty": "drop", "cluster": "components"}, marks=pytest.mark.full),
+    ],
+)
+def test_same_groups_of_equal_values(
+    spark: SparkSession,
+    tmp_path: Path,
+    options: dict[str, Any],
+    full: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    if full:
+        monkeypatch.setattr(exact_groups, "EDGES_IN_ONE_TASK", 0)
+    table = table_with_values(5)
+    pq.write_table(table, tmp_path / "values.parquet")
+    frame = spark.read.parquet(str(tmp_path / "values.parquet")).repartition(3)
+    options |= {"same": "isbn,doi", "url": "link", "shingle": "words:1", "threshold": 0.5}
+    local = nk.dedup(table, id="id", **options)
+    with nks.dedup(frame, id="id", **options) as result:
+        rows = rows_of(result.clusters.toArrow())
+        assert rows == rows_of(local.clusters.arrow)
+        assert {row["kind"] for row in rows} >= {"same", "near", "exact"}
+        assert pair_set(result.pairs.toArrow()) == pair_set(local.pairs.arrow)
+        assert result.statistics == local.statistics
+        for stage in ("collapse", "cluster"):
+            numbers = {name: result.stages[stage][name] for name in ("exact", "same")}
+            assert numbers.items() <= local.stages[stage].items()
 
 
 def test_short_texts_cause_the_same_warning(spark: SparkSession) -> None:

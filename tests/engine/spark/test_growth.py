@@ -16,6 +16,7 @@ import nearkin as nk
 from nearkin import spark as nks
 from nearkin.errors import IncompatibleError, UsageError
 from tests.engine.spark.conftest import rows_of
+from tests.engine.test_value_groups import table_with_values
 
 BANDED: dict[str, Any] = {
     "text": "text",
@@ -74,6 +75,24 @@ def test_saved_run_between_sources_grows_to_a_run_over_all_documents(
         assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
     with pytest.raises(IncompatibleError, match="was made with no `across`"):
         nks.dedup(halves[1], id="id", extend=saved, before=halves[0], **options)
+
+
+@pytest.mark.full
+def test_saved_run_with_equal_values_grows_to_a_run_over_all_documents(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = table_with_values(9, documents=200)
+    for name, part in (("old", table.slice(0, 120)), ("new", table.slice(120))):
+        pq.write_table(part, tmp_path / f"{name}.parquet")
+    old, new = (spark.read.parquet(str(tmp_path / f"{name}.parquet")) for name in ("old", "new"))
+    options = {"shingle": "words:1", "threshold": 0.5, "bands": 64, "rows": 1, "k": 64}
+    options |= {"same": "doi,isbn", "url": "link"}
+    folder = str(tmp_path / "tables")
+    with nks.dedup(old, id="id", **options) as result:
+        nks.save(result, folder)
+    local = nk.dedup(table, id="id", **options)
+    with nks.dedup(new, id="id", against=folder, before=old, **options) as result:
+        assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
 
 
 @pytest.mark.full
