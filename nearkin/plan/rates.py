@@ -1,6 +1,7 @@
 """The speed of a machine, calibrated with `nearkin plan --calibrate` or shipped with nearkin."""
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib.resources import files
@@ -92,11 +93,11 @@ class Rates:
         return json.dumps(values, indent=1) + "\n"
 
     @classmethod
-    def from_json(cls, text: str, source: str) -> "Rates":
+    def from_json(cls, text: str | bytes, source: str) -> "Rates":
         """Reads the content of a calibration file.
 
         Args:
-            text: Content of the file.
+            text: Content of the file, UTF-8.
             source: Origin of the figures, in words.
 
         Raises:
@@ -105,11 +106,37 @@ class Rates:
         try:
             members = json.loads(text)
             stages = {name: StageRate(**rate) for name, rate in members.pop("stages").items()}
-            return cls(stages=stages, source=source, **members)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            rates = cls(stages=stages, source=source, **members)
+            _check_rates(rates)
+            return rates
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise UsageError(
                 f"{source} is not a calibration ({error}); write one with nearkin plan --calibrate"
             ) from error
+
+
+def _check_rates(rates: Rates) -> None:
+    """Checks the values of a calibration file.
+
+    Raises:
+        ValueError: If a stage is missing or unknown, or a value is not a number in its range.
+    """
+    if not isinstance(rates.machine, Mapping):
+        raise ValueError("machine is not an object")
+    if wrong := set(rates.stages) ^ set(STAGES):
+        raise ValueError(f"stages are {', '.join(STAGES)}; missing or unknown: {sorted(wrong)}")
+    for name in ("workers", "text", "classic", "binned", "exact"):
+        _check_number(name, getattr(rates, name), may_be_zero=False)
+    for stage, rate in rates.stages.items():
+        for name, value in asdict(rate).items():
+            _check_number(f"{stage}.{name}", value, may_be_zero=True)
+
+
+def _check_number(name: str, value: object, *, may_be_zero: bool) -> None:
+    is_number = isinstance(value, (int, float)) and 0 <= value < math.inf
+    if not is_number or not (value or may_be_zero):
+        least = "0 or more" if may_be_zero else "more than 0"
+        raise ValueError(f"{name} is {value!r} instead of a number of {least}")
 
 
 def calibration_file() -> Path:
@@ -130,7 +157,7 @@ def known_rates() -> Rates:
     if folder is not None:
         path = folder / CALIBRATION_FILE
         if path.is_file():
-            return Rates.from_json(path.read_text("utf-8"), f"calibrated on this machine ({path})")
+            return Rates.from_json(path.read_bytes(), f"calibrated on this machine ({path})")
     text = files("nearkin.plan").joinpath(CALIBRATION_FILE).read_text("utf-8")
     shipped = Rates.from_json(text, "shipped")
     source = (
