@@ -18,7 +18,9 @@ import pyarrow as pa
 from nearkin.argument_types import check_arguments
 from nearkin.corpus import TableCorpus, count_reasons
 from nearkin.corpus.row_selection import select_kept_rows
+from nearkin.engine.cluster_columns import ClusterColumns, DocumentWeights
 from nearkin.engine.local import result_tables
+from nearkin.engine.local.cluster_columns import LocalClusterColumns
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
@@ -28,7 +30,7 @@ from nearkin.report.collect import collect_counts, collect_report, summary_count
 from nearkin.report.local_view import ExcerptCollector, LocalRunView
 from nearkin.report.model import Provenance, ReportData
 from nearkin.report.run_warnings import warn_of_inputs, warn_of_run
-from nearkin.runs.document_output import DocumentOutput
+from nearkin.runs.document_output import DocumentOutput, require_weightable
 from nearkin.runs.kept_file import KeptFile, write_kept_file
 from nearkin.runs.output import write_result
 from nearkin.runs.pairs import write_pairs_file
@@ -241,6 +243,36 @@ class DedupResult:
             pa.Table.from_batches(result_tables.pair_batches(run), result_tables.pairs_schema(run))
         )
 
+    @check_arguments
+    def cluster_columns(self, document_weights: str = "none") -> ResultTable:
+        """Returns how often each document occurs, with one row for each in the order of the corpus.
+
+        The columns are id, cluster_size (the number of documents of its cluster, itself included),
+        cluster_sources (the number of documents of each source in the cluster, if the run has a
+        column of sources), and document_weight if weights are given.
+
+        Args:
+            document_weights: Weights, of which each of the n documents of a cluster gets f(n) / n:
+                `one` (f is 1), `sqrt` (the square root of n), `log` (1 + ln n), or the path of a
+                CSV file with the columns `size` and `weight`, whose weights are those of f from a
+                size up to the next one. `none` for no weights.
+
+        Raises:
+            UsageError: If the weights are unknown, the file is not such a table, empty documents
+                are dropped, or there is a reference.
+        """
+        finished, clustering = self._open
+        run = finished.run
+        has_sources = run.options.source is not None
+        weights = DocumentWeights.parse(document_weights)
+        require_weightable(weights, run.options, has_reference=run.has_reference)
+        columns = ClusterColumns(sizes=True, sources=has_sources, weights=weights)
+        added = LocalClusterColumns(run, clustering, columns).rows(0, len(clustering.kept))
+        table = pa.table({"id": run.documents().ids})
+        for name in added.schema.names:
+            table = table.append_column(name, added[name])
+        return ResultTable(table)
+
     @cached_property
     def kept(self) -> np.ndarray:
         """The rows that are kept, as booleans of shape (n,).
@@ -376,6 +408,8 @@ class DedupResult:
         *,
         output: str = "kept",
         codec: str = "same",
+        sizes: bool = False,
+        document_weights: str = "none",
     ) -> Path:
         """Writes the files that `nearkin dedup` writes, or the kept documents into one file.
 
@@ -390,6 +424,9 @@ class DedupResult:
                 neither.
             codec: Codec of the copies of Parquet files: `same` as each input, `snappy`, `zstd`,
                 `lz4` or `none`. A table has `snappy` by default.
+            sizes: Whether the documents get the columns of `cluster_columns` about sizes.
+            document_weights: Weights of all documents, as `cluster_columns` takes them. With
+                `none`, only the kept documents are written, without weights.
 
         Returns:
             The folder or file.
@@ -401,11 +438,11 @@ class DedupResult:
         """
         finished, clustering = self._open
         readers = Readers.parse(readable_by)
-        documents = DocumentOutput(output, codec)
+        documents = DocumentOutput(output, codec, sizes, DocumentWeights.parse(document_weights))
         file = KeptFile.parse(Path(folder))
         if file is not None:
             documents.require_folder(Path(folder))
-            return write_kept_file(finished.run, clustering, file, readers)
+            return write_kept_file(finished.run, clustering, file, readers, documents)
         return write_result(
             finished.run, clustering, self.report_data, Path(folder), readers, documents
         )

@@ -94,7 +94,10 @@ CONTRADICTIONS = (
 )
 """The pairs of options that exclude each other in every command that has both."""
 DEPENDENCIES = (
-    *(Dependency(name, "output", ("kept",), command="dedup") for name in ("annotate", "codec")),
+    *(
+        Dependency(name, "output", ("kept",), command="dedup")
+        for name in ("annotate", "codec", "sizes", "document_weights")
+    ),
     Dependency("floor", "cluster", ("components",)),
     *(
         Dependency(name, "relation", ("similarity",))

@@ -100,6 +100,25 @@ class ResultOptions:
             rich_help_panel=OUTPUT,
         ),
     ] = "same"
+    sizes: Annotated[
+        bool,
+        typer.Option(
+            "--sizes",
+            help="Add the columns cluster_size and, with --source, cluster_sources to the "
+            "documents.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False
+    document_weights: Annotated[
+        str,
+        typer.Option(
+            help="Keep all rows and add the column document_weight, f(n) / n for each of the n "
+            "documents of a cluster: one (f is 1), sqrt (the square root of n), log (1 + ln n), or "
+            "a CSV file with the columns size and weight.",
+            metavar="WEIGHTS",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = "none"
     save_signatures: Annotated[
         bool,
         typer.Option(
@@ -186,11 +205,13 @@ def dedup(
     with paused_collector() if execution.engine == SPARK else file_imports():
         from nearkin.cluster.keep import KeepPolicy
         from nearkin.engine.acceptance import columns_of_acceptance
+        from nearkin.engine.cluster_columns import DocumentWeights
         from nearkin.runs.document_output import DocumentOutput
         from nearkin.runs.kept_file import KeptFile
         from nearkin.runs.output import require_output_free
 
-    documents = DocumentOutput(result.output, result.codec)
+    weights = DocumentWeights.parse(result.document_weights)
+    documents = DocumentOutput(result.output, result.codec, result.sizes, weights)
     hash_inputs = reading.parse_hash_inputs()
     spec, match = apply_plan(plan, given, spec, match)
     request = spec.to_request()
@@ -207,6 +228,7 @@ def dedup(
     out = output.out
     if kept_file is not None:
         documents.require_folder(output.out)
+        kept_file.require_holds(documents.added_columns(clustering.source).names)
         kept_file.require_free(inputs, resume=resume, overwrite=output.overwrite)
         require_convertible_inputs(kept_file, inputs, reading)
         out = kept_file.run_folder

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -245,6 +246,35 @@ class FileCorpus:
             if names is not None:
                 _require(columns, names, file)
         self._require_fields(columns, fields)
+
+    def require_new_columns(self, names: Sequence[str], columns: Columns) -> None:
+        """Requires that the files can have further columns, and have none of these names.
+
+        Of JSON, the first rows of each file are looked at.
+
+        Args:
+            names: Names of the columns that are added.
+            columns: Columns that are read, with the options for reading CSV.
+
+        Raises:
+            UsageError: If a file has a column of one of the names, or is a text without columns.
+        """
+        for file in self.files:
+            if self.format_of(file) is TEXT:
+                raise UsageError(
+                    f"column {names[0]!r} cannot be added to {format_path(file.path)}, which is a "
+                    "text without columns; write another format, or leave out the option"
+                )
+            try:
+                existing = self._column_names(file, replace(columns, carried_columns=()), {}) or []
+            except UNREADABLE:
+                continue
+            for name in names:
+                if name in existing:
+                    raise UsageError(
+                        f"column {name!r} cannot be added, because {format_path(file.path)} has a "
+                        "column of this name; rename that column"
+                    )
 
     def column_names(self) -> list[str]:
         """Returns the columns of the first file, from its schema, its header or its first rows.
@@ -558,6 +588,23 @@ class TableCorpus:
                     f"{did_you_mean(name, self.table.schema.names)}"
                 )
             require_unique_column(name, self.table.schema.names, "the table")
+
+    def require_new_columns(self, names: Sequence[str], columns: Columns) -> None:
+        """Requires that the table has no columns of these names.
+
+        Args:
+            names: Names of the columns that are added.
+            columns: Not used, because the table has its columns.
+
+        Raises:
+            UsageError: If the table has a column of one of the names.
+        """
+        for name in names:
+            if name in self.table.schema.names:
+                raise UsageError(
+                    f"column {name!r} cannot be added, because the table has a column of this "
+                    "name; rename that column"
+                )
 
     def batches(
         self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0

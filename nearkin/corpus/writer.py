@@ -32,7 +32,7 @@ def write_kept(
     observe: Observer | None = None,
     advance: Callable[[int], None] | None = None,
 ) -> None:
-    """Writes a copy of every input without the removed rows, or with annotations.
+    """Writes a copy of every input with the rows that are kept.
 
     Args:
         corpus: The inputs.
@@ -40,8 +40,7 @@ def write_kept(
         kept: True for each document that is kept, bool (n,).
         folder: The folder of the copies. Each has the relative name of its input. Inputs whose
             names differ only by case or Unicode normalization are numbered.
-        rows: Returns the columns to add for a range of ordinals. All documents are written
-            then.
+        rows: Returns the columns to add for a range of ordinals.
         observe: Receives the first ordinal and the documents of each slice.
         advance: Receives the number of documents that were processed.
 
@@ -102,8 +101,10 @@ def _written(
                     "restore it, then run again"
                 )
             if count and writer is not None:
-                keep = kept[first : first + count] if rows is None else np.ones(count, bool)
-                added = None if rows is None else rows(first, first + count)
+                keep = kept[first : first + count]
+                added = None
+                if rows is not None:
+                    added = rows(first, first + count).filter(pa.array(keep))
                 pending.append(
                     pool.submit(writer.write, writer.select(file_slice.complete_rows, keep, added))
                 )

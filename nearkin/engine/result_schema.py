@@ -12,6 +12,8 @@ NEAR = KINDS.index("near")
 EMPTY = KINDS.index("empty")
 VECTOR = KINDS.index("vector")
 SAME = KINDS.index("same")
+NONE_LABEL = "(none)"
+"""The label of documents without a value in a column, for example of sources."""
 
 CLUSTERS = pa.schema(
     [

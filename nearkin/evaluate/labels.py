@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 
 from nearkin.engine.document_facts import id_hashes
 from nearkin.engine.local.documents import iterate_portions
+from nearkin.engine.result_schema import NONE_LABEL
 
-NONE_LABEL = "(none)"
-"""The label of documents without a value."""
 OTHERS_LABEL = "(others)"
 """The label of the less frequent values, which are counted together."""
 MAX_LABEL_CHARACTERS = 200

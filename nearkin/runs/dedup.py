@@ -1,15 +1,10 @@
 """Deduplication of files into an output folder. An interrupted run can be resumed."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-
 from nearkin.corpus import FileCorpus, count_reasons, write_kept
 from nearkin.corpus.file_names import hide_password
-from nearkin.engine.local import result_tables
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import to_final_clusters
@@ -22,7 +17,8 @@ from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.document_output import (
     IDS,
     SAME_CODEC,
-    DocumentOutput,
+    columns_to_add,
+    documents_to_copy,
     write_removed_ids,
 )
 from nearkin.runs.job import Job, check_job
@@ -91,8 +87,7 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
         clustering = to_final_clusters(run)
         excerpts = ExcerptCollector(run, clustering, job.quoted)
         staging = work.path / RESULT
-        annotations = _cluster_columns(run, clustering) if job.annotate else None
-        _write_outputs(run, corpus, clustering, excerpts, annotations, staging, job.documents)
+        _write_outputs(job, run, corpus, clustering, excerpts, staging)
         rejected = count_reasons(staging / REJECTED)
         inputs_shown = [hide_password(path) for path in job.inputs]
         view = LocalRunView(run, clustering, excerpts, rejected)
@@ -154,15 +149,15 @@ def _record_references(job: Job, manifest: Manifest) -> ReferenceRecord | None:
 
 
 def _write_outputs(
+    job: Job,
     run: LocalRun,
     corpus: FileCorpus,
     clustering: Clustering,
     excerpts: ExcerptCollector,
-    annotations: Callable[[int, int], pa.RecordBatch] | None,
     staging: Path,
-    output: DocumentOutput,
 ) -> None:
     """Writes the documents or the ids that were asked for, and the tables of a run."""
+    output = job.documents
     run.progress.stage("write", len(clustering.kept))
     with run.work.stage("write"):
         delete_folder(staging)
@@ -173,9 +168,9 @@ def _write_outputs(
             write_kept(
                 corpus,
                 run.columns,
-                np.asarray(clustering.kept),
+                documents_to_copy(clustering, output, annotate=job.annotate),
                 staging / "kept",
-                annotations,
+                columns_to_add(run, clustering, output, annotate=job.annotate),
                 excerpts.observe,
                 run.progress.advance,
             )
@@ -187,13 +182,3 @@ def _write_outputs(
         if output.output == IDS:
             write_removed_ids(run, clustering, staging)
         write_result_tables(run, clustering, staging)
-
-
-def _cluster_columns(run: LocalRun, clustering: Clustering) -> Callable[[int, int], pa.RecordBatch]:
-    """Returns a function that makes the cluster columns of a range of documents."""
-    ids = run.documents().ids
-
-    def columns_of(start: int, end: int) -> pa.RecordBatch:
-        return result_tables.cluster_rows(ids, clustering, start, end).drop_columns(["id"])
-
-    return columns_of

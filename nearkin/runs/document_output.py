@@ -4,14 +4,19 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearkin.corpus import FileCorpus
+from nearkin.corpus import Columns, FileCorpus, TableCorpus
 from nearkin.corpus.formats.parquet import CODECS, Parquet
+from nearkin.corpus.writer import Annotations
+from nearkin.engine.cluster_columns import ClusterColumns, DocumentWeights
 from nearkin.engine.local import result_tables
+from nearkin.engine.local.cluster_columns import LocalClusterColumns
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
+from nearkin.engine.options import EmptyDocuments, RunOptions
 from nearkin.errors import UsageError
 from nearkin.setting_names import name_setting
 from nearkin.suggestions import did_you_mean
@@ -34,13 +39,20 @@ class DocumentOutput:
         output: `kept` for copies of the inputs without the removed rows, `ids` for the list of the
             removed ids, `none` for neither.
         codec: The codec of the copies of Parquet files, or `same` for that of each input.
+        sizes: Whether the copies get the columns `cluster_size` and, with a column of sources,
+            `cluster_sources`.
+        weights: Weights of the column `document_weight`, which the copies of all rows get. None to
+            copy only the kept rows, without weights.
 
     Raises:
-        UsageError: If a value is unknown, or a codec is chosen and nothing is copied.
+        UsageError: If a value is unknown, or nothing is copied and a codec is chosen or columns are
+            added.
     """
 
     output: str = KEPT
     codec: str = SAME_CODEC
+    sizes: bool = False
+    weights: DocumentWeights | None = None
 
     def __post_init__(self) -> None:
         if self.output not in OUTPUTS:
@@ -59,45 +71,74 @@ class DocumentOutput:
                 f"{name_setting('codec', self.codec)} has no effect with "
                 f"{name_setting('output', self.output)}, which copies no documents; leave one out"
             )
+        for name in self.added_columns(None).names:
+            if not self.has_copies:
+                raise UsageError(
+                    f"column {name!r} cannot be added with {name_setting('output', self.output)}, "
+                    "which copies no documents; leave one out"
+                )
+
+    def added_columns(self, source: str | None) -> ClusterColumns:
+        """Returns the columns about clusters that the copies get.
+
+        Args:
+            source: Column of sources of the run, or None.
+        """
+        return ClusterColumns(self.sizes, self.sizes and source is not None, self.weights)
 
     @property
     def has_copies(self) -> bool:
         """True if the inputs are copied without the removed rows."""
         return self.output == KEPT
 
-    def to_record(self) -> dict[str, str]:
+    def to_record(self) -> dict[str, object]:
         """Returns the values that differ from the defaults, for run.json and to resume a run."""
-        record = {}
+        record: dict[str, object] = {}
         if self.output != KEPT:
             record["output"] = self.output
         if self.codec != SAME_CODEC:
             record["codec"] = self.codec
+        if self.sizes:
+            record["sizes"] = True
+        if self.weights is not None:
+            record["document_weights"] = self.weights.to_record()
         return record
 
     def require_folder(self, out: Path) -> None:
-        """Requires the defaults for an output that is one file of kept documents.
+        """Requires the default output and codec for an output that is one file of documents.
 
         Args:
             out: The file.
 
         Raises:
-            UsageError: If a value differs from its default.
+            UsageError: If one of them differs from its default.
         """
-        for name, value in self.to_record().items():
-            raise UsageError(
-                f"{name_setting(name, value)} needs an output folder, and {out} is a file of kept "
-                f"documents; leave it out, or choose a folder with {name_setting('out')}"
-            )
+        for name, value, default in (
+            ("output", self.output, KEPT),
+            ("codec", self.codec, SAME_CODEC),
+        ):
+            if value != default:
+                raise UsageError(
+                    f"{name_setting(name, value)} needs an output folder, and {out} is a file of "
+                    f"kept documents; leave it out, or choose a folder with {name_setting('out')}"
+                )
 
-    def require_usable(self, corpus: FileCorpus) -> None:
-        """Requires that a codec has an effect on these inputs.
+    def require_usable(
+        self, corpus: FileCorpus, columns: Columns, options: RunOptions, *, has_reference: bool
+    ) -> None:
+        """Requires that a codec has an effect on these inputs, and that columns can be added.
 
         Args:
             corpus: The inputs.
+            columns: The columns that are read.
+            options: The options of the run.
+            has_reference: Whether the documents are compared with a reference.
 
         Raises:
-            UsageError: If a codec is chosen, and no input is a Parquet file.
+            UsageError: If a codec is chosen, and no input is a Parquet file; or columns cannot be
+                added.
         """
+        self.require_new_columns(corpus, columns, options, has_reference=has_reference)
         if self.codec == SAME_CODEC:
             return
         if not any(isinstance(corpus.format_of(file), Parquet) for file in corpus.files):
@@ -105,6 +146,59 @@ class DocumentOutput:
                 f"{name_setting('codec', self.codec)} has no effect, because no input is a Parquet "
                 "file; leave it out"
             )
+
+    def require_new_columns(
+        self,
+        corpus: FileCorpus | TableCorpus,
+        columns: Columns,
+        options: RunOptions,
+        *,
+        has_reference: bool,
+    ) -> None:
+        """Requires that the columns about clusters can be added.
+
+        Args:
+            corpus: The inputs.
+            columns: The columns that are read.
+            options: The options of the run.
+            has_reference: Whether the documents are compared with a reference.
+
+        Raises:
+            UsageError: If an input has a column of one of their names; or documents get weights,
+                and empty documents are dropped or there is a reference.
+        """
+        require_weightable(self.weights, options, has_reference=has_reference)
+        added = self.added_columns(options.source).names
+        if added:
+            corpus.require_new_columns(added, columns)
+
+
+def require_weightable(
+    weights: DocumentWeights | None, options: RunOptions, *, has_reference: bool
+) -> None:
+    """Requires that each document of a run belongs to a cluster of which it gets a weight.
+
+    Args:
+        weights: Weights of documents, or None if they get none.
+        options: The options of the run.
+        has_reference: Whether the documents are compared with a reference.
+
+    Raises:
+        UsageError: If empty documents are dropped, or there is a reference.
+    """
+    if weights is None:
+        return
+    requested = name_setting("document_weights", weights.to_record())
+    if options.empty == EmptyDocuments.DROP:
+        raise UsageError(
+            f"{requested} and {name_setting('empty', 'drop')} exclude each other: no document is "
+            "removed where documents have weights; leave out one of them"
+        )
+    if has_reference:
+        raise UsageError(
+            f"{requested} and {name_setting('against')} exclude each other: a document that is in "
+            "the reference belongs to no cluster of this run; leave out one of them"
+        )
 
 
 def write_removed_ids(run: LocalRun, clustering: Clustering, folder: Path) -> None:
@@ -122,3 +216,73 @@ def write_removed_ids(run: LocalRun, clustering: Clustering, folder: Path) -> No
             yield pa.record_batch([part["id"].cast(pa.large_string())], schema=REMOVED_SCHEMA)
 
     result_tables.write_batches(folder / REMOVED, REMOVED_SCHEMA, removed())
+
+
+def documents_to_copy(
+    clustering: Clustering, output: DocumentOutput, *, annotate: bool = False
+) -> np.ndarray:
+    """Returns the documents that an output copies, bool (n,): the kept ones, or all.
+
+    Args:
+        clustering: The clusters of a run.
+        output: What the output holds of the documents.
+        annotate: Whether all rows get cluster columns.
+    """
+    kept = np.asarray(clustering.kept)
+    return np.ones(len(kept), bool) if annotate or output.weights is not None else kept
+
+
+def columns_to_add(
+    run: LocalRun, clustering: Clustering, output: DocumentOutput, *, annotate: bool = False
+) -> Annotations | None:
+    """Returns a function that makes the columns that the copies of documents get.
+
+    Args:
+        run: The run.
+        clustering: Its clusters.
+        output: What the output holds of the documents.
+        annotate: Whether all rows get cluster columns.
+
+    Returns:
+        A function from the first document of a range and the one after its last, or None if no
+        columns are added.
+    """
+    added = output.added_columns(run.options.source)
+    if not annotate and not added.names:
+        return None
+    cluster_columns = LocalClusterColumns(run, clustering, added)
+    ids = run.documents().ids
+
+    def columns_of(start: int, end: int) -> pa.RecordBatch:
+        parts = []
+        if annotate:
+            rows = result_tables.cluster_rows(ids, clustering, start, end)
+            parts.append(rows.drop_columns(["id"]))
+        if added.names:
+            parts.append(cluster_columns.rows(start, end))
+        columns = [column for part in parts for column in part.columns]
+        return pa.record_batch(columns, [name for part in parts for name in part.schema.names])
+
+    return columns_of
+
+
+def copy_rows(
+    run: LocalRun, corpus: TableCorpus, clustering: Clustering, output: DocumentOutput
+) -> pa.Table:
+    """Returns the rows of a table that an output copies, with the columns that they get.
+
+    Args:
+        run: The run.
+        corpus: Its table.
+        clustering: Its clusters.
+        output: What the output holds of the documents.
+    """
+    copied = documents_to_copy(clustering, output)
+    rows = np.asarray(run.documents().rows)[copied]
+    table = corpus.table.take(pa.array(rows))
+    columns_of = columns_to_add(run, clustering, output)
+    if columns_of is not None:
+        added = columns_of(0, len(copied)).filter(pa.array(copied))
+        for name in added.schema.names:
+            table = table.append_column(name, added[name])
+    return table

@@ -110,11 +110,13 @@ def check_job(job: Job, corpus: FileCorpus) -> None:
         corpus: The input files of the job.
 
     Raises:
-        UsageError: If the output would replace an input, a column does not exist, the codec has no
-            effect, or the key or the data that the Spec refers to are missing.
+        UsageError: If the output would replace an input, a column does not exist or cannot be
+            added, the codec has no effect, or the key or the data that the Spec refers to are
+            missing.
     """
     require_apart(job.out, [*job.inputs, *(file.path for file in corpus.files)])
-    job.documents.require_usable(corpus)
+    has_reference = bool(job.against)
+    job.documents.require_usable(corpus, job.columns, job.settings, has_reference=has_reference)
     corpus.check(job.columns)
     second_measure = job.settings.parsed_second_measure
     if second_measure is not None:

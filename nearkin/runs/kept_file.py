@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import orjson
 import pyarrow as pa
 
@@ -24,9 +23,16 @@ from nearkin.corpus.formats.delimited import Delimited
 from nearkin.corpus.formats.json_lines import JsonLines
 from nearkin.corpus.formats.parquet import Parquet
 from nearkin.corpus.input_file import InputFile
+from nearkin.engine.cluster_columns import CLUSTER_SOURCES
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.errors import RunError, UsageError
+from nearkin.runs.document_output import (
+    DocumentOutput,
+    columns_to_add,
+    copy_rows,
+    documents_to_copy,
+)
 from nearkin.runs.table_files import (
     TableFile,
     TableFormat,
@@ -100,6 +106,21 @@ class KeptFile:
                 f"replaced; move or delete it, or choose another {name_setting('out')}"
             )
 
+    def require_holds(self, names: Iterable[str]) -> None:
+        """Requires that the format can hold the columns that are added to documents.
+
+        Args:
+            names: Names of the added columns.
+
+        Raises:
+            UsageError: If sources are counted, and the format is CSV or TSV.
+        """
+        if CLUSTER_SOURCES in names and self.table.delimits:
+            raise UsageError(
+                f"cannot write {str(self.table.path)!r}: column {CLUSTER_SOURCES!r} is a map, "
+                f"which .{self.table.format} cannot hold; use .parquet or .arrow, or a folder"
+            )
+
     def require_convertible(self, corpus: FileCorpus) -> None:
         """Requires that the format can hold the columns of parquet and Arrow inputs.
 
@@ -168,7 +189,7 @@ class KeptFile:
 
 
 def write_kept_file(
-    run: LocalRun, clustering: Clustering, file: KeptFile, readers: Readers
+    run: LocalRun, clustering: Clustering, file: KeptFile, readers: Readers, output: DocumentOutput
 ) -> Path:
     """Writes the kept documents of a run of the library into a new file.
 
@@ -177,6 +198,7 @@ def write_kept_file(
         clustering: Its clusters.
         file: The file.
         readers: The users who may read it.
+        output: The columns that the documents get.
 
     Returns:
         The path of the file.
@@ -186,18 +208,23 @@ def write_kept_file(
             column.
     """
     corpus = run.corpus
-    kept = np.asarray(clustering.kept)
     inputs = (
         [input_file.path for input_file in corpus.files] if isinstance(corpus, FileCorpus) else []
     )
     file.require_free(inputs)
+    if isinstance(corpus, FileCorpus | TableCorpus):
+        output.require_new_columns(
+            corpus, run.columns, run.options, has_reference=run.has_reference
+        )
+    file.require_holds(output.added_columns(run.options.source).names)
     if isinstance(corpus, TableCorpus):
-        rows = np.asarray(run.documents().rows)[kept]
-        file.write_table(corpus.table.take(pa.array(rows)), readers)
+        file.write_table(copy_rows(run, corpus, clustering, output), readers)
     elif isinstance(corpus, FileCorpus):
         file.require_convertible(corpus)
+        copied = documents_to_copy(clustering, output)
+        columns = columns_to_add(run, clustering, output)
         with tempfile.TemporaryDirectory(dir=run.work.path) as folder:
-            write_kept(corpus, run.columns, kept, Path(folder))
+            write_kept(corpus, run.columns, copied, Path(folder), columns)
             file.write_folder(Path(folder), run.columns, readers, overwrite=False)
     return file.table.path
 

@@ -6,8 +6,6 @@ import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nearkin.corpus import FileCorpus, TableCorpus, find_first_change, write_kept
@@ -25,7 +23,15 @@ from nearkin.report.collect import summary_counts
 from nearkin.report.files import write_report
 from nearkin.report.model import ReportData
 from nearkin.runs.checkpoint import unfinished_run_id
-from nearkin.runs.document_output import IDS, SAME_CODEC, DocumentOutput, write_removed_ids
+from nearkin.runs.document_output import (
+    IDS,
+    SAME_CODEC,
+    DocumentOutput,
+    columns_to_add,
+    copy_rows,
+    documents_to_copy,
+    write_removed_ids,
+)
 from nearkin.runs.job import Job
 from nearkin.runs.reference import OpenedReferences
 from nearkin.runs.run_record import (
@@ -241,7 +247,11 @@ def write_result(
         raise UsageError(f"{folder} exists; choose another folder")
     if isinstance(run.corpus, FileCorpus):
         require_apart(folder, [file.path for file in run.corpus.files])
-        output.require_usable(run.corpus)
+        output.require_usable(run.corpus, run.columns, run.options, has_reference=run.has_reference)
+    elif isinstance(run.corpus, TableCorpus):
+        output.require_new_columns(
+            run.corpus, run.columns, run.options, has_reference=run.has_reference
+        )
     stages = run.work.manifest["stages"]
     record = RunRecord(
         version=VERSION,
@@ -276,15 +286,15 @@ def _write_kept_documents(
 ) -> None:
     """Writes the kept rows of a table into one file, or those of each input file."""
     folder.mkdir()
-    kept = np.asarray(clustering.kept)
     codec = None if output.codec == SAME_CODEC else output.codec
     if isinstance(run.corpus, TableCorpus):
-        rows = np.asarray(run.documents().rows)[kept]
-        table = run.corpus.table.take(pa.array(rows))
+        table = copy_rows(run, run.corpus, clustering, output)
         pq.write_table(table, folder / "documents.parquet", compression=codec or "snappy")
     elif isinstance(run.corpus, FileCorpus):
         run.corpus.set_codec(codec)
-        write_kept(run.corpus, run.columns, kept, folder)
+        copied = documents_to_copy(clustering, output)
+        columns = columns_to_add(run, clustering, output)
+        write_kept(run.corpus, run.columns, copied, folder, columns)
 
 
 def build_run_record(

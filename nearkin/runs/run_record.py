@@ -21,6 +21,9 @@ from nearkin.spec import Spec
 RUN = "run.json"
 """The name of the run record in an output folder."""
 
+DOCUMENT_RECORD = ("output", "codec", "sizes", "document_weights")
+"""The entries about the documents in an output, which run.json has if they are not the defaults."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
@@ -32,8 +35,7 @@ class RunRequest:
         annotate: Whether all rows were kept and got cluster columns.
         save_signatures: Whether signatures and band keys were kept in the output.
         out: Output folder.
-        documents: `output` and `codec` of `DocumentOutput`, as far as they differ from the
-            defaults.
+        documents: The values of `DocumentOutput`, as far as they differ from the defaults.
     """
 
     command: str
@@ -41,7 +43,7 @@ class RunRequest:
     annotate: bool
     save_signatures: bool
     out: str
-    documents: Mapping[str, str] = field(default_factory=dict)
+    documents: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -157,7 +159,7 @@ class FileRun:
                 annotate=values["annotate"],
                 save_signatures=values["save_signatures"],
                 out=values["out"],
-                documents={name: values[name] for name in ("output", "codec") if name in values},
+                documents={name: values[name] for name in DOCUMENT_RECORD if name in values},
             ),
             environment=RunEnvironment(
                 memory=values["memory"],

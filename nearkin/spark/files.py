@@ -290,7 +290,8 @@ def _write_output(job: Job, run: SparkRun, folder: Path) -> None:
     run.progress.stage(label, documents)
     with run.stage(Stage.WRITE):
         if job.documents.has_copies:
-            write_kept_files(run, folder / "kept", annotate=job.annotate)
+            added = job.documents.added_columns(job.settings.source)
+            write_kept_files(run, folder / "kept", added, annotate=job.annotate)
         elif job.documents.output == IDS:
             write_removed_ids(run, folder / REMOVED)
         run.tables.finish_step()

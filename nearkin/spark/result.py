@@ -6,6 +6,9 @@ from functools import cached_property
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from nearkin.argument_types import check_arguments
+from nearkin.engine.cluster_columns import ClusterColumns, DocumentWeights
+from nearkin.engine.spark.cluster_columns import ColumnsById, with_cluster_columns
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import translate_spark_errors
 from nearkin.engine.spark.sources import quote_column, unused_name
@@ -61,6 +64,28 @@ class SparkResult:
         kept = self._run.clusters.where("kept").select(f.col("id").alias(kept_id))
         id_column = f.col(quote_column(str(self._run.request.columns.id))).cast("string")
         return self._frame.join(kept, id_column == f.col(kept_id), "left_semi")
+
+    @check_arguments
+    def cluster_columns(self, document_weights: str = "none") -> DataFrame:
+        """Returns how often each document occurs, with one row for each document.
+
+        The columns are those of `nearkin.results.DedupResult.cluster_columns`.
+
+        Args:
+            document_weights: Weights: `none`, `one`, `sqrt`, `log`, or the path of a CSV file with
+                the columns `size` and `weight`, which the driver reads.
+
+        Raises:
+            UsageError: If the weights are unknown, or the file is not such a table.
+        """
+        source = self._run.options.source
+        added = ClusterColumns(
+            sizes=True,
+            sources=source is not None,
+            weights=DocumentWeights.parse(document_weights),
+        )
+        rows = with_cluster_columns(self._run, self._run.clusters, added)
+        return rows.mapInArrow(ColumnsById(added), ColumnsById(added).schema)
 
     @property
     def rejected(self) -> DataFrame:

@@ -141,6 +141,26 @@ class Format(Protocol):
         """
 
 
+def list_added_values(added: pa.RecordBatch) -> list[dict[str, object]]:
+    """Returns the rows of added columns as values of Python. Maps are dictionaries.
+
+    Args:
+        added: The columns.
+
+    Examples:
+        >>> counts = pa.array([[("web", 2)]], pa.map_(pa.string(), pa.int64()))
+        >>> list_added_values(pa.record_batch([counts], ["sources"]))
+        [{'sources': {'web': 2}}]
+    """
+    columns = []
+    for column in added.columns:
+        values = column.to_pylist()
+        if pa.types.is_map(column.type):
+            values = [None if entries is None else dict(entries) for entries in values]
+        columns.append(values)
+    return [dict(zip(added.schema.names, row, strict=True)) for row in zip(*columns, strict=True)]
+
+
 def make_unused_name(name: str, taken: set[str]) -> str:
     """Returns the name of an added column, with a prefix if the input has a column of that name.
 

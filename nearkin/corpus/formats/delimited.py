@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import orjson
 import pyarrow as pa
 
 from nearkin.corpus.batches import RAW_PREFIX
@@ -18,6 +19,7 @@ from nearkin.corpus.formats.base import (
     FileSlice,
     ItemsBeforeDamage,
     RejectedRow,
+    list_added_values,
     make_unused_name,
     open_compressed_sink,
 )
@@ -376,7 +378,7 @@ class DelimitedWriter:
         rows = [complete_rows[at] for at in np.flatnonzero(keep).tolist()]
         extra: list[tuple[object, ...]] = [()] * len(rows)
         if added is not None:
-            extra = [tuple(row.values()) for row in added.to_pylist()]
+            extra = [tuple(row.values()) for row in list_added_values(added)]
         return [
             self._append_values(row, map(_format_value, values))
             for row, values in zip(rows, extra, strict=True)
@@ -417,4 +419,6 @@ class DelimitedWriter:
 def _format_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, dict):
+        return orjson.dumps(value).decode()
     return "" if value is None else str(value)

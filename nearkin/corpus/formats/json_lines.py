@@ -12,6 +12,7 @@ from nearkin.corpus.columns import Columns
 from nearkin.corpus.formats.base import (
     FileSlice,
     ItemsBeforeDamage,
+    list_added_values,
     make_unused_name,
     open_compressed_sink,
 )
@@ -189,7 +190,7 @@ class LineWriter:
         if added is not None:
             lines = [
                 _insert_fields(line, row)
-                for line, row in zip(lines, added.to_pylist(), strict=True)
+                for line, row in zip(lines, list_added_values(added), strict=True)
             ]
         return b"\n".join(lines) + b"\n" if lines else b""
 

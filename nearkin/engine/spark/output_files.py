@@ -6,6 +6,8 @@ from pathlib import Path
 import orjson
 from pyspark.sql import functions as f
 
+from nearkin.engine.cluster_columns import ClusterColumns
+from nearkin.engine.spark.cluster_columns import with_cluster_columns
 from nearkin.engine.spark.rereading import WRITTEN, Writing, WrittenFacts
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.sources import FileSource
@@ -15,12 +17,13 @@ from nearkin.runtime.files import disk_errors
 from nearkin.setting_names import name_flag
 
 
-def write_kept_files(run: SparkRun, folder: Path, *, annotate: bool) -> None:
+def write_kept_files(run: SparkRun, folder: Path, added: ClusterColumns, *, annotate: bool) -> None:
     """Writes the input files again, without the removed rows.
 
     Args:
         run: Finished run over files.
         folder: New folder.
+        added: Columns about clusters that are added.
         annotate: Whether all rows are written, with the cluster columns.
 
     Raises:
@@ -29,8 +32,8 @@ def write_kept_files(run: SparkRun, folder: Path, *, annotate: bool) -> None:
     assert isinstance(run.source, FileSource)
     with disk_errors(folder.parent):
         folder.mkdir(parents=True)
-    rows = run.source.interleave_with_files(run.rows)
-    writing = Writing(run.request, str(folder.absolute()), annotate=annotate)
+    rows = run.source.interleave_with_files(with_cluster_columns(run, run.rows, added))
+    writing = Writing(run.request, str(folder.absolute()), annotate=annotate, added=added)
     written = collect_facts(rows.mapInArrow(writing.files, WRITTEN), WrittenFacts)
     documents = run.sketch_stats.documents + run.document_tables.further_parts
     now = sum(task["documents"] for task in written)

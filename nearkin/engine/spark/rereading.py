@@ -14,6 +14,8 @@ from pyspark import TaskContext
 
 from nearkin.corpus import write_kept
 from nearkin.corpus.file_names import join_inside
+from nearkin.corpus.writer import Annotations
+from nearkin.engine.cluster_columns import ClusterColumns
 from nearkin.engine.result_schema import CLUSTERS
 from nearkin.engine.spark.arrow_columns import payload_columns
 from nearkin.engine.spark.sketching import TaskRequest, corpus_of, docs_of, read_rows
@@ -167,11 +169,13 @@ class Writing:
         request: Request of the run.
         folder: Folder `kept/`, which all workers share.
         annotate: Whether all rows are written, with the cluster columns.
+        added: Columns about clusters that are added.
     """
 
     request: TaskRequest
     folder: str
     annotate: bool
+    added: ClusterColumns
 
     def files(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Writes files, and moves each to its place when it is complete.
@@ -186,13 +190,11 @@ class Writing:
             _, corpus = corpus_of([file], self.request)
             clusters = pa.Table.from_batches(parts).combine_chunks() if parts else None
             kept = np.zeros(0, bool) if clusters is None else clusters["kept"].to_numpy()
-            write_kept(
-                corpus,
-                self.request.columns,
-                kept,
-                attempt,
-                self._annotations(clusters) if self.annotate else None,
-            )
+            if self.annotate or self.added.weights is not None:
+                kept = np.ones(len(kept), bool)
+            has_columns = self.annotate or bool(self.added.names)
+            columns = self._columns_to_add(clusters) if has_columns else None
+            write_kept(corpus, self.request.columns, kept, attempt, columns)
             attempted = join_inside(attempt, corpus.names[0])
             if attempted.exists():
                 target = join_inside(Path(self.folder), file["target"][0].as_py())
@@ -202,14 +204,14 @@ class Writing:
         shutil.rmtree(attempt, ignore_errors=True)
         yield pa.record_batch([pa.array([json.dumps({"documents": written})])], ["facts"])
 
-    def _annotations(self, clusters: pa.Table | None) -> Callable[[int, int], pa.RecordBatch]:
-        names = [name for name in CLUSTERS.names if name != "id"]
+    def _columns_to_add(self, clusters: pa.Table | None) -> Annotations:
+        names = [name for name in CLUSTERS.names if name != "id"] if self.annotate else []
 
         def rows(start: int, end: int) -> pa.RecordBatch:
             assert clusters is not None
             part = clusters.slice(start, end - start).combine_chunks().to_batches()[0]
-            return pa.record_batch(
-                [part[name].cast(CLUSTERS.field(name).type) for name in names], names
-            )
+            columns = [part[name].cast(CLUSTERS.field(name).type) for name in names]
+            added = self.added.build_from_rows(part)
+            return pa.record_batch([*columns, *added.columns], [*names, *added.schema.names])
 
         return rows

@@ -94,7 +94,7 @@ def test_added_columns_are_written_beside_existing_ones(name: str, tmp_path: Pat
             ["cluster", "score"],
         )
 
-    write_kept(FileCorpus.open([str(source / name)]), Columns(), np.zeros(50, bool), out, rows)
+    write_kept(FileCorpus.open([str(source / name)]), Columns(), np.ones(50, bool), out, rows)
     found, _ = read_corpus(
         FileCorpus.open([str(out / name)]),
         Columns(id="id", carried_columns=("cluster", "nearkin_score", "score")),

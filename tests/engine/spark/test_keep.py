@@ -1,14 +1,19 @@
 """Tests of keep policies and sizes over Spark: row for row what the local engine keeps."""
 
+import json
 import random
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import nearkin as nk
 from nearkin import spark as nks
+from nearkin.cli.app import run
 from tests.engine.spark.conftest import rows_of
 
 DATES = ("2024", "2024-05-01T10:30:00+02:00", "1714550000", "20240501083001", "soon", None, "")
@@ -73,3 +78,40 @@ def test_criterion_of_clusters_chooses_the_same_documents(
         assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
     by_order = nk.dedup(versions, id="id", **{**options, "keep": "oldest:date"})
     assert by_order.clusters.to_pylist() != local.clusters.to_pylist()
+
+
+def test_columns_about_clusters_are_those_of_the_local_engine(
+    versions: pa.Table, versions_frame: DataFrame
+) -> None:
+    options = {**WORDS, "source": "source"}
+    local = nk.dedup(versions, id="id", **options)
+    with nks.dedup(versions_frame, id="id", **options) as result:
+        columns = result.cluster_columns("log").toArrow().to_pylist()
+    expected = local.cluster_columns("log").to_pylist()
+    assert {row["id"]: row for row in columns} == {row["id"]: row for row in expected}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--sizes", "--source", "source"),
+        ("--annotate", "--sizes", "--document-weights", "sqrt"),
+    ],
+)
+def test_kept_files_have_the_columns_of_the_local_engine(
+    options: tuple[str, ...], versions: pa.Table, spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = tmp_path / "in"
+    folder.mkdir()
+    pq.write_table(versions.slice(0, 40), folder / "a.parquet")
+    pacsv.write_csv(versions.slice(40, 40), folder / "b.csv")
+    rows = versions.slice(80).to_pylist()
+    (folder / "c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = ["dedup", str(folder), "--id", "id", "--shingle", "words:1", "--threshold", "0.5"]
+    for engine in ("local", "spark"):
+        out = ["--engine", engine, "--out", str(tmp_path / engine)]
+        assert run([*command, *options, *out]) == 0
+    kept = [tmp_path / engine / "kept" for engine in ("local", "spark")]
+    assert pq.read_table(kept[0] / "a.parquet").equals(pq.read_table(kept[1] / "a.parquet"))
+    for name in ("b.csv", "c.jsonl"):
+        assert (kept[0] / name).read_bytes() == (kept[1] / name).read_bytes()
