@@ -20,6 +20,7 @@ from nearkin.corpus.arrow_conversion import (
 from nearkin.engine.document_frequencies import FrequencyRequest
 from nearkin.engine.local.document_frequencies import count_frequencies
 from nearkin.engine.local.reference import Reference, ReferenceMatcher
+from nearkin.engine.local.removal_limit import require_removal_limit
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import to_final_clusters
 from nearkin.engine.local.work_folder import WorkFolder
@@ -102,7 +103,8 @@ def dedup(
     Raises:
         UsageError: If a parameter is unknown or out of range, or the data cannot be read, or is of
             another type, or a list of texts that all are paths of existing files.
-        RunError: If a file cannot be read or temporary files cannot be written.
+        RunError: If a file cannot be read, temporary files cannot be written, or more would be
+            removed than `max_removed` allows.
 
     Examples:
         >>> result = dedup(["the cat sat on the mat", "The cat sat on the mat!", "a dog"])
@@ -124,7 +126,9 @@ def dedup(
             settings.apply_to(parameters),
             reference=ReferenceData(against, only=only_against),
         )
-    result = DedupResult(finished, to_final_clusters(finished.run))
+    clustering = to_final_clusters(finished.run)
+    require_removal_limit(finished.run, clustering)
+    result = DedupResult(finished, clustering)
     finished.run.progress.close()
     log_warnings(result.warnings)
     return result

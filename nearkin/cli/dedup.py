@@ -206,6 +206,7 @@ def dedup(
         from nearkin.cluster.keep import KeepPolicy
         from nearkin.engine.acceptance import columns_of_acceptance
         from nearkin.engine.cluster_columns import DocumentWeights
+        from nearkin.engine.removal_limit import RemovalLimit
         from nearkin.runs.document_output import DocumentOutput
         from nearkin.runs.kept_file import KeptFile
         from nearkin.runs.output import require_output_free
@@ -217,11 +218,15 @@ def dedup(
     request = spec.to_request()
     policy = KeepPolicy.parse(clustering.keep)
     require_one_threshold(given, clustering.accept)
+    limit = None
+    if clustering.max_removed is not None:
+        limit = RemovalLimit.parse(clustering.max_removed)
     carried = match.carried_columns(
         policy,
         clustering.source,
         clustering.split,
         *columns_of_acceptance(clustering.accept),
+        None if limit is None else limit.column,
     )
     requested_columns = columns.to_columns(carried, match.memory)
     kept_file = KeptFile.parse(output.out)

@@ -809,6 +809,15 @@ class ClusterOptions:
             rich_help_panel=VERIFICATION,
         ),
     ] = None
+    max_removed: Annotated[
+        str | None,
+        typer.Option(
+            help="Maximum share of the documents of each value of a column that may be removed, "
+            "for example source:0.5. A run that would remove more stops before it writes anything.",
+            metavar="COL:SHARE",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None
     second_measure: Annotated[
         str | None,
         typer.Option(
@@ -906,6 +915,7 @@ class MatchOptions:
             max_lost=clustering.max_lost,
             same=self.same,
             url=self.url,
+            max_removed=clustering.max_removed,
             source=clustering.source,
             split=clustering.split,
             second_measure=clustering.second_measure,

@@ -22,6 +22,7 @@ from nearkin.engine.acceptance import (
     require_acceptable,
 )
 from nearkin.engine.canonical_urls import load_url_parser
+from nearkin.engine.removal_limit import RemovalLimit
 from nearkin.errors import UsageError
 from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.measures import BandingRequest, Measure, measure_of
@@ -151,6 +152,7 @@ class RunOptionKeywords(TypedDict, total=False):
     max_lost: float | None
     same: str | None
     url: str | None
+    max_removed: str | None
     source: str | None
     split: str | None
     second_measure: str | None
@@ -198,7 +200,9 @@ class RecordedOptions(TypedDict):
 
 @dataclass(frozen=True)
 class RunOptions:
-    """The options that decide the result of a run, and two (memory, workers) that do not.
+    """The options that decide the result of a run, and three that do not.
+
+    The three are `memory`, `workers` and `max_removed`, which only decides if a run is complete.
 
     Attributes:
         spec: Spec of the signatures.
@@ -228,6 +232,8 @@ class RunOptions:
             duplicates, whatever their texts are. Null and empty values never match.
         url: Column of URLs. Documents whose URLs have the same canonical form are duplicates,
             whatever their texts are.
+        max_removed: Largest share of the documents of each value of a column that may be removed,
+            as `COLUMN:SHARE`. A run that would remove more stops before it writes anything.
         source: Column by which the report counts removals and overlaps.
         split: Column of training and test splits, whose overlap the report shows.
         second_measure: Second measure over the kept documents, as `cosine:COLUMN:THRESHOLD`.
@@ -261,6 +267,7 @@ class RunOptions:
     max_lost: float | None = None
     same: str | None = None
     url: str | None = None
+    max_removed: str | None = None
     source: str | None = None
     split: str | None = None
     second_measure: str | None = None
@@ -286,6 +293,7 @@ class RunOptions:
         require_workers(self.workers)
         # These raise an error for an invalid expression before anything is read.
         self.parsed_second_measure  # noqa: B018
+        self.removal_limit  # noqa: B018
         self._check_keep_policy()
         self._check_value_columns()
         if self.bands is not None or self.spec.has_slots:
@@ -501,6 +509,11 @@ class RunOptions:
         return SecondMeasure.parse(self.second_measure)
 
     @cached_property
+    def removal_limit(self) -> RemovalLimit | None:
+        """The largest share of the documents of each value of a column that may be removed."""
+        return None if self.max_removed is None else RemovalLimit.parse(self.max_removed)
+
+    @cached_property
     def keep_policy(self) -> KeepPolicy:
         """The parsed keep policy."""
         return KeepPolicy.parse(self.keep)
@@ -577,6 +590,7 @@ class RunOptions:
             self.source,
             self.split,
             *columns_of_acceptance(self.accept),
+            None if self.removal_limit is None else self.removal_limit.column,
         )
 
     def parameters(self) -> RecordedOptions:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from nearkin.engine.stats import ReferenceStats, Stage
 from nearkin.evaluate.boilerplate import Boilerplate
+from nearkin.evaluate.information_lost import LostInformation
 from nearkin.evaluate.overlap import Overlap
 from nearkin.lsh.sign_bands import SignBanding
 from nearkin.lsh.slot_bands import Banding
@@ -23,11 +24,14 @@ from nearkin.measures import Measure
 from nearkin.report.model import (
     BINS,
     EDGES,
+    LOSSY_CHARACTERS,
     BorderlinePair,
     ClosestCall,
     ClusterExcerpt,
     Counts,
     Histogram,
+    LossyExample,
+    LostReport,
     Parameters,
     Provenance,
     QuotedBucket,
@@ -179,6 +183,10 @@ class RunView(ABC):
         """Returns the duplicates between the values of a column."""
         return None
 
+    def lost_information(self) -> LostInformation | None:
+        """Returns the information that the run lost, or None if it was not measured."""
+        return None
+
     def threshold_steps(self) -> tuple[ThresholdStep, ...]:
         """Returns the results at higher thresholds."""
         return ()
@@ -241,6 +249,7 @@ def collect_report(
         rejected=tuple(ReasonCount(reason, rows) for reason, rows in reasons),
         clusters=_quote_clusters(clusters, ids, texts),
         sampled_clusters=_quote_clusters(sampled, ids, texts),
+        lost=_describe_lost(view.lost_information(), view),
         closest_call=None
         if closest is None
         else ClosestCall(ids[closest.kept], ids[closest.removed], closest.similarity),
@@ -252,6 +261,26 @@ def collect_report(
         what_if=view.threshold_steps(),
         borderline=view.borderline_pairs(),
     )
+
+
+def _describe_lost(lost: LostInformation | None, view: RunView) -> LostReport | None:
+    """Returns the information that a run lost, with excerpts of the documents that lost most."""
+    if lost is None:
+        return None
+    quoted = {ordinal for entry in lost.worst for ordinal in (entry.kept, entry.removed)}
+    ids = view.ids_of(quoted)
+    texts = view.texts_of(quoted)
+    examples = [
+        LossyExample(
+            kept=ids[entry.kept],
+            removed=ids[entry.removed],
+            lost=entry.lost,
+            text_kept=cut_excerpt(texts.get(entry.kept, ""), LOSSY_CHARACTERS),
+            text_removed=cut_excerpt(texts.get(entry.removed, ""), LOSSY_CHARACTERS),
+        )
+        for entry in lost.worst
+    ]
+    return LostReport(lost.total, lost.sources, lost.unmeasured, tuple(examples))
 
 
 def title_of(inputs: Iterable[str]) -> str:

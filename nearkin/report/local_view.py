@@ -10,6 +10,7 @@ from nearkin.engine.local.clustering import Clustering, are_removed
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.result_schema import EXACT, NEAR, SAME
 from nearkin.evaluate.boilerplate import Boilerplate, TextSample, find_boilerplate
+from nearkin.evaluate.information_lost import LostInformation, measure_lost_information
 from nearkin.evaluate.labels import most_frequent_labels
 from nearkin.evaluate.overlap import Overlap, compute_overlap
 from nearkin.packed_pairs import PAIRS_PER_BATCH
@@ -61,6 +62,11 @@ class ExcerptCollector:
         clusters_to_quote = (*self.clusters, *self.sampled)
         quoted = {ordinal for cluster in clusters_to_quote for ordinal in cluster.ordinals}
         quoted |= {first for _, _, first in hottest_buckets(run)}
+        self.lost = measure_lost_information(run, result)
+        if self.lost is not None:
+            quoted |= {
+                number for entry in self.lost.worst for number in (entry.kept, entry.removed)
+            }
         quoted |= {ordinal for pair in self.borderline for ordinal in (pair.a, pair.b)}
         self.texts: dict[int, str] = {}
         self.has_texts = run.options.spec.unit != "vector"
@@ -172,6 +178,10 @@ class LocalRunView(RunView):
         removed = int(near[np.argmin(np.asarray(self._result.similarity)[near])])
         similarity = float(self._result.similarity[removed])
         return ClosestPair(int(self._result.leader[removed]), removed, similarity)
+
+    def lost_information(self) -> LostInformation | None:
+        """Returns the information that the run lost, or None if it was not measured."""
+        return self._excerpts.lost
 
     def ids_of(self, ordinals: Iterable[int]) -> Mapping[int, str]:
         """Returns the ids of some documents by their numbers in the corpus."""

@@ -12,6 +12,7 @@ import numpy as np
 from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Audit
 from nearkin.evaluate.boilerplate import Boilerplate
+from nearkin.evaluate.lost_share import LostShare
 from nearkin.evaluate.overlap import Overlap
 from nearkin.runtime.number_format import format_percent
 from nearkin.version import VERSION
@@ -263,6 +264,50 @@ class ClusterExcerpt:
     examples: tuple[RemovedExample, ...] = ()
 
 
+LOSSY_CHARACTERS = 1200
+"""The largest number of characters that a report quotes of a document that lost much."""
+
+
+class LossyExample(NamedTuple):
+    """A removed document that lost much, beside the kept one."""
+
+    kept: str
+    """The id of the kept document."""
+    removed: str
+    """The id of the removed document."""
+    lost: float
+    """The share of the removed document's shingles that the kept one lacks."""
+    text_kept: str
+    """An excerpt of the kept document."""
+    text_removed: str
+    """An excerpt of the removed document."""
+
+
+@dataclass(frozen=True)
+class LostReport:
+    """The information that a run lost: the shingles of removed documents that kept ones lack.
+
+    Attributes:
+        total: Loss of all removed documents.
+        sources: Loss by source. Empty without `--source`.
+        unmeasured: Number of removed documents whose loss is not known.
+        worst: Removed documents that lost most, the worst first.
+    """
+
+    total: LostShare
+    sources: tuple[LostShare, ...] = ()
+    unmeasured: int = 0
+    worst: tuple[LossyExample, ...] = ()
+
+    def to_record(self) -> dict[str, object]:
+        """Returns the numbers as run.json holds them, without ids and texts."""
+        return {
+            "total": self.total._asdict(),
+            "sources": [share._asdict() for share in self.sources],
+            "unmeasured": self.unmeasured,
+        }
+
+
 class ClosestCall(NamedTuple):
     """The removed near-duplicate that is least similar to its kept document."""
 
@@ -330,6 +375,7 @@ class ReportData:
         sampled_clusters: Clusters that were drawn at random from the others.
         closest_call: Removed near-duplicate that is least similar to its kept document, if any.
         provenance: Date, version, inputs and command, or None in reports of older versions.
+        lost: Information that the run lost, or None if it was not measured.
 
     Examples:
         >>> parameters = Parameters(
@@ -367,6 +413,7 @@ class ReportData:
     sampled_clusters: tuple[ClusterExcerpt, ...] = ()
     closest_call: ClosestCall | None = None
     provenance: Provenance | None = None
+    lost: LostReport | None = None
 
     def __repr__(self) -> str:
         return f"<ReportData: {self.title}: {self.headline}>"

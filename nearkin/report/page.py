@@ -27,6 +27,7 @@ from nearkin.report.model import (
     NOTABLE_LOSS,
     BorderlinePair,
     ClusterExcerpt,
+    LossyExample,
     RemovedExample,
     ReportData,
 )
@@ -76,6 +77,14 @@ class PairComparison(NamedTuple):
 
     names: tuple[str, str]
     similarity: float
+    left: Markup
+    right: Markup
+
+
+class LossyPair(NamedTuple):
+    """A removed document that lost much, side by side with the kept one."""
+
+    example: LossyExample
     left: Markup
     right: Markup
 
@@ -146,6 +155,10 @@ def render_page(data: ReportData) -> str:
             script=Markup(_read_script()),
             script_hash=hash_script(),
             recall_chart=_recall_figure(data),
+            lossy_pairs=[_compare_lossy(example) for example in data.lost.worst]
+            if data.lost
+            else [],
+            max_sources=MAX_SOURCES,
             leaks=data.leakage.leaks if data.leakage else (),
             boilerplate=data.boilerplate,
             min_share=MIN_SHARE,
@@ -238,6 +251,7 @@ def _list_sections(data: ReportData) -> list[tuple[str, str]]:
         ("charts", "Similarities", has_similarities),
         ("what-if", "Other thresholds", data.what_if),
         ("audit", "Audit", data.audit),
+        ("lost", "Information lost", data.lost and data.lost.total.removed),
         ("leakage", "Leakage", data.leakage),
         ("boilerplate", "Boilerplate", data.boilerplate),
         ("clusters", "Clusters", data.clusters),
@@ -295,6 +309,13 @@ def _compare_pair(pair: BorderlinePair) -> PairComparison:
     is_cut = max(len(pair.text_a), len(pair.text_b)) >= BORDERLINE_CHARACTERS
     left, right = diff_markup(pair.text_a, pair.text_b, neutral, neutral, is_cut=is_cut)
     return PairComparison((pair.id_a, pair.id_b), pair.similarity, left, right)
+
+
+def _compare_lossy(example: LossyExample) -> LossyPair:
+    left, right = diff_markup(
+        example.text_kept, example.text_removed, DocumentRole.KEPT, DocumentRole.REMOVED
+    )
+    return LossyPair(example, left, right)
 
 
 def _list_settings(data: ReportData) -> list[tuple[str, str]]:

@@ -6,6 +6,7 @@ from pathlib import Path
 from nearkin.corpus import FileCorpus, count_reasons, write_kept
 from nearkin.corpus.file_names import hide_password
 from nearkin.engine.local.clustering import Clustering
+from nearkin.engine.local.removal_limit import require_removal_limit
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import to_final_clusters
 from nearkin.engine.local.sketching import REJECTED
@@ -85,6 +86,7 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
             matcher=None if references is None else references.matcher,
         )
         clustering = to_final_clusters(run)
+        require_removal_limit(run, clustering)
         excerpts = ExcerptCollector(run, clustering, job.quoted)
         staging = work.path / RESULT
         _write_outputs(job, run, corpus, clustering, excerpts, staging)

@@ -260,6 +260,7 @@ def write_result(
         counts=summary_counts(data.counts),
         stages=stages,
         metrics=QualityMetrics.from_stages(stages),
+        lost=None if data.lost is None else data.lost.to_record(),
     )
     with claimed(folder, "write", replaces=False) as claim, disk_errors(folder.parent):
         staging = claim.path / RESULT
@@ -359,6 +360,7 @@ def build_run_record(
         stages=stages,
         metrics=QualityMetrics.from_stages(stages),
         files=files,
+        lost=None if data.lost is None else data.lost.to_record(),
     )
 
 

@@ -199,6 +199,7 @@ class RunRecord:
         files: Request, environment and inputs of a run over files. None for a result of the
             library.
         audit: Result of an audit as a JSON object, or None if the run was not audited.
+        lost: Information that the run lost as a JSON object, or None if it was not measured.
     """
 
     version: str
@@ -209,6 +210,7 @@ class RunRecord:
     metrics: QualityMetrics
     files: FileRun | None = None
     audit: Mapping[str, object] | None = None
+    lost: Mapping[str, object] | None = None
 
     @property
     def spec(self) -> Spec:
@@ -233,6 +235,7 @@ class RunRecord:
         """Returns the content of run.json."""
         files = {} if self.files is None else self.files.to_json()
         audit = {} if self.audit is None else {"audit": self.audit}
+        lost = {} if self.lost is None else {"information_lost": self.lost}
         return {
             "nearkin": self.version,
             "spec": self.spec_json,
@@ -241,6 +244,7 @@ class RunRecord:
             "stages": self.stages,
             "metrics": self.metrics.to_dict(),
             **files,
+            **lost,
             **audit,
         }
 
@@ -263,6 +267,7 @@ class RunRecord:
             metrics=QualityMetrics.from_dict(values["metrics"]),
             files=FileRun.from_json(values) if "inputs" in values else None,
             audit=values.get("audit"),
+            lost=values.get("information_lost"),
         )
 
     def require_files(self, folder: Path) -> FileRun:

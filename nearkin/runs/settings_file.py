@@ -46,6 +46,7 @@ CLUSTER_OPTIONS = frozenset(
         "floor",
         "keep",
         "max_lost",
+        "max_removed",
         "second_measure",
         "source",
         "split",

@@ -164,6 +164,8 @@ def require_supported(options: RunOptions) -> None:
     if options.acceptance is not None:
         given = "accept" if options.max_lost is None else "max_lost"
         raise UsageError(f"{name_setting(given)} needs the local engine")
+    if options.max_removed is not None:
+        raise UsageError(f"{name_setting('max_removed')} needs the local engine")
 
 
 def _refuse_local_parameters(parameters: RunParameters) -> None:

@@ -143,7 +143,8 @@ class Documents:
         Args:
             column: Column of blocks or sources, or None if all documents have one value.
         """
-        if column is None:
+        # Without documents, no segment says which columns there are.
+        if column is None or not len(self):
             return np.zeros(len(self), np.uint64)
         parts = [value_hashes(part) for part in iterate_portions(self.carried[column])]
         return np.concatenate(parts or [np.empty(0, np.uint64)])

@@ -140,6 +140,17 @@ class Payloads:
             return PrefixFilterIndex(sizes, hashes, weights**2, floor**2)
         return PrefixFilterIndex(sizes, hashes, weights, floor)
 
+    def contains(self, documents: np.ndarray) -> np.ndarray:
+        """Returns which documents are stored, bool (m,).
+
+        Args:
+            documents: Numbers of the documents, int64 (m,).
+        """
+        is_within = documents < len(self.stored.place)
+        is_stored = np.zeros(len(documents), bool)
+        is_stored[is_within] = self.stored.place[documents[is_within]] != ABSENT
+        return is_stored
+
     def count_shingles(self, documents: np.ndarray) -> np.ndarray:
         """Returns the number of different shingles of stored documents, int64 (m,).
 

@@ -7,6 +7,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nearkin.evaluate.lost_share import LostShare
 from nearkin.report.escaping import make_visible
 from nearkin.report.formatting import format_bytes
 from nearkin.report.model import ReportData
@@ -42,6 +43,8 @@ def print_summary(
     console.print()
     console.print(Text(data.headline, style="bold"))
     console.print(_category_table(data))
+    if data.lost is not None and data.lost.total.worst:
+        console.print(_describe_lost(data.lost.total))
     if data.total_seconds:
         console.print(Text(_describe_speed(data), style="dim"))
     if data.compile_seconds >= LEAST_COMPILATION:
@@ -79,6 +82,14 @@ def _category_table(data: ReportData) -> Table:
     for category in categorize_rows(data):
         table.add_row(category.name, f"{category.rows:,}", format_percent(category.share))
     return table
+
+
+def _describe_lost(lost: LostShare) -> str:
+    """Returns what removed documents lost: the shingles that the kept ones lack."""
+    return (
+        f"Removed documents lost {format_percent(lost.mean)} of their shingles on average, and at "
+        f"most {format_percent(lost.worst)}."
+    )
 
 
 def _describe_speed(data: ReportData) -> str:

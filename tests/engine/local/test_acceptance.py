@@ -199,6 +199,9 @@ def test_copies_in_hot_buckets_are_kept_if_their_numbers_differ(
 
 def test_empty_inputs_and_one_document_are_accepted() -> None:
     assert nk.dedup([], accept="safe").kept.tolist() == []
+    empty = {"text": [], "lang": []}
+    assert nk.dedup(empty, accept="jaccard >= 0.8 and same(lang)").kept.tolist() == []
+    assert nk.dedup(empty, block_by="lang").kept.tolist() == []
     assert nk.dedup(["one document"], accept="safe").kept.tolist() == [True]
     assert nk.dedup(["", "", "a b c d"], accept="contained").kept.tolist() == [True, True, True]
 
