@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nearkin.errors import UsageError
-from nearkin.runtime.jit import user_folder
+from nearkin.runtime.cache_folder import user_folder
 
 CALIBRATION_FILE = "calibration.json"
 STAGES = ("start", "sketch", "collapse", "candidates", "verify", "cluster", "write")

@@ -32,6 +32,7 @@ from nearkin.report.model import (
     ReportData,
 )
 from nearkin.report.row_categories import categorize_rows
+from nearkin.report.template_cache import open_template_cache
 from nearkin.runtime.number_format import format_percent, format_similarity
 from nearkin.runtime.progress import describe_stage
 
@@ -195,6 +196,7 @@ def make_environment(folder: Path = _FOLDER) -> Environment:
         autoescape=True,
         finalize=_make_value_visible,
         undefined=StrictUndefined,
+        bytecode_cache=open_template_cache(),
         trim_blocks=True,
         lstrip_blocks=True,
     )
