@@ -19,7 +19,7 @@ from nearkin.engine.local.documents import Documents
 from nearkin.errors import UsageError
 from nearkin.index.bulk_load import BulkLoad, ClusterRow
 from nearkin.index.documents import TextAndVector
-from nearkin.index.entry import Entry, require_id, require_scope
+from nearkin.index.entry import Entry, Outcome, require_id, require_scope
 from nearkin.index.exports import read_entries, read_header
 from nearkin.index.index import Index
 from nearkin.index.opening import IndexHeader, read_vector_evidence
@@ -93,6 +93,7 @@ def add_files(
     spec_resources: Path | None = None,
     selection: Selection | None = None,
     distance: int | None = None,
+    observe: Callable[[Outcome], None] | None = None,
 ) -> AddedDocuments:
     """Upserts the documents of files.
 
@@ -108,6 +109,7 @@ def add_files(
         spec_resources: Folder of a run with the data that the Spec refers to.
         selection: Rules that decide which files of input folders are read.
         distance: Hamming distance of a new index of simhash, which replaces the threshold, or None.
+        observe: Receives the outcome of each document, in the order of the documents.
 
     Raises:
         UsageError: If an input, a column or a document is not valid.
@@ -129,7 +131,7 @@ def add_files(
     ) as index:
         reader = _FileReader(corpus, columns)
         portions = reader.portions(index.settings.max_batch)
-        return _upsert_rows(index, scope, portions, warnings, reader.rejected)
+        return _upsert_rows(index, scope, portions, warnings, reader.rejected, observe)
 
 
 class BothColumns(NamedTuple):
@@ -380,6 +382,7 @@ def _upsert_rows(
     portions: Iterator[list[_Row]],
     warnings: list[str],
     count_rejected: Callable[[], int],
+    observe: Callable[[Outcome], None] | None = None,
 ) -> AddedDocuments:
     """Upserts documents in batches.
 
@@ -389,6 +392,7 @@ def _upsert_rows(
         portions: The documents, in lists that are upserted at once.
         warnings: Warnings about the files.
         count_rejected: Returns the number of rejected rows after the last document.
+        observe: Receives the outcome of each document.
     """
     kinds: dict[str, int] = {}
     for portion in portions:
@@ -397,6 +401,8 @@ def _upsert_rows(
         for outcome in index.upsert_many(scope, documents, ids):
             kind = str(outcome.kind)
             kinds[kind] = kinds.get(kind, 0) + 1
+            if observe is not None:
+                observe(outcome)
     return AddedDocuments(
         outcomes=dict(sorted(kinds.items())),
         rejected=count_rejected(),

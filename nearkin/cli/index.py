@@ -67,6 +67,16 @@ Postings = Annotated[
         rich_help_panel=ADVANCED,
     ),
 ]
+KeptFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--kept",
+        help="Folder for the documents that are not resolved to another one, and for "
+        "matches.parquet.",
+        metavar="DIR",
+        rich_help_panel=OUTPUT,
+    ),
+]
 NewKeyFile = Annotated[
     str,
     typer.Option(
@@ -179,13 +189,25 @@ def open_existing_index(url: str, resources: o.IndexKeyOptions, **fields: Any) -
         UsageError: If the index does not exist or an argument is not valid.
         RunError: If the store cannot be opened.
     """
+    require_existing_index(url)
+    with open_index(url, resources, **fields) as opened:
+        yield opened
+
+
+def require_existing_index(url: str) -> None:
+    """Requires that the file of an SQLite index exists, because opening it would create it.
+
+    Args:
+        url: URL of the store.
+
+    Raises:
+        UsageError: If there is no such file.
+    """
     from nearkin.errors import UsageError
     from nearkin.index.stores.sqlite import file_of
 
     if url.startswith("sqlite:") and not file_of(url).is_file():
         raise UsageError(f"there is no index at {url}: no such file")
-    with open_index(url, resources, **fields) as opened:
-        yield opened
 
 
 def _print_added(added: "AddedDocuments", *, as_json: bool) -> None:
@@ -352,6 +374,8 @@ def add(
     delimiter: o.Delimiter = None,
     encoding: o.Encoding = None,
     memory: o.ReadMemory = o.MEMORY,
+    kept: KeptFolder = None,
+    overwrite: o.Overwrite = False,
     json: o.Json = False,
 ) -> None:
     """Upsert the documents of files into an index.
@@ -370,15 +394,22 @@ def add(
         delimiter: Character between the values of CSV files, or None to detect it.
         encoding: Encoding of CSV files, or None to detect it.
         memory: Memory for reading, for example `4GB`.
+        kept: Folder for the documents that are not resolved to another one, and for the table of
+            matches, or None.
+        overwrite: Whether an existing folder of this kind is replaced.
         json: Whether the result is printed as JSON.
 
     Examples:
         nearkin index add today.jsonl --id id --store sqlite:///kin.db
 
+        nearkin index add today.jsonl --id id --store sqlite:///kin.db --kept news/
+
         nearkin index add today.parquet --text body --vector embedding --store sqlite:///both.db
     """
     with file_imports():
+        from nearkin.errors import UsageError
         from nearkin.loading import add_files, add_files_of_both
+        from nearkin.matching import MatchOutput, add_files_with_matches
         from nearkin.runs.spec_request import SpecRequest
 
     request = SpecRequest(secret=o.read_key(resources.key_file))
@@ -387,6 +418,26 @@ def add(
     )
     folder = resources.spec_resources
     both_columns = options.to_both_columns(memory=memory)
+    if kept is None and overwrite:
+        raise UsageError("--overwrite has no effect without --kept; leave it out")
+    if kept is not None:
+        if both_columns is not None:
+            raise UsageError(
+                f"--kept {kept} cannot be combined with texts and vectors; leave it out, or name "
+                "one column"
+            )
+        added = add_files_with_matches(
+            tuple(inputs),
+            options.to_columns(memory=memory),
+            store,
+            scope,
+            MatchOutput(kept, overwrite=overwrite),
+            secret=request.secret,
+            spec_resources=folder,
+            selection=reading.selection,
+        )
+        _print_added(added, as_json=json)
+        return
     if both_columns is not None:
         added = add_files_of_both(
             tuple(inputs),
@@ -413,6 +464,76 @@ def add(
         selection=reading.selection,
     )
     _print_added(added, as_json=json)
+
+
+@index.command()
+@with_option_groups
+def match(
+    *,
+    inputs: o.InputFiles,
+    store: Store,
+    resources: o.IndexKeyOptions,
+    reading: o.SelectionOptions,
+    out: o.Out,
+    scope: Scope = "default",
+    text: o.Text = None,
+    vector: o.Vector = None,
+    id_column: o.Id = None,
+    delimiter: o.Delimiter = None,
+    encoding: o.Encoding = None,
+    memory: o.ReadMemory = o.MEMORY,
+    overwrite: o.Overwrite = False,
+    readable_by: o.ReadableBy = "owner",
+    json: o.Json = False,
+) -> None:
+    """Find the documents of files that an index has. Nothing is added to the index.
+
+    The output has the documents without a match, and matches.parquet.
+
+    Args:
+        inputs: Files, globs, folders or URLs.
+        store: URL of the store of the index.
+        resources: Options for the data that the Spec of the index refers to.
+        reading: Options for the selection of files.
+        out: Output folder.
+        scope: Scope of the documents.
+        text: Column of texts, or None for the default.
+        vector: Column of vectors, or None.
+        id_column: Column of ids, or None for ids of the form PATH:ROW.
+        delimiter: Character between the values of CSV files, or None to detect it.
+        encoding: Encoding of CSV files, or None to detect it.
+        memory: Memory for reading, for example `4GB`.
+        overwrite: Whether an existing output is replaced.
+        readable_by: Users who may read the output.
+        json: Whether the result is printed as JSON.
+
+    Examples:
+        nearkin index match today.jsonl --id id --store sqlite:///kin.db --out news/
+    """
+    with file_imports():
+        from nearkin.errors import UsageError
+        from nearkin.matching import MatchOutput, match_files
+        from nearkin.runtime.files import Readers
+
+    options = o.ColumnOptions(
+        text=text, vector=vector, id_column=id_column, delimiter=delimiter, encoding=encoding
+    )
+    if options.to_both_columns(memory=memory) is not None:
+        raise UsageError("index match searches by one column; leave out --text or --vector")
+    require_existing_index(store)
+    matched = match_files(
+        tuple(inputs),
+        options.to_columns(memory=memory),
+        store,
+        scope,
+        MatchOutput(out, overwrite=overwrite, readers=Readers(readable_by)),
+        secret=o.read_key(resources.key_file),
+        spec_resources=resources.spec_resources,
+        selection=reading.selection,
+    )
+    print_warnings(matched.warnings)
+    print_facts(matched.to_dict(), as_json=json)
+    require_documents(matched.documents, matched.rejected, f"see {out / 'rejected.jsonl'}")
 
 
 def _read_query(file: Path | None, vector: Path | None) -> "Document":

@@ -152,6 +152,21 @@ class AsyncIndex:
         """
         return await _run(self.index.query, scope, document, top, members=members)
 
+    async def match_many(self, scope: str, documents: Sequence[Document]) -> list[Match | None]:
+        """Does the same as `Index.match_many`, in a thread.
+
+        Args:
+            scope: Scope that is searched.
+            documents: Texts, vectors or `TextAndVector`, at most `max_batch` of them.
+
+        Returns:
+            A match for each document, or None if no stored document reaches the threshold.
+
+        Raises:
+            UsageError: If a document is not valid, or there are too many.
+        """
+        return await _run(self.index.match_many, scope, documents)
+
     async def near_misses(self, scope: str, document: Document, top: int = 10) -> list[Match]:
         """Does the same as `Index.near_misses`, in a thread.
 

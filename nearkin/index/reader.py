@@ -9,7 +9,7 @@ import numpy as np
 from nearkin.argument_types import check_arguments
 from nearkin.errors import UsageError
 from nearkin.index.description import IndexDescription
-from nearkin.index.documents import Document
+from nearkin.index.documents import Document, require_several
 from nearkin.index.entry import (
     REF_SHIFT,
     Cluster,
@@ -69,6 +69,46 @@ class IndexReader(IndexDescription):
             raise UsageError(f"{name_setting('top', top)} is less than 1")
         with measured_call(self._session.telemetry, "query", 1):
             return self._find_matches(scope, document, top, members=members)
+
+    @check_arguments
+    def match_many(self, scope: str, documents: Sequence[Document]) -> list[Match | None]:
+        """Finds the most similar stored document of each of several documents. Nothing is written.
+
+        Of equally similar ones the oldest is found. The documents are not compared with each other.
+        With `postings="leaders"`, representatives are found, and with `"all"` any documents.
+
+        Args:
+            scope: Scope that is searched.
+            documents: Texts, vectors or `TextAndVector`, at most `max_batch` of them.
+
+        Returns:
+            A match for each document, or None if no stored document reaches the threshold.
+
+        Raises:
+            UsageError: If a document is not valid, or there are too many.
+
+        Examples:
+            >>> from nearkin import Index
+            >>> index = Index.open("memory://")
+            >>> stored = index.upsert("web", "the cat sat on the mat", id="a")
+            >>> first, second = index.match_many("web", ["The cat sat on the mat!", "a dog"])
+            >>> first.id, second
+            ('a', None)
+        """
+        require_several(documents)
+        self._session.refresh_if_due()
+        searcher = self._session.searcher
+        max_batch = searcher.settings.max_batch
+        if len(documents) > max_batch:
+            raise UsageError(
+                f"a batch of {len(documents):,} documents is larger than max_batch={max_batch:,}"
+            )
+        with measured_call(self._session.telemetry, "query", len(documents)):
+            checked = searcher.documents.check_all(documents)
+            digests = searcher.documents.digests(checked)
+            return searcher.match(
+                searcher.documents.prepare(require_scope(scope), checked, digests)
+            )
 
     def _find_matches(
         self, scope: str, document: Document, top: int, *, members: bool

@@ -13,7 +13,7 @@ import numpy as np
 from nearkin.index.changes import Changes
 from nearkin.index.comparison import ComparableKind, ComparedPairs, DocumentComparer
 from nearkin.index.document_preparation import DocumentPreparer, PreparedBatch
-from nearkin.index.entry import MAX_SIZE, MEMBER, REF_SHIFT, Entry, Evidence
+from nearkin.index.entry import MAX_SIZE, MEMBER, REF_SHIFT, Entry, Evidence, Match
 from nearkin.index.lookup_probes import LookupProber
 from nearkin.index.settings import IndexSettings, require_probeable
 from nearkin.index.stats import SearchStats
@@ -211,6 +211,23 @@ class Searcher:
                 for key in (key for keys in batch_keys if i in keys for key in keys[i].posted):
                     new_leaders.setdefault(key, []).append(i)
         return decisions
+
+    def match(self, prepared: PreparedBatch) -> list[Match | None]:
+        """Returns the most similar stored document of each document of a batch, or None.
+
+        Of equally similar ones the older one is returned. Documents of the batch are not compared
+        with each other.
+
+        Args:
+            prepared: The batch.
+        """
+        n = len(prepared.digests)
+        ranked = self.rank(prepared, leaders_only=self.settings.postings == "leaders")
+        if not len(ranked.words):
+            return [None] * n
+        pool = self.fetch(prepared, ranked)
+        options = self._compare_stored(ranked, pool, n)
+        return [self._best_match(options_of_one, pool, n) for options_of_one in options]
 
     def rank(
         self,
@@ -479,15 +496,9 @@ class Searcher:
             pool: The batch and its candidates.
             n: Number of documents of the batch.
         """
-        similar = [option for option in options if option.reached]
-        self.stats.record_comparisons(
-            estimated=len(options),
-            compared=sum(option.is_exact for option in options),
-            reached=len(similar),
-        )
-        if not similar:
+        best = self._best_option(options)
+        if best is None:
             return NO_REPRESENTATIVE._replace(compared=len(options))
-        best = min(similar, key=lambda option: (-option.similarity, option.age))
         is_stored = best.age < pool.size
         return Decision(
             entry=pool.entries[best.age - n] if is_stored else None,
@@ -496,6 +507,31 @@ class Searcher:
             compared=len(options),
             evidence=best.compared.evidence(best.row),
         )
+
+    def _best_match(self, options: list[_Option], pool: Pool, n: int) -> Match | None:
+        """Returns the most similar of the stored documents that were compared with a document."""
+        best = self._best_option(options) if options else None
+        if best is None:
+            return None
+        entry = pool.entries[best.age - n]
+        return Match(
+            id=entry.id,
+            cluster=entry.cluster,
+            similarity=best.similarity,
+            shared=best.shared,
+            representative=entry.leader,
+            evidence=best.compared.evidence(best.row),
+        )
+
+    def _best_option(self, options: list[_Option]) -> _Option | None:
+        """Returns the most similar option, the older one of equal ones, or None if none reaches."""
+        similar = [option for option in options if option.reached]
+        self.stats.record_comparisons(
+            estimated=len(options),
+            compared=sum(option.is_exact for option in options),
+            reached=len(similar),
+        )
+        return min(similar, key=lambda option: (-option.similarity, option.age), default=None)
 
     def _length_fits(self, prepared: PreparedBatch, a: int, b: int) -> bool:
         """Returns True if two texts of a batch are close enough in size to be similar."""

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from nearkin.corpus import Columns, FileCorpus, describe_inputs, find_first_change
-from nearkin.corpus.file_names import format_path
+from nearkin.corpus.file_names import format_path, hide_password
 from nearkin.corpus.input_manifest import HashedPart, InputRecord
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.banding import builds_keys_while_sketching
@@ -171,6 +171,7 @@ def open_references(request: ReferenceRequest) -> OpenedReferences | None:
             )
         return None
     require_comparable(request.options)
+    _refuse_stores(request.paths)
     runs = [path for path in request.paths if (Path(path) / RUN).is_file()]
     files = [path for path in request.paths if path not in runs]
     opened = [_open_run(Path(path), request) for path in runs]
@@ -186,6 +187,25 @@ def open_references(request: ReferenceRequest) -> OpenedReferences | None:
         files=tuple(entry.files for entry in opened),
         texts=tuple(entry.texts for entry in opened),
     )
+
+
+def _refuse_stores(paths: Sequence[str]) -> None:
+    """Refuses URLs of stores of an index, which have a command of their own.
+
+    Raises:
+        UsageError: If a path is such a URL.
+    """
+    urls = [path for path in paths if "://" in path]
+    if not urls:
+        return
+    from nearkin.index.stores.urls import SCHEMES
+
+    for path in urls:
+        if path.partition("://")[0] in SCHEMES:
+            raise UsageError(
+                f"{name_setting('against', hide_password(path))} is the URL of an index; compare "
+                f"with it by nearkin index match {name_setting('store', hide_password(path))}"
+            )
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ def test_coroutines_have_the_results_of_the_index(url: str) -> None:
             first = await index.upsert("a", "one two three four five six", "x")
             many = await index.upsert_many("a", ["one two three four five six seven"], ["y"])
             matches = await index.query("a", "one two three four five six")
+            best = await index.match_many("a", ["one two three four five six", "no match"])
+            assert best == [matches[0], None]
             text = "one two three four five six"
             misses = [
                 await index.near_misses("a", f"{text} {ending}") for ending in ("m n", "o p", "q r")

@@ -1,0 +1,308 @@
+"""Files beside what an index answers: the documents without a match, and a table of matches."""
+
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from nearkin.corpus import (
+    Columns,
+    FileCorpus,
+    QuarantineWriter,
+    detect_dimensions,
+    make_ids,
+    write_kept,
+)
+from nearkin.corpus.file_names import hide_password
+from nearkin.corpus.inputs import Selection
+from nearkin.engine.local.sketching import REJECTED
+from nearkin.errors import UsageError
+from nearkin.index.entry import Match, Outcome
+from nearkin.index.index import Index
+from nearkin.keys import HashKey
+from nearkin.loading import AddedDocuments, add_files, documents_of
+from nearkin.report.run_warnings import warn_of_inputs
+from nearkin.runs.spec_request import SpecRequest
+from nearkin.runtime.files import Readers, disk_errors, set_readers
+from nearkin.runtime.outputs import (
+    RESULT,
+    claimed,
+    require_apart,
+    require_replaceable_folder,
+    require_work_folder,
+    work_folder_of,
+)
+from nearkin.setting_names import name_flag, name_setting
+from nearkin.sketch.resources import SpecResources
+
+MATCHES = "matches.parquet"
+"""The table of matches in an output folder."""
+KEPT = "kept"
+"""The folder of the documents without a match in an output folder."""
+MATCHES_SCHEMA = pa.schema(
+    [
+        ("id", pa.large_string()),
+        ("kept", pa.bool_()),
+        ("duplicate_of", pa.large_string()),
+        ("cluster", pa.large_string()),
+        ("similarity", pa.float64()),
+    ]
+)
+"""The table of matches: one row for each document, in the order of the inputs. `duplicate_of` is
+the id of the document of the index that it repeats, and `cluster` that of its cluster."""
+
+
+@dataclass
+class MatchTable:
+    """The rows of a table of matches, in the order of the inputs."""
+
+    _columns: dict[str, list[object]] = field(
+        default_factory=lambda: {name: [] for name in MATCHES_SCHEMA.names}
+    )
+
+    def add_match(self, id: str, match: Match | None) -> None:
+        """Adds a document that was searched for.
+
+        Args:
+            id: Id of the document.
+            match: The document of the index that it repeats, or None.
+        """
+        if match is None:
+            self._add(id, None, None, None)
+        else:
+            self._add(id, match.id, match.cluster, match.similarity)
+
+    def add_outcome(self, outcome: Outcome) -> None:
+        """Adds a document that was upserted. A representative repeats no other document."""
+        if outcome.duplicate:
+            self._add(outcome.id, outcome.representative, outcome.cluster, outcome.similarity)
+        else:
+            self._add(outcome.id, None, outcome.cluster, None)
+
+    def _add(
+        self, id: str, duplicate_of: str | None, cluster: str | None, similarity: float | None
+    ) -> None:
+        row = (id, duplicate_of is None, duplicate_of, cluster, similarity)
+        for column, value in zip(self._columns.values(), row, strict=True):
+            column.append(value)
+
+    @property
+    def kept(self) -> np.ndarray:
+        """The documents without a match, bool (n,)."""
+        return np.array(self._columns["kept"], bool)
+
+    def to_arrow(self) -> pa.Table:
+        """Returns the table."""
+        return pa.table(self._columns, MATCHES_SCHEMA)
+
+
+@dataclass(frozen=True)
+class MatchOutput:
+    """The folder that receives the documents without a match, and the table of matches.
+
+    Attributes:
+        folder: The folder.
+        overwrite: Whether an existing output is replaced.
+        readers: The users who may read it.
+    """
+
+    folder: Path
+    overwrite: bool = False
+    readers: Readers = Readers.OWNER
+
+    def require_free(self, corpus: FileCorpus) -> None:
+        """Requires that the folder can be written.
+
+        Args:
+            corpus: The inputs.
+
+        Raises:
+            UsageError: If it exists and must not be replaced, or is an input or contains one.
+        """
+        require_apart(self.folder, [file.path for file in corpus.files])
+        require_work_folder(work_folder_of(self.folder))
+        if not os.path.lexists(self.folder):
+            return
+        if not self.overwrite:
+            raise UsageError(
+                f"{self.folder} exists; replace it with {name_flag('overwrite')}, or choose "
+                "another folder"
+            )
+        require_replaceable_folder(self.folder)
+
+    def write(
+        self, corpus: FileCorpus, columns: Columns, matches: MatchTable, command: str, url: str
+    ) -> None:
+        """Writes the folder. A previous output stays in its place until the new one is complete.
+
+        Args:
+            corpus: The inputs.
+            columns: The columns that were read.
+            matches: A row for each document.
+            command: Name of the command.
+            url: URL of the store.
+
+        Raises:
+            RunError: If the inputs have changed, or the disk fails.
+        """
+        with (
+            claimed(self.folder, f"nearkin {command}", replaces=self.overwrite) as claim,
+            disk_errors(self.folder.parent),
+        ):
+            staging = claim.path / RESULT
+            (staging / KEPT).mkdir(parents=True)
+            with (staging / REJECTED).open("wb") as file:
+                quarantine = QuarantineWriter(file, corpus.names)
+                for batch in corpus.batches(columns):
+                    quarantine.add(batch.rejected)
+            write_kept(corpus, columns, matches.kept, staging / KEPT)
+            pq.write_table(matches.to_arrow(), staging / MATCHES, compression="zstd")
+            set_readers(staging, self.readers)
+            identity = {
+                "command": command,
+                "store": hide_password(url),
+                "columns": json.loads(json.dumps(columns.to_record())),
+            }
+            claim.publish_folder(staging, uuid.uuid4().hex, identity, replaces=self.overwrite)
+
+
+@dataclass(frozen=True)
+class MatchedDocuments:
+    """The result of a search for the documents of files.
+
+    Attributes:
+        documents: Number of documents.
+        matched: Number of documents that repeat a document of the index.
+        rejected: Number of rejected rows.
+        warnings: Warnings about the files.
+    """
+
+    documents: int
+    matched: int
+    rejected: int
+    warnings: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, int]:
+        """Returns the counts by name, without the warnings."""
+        return {
+            "documents": self.documents,
+            "kept": self.documents - self.matched,
+            "matched": self.matched,
+            "rejected": self.rejected,
+        }
+
+
+def match_files(
+    inputs: tuple[str, ...],
+    columns: Columns,
+    url: str,
+    scope: str,
+    output: MatchOutput,
+    secret: HashKey | None = None,
+    spec_resources: Path | None = None,
+    selection: Selection | None = None,
+) -> MatchedDocuments:
+    """Searches an index for the documents of files, and adds none of them.
+
+    Args:
+        inputs: Files, globs, folders and URLs.
+        columns: Columns that are read.
+        url: URL of the store.
+        scope: Scope that is searched.
+        output: Receives the documents without a match, and the table of matches.
+        secret: Key of the Spec, or None.
+        spec_resources: Folder of a run with the data that the Spec refers to.
+        selection: Rules that decide which files of input folders are read.
+
+    Raises:
+        UsageError: If an input, a column or a document is not valid, or the output exists.
+        StoreError: If the store fails.
+    """
+    corpus = FileCorpus.open(inputs, selection=selection)
+    output.require_free(corpus)
+    columns = detect_dimensions(corpus, columns)
+    corpus.check(columns)
+    matches = MatchTable()
+    rejected = 0
+    with Index.open(url, resources=SpecResources(secret), spec_resources=spec_resources) as index:
+        for batch in corpus.batches(columns):
+            rejected += len(batch.rejected)
+            ids = make_ids(batch, columns, corpus.names).to_pylist()
+            documents = documents_of(batch.documents[columns.content])
+            for part in _split_rows(len(ids), index.settings.max_batch):
+                found = index.match_many(scope, documents[part])
+                for id, match in zip(ids[part], found, strict=True):
+                    matches.add_match(id, match)
+    output.write(corpus, columns, matches, "index match", url)
+    kept = matches.kept
+    return MatchedDocuments(
+        documents=len(kept),
+        matched=int(np.count_nonzero(~kept)),
+        rejected=rejected,
+        warnings=tuple(warn_of_inputs(corpus, columns)),
+    )
+
+
+def add_files_with_matches(
+    inputs: tuple[str, ...],
+    columns: Columns,
+    url: str,
+    scope: str,
+    output: MatchOutput,
+    secret: HashKey | None = None,
+    spec_resources: Path | None = None,
+    selection: Selection | None = None,
+) -> AddedDocuments:
+    """Upserts the documents of files, and writes those that are not resolved to another one.
+
+    A repetition gives the same files: a document that is a representative already is kept.
+
+    Args:
+        inputs: Files, globs, folders and URLs.
+        columns: Columns that are read, with one of ids.
+        url: URL of the store.
+        scope: Scope of the documents.
+        output: Receives the documents without a match, and the table of matches.
+        secret: Key of the Spec, or None.
+        spec_resources: Folder of a run with the data that the Spec refers to.
+        selection: Rules that decide which files of input folders are read.
+
+    Raises:
+        UsageError: If an input, a column or a document is not valid, there is no column of ids, or
+            the output exists.
+        StoreError: If the store fails.
+    """
+    if columns.id is None:
+        raise UsageError(
+            f"{name_setting('kept', str(output.folder))} needs ids, by which a document is "
+            f"distinguished from its copies; name their column with {name_setting('id')}"
+        )
+    corpus = FileCorpus.open(inputs, selection=selection)
+    output.require_free(corpus)
+    matches = MatchTable()
+    added = add_files(
+        inputs,
+        columns,
+        SpecRequest(secret=secret),
+        url,
+        scope,
+        threshold=None,
+        postings=None,
+        spec_resources=spec_resources,
+        selection=selection,
+        observe=matches.add_outcome,
+    )
+    output.write(corpus, detect_dimensions(corpus, columns), matches, "index add", url)
+    return added
+
+
+def _split_rows(rows: int, most: int) -> Iterator[slice]:
+    """Yields ranges of rows of bounded length."""
+    for start in range(0, rows, most):
+        yield slice(start, start + most)
