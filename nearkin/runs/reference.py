@@ -128,6 +128,13 @@ def require_comparable(options: RunOptions) -> None:
             "the reference are compared by the threshold alone; leave out "
             f"{name_setting('accept')} and {name_setting('max_lost')}, or {against}"
         )
+    if options.groups_by_value:
+        name = "url" if options.same is None else "same"
+        raise UsageError(
+            f"{name_setting(name, options.url or options.same)} cannot be combined with {against}: "
+            "documents of the reference are compared by their content alone, so equal values would "
+            "be missed; leave one out"
+        )
     if options.across is not None:
         raise UsageError(
             f"{name_setting('across', options.across)} cannot be combined with {against}: "

@@ -7,7 +7,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.engine.local import reference
-from nearkin.errors import UsageError
+from nearkin.errors import RunError, UsageError
 from tests.engine.reference_oracle import (
     dedup_by_oracle,
     make_texts,
@@ -170,6 +170,8 @@ def test_rows_of_a_reference_that_cannot_be_read_are_warned_about() -> None:
         ({"second_measure": "cosine:v:0.9"}, "run twice"),
         ({"accept": "safe"}, "by the threshold alone"),
         ({"max_lost": 0.1}, "by the threshold alone"),
+        ({"same": "block"}, "equal values would be missed"),
+        ({"url": "block"}, "equal values would be missed"),
     ],
     ids=str,
 )
@@ -190,6 +192,22 @@ def test_result_with_a_reference_has_no_other_threshold() -> None:
         result.rethreshold(0.9)
     assert result.report_data.what_if == ()
     assert "1 more as duplicates of the reference" in result.report_data.headline
+
+
+def test_sizes_of_clusters_do_not_count_duplicates_of_a_reference() -> None:
+    texts = ["a b c d e", "f g h i j", "f g h i j"]
+    result = nk.dedup(texts, against=["a b c d e"])
+    assert result.cluster_columns()["cluster_size"].to_pylist() == [1, 2, 2]
+    assert result.report_data.lost is not None
+    assert result.report_data.lost.total.removed == 1
+
+
+def test_limit_of_removals_counts_duplicates_of_a_reference() -> None:
+    new = {"text": ["a b c d e", "f g h i j"], "source": ["x", "x"]}
+    reference_table = {"text": ["a b c d e"]}
+    assert nk.dedup(new, against=reference_table, max_removed="source:0.5").kept.sum() == 1
+    with pytest.raises(RunError, match="source"):
+        nk.dedup(new, against=reference_table, max_removed="source:0.4")
 
 
 def test_result_with_a_reference_is_written(tmp_path: Path) -> None:
