@@ -36,6 +36,7 @@ lint: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/python scripts/check_text.py
+	$(BIN)/python scripts/check_test_files.py
 
 types: $(DEV)
 	$(BIN)/mypy
