@@ -11,7 +11,7 @@ __version__ = VERSION
 
 if TYPE_CHECKING:
     from nearkin import spark
-    from nearkin.api import dedup, frequencies, observe, pairs, report, sketch
+    from nearkin.api import dedup, frequencies, observe, pairs, report, sketch, split
     from nearkin.client.clients import AsyncClient, Client, Retries
     from nearkin.client.models import (
         ClusterPage,
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         tune,
     )
     from nearkin.report.model import ReportData
-    from nearkin.results import DedupResult, PairsResult, ResultTable
+    from nearkin.results import DedupResult, PairsResult, ResultTable, SplitResult
     from nearkin.runtime.progress import Progress
     from nearkin.signatures.hamming_index import HammingIndex, Neighbour
     from nearkin.signatures.signature import Signature
@@ -146,6 +146,7 @@ __all__ = [
     "SignatureMatches",
     "Spec",
     "SpecResources",
+    "SplitResult",
     "StoreError",
     "StoredDocument",
     "SynthSettings",
@@ -170,6 +171,7 @@ __all__ = [
     "simhash",
     "sketch",
     "spark",
+    "split",
     "synth",
     "tune",
 ]
@@ -177,6 +179,7 @@ __all__ = [
 _HOMES = {
     "dedup": "nearkin.api",
     "pairs": "nearkin.api",
+    "split": "nearkin.api",
     "sketch": "nearkin.api",
     "report": "nearkin.api",
     "frequencies": "nearkin.api",
@@ -184,6 +187,7 @@ _HOMES = {
     "DedupResult": "nearkin.results",
     "PairsResult": "nearkin.results",
     "ResultTable": "nearkin.results",
+    "SplitResult": "nearkin.results",
     "Spec": "nearkin.spec",
     "SignatureLimits": "nearkin.spec",
     "Signature": "nearkin.signatures.signature",

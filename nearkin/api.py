@@ -19,6 +19,7 @@ from nearkin.corpus.arrow_conversion import (
 )
 from nearkin.engine.document_frequencies import FrequencyRequest
 from nearkin.engine.local.document_frequencies import count_frequencies
+from nearkin.engine.local.document_split import SplitGroups, require_splittable
 from nearkin.engine.local.reference import Reference, ReferenceMatcher
 from nearkin.engine.local.removal_limit import require_removal_limit
 from nearkin.engine.local.run import LocalRun
@@ -38,7 +39,7 @@ from nearkin.report.run_warnings import (
     warn_of_missing_pairs,
     warn_of_run,
 )
-from nearkin.results import DedupResult, PairsResult, TemporaryFolder, TemporaryRun
+from nearkin.results import DedupResult, PairsResult, SplitResult, TemporaryFolder, TemporaryRun
 from nearkin.runs.pairs import Relation, find_pairs, parse_relation, with_pair_budget
 from nearkin.runs.parameter_help import show_parameters
 from nearkin.runs.parameters import (
@@ -59,6 +60,7 @@ from nearkin.runs.reference import (
 )
 from nearkin.runs.settings_file import Settings
 from nearkin.runs.spec_request import count_frequency_cut
+from nearkin.runs.split import execute_split, with_recall_of_splits
 from nearkin.runtime.outputs import require_page_output
 from nearkin.runtime.progress import LoggedProgress, Progress
 from nearkin.signatures.sketching import sketch_documents, sketcher_pool
@@ -205,6 +207,65 @@ class ReferenceData(NamedTuple):
 
 
 NO_REFERENCE = ReferenceData()
+
+
+@show_parameters
+@check_arguments
+def split(
+    data: Any,
+    groups: Sequence[float] = (0.8, 0.1, 0.1),
+    *,
+    names: Sequence[str] | None = None,
+    group_seed: int = 0,
+    id: str | None = None,
+    work: str | Path | None = None,
+    progress: Progress | None = None,
+    **parameters: Unpack[RunParameters],
+) -> SplitResult:
+    """Splits documents into groups so that no near-duplicates are in different groups.
+
+    Whole clusters of near-duplicates are assigned to groups, by a hash of their content. So a
+    document is nearly always in the same group as before if others are added.
+
+    Args:
+        data: The documents, as `dedup` takes them.
+        groups: Share of each group, which add up to 1.
+        names: Names of the groups. The default is `train` and `test` for two groups, `validation`
+            between them for three, and `group-1`, `group-2` and so on for more.
+        group_seed: Seed of the hashes that select groups.
+        id: Column of ids. The default is the row number, or the path and the row for files.
+        work: Folder for temporary files. The default is that of the system.
+        progress: Receives stage and row-count updates. By default, stages are logged to
+            `nearkin.run` (INFO).
+        **parameters: The columns, the measure, the threshold and further options, which
+            `nearkin.runs.parameters.RunParameters` documents. The default of `recall` is 0.99.
+            Equal values of `same` and `url` keep documents together.
+
+    Raises:
+        UsageError: If a parameter is unknown or out of range or leaves pairs out (`block_by`,
+            `across`, `accept`), the shares do not add up to 1, or the data cannot be read.
+        RunError: If a file cannot be read or temporary files cannot be written.
+
+    Examples:
+        >>> texts = ["the cat sat on the mat", "a dog ran", "the cat sat on the mat!", "a bird"]
+        >>> result = split(texts, [0.5, 0.5])
+        >>> [len(result.select(texts, name)) for name in result.names]
+        [2, 2]
+        >>> result.facts["pairs"], result.rows[0] == result.rows[2]
+        (1, np.True_)
+    """
+    parsed = SplitGroups(tuple(groups), tuple(names or ()), group_seed)
+    settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_splits()
+    with settings.named_in_errors():
+        applied = with_recall_of_splits(settings.apply_to(parameters))
+        finished = prepare_run(data, id, work, progress, applied)
+        require_splittable(finished.run.options)
+    executed = execute_split(finished.run, parsed)
+    finished.run.progress.close()
+    log_warnings(tuple(executed.warnings))
+    result = SplitResult.from_run(finished.run, executed)
+    finished.folder.remove()
+    return result
 
 
 class _Request(NamedTuple):

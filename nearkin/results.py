@@ -22,8 +22,10 @@ from nearkin.engine.cluster_columns import ClusterColumns, DocumentWeights
 from nearkin.engine.local import result_tables
 from nearkin.engine.local.cluster_columns import LocalClusterColumns
 from nearkin.engine.local.clustering import Clustering
+from nearkin.engine.local.document_split import SplitFacts
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
+from nearkin.engine.result_schema import GROUPS
 from nearkin.engine.stats import MissingPairsStats, StageRecords
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.report.collect import collect_counts, collect_report, summary_counts
@@ -34,8 +36,10 @@ from nearkin.runs.document_output import DocumentOutput, require_weightable
 from nearkin.runs.kept_file import KeptFile, write_kept_file
 from nearkin.runs.output import write_result
 from nearkin.runs.pairs import write_pairs_file
+from nearkin.runs.split import FinishedSplit
 from nearkin.runtime.files import Readers
 from nearkin.setting_names import name_setting
+from nearkin.suggestions import did_you_mean
 
 T = TypeVar("T")
 
@@ -510,6 +514,72 @@ class DedupResult:
         counts = self.statistics
         documents = counts["read"] - counts["rejected"]
         return f"<DedupResult: {documents:,} documents, {counts['kept']:,} kept>"
+
+
+@dataclass(frozen=True, repr=False)
+class SplitResult:
+    """The groups of a corpus, between which there are no near-duplicates.
+
+    Attributes:
+        groups: A table with a row for each document: id, group (the name) and cluster (the id of
+            the first document of its cluster). Documents of one cluster are in one group.
+        facts: The numbers of documents and clusters, of each group too, the largest cluster, and
+            the numbers of pairs.
+        rows: Number of each row's group, int64 (n,), with -1 for rejected rows. It has one entry
+            for each row of a table, or one for each document of files.
+        warnings: Sentences about the result, for example that pairs may be missing.
+    """
+
+    groups: ResultTable
+    facts: SplitFacts
+    rows: np.ndarray
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def from_run(cls, run: LocalRun, finished: FinishedSplit) -> "SplitResult":
+        """Returns the result of a finished run. The work folder is not needed any more.
+
+        Args:
+            run: The run.
+            finished: Its split.
+        """
+        documents = run.documents()
+        table = pa.Table.from_batches(finished.split.batches(documents.ids), GROUPS)
+        rows = finished.split.group
+        if isinstance(run.corpus, TableCorpus):
+            rows = np.full(run.corpus.table.num_rows, -1)
+            rows[np.asarray(documents.rows)] = finished.split.group
+        return cls(ResultTable(table), finished.facts, rows, tuple(finished.warnings))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the groups."""
+        return tuple(group["name"] for group in self.facts["groups"])
+
+    def select(self, data: T, name: str) -> T:
+        """Returns the rows of one group, as a table of the same type.
+
+        Args:
+            data: The table that was split, or another one with the same rows in the same order,
+                as for `DedupResult.filter`.
+            name: The name of the group.
+
+        Raises:
+            UsageError: If there is no such group, the number of rows differs, or the data is an
+                iterator, which can be read only once.
+        """
+        if name not in self.names:
+            raise UsageError(
+                f"there is no group {name!r}; the groups are {', '.join(self.names)}"
+                f"{did_you_mean(name, self.names)}"
+            )
+        return select_kept_rows(data, self.rows == self.names.index(name))
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(
+            f"{group['name']} {group['documents']:,}" for group in self.facts["groups"]
+        )
+        return f"<SplitResult: {sizes}>"
 
 
 @dataclass(frozen=True, repr=False)

@@ -55,6 +55,12 @@ COMMANDS = (
         "or .arrow.",
     ),
     CommandEntry(
+        "split",
+        START,
+        "Split documents into groups, such as training and test sets, without near-duplicates "
+        "between them.",
+    ),
+    CommandEntry(
         "info",
         CHECK,
         "Show the Spec, the fingerprint and the counts of a signature file or of a finished run.",

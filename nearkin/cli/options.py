@@ -326,6 +326,16 @@ Recall = Annotated[
         rich_help_panel=CANDIDATES,
     ),
 ]
+LeakRecall = Annotated[
+    float,
+    typer.Option(
+        "--recall",
+        metavar="SHARE",
+        help="Minimum share of the pairs at the threshold that are found, in (0, 1). More similar "
+        "pairs are found with a larger probability.",
+        rich_help_panel=CANDIDATES,
+    ),
+]
 Bands = Annotated[
     int | None,
     typer.Option(

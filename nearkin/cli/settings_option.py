@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from nearkin.runs.settings_file import Settings
 
 
+FINDING_LEAKS = ("split", "check")
+"""The commands that keep near-duplicates apart, or find those that are not."""
 ESTIMATING = ("plan", "tune")
 """The commands that estimate a run without its clusters."""
 
@@ -21,8 +23,9 @@ def apply_settings(
     Args:
         options: The values of all options by parameter name. They are changed.
         given: The options that were given, which win over these values.
-        command: The name of the command: `dedup`, `pairs`, `plan` or `tune`. Settings that are not
-            options of the last two are left out, because they do not decide signatures.
+        command: The name of the command: `dedup`, `pairs`, `split`, `check`, `plan` or `tune`.
+            Settings that are not options of the last two are left out, because they do not decide
+            signatures.
 
     Returns:
         The settings that the command has, and the given options together with those that the
@@ -36,7 +39,12 @@ def apply_settings(
         from nearkin.runs.settings_file import Settings
 
     settings = Settings.resolve(options.get("settings"), options["preset"])
-    settings = settings.for_pairs() if command == "pairs" else settings.for_dedup()
+    if command == "pairs":
+        settings = settings.for_pairs()
+    elif command in FINDING_LEAKS:
+        settings = settings.for_splits()
+    else:
+        settings = settings.for_dedup()
     if command in ESTIMATING:
         without_effect = () if options.get("inputs") else ("shingle", "normalise")
         settings = settings.limit_to(options.keys() - set(without_effect))

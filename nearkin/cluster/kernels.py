@@ -102,6 +102,34 @@ def flatten(parent: np.ndarray) -> None:
         parent[x] = find_root(parent, U32(x))
 
 
+@kernel
+def fill_groups(
+    order: np.ndarray,
+    sizes: np.ndarray,
+    selected: np.ndarray,
+    lacking: np.ndarray,
+    groups: np.ndarray,
+) -> None:
+    """Assigns clusters to their selected groups as long as these lack as many documents.
+
+    A cluster that does not fit is assigned to the group that lacks most, the first one of several.
+
+    Args:
+        order: Clusters in the order of their assignment, int64 (clusters,).
+        sizes: Number of documents of each cluster, int64 (clusters,).
+        selected: Selected group of each cluster, int64 (clusters,).
+        lacking: Number of documents that each group lacks, int64 (groups,). It is changed.
+        groups: Array for the group of each cluster, int64 (clusters,).
+    """
+    for position in range(order.shape[0]):
+        cluster = order[position]
+        group = selected[cluster]
+        if lacking[group] < sizes[cluster]:
+            group = np.argmax(lacking)
+        lacking[group] -= sizes[cluster]
+        groups[cluster] = group
+
+
 class Search(NamedTuple):
     """The state of searches through a graph of n documents; all arrays are int64 (n,).
 

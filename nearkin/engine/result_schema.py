@@ -51,3 +51,11 @@ CONTAINED = pa.schema(
     ]
 )
 """The table of `--relation containment`: document a is contained in document b."""
+GROUPS = pa.schema(
+    [
+        ("id", pa.large_string()),
+        ("group", pa.string()),
+        ("cluster", pa.large_string()),
+    ]
+)
+"""The table of a split: one row for each document. Documents of one cluster are in one group."""

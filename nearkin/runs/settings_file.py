@@ -204,6 +204,14 @@ class Settings:
         """Returns the settings that `pairs` takes. Those of clusters are left out."""
         return self._without(CLUSTER_OPTIONS)
 
+    def for_splits(self) -> "Settings":
+        """Returns the settings that `split` and `check` take. Those of clusters are left out.
+
+        Raises:
+            UsageError: If the relation is containment, which only `pairs` finds.
+        """
+        return self.for_dedup()._without(CLUSTER_OPTIONS)
+
     def limit_to(self, names: Collection[str]) -> "Settings":
         """Returns the settings of some names.
 

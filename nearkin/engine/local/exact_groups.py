@@ -12,9 +12,9 @@ from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import EmptyDocuments, RunOptions
 from nearkin.engine.short_documents import count_short_documents
 from nearkin.engine.stats import CollapseStats
-from nearkin.engine.value_keys import value_columns_of
+from nearkin.engine.value_keys import ValueColumn, value_columns_of
 from nearkin.pair_scope import PairScope
-from nearkin.runtime.progress import StepCounter
+from nearkin.runtime.progress import StepCounter, ignore_count
 
 DOCUMENTS_AT_ONCE = 1 << 24
 """Number of documents that are grouped in memory at a time."""
@@ -110,6 +110,25 @@ def save_exact_groups(
         without_source=without_source,
         unreadable_dates=unreadable_dates or None,
     )
+
+
+def find_first_of_values(
+    documents: Documents, column: ValueColumn, work: WorkFolder, number: int
+) -> np.ndarray:
+    """Returns the first document with the same value as each document, uint32 (n,).
+
+    Args:
+        documents: Sketched documents.
+        column: Column, which the documents carry.
+        work: Work folder of a run after `save_exact_groups`.
+        number: Number of the column, which names a file.
+    """
+    keys = write_value_keys(documents, column, work, number)
+    rank = np.asarray(work.load("rank"))
+    blocks = np.asarray(work.load("blocks"))
+    parts = max(1, -(-len(documents) // DOCUMENTS_AT_ONCE))
+    counter = StepCounter(ignore_count, len(documents), steps=parts)
+    return _find_first_equal(keys, (keys != 0).any(axis=1), blocks, rank, parts, counter)
 
 
 def load_pair_scope(work: WorkFolder, options: RunOptions) -> PairScope:

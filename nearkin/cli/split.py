@@ -1,0 +1,199 @@
+"""`nearkin split`."""
+
+import sys
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nearkin.cli import options as o
+from nearkin.cli.imports import file_imports
+from nearkin.cli.jobs import make_job
+from nearkin.cli.option_groups import COMMON, OUTPUT, GivenOptions, with_option_groups
+from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
+from nearkin.cli.saved_runs import require_as_saved
+from nearkin.runtime.number_format import format_percent
+
+if TYPE_CHECKING:
+    from nearkin.engine.local.document_split import SplitFacts
+    from nearkin.engine.options import RunOptions
+    from nearkin.spec import Spec
+
+COMMON_OPTIONS = (
+    "groups",
+    "names",
+    "text",
+    "id_column",
+    "threshold",
+    "shingle",
+    "out",
+    "overwrite",
+    "memory",
+    "resume",
+)
+
+
+@dataclass(frozen=True)
+class LeakOptions(o.MatchOptions):
+    """The options that decide which pairs a split keeps together, or a check reports."""
+
+    recall: o.LeakRecall = 0.99
+
+
+@dataclass(frozen=True)
+class GroupOptions:
+    """The options that describe the groups."""
+
+    groups: Annotated[
+        str,
+        typer.Option(
+            help="Share of each group, separated by commas. They add up to 1.",
+            metavar="SHARES",
+            rich_help_panel=COMMON,
+        ),
+    ]
+    names: Annotated[
+        str | None,
+        typer.Option(
+            help="Names of the groups, separated by commas.  [default: train,test for two groups; "
+            "train,validation,test for three]",
+            metavar="NAMES",
+            rich_help_panel=COMMON,
+        ),
+    ] = None
+    group_seed: Annotated[
+        int,
+        typer.Option(
+            "--group-seed",
+            help="Seed of the hashes that select groups. Another seed makes another split.",
+            metavar="N",
+            min=0,
+            max=2**64 - 1,
+            rich_help_panel=OUTPUT,
+        ),
+    ] = 0
+
+
+@partial(with_option_groups, common=COMMON_OPTIONS)
+def split(
+    *,
+    given: GivenOptions,
+    inputs: o.Inputs,
+    columns: o.ColumnOptions,
+    reading: o.RunReadOptions,
+    spec: o.SpecOptions,
+    match: LeakOptions,
+    groups: GroupOptions,
+    output: o.OutputOptions,
+    settings: o.SettingsFile = None,
+    preset: o.Preset = None,
+    resume: o.Resume = False,
+) -> None:
+    """Split documents into groups, such as training and test sets, without near-duplicates between them.
+
+    The output has a folder of each group, with the documents in the format of the inputs, and the table groups.parquet
+    (id, group, cluster).
+
+    Args:
+        given: Names of the options that were given on the command line.
+        inputs: Files, globs, folders or URLs, or the folder of a saved run.
+        columns: Options for the columns that are read.
+        reading: Options for the selection of files and for rows that cannot be read.
+        spec: Options that make the Spec.
+        match: Options for candidates and verification.
+        groups: Options that describe the groups.
+        output: Options of the output.
+        settings: Settings file whose values the options have, or None.
+        preset: Name of the preset whose values the options have, or None.
+        resume: Whether an interrupted run is resumed.
+
+    Examples:
+        nearkin split docs.parquet --groups 0.8,0.1,0.1 --out sets/
+
+        nearkin split docs.jsonl --groups 0.5,0.3,0.2 --names a,b,c --threshold 0.7 --out sets/
+
+        nearkin split scans.csv --text report --same patient --groups 0.9,0.1 --out sets/
+    """  # noqa: E501
+    with file_imports():
+        from nearkin.cluster.keep import KeepPolicy
+        from nearkin.engine.local.document_split import SplitGroups, require_splittable
+        from nearkin.runs.output import require_output_free
+        from nearkin.runs.spec_request import resolve_inputs
+        from nearkin.runs.split import run_split
+
+    out = output.out
+    hash_inputs = reading.parse_hash_inputs()
+    parsed = SplitGroups.parse(groups.groups, groups.names, groups.group_seed)
+    carried = match.carried_columns(KeepPolicy.parse(o.ClusterOptions().keep))
+    requested_columns = columns.to_columns(carried, match.memory)
+    require_output_free(out, resume=resume, overwrite=output.overwrite)
+    o.require_apart_from_files(out, spec, settings=settings)
+    require_as_saved(given, inputs, columns, spec)
+    progress = o.open_progress(quiet=output.quiet)
+
+    def options_with(resolved_spec: "Spec") -> "RunOptions":
+        run_options = match.to_run_options(resolved_spec)
+        require_splittable(run_options)
+        return run_options
+
+    try:
+        resolved = resolve_inputs(
+            tuple(inputs),
+            requested_columns,
+            spec.to_request(),
+            reading.on_error,
+            o.workers_or_cores(match.workers),
+            out,
+            progress,
+            check=options_with,
+            selection=reading.selection,
+        )
+        job = make_job(
+            inputs,
+            resolved,
+            options_with(resolved.spec),
+            reading,
+            output,
+            hash_inputs=hash_inputs,
+            resume=resume,
+        )
+        record = run_split(job, parsed, progress)
+    finally:
+        progress.close()
+    print_warnings(record["warnings"])
+    if output.json:
+        print_json({**record, "out": str(out)})
+    else:
+        print_inputs(resolved.account)
+        print_split(record["facts"], out)
+    rejected = record["rejected"]
+    require_documents(record["facts"]["documents"], rejected, f"see {out / 'rejected.jsonl'}")
+
+
+def print_split(facts: "SplitFacts", out: Path) -> None:
+    """Prints the numbers of a split on standard error.
+
+    Args:
+        facts: The numbers.
+        out: The output folder.
+    """
+    total = max(facts["documents"], 1)
+    width = max(len(group["name"]) for group in facts["groups"])
+    for group in facts["groups"]:
+        sys.stderr.write(
+            f"{group['name']:{width}}  {group['documents']:>{len(f'{total:,}')},} documents "
+            f"({format_percent(group['documents'] / total)}) in {group['clusters']:,} clusters: "
+            f"{out / group['name']}\n"
+        )
+    largest = facts["largest_cluster"]
+    if largest is not None and largest["documents"] > 1:
+        sys.stderr.write(
+            f"largest cluster: {largest['documents']:,} documents, in {largest['group']} "
+            f"(with {largest['id']})\n"
+        )
+    sys.stderr.write(
+        f"{facts['pairs']:,} pairs of near-duplicates, none of them between groups; a random split "
+        f"of single documents would separate about {facts['pairs_of_random_split']:,}\n"
+    )

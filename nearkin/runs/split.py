@@ -1,0 +1,227 @@
+"""The split of files into groups between which there are no near-duplicates."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+import numpy as np
+
+from nearkin.corpus import FileCorpus, find_first_change, write_kept
+from nearkin.corpus.input_manifest import InputRecord
+from nearkin.engine.local.document_split import (
+    DocumentSplit,
+    SplitFacts,
+    SplitGroups,
+    require_splittable,
+    split_documents,
+)
+from nearkin.engine.local.missing_pairs import estimate_missing_pairs
+from nearkin.engine.local.result_tables import write_batches
+from nearkin.engine.local.run import LocalRun
+from nearkin.engine.local.sketching import REJECTED
+from nearkin.engine.local.work_folder import first_difference
+from nearkin.engine.options import RecordedOptions
+from nearkin.engine.result_schema import GROUPS
+from nearkin.engine.stats import Stage, StageRecords
+from nearkin.engine.value_keys import value_columns_of
+from nearkin.errors import UsageError
+from nearkin.report.run_warnings import warn_of_inputs, warn_of_missing_pairs, warn_of_run
+from nearkin.runs.checkpoint import may_replace_output, open_work_folder
+from nearkin.runs.job import Job, check_job
+from nearkin.runs.output import require_output_free
+from nearkin.runs.pairs import with_pair_budget
+from nearkin.runs.parameters import RunParameters
+from nearkin.runs.saved import (
+    SavedRun,
+    copy_saved_signatures,
+    delete_folder,
+    open_job_corpus,
+    with_saved_run,
+)
+from nearkin.runtime.files import disk_errors, set_readers, to_json, write_durably
+from nearkin.runtime.outputs import RESULT, Claim, read_marker
+from nearkin.runtime.progress import Progress
+from nearkin.setting_names import name_flag, name_setting
+from nearkin.version import VERSION
+
+GROUP_TABLE = "groups.parquet"
+"""The file of the group of each document."""
+SPLIT_RECALL = 0.99
+"""The default recall of splits and checks. A missed pair is a leak."""
+SPLIT = "split.json"
+"""The file of the record of a split."""
+
+
+class SplitRecord(TypedDict):
+    """The content of split.json."""
+
+    nearkin: str
+    """The version of nearkin."""
+    spec: Mapping[str, object]
+    parameters: RecordedOptions
+    seed: int
+    """The seed of the hashes that select groups."""
+    facts: SplitFacts
+    rejected: int
+    """The number of rejected rows."""
+    inputs: Sequence[InputRecord]
+    stages: StageRecords
+    warnings: list[str]
+    out: NotRequired[str]
+
+
+@dataclass(frozen=True)
+class FinishedSplit:
+    """A split whose groups are known.
+
+    Attributes:
+        split: The groups of the documents.
+        facts: Its numbers.
+        warnings: Sentences about it, for example that pairs are missing.
+    """
+
+    split: DocumentSplit
+    facts: SplitFacts
+    warnings: list[str]
+
+
+def with_recall_of_splits(parameters: RunParameters) -> RunParameters:
+    """Returns parameters with the default recall of splits, unless the candidates are given.
+
+    Args:
+        parameters: The parameters of a run.
+    """
+    given = (parameters.get("recall"), parameters.get("bands"), parameters.get("distance"))
+    if any(value is not None for value in given):
+        return parameters
+    return {**parameters, "recall": SPLIT_RECALL}
+
+
+def execute_split(run: LocalRun, groups: SplitGroups) -> FinishedSplit:
+    """Runs the stages that find pairs, and assigns whole clusters to groups.
+
+    Equal values of the columns of `same` and `url` keep documents together, too. They do not
+    replace the comparison of their texts, because near-duplicates of each must be kept together.
+
+    Args:
+        run: The run. Its options are changed.
+        groups: The groups.
+
+    Raises:
+        UsageError: If the options leave pairs out.
+    """
+    require_splittable(run.options)
+    columns = value_columns_of(run.options)
+    run.options = with_pair_budget(replace(run.options, same=None, url=None))
+    split = split_documents(run, groups, columns)
+    estimate_missing_pairs(run, expand_exact=True)
+    warnings = warn_of_inputs(run.corpus, run.columns)
+    warnings += (*warn_of_run(run), *warn_of_missing_pairs(run))
+    return FinishedSplit(split, split.summarize(run.documents().ids), warnings)
+
+
+def run_split(job: Job, groups: SplitGroups, progress: Progress) -> SplitRecord:
+    """Splits files into the output folder of a job.
+
+    Args:
+        job: The job.
+        groups: The groups.
+        progress: Receives stage and row-count updates.
+
+    Returns:
+        The record of the split.
+
+    Raises:
+        UsageError: If the request is invalid. Nothing is written in this case.
+        RunError: If the run failed. It can be resumed if a stage was completed.
+    """
+    require_splittable(job.settings)
+    require_output_free(job.out, resume=job.resume, overwrite=job.overwrite)
+    saved = SavedRun.find(job.inputs)
+    if saved is not None:
+        job = with_saved_run(job, saved)
+    corpus = open_job_corpus(job, saved)
+    check_job(job, corpus)
+    identity = job.identity(
+        "split", groups=list(groups.shares), names=list(groups.names), group_seed=groups.seed
+    )
+    finished = _find_finished_split(job, identity, corpus)
+    if finished is not None:
+        return finished
+    with open_work_folder(job, identity, corpus) as (claim, work):
+        if saved is not None:
+            copy_saved_signatures(saved, work)
+        run = LocalRun(corpus, job.columns, job.settings, work, progress, job.resources)
+        executed = execute_split(run, groups)
+        staging = work.path / RESULT
+        with run.stage(Stage.WRITE):
+            delete_folder(staging)
+            staging.mkdir(parents=True)
+            _write_groups(run, corpus, executed.split, staging)
+        record: SplitRecord = {
+            "nearkin": VERSION,
+            "spec": json.loads(job.settings.spec.to_json()),
+            "parameters": job.settings.parameters(),
+            "seed": groups.seed,
+            "facts": executed.facts,
+            "rejected": run.sketch_stats.rejected,
+            "inputs": work.manifest["inputs"],
+            "stages": work.manifest["stages"],
+            "warnings": executed.warnings,
+        }
+        with disk_errors(staging):
+            write_durably(staging / SPLIT, to_json(record))
+            job.resources.write(staging, job.settings.spec)
+            set_readers(staging, job.readers)
+        claim.publish_folder(
+            staging, work.manifest["run"], identity, replaces=may_replace_output(job, work)
+        )
+    return record
+
+
+def _write_groups(run: LocalRun, corpus: FileCorpus, split: DocumentSplit, folder: Path) -> None:
+    """Writes the documents of each group, the table of groups and the rejected rows."""
+    run.progress.stage(str(Stage.WRITE), len(split.group) * len(split.groups.names))
+    for number, name in enumerate(split.groups.names):
+        (folder / name).mkdir()
+        write_kept(
+            corpus,
+            run.columns,
+            np.asarray(split.group == number),
+            folder / name,
+            advance=run.progress.advance,
+        )
+    write_batches(folder / GROUP_TABLE, GROUPS, split.batches(run.documents().ids))
+    rejected = run.work.path / "sketch" / REJECTED
+    (folder / REJECTED).write_bytes(rejected.read_bytes())
+
+
+def _find_finished_split(
+    job: Job, identity: Mapping[str, object], corpus: FileCorpus
+) -> SplitRecord | None:
+    """Returns the record of a finished split that a job resumes, or None if work is left."""
+    if job.overwrite or not job.resume or not os.path.lexists(job.out):
+        return None
+    marker = read_marker(job.out)
+    if marker is None or not (job.out / SPLIT).exists():
+        raise UsageError(
+            f"{job.out} is not the output of a split that can be resumed; choose another "
+            f"{name_setting('out')}"
+        )
+    record: Any = json.loads((job.out / SPLIT).read_bytes())
+    difference = first_difference(marker["identity"], json.loads(json.dumps(identity)))
+    change = None if difference else find_first_change(record["inputs"], corpus)
+    if difference or change:
+        reason = f"was made with other settings: {difference}" if difference else str(change)
+        raise UsageError(
+            f"{job.out} is finished and {reason}; replace it with {name_flag('overwrite')}, or "
+            f"choose another {name_setting('out')}"
+        )
+    if os.path.lexists(job.work_folder):
+        # The run was killed while it deleted its work folder.
+        Claim.take(job.out, "nearkin split").remove()
+    finished: SplitRecord = record
+    return finished
