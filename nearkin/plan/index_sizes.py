@@ -108,12 +108,13 @@ def memory_size(shape: IndexShape) -> IndexSize:
     Args:
         shape: Shape of the index.
     """
-    # objects of packed bytes, of the key and of the number; rows of two dictionaries; lists
-    objects = 33 + 75 + 32 + 2 * 40 + 10
+    # the object of the packed bytes; its place; numbers in the lists of all, and of a scope
+    objects = 33 + 8 + 9 + 9 + 9
     leader = objects + PACKED_BYTES + OWN_NAME_BYTES + shape.content
     member = objects + 10 + PACKED_BYTES + OWN_NAME_BYTES + 20 + shape.member_content
+    ids = bucket_table_bytes(shape.documents, shape.documents)
     return IndexSize(
-        records=shape.representatives * leader + shape.members * member,
+        records=shape.representatives * leader + shape.members * member + ids,
         postings=bucket_table_bytes(shape.postings, shape.buckets),
         bucket_memory=0.0,
         on_disk=False,

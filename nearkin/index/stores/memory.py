@@ -1,8 +1,7 @@
 """The store behind `memory://`, for libraries and tests: packed entries, and postings in arrays.
 
-Entries are kept as bytes because Python's garbage collector does not visit dictionaries of strings,
-numbers and bytes. With a million tuples in their place, collections took a third of the time of all
-upserts.
+Entries are kept as bytes because Python's garbage collector does not visit bytes. With a million
+tuples in their place, collections took a third of the time of all upserts.
 """
 
 from array import array
@@ -26,6 +25,7 @@ from nearkin.index.migration.state import CLOSING, COPYING, MigrationState, Stor
 from nearkin.index.stores.addresses import MEMORY_URL
 from nearkin.index.stores.base import LOG_KEPT, PORTION
 from nearkin.index.stores.bucket_table import BucketTable, enter_new
+from nearkin.index.stores.entry_table import EntryTable
 from nearkin.index.stores.memory_bound import growing_keys, require_room
 from nearkin.index.stores.packing import (
     pack_entry,
@@ -35,11 +35,10 @@ from nearkin.index.stores.packing import (
     unpack_sighting,
 )
 
-ENTRY_BYTES = 340
-"""The largest memory of an entry beside its packed form and its names, in bytes.
+NUMBER_BYTES = 20
+"""The largest memory of a document in the lists of its scope and of its representative, in bytes.
 
-It consists of the objects of the packed form, of the key and of the number, of two rows in
-dictionaries that are a third full, and of numbers in lists.
+Each has its number, and is at most an eighth longer than needed.
 """
 LIST_BYTES = 400
 """The largest memory of the list of a scope or of a representative's members, in bytes."""
@@ -60,8 +59,7 @@ class MemoryStore:
     def __init__(self, most: int, max_memory: int | None = None) -> None:
         self._max_memory = max_memory
         self.table = BucketTable(most)
-        self._rows: dict[int, bytes] = {}
-        self._refs: dict[str, int] = {}
+        self._entries = EntryTable()
         self._members: dict[str, array[int]] = {}
         self._scopes: dict[str, array[int]] = {}
         """The numbers of the documents of each scope, ascending."""
@@ -70,7 +68,6 @@ class MemoryStore:
         self._dropped_events = 0
         self._numbers = count(1)
         self._lock = RLock()
-        self._bytes = 0
         self._leaders = 0
         self._state = StoreState(MigrationState(), 0)
         self._protected = False
@@ -99,7 +96,7 @@ class MemoryStore:
     def entries(self, scope: str, ids: Sequence[str]) -> list[Entry | None]:
         # A step deletes an entry before it writes the changed one, so readers take the lock.
         with self._lock:
-            refs = [self._refs.get(_key(scope, name), 0) for name in ids]
+            refs = self._entries.find(scope, ids)
             return [self._get(ref) if ref else None for ref in refs]
 
     def by_refs(self, refs: Sequence[int]) -> list[Entry | None]:
@@ -107,8 +104,19 @@ class MemoryStore:
             return [self._get(ref) for ref in refs]
 
     def _get(self, ref: int) -> Entry | None:
-        row = self._rows.get(ref)
+        row = self._entries.get(ref)
         return None if row is None else unpack_entry(ref, row)
+
+    def _row(self, ref: int) -> bytes:
+        """Returns the packed entry of a document that exists."""
+        row = self._entries.get(ref)
+        assert row is not None
+        return row
+
+    def _locked_row(self, ref: int) -> bytes | None:
+        """Returns the packed entry of a document, or None, under the lock."""
+        with self._lock:
+            return self._entries.get(ref)
 
     def postings(self, keys: np.ndarray) -> Postings:
         with self._lock:
@@ -131,8 +139,7 @@ class MemoryStore:
             for entry, _ in changes.dropped:
                 self._delete_entry(entry.ref)
             for entry in changes.changed:
-                self._delete_entry(entry.ref)
-                self._put(entry)
+                self._replace_entry(entry)
             numbers = self._add_new(changes.new)
             for entry, keys in changes.posted:
                 if keys is not None:
@@ -156,11 +163,7 @@ class MemoryStore:
             enter_new(self.table, new, numbers)
             return numbers
         numbers = list(islice(self._numbers, len(new)))
-        rows = pack_new(new)
-        self._rows.update(zip(numbers, rows, strict=True))
-        keys = [_key(new.scope, name) for name in new.ids]
-        self._refs.update(zip(keys, numbers, strict=True))
-        self._bytes += ENTRY_BYTES * len(rows) + sum(map(len, rows)) + len("".join(keys).encode())
+        self._entries.add(numbers, new.scope, new.ids, pack_new(new))
         are_leaders = new.are_leaders
         self._leaders += sum(are_leaders)
         numbers_of_scope = self._scopes.setdefault(new.scope, array("q"))
@@ -183,11 +186,9 @@ class MemoryStore:
         """Checks all conditions of a step before anything is changed."""
         if changes.epoch not in (None, self._state.migration.epoch):
             raise MovedError("the index is being moved")
-        new_keys = _new_keys(changes.new)
-        if not self._refs.keys().isdisjoint(new_keys):
-            dropped_keys = {_key(entry.scope, entry.id) for entry, _ in changes.dropped}
-            if not dropped_keys.issuperset(self._refs.keys() & set(new_keys)):
-                raise RacedError("a document with this id exists already")
+        existing = self._existing_numbers(changes.new)
+        if not existing <= {entry.ref for entry, _ in changes.dropped}:
+            raise RacedError("a document with this id exists already")
         for entry in changes.present:
             stored = self._get(entry.ref)
             if stored is None or stored.id != entry.id:
@@ -210,55 +211,64 @@ class MemoryStore:
                 stored and stored.leader, self._members.get(_key(leader.scope, leader.id), ())
             )
 
+    def _existing_numbers(self, new: Sequence[KeyedEntry]) -> set[int]:
+        """Returns the numbers of stored documents that have the ids of new ones."""
+        if isinstance(new, NewDocuments):
+            numbers = self._entries.find(new.scope, new.ids)
+        else:
+            numbers = [self._entries.find(entry.scope, [entry.id])[0] for entry, _ in new]
+        return {number for number in numbers if number}
+
     def _require_room(self, changes: Changes) -> None:
         """Verifies that a step stays within the memory of the store."""
         keys = None if self._max_memory is None else growing_keys(changes)
         if keys is None:
             return
-        new_bytes = sum(
-            _entry_bytes(_key(entry.scope, entry.id), pack_entry(entry)) for entry, _ in changes.new
-        )
-        new_bytes += LIST_BYTES * len(changes.new)
+        packed_bytes = sum(len(pack_entry(entry)) for entry, _ in changes.new)
+        entries = self._entries.added_bytes(len(changes.new), packed_bytes)
+        lists = LIST_BYTES * len(changes.new)
         buckets = self.table.peak_bytes(keys) - self.table.nbytes
-        require_room(self.nbytes + new_bytes + buckets, self._max_memory, self.url)
+        require_room(self.nbytes + entries + lists + buckets, self._max_memory, self.url)
 
     def _put(self, entry: Entry) -> None:
-        packed = pack_entry(entry)
-        key = _key(entry.scope, entry.id)
-        self._bytes += _entry_bytes(key, packed)
+        self._entries.add([entry.ref], entry.scope, [entry.id], [pack_entry(entry)])
+        self._link(entry)
+
+    def _replace_entry(self, entry: Entry) -> None:
+        """Replaces an entry by another state of the same document."""
+        self._unlink(unpack_head(entry.ref, self._entries.pop(entry.ref)))
+        self._put(entry)
+
+    def _link(self, entry: Entry) -> None:
+        """Adds a document to the lists of its scope and of its representative."""
         self._leaders += entry.is_leader
-        self._rows[entry.ref] = packed
-        self._refs[key] = entry.ref
         _insert(self._scopes, entry.scope, entry.ref)
         if not entry.is_leader:
             _insert(self._members, _key(entry.scope, entry.leader), entry.ref)
 
     def _unlink(self, entry: Entry) -> None:
+        """Deletes a document from the lists of its scope and of its representative."""
+        self._leaders -= entry.is_leader
         _delete(self._scopes, entry.scope, entry.ref)
         if not entry.is_leader:
             _delete(self._members, _key(entry.scope, entry.leader), entry.ref)
 
     def _delete_entry(self, ref: int) -> None:
         """Deletes an entry and all references to it."""
-        packed = self._rows.pop(ref)
-        entry = unpack_entry(ref, packed)
-        self._unlink(entry)
-        key = _key(entry.scope, entry.id)
-        del self._refs[key]
-        self._bytes -= _entry_bytes(key, packed)
-        self._leaders -= entry.is_leader
+        self._unlink(unpack_head(ref, self._entries.pop(ref)))
 
     @property
     def nbytes(self) -> int:
         """An upper limit of the memory of the store, in bytes."""
         lists = len(self._scopes) + len(self._members)
         events = len(self._events)
-        return self.table.nbytes + self._bytes + LIST_BYTES * lists + EVENT_BYTES * events
+        rest = LIST_BYTES * lists + NUMBER_BYTES * len(self._entries) + EVENT_BYTES * events
+        return self.table.nbytes + self._entries.nbytes + rest
 
     def members(self, scope: str, leader: str, limit: int | None = None) -> list[Entry]:
         with self._lock:
             return [
-                unpack_entry(ref, self._rows[ref])
+                unpack_entry(ref, self._row(ref))
                 for ref in self._members.get(_key(scope, leader), _NO_MEMBERS)[:limit]
             ]
 
@@ -268,7 +278,7 @@ class MemoryStore:
         with self._lock:
             refs = self._members.get(_key(scope, leader), _NO_MEMBERS)
             start = bisect_right(refs, after) + skip
-            return [unpack_head(ref, self._rows[ref]) for ref in refs[start : start + limit]]
+            return [unpack_head(ref, self._row(ref)) for ref in refs[start : start + limit]]
 
     def member_count(self, scope: str, leader: str) -> int:
         with self._lock:
@@ -278,12 +288,12 @@ class MemoryStore:
         unpack = unpack_entry if content else unpack_head
         with self._lock:
             refs = (
-                array("q", sorted(self._rows))
+                self._entries.numbers()
                 if scope is None
                 else self._scopes.get(scope, _NO_MEMBERS)[:]
             )
         for ref in refs:
-            row = self._rows.get(ref)
+            row = self._locked_row(ref)
             if row is not None:
                 yield unpack(ref, row)
 
@@ -296,7 +306,7 @@ class MemoryStore:
         refs, seen = self._due(before, posted=posted)
         for place in np.lexsort((refs, seen)).tolist():
             ref = int(refs[place])
-            row = self._rows.get(ref)
+            row = self._locked_row(ref)
             if row is not None:
                 yield unpack_head(ref, row)
 
@@ -320,11 +330,11 @@ class MemoryStore:
         """
         refs, seen = array("q"), array("d")
         with self._lock:
-            everything = array("q", self._rows)
+            everything = self._entries.numbers()
         for start in range(0, len(everything), PORTION):
             with self._lock:
                 for ref in everything[start : start + PORTION]:
-                    row = self._rows.get(ref)
+                    row = self._entries.get(ref)
                     if row is None:
                         continue
                     at, is_posted = unpack_sighting(row)
@@ -349,7 +359,7 @@ class MemoryStore:
     def counts(self) -> dict[str, int]:
         with self._lock:
             return {
-                "records": len(self._rows),
+                "records": len(self._entries),
                 "leaders": self._leaders,
                 "postings": self.table.postings,
                 "evicted": self.table.evicted,
@@ -386,23 +396,6 @@ def _delete(lists: "dict[str, Refs]", key: str, ref: int) -> None:
         del refs[place]
         if not refs:
             del lists[key]
-
-
-def _new_keys(new: Sequence[KeyedEntry]) -> list[str]:
-    """Returns the keys of the ids of new documents."""
-    if isinstance(new, NewDocuments):
-        return [_key(new.scope, name) for name in new.ids]
-    return [_key(entry.scope, entry.id) for entry, _ in new]
-
-
-def _entry_bytes(key: str, packed: bytes) -> int:
-    """Returns the largest memory of an entry, in bytes.
-
-    Args:
-        key: Key of the id.
-        packed: The packed entry.
-    """
-    return ENTRY_BYTES + len(packed) + (len(key) if key.isascii() else len(key.encode()))
 
 
 def _key(scope: str, name: str) -> str:

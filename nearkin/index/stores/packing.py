@@ -27,6 +27,9 @@ Only entries of an index of texts and vectors have both.
 """
 TEXT_LENGTH = struct.Struct("<I")
 SEEN = struct.Struct("<d")
+NAME_LENGTHS = struct.Struct("<HH")
+NAME_LENGTHS_AT = 46
+"""The offset of the lengths of scope and id, in bytes."""
 SEEN_AT = 38
 """The offset of the time at which the document was last seen, in bytes."""
 
@@ -273,6 +276,20 @@ def unpack_head(ref: int, packed: bytes) -> Entry:
     end = HEAD.size + sum(head[7:NUMBERS])
     without_content = HEAD.pack(*head[:NUMBERS], 0, 0) + packed[HEAD.size : end]
     return unpack_entry(ref, without_content)._replace(text=None)
+
+
+def unpack_names(packed: bytes) -> tuple[str, str]:
+    """Returns the scope and the id of a packed entry.
+
+    Examples:
+        >>> times = (1.0, 2.0)
+        >>> entry = Entry("a", "x", 7, bytes(16), "x", "x", 1.0, 3, *times, True, b"s", "text", b"")
+        >>> unpack_names(pack_entry(entry))
+        ('a', 'x')
+    """
+    scope_length, id_length = NAME_LENGTHS.unpack_from(packed, NAME_LENGTHS_AT)
+    id_start = HEAD.size + scope_length
+    return packed[HEAD.size : id_start].decode(), packed[id_start : id_start + id_length].decode()
 
 
 def unpack_sighting(packed: bytes) -> tuple[float, bool]:
