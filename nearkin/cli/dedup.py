@@ -245,7 +245,12 @@ def dedup(
     workers = o.workers_or_cores(match.workers)
 
     def settings_with(resolved_spec: "Spec") -> "RunOptions":
-        return match.to_run_options(resolved_spec, clustering)
+        options = match.to_run_options(resolved_spec, clustering)
+        if result.audit:
+            from nearkin.evaluate.audit import require_auditable
+
+            require_auditable(options)
+        return options
 
     require_local_reference(reference, execution, result)
     try:

@@ -63,6 +63,7 @@ RANGES = {
     "max_df": OPEN_SHARE,
     "floor": SHARE,
     "max_lost": SHARE,
+    "keep_up_to": COUNT,
     "duplicates": NumberRange(0, 1, excludes_most=True),
     "error": NumberRange(0, 1, excludes_least=True),
     "distance": COUNT_OR_NONE,

@@ -793,6 +793,15 @@ class ClusterOptions:
             rich_help_panel=CLUSTERING,
         ),
     ] = "length desc"
+    keep_up_to: Annotated[
+        int,
+        typer.Option(
+            help="Number of documents of a cluster that are kept, at least 1: the first ones in "
+            "keep order.",
+            metavar="N",
+            rich_help_panel=CLUSTERING,
+        ),
+    ] = 1
     empty: Annotated[
         str,
         typer.Option(
@@ -918,6 +927,7 @@ class MatchOptions:
             cluster=clustering.cluster,
             floor=clustering.floor,
             keep=clustering.keep,
+            keep_up_to=clustering.keep_up_to,
             empty=clustering.empty,
             block_by=self.block_by,
             across=self.across,

@@ -145,6 +145,7 @@ class RunOptionKeywords(TypedDict, total=False):
     cluster: str
     floor: float | None
     keep: str
+    keep_up_to: int
     empty: str
     block_by: str | None
     across: str | None
@@ -194,6 +195,7 @@ class RecordedOptions(TypedDict):
     """Not recorded if it is the default."""
     max_lost: NotRequired[float]
     """Not recorded if the option is not given. The same is true of `same` and `url`."""
+    keep_up_to: NotRequired[int]
     same: NotRequired[str]
     url: NotRequired[str]
 
@@ -219,6 +221,8 @@ class RunOptions:
         floor: Smallest similarity of a component's document to the kept one. The default is the
             threshold minus 0.2.
         keep: Keep policy, for example `length desc`, `newest:date` or `most-complete`.
+        keep_up_to: Number of documents of a cluster that are kept, at least 1: the kept document,
+            and the next ones in keep order.
         empty: `keep` or `drop`, for documents without shingles. They never match.
         block_by: Column whose value two documents must share to be compared.
         across: Column of sources. Only documents of different sources are compared, exact
@@ -260,6 +264,7 @@ class RunOptions:
     cluster: str = ClusterMethod.LEADERS
     floor: float | None = None
     keep: str = "length desc"
+    keep_up_to: int = 1
     empty: str = EmptyDocuments.KEEP
     block_by: str | None = None
     across: str | None = None
@@ -394,6 +399,14 @@ class RunOptions:
             raise UsageError(f"{name_setting('fanout', self.fanout)} must be at least 1")
 
     def _check_keep_policy(self) -> None:
+        if self.keep_up_to < 1:
+            raise UsageError(f"{name_setting('keep_up_to', self.keep_up_to)} must be at least 1")
+        if self.keep_up_to > 1 and self.second_measure is not None:
+            raise UsageError(
+                f"{name_setting('keep_up_to', self.keep_up_to)} and "
+                f"{name_setting('second_measure', self.second_measure)} exclude each other: the "
+                "second measure compares one kept document of each cluster; leave out one of them"
+            )
         criterion = self.keep_policy.cluster_criterion
         if criterion is None:
             return
@@ -625,6 +638,8 @@ class RunOptions:
             recorded["accept"] = self.accept
         if self.max_lost is not None:
             recorded["max_lost"] = self.max_lost
+        if self.keep_up_to != 1:
+            recorded["keep_up_to"] = self.keep_up_to
         if self.same is not None:
             recorded["same"] = self.same
         if self.url is not None:

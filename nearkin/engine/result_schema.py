@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-KINDS = ("unique", "kept", "exact", "near", "empty", "vector", "same")
+KINDS = ("unique", "kept", "exact", "near", "empty", "vector", "same", "further")
 """The kinds of documents. `vector` is a near-duplicate by the second measure. `same` is a duplicate
 by the value of a column, whose text was not compared, so that it has no similarity."""
 UNIQUE = KINDS.index("unique")
@@ -12,6 +12,7 @@ NEAR = KINDS.index("near")
 EMPTY = KINDS.index("empty")
 VECTOR = KINDS.index("vector")
 SAME = KINDS.index("same")
+FURTHER = KINDS.index("further")
 NONE_LABEL = "(none)"
 """The label of documents without a value in a column, for example of sources."""
 

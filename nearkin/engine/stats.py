@@ -254,7 +254,8 @@ class VerifyStats(StageStats):
 class ClusterStats(StageStats):
     """The number of documents of each kind, and of kept and removed documents.
 
-    `same` is recorded by runs with the options `same` and `url` only.
+    `same` is recorded by runs with the options `same` and `url` only, and `further` by those with
+    `keep_up_to`.
     """
 
     unique: int
@@ -267,6 +268,7 @@ class ClusterStats(StageStats):
     documents_kept: int
     documents_removed: int
     same: int | None = _optional()
+    further: int | None = _optional()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -81,6 +81,34 @@ def require_seed(seed: int) -> None:
         )
 
 
+def require_auditable(options: RunOptions) -> None:
+    """Requires that the result of a run can be audited.
+
+    Args:
+        options: Options of the run.
+
+    Raises:
+        UsageError: If the run has a second measure or an acceptance, or keeps several documents of
+            a cluster.
+    """
+    if options.second_measure is not None:
+        raise UsageError(
+            f"cannot audit a run with the second measure {options.second_measure!r}; run it "
+            "again with one measure"
+        )
+    if options.acceptance is not None:
+        raise UsageError(
+            f"cannot audit a run that removed documents under the condition "
+            f"{str(options.acceptance)!r}: an audit measures a threshold; every removed "
+            "document was checked against the condition"
+        )
+    if options.keep_up_to > 1:
+        raise UsageError(
+            f"cannot audit a run with {name_setting('keep_up_to', options.keep_up_to)}: it "
+            "keeps duplicates on purpose; audit a run without this option"
+        )
+
+
 @check_arguments
 def measure_run(
     run: ReopenedRun,
@@ -103,19 +131,9 @@ def measure_run(
         seed: Random seed for sampling.
 
     Raises:
-        UsageError: If the run has a second measure or an acceptance, or a number is negative.
+        UsageError: If the run cannot be audited (see `require_auditable`), or a number is negative.
     """
-    if run.settings.second_measure is not None:
-        raise UsageError(
-            f"cannot audit a run with the second measure {run.settings.second_measure!r}; run it "
-            "again with one measure"
-        )
-    if run.settings.acceptance is not None:
-        raise UsageError(
-            f"cannot audit a run that removed documents under the condition "
-            f"{str(run.settings.acceptance)!r}: an audit measures a threshold; every removed "
-            "document was checked against the condition"
-        )
+    require_auditable(run.settings)
     for name, value, least in (("sample", sample, 1), ("removed", removed, 0)):
         if value < least:
             raise UsageError(

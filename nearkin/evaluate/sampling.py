@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from nearkin.sketch.minhash import splitmix64
 
-SAMPLED_KINDS = ("unique", "kept", "exact", "near")
+SAMPLED_KINDS = ("unique", "kept", "exact", "near", "further")
 """The kinds of documents that are sampled. Empty documents have no pairs."""
 CLUSTER_SHARE = 0.125
 """The share of the draws that follows the sizes of clusters."""

@@ -26,6 +26,7 @@ FATES = {
     "empty": "without shingles",
     "vector": "removed by the second measure",
     "same": "removed because of an equal value",
+    "further": "kept as a further copy",
 }
 """What happened to a document in a run, by its kind (see `nearkin.engine.result_schema.KINDS`)."""
 

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from nearkin.engine.local.clustering import Clustering, are_removed
 from nearkin.engine.local.run import LocalRun
-from nearkin.engine.result_schema import EXACT, NEAR, SAME
+from nearkin.engine.result_schema import EXACT, FURTHER, NEAR, SAME
 from nearkin.evaluate.boilerplate import Boilerplate, TextSample, find_boilerplate
 from nearkin.evaluate.information_lost import LostInformation, measure_lost_information
 from nearkin.evaluate.labels import most_frequent_labels
@@ -131,8 +131,8 @@ class LocalRunView(RunView):
 
     def cluster_sizes(self) -> tuple[SizeCount, ...]:
         """Returns the number of clusters of each size above 1, in ascending order of the sizes."""
-        removed = self._result.removed_in_run
-        members = np.bincount(np.asarray(self._result.leader)[removed].astype(np.int64))
+        joined = self._result.removed_in_run | (np.asarray(self._result.kind) == FURTHER)
+        members = np.bincount(np.asarray(self._result.leader)[joined].astype(np.int64))
         sizes, clusters = np.unique(members[members > 0] + 1, return_counts=True)
         return tuple(map(SizeCount, sizes.tolist(), clusters.tolist()))
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
-from nearkin.engine.result_schema import EXACT, KINDS, NEAR
+from nearkin.engine.result_schema import EXACT, FURTHER, KINDS, NEAR
 from nearkin.engine.spark.arrow_columns import to_numbers
 from nearkin.engine.spark.rereading import ExcerptRows
 from nearkin.engine.spark.run import SparkRun
@@ -73,7 +73,7 @@ class SparkRunView(RunView):
 
     def cluster_sizes(self) -> tuple[SizeCount, ...]:
         """Returns the number of clusters of each size above 1, in ascending order of the sizes."""
-        sizes = self._spark_run.removed.groupBy("leader").agg((f.count("*") + 1).alias("size"))
+        sizes = self._spark_run.joined.groupBy("leader").agg((f.count("*") + 1).alias("size"))
         rows = sizes.groupBy("size").count().orderBy("size").collect()
         return tuple(SizeCount(row[0], row[1]) for row in rows)
 
@@ -131,8 +131,12 @@ class SparkRunView(RunView):
         return ClosestPair(row.leader, row.doc, float(row.similarity))
 
     def _cluster_sizes(self) -> DataFrame:
-        """Returns the kept document of each cluster and the number of its removed ones."""
-        return self._spark_run.removed.groupBy("leader").agg(f.count("*").alias("members"))
+        """Returns (leader, size, members): kept documents with the number of their removed ones."""
+        is_removed = f.col("kind") != KINDS[FURTHER]
+        counts = self._spark_run.joined.groupBy("leader").agg(
+            (f.count("*") + 1).alias("size"), f.count(f.when(is_removed, 1)).alias("members")
+        )
+        return counts.where("members > 0")
 
     def _quote(self, chosen: DataFrame) -> list[QuotedCluster]:
         """Returns clusters with some of their removed documents, in no order."""
@@ -147,10 +151,10 @@ class SparkRunView(RunView):
         for row in shown.collect():
             similarity = None if row.similarity is None else float(row.similarity)
             member = RemovedMember(row.doc, similarity)
-            examples.setdefault((row.leader, row.members), []).append(member)
+            examples.setdefault((row.leader, row["size"]), []).append(member)
         return [
-            QuotedCluster(leader, members + 1, tuple(shown_members))
-            for (leader, members), shown_members in examples.items()
+            QuotedCluster(leader, size, tuple(shown_members))
+            for (leader, size), shown_members in examples.items()
         ]
 
     def ids_of(self, ordinals: Iterable[int]) -> Mapping[int, str]:

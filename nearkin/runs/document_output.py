@@ -184,7 +184,8 @@ def require_weightable(
         has_reference: Whether the documents are compared with a reference.
 
     Raises:
-        UsageError: If empty documents are dropped, or there is a reference.
+        UsageError: If empty documents are dropped, several documents of a cluster are kept, or
+            there is a reference.
     """
     if weights is None:
         return
@@ -193,6 +194,11 @@ def require_weightable(
         raise UsageError(
             f"{requested} and {name_setting('empty', 'drop')} exclude each other: no document is "
             "removed where documents have weights; leave out one of them"
+        )
+    if options.keep_up_to > 1:
+        raise UsageError(
+            f"{requested} and {name_setting('keep_up_to', options.keep_up_to)} exclude each other: "
+            "no document is removed where documents have weights; leave out one of them"
         )
     if has_reference:
         raise UsageError(

@@ -11,10 +11,12 @@ from nearkin.corpus.input_manifest import HashedPart
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.local.second_measure import vector_columns
 from nearkin.engine.options import RunOptions
+from nearkin.errors import UsageError
 from nearkin.measures import measure_of
 from nearkin.runs.document_output import DocumentOutput
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import require_apart, work_folder_of
+from nearkin.setting_names import name_flag, name_setting
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 
 
@@ -111,10 +113,16 @@ def check_job(job: Job, corpus: FileCorpus) -> None:
 
     Raises:
         UsageError: If the output would replace an input, a column does not exist or cannot be
-            added, the codec has no effect, or the key or the data that the Spec refers to are
-            missing.
+            added, the codec has no effect, options exclude each other, or the key or the data that
+            the Spec refers to are missing.
     """
     require_apart(job.out, [*job.inputs, *(file.path for file in corpus.files)])
+    if job.annotate and job.settings.keep_up_to > 1:
+        raise UsageError(
+            f"{name_flag('annotate')} and "
+            f"{name_setting('keep_up_to', job.settings.keep_up_to)} exclude each other: all rows "
+            "are kept with annotations; leave out one of them"
+        )
     has_reference = bool(job.against)
     job.documents.require_usable(corpus, job.columns, job.settings, has_reference=has_reference)
     corpus.check(job.columns)

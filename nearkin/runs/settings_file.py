@@ -45,6 +45,7 @@ CLUSTER_OPTIONS = frozenset(
         "empty",
         "floor",
         "keep",
+        "keep_up_to",
         "max_lost",
         "max_removed",
         "second_measure",

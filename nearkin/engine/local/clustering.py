@@ -18,7 +18,17 @@ from nearkin.engine.local.reference_matches import ReferenceMatches
 from nearkin.engine.local.verification import Estimates, Payloads, documents_in_pairs
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import ClusterMethod, EmptyDocuments, RunOptions
-from nearkin.engine.result_schema import EMPTY, EXACT, KEPT, KINDS, NEAR, SAME, UNIQUE, VECTOR
+from nearkin.engine.result_schema import (
+    EMPTY,
+    EXACT,
+    FURTHER,
+    KEPT,
+    KINDS,
+    NEAR,
+    SAME,
+    UNIQUE,
+    VECTOR,
+)
 from nearkin.packed_pairs import ScoredPairs
 from nearkin.runtime.progress import StepCounter
 
@@ -113,6 +123,31 @@ def are_removed(kinds: np.ndarray) -> np.ndarray:
         kinds: Kinds of the documents as indexes into KINDS, uint8 (n,).
     """
     return np.isin(kinds, (EXACT, NEAR, VECTOR, SAME))
+
+
+def keep_further_copies(clustering: Clustering, rank: np.ndarray, most: int) -> Clustering:
+    """Returns the clusters with several kept documents each.
+
+    Beside the kept document of a cluster, the next ones in keep order are kept.
+
+    Args:
+        clustering: Clusters with one kept document each.
+        rank: Rank of each document in keep order, uint32 (n,).
+        most: Largest number of kept documents of a cluster.
+    """
+    leader = np.asarray(clustering.leader)
+    members = np.flatnonzero(leader != np.arange(len(leader)))
+    members = members[np.lexsort((rank[members], leader[members]))]
+    leaders = leader[members]
+    is_first = np.ones(len(members), bool)
+    is_first[1:] = leaders[1:] != leaders[:-1]
+    first = np.maximum.accumulate(np.where(is_first, np.arange(len(members)), 0))
+    further = members[np.arange(len(members)) - first < most - 1]
+    kind = np.array(clustering.kind)
+    kind[further] = FURTHER
+    kept = np.array(clustering.kept)
+    kept[further] = True
+    return replace(clustering, kind=kind, kept=kept)
 
 
 @dataclass(frozen=True)

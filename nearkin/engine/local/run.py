@@ -18,7 +18,12 @@ from nearkin.engine.local.candidates import (
     SignatureComparison,
     write_keys,
 )
-from nearkin.engine.local.clustering import Clustering, ExactGroupOrder, cluster_documents
+from nearkin.engine.local.clustering import (
+    Clustering,
+    ExactGroupOrder,
+    cluster_documents,
+    keep_further_copies,
+)
 from nearkin.engine.local.containment_search import ContainmentSearch
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.exact_groups import load_pair_scope, save_exact_groups
@@ -539,7 +544,12 @@ class LocalRun(Run):
         clustering = self._elect_counted(self.options.threshold, self.progress.advance)
         clustering.save(self.work)
         stats = ClusterStats.from_dict(clustering.counts())
-        return stats if self.options.groups_by_value else replace(stats, same=None)
+        options = self.options
+        return replace(
+            stats,
+            same=stats.same if options.groups_by_value else None,
+            further=stats.further if options.keep_up_to > 1 else None,
+        )
 
     def elect(self) -> Clustering:
         """Returns the clusters that follow from the scored pairs."""
@@ -565,7 +575,10 @@ class LocalRun(Run):
             floor=self.options.floor_at(threshold),
             advance=advance,
         )
-        return self._remove_matches(clustering)
+        clustering = self._remove_matches(clustering)
+        if self.options.keep_up_to > 1:
+            return keep_further_copies(clustering, groups.rank, self.options.keep_up_to)
+        return clustering
 
     def _remove_matches(self, clustering: Clustering) -> Clustering:
         """Returns clusters without the documents that repeat one of the reference."""

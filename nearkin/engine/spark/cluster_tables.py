@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from nearkin.engine.options import ClusterMethod, EmptyDocuments
-from nearkin.engine.result_schema import EMPTY, EXACT, KEPT, KINDS, NEAR, SAME, UNIQUE
+from nearkin.engine.result_schema import EMPTY, EXACT, FURTHER, KEPT, KINDS, NEAR, SAME, UNIQUE
 from nearkin.engine.spark.clustering import ELECTED, Election, find_components
 from nearkin.engine.spark.document_tables import DocumentTables
 from nearkin.engine.spark.materialized import IntermediateTables
@@ -23,8 +23,8 @@ components are found first."""
 class ClusterTables:
     """The clusters."""
 
-    removed: DataFrame
-    """(doc, leader, similarity, kind, cluster) of each removed document."""
+    joined: DataFrame
+    """(doc, leader, similarity, kind, cluster) of each document that is not its own leader."""
     clusters: DataFrame
     """(doc, id, cluster, kept, similarity, kind) of each document."""
     stats: ClusterStats
@@ -107,12 +107,15 @@ class ClusterBuilder:
         options = self.document_tables.options
         by_components = options.cluster == ClusterMethod.COMPONENTS
         elected = self.elect(components=by_components, copies=exact_duplicates)
-        removed = self._with_exact_duplicates(elected, exact_duplicates)
-        removed = self.tables.keep(removed, "removed")
-        kinds = [kind for kind in KINDS if kind != KINDS[SAME] or options.groups_by_value]
+        joined = self._with_exact_duplicates(elected, exact_duplicates)
+        if options.keep_up_to > 1:
+            joined = self._with_further_copies(joined)
+        joined = self.tables.keep(joined, "removed")
+        are_counted = {SAME: options.groups_by_value, FURTHER: options.keep_up_to > 1}
+        kinds = [kind for number, kind in enumerate(KINDS) if are_counted.get(number, True)]
         by_kind = {kind: f.count(f.when(f.col("kind") == kind, 1)) for kind in kinds}
         clusters, counts = self.tables.counted(
-            self._list_clusters(removed),
+            self._list_clusters(joined),
             "clusters",
             documents_kept=f.count(f.when(f.col("kept"), 1)),
             **by_kind,
@@ -120,7 +123,16 @@ class ClusterBuilder:
         documents = counts.pop("rows")
         removed_count = documents - counts["documents_kept"]
         stats = ClusterStats(documents=documents, documents_removed=removed_count, **counts)
-        return ClusterTables(removed, clusters, stats)
+        return ClusterTables(joined, clusters, stats)
+
+    def _with_further_copies(self, joined: DataFrame) -> DataFrame:
+        """Names the documents that are kept beside the kept document of their cluster."""
+        order = self.document_tables.documents.select("doc", "sort")
+        place = f.row_number().over(Window.partitionBy("leader").orderBy("sort"))
+        is_further = f.col("place") < self.document_tables.options.keep_up_to
+        kind = f.when(is_further, KINDS[FURTHER]).otherwise(f.col("kind"))
+        placed = joined.join(order, "doc").withColumn("place", place)
+        return placed.withColumn("kind", kind).select(*joined.columns)
 
     def _with_exact_duplicates(self, elected: DataFrame, copies: DataFrame) -> DataFrame:
         """Adds the documents that follow the first document of their group.
@@ -151,27 +163,28 @@ class ClusterBuilder:
         joined = all_documents.join(names, "leader")
         return joined.select("doc", "leader", "similarity", "kind", "cluster")
 
-    def _list_clusters(self, removed: DataFrame) -> DataFrame:
+    def _list_clusters(self, joined: DataFrame) -> DataFrame:
         is_empty = (f.col("fp0") == 0) & (f.col("fp1") == 0) & (f.col("shingles") == 0)
-        heads = removed.select(f.col("leader").alias("doc")).distinct()
+        heads = joined.select(f.col("leader").alias("doc")).distinct()
         heads = heads.withColumn("head", f.lit(True))
         documents = self.document_tables.documents.select("doc", "id", is_empty.alias("empty"))
-        joined = documents.join(removed.drop("leader"), "doc", "left").join(heads, "doc", "left")
+        rows = documents.join(joined.drop("leader"), "doc", "left").join(heads, "doc", "left")
         is_dropped = f.col("empty") & f.lit(
             self.document_tables.options.empty == EmptyDocuments.DROP
         )
-        is_same = f.coalesce(f.col("kind") == KINDS[SAME], f.lit(False))
-        similarity = f.when(~is_same, f.coalesce("similarity", f.lit(1.0)))
+        is_own_leader = f.col("cluster").isNull()
+        is_further = f.coalesce(f.col("kind") == KINDS[FURTHER], f.lit(False))
+        similarity = f.when(is_own_leader, f.lit(1.0)).otherwise(f.col("similarity"))
         kind_if_not_removed = (
             f.when(f.col("head"), KINDS[KEPT])
             .when(f.col("empty"), KINDS[EMPTY])
             .otherwise(KINDS[UNIQUE])
         )
-        return joined.select(
+        return rows.select(
             "doc",
             "id",
             f.coalesce("cluster", "id").alias("cluster"),
-            (f.col("cluster").isNull() & ~is_dropped).alias("kept"),
+            ((is_own_leader & ~is_dropped) | is_further).alias("kept"),
             f.when(is_dropped, f.lit(None)).otherwise(similarity).alias("similarity"),
             f.coalesce("kind", kind_if_not_removed).alias("kind"),
         )

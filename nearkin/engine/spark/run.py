@@ -14,6 +14,7 @@ from pyspark.sql import functions as f
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.engine.document_facts import NULL_VALUE
 from nearkin.engine.options import EmptyDocuments
+from nearkin.engine.result_schema import FURTHER, KINDS
 from nearkin.engine.run import Run, VerifiedCandidates
 from nearkin.engine.spark.banding import BandingTasks
 from nearkin.engine.spark.candidates import CandidateSearch, CandidateTables
@@ -277,9 +278,14 @@ class SparkRun(Run):
         return self._clustered
 
     @property
+    def joined(self) -> DataFrame:
+        """(doc, leader, similarity, kind, cluster) of each document that is not its own leader."""
+        return self.cluster_tables.joined
+
+    @property
     def removed(self) -> DataFrame:
         """(doc, leader, similarity, kind, cluster) of each removed document."""
-        return self.cluster_tables.removed
+        return self.joined.where(f.col("kind") != KINDS[FURTHER])
 
     @property
     def clusters(self) -> DataFrame:

@@ -73,9 +73,12 @@ def test_criterion_of_clusters_chooses_the_same_documents(
     versions: pa.Table, versions_frame: DataFrame, keep: str, cluster: str
 ) -> None:
     options = {**WORDS, "keep": keep, "cluster": cluster}
+    options["keep_up_to"] = 2 if cluster == "components" else 1
     local = nk.dedup(versions, id="id", **options)
     with nks.dedup(versions_frame, id="id", **options) as result:
         assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
+        assert result.statistics == local.statistics
+        assert result.report_data.cluster_sizes == local.report_data.cluster_sizes
     by_order = nk.dedup(versions, id="id", **{**options, "keep": "oldest:date"})
     assert by_order.clusters.to_pylist() != local.clusters.to_pylist()
 
@@ -94,7 +97,7 @@ def test_columns_about_clusters_are_those_of_the_local_engine(
 @pytest.mark.parametrize(
     "options",
     [
-        ("--sizes", "--source", "source"),
+        ("--sizes", "--source", "source", "--keep-up-to", "2"),
         ("--annotate", "--sizes", "--document-weights", "sqrt"),
     ],
 )
