@@ -1,6 +1,5 @@
-"""The shadow index, and golden pairs."""
+"""Tests of the shadow index."""
 
-import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,16 +15,12 @@ from nearkin.errors import UsageError
 from nearkin.index.index import Index
 from nearkin.index.maintenance import check_index
 from nearkin.index.parts import parts_scope
-from nearkin.server.golden_probe import query_golden_pairs, read_golden_pairs
 from nearkin.server.shadow import LiveSide, ShadowIndex
 from tests.server.conftest import Serve
+from tests.server.grouped_texts import text
 from tests.services import wait_until
 
 URL = "/v1/scopes/a/documents"
-
-
-def text(i: int) -> str:
-    return " ".join(f"w{(i // 4) * 1000 + j}" for j in range(60 + i % 4))
 
 
 def facts(client: TestClient, documents: int = 0) -> dict[str, object]:
@@ -137,30 +132,6 @@ def test_shadow_store_with_another_index_is_rejected(serve: Serve, tmp_path: Pat
         serve(**settings)
     with Index.open(str(settings["shadow_store"])) as theirs:
         assert theirs.get("a", "theirs") is not None
-
-
-def test_golden_pairs_are_queried(tmp_path: Path) -> None:
-    path = tmp_path / "pairs.jsonl"
-    rows = [
-        {"a": text(0), "b": text(1)},
-        {"a": text(2), "b": text(3), "similar": True},
-        {"a": text(4), "b": text(40)},
-        {"a": text(8), "b": text(9), "similar": False},
-        {"a": text(12), "b": text(44), "similar": False},
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    with Index.open("memory://") as index:
-        for _ in range(2):
-            counts = query_golden_pairs(index, read_golden_pairs(path))
-            assert (counts.similar, counts.found, counts.distinct, counts.mistaken) == (3, 2, 2, 1)
-        assert counts.recall == pytest.approx(2 / 3)
-
-
-@pytest.mark.parametrize("content", ["", "{", '{"a": "x"}', '{"a": 1, "b": 2}'])
-def test_invalid_golden_pairs_are_reported(tmp_path: Path, content: str) -> None:
-    (tmp_path / "p.jsonl").write_text(content)
-    with pytest.raises(UsageError, match=r"p\.jsonl"):
-        read_golden_pairs(tmp_path / "p.jsonl")
 
 
 def opener(tmp_path: Path) -> Any:
