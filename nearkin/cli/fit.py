@@ -63,7 +63,8 @@ def fit(
     objective: Annotated[
         str,
         typer.Option(
-            help="What is maximized: f1, or a minimum such as precision>=0.99 or recall>=0.95.",
+            help="What is maximized: f1, or a minimum such as precision>=0.99 or recall>=0.95, or "
+            "the share of clusters that may be lost, such as lost<=0.01.",
             metavar="SCORE",
             rich_help_panel=VERIFICATION,
         ),

@@ -28,6 +28,7 @@ from nearkin.fit.result import REMARK
 from nearkin.runs.settings_file import Settings, write_settings
 from nearkin.runtime.number_format import format_fraction
 from nearkin.runtime.progress import Progress
+from nearkin.setting_names import name_setting
 from nearkin.version import VERSION
 
 DRAWS = 32
@@ -392,8 +393,14 @@ def open_session(
         progress: Receives progress updates.
 
     Raises:
-        UsageError: If the corpus has too few documents, or two have the id of an earlier answer.
+        UsageError: If the corpus has too few documents, two have the id of an earlier answer, or
+            the objective needs labelled clusters.
     """
+    if objective.needs_clusters:
+        raise UsageError(
+            f"{name_setting('objective', str(objective))} needs labelled clusters, and "
+            f"{name_setting('ask')} asks about single pairs; choose precision>=0.99"
+        )
     ids = list(dict.fromkeys(id for answer in answered for id in (answer.id_a, answer.id_b)))
     other_documents = max(SEARCHED_DOCUMENTS - len(ids), 2)
     documents = read_documents(corpus, columns, ids, other_documents, seed, progress)

@@ -55,8 +55,10 @@ def fit(
         vector: Column of vectors, instead of texts. Only the threshold of the cosine is chosen.
         across: Column of sources. Only documents of different sources are compared, as in runs with
             this option, and the settings contain it.
-        objective: `f1`; or a minimum, such as `precision>=0.99`, under which the recall is the
-            largest, or `recall>=0.95`, under which the precision is.
+        objective: `f1`; a minimum, such as `precision>=0.99`, under which the recall is the
+            largest, or `recall>=0.95`, under which the precision is; or `lost<=0.01`, the share of
+            the labelled clusters of which no document may be kept, under which the share of
+            redundant documents that are removed is the largest.
         labelled: What was chosen for labelling, if clusters are labelled: whole `clusters`, so that
             all other documents are distinct from them, or single `documents`.
         sample: Number of documents of which all pairs are compared. Whole clusters are drawn, and

@@ -110,6 +110,11 @@ def fit_settings(
         UsageError: If the labels do not suffice, or the corpus does not have most of them.
     """
     _require_both_kinds(golden)
+    if golden.clusters is None and request.objective.needs_clusters:
+        raise UsageError(
+            f"{name_setting('objective', str(request.objective))} needs labelled clusters (id, "
+            "cluster), and single pairs are labelled; choose precision>=0.99 for them"
+        )
     sampled = sample_labels(golden, request.sample, request.seed)
     other_documents = 0
     if golden.clusters is not None:
@@ -237,7 +242,7 @@ def judge_settings(
 
 def _rank(fitted: FittedSettings, objective: Objective) -> tuple[bool, float, float]:
     """Returns the key by which fitted settings are compared."""
-    return objective.rank(fitted.precision.value, fitted.recall.value, fitted.f1.value)
+    return objective.rank_at(fitted.curve, fitted.position)
 
 
 def _sort_fitted(fitted: Sequence[FittedSettings], objective: Objective) -> list[FittedSettings]:
@@ -491,20 +496,25 @@ def _warn_of_choice(
     """Returns what is doubtful about the settings, in sentences."""
     warnings = []
     if not _rank(best, objective)[0]:
-        reached = best.precision if objective.limited == "precision" else best.recall
-        warnings.append(
-            f"no settings reach {objective}; the best ones have a {objective.limited} of "
-            f"{reached.value:.3f}"
-        )
+        assert objective.limited is not None
+        reached = best.curve.scores_at(best.position)[objective.limited]
+        nearest = f"have a {objective.limited} of {reached:.3f}"
+        if objective.needs_clusters:
+            nearest = f"lose {1 - reached:.3f} of the clusters"
+        warnings.append(f"no settings reach {objective}; the best ones {nearest}")
     elif held_out is not None and objective.limited is not None:
-        expected = held_out.precision if objective.limited == "precision" else held_out.recall
-        if expected.value < objective.least:
+        expected = held_out.limited_score(objective)
+        if expected < objective.least and objective.needs_clusters:
             warnings.append(
-                f"the settings reach {objective} on the labels, but only {expected.value:.3f} in "
+                f"the settings reach {objective} on the labels, but {1 - expected:.3f} are lost in "
+                "cross-validation; ask for a smaller share, or label more"
+            )
+        elif expected < objective.least:
+            warnings.append(
+                f"the settings reach {objective} on the labels, but only {expected:.3f} in "
                 "cross-validation; ask for a higher minimum, or label more"
             )
-    position = int(np.searchsorted(best.curve.thresholds, best.threshold))
-    first, last = best.curve.plateau(position)
+    first, last = best.curve.plateau(best.position)
     if first == 0:
         warnings.append(
             f"the threshold {best.threshold:g} is at the lower end of the search: hardly any "

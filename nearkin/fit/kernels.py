@@ -57,6 +57,43 @@ def count_pairs_of_clusters(
 
 
 @kernel
+def count_kept_documents(
+    leader: np.ndarray,
+    members: np.ndarray,
+    by_cluster: np.ndarray,
+    firsts: np.ndarray,
+) -> tuple[int, int]:
+    """Counts the true clusters without a kept document, and the kept redundant documents.
+
+    Args:
+        leader: Kept document of each document, unsigned integers (n,).
+        members: Whether a document takes part, bool (n,).
+        by_cluster: Labelled documents, one true cluster after the other, int64 (l,).
+        firsts: First position of each true cluster in `by_cluster`, and the end, int64 (c + 1,).
+
+    Returns:
+        The number of clusters with members of which none is kept, and the number of kept members
+        beyond one of each cluster.
+    """
+    lost = 0
+    redundant = 0
+    for c in range(firsts.shape[0] - 1):
+        present = 0
+        kept = 0
+        for i in range(firsts[c], firsts[c + 1]):
+            d = by_cluster[i]
+            if members[d]:
+                present += 1
+                if leader[d] == d:
+                    kept += 1
+        if present > 0 and kept == 0:
+            lost += 1
+        if kept > 1:
+            redundant += kept - 1
+    return lost, redundant
+
+
+@kernel
 def count_leader_clusters(
     later: np.ndarray,
     earlier: np.ndarray,
@@ -69,6 +106,8 @@ def count_leader_clusters(
     thresholds: np.ndarray,
     together: np.ndarray,
     wrong: np.ndarray,
+    lost: np.ndarray,
+    redundant: np.ndarray,
 ) -> None:
     """Counts the pairs of the clusters that leaders make at each threshold.
 
@@ -86,6 +125,9 @@ def count_leader_clusters(
         thresholds: Thresholds, float64 (t,).
         together: Receives the number of pairs of duplicates in one cluster, float64 (t,).
         wrong: Receives the number of distinct pairs in one cluster, float64 (t,).
+        lost: Receives the number of true clusters without a kept document, float64 (t,).
+        redundant: Receives the number of kept documents beyond one of each true cluster,
+            float64 (t,).
     """
     n = members.shape[0]
     leader = np.empty(n, np.uint32)
@@ -104,3 +146,4 @@ def count_leader_clusters(
         together[t], wrong[t] = count_pairs_of_clusters(
             leader, members, counted, by_cluster, firsts, sizes, tally
         )
+        lost[t], redundant[t] = count_kept_documents(leader, members, by_cluster, firsts)

@@ -4,6 +4,7 @@ Labelled clusters are judged by the clusters that a run would make of all docume
 leaders or by connected components. Labelled pairs are judged one by one, by their own similarity.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple, Protocol
@@ -17,7 +18,11 @@ from nearkin.evaluate.golden import NO_PAIRS, GoldenSet, Labelled, close_transit
 from nearkin.evaluate.totals import LabelledTotals, Totals, count_clusters, count_judged_pairs
 from nearkin.fit.definition import Definition
 from nearkin.fit.documents import FitDocuments
-from nearkin.fit.kernels import count_leader_clusters, count_pairs_of_clusters
+from nearkin.fit.kernels import (
+    count_kept_documents,
+    count_leader_clusters,
+    count_pairs_of_clusters,
+)
 from nearkin.fit.objective import Curve
 from nearkin.fit.sampling import LabelledSample
 from nearkin.fit.scoring import LEAST_SIMILARITY, DocumentScorer, ScoredDocuments
@@ -75,6 +80,48 @@ class OneSourceCounts(NamedTuple):
     """int64 (2,): A pair of duplicates of one source. It is empty if there are none."""
 
 
+class LabelledSizes(NamedTuple):
+    """The numbers of labelled clusters and documents, of which some are lost or removed."""
+
+    clusters: int
+    """The number of true clusters."""
+    redundant: int
+    """The number of documents beyond one of each true cluster."""
+
+
+class KeptCounts(NamedTuple):
+    """The true clusters that are lost, and the redundant documents that are removed."""
+
+    sizes: LabelledSizes
+    """The numbers of all of them."""
+    lost: float
+    """The number of true clusters of which no document is kept."""
+    removed: float
+    """The number of redundant documents that are removed."""
+
+    @classmethod
+    def combine(cls, parts: Sequence["KeptCounts"]) -> "KeptCounts":
+        """Returns the sums of counts.
+
+        Args:
+            parts: Counts of different clusters.
+        """
+        sizes = LabelledSizes(
+            sum(part.sizes.clusters for part in parts), sum(part.sizes.redundant for part in parts)
+        )
+        return cls(sizes, sum(part.lost for part in parts), sum(part.removed for part in parts))
+
+    @property
+    def lost_share(self) -> float:
+        """The share of the true clusters of which no document is kept."""
+        return self.lost / max(self.sizes.clusters, 1)
+
+    @property
+    def removed_share(self) -> float:
+        """The share of the redundant documents that are removed."""
+        return self.removed / max(self.sizes.redundant, 1)
+
+
 class LabelScores(Protocol):
     """The similarities of a definition, with the labels."""
 
@@ -107,6 +154,14 @@ class LabelScores(Protocol):
 
     def held_out_totals(self, judged: np.ndarray, threshold: float) -> LabelledTotals:
         """Returns what is counted of the groups of one fold at a threshold.
+
+        Args:
+            judged: Whether a document is in the fold, bool (n,).
+            threshold: Threshold that was chosen without the fold.
+        """
+
+    def held_out_kept(self, judged: np.ndarray, threshold: float) -> KeptCounts | None:
+        """Returns what is kept of the clusters of one fold, or None if pairs are labelled.
 
         Args:
             judged: Whether a document is in the fold, bool (n,).
@@ -232,6 +287,17 @@ class ClusterLabels:
         starts = np.flatnonzero(np.diff(ordered, prepend=-1))
         return np.append(starts, len(ordered)).astype(np.int64)
 
+    def count_members(self, members: np.ndarray) -> "LabelledSizes":
+        """Returns the numbers of true clusters and of redundant documents among the members.
+
+        Args:
+            members: Whether a document takes part, bool (n,).
+        """
+        sizes = np.bincount(self.clusters[members & (self.clusters >= 0)])
+        return LabelledSizes(
+            int(np.count_nonzero(sizes)), int(np.maximum(sizes.astype(np.int64) - 1, 0).sum())
+        )
+
     def counted(self, members: np.ndarray) -> np.ndarray:
         """Returns which members are judged with the others of their predicted cluster, bool (n,).
 
@@ -291,6 +357,19 @@ def wanted_of_components(labels: "ClusterLabels") -> int:
     return PAIRS_PER_DUPLICATE_OF_COMPONENTS * labels.duplicates + SPARE_PAIRS_OF_COMPONENTS
 
 
+class _ThresholdCounts(NamedTuple):
+    """The counts of clusters at several thresholds, float64 (t,) each."""
+
+    together: np.ndarray
+    """Pairs of duplicates in one cluster."""
+    wrong: np.ndarray
+    """Distinct pairs in one cluster."""
+    lost: np.ndarray
+    """True clusters of which no document is kept."""
+    redundant: np.ndarray
+    """Kept documents beyond one of each true cluster."""
+
+
 @dataclass(frozen=True)
 class _ClusterScores:
     """The most similar pairs of documents whose true clusters are known, for leaders."""
@@ -310,23 +389,29 @@ class _ClusterScores:
         scored = self._of_members(members)
         labels = self.labels
         # Only thresholds between which a pair lies differ in what they find.
-        counts = np.searchsorted(np.sort(scored.similarity), thresholds)
-        _, firsts, places = np.unique(counts, return_index=True, return_inverse=True)
-        together, wrong = self._count_pairs(scored, members, thresholds[firsts])
+        below = np.searchsorted(np.sort(scored.similarity), thresholds)
+        _, firsts, places = np.unique(below, return_index=True, return_inverse=True)
+        counts = self._count_pairs(scored, members, thresholds[firsts])
         duplicates = np.bincount(labels.groups[members])
+        factor = labels.factor(members)
+        sizes = labels.count_members(members)
         return Curve(
             thresholds,
             float((duplicates * (duplicates - 1)).sum()) / 2,
-            together[places],
-            wrong[places] * labels.factor(members),
+            counts.together[places],
+            counts.wrong[places] * factor,
+            np.minimum(counts.lost[places] / max(sizes.clusters, 1) * factor, 1.0),
+            1 - counts.redundant[places] / max(sizes.redundant, 1),
         )
 
     def _count_pairs(
         self, scored: ScoredDocuments, members: np.ndarray, thresholds: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the numbers of duplicates and of distinct pairs in one cluster, (t,) each."""
+    ) -> _ThresholdCounts:
+        """Returns what the clusters of members are at some thresholds, in ascending order."""
         together = np.empty(len(thresholds))
         wrong = np.empty(len(thresholds))
+        lost = np.empty(len(thresholds))
+        redundant = np.empty(len(thresholds))
         count_leader_clusters(
             scored.later,
             scored.earlier,
@@ -339,8 +424,10 @@ class _ClusterScores:
             thresholds,
             together,
             wrong,
+            lost,
+            redundant,
         )
-        return together, wrong
+        return _ThresholdCounts(together, wrong, lost, redundant)
 
     @cached_property
     def _first_copies(self) -> np.ndarray:
@@ -401,6 +488,21 @@ class _ClusterScores:
         removed = totals.removed._replace(wrong=2 * totals.removed.wrong)
         return replace(totals, removed=removed)
 
+    def held_out_kept(self, judged: np.ndarray, threshold: float) -> KeptCounts | None:
+        """Returns what is kept of the clusters of one fold, if all documents are compared.
+
+        Args:
+            judged: Whether a document is in the fold, bool (n,).
+            threshold: Threshold that was chosen without the fold.
+        """
+        labels = self.labels
+        everyone = np.ones(len(judged), bool)
+        predicted = self.predict(everyone, threshold)
+        lost, redundant = count_kept_documents(predicted, judged, labels.by_cluster, labels.firsts)
+        sizes = labels.count_members(judged)
+        all_lost = min(lost * labels.factor(everyone), float(sizes.clusters))
+        return KeptCounts(sizes, all_lost, sizes.redundant - redundant)
+
     def _count_totals(
         self, members: np.ndarray, judged: np.ndarray, threshold: float
     ) -> LabelledTotals:
@@ -455,25 +557,22 @@ class _ComponentScores(_ClusterScores):
 
     def _count_pairs(
         self, scored: ScoredDocuments, members: np.ndarray, thresholds: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
+    ) -> _ThresholdCounts:
         sizes = np.zeros(len(members), np.int64)
         tally = np.zeros(len(members), np.int64)
-        counted = self.labels.counted(members)
+        labels = self.labels
+        counted = labels.counted(members)
         representative = self._first_exact_duplicates(members)
-        counts = [
-            count_pairs_of_clusters(
-                self._cluster_members(scored, len(members), threshold)[representative],
-                members,
-                counted,
-                self.labels.by_cluster,
-                self.labels.firsts,
-                sizes,
-                tally,
+        counts = []
+        for threshold in thresholds.tolist():
+            kept = self._cluster_members(scored, len(members), threshold)[representative]
+            pairs = count_pairs_of_clusters(
+                kept, members, counted, labels.by_cluster, labels.firsts, sizes, tally
             )
-            for threshold in thresholds.tolist()
-        ]
-        together, wrong = np.array(counts).T
-        return together, wrong
+            counts.append(
+                (*pairs, *count_kept_documents(kept, members, labels.by_cluster, labels.firsts))
+            )
+        return _ThresholdCounts._make(np.array(counts, np.float64).T)
 
     def _cluster_members(
         self, scored: ScoredDocuments, documents: int, threshold: float
@@ -641,6 +740,10 @@ class _PairScores:
         wrong = labels.distinct_pairs[self.distinct_similarity >= threshold]
         total = Totals._make(np.asarray(column.sum()) for column in removed)
         return LabelledTotals(total._replace(wrong=judged[wrong].sum() / 2), removed)
+
+    def held_out_kept(self, judged: np.ndarray, threshold: float) -> KeptCounts | None:
+        """Returns None: single pairs do not say which documents are kept."""
+        return None
 
     def mistakes(self, threshold: float) -> Mistakes:
         is_wrong = self.distinct_similarity >= threshold

@@ -14,7 +14,11 @@ NEIGHBOURHOOD = 0.02
 """The distance of a threshold up to which the F1 of others counts."""
 MOST_LOSS = 0.02
 """The F1 on the labels that is given up, at most, for a threshold around which F1 is high."""
-LIMIT = re.compile(r"(precision|recall)\s*>=\s*([0-9.]+)")
+LIMIT = re.compile(r"(precision|recall)\s*>=\s*([0-9.]+)|(lost)\s*<=\s*([0-9.]+)")
+RETAINED = "retained"
+"""The share of the true clusters of which a document is kept. The others are lost."""
+REMOVED = "removed"
+"""The share of the redundant documents that are removed."""
 
 
 @dataclass(frozen=True)
@@ -26,12 +30,18 @@ class Curve:
         duplicates: Number of pairs of duplicates.
         together: Number of pairs of duplicates that are found, float64 (t,).
         wrong: Number of distinct pairs that are found, float64 (t,).
+        lost: Share of the true clusters of which no document is kept, float64 (t,). None if single
+            pairs are labelled.
+        removed: Share of the redundant documents that are removed, all but one of each true
+            cluster, float64 (t,). None if single pairs are labelled.
     """
 
     thresholds: np.ndarray
     duplicates: float
     together: np.ndarray
     wrong: np.ndarray
+    lost: np.ndarray | None = None
+    removed: np.ndarray | None = None
 
     @cached_property
     def precision(self) -> np.ndarray:
@@ -61,13 +71,39 @@ class Curve:
         sums = np.append(0.0, np.cumsum(f1))
         return np.asarray((sums[ends] - sums[firsts]) / (ends - firsts))
 
+    def scores_at(self, position: int) -> dict[str, float]:
+        """Returns the scores at a threshold by name.
+
+        The retained share is the smallest one at all higher thresholds, and at those that are lower
+        by up to `NEIGHBOURHOOD`. A cluster can be lost at a high threshold, and be retained at a
+        lower one by chance, because its documents follow another leader. And a share that is only
+        just met on the labels is rarely met on other documents.
+
+        Args:
+            position: A position in the thresholds.
+        """
+        scores = {
+            "precision": float(self.precision[position]),
+            "recall": float(self.recall[position]),
+            "f1": float(self.f1[position]),
+        }
+        if self.lost is not None and self.removed is not None:
+            lowest = self.thresholds[position] - NEIGHBOURHOOD - 1e-9
+            start = int(np.searchsorted(self.thresholds, lowest))
+            scores[RETAINED] = 1 - float(self.lost[start:].max())
+            scores[REMOVED] = float(self.removed[position])
+        return scores
+
     def plateau(self, position: int) -> tuple[int, int]:
         """Returns the first and the last position around one at which the same pairs are found.
 
         Args:
             position: A position in the thresholds.
         """
-        same = (self.together == self.together[position]) & (self.wrong == self.wrong[position])
+        same = np.ones(len(self.thresholds), bool)
+        for counts in (self.together, self.wrong, self.lost, self.removed):
+            if counts is not None:
+                same &= counts == counts[position]
         others = np.flatnonzero(~same)
         before = others[others < position]
         after = others[others > position]
@@ -81,15 +117,17 @@ class Objective:
     """A score that a search maximizes, and a minimum for another one.
 
     Attributes:
-        score: The score that is maximized: `f1`, `precision` or `recall`.
-        limited: The score that has a minimum, or None.
+        score: The score that is maximized: `f1`, `precision`, `recall` or `removed`.
+        limited: The score that has a minimum: `precision`, `recall`, `retained`, or None.
         least: This minimum.
 
     Examples:
         >>> Objective.parse("precision >= 0.99")
         Objective(score='recall', limited='precision', least=0.99)
-        >>> str(Objective.parse("f1"))
-        'f1'
+        >>> Objective.parse("lost<=0.01")
+        Objective(score='removed', limited='retained', least=0.99)
+        >>> str(Objective.parse("lost<=0.01")), str(Objective.parse("f1"))
+        ('lost<=0.01', 'f1')
     """
 
     score: str
@@ -98,54 +136,58 @@ class Objective:
 
     @classmethod
     def parse(cls, text: str) -> "Objective":
-        """Parses an objective: `f1`, `precision>=SHARE` or `recall>=SHARE`.
+        """Parses an objective: `f1`, `precision>=SHARE`, `recall>=SHARE` or `lost<=SHARE`.
 
         Raises:
-            UsageError: If the text has another form, or the share is not in (0, 1].
+            UsageError: If the text has another form, or the share is not in (0, 1], or not in
+                [0, 1) for `lost`.
         """
         if text.strip() == "f1":
             return cls("f1")
         match = LIMIT.fullmatch(text.strip())
-        try:
-            least = float(match[2]) if match else 0.0
-        except ValueError:
-            least = 0.0
+        least = 0.0
+        if match is not None:
+            least = 1 - _parse_share(match[4]) if match[3] else _parse_share(match[2])
         if match is None or not 0 < least <= 1:
             raise UsageError(
                 f"{name_setting('objective', text)} is not valid; choose f1, or a minimum such as "
-                "precision>=0.99 or recall>=0.95"
+                "precision>=0.99 or recall>=0.95, or the share of clusters that may be lost, such "
+                "as lost<=0.01"
             )
+        if match[3]:
+            return cls(REMOVED, RETAINED, round(least, 9))
         limited = match[1]
         return cls("recall" if limited == "precision" else "precision", limited, least)
 
     def __str__(self) -> str:
-        return self.score if self.limited is None else f"{self.limited}>={self.least:g}"
+        if self.limited is None:
+            return self.score
+        if self.limited == RETAINED:
+            return f"lost<={1 - self.least:g}"
+        return f"{self.limited}>={self.least:g}"
 
-    def rank(self, precision: float, recall: float, f1: float) -> tuple[bool, float, float]:
+    @property
+    def needs_clusters(self) -> bool:
+        """True if only labelled clusters can be judged by it."""
+        return self.limited == RETAINED
+
+    def rank_at(self, curve: Curve, position: int) -> tuple[bool, float, float]:
         """Returns a key by which settings are compared. The largest one is the best.
 
         Its first element says if the minimum is met. If it is not, the limited score decides.
 
         Args:
-            precision: Precision of the settings.
-            recall: Recall of the settings.
-            f1: Their harmonic mean.
+            curve: Curve of a definition.
+            position: Position of the threshold.
         """
-        scores = {"precision": precision, "recall": recall, "f1": f1}
+        scores = curve.scores_at(position)
+        best = round(scores[self.score], 9)
         if self.limited is None:
-            return True, round(f1, 9), 0.0
-        limited = scores[self.limited]
+            return True, best, 0.0
+        limited = round(scores[self.limited], 9)
         if limited >= self.least:
-            return True, round(scores[self.score], 9), round(f1, 9)
-        return False, round(limited, 9), round(scores[self.score], 9)
-
-    def rank_at(self, curve: Curve, position: int) -> tuple[bool, float, float]:
-        """Returns the key of a definition at one of its thresholds."""
-        return self.rank(
-            float(curve.precision[position]),
-            float(curve.recall[position]),
-            float(curve.f1[position]),
-        )
+            return True, best, round(scores["f1"], 9)
+        return False, limited, best
 
     def choose(self, curve: Curve) -> int:
         """Returns the position of the best threshold of a curve.
@@ -181,6 +223,14 @@ class Objective:
         best = max(positions.tolist(), key=lambda position: self.rank_at(curve, position))
         first, last = curve.plateau(best)
         return (first + last) // 2
+
+
+def _parse_share(text: str) -> float:
+    """Returns a number, or -1 if the text is not one."""
+    try:
+        return float(text)
+    except ValueError:
+        return -1.0
 
 
 def _stable_positions(curve: Curve, positions: np.ndarray) -> np.ndarray:

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NotRequired, TypedDict
 
+import numpy as np
+
 from nearkin.argument_types import check_arguments
 from nearkin.evaluate.intervals import Estimate
 from nearkin.fit.definition import Definition
@@ -42,21 +44,30 @@ class LabelCountsRecord(TypedDict):
 
 
 class FittedRecord(TypedDict):
-    """Settings with their scores, as JSON."""
+    """Settings with their scores, as JSON.
+
+    Attributes:
+        lost: Share of the labelled clusters of which no document is kept, if clusters are labelled.
+        removed: Share of the redundant documents that are removed, if clusters are labelled.
+    """
 
     settings: dict[str, object]
     precision: EstimateRecord
     recall: EstimateRecord
     f1: EstimateRecord
+    lost: NotRequired[float]
+    removed: NotRequired[float]
 
 
 class HeldOutRecord(TypedDict):
-    """Held-out scores, as JSON."""
+    """Held-out scores, as JSON. `FittedRecord` documents them."""
 
     precision: EstimateRecord
     recall: EstimateRecord
     f1: EstimateRecord
     folds: int
+    lost: NotRequired[float]
+    removed: NotRequired[float]
 
 
 class FitRecord(TypedDict):
@@ -126,6 +137,11 @@ class FittedSettings:
     f1: Estimate
     curve: Curve = field(repr=False)
     across: str | None = None
+
+    @property
+    def position(self) -> int:
+        """The position of the threshold in the curve."""
+        return int(np.searchsorted(self.curve.thresholds, self.threshold - 1e-9))
 
     @property
     def settings(self) -> dict[str, object]:
@@ -241,6 +257,9 @@ class FitResult:
                 "f1": _to_record(self.held_out.f1),
                 "folds": len(self.held_out.folds),
             }
+            if self.held_out.kept is not None:
+                held_out["lost"] = self.held_out.kept.lost_share
+                held_out["removed"] = self.held_out.kept.removed_share
         return {
             "version": VERSION,
             "objective": self.objective,
@@ -286,12 +305,16 @@ def _counts_record(counts: LabelCounts) -> LabelCountsRecord:
 
 
 def _settings_record(fitted: FittedSettings) -> FittedRecord:
-    return {
+    record: FittedRecord = {
         "settings": fitted.settings,
         "precision": _to_record(fitted.precision),
         "recall": _to_record(fitted.recall),
         "f1": _to_record(fitted.f1),
     }
+    if fitted.curve.lost is not None and fitted.curve.removed is not None:
+        record["lost"] = float(fitted.curve.lost[fitted.position])
+        record["removed"] = float(fitted.curve.removed[fitted.position])
+    return record
 
 
 def _to_record(estimate: Estimate) -> EstimateRecord:

@@ -49,6 +49,10 @@ def print_fit(fitted: FitResult, console: Console) -> None:
             ("F1", fitted.held_out.f1),
         ):
             scores.add_row(Text(name, style="dim"), format_interval(score))
+        kept = fitted.held_out.kept
+        if kept is not None:
+            scores.add_row(Text("clusters lost", style="dim"), format_fraction(kept.lost_share))
+            scores.add_row(Text("copies removed", style="dim"), format_fraction(kept.removed_share))
         console.print(scores)
     false_count = _format_count(fitted.false_count, "distinct pair")
     missed_count = _format_count(fitted.missed_count, "pair")

@@ -13,13 +13,14 @@ JMLR 2004). Simulations show how often they hold nevertheless.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
 from nearkin.evaluate.intervals import Estimate
 from nearkin.evaluate.totals import LabelledTotals
 from nearkin.fit.definition import Definition
-from nearkin.fit.labels import FitLabels
+from nearkin.fit.labels import FitLabels, KeptCounts
 from nearkin.fit.objective import Objective
 from nearkin.fit.scoring import DocumentScorer
 from nearkin.fit.search import FINE_STEP, CurveTable, search_settings
@@ -53,12 +54,25 @@ class HeldOut:
         recall: Recall of all folds together.
         f1: F1 of all folds together.
         folds: What was chosen without each fold.
+        kept: Clusters that are lost and documents that are removed, of all folds together. None if
+            pairs are labelled.
     """
 
     precision: Estimate
     recall: Estimate
     f1: Estimate
     folds: tuple[FoldChoice, ...]
+    kept: KeptCounts | None = None
+
+    def limited_score(self, objective: Objective) -> float:
+        """Returns the score that an objective limits.
+
+        Args:
+            objective: Objective with a minimum.
+        """
+        if self.kept is not None and objective.needs_clusters:
+            return 1 - self.kept.lost_share
+        return (self.precision if objective.limited == "precision" else self.recall).value
 
 
 def assign_folds(groups: np.ndarray, duplicates: np.ndarray, seed: int) -> np.ndarray:
@@ -101,13 +115,30 @@ def cross_validate(
         return None
     totals = []
     chosen = []
+    kept = []
     for fold in range(count):
         best = search_settings(table, 1 + fold, objective, definitions, groups)[0].definition
         judged = _judge_fold(table.labels, table.scorer, best, objective, folds, fold)
-        totals.append(judged[0])
-        chosen.append(judged[1])
+        totals.append(judged.totals)
+        chosen.append(judged.choice)
+        if judged.kept is not None:
+            kept.append(judged.kept)
     pooled = LabelledTotals.combine(totals)
-    return HeldOut(pooled.precision(), pooled.recall(), pooled.f1(), tuple(chosen))
+    return HeldOut(
+        pooled.precision(),
+        pooled.recall(),
+        pooled.f1(),
+        tuple(chosen),
+        KeptCounts.combine(kept) if kept else None,
+    )
+
+
+class _JudgedFold(NamedTuple):
+    """A choice that was made without one fold, and what it does to the fold."""
+
+    totals: LabelledTotals
+    choice: FoldChoice
+    kept: KeptCounts | None
 
 
 def _judge_fold(
@@ -117,11 +148,12 @@ def _judge_fold(
     objective: Objective,
     folds: np.ndarray,
     fold: int,
-) -> tuple[LabelledTotals, FoldChoice]:
+) -> _JudgedFold:
     """Chooses the threshold of a definition without a fold, and judges it on the fold."""
     scores = labels.score(scorer, definition)
     curve = scores.curve(folds != fold, FINE_STEP)
     threshold = float(curve.thresholds[objective.choose_stable(curve)])
     totals = scores.held_out_totals(folds == fold, threshold)
     duplicates = int(totals.all.duplicates)
-    return totals, FoldChoice(definition, threshold, duplicates, totals.f1().value)
+    choice = FoldChoice(definition, threshold, duplicates, totals.f1().value)
+    return _JudgedFold(totals, choice, scores.held_out_kept(folds == fold, threshold))

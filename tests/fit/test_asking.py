@@ -214,6 +214,11 @@ def test_written_settings_are_read_by_runs(
     assert path.read_text().startswith("# Chosen by nearkin fit")
 
 
+def test_an_objective_of_clusters_is_refused(corpus: LabelledCorpus) -> None:
+    with pytest.raises(nk.UsageError, match=r"'lost<=0.1' needs labelled clusters, and `ask` asks"):
+        open_corpus(corpus, [], objective="lost<=0.1")
+
+
 def test_few_documents_are_refused() -> None:
     table = to_table({"id": ["a", "b"], "text": ["one two", "one three"]})
     with pytest.raises(nk.UsageError, match="too few pairs to ask about"):

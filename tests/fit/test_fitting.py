@@ -236,6 +236,52 @@ def test_precision_objective_gives_the_largest_recall_under_it() -> None:
     assert complete.best.precision.value <= by_f1.best.precision.value + 0.02
 
 
+def extended_texts() -> LabelledCorpus:
+    """Returns texts in many copies, each beside a text that contains it and is another one."""
+    source = random.Random(3)
+    texts = {}
+    names = {}
+    for cluster in range(30):
+        words = [make_word(source) for _ in range(40)]
+        # The other texts are more similar to the copies than half of the copies are.
+        added = [make_word(source) for _ in range(4 if cluster % 2 else 12)]
+        for copy in range(8):
+            changed = list(words)
+            for place in source.sample(range(40), 1 if copy % 2 else 6):
+                changed[place] = make_word(source)
+            texts[f"{cluster}-{copy}"] = " ".join(changed)
+            names[f"{cluster}-{copy}"] = str(cluster)
+        texts[f"{cluster}-other"] = " ".join([*words, *added])
+        names[f"{cluster}-other"] = f"other {cluster}"
+    return LabelledCorpus(texts, names)
+
+
+def test_few_clusters_are_lost_if_the_objective_says_so() -> None:
+    corpus = extended_texts()
+    by_f1 = fit(corpus)
+    careful = fit(corpus, objective="lost<=0.01")
+    assert careful.is_met
+    kept = nk.dedup(corpus.table, id="id", settings=careful.settings).clusters
+    left = {corpus.clusters[id] for id in kept["cluster"].to_pylist()}
+    assert left == set(corpus.clusters.values())
+    record = careful.to_dict()
+    assert record["choices"][0]["lost"] == 0
+    assert record["choices"][0]["removed"] > 0.3
+    assert record["held_out"] is not None
+    assert record["held_out"]["lost"] <= 0.05
+    lost_by_f1 = by_f1.to_dict()["choices"][0]["lost"]
+    assert lost_by_f1 > 0.1
+    assert careful.best.threshold > by_f1.best.threshold
+
+
+def test_lost_clusters_are_refused_for_labelled_pairs() -> None:
+    corpus = records([2] * 6 + [1] * 4)
+    pairs = [("0-0", "0-1"), ("1-0", "2-0")]
+    golden = golden_set_from_pairs(pairs, [True, False])
+    with pytest.raises(nk.UsageError, match=r"objective='lost<=0.01' needs labelled clusters"):
+        nk.fit(corpus.table, golden, id="id", objective="lost<=0.01")
+
+
 def test_objective_that_cannot_be_met_is_reported_with_the_nearest_score() -> None:
     texts = {"a": "one two three", "b": "one two three", "c": "one two three", "d": "four five"}
     texts |= {"e": "four five", "f": "six seven eight"}

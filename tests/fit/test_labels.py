@@ -91,6 +91,20 @@ def test_scores_at_each_threshold_are_those_of_runs(definition: Definition) -> N
         assert (totals.f1(), totals.recall().value) == (run.f1, run.recall.value)
         assert curve.f1[position] == pytest.approx(run.f1.value)
         assert curve.precision[position] == pytest.approx(run.precision.value)
+        kept = set(run_clusters(corpus, settings).values())
+        copies: dict[str, int] = dict.fromkeys(corpus.clusters.values(), 0)
+        for id in kept:
+            copies[corpus.clusters[id]] += 1
+        assert curve.lost is not None
+        assert curve.removed is not None
+        assert curve.lost[position] == list(copies.values()).count(0) / len(copies)
+        redundant = len(corpus.texts) - len(copies)
+        left = sum(max(count - 1, 0) for count in copies.values())
+        assert curve.removed[position] == 1 - left / redundant
+        of_fold = scores.held_out_kept(everyone, threshold)
+        assert of_fold is not None
+        assert of_fold.lost_share == curve.lost[position]
+        assert of_fold.removed_share == pytest.approx(curve.removed[position])
 
 
 @pytest.mark.parametrize("unit", ["words", "chars"])

@@ -75,8 +75,25 @@ def test_nothing_found_is_not_a_perfect_precision() -> None:
     assert Objective.parse("f1").choose(nothing) == 6
 
 
+def test_share_of_lost_clusters_limits_the_removed_documents() -> None:
+    """A cluster that is lost at a high threshold counts at each lower one, too."""
+    lost = np.array([0.4, 0.0, 0.2, 0.05, 0.0, 0.0, 0.0])
+    removed = np.array([1.0, 0.9, 0.8, 0.7, 0.5, 0.3, 0.0])
+    curve = Curve(THRESHOLDS, 10.0, CURVE.together, CURVE.wrong, lost, removed)
+    for text, threshold in (("lost<=0", 0.5), ("lost <= 0.05", 0.4), ("lost<=0.2", 0.2)):
+        objective = Objective.parse(text)
+        position = objective.choose(curve)
+        assert objective.rank_at(curve, position)[0]
+        assert THRESHOLDS[position] == threshold
+        assert objective.choose_stable(curve) == position
+
+
 @pytest.mark.parametrize(
-    "text", ["", "F1", "f2", "precision", "precision>0.9", "recall>=1.5", "recall>=0", "f1>=0.9"]
+    "text",
+    [
+        *["", "F1", "f2", "precision", "precision>0.9", "recall>=1.5", "recall>=0", "f1>=0.9"],
+        *["lost", "lost>=0.1", "lost<=1", "lost<=1.2", "lost<=x", "lost<=0.1.2", "precision<=0.1"],
+    ],
 )
 def test_other_objectives_are_refused(text: str) -> None:
     with pytest.raises(nk.UsageError, match=r"is not valid; choose f1, or a minimum"):
