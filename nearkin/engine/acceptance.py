@@ -6,14 +6,15 @@ from typing import final
 
 import numpy as np
 
-from nearkin.acceptance import And, Comparison, Expression, parse_expression
-from nearkin.acceptance.bounds import Bounds, compute_bounds
+from nearkin.acceptance import And, Comparison, Expression, NumbersEqual, parse_expression
+from nearkin.acceptance.bounds import Bounds, compute_bounds, holds_for_copies
 from nearkin.acceptance.evaluation import accept_pairs
 from nearkin.acceptance.expression import (
     Equality,
     Number,
     Operator,
     collect_columns,
+    collect_equalities,
     collect_numbers,
 )
 from nearkin.acceptance.parser import SIMILAR
@@ -121,6 +122,21 @@ def require_acceptable(expression: Expression, measure: str) -> Bounds:
             "jaccard >= 0.5 or containment >= 0.9"
         )
     return bounds
+
+
+def needs_digits(expression: Expression | None) -> bool:
+    """Returns whether an acceptance compares the digits of documents."""
+    return expression is not None and NumbersEqual() in collect_equalities(expression)
+
+
+def needs_tokens(expression: Expression | None) -> bool:
+    """Returns whether an acceptance compares runs of tokens."""
+    return expression is not None and Number.WITNESS in collect_numbers(expression)
+
+
+def groups_exact_duplicates(expression: Expression | None) -> bool:
+    """Returns whether documents with equal shingles and equal facts are surely accepted."""
+    return expression is None or holds_for_copies(expression)
 
 
 class DirectedPairs(ABC):

@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from nearkin.errors import RunError, UsageError
 from nearkin.runtime.number_format import format_percent
-from nearkin.setting_names import name_setting
+from nearkin.setting_names import SettingForm, current_form, name_flag, name_setting
 from nearkin.suggestions import MAX_NAME_LENGTH
 
 BLAMED_CLUSTERS = 3
@@ -82,12 +82,15 @@ class RemovalLimit(NamedTuple):
         blamed = ", ".join(
             f"{_quote(cluster.kept)} removes {cluster.removed:,}" for cluster in clusters
         )
+        remedy = "raise the limit"
+        if current_form() is SettingForm.OPTION:
+            remedy = f"repeat the command with a higher limit and {name_flag('resume')}"
         raise RunError(
             f"the run would remove {excess.removed:,} of {excess.documents:,} documents "
             f"({format_percent(excess.removed / excess.documents)}) with {self.column} {value}, "
             f"more than {name_setting('max_removed', f'{self.column}:{self.share:g}')} allows; "
             f"nothing was written. Of the kept documents, {blamed}. Look at them, then restrict "
-            f"{name_setting('accept')}, or raise the limit"
+            f"{name_setting('accept')}, or {remedy}"
         )
 
 

@@ -36,6 +36,15 @@ class StoredPayloads(NamedTuple):
     columns: tuple[np.ndarray, ...]
     """The columns, as in `Payload`."""
 
+    def count_rows(self, documents: np.ndarray) -> np.ndarray:
+        """Returns the numbers of rows of stored documents, int64 (m,).
+
+        Args:
+            documents: Numbers of the documents, integers (m,).
+        """
+        places = self.place[documents].astype(np.int64)
+        return np.asarray(self.starts[places + 1] - self.starts[places])
+
 
 def concatenate_payloads(parts: list[Payload]) -> Payload:
     """Returns several payloads as one, in order."""

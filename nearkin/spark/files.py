@@ -24,6 +24,7 @@ from nearkin.engine.spark.output_files import (
     write_rejected,
     write_removed_ids,
 )
+from nearkin.engine.spark.removal_limit import require_removal_limit
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import open_session, translate_spark_errors
 from nearkin.engine.spark.sketching import TaskRequest
@@ -50,7 +51,7 @@ from nearkin.runtime.outputs import RESULT, claimed
 from nearkin.runtime.progress import Progress
 from nearkin.setting_names import name_flag, name_setting
 from nearkin.sketch.resources import DocumentFrequencies
-from nearkin.spark.frames import require_supported
+from nearkin.spark.frames import require_supported, require_whole_documents
 from nearkin.spec import Spec
 
 
@@ -106,6 +107,7 @@ def dedup_files(
         tables = IntermediateTables(spark, str((claim.path / "tables").absolute()))
         run = SparkRun(spark, FileSource(spark, corpus, request), request, progress, tables)
         run.to_clusters()
+        require_removal_limit(run)
         _write_output(job, run, result_folder)
         corpus.require_all_unchanged()
         view = SparkRunView(run, job.quoted)
@@ -255,6 +257,7 @@ def _require_supported_files(job: Job, corpus: FileCorpus, *, merge_parts: bool)
             ) from error
     if merge_parts:
         require_mergeable(job.settings.spec, job.settings.probes)
+        require_whole_documents(job.settings)
         if job.columns.id is None:
             raise UsageError(
                 f"{name_flag('merge_parts')} merges rows of one id, and there is no id column; "

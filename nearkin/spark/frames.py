@@ -12,10 +12,12 @@ from pyspark.sql import functions as f
 from nearkin.argument_types import check_arguments
 from nearkin.corpus import Columns
 from nearkin.corpus.arrow_conversion import type_name
+from nearkin.engine.acceptance import LEAST_BANDED, needs_tokens
 from nearkin.engine.options import RunOptions
 from nearkin.engine.spark.document_parts import require_mergeable
 from nearkin.engine.spark.frequencies import count_over_spark
 from nearkin.engine.spark.materialized import IntermediateTables
+from nearkin.engine.spark.removal_limit import require_removal_limit
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
 from nearkin.engine.spark.sketching import TaskRequest
@@ -33,7 +35,7 @@ from nearkin.runs.parameters import (
 from nearkin.runs.settings_file import Settings
 from nearkin.runs.spec_request import require_valid_cut, select_frequency_cut
 from nearkin.runtime.progress import Progress, Silent
-from nearkin.setting_names import name_setting
+from nearkin.setting_names import name_flag, name_setting
 from nearkin.sketch.resources import DocumentFrequencies, weighted_by
 from nearkin.spark.incremental import open_saved_run
 from nearkin.spark.result import SparkResult
@@ -122,6 +124,7 @@ def dedup(
         on_error = parameters.get("on_error", "quarantine")
         request = TaskRequest(columns, run_options, resources, on_error, merge_parts)
         if merge_parts:
+            require_whole_documents(run_options)
             require_mergeable(run_options.spec, run_options.probes)
         run_options.spec.require_key(resources.secret)
         # The folder is deleted as a whole, so it is a new one inside the given folder.
@@ -140,6 +143,7 @@ def dedup(
         source = FrameSource(frame, request, before)
         run = SparkRun(spark, source, request, progress or Silent(), tables, saved)
         run.to_clusters()
+        require_removal_limit(run)
         log_warnings(warn_of_run(run))
         on_failure.pop_all()
     if before is None:
@@ -161,11 +165,34 @@ def require_supported(options: RunOptions) -> None:
             f"{name_setting('second_measure', options.second_measure)} needs the local engine; run "
             "it there over the kept documents"
         )
+    if options.containment_threshold is not None:
+        raise UsageError(
+            f"the condition {str(options.acceptance)!r} can hold for documents of a low jaccard, "
+            "which only the local engine finds, by their containment; run it there, or add a "
+            f"condition such as jaccard >= {LEAST_BANDED:g}"
+        )
+    if needs_tokens(options.acceptance):
+        raise UsageError(
+            f"witness in {name_setting('accept', options.accept)} needs the local engine, because "
+            "it reads the texts of both documents of a pair again"
+        )
+
+
+def require_whole_documents(options: RunOptions) -> None:
+    """Checks that the options can be followed if documents are merged from several rows.
+
+    Args:
+        options: Options of the run.
+
+    Raises:
+        UsageError: If the run has an acceptance.
+    """
     if options.acceptance is not None:
-        given = "accept" if options.max_lost is None else "max_lost"
-        raise UsageError(f"{name_setting(given)} needs the local engine")
-    if options.max_removed is not None:
-        raise UsageError(f"{name_setting('max_removed')} needs the local engine")
+        raise UsageError(
+            f"{name_flag('merge_parts')} and a condition ({options.acceptance}) exclude each "
+            "other: lengths and digits are those of rows, not of merged documents; leave out one "
+            "of them"
+        )
 
 
 def _refuse_local_parameters(parameters: RunParameters) -> None:

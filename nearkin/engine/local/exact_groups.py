@@ -1,15 +1,18 @@
 """Stage 2 of the local engine: keep order, blocks, and groups of exact duplicates."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
+from nearkin.engine.acceptance import groups_exact_duplicates
 from nearkin.engine.document_facts import NULL_VALUE
-from nearkin.engine.local.acceptance import divide_blocks, group_keys, groups_exact_duplicates
+from nearkin.engine.local.acceptance import read_fact
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.value_groups import GroupJoiner, write_value_keys
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import EmptyDocuments, RunOptions
+from nearkin.engine.pair_acceptance import divide_blocks, group_keys
 from nearkin.engine.short_documents import count_short_documents
 from nearkin.engine.stats import CollapseStats
 from nearkin.engine.value_keys import ValueColumn, value_columns_of
@@ -61,13 +64,14 @@ def save_exact_groups(
     counter.finish_step()
     blocks = documents.hash_values(options.block_by)
     if options.acceptance is not None:
-        blocks = divide_blocks(blocks, options.acceptance, documents)
+        blocks = divide_blocks(blocks, options.acceptance, partial(read_fact, documents))
     counter.finish_step()
     without_source = None
     if has_groups:
         keys = blocks
         if options.acceptance is not None:
-            keys = group_keys(blocks, options.acceptance, documents)
+            fact_reader = partial(read_fact, documents)
+            keys = group_keys(blocks, options.acceptance, fact_reader, documents.lengths)
         members = ~documents.empty
         fingerprints = documents.fingerprints
         representative = _find_first_equal(fingerprints, members, keys, rank, parts, counter)

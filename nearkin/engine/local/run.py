@@ -10,9 +10,10 @@ import numpy as np
 
 from nearkin.corpus import Columns, Corpus, FileCorpus
 from nearkin.corpus.document_count import estimate_documents
+from nearkin.engine.acceptance import needs_digits, needs_tokens
 from nearkin.engine.banding import builds_keys_while_sketching
 from nearkin.engine.local import sketching
-from nearkin.engine.local.acceptance import PairAcceptance, needs_digits, needs_tokens
+from nearkin.engine.local.acceptance import create_acceptance
 from nearkin.engine.local.candidates import (
     CandidateFinder,
     SignatureComparison,
@@ -441,7 +442,7 @@ class LocalRun(Run):
             return keep_all
         rank = np.asarray(self.work.load("rank"))
         tokens = TokenRuns.load(self.work) if needs_tokens(expression) else None
-        return PairAcceptance.create(expression, self.documents(), rank, payloads, tokens).select
+        return create_acceptance(expression, self.documents(), rank, payloads, tokens).select
 
     def hot_bucket_members(self) -> StoredBuckets:
         """Returns the documents of the hot buckets of a run with a pair budget."""

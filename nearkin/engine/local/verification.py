@@ -157,8 +157,7 @@ class Payloads:
         Args:
             documents: Numbers of the documents, int64 (m,).
         """
-        places = self.stored.place[documents].astype(np.int64)
-        return np.asarray(self.stored.starts[places + 1] - self.stored.starts[places])
+        return self.stored.count_rows(documents)
 
     def whole(self) -> Payload:
         """Returns the payloads of all stored documents."""

@@ -31,20 +31,25 @@ class ExactDuplicateTables:
 
 
 def find_exact_duplicates(
-    documents: DataFrame, tables: IntermediateTables, *, by_source: bool
+    documents: DataFrame,
+    tables: IntermediateTables,
+    group: tuple[str, ...],
+    *,
+    has_groups: bool,
 ) -> ExactDuplicateTables:
     """Returns the exact duplicates, and the first document of each one's group in keep order.
 
     Args:
         documents: Sketched documents.
         tables: Intermediate tables.
-        by_source: Whether only documents of different sources are compared. There are no groups
-            then: copies of different sources are found like other pairs.
+        group: Columns besides the content hash that are equal in exact duplicates.
+        has_groups: Whether there are groups. Otherwise copies are found like other pairs, for
+            example those of different sources.
     """
-    if by_source:
+    if not has_groups:
         none = documents.select("doc", f.col("doc").alias("head"), f.lit(False).alias("same"))
         return ExactDuplicateTables(none.where(f.lit(False)), 0)
-    copies = _find_copies(documents, ["fp0", "fp1", "block"], _has_shingles())
+    copies = _find_copies(documents, ["fp0", "fp1", *group], _has_shingles())
     table, counts = tables.counted(copies.withColumn("same", f.lit(False)), "copies")
     return ExactDuplicateTables(table, counts["rows"])
 

@@ -10,7 +10,7 @@ from nearkin.engine.spark.document_tables import DocumentTables
 from nearkin.engine.spark.pair_bins import apply_to_bins, assign_bins, list_documents_of_bins
 from nearkin.engine.spark.saved import split_known
 from nearkin.engine.spark.task_functions import apply_to_batches, apply_to_groups
-from nearkin.engine.spark.verification import SCORED, Scoring
+from nearkin.engine.spark.verification import ACCEPTANCE_COLUMNS, SCORED, Scoring
 from nearkin.errors import RunError
 
 
@@ -86,12 +86,21 @@ class PairScorer:
             self._compare(self.document_tables.tables.keep(rest, "new-pairs"), count)
         )
 
+    @property
+    def _acceptance_columns(self) -> tuple[str, ...]:
+        """The columns of documents that the acceptance of the run reads, if it has one."""
+        is_accepting = self.scoring.request.options.acceptance is not None
+        return ACCEPTANCE_COLUMNS if is_accepting else ()
+
     def _compare(self, pairs: DataFrame, count: int) -> DataFrame:
         if self.scoring.request.options.verify != Verify.EXACT:
             return pairs.mapInArrow(apply_to_batches(self.scoring.by_estimate), SCORED)
         in_bins = assign_bins(pairs, count, self.payload_bytes)
         documents_of_bins = list_documents_of_bins(in_bins)
         payloads = self.document_tables.payloads(documents_of_bins.select("doc").distinct())
+        if self._acceptance_columns:
+            facts = self.document_tables.documents.select("doc", *self._acceptance_columns)
+            payloads = payloads.join(facts, "doc")
         return apply_to_bins(
             in_bins, documents_of_bins.join(payloads, "doc"), self.scoring.exactly, SCORED
         )
@@ -103,7 +112,7 @@ class PairScorer:
             active: Documents that are compared.
         """
         across = self.scoring.request.across_columns
-        documents = active.select("doc", "block", "signature", *across)
+        documents = active.select("doc", "block", "signature", *across, *self._acceptance_columns)
         payloads = self.document_tables.payloads(documents.select("doc"))
         joined = documents.join(payloads, "doc").withColumn("bin", f.lit(0))
         scored = joined.groupBy("bin").applyInArrow(

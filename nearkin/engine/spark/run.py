@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nearkin.corpus.document_count import estimate_documents
+from nearkin.engine.acceptance import groups_exact_duplicates
 from nearkin.engine.document_facts import NULL_VALUE
 from nearkin.engine.options import EmptyDocuments
 from nearkin.engine.result_schema import FURTHER, KINDS
@@ -30,7 +31,7 @@ from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.pair_scoring import PairScorer
 from nearkin.engine.spark.saved import AboutRun, Saved, require_saved_keys, with_verdicts
 from nearkin.engine.spark.session import work_of
-from nearkin.engine.spark.sketching import ACROSS, TaskRequest
+from nearkin.engine.spark.sketching import ACROSS, GROUP, TaskRequest
 from nearkin.engine.spark.sources import FileSource, Source
 from nearkin.engine.spark.task_progress import TaskProgress
 from nearkin.engine.spark.verification import Scoring
@@ -167,8 +168,12 @@ class SparkRun(Run):
     @cached_property
     def exact_duplicates(self) -> ExactDuplicateTables:
         """The exact duplicates, and the first document of each one's group in keep order."""
+        acceptance = self.options.acceptance
         exact = find_exact_duplicates(
-            self.documents, self.tables, by_source=self.options.across is not None
+            self.documents,
+            self.tables,
+            ("block",) if acceptance is None else ("block", GROUP),
+            has_groups=self.options.across is None and groups_exact_duplicates(acceptance),
         )
         if not self.options.groups_by_value:
             return exact

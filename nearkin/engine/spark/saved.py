@@ -45,6 +45,8 @@ DECIDING = (
     "keep",
     "block_by",
     "across",
+    "accept",
+    "max_lost",
     "same",
     "url",
     "max_bucket",

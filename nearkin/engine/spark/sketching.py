@@ -15,6 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearkin.acceptance import Expression, Same
+from nearkin.acceptance.expression import Equality, collect_equalities
 from nearkin.cluster.dates import count_unreadable_dates
 from nearkin.corpus import Batch, Columns
 from nearkin.corpus.arrow_conversion import replace_views
@@ -24,8 +26,9 @@ from nearkin.corpus.corpus import FileCorpus
 from nearkin.corpus.ids import make_ids
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows
-from nearkin.engine.document_facts import id_hashes, text_lengths, value_hashes
+from nearkin.engine.document_facts import hash_digits, id_hashes, text_lengths, value_hashes
 from nearkin.engine.options import SMALL_CORPUS, RunOptions
+from nearkin.engine.pair_acceptance import divide_blocks, group_keys
 from nearkin.engine.spark.arrow_columns import make_batch, to_binary_rows, to_signed
 from nearkin.engine.spark.keep_order import keep_order, unfit_types
 from nearkin.engine.value_keys import value_columns_of
@@ -49,6 +52,12 @@ DOCUMENTS = (
 VALUE = "value"
 """The columns of the keys of values are `value0`, `value1`, and so on, one for each column of the
 options `same` and `url`. They are null where a document has no value."""
+ACCEPTED_BY = "accepted_by"
+"""The column of what an acceptance compares: words of 64 bits, for one equality after the other."""
+GROUP = "exact_group"
+"""The column of hashes that are equal in exact duplicates which an acceptance surely accepts."""
+LIMITED_BY = "limited_by"
+"""The column of values of which a run may remove a share of the documents only."""
 ACROSS = "across"
 """The column of the hashes of sources, which only the table of a run with `across` has."""
 FILES = "number int,path string,name string,target string"
@@ -115,7 +124,11 @@ class TaskRequest:
         riding = [f"riding{i} string" for i in range(len(self.carried))]
         across = [f"{name} long" for name in self.across_columns]
         values = [f"{name} binary" for name in self.value_keys]
-        return ",".join([DOCUMENTS, *across, *values, *riding])
+        accepted = [] if self.options.acceptance is None else [f"{ACCEPTED_BY} binary"]
+        if self.options.acceptance is not None:
+            accepted.append(f"{GROUP} long")
+        limited = [] if self.options.removal_limit is None else [f"{LIMITED_BY} string"]
+        return ",".join([DOCUMENTS, *across, *accepted, *limited, *values, *riding])
 
     @property
     def value_keys(self) -> tuple[str, ...]:
@@ -207,6 +220,11 @@ class Sketching:
             "length": lengths,
             "signature": to_binary_rows(sketches.signatures),
         }
+        if request.options.acceptance is not None:
+            columns |= _acceptance_columns(read, request, request.options.acceptance, lengths)
+        if request.options.removal_limit is not None:
+            limited_by = carried_column_name(request.options.removal_limit.column)
+            columns[LIMITED_BY] = read.documents[limited_by]
         if request.options.across is not None:
             columns[ACROSS] = to_signed(_hash_column(read.documents, request.options.across))
         for name, column in zip(request.value_keys, value_columns_of(request.options), strict=True):
@@ -237,6 +255,27 @@ def _hash_column(documents: pa.RecordBatch, column: str | None) -> np.ndarray:
     if column is None:
         return np.zeros(len(documents), np.uint64)
     return value_hashes(documents[carried_column_name(column)])
+
+
+def _acceptance_columns(
+    read: Read, request: TaskRequest, acceptance: Expression, lengths: np.ndarray
+) -> dict[str, pa.Array]:
+    """Returns what an acceptance compares, the blocks that it divides, and the exact groups."""
+
+    def read_fact(equality: Equality) -> np.ndarray:
+        if isinstance(equality, Same):
+            return _hash_column(read.documents, equality.column)
+        return hash_digits(read.documents[request.columns.content])
+
+    blocks = _hash_column(read.documents, request.options.block_by)
+    blocks = divide_blocks(blocks, acceptance, read_fact)
+    facts = [read_fact(equality) for equality in collect_equalities(acceptance)]
+    words = np.column_stack([np.zeros(len(blocks), np.uint64), *facts])
+    return {
+        "block": to_signed(blocks),
+        ACCEPTED_BY: to_binary_rows(words),
+        GROUP: to_signed(group_keys(blocks, acceptance, read_fact, lengths)),
+    }
 
 
 class _Task:

@@ -7,7 +7,11 @@ from typing import NotRequired, TypedDict
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from nearkin.acceptance import NumbersEqual
+from nearkin.acceptance.expression import collect_equalities
+from nearkin.engine.pair_acceptance import PairAcceptance
 from nearkin.engine.spark.arrow_columns import (
     from_binary_rows,
     make_batch,
@@ -16,16 +20,18 @@ from nearkin.engine.spark.arrow_columns import (
     to_unsigned,
 )
 from nearkin.engine.spark.document_parts import unite_parts
-from nearkin.engine.spark.sketching import ACROSS, TaskRequest
+from nearkin.engine.spark.sketching import ACCEPTED_BY, ACROSS, TaskRequest
 from nearkin.lsh import kernels
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Payload
-from nearkin.measures.base import as_stored, band_layout_of
+from nearkin.measures.base import StoredPayloads, as_stored, band_layout_of
 from nearkin.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs
 from nearkin.pair_scope import PairScope
 
 AGREED = "a long,b long,agree int,facts string"
 """Pairs that pass the prefilter, with the number of agreeing slots; and facts."""
+ACCEPTANCE_COLUMNS = ("sort", "length", ACCEPTED_BY)
+"""The columns of documents that an acceptance reads."""
 SCORED = "a long,b long,agree int,shared double,joint double"
 
 
@@ -124,21 +130,60 @@ class Scoring:
 
         Args:
             pairs: Pairs (a, b, agree).
-            documents: Documents (doc, payload0, ...).
+            documents: Documents (doc, payload0, ...), and ACCEPTANCE_COLUMNS if the run has an
+                acceptance.
         """
         a, b = to_numbers(pairs["a"]), to_numbers(pairs["b"])
         documents, payload = with_payloads(documents, self.request)
         packed = Members(to_numbers(documents["doc"])).pack(a, b)
-        scored = self.request.measure.compare(packed, as_stored(payload))
+        stored = as_stored(payload)
+        scored = self.request.measure.compare(packed, stored)
         keep = scored.meets_threshold(self.request.options.threshold)
+        keep &= self._are_accepted(scored, documents, stored)
         return _scored(a, b, to_numbers(pairs["agree"]), scored, keep)
+
+    def _are_accepted(
+        self, scored: ScoredPairs, documents: pa.Table, stored: StoredPayloads
+    ) -> np.ndarray:
+        """Returns which scored pairs the acceptance of the run accepts, bool (m,).
+
+        Args:
+            scored: Scored pairs of positions in the table.
+            documents: Documents, with the columns of ACCEPTANCE_COLUMNS if the run has one.
+            stored: Their payloads.
+        """
+        expression = self.request.options.acceptance
+        if expression is None:
+            return np.ones(len(scored.pairs), bool)
+        order = pc.sort_indices(documents["sort"]).to_numpy()
+        rank = np.empty(len(order), np.int64)
+        rank[order] = np.arange(len(order))
+        equalities = collect_equalities(expression)
+        widths = [2 if isinstance(equality, NumbersEqual) else 1 for equality in equalities]
+        words = from_binary_rows(documents[ACCEPTED_BY], np.uint64, 1 + sum(widths))
+        starts = np.cumsum([1, *widths]).tolist()
+        facts = {
+            equality: words[:, start : start + width]
+            for equality, start, width in zip(equalities, starts, widths, strict=False)
+        }
+        acceptance = PairAcceptance(
+            expression=expression,
+            measure=self.request.options.spec.measure,
+            stored=stored,
+            rank=rank,
+            lengths=to_numbers(documents["length"]),
+            facts=facts,
+        )
+        is_accepted = np.zeros(len(scored.pairs), bool)
+        is_accepted[acceptance.find_accepted(scored)] = True
+        return is_accepted
 
     def compare_all(self, documents: pa.Table) -> pa.Table:
         """Returns SCORED of all pairs of a small corpus.
 
         Args:
-            documents: Documents (doc, block, signature, payload0, ...), and `across` if the run has
-                it.
+            documents: Documents (doc, block, signature, payload0, ...), `across` if the run has it,
+                and ACCEPTANCE_COLUMNS if it has an acceptance.
         """
         options = self.request.options
         documents, payload = with_payloads(documents, self.request)
@@ -148,6 +193,7 @@ class Scoring:
             scope = scope._replace(sources=to_unsigned(documents[ACROSS]))
         compared = self.request.measure.compare_all(payload, scope, options.threshold, 1)
         scored = ScoredPairs.concatenate(list(compared))
+        scored = scored.select(self._are_accepted(scored, documents, as_stored(payload)))
         first, second = unpack_pairs(scored.pairs)
         a, b = docs[first], docs[second]
         agreeing = self.agreements(scored.pairs, documents["signature"])

@@ -59,7 +59,9 @@ def test_a_refused_command_writes_nothing_and_is_resumed_with_a_higher_limit(
     out = tmp_path / "out"
     command = ["dedup", str(path), "--out", str(out), "--max-removed"]
     assert run([*command, "source:0.4"]) == 1
-    assert "allows; nothing was written" in capfd.readouterr().err
+    message = capfd.readouterr().err
+    assert "allows; nothing was written" in message
+    assert message.endswith("or repeat the command with a higher limit and --resume\n")
     assert not out.exists()
     assert run([*command, "source:1", "--resume"]) == 0
     assert out.is_dir()

@@ -1,0 +1,149 @@
+"""The acceptance of the scored pairs of stored documents, in both engines."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import numpy as np
+
+from nearkin.acceptance import Expression
+from nearkin.acceptance.expression import (
+    Equality,
+    Number,
+    collect_equalities,
+    collect_numbers,
+    required_equalities,
+)
+from nearkin.engine.acceptance import DirectedPairs, measured_number
+from nearkin.engine.document_facts import mix_hashes
+from nearkin.measures.base import StoredPayloads
+from nearkin.packed_pairs import ScoredPairs, unpack_pairs
+from nearkin.verify.jaccard import compare_sets
+
+FactReader: TypeAlias = Callable[[Equality], np.ndarray]
+"""A function that returns what must be equal in two documents, uint64 (n,) or (n, width)."""
+
+
+def divide_blocks(blocks: np.ndarray, expression: Expression, read_fact: FactReader) -> np.ndarray:
+    """Returns blocks of documents that are equal in all that an acceptance requires, uint64 (n,).
+
+    Pairs of different blocks cannot be accepted, so that they need not be compared.
+
+    Args:
+        blocks: Hash of each document's block, uint64 (n,).
+        expression: The acceptance.
+        read_fact: Returns what must be equal for an equality.
+    """
+    return _mix_facts(blocks, map(read_fact, required_equalities(expression)))
+
+
+def group_keys(
+    blocks: np.ndarray, expression: Expression, read_fact: FactReader, lengths: np.ndarray
+) -> np.ndarray:
+    """Returns a hash of all that an acceptance compares in exact duplicates, uint64 (n,).
+
+    Args:
+        blocks: Hash of each document's block, uint64 (n,).
+        expression: The acceptance.
+        read_fact: Returns what must be equal for an equality.
+        lengths: Size of each document's text in bytes, int64 (n,).
+    """
+    keys = _mix_facts(blocks, map(read_fact, collect_equalities(expression)))
+    if Number.LENGTH_RATIO in collect_numbers(expression):
+        keys = mix_hashes(keys, np.asarray(lengths).astype(np.uint64))
+    return keys
+
+
+def _mix_facts(blocks: np.ndarray, facts: Iterable[np.ndarray]) -> np.ndarray:
+    mixed = blocks
+    for fact in facts:
+        for words in fact.T if fact.ndim == 2 else [fact]:
+            mixed = mix_hashes(mixed, np.asarray(words))
+    return mixed
+
+
+@dataclass(frozen=True)
+class PairAcceptance:
+    """The acceptance of scored pairs.
+
+    Attributes:
+        expression: The acceptance.
+        measure: Name of the measure that scored the pairs.
+        stored: Shingle sets of the documents.
+        rank: Position of each document in keep order, integers (n,).
+        lengths: Size of each document's text in bytes, int64 (n,).
+        facts: What must be equal in two documents, for each equality, uint64 (n,) or (n, width).
+        longest_shared: Returns the tokens of the longest run that the documents of pairs share, or
+            None if the acceptance does not need them.
+    """
+
+    expression: Expression
+    measure: str
+    stored: StoredPayloads
+    rank: np.ndarray
+    lengths: np.ndarray
+    facts: dict[Equality, np.ndarray]
+    longest_shared: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
+
+    def select(self, scored: ScoredPairs) -> ScoredPairs:
+        """Returns the scored pairs that are accepted.
+
+        Args:
+            scored: Scored pairs. The later document in keep order would be removed.
+        """
+        return scored.select(self.find_accepted(scored))
+
+    def find_accepted(self, scored: ScoredPairs) -> np.ndarray:
+        """Returns the positions of the scored pairs that are accepted, int64, ascending.
+
+        Args:
+            scored: Scored pairs. The later document in keep order would be removed.
+        """
+        return _StoredPairs(self, scored).accept(self.expression, len(scored.pairs))
+
+
+class _StoredPairs(DirectedPairs):
+    """The values of scored pairs of stored documents.
+
+    Args:
+        acceptance: Acceptance of the run.
+        scored: Scored pairs.
+    """
+
+    def __init__(self, acceptance: PairAcceptance, scored: ScoredPairs) -> None:
+        super().__init__(measured_number(acceptance.measure))
+        self._acceptance = acceptance
+        self._scored = scored
+        first, second = unpack_pairs(np.asarray(scored.pairs))
+        is_first_removed = acceptance.rank[first] > acceptance.rank[second]
+        self._removed = np.where(is_first_removed, first, second)
+        self._kept = np.where(is_first_removed, second, first)
+
+    def similarity(self, rows: np.ndarray) -> np.ndarray:
+        return self._scored.select(rows).similarity
+
+    def shared(self, rows: np.ndarray) -> np.ndarray:
+        if self._measured == Number.JACCARD:
+            return np.asarray(self._scored.intersection[rows])
+        stored = self._acceptance.stored
+        pairs = np.asarray(self._scored.pairs[rows])
+        return compare_sets(pairs, stored.place, stored.starts, stored.columns[0]).intersection
+
+    def sizes(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        stored = self._acceptance.stored
+        return stored.count_rows(self._removed[rows]), stored.count_rows(self._kept[rows])
+
+    def lengths(self, rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        lengths = self._acceptance.lengths
+        removed = np.asarray(lengths[self._removed[rows]])
+        return removed, np.asarray(lengths[self._kept[rows]])
+
+    def witnesses(self, rows: np.ndarray) -> np.ndarray:
+        longest_shared = self._acceptance.longest_shared
+        assert longest_shared is not None
+        return longest_shared(self._removed[rows], self._kept[rows])
+
+    def are_equal(self, equality: Equality, rows: np.ndarray) -> np.ndarray:
+        fact = self._acceptance.facts[equality]
+        equal: np.ndarray = np.asarray(fact[self._removed[rows]] == fact[self._kept[rows]])
+        return np.asarray(equal if equal.ndim == 1 else equal.all(axis=1))

@@ -1,0 +1,82 @@
+"""Spark accepts the same pairs as the local engine, row for row."""
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+import nearkin as nk
+from nearkin import spark as nks
+from nearkin.engine.options import RunOptions
+from nearkin.errors import RunError, UsageError
+from nearkin.spark.frames import require_supported, require_whole_documents
+from tests.engine.local.test_acceptance import make_texts
+from tests.engine.spark.conftest import rows_of
+
+BANDED = {"bands": 30, "rows": 3}
+CASES: dict[str, dict[str, Any]] = {
+    "all terms": {
+        "accept": "jaccard >= 0.5 and containment >= 0.9 and containment_of_kept >= 0.5 and "
+        "(length_ratio < 1 or numbers_equal and same(lang))",
+        **BANDED,
+    },
+    "required equalities, every pair compared": {
+        "accept": "jaccard >= 0.6 and numbers_equal and same(lang)"
+    },
+    "no exact groups": {"accept": "jaccard >= 0.6 and jaccard < 1", **BANDED},
+    "a bound on the loss": {"threshold": 0.5, "max_lost": 0.05, **BANDED},
+}
+QUICK = "all terms"
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    texts = make_texts(80, seed=11)
+    languages = [("de", None)[number % 2] for number in range(len(texts))]
+    ids = [f"d{number:03d}" for number in range(len(texts))]
+    return pa.table({"id": ids, "text": texts, "lang": languages})
+
+
+@pytest.mark.parametrize(
+    "case",
+    [pytest.param(name, marks=() if name == QUICK else pytest.mark.full) for name in CASES],
+)
+def test_the_same_documents_are_removed_as_by_the_local_engine(
+    case: str, table: pa.Table, spark: SparkSession
+) -> None:
+    options: dict[str, Any] = {"shingle": "words:2", "id": "id", **CASES[case]}
+    local = nk.dedup(table, **options)
+    assert 0 < local.kept.sum() < len(table)
+    frame = spark.createDataFrame(table.to_pylist(), "id string, text string, lang string")
+    with nks.dedup(frame.repartition(3), **options) as result:
+        assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
+
+
+def test_the_same_run_is_refused_as_by_the_local_engine(
+    table: pa.Table, spark: SparkSession
+) -> None:
+    options: dict[str, Any] = {"shingle": "words:2", "id": "id", "max_removed": "lang:0.1"}
+    with pytest.raises(RunError) as local:
+        nk.dedup(table, **options)
+    frame = spark.createDataFrame(table.to_pylist(), "id string, text string, lang string")
+    with pytest.raises(RunError) as distributed:
+        nks.dedup(frame, **options)
+    assert str(distributed.value) == str(local.value)
+
+
+@pytest.mark.parametrize(
+    ("accept", "reason"),
+    [
+        ("safe", "which only the local engine finds, by their containment"),
+        ("jaccard >= 0.8 and witness >= 50", "witness in accept='jaccard"),
+    ],
+)
+def test_conditions_that_need_the_local_engine_are_refused(accept: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=reason):
+        require_supported(RunOptions(accept=accept))
+
+
+def test_a_condition_on_merged_documents_is_refused() -> None:
+    with pytest.raises(UsageError, match="lengths and digits are those of rows"):
+        require_whole_documents(RunOptions(max_lost=0.1))
