@@ -11,7 +11,7 @@ __version__ = VERSION
 
 if TYPE_CHECKING:
     from nearkin import spark
-    from nearkin.api import dedup, frequencies, observe, pairs, report, sketch, split
+    from nearkin.api import dedup, frequencies, observe, pairs, passages, report, sketch, split
     from nearkin.client.clients import AsyncClient, Client, Retries
     from nearkin.client.models import (
         ClusterPage,
@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         tune,
     )
     from nearkin.report.model import ReportData
-    from nearkin.results import DedupResult, PairsResult, ResultTable, SplitResult
+    from nearkin.results import DedupResult, PairsResult, PassagesResult, ResultTable, SplitResult
     from nearkin.runtime.progress import Progress
     from nearkin.signatures.hamming_index import HammingIndex, Neighbour
     from nearkin.signatures.signature import Signature
@@ -128,6 +128,7 @@ __all__ = [
     "OutcomeKind",
     "OutcomeUnknownError",
     "PairsResult",
+    "PassagesResult",
     "Plan",
     "PlannedSettings",
     "Progress",
@@ -166,6 +167,7 @@ __all__ = [
     "frequencies",
     "observe",
     "pairs",
+    "passages",
     "plan",
     "report",
     "simhash",
@@ -180,12 +182,14 @@ _HOMES = {
     "dedup": "nearkin.api",
     "pairs": "nearkin.api",
     "split": "nearkin.api",
+    "passages": "nearkin.api",
     "sketch": "nearkin.api",
     "report": "nearkin.api",
     "frequencies": "nearkin.api",
     "observe": "nearkin.api",
     "DedupResult": "nearkin.results",
     "PairsResult": "nearkin.results",
+    "PassagesResult": "nearkin.results",
     "ResultTable": "nearkin.results",
     "SplitResult": "nearkin.results",
     "Spec": "nearkin.spec",

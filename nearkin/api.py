@@ -29,6 +29,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.measures import measure_of
+from nearkin.passages.run import PassageOptions, PassageRun
 from nearkin.plan.observe import SAMPLE_SIZE, observe_corpus
 from nearkin.plan.tune import Distribution
 from nearkin.report.files import read_report
@@ -39,7 +40,14 @@ from nearkin.report.run_warnings import (
     warn_of_missing_pairs,
     warn_of_run,
 )
-from nearkin.results import DedupResult, PairsResult, SplitResult, TemporaryFolder, TemporaryRun
+from nearkin.results import (
+    DedupResult,
+    PairsResult,
+    PassagesResult,
+    SplitResult,
+    TemporaryFolder,
+    TemporaryRun,
+)
 from nearkin.runs.pairs import Relation, find_pairs, parse_relation, with_pair_budget
 from nearkin.runs.parameter_help import show_parameters
 from nearkin.runs.parameters import (
@@ -63,6 +71,7 @@ from nearkin.runs.spec_request import count_frequency_cut
 from nearkin.runs.split import execute_split, with_recall_of_splits
 from nearkin.runtime.outputs import require_page_output
 from nearkin.runtime.progress import LoggedProgress, Progress
+from nearkin.runtime.sizes import parse_size
 from nearkin.signatures.sketching import sketch_documents, sketcher_pool
 from nearkin.sketch.resources import (
     NO_RESOURCES,
@@ -194,6 +203,70 @@ def pairs(
     log_warnings(warnings)
     result = PairsResult.from_run(run, table, tuple(warnings))
     finished.folder.remove()
+    return result
+
+
+@check_arguments
+def passages(
+    data: Any,
+    *,
+    text: str | Sequence[str] | None = None,
+    id: str | None = None,
+    min_tokens: int = 50,
+    source: str | None = None,
+    spec: Spec | None = None,
+    key: HashKey | None = None,
+    memory: int | str = "4GB",
+    workers: int = 2,
+    work: str | Path | None = None,
+    progress: Progress | None = None,
+    **reading: Unpack[ReadKeywords],
+) -> PassagesResult:
+    """Finds the passages that occur at two or more places: runs of words that two texts share.
+
+    Each passage is given with its bytes in both texts, and continues at neither end in both.
+
+    Args:
+        data: The documents, as for `dedup`.
+        text: Column of texts, or several columns, whose texts are joined. The default is `text`.
+        id: Column of ids. The default is the row number, or the path and the row for files.
+        min_tokens: Smallest number of words of a passage, at least 2.
+        source: Column of sources, whose repeated shares are computed.
+        spec: Spec of the words. Its normalization steps are `lower`, and perhaps `nfkc` and
+            `marks`. The default is `Spec()`.
+        key: The hash key, if the Spec requires one.
+        memory: Bound on the anonymous memory of the run: a number of bytes, or a size.
+        workers: Number of threads.
+        work: Folder for temporary files. The default is that of the system.
+        progress: Receives stage and row-count updates. By default, stages are logged to
+            `nearkin.run` (INFO).
+        **reading: How files are read, as for `dedup`.
+
+    Raises:
+        UsageError: If a parameter is out of range, or the data cannot be read.
+        RunError: If a file cannot be read or temporary files cannot be written.
+
+    Examples:
+        >>> texts = ["He said: the cat sat on the mat.", "The Cat sat on the mat, and slept"]
+        >>> found = passages(texts, min_tokens=4)
+        >>> row = found.passages.to_pylist()[0]
+        >>> texts[0].encode()[row["start"] : row["end"]]
+        b'the cat sat on the mat'
+        >>> texts[1].encode()[row["repeats_start"] : row["repeats_end"]]
+        b'The Cat sat on the mat'
+    """
+    options = PassageOptions(spec or Spec(n=1), min_tokens, source, parse_size(memory), workers)
+    columns = columns_of({"text": text}, id)
+    corpus = open_corpus(data, reading)
+    folder = TemporaryFolder(work)
+    work_folder = WorkFolder.create(folder.path / "work", {}, durable=False)
+    updates = progress or LoggedProgress()
+    run = PassageRun(corpus, columns, options, work_folder, updates, key)
+    run.find()
+    result = PassagesResult.from_run(run)
+    updates.close()
+    log_warnings(result.warnings)
+    folder.remove()
     return result
 
 

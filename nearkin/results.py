@@ -28,6 +28,8 @@ from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.result_schema import GROUPS
 from nearkin.engine.stats import MissingPairsStats, StageRecords
 from nearkin.errors import MissingExtraError, UsageError
+from nearkin.passages.run import PassageRun
+from nearkin.passages.tables import PASSAGES, PassageTables
 from nearkin.report.collect import collect_counts, collect_report, summary_counts
 from nearkin.report.local_view import ExcerptCollector, LocalRunView
 from nearkin.report.model import Provenance, ReportData
@@ -305,7 +307,7 @@ class DedupResult:
         The columns are file (empty for a table), row (from 0, null for a whole file), line (from 1,
         null if the format has no lines), reason, and raw (the beginning of the value).
         """
-        return read_rejected_rows(self._open[0].run)
+        return read_rejected_rows(self._open[0].run.work.path / "sketch" / REJECTED)
 
     def filter(self, data: T) -> T:
         """Returns the kept rows of a table, as a table of the same type.
@@ -583,6 +585,68 @@ class SplitResult:
 
 
 @dataclass(frozen=True, repr=False)
+class PassagesResult:
+    """The passages of a corpus. `len` is their number.
+
+    Attributes:
+        passages: A table with a row for each passage: id, start and end (bytes of the text), and
+            tokens; repeats_id, repeats_start and repeats_end (another place with the same tokens);
+            places (the number of places where exactly this passage was found); and document and
+            repeats_document (the numbers of the documents, from 0).
+        documents: A table with a row for each document: id, bytes, source (if there is one),
+            repeated_bytes, share and passages (their number).
+        frequent: The 100 most frequent passages, with the beginnings of their texts.
+        sources: A table with a row for each source: source, documents, text_bytes, repeated_bytes
+            and share. Empty without sources.
+        rejected: The rejected rows, which are not documents. The columns are those of
+            `DedupResult.rejected`.
+        statistics: The counts of documents, passages and bytes.
+        warnings: Sentences about inputs.
+    """
+
+    passages: ResultTable
+    documents: ResultTable
+    frequent: ResultTable
+    sources: ResultTable
+    rejected: ResultTable
+    statistics: Mapping[str, int]
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def from_run(cls, run: PassageRun) -> "PassagesResult":
+        """Returns the result of a finished run. The work folder is not needed any more.
+
+        Args:
+            run: The run.
+        """
+        tables = PassageTables(run)
+        documents = pa.Table.from_batches(tables.document_batches(), tables.document_schema)
+        return cls(
+            passages=ResultTable(pa.Table.from_batches(tables.passage_batches(), PASSAGES)),
+            documents=ResultTable(documents),
+            frequent=ResultTable(tables.frequent),
+            sources=ResultTable(tables.sources),
+            rejected=read_rejected_rows(run.work.path / REJECTED),
+            statistics=tables.counts(),
+            warnings=tuple(warn_of_inputs(run.corpus, run.columns)),
+        )
+
+    def to_arrow(self) -> pa.Table:
+        """Returns the passages as an Arrow table."""
+        return self.passages.arrow
+
+    def __len__(self) -> int:
+        return len(self.passages)
+
+    def __repr__(self) -> str:
+        counts = self.statistics
+        return (
+            f"<PassagesResult: {counts['passages']:,} passages in "
+            f"{counts['documents_with_passages']:,} of {counts['documents']:,} documents>"
+        )
+
+
+@dataclass(frozen=True, repr=False)
 class PairsResult:
     """The verified pairs of a corpus. `len` is their number.
 
@@ -629,7 +693,7 @@ class PairsResult:
         }
         return cls(
             pairs=ResultTable(pairs),
-            rejected=read_rejected_rows(run),
+            rejected=read_rejected_rows(run.work.path / "sketch" / REJECTED),
             statistics=counts,
             stages=dict(run.work.manifest["stages"]),
             request=request,
@@ -688,12 +752,11 @@ class PairsResult:
         return f"<PairsResult: {len(self):,} pairs of {documents:,} documents>"
 
 
-def read_rejected_rows(run: LocalRun) -> ResultTable:
+def read_rejected_rows(path: Path) -> ResultTable:
     """Returns the rejected rows of a run, with the schema `REJECTED_ROWS`.
 
     Args:
-        run: The run, whose documents were sketched.
+        path: The quarantine in the work folder of the run.
     """
-    path = run.work.path / "sketch" / REJECTED
     rows = [orjson.loads(line) for line in path.read_bytes().splitlines()]
     return ResultTable(pa.Table.from_pylist(rows, REJECTED_ROWS))

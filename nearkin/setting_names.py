@@ -14,6 +14,7 @@ OPTIONS = {
     "key": "--key-file",
     "cuts_over": "--cut-over",
     "hash_seed": "--seed",
+    "min_tokens": "--min",
 }
 """The options that are not named as the keyword is."""
 

@@ -29,7 +29,14 @@ CHANGES = frozenset(
 )
 WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 UNCOMPARED = frozenset(
-    {"run.json", "report.html", "report.json", ".nearkin-output.json", "checkpoint.json"}
+    {
+        "run.json",
+        "passages.json",
+        "report.html",
+        "report.json",
+        ".nearkin-output.json",
+        "checkpoint.json",
+    }
 )
 """Files of a result that hold seconds and ids of the run, or how often it was checkpointed."""
 

@@ -55,7 +55,7 @@ KEYWORD = re.compile(r"(?<![\w.?&;\[-])([a-z_]+|…)=(?=…|'|True|False|\d)")
 SHOW_KEYWORDS = (
     *("sketch", "signatures", "spark"),
     *("server", "runs/settings_file.py", "grid.py"),
-    *("index/settings.py:86", "shingle/stemming.py:1"),
+    *("index/settings.py:8", "shingle/stemming.py:1"),
 )
 """Places whose messages no command shows, or that show assignments of a file or an option."""
 SHOW_VARIABLES = (

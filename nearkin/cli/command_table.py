@@ -61,6 +61,11 @@ COMMANDS = (
         "between them.",
     ),
     CommandEntry(
+        "passages",
+        START,
+        "Find the passages that occur at two or more places of a corpus.",
+    ),
+    CommandEntry(
         "info",
         CHECK,
         "Show the Spec, the fingerprint and the counts of a signature file or of a finished run.",

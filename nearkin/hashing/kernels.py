@@ -198,6 +198,26 @@ def multiply_fold(typingctx: Any, a: Any, b: Any) -> Any:
 
 
 @intrinsic
+def multiply_wide(typingctx: Any, a: Any, b: Any) -> Any:
+    """Returns the 128-bit product of two numbers below 2^61, as its bits from 61 on, and below.
+
+    Args:
+        typingctx: Typing context of Numba.
+        a: First factor, uint64.
+        b: Second factor, uint64.
+    """
+
+    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        wide, word = ir.IntType(128), ir.IntType(64)
+        product = builder.mul(builder.zext(arguments[0], wide), builder.zext(arguments[1], wide))
+        high = builder.trunc(builder.lshr(product, ir.Constant(wide, 61)), word)
+        low = builder.and_(builder.trunc(product, word), ir.Constant(word, (1 << 61) - 1))
+        return context.make_tuple(builder, signature.return_type, (high, low))
+
+    return types.UniTuple(types.uint64, 2)(types.uint64, types.uint64), codegen
+
+
+@intrinsic
 def swap_bytes(typingctx: Any, word: Any) -> Any:
     """Returns the word with its bytes in reverse order.
 

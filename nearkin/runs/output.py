@@ -162,13 +162,48 @@ def find_finished_run(
     Raises:
         UsageError: If the output is the result of another request, or its inputs have changed.
     """
-    if job.overwrite or not job.resume or not os.path.lexists(job.out):
+    if not is_output_finished(job):
         return None
+
+    def find_change() -> str | None:
+        inputs = read_run_record(job.out / RUN).require_files(job.out).inputs
+        change = find_first_change(inputs.files, corpus)
+        if change is None and references is not None:
+            before = [] if inputs.against is None else inputs.against["files"]
+            change = references.find_change(before)
+        return change
+
+    require_same_request(job, identity, find_change)
+    return read_run_record(job.out / RUN)
+
+
+def is_output_finished(job: Job) -> bool:
+    """Returns whether a job resumes a run whose output is complete.
+
+    Args:
+        job: The job.
+    """
+    if job.overwrite or not job.resume or not os.path.lexists(job.out):
+        return False
     marker = read_marker(job.out)
     unfinished = unfinished_run_id(job.work_folder)
-    if unfinished is not None and (marker is None or marker["run"] != unfinished):
-        return None
-    record = read_run_record(job.out / RUN)
+    return unfinished is None or (marker is not None and marker["run"] == unfinished)
+
+
+def require_same_request(
+    job: Job, identity: Mapping[str, object], find_change: Callable[[], str | None]
+) -> None:
+    """Requires that a finished output is that of a job, and removes what is left of its work.
+
+    Args:
+        job: The job, which resumes the run.
+        identity: The parameters that must be unchanged for a run to be resumed.
+        find_change: Returns a sentence about the first input that has changed since, or None.
+
+    Raises:
+        UsageError: If the output is the result of another request, or its inputs have changed.
+    """
+    marker = read_marker(job.out)
     if marker is None:
         raise UsageError(
             f"{job.out} is not the output of a run that can be resumed; choose another "
@@ -179,19 +214,15 @@ def find_finished_run(
             f"{job.out} is finished and was made with other settings: {difference}; replace it "
             f"with {name_flag('overwrite')}, or choose another {name_setting('out')}"
         )
-    inputs = record.require_files(job.out).inputs
-    change = find_first_change(inputs.files, corpus)
-    if change is None and references is not None:
-        change = references.find_change([] if inputs.against is None else inputs.against["files"])
-    if change is not None:
+    if change := find_change():
         raise UsageError(
             f"{job.out} is finished, but {change}; replace it with {name_flag('overwrite')}, or "
             f"choose another {name_setting('out')}"
         )
     if os.path.lexists(job.work_folder):
         # The run was killed while it deleted its work folder.
-        Claim.take(job.out, "nearkin dedup").remove()
-    return record
+        command = str(identity["command"]).partition(" ")[0]
+        Claim.take(job.out, f"nearkin {command}").remove()
 
 
 def write_result_tables(run: LocalRun, clustering: Clustering, folder: Path) -> None:

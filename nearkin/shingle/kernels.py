@@ -15,7 +15,13 @@ from nearkin.shingle.normalization.kernels import (
     normalise,
     place,
 )
-from nearkin.shingle.tokens.kernels import SEGMENT, Scratch, segment_end, segment_tokens
+from nearkin.shingle.tokens.kernels import (
+    SEGMENT,
+    Scratch,
+    is_separator,
+    segment_end,
+    segment_tokens,
+)
 
 U8 = np.uint8
 U32 = np.uint32
@@ -23,6 +29,7 @@ U64 = np.uint64
 
 SHINGLE = U64(0xC2B2AE3D27D4EB4F)
 WINDOWS = U64(4096)
+ASCII_PATH = True
 
 
 @kernel
@@ -307,6 +314,66 @@ def collect_tokens(
             i = stop
         out_offsets[d + 1] = tokens
     return tokens
+
+
+@kernel
+def locate_tokens(
+    data: np.ndarray,
+    offsets: np.ndarray,
+    tables: CodePointTables,
+    scratch: Scratch,
+    key: NamedTuple,
+    hashes: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    out_offsets: np.ndarray,
+) -> None:
+    """Computes the hash of each token of texts, and the bytes of the text that it comes from.
+
+    A token that normalization changes more than by lower case comes from the whole part of the text
+    that was normalized with it, without separators at its start.
+
+    Args:
+        data: UTF-8 bytes of the texts, uint8.
+        offsets: First byte of each text, and the end, int64 (documents + 1,).
+        tables: Properties of all code points. Lower case is one of the normalization steps.
+        scratch: Buffers of one segment. They are overwritten.
+        key: Key of the base hash. See `nearkin.hashing.families.key_of`.
+        hashes: Array for the token hashes, uint64.
+        starts: Array for the first byte of each token, relative to its text, uint32.
+        ends: Array for the byte after the last one of each token, relative to its text, uint32.
+        out_offsets: Array for the first token of each text, and the end, int64 (documents + 1,).
+    """
+    data, hashes = borrow(data), borrow(hashes)
+    tables, scratch = borrow(tables), borrow(scratch)
+    key = borrow(key)
+    at = U64(0)
+    out_offsets[0] = 0
+    for d in range(offsets.shape[0] - 1):
+        first = U64(offsets[d])
+        i = first
+        end = U64(offsets[d + 1])
+        while i < end:
+            stop = segment_end(data, i, end, SEGMENT)
+            count = segment_tokens(data, i, stop, ASCII_PATH, tables, scratch)
+            hash_tokens(scratch.text, scratch.edges, count, key, hashes, at)
+            size = stop - i
+            base = i - first
+            for t in range(count):
+                start = U64(scratch.edges[t + t])
+                after = U64(scratch.edges[t + t + U64(1)])
+                if start >= size:
+                    start = U64(scratch.origins[t + t])
+                    after = U64(scratch.origins[t + t + U64(1)])
+                    while start + U64(1) < after and data[i + start] < U8(128):
+                        if not is_separator(data[i + start]):
+                            break
+                        start += U64(1)
+                starts[at + t] = base + start
+                ends[at + t] = base + after
+            at += count
+            i = stop
+        out_offsets[d + 1] = at
 
 
 @kernel

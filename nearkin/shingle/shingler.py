@@ -7,9 +7,11 @@ from typing import NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from nearkin.errors import UsageError
 from nearkin.hashing import kernels as hashing
 from nearkin.hashing.families import key_of
 from nearkin.keys import HashKey
+from nearkin.setting_names import name_setting
 from nearkin.shingle import kernels
 from nearkin.shingle.comments import strip_comments
 from nearkin.shingle.frequency_cut import Cut
@@ -22,6 +24,8 @@ from nearkin.spec import Spec
 
 STEPS_BEFORE_KERNELS = ("comments", "markup", *MASKS)
 """The normalization steps that make new texts, before the kernels read them."""
+LOCATABLE_STEPS = ("nfkc", "lower", "marks")
+"""The normalization steps after which the bytes of a token in the original text are known."""
 PADDING, FRONT = 256, 16
 USUAL_SEGMENT = int(SEGMENT)
 """The number of bytes above which a segment, which has no separators then, is unusual."""
@@ -43,6 +47,19 @@ class Shingles(NamedTuple):
     """uint64 (total,): The hashes, one document after the other."""
     offsets: np.ndarray
     """int64 (n + 1,): The first hash of each document, and the end."""
+
+
+class LocatedTokens(NamedTuple):
+    """The tokens of documents, in the order of their texts."""
+
+    hashes: np.ndarray
+    """uint64 (total,): The hashes of the tokens."""
+    starts: np.ndarray
+    """uint32 (total,): The first byte of each token, relative to its text."""
+    ends: np.ndarray
+    """uint32 (total,): The byte after the last one of each token, relative to its text."""
+    offsets: np.ndarray
+    """int64 (n + 1,): The first token of each document, and the end."""
 
 
 def text_buffers(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
@@ -185,6 +202,38 @@ class Shingler:
         hashing.hash_each(data, token_offsets[first : last + 1], self._key, out[: last - first])
         return self._combined(out, list_offsets - first)
 
+    def locate_tokens(self, data: np.ndarray, offsets: np.ndarray) -> LocatedTokens:
+        """Returns the tokens of texts, with the bytes of the original texts that they come from.
+
+        Args:
+            data: Valid UTF-8 bytes of the texts, uint8. No text has 4 GiB or more.
+            offsets: First byte of each text, and the end, int64 (n + 1,).
+
+        Raises:
+            UsageError: If the Spec does not keep track of the bytes of a token.
+        """
+        require_located_tokens(self.spec)
+        scratch, growth = self._scratch(data, offsets)
+        most = _total(offsets) * min(growth, TOKENS_PER_BYTE)
+        hashes = self._buffer("hashes", np.uint64, most)
+        starts = self._buffer("starts", np.uint32, most)
+        ends = self._buffer("ends", np.uint32, most)
+        token_offsets = np.empty(len(offsets), np.int64)
+        kernels.locate_tokens(
+            data,
+            offsets,
+            self._tables,
+            scratch,
+            self._key,
+            hashes,
+            starts,
+            ends,
+            token_offsets,
+        )
+        self._release_large_buffers()
+        total = token_offsets[-1]
+        return LocatedTokens(hashes[:total], starts[:total], ends[:total], token_offsets)
+
     def _words(self, data: np.ndarray, offsets: np.ndarray) -> Shingles:
         scratch, growth = self._scratch(data, offsets)
         out = self._buffer("hashes", np.uint64, _total(offsets) * min(growth, TOKENS_PER_BYTE))
@@ -257,6 +306,7 @@ class Shingler:
             mask=self._buffer("mask", np.uint64, size // 64 + 2),
             cuts=self._buffer("cuts", np.uint64, size // 64 + 2),
             edges=self._buffer("edges", np.uint32, 2 * tokens),
+            origins=self._buffer("origins", np.uint32, 2 * tokens),
         )
 
     def _buffer(self, name: str, dtype: type, size: int) -> np.ndarray:
@@ -276,6 +326,35 @@ class Shingler:
         self._buffers = {
             name: buffer for name, buffer in self._buffers.items() if len(buffer) <= LARGE
         }
+
+
+def require_located_tokens(spec: Spec) -> None:
+    """Requires a Spec whose tokens can be located in the original text.
+
+    Args:
+        spec: The Spec.
+
+    Raises:
+        UsageError: If its tokens are not words, or a normalization step makes new texts.
+    """
+    if spec.unit != "words":
+        raise UsageError(
+            f"passages are runs of words, and {name_setting('shingle', spec.unit)} has none; give "
+            f"{name_setting('shingle', 'words:N')}"
+        )
+    others = [step for step in spec.normalise if step not in LOCATABLE_STEPS]
+    if others or "lower" not in spec.normalise:
+        named = ",".join(spec.normalise)
+        raise UsageError(
+            f"the bytes of passages are known only after the normalization steps "
+            f"{', '.join(LOCATABLE_STEPS)}, and lower is required, not after "
+            f"{name_setting('normalise', named)}; leave out the others"
+        )
+    if spec.stem:
+        raise UsageError(
+            f"passages are runs of equal words, and {name_setting('stem', spec.stem)} makes other "
+            "words equal; leave it out"
+        )
 
 
 def _total(offsets: np.ndarray) -> int:

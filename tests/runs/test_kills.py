@@ -44,6 +44,7 @@ CASES: dict[str, list[str]] = {
     "pairs-expanded": ["pairs", "DOCS", "--out", "OUT", "--expand-exact"],
     "containment": ["pairs", "DOCS", "--out", "OUT", "--relation", "containment"],
     "pairs-of-saved": ["pairs", "SAVED", "--out", "OUT"],
+    "passages": ["passages", "DOCS", "--out", "OUT", "--min", "10", "--source", "source"],
 }
 RESTARTED: dict[str, list[str]] = {
     "sketch": ["sketch", "DOCS", "--out", "OUT", "--max-df", "0.2"],
@@ -59,6 +60,7 @@ QUICK = (
     "overwrite",
     "pairs",
     "containment",
+    "passages",
 )
 """Those of which the quick form takes some points; the full form takes all of all."""
 

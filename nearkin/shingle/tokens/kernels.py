@@ -57,6 +57,9 @@ class Scratch(NamedTuple):
     """uint64: The bytes before which a token ends although the next one belongs to a token."""
     edges: np.ndarray
     """uint32: The start and the end of each token in `text`, alternating."""
+    origins: np.ndarray
+    """uint32: The start and the end of the part of the segment that a token comes from,
+    alternating. They are written only for tokens that are not treated in place."""
 
 
 @inlined
@@ -135,6 +138,24 @@ def longest_segment(data: np.ndarray, offsets: np.ndarray) -> np.uint64:
             longest = max(longest, stop - i)
             i = stop
     return longest
+
+
+@kernel
+def end_of_segments(
+    data: np.ndarray, start: np.uint64, end: np.uint64, least: np.uint64
+) -> np.uint64:
+    """Returns where the first segments of a text end that have at least a number of bytes.
+
+    Args:
+        data: UTF-8 bytes of the texts, uint8.
+        start: Position of the first byte of the text, or of one of its segments.
+        end: Position after the last byte of the text.
+        least: Number of bytes.
+    """
+    i = start
+    while i < end and i - start < least:
+        i = segment_end(data, i, end, SEGMENT)
+    return i
 
 
 @inlined
@@ -623,6 +644,7 @@ def mixed_tokens(
         tokens = append_edges(first, cut, scratch, tokens)
         first = cut_after(text, stop, size, tables)
         count = normalise(data, start + cut, start + first, tables, scratch.points, scratch.spare)
+        in_place = tokens
         behind, tokens = split_tokens(
             scratch.points,
             count,
@@ -633,6 +655,9 @@ def mixed_tokens(
             edges,
             tokens,
         )
+        for t in range(in_place, tokens):
+            scratch.origins[t + t] = cut
+            scratch.origins[t + t + U64(1)] = first
     return tokens
 
 

@@ -1,0 +1,122 @@
+"""`nearkin passages`."""
+
+from functools import partial
+from typing import Annotated
+
+import typer
+
+from nearkin.cli import options as o
+from nearkin.cli.imports import file_imports
+from nearkin.cli.option_groups import SIMILARITY, with_option_groups
+from nearkin.cli.printing import print_json, require_documents
+
+COMMON_OPTIONS = (
+    "text",
+    "id_column",
+    "min_tokens",
+    "source",
+    "out",
+    "overwrite",
+    "memory",
+    "resume",
+)
+
+MinTokens = Annotated[
+    int,
+    typer.Option(
+        "--min",
+        help="Smallest number of words of a passage.",
+        metavar="N",
+        rich_help_panel=SIMILARITY,
+    ),
+]
+Source = Annotated[
+    str | None, o.column_option("--source", "Column of sources, whose repeated shares are listed.")
+]
+
+
+@partial(with_option_groups, common=COMMON_OPTIONS)
+def passages(
+    *,
+    inputs: o.InputFiles,
+    columns: o.ColumnOptions,
+    reading: o.RunReadOptions,
+    output: o.OutputOptions,
+    min_tokens: MinTokens = 50,
+    source: Source = None,
+    normalise: o.Normalise = "nfkc,lower",
+    memory: o.Memory = o.MEMORY,
+    workers: o.Workers = None,
+    resume: o.Resume = False,
+) -> None:
+    """Find the passages that occur at two or more places of a corpus.
+
+    A passage is a run of words that two places have in common, and that continues at neither end in
+    both. The output lists each with its bytes in both documents.
+
+    Args:
+        inputs: Files, globs, folders or URLs.
+        columns: Options for the columns that are read.
+        reading: Options for the selection of files and for rows that cannot be read.
+        output: Options of the output.
+        min_tokens: Smallest number of words of a passage.
+        source: Column of sources, or None.
+        normalise: Normalization steps of words.
+        memory: Maximum memory of the run, for example `4GB`.
+        workers: Number of threads, or None for the number of cores.
+        resume: Whether an interrupted run is resumed.
+
+    Examples:
+        nearkin passages docs.parquet --text body --min 50 --out passages/
+
+        nearkin passages "crawl/*.jsonl.zst" --source site --out passages/
+    """
+    with file_imports():
+        from nearkin.engine.options import RunOptions
+        from nearkin.passages.run import PassageOptions
+        from nearkin.runs.job import Job
+        from nearkin.runs.passages import run_passages
+        from nearkin.runtime.files import Readers
+        from nearkin.runtime.sizes import parse_size
+        from nearkin.spec import Spec
+
+    hash_inputs = reading.parse_hash_inputs()
+    spec = Spec(n=1, normalise=o.parse_steps(normalise))
+    threads = o.workers_or_cores(workers)
+    options = PassageOptions(spec, min_tokens, source, parse_size(memory), threads)
+    job = Job(
+        tuple(inputs),
+        output.out,
+        columns.to_columns(memory=memory),
+        RunOptions(spec, memory=options.memory, workers=threads),
+        resume=resume,
+        overwrite=output.overwrite,
+        on_error=reading.on_error,
+        hash_inputs=hash_inputs,
+        selection=reading.selection,
+        readers=Readers(output.readable_by),
+    )
+    progress = o.open_progress(quiet=output.quiet)
+    try:
+        summary = run_passages(job, options, progress)
+    finally:
+        progress.close()
+    if output.json:
+        print_json(summary.to_json())
+    else:
+        import pyarrow.parquet as pq
+        from rich.console import Console
+
+        from nearkin.report.terminal.passages import print_passages
+
+        print_passages(
+            summary.counts,
+            min_tokens,
+            pq.read_table(output.out / "frequent.parquet").to_pylist(),
+            summary.warnings,
+            output.out,
+            Console(stderr=True),
+        )
+    counts = summary.counts
+    rejected = counts["rejected"]
+    require_documents(counts["documents"], rejected, f"see {output.out / 'rejected.jsonl'}")

@@ -1,0 +1,68 @@
+"""The documents of a run over passages: their ids, sizes and sources, in a file."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearkin.corpus import Batch, Columns, make_ids
+from nearkin.corpus.columns import carried_column_name
+
+ID = "id"
+BYTES = "bytes"
+SOURCE = "source"
+
+
+class DocumentWriter:
+    """A writer of the facts of documents, in corpus order.
+
+    Args:
+        path: A new file.
+        columns: Columns of the corpus that are read.
+        names: Names of the files of the corpus.
+        source: Column of sources, or None.
+    """
+
+    def __init__(self, path: Path, columns: Columns, names: list[str], source: str | None) -> None:
+        self._columns = columns
+        self._names = names
+        self._source = source
+        fields = [(ID, pa.large_string()), (BYTES, pa.int64())]
+        if source is not None:
+            fields.append((SOURCE, pa.large_string()))
+        self._schema = pa.schema(fields)
+        self._sink = pa.OSFile(str(path), "wb")
+        self._writer = pa.ipc.new_file(self._sink, self._schema)
+        self.documents = 0
+        self.text_bytes = 0
+
+    def __enter__(self) -> "DocumentWriter":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._writer.close()
+        self._sink.close()
+
+    def add(self, batch: Batch) -> None:
+        """Appends the documents of a batch.
+
+        Args:
+            batch: Documents that follow the previous ones.
+        """
+        sizes = pc.binary_length(batch.documents[self._columns.content])
+        values = [make_ids(batch, self._columns, self._names), sizes.cast(pa.int64())]
+        if self._source is not None:
+            values.append(batch.documents[carried_column_name(self._source)])
+        self._writer.write_batch(pa.record_batch(values, schema=self._schema))
+        self.documents += len(batch.rows)
+        self.text_bytes += int(pc.sum(sizes).as_py() or 0)
+
+
+def read_documents(path: Path) -> pa.Table:
+    """Returns what `DocumentWriter` wrote, mapped from disk.
+
+    Args:
+        path: The file.
+    """
+    with pa.memory_map(str(path)) as source:
+        return pa.ipc.open_file(source).read_all()

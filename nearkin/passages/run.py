@@ -1,0 +1,279 @@
+"""A run that finds the passages of a corpus. Its stages leave their results in a work folder.
+
+The corpus is read twice. The first reading finds which anchors occur twice, in a table of fixed
+size. The second one writes the windows with such anchors to files, which are divided by hash. So
+memory does not depend on the corpus, and neither does the result on memory.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.corpus import Batch, Columns, Corpus, FileCorpus, QuarantineWriter
+from nearkin.corpus.document_count import estimate_documents
+from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.options import LEAST_MEMORY
+from nearkin.errors import UsageError
+from nearkin.keys import HashKey
+from nearkin.passages.documents import DocumentWriter, read_documents
+from nearkin.passages.fingerprints import AnchorTable, Buffers, collect_anchors
+from nearkin.passages.tokens import TokenPiece, TokenReader
+from nearkin.passages.windows import (
+    Passages,
+    WindowFiles,
+    Windows,
+    WindowWriter,
+    collect_windows,
+    find_passages,
+)
+from nearkin.runtime.progress import Progress
+from nearkin.runtime.threads import ObjectPool, ordered_map, require_workers
+from nearkin.setting_names import name_setting
+from nearkin.shingle.shingler import Shingler, require_located_tokens
+from nearkin.spec import Spec
+
+Result = TypeVar("Result")
+
+LEAST_TOKENS = 2
+MOST_TOKENS = 1 << 20
+LARGE_BATCH = 16 << 20
+"""The number of bytes from which a batch is read piece by piece."""
+REJECTED = "rejected.jsonl"
+DOCUMENTS = "documents.arrow"
+TWICE = "twice"
+
+
+@dataclass(frozen=True)
+class PassageOptions:
+    """The options that decide the passages, and two (memory, workers) that do not.
+
+    Attributes:
+        spec: Spec of the tokens: words, in lower case.
+        least: Smallest number of tokens of a passage.
+        source: Column of sources, whose shares are reported, or None.
+        memory: Bound on the anonymous memory of the run, in bytes.
+        workers: Number of threads.
+    """
+
+    spec: Spec
+    least: int = 50
+    source: str | None = None
+    memory: int = 4 << 30
+    workers: int = 2
+
+    def __post_init__(self) -> None:
+        require_workers(self.workers)
+        if not LEAST_TOKENS <= self.least <= MOST_TOKENS:
+            raise UsageError(
+                f"{name_setting('min_tokens', self.least)} is out of range; it must be "
+                f"{LEAST_TOKENS} to {MOST_TOKENS}"
+            )
+        if self.memory < LEAST_MEMORY:
+            raise UsageError(
+                f"{name_setting('memory', self.memory)} is too small; a run needs at least "
+                f"{LEAST_MEMORY >> 20} MiB"
+            )
+        require_located_tokens(self.spec)
+
+    def columns_of(self, columns: Columns) -> Columns:
+        """Returns the columns that a run reads: those of texts and ids, and that of sources.
+
+        Args:
+            columns: Columns of texts and ids.
+
+        Raises:
+            UsageError: If they hold tokens or vectors instead of texts.
+        """
+        if columns.text is None:
+            raise UsageError(
+                f"{name_setting(columns.content, columns.source)} names no texts, and passages are "
+                f"parts of texts; name a column of texts with {name_setting('text')}"
+            )
+        carried = () if self.source is None else (self.source,)
+        return replace(columns.with_memory(self.memory), carried_columns=carried)
+
+    def parameters(self) -> dict[str, object]:
+        """Returns the options that decide the result, as JSON values. The Spec is not one."""
+        return {"min_tokens": self.least, "source": self.source}
+
+
+class _Tool(NamedTuple):
+    """The reader and the buffers of one thread."""
+
+    reader: TokenReader
+    buffers: Buffers
+
+
+class PassageRun:
+    """A run over one corpus in one work folder.
+
+    Args:
+        corpus: Documents.
+        columns: Columns of the corpus that are read.
+        options: Options of the run.
+        work: Folder of the stage results.
+        progress: Receives progress updates.
+        key: Hash key, if the Spec is keyed.
+    """
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        columns: Columns,
+        options: PassageOptions,
+        work: WorkFolder,
+        progress: Progress,
+        key: HashKey | None = None,
+    ) -> None:
+        self.corpus = corpus
+        self.columns = options.columns_of(columns)
+        self.options = options
+        self.work = work
+        self.progress = progress
+        self._key = key
+        self._tools = ObjectPool(self._make_tool)
+
+    def _make_tool(self) -> _Tool:
+        shingler = Shingler(self.options.spec, self._key)
+        return _Tool(TokenReader(shingler, self.options.least), Buffers())
+
+    def find(self) -> None:
+        """Runs the stages that are not finished yet.
+
+        Raises:
+            UsageError: If a column does not exist, or the corpus has no texts.
+        """
+        self.corpus.check(self.columns)
+        if isinstance(self.corpus, FileCorpus):
+            self.corpus.set_scratch_folder(self.work.path)
+        for name, stage in (
+            ("fingerprints", self._collect_fingerprints),
+            ("windows", self._collect_windows),
+            ("sources", self._find_sources),
+        ):
+            if self.work.done(name) is None:
+                with self.work.stage(name) as record:
+                    record.update(stage())
+
+    def _collect_fingerprints(self) -> dict[str, object]:
+        """Reads the corpus, and writes the table of the anchors that occur twice."""
+        table = AnchorTable.for_corpus(self._text_bytes(), self.options.memory)
+        least = self.options.least
+        rejected = 0
+
+        def collect(piece: TokenPiece, buffers: Buffers) -> np.ndarray:
+            return collect_anchors(piece, least, buffers)
+
+        self.progress.stage("fingerprints", estimate_documents(self.corpus))
+        with ExitStack() as stack:
+            documents = stack.enter_context(
+                DocumentWriter(
+                    self.work.path / DOCUMENTS,
+                    self.columns,
+                    list(self.corpus.names),
+                    self.options.source,
+                )
+            )
+            quarantine_file = stack.enter_context((self.work.path / REJECTED).open("wb"))
+            quarantine = QuarantineWriter(quarantine_file, self.corpus.names)
+            for batch, anchors in self._map_pieces(collect):
+                for hashes in anchors:
+                    table.add(hashes)
+                documents.add(batch)
+                quarantine.add(batch.rejected)
+                rejected += len(batch.rejected)
+                self.progress.advance(len(batch.rows))
+        self.work.save(TWICE, table.twice)
+        return {
+            "documents": documents.documents,
+            "rejected": rejected,
+            "text_bytes": documents.text_bytes,
+        }
+
+    def _text_bytes(self) -> int:
+        """Returns the size of the corpus, from which the size of the table follows."""
+        if isinstance(self.corpus, FileCorpus):
+            return sum(file.status().size for file in self.corpus.files)
+        return 1 << 28
+
+    def _collect_windows(self) -> dict[str, object]:
+        """Reads the corpus again, and writes the windows whose anchors may occur twice."""
+        twice = np.asarray(self.work.load(TWICE))
+        least = self.options.least
+
+        def collect(piece: TokenPiece, buffers: Buffers) -> Windows:
+            return collect_windows(piece, least, twice, buffers)
+
+        self.progress.stage("windows", self.documents_read)
+        folder = self.work.folder("windows")
+        for path in folder.iterdir():
+            path.unlink()
+        with WindowWriter(folder) as writer:
+            for batch, collected in self._map_pieces(collect):
+                for windows in collected:
+                    writer.add(windows)
+                self.progress.advance(len(batch.rows))
+        return {"windows": writer.written}
+
+    def _map_pieces(
+        self, work: Callable[[TokenPiece, Buffers], Result]
+    ) -> Iterator[tuple[Batch, Iterable[Result]]]:
+        """Yields the batches of the corpus, each with work(piece, buffers) of its pieces, in order.
+
+        A batch with a large document is read by this thread, piece by piece, because the results of
+        all its pieces may need several times its size.
+        """
+
+        def read(batch: Batch, tool: _Tool) -> Iterator[Result]:
+            texts = batch.documents[self.columns.content]
+            for piece in tool.reader.read_pieces(texts, batch.first):
+                yield work(piece, tool.buffers)
+
+        def map_batch(batch: Batch) -> tuple[Batch, list[Result] | None]:
+            if batch.documents.nbytes > LARGE_BATCH:
+                return batch, None
+            return batch, self._tools.use(lambda tool: list(read(batch, tool)))
+
+        batches = self.corpus.batches(self.columns)
+        for batch, results in ordered_map(map_batch, batches, self.options.workers):
+            yield batch, read(batch, self._make_tool()) if results is None else results
+
+    def _find_sources(self) -> dict[str, object]:
+        """Writes where the content of each window occurs first."""
+        self.progress.stage("sources", None)
+        windows = self._windows()
+        windows.write_sources()
+        return {}
+
+    def _windows(self) -> WindowFiles:
+        record = self.work.manifest["stages"]["windows"]
+        return WindowFiles(self.work.path / "windows", int(record["windows"]))
+
+    @property
+    def documents_read(self) -> int:
+        """The number of documents."""
+        return int(self.work.manifest["stages"]["fingerprints"]["documents"])
+
+    @property
+    def text_bytes(self) -> int:
+        """The size of all texts, in bytes."""
+        return int(self.work.manifest["stages"]["fingerprints"]["text_bytes"])
+
+    @property
+    def rejected(self) -> int:
+        """The number of rejected rows."""
+        return int(self.work.manifest["stages"]["fingerprints"]["rejected"])
+
+    @cached_property
+    def documents(self) -> pa.Table:
+        """The ids, sizes and sources of the documents, mapped from disk."""
+        return read_documents(self.work.path / DOCUMENTS)
+
+    def passages(self) -> Iterator[Passages]:
+        """Yields the passages, ordered by document and first byte."""
+        return find_passages(self._windows(), self.options.least)

@@ -1,0 +1,216 @@
+"""The result tables of a run over passages, in batches that are small enough for any corpus."""
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearkin.engine.local.documents import take_values
+from nearkin.engine.local.payload_batches import wanted_rows
+from nearkin.passages import kernels
+from nearkin.passages.documents import BYTES, ID, SOURCE
+from nearkin.passages.run import PassageRun
+
+DOCUMENTS_AT_ONCE = 1 << 16
+FREQUENT_LISTED = 100
+"""The number of the most frequent passages that are listed with their texts."""
+QUOTED_BYTES = 2000
+"""The number of bytes of a passage that are quoted."""
+
+PASSAGES = pa.schema(
+    [
+        ("id", pa.large_string()),
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+        ("tokens", pa.int64()),
+        ("repeats_id", pa.large_string()),
+        ("repeats_start", pa.int64()),
+        ("repeats_end", pa.int64()),
+        ("places", pa.int64()),
+        ("document", pa.int64()),
+        ("repeats_document", pa.int64()),
+    ]
+)
+"""The passages: bytes from `start` up to `end` of document `id` have the same `tokens` as those of
+another place. `places` is the number of places where exactly this passage was found, and the
+numbers of the documents count from 0 in corpus order."""
+FREQUENT = pa.schema(
+    [
+        ("places", pa.int64()),
+        ("tokens", pa.int64()),
+        ("id", pa.large_string()),
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+        ("text", pa.large_string()),
+    ]
+)
+"""The most frequent passages, at their first places."""
+
+
+SOURCES = pa.schema(
+    [
+        ("source", pa.large_string()),
+        ("documents", pa.int64()),
+        ("text_bytes", pa.int64()),
+        ("repeated_bytes", pa.int64()),
+        ("share", pa.float64()),
+    ]
+)
+"""The sources: how much of each is repeated."""
+
+
+class PassageTables:
+    """The tables of a finished run.
+
+    Args:
+        run: The run, whose stages are finished.
+    """
+
+    def __init__(self, run: PassageRun) -> None:
+        self._run = run
+        documents = run.documents_read
+        self.repeated_bytes = np.zeros(documents, np.int64)
+        """The number of bytes of each document in at least one passage, int64 (n,)."""
+        self.passage_counts = np.zeros(documents, np.int64)
+        """The number of passages of each document, int64 (n,)."""
+        contents = [np.empty(0, np.uint64)]
+        for part in run.passages():
+            kernels.count_repeated_bytes(
+                part.documents, part.starts, part.ends, self.repeated_bytes
+            )
+            np.add.at(self.passage_counts, part.documents, 1)
+            contents.append(part.contents)
+        self._contents, self._first_rows, self._places = np.unique(
+            np.concatenate(contents), return_index=True, return_counts=True
+        )
+
+    @property
+    def passages(self) -> int:
+        """The number of passages."""
+        return int(self._places.sum())
+
+    @property
+    def documents_with_passages(self) -> int:
+        """The number of documents with at least one passage."""
+        return int(np.count_nonzero(self.passage_counts))
+
+    def passage_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yields the table of passages, ordered by document and first byte."""
+        ids = self._run.documents[ID]
+        for part in self._run.passages():
+            places = self._places[np.searchsorted(self._contents, part.contents)]
+            documents = part.documents.astype(np.int64)
+            source_documents = part.source_documents.astype(np.int64)
+            columns = [
+                take_values(ids, documents),
+                pa.array(part.starts, pa.int64()),
+                pa.array(part.ends, pa.int64()),
+                pa.array(part.tokens, pa.int64()),
+                take_values(ids, source_documents),
+                pa.array(part.source_starts, pa.int64()),
+                pa.array(part.source_ends, pa.int64()),
+                pa.array(places),
+                pa.array(documents),
+                pa.array(source_documents),
+            ]
+            yield pa.record_batch(columns, schema=PASSAGES)
+
+    @property
+    def document_schema(self) -> pa.Schema:
+        """The schema of the table of documents."""
+        facts = self._run.documents.schema
+        numbers = [
+            ("repeated_bytes", pa.int64()),
+            ("share", pa.float64()),
+            ("passages", pa.int64()),
+        ]
+        return pa.schema([*facts, *(pa.field(name, kind) for name, kind in numbers)])
+
+    def document_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yields the table of documents: how much of each is repeated."""
+        facts = self._run.documents
+        for start in range(0, len(facts), DOCUMENTS_AT_ONCE):
+            part = facts.slice(start, DOCUMENTS_AT_ONCE).combine_chunks().to_batches()[0]
+            rows = slice(start, start + DOCUMENTS_AT_ONCE)
+            repeated = self.repeated_bytes[rows]
+            sizes = part[BYTES].to_numpy()
+            columns = [
+                *part.columns,
+                pa.array(repeated),
+                pa.array(repeated / np.maximum(sizes, 1)),
+                pa.array(self.passage_counts[rows]),
+            ]
+            yield pa.record_batch(columns, schema=self.document_schema)
+
+    @property
+    def sources(self) -> pa.Table:
+        """The repeated share of each source, ordered by source. Null comes last."""
+        if self._run.options.source is None:
+            return SOURCES.empty_table()
+        facts = self._run.documents.select([SOURCE, BYTES])
+        table = facts.append_column("repeated", pa.array(self.repeated_bytes))
+        sums = table.group_by(SOURCE).aggregate(
+            [([], "count_all"), (BYTES, "sum"), ("repeated", "sum")]
+        )
+        ordered = sums.sort_by(SOURCE)
+        repeated, size = ordered["repeated_sum"], ordered[f"{BYTES}_sum"]
+        share = pc.divide(repeated.cast(pa.float64()), pc.max_element_wise(size, 1))
+        columns = [ordered[SOURCE], ordered["count_all"], size, repeated, share]
+        return pa.table(columns, SOURCES.names).cast(SOURCES)
+
+    @cached_property
+    def frequent(self) -> pa.Table:
+        """The most frequent passages, with the beginnings of their texts.
+
+        Passages at more places come first, then longer ones, then earlier ones. The corpus is read
+        up to the last document that is quoted.
+        """
+        order = np.lexsort((self._first_rows, -self._places))
+        wanted_row = np.sort(self._first_rows[order[:FREQUENT_LISTED]])
+        tables = [PASSAGES.empty_table()]
+        first = 0
+        for batch in self.passage_batches():
+            rows = wanted_rows(wanted_row, first, len(batch))
+            tables.append(pa.table(batch).take(pa.array(rows)))
+            first += len(batch)
+        listed = pa.concat_tables(tables)
+        texts = self._quote(listed)
+        table = listed.append_column("text", pa.array(texts, pa.large_string()))
+        keys = [("places", "descending"), ("tokens", "descending"), ("document", "ascending")]
+        ordered = table.sort_by([*keys, ("start", "ascending")])
+        return ordered.select(FREQUENT.names).cast(FREQUENT)
+
+    def _quote(self, passages: pa.Table) -> list[str]:
+        """Returns the beginnings of the texts of passages, which are ordered by document."""
+        quoted: list[str] = []
+        documents = passages["document"].to_numpy()
+        starts, ends = passages["start"].to_pylist(), passages["end"].to_pylist()
+        run = self._run
+        batches = run.corpus.batches(run.columns)
+        while len(quoted) < len(documents):
+            batch = next(batches)
+            rows = wanted_rows(documents, batch.first, len(batch.rows))
+            texts = (
+                batch.documents[run.columns.content].take(pa.array(rows)).cast(pa.large_binary())
+            )
+            for text in texts:
+                part = memoryview(text.as_buffer())
+                at = len(quoted)
+                end = min(ends[at], starts[at] + QUOTED_BYTES)
+                quoted.append(bytes(part[starts[at] : end]).decode(errors="ignore"))
+        return quoted
+
+    def counts(self) -> dict[str, int]:
+        """Returns the counts of the run, by the names that they have in its record."""
+        run = self._run
+        return {
+            "documents": run.documents_read,
+            "rejected": run.rejected,
+            "text_bytes": run.text_bytes,
+            "passages": self.passages,
+            "different_passages": len(self._contents),
+            "documents_with_passages": self.documents_with_passages,
+            "repeated_bytes": int(self.repeated_bytes.sum()),
+        }

@@ -1,0 +1,81 @@
+"""Prints the summary of a finished run over passages on a terminal."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from nearkin.report.escaping import make_visible
+from nearkin.report.formatting import format_bytes
+from nearkin.runtime.number_format import format_percent
+
+SHOWN = 5
+"""The number of the most frequent passages that are shown."""
+SHOWN_CHARACTERS = 60
+OUTPUT_FILES = (
+    ("passages", "passages.parquet"),
+    ("documents", "documents.parquet"),
+    ("frequent passages", "frequent.parquet"),
+    ("sources", "sources.parquet"),
+    ("rejected rows", "rejected.jsonl"),
+    ("facts of the run", "passages.json"),
+)
+"""The names and the paths of the files of an output, in the order in which they are listed."""
+
+
+def print_passages(
+    counts: Mapping[str, int],
+    least: int,
+    frequent: Sequence[Mapping[str, object]],
+    warnings: Sequence[str],
+    output: Path,
+    console: Console,
+) -> None:
+    """Prints how much of a corpus is repeated, the most frequent passages and the output files.
+
+    Args:
+        counts: Counts of the run.
+        least: Smallest number of words of a passage.
+        frequent: Rows of the table of the most frequent passages.
+        warnings: Warnings about inputs.
+        output: Output folder.
+        console: Console to print to, usually standard error.
+    """
+    share = counts["repeated_bytes"] / max(counts["text_bytes"], 1)
+    console.print()
+    headline = (
+        f"{format_percent(share)} of the text ({format_bytes(counts['repeated_bytes'])} of "
+        f"{format_bytes(counts['text_bytes'])}) occurs more than once"
+    )
+    console.print(Text(headline, style="bold"))
+    console.print(
+        f"{counts['passages']:,} passages of at least {least} words "
+        f"({counts['different_passages']:,} different) in "
+        f"{counts['documents_with_passages']:,} of {counts['documents']:,} documents",
+        highlight=False,
+    )
+    if frequent:
+        console.print(_frequent_table(frequent[:SHOWN]))
+    if counts["rejected"]:
+        console.print(f"{counts['rejected']:,} rows were rejected", highlight=False)
+    for warning in warnings:
+        console.print(Text.assemble(("warning ", "yellow"), make_visible(warning)))
+    files = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for name, file in OUTPUT_FILES:
+        path = output / file
+        if path.exists():
+            files.add_row(Text(name), Text(make_visible(str(path)), overflow="fold"))
+    console.print(files)
+
+
+def _frequent_table(frequent: Sequence[Mapping[str, object]]) -> Table:
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("places", justify="right")
+    table.add_column("words", justify="right")
+    table.add_column("most frequent passages", no_wrap=True, overflow="ellipsis")
+    for row in frequent:
+        text = " ".join(str(row["text"])[: 4 * SHOWN_CHARACTERS].split())[:SHOWN_CHARACTERS]
+        table.add_row(f"{row['places']:,}", f"{row['tokens']:,}", Text(make_visible(text)))
+    return table

@@ -1,0 +1,144 @@
+"""The passages of files, as a folder of tables. An interrupted run can be resumed."""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nearkin.corpus import find_first_change
+from nearkin.corpus.input_manifest import InputRecord
+from nearkin.engine.local import result_tables
+from nearkin.errors import UsageError
+from nearkin.passages.run import REJECTED, PassageOptions, PassageRun
+from nearkin.passages.tables import FREQUENT, PASSAGES, SOURCES, PassageTables
+from nearkin.report.run_warnings import warn_of_inputs
+from nearkin.runs.checkpoint import may_replace_output, open_work_folder
+from nearkin.runs.job import Job
+from nearkin.runs.output import is_output_finished, require_output_free, require_same_request
+from nearkin.runs.saved import delete_folder
+from nearkin.runtime.files import disk_errors, set_readers, to_json, write_durably
+from nearkin.runtime.memory import PeakMemory
+from nearkin.runtime.outputs import RESULT, require_apart
+from nearkin.runtime.progress import Progress
+from nearkin.setting_names import name_setting
+from nearkin.version import VERSION
+
+FACTS = "passages.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PassagesSummary:
+    """The outcome of `nearkin passages`.
+
+    Attributes:
+        out: Output folder.
+        facts: Facts of the run, as passages.json contains them.
+        warnings: Warnings about inputs. Empty if the output was complete before.
+        peak_memory: Measured peak of the memory, in bytes. None if the output was complete before.
+    """
+
+    out: Path
+    facts: Mapping[str, object]
+    warnings: Sequence[str] = ()
+    peak_memory: int | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Returns the summary as `--json` prints it."""
+        return {"out": str(self.out), **self.facts}
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The counts of the run."""
+        counts: Mapping[str, int] = self.facts["counts"]  # type: ignore[assignment]
+        return counts
+
+
+def run_passages(job: Job, options: PassageOptions, progress: Progress) -> PassagesSummary:
+    """Writes the passages of files into the output folder of a job.
+
+    Args:
+        job: The job. Of its settings, only memory and workers are used.
+        options: The options of the run.
+        progress: Receives stage and row-count updates.
+
+    Returns:
+        What was done.
+
+    Raises:
+        UsageError: If the request is invalid. Nothing is written in this case.
+        RunError: If the run failed. It can be resumed if a stage was completed.
+    """
+    require_output_free(job.out, resume=job.resume, overwrite=job.overwrite)
+    corpus = job.open_corpus()
+    require_apart(job.out, [*job.inputs, *(file.path for file in corpus.files)])
+    columns = options.columns_of(job.columns)
+    corpus.check(columns)
+    identity = {
+        "command": "passages",
+        "spec": json.loads(options.spec.to_json()),
+        "parameters": options.parameters(),
+        "columns": columns.to_record(),
+    }
+    if is_output_finished(job):
+        require_same_request(
+            job, identity, lambda: find_first_change(_read_inputs(job.out), corpus)
+        )
+        return PassagesSummary(out=job.out, facts=_read_facts(job.out))
+    with PeakMemory() as memory, open_work_folder(job, identity, corpus) as (claim, work):
+        run = PassageRun(corpus, columns, options, work, progress, job.resources.secret)
+        run.find()
+        progress.stage("write", None)
+        tables = PassageTables(run)
+        staging = claim.path / RESULT
+        with disk_errors(job.out.parent):
+            delete_folder(staging)
+            staging.mkdir()
+            _write_tables(run, tables, staging)
+            facts = {
+                "nearkin": VERSION,
+                **identity,
+                "counts": tables.counts(),
+                "inputs": work.manifest["inputs"],
+                "stages": work.manifest["stages"],
+                "peak_memory": memory.peak,
+            }
+            write_durably(staging / FACTS, to_json(facts))
+            set_readers(staging, job.readers)
+        claim.publish_folder(
+            staging, work.manifest["run"], identity, replaces=may_replace_output(job, work)
+        )
+    return PassagesSummary(
+        out=job.out,
+        facts=facts,
+        warnings=warn_of_inputs(corpus, columns),
+        peak_memory=memory.peak,
+    )
+
+
+def _write_tables(run: PassageRun, tables: PassageTables, folder: Path) -> None:
+    """Writes the tables of a run into an empty folder."""
+    write = result_tables.write_batches
+    write(folder / "passages.parquet", PASSAGES, tables.passage_batches())
+    write(folder / "documents.parquet", tables.document_schema, tables.document_batches())
+    write(folder / "frequent.parquet", FREQUENT, iter(tables.frequent.to_batches()))
+    if run.options.source is not None:
+        write(folder / "sources.parquet", SOURCES, iter(tables.sources.to_batches()))
+    shutil.copyfile(run.work.path / REJECTED, folder / REJECTED)
+
+
+def _read_facts(folder: Path) -> dict[str, object]:
+    path = folder / FACTS
+    try:
+        facts: dict[str, object] = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{folder} is not the output of nearkin passages: {path} cannot be read ({error}); "
+            f"choose another {name_setting('out')}"
+        ) from error
+    return facts
+
+
+def _read_inputs(folder: Path) -> Sequence[InputRecord]:
+    inputs: Sequence[InputRecord] = _read_facts(folder)["inputs"]  # type: ignore[assignment]
+    return inputs

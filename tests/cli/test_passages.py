@@ -1,0 +1,122 @@
+"""`nearkin passages`: its output, its summary and its errors."""
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.conftest import run
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.jsonl"
+    rows = [
+        {"id": "a", "text": "we read: all passengers must leave the train here", "site": "x"},
+        {"id": "b", "text": "All passengers must leave the train here!\x1b[31m", "site": "y"},
+        {"id": "c", "text": None, "site": "y"},
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_output_lists_passages_with_their_bytes(
+    texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    options = ("--id", "id", "--min", "5", "--source", "site", "--out", out)
+    assert run("passages", texts, *options) == 0
+    names = {path.name for path in out.iterdir()}
+    assert names == {
+        ".nearkin-output.json",
+        "documents.parquet",
+        "frequent.parquet",
+        "passages.json",
+        "passages.parquet",
+        "rejected.jsonl",
+        "sources.parquet",
+    }
+    assert pq.read_table(out / "passages.parquet").to_pylist()[0] == {
+        "id": "a",
+        "start": 9,
+        "end": 49,
+        "tokens": 7,
+        "repeats_id": "b",
+        "repeats_start": 0,
+        "repeats_end": 40,
+        "places": 2,
+        "document": 0,
+        "repeats_document": 1,
+    }
+    printed = capsys.readouterr()
+    headline = "2 passages of at least 5 words (1 different) in 2 of 2 documents"
+    assert headline in " ".join(printed.err.split())
+    assert "1 rows were rejected" in printed.err
+    assert "\x1b[31m" not in printed.err
+    assert json.loads((out / "passages.json").read_text())["counts"]["passages"] == 2
+
+
+def test_summary_is_json_without_texts(
+    texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ("--min", "5", "--out", tmp_path / "out", "--json", "-q")
+    assert run("passages", texts, *options) == 0
+    printed = capsys.readouterr().out
+    assert json.loads(printed)["counts"]["documents_with_passages"] == 2
+    assert "passengers" not in printed
+
+
+def test_finished_output_is_neither_replaced_nor_taken_for_another(
+    texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert run("passages", texts, "--min", "5", "--out", out, "-q") == 0
+    assert run("passages", texts, "--min", "5", "--out", out, "-q") == 2
+    assert "--overwrite" in capsys.readouterr().err
+    assert run("passages", texts, "--min", "5", "--out", out, "-q", "--resume") == 0
+    assert run("passages", texts, "--min", "6", "--out", out, "-q", "--resume") == 2
+    assert "min_tokens was 5 and is 6" in capsys.readouterr().err
+    assert run("dedup", texts, "--out", out, "-q", "--resume") == 2
+    assert "made with other settings" in capsys.readouterr().err
+    texts.write_text(texts.read_text() + '{"text": "new"}\n')
+    assert run("passages", texts, "--min", "5", "--out", out, "-q", "--resume") == 2
+    assert "has changed" in capsys.readouterr().err
+    assert run("passages", texts, "--min", "6", "--out", out, "-q", "--overwrite") == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--min", "1"), "--min 1 is out of range"),
+        (("--tokens", "text"), "--tokens text names no texts"),
+        (("--vector", "v"), "--vector v names no texts"),
+        (("--normalise", "lower,digits"), "leave out the others"),
+        (("--source", "nothing"), "nothing"),
+        (("--memory", "1MB"), "too small"),
+    ],
+)
+def test_invalid_option_is_one_sentence_and_nothing_is_written(
+    texts: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, ...],
+    message: str,
+) -> None:
+    assert run("passages", texts, *options, "--out", tmp_path / "out") == 2
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+    assert not (tmp_path / "out.partial").exists()
+
+
+def test_inputs_without_a_document_end_with_their_own_code(tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text("not json\n")
+    assert run("passages", path, "--out", tmp_path / "out", "-q") == 3
+
+
+def test_no_documents_is_an_empty_result(tmp_path: Path) -> None:
+    path = tmp_path / "empty.jsonl"
+    path.write_text("")
+    assert run("passages", path, "--out", tmp_path / "out", "-q") == 0
+    assert pq.read_table(tmp_path / "out" / "passages.parquet").num_rows == 0

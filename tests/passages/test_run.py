@@ -1,0 +1,180 @@
+"""Passages of a corpus, compared with an oracle that compares all windows."""
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nearkin
+from nearkin.errors import UsageError
+from nearkin.passages import fingerprints, tables, tokens, windows
+from tests.passages.oracle import generate_texts, require_exact
+
+
+def passages_of(texts: list[str], least: int, **options: object) -> pa.Table:
+    return nearkin.passages(texts, min_tokens=least, **options).passages.arrow  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("least", [2, 3, 8, 20])
+def test_every_repeated_window_and_nothing_else_is_reported(least: int, full: bool) -> None:
+    rng = np.random.default_rng(least)
+    for _ in range(1000 if full else 12):
+        texts = generate_texts(rng)
+        require_exact(texts, least, passages_of(texts, least))
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["a " * 300],
+        ["a b " * 100, "b a " * 90],
+        ["a b c " * 50 + "x y z", "z " * 10 + "a b c " * 40],
+        ["one two three four five six one two three four five six"],
+        ["same words here again and again"] * 40,
+        [f"{number} the common part of all of these texts {number}" for number in range(300)],
+        ["", " ", "short"],
+        [],
+    ],
+    ids=["one word", "two words", "three words", "inside", "copies", "common", "short", "none"],
+)
+def test_periodic_and_frequent_texts_are_exact(texts: list[str]) -> None:
+    require_exact(texts, 5, passages_of(texts, 5))
+
+
+def test_result_does_not_depend_on_pieces_partitions_table_size_and_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(1)
+    pool = np.array([f"n{number}" for number in rng.integers(0, 3000, 20_000)])
+    own = np.array([f"u{number}" for number in range(3000)])
+    texts = [
+        " ".join(np.concatenate([pool[:9000], own, pool[3000:8000]])),
+        " ".join(pool[5000:15_000]),
+        "a " * 12_000,
+    ]
+    expected = passages_of(texts, 50, workers=1)
+    require_exact(texts, 50, expected)
+    monkeypatch.setattr(tokens, "PIECE_BYTES", 9000)
+    monkeypatch.setattr(windows, "PENDING_BYTES", 100_000)
+    monkeypatch.setattr(windows, "FIRST_SLOTS", 4)
+    monkeypatch.setattr(windows, "RUNS_AT_ONCE", 1)
+    monkeypatch.setattr(fingerprints, "LEAST_WORDS", 1)
+    monkeypatch.setattr(fingerprints, "BITS_PER_BYTE", 0)
+    assert passages_of(texts, 50, workers=3).equals(expected)
+
+
+def test_bytes_are_those_of_the_original_text() -> None:
+    texts = [
+        "Er sagte: „Die STRASSE ist naïve ﬁnal“, und ging weiter.",
+        "wann? die strasse\u2009ist nai\u0308ve FINAL und dann kam 中文字",
+        "x 中文字! Die Strasse (ist) naïve",
+    ]
+    rows = passages_of(texts, 3).to_pylist()
+    quoted = {
+        (row["document"], texts[row["document"]].encode()[row["start"] : row["end"]].decode())
+        for row in rows
+    }
+    assert quoted == {
+        (0, "Die STRASSE ist naïve ﬁnal“, und"),
+        (1, "die strasse\u2009ist nai\u0308ve FINAL und"),
+        (1, "中文字"),
+        (2, "中文字"),
+        (2, "Die Strasse (ist) naïve"),
+    }
+
+
+def test_passage_points_to_its_first_place_and_the_first_place_to_the_second() -> None:
+    text = "the very same words in three documents"
+    rows = passages_of([text, f"well, {text}", f"{text} again"], 5).to_pylist()
+    assert [(row["document"], row["repeats_document"], row["places"]) for row in rows] == [
+        (0, 1, 3),
+        (1, 0, 3),
+        (2, 0, 3),
+    ]
+
+
+def test_documents_and_sources_say_how_much_is_repeated() -> None:
+    rows = [
+        {"id": "a", "text": "one two three four five, six", "site": "x"},
+        {"id": "b", "text": "zero one two three four", "site": "x"},
+        {"id": "c", "text": "nothing", "site": None},
+    ]
+    result = nearkin.passages(rows, id="id", min_tokens=4, source="site")
+    assert result.documents.to_pylist() == [
+        {
+            "id": "a",
+            "bytes": 28,
+            "source": "x",
+            "repeated_bytes": 18,
+            "share": 18 / 28,
+            "passages": 1,
+        },
+        {
+            "id": "b",
+            "bytes": 23,
+            "source": "x",
+            "repeated_bytes": 18,
+            "share": 18 / 23,
+            "passages": 1,
+        },
+        {"id": "c", "bytes": 7, "source": None, "repeated_bytes": 0, "share": 0.0, "passages": 0},
+    ]
+    assert result.sources.to_pylist() == [
+        {
+            "source": "x",
+            "documents": 2,
+            "text_bytes": 51,
+            "repeated_bytes": 36,
+            "share": 36 / 51,
+        },
+        {"source": None, "documents": 1, "text_bytes": 7, "repeated_bytes": 0, "share": 0.0},
+    ]
+    assert result.frequent.to_pylist() == [
+        {"places": 2, "tokens": 4, "id": "a", "start": 0, "end": 18, "text": "one two three four"}
+    ]
+    assert len(result) == 2
+    assert repr(result) == "<PassagesResult: 2 passages in 2 of 3 documents>"
+
+
+def test_frequent_passages_are_ordered_by_places_and_quoted_from_any_batch(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tables, "QUOTED_BYTES", 9)
+    texts = [f"u{number}" for number in range(20_000)]
+    texts[100] = texts[19_000] = "rare and long passage of words"
+    for number in (15_000, 16_000, 19_999):
+        texts[number] = "é frequent passage"
+    frequent = nearkin.passages(texts, min_tokens=3).frequent
+    assert [(row["places"], row["text"]) for row in frequent.to_pylist()] == [
+        (3, "é freque"),
+        (2, "rare and "),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"min_tokens": 1}, "min_tokens=1 is out of range; it must be 2 to"),
+        ({"min_tokens": 1 << 21}, "is out of range"),
+        ({"memory": 1000}, "is too small"),
+        ({"workers": 0}, "workers=0"),
+        ({"source": "x"}, "no column 'x'|column 'x'"),
+        ({"spec": nearkin.Spec(unit="chars")}, "passages are runs of words"),
+        ({"spec": nearkin.Spec(normalise=("nfkc",))}, "lower is required"),
+        ({"spec": nearkin.Spec(normalise=("lower", "email"))}, "leave out the others"),
+    ],
+)
+def test_invalid_option_is_an_error_with_the_value(
+    options: dict[str, object], message: str
+) -> None:
+    with pytest.raises(UsageError, match=message):
+        nearkin.passages(["a b c"], **options)  # type: ignore[arg-type]
+
+
+def test_files_and_rejected_rows(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"text": "one two three"}\nnot json\n')
+    (tmp_path / "b.jsonl").write_text('{"text": "One two, three"}\n')
+    result = nearkin.passages(tmp_path, min_tokens=3)
+    assert result.passages["id"].to_pylist() == ["a.jsonl:0000000000", "b.jsonl:0000000000"]
+    assert len(result.rejected) == result.statistics["rejected"] == 1
