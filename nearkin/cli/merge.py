@@ -15,24 +15,33 @@ from nearkin.cli.printing import print_json
 @with_option_groups
 def merge(
     *,
-    files: Annotated[list[Path], typer.Argument(help="Signature files with the same Spec.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="Signature files with the same Spec, or folders of runs.")
+    ],
     out: o.Out,
     overwrite: o.Overwrite = False,
     json: o.Json = False,
 ) -> None:
-    """Merge signature files.
+    """Merge signature files, or sum the sizes of clusters over runs.
 
-    Documents with the same id become one, with the signature of the union of their shingles.
+    Of signature files, documents with the same id become one, with the signature of the union of
+    their shingles. Of folders of runs with --sizes, the kept documents are deduplicated, and the
+    sizes of their clusters are summed.
 
     Args:
-        files: Signature files with the same Spec.
+        files: Signature files with the same Spec, or output folders of runs.
         out: Output file.
         overwrite: Whether an existing output is replaced.
         json: Whether the result is printed as JSON.
 
     Examples:
         nearkin merge monday.arrow tuesday.arrow --out week.arrow
+
+        nearkin merge monday/ tuesday/ --out sizes.parquet
     """
+    if all(path.is_dir() for path in files):
+        merge_runs(files, out, overwrite=overwrite, as_json=json)
+        return
     with file_imports():
         from nearkin.runs.sketch import require_signature_output
         from nearkin.runtime.files import disk_errors
@@ -47,3 +56,43 @@ def merge(
         print_json({"out": str(out), "documents": documents})
     else:
         sys.stderr.write(f"{documents:,} signatures in {out}\n")
+
+
+def merge_runs(folders: list[Path], out: Path, *, overwrite: bool, as_json: bool) -> None:
+    """Writes the sizes of the clusters over several runs.
+
+    Args:
+        folders: Output folders of the runs.
+        out: New file, whose suffix decides the format.
+        overwrite: Whether an existing output was to be replaced, which is not possible.
+        as_json: Whether the result is printed as JSON.
+
+    Raises:
+        UsageError: If the file exists or cannot be written, or the runs cannot be merged.
+    """
+    with file_imports():
+        from nearkin.errors import UsageError
+        from nearkin.runs.merged_sizes import merge_sizes
+        from nearkin.runs.output import require_file_output
+        from nearkin.runs.table_files import TableFile, write_table_file
+        from nearkin.runtime.files import disk_errors
+        from nearkin.runtime.outputs import RESULT, claimed
+        from nearkin.runtime.progress import Silent
+        from nearkin.setting_names import name_flag, name_setting
+
+    target = TableFile.require(out)
+    if overwrite:
+        raise UsageError(
+            f"{name_flag('overwrite')} has no effect on sizes of runs, which never replace a file; "
+            f"delete {out}, or choose another {name_setting('out')}"
+        )
+    require_file_output(out, lambda path: False, "sizes of runs", folders, overwrite=False)
+    sizes = merge_sizes(folders, Silent())
+    target.require_types(sizes.schema)
+    with claimed(out, "nearkin merge", replaces=False) as claim, disk_errors(out.parent):
+        write_table_file(target, claim.path / RESULT, sizes.schema, sizes.to_batches())
+        claim.publish_file(claim.path / RESULT)
+    if as_json:
+        print_json({"out": str(out), "documents": sizes.num_rows})
+    else:
+        sys.stderr.write(f"{sizes.num_rows:,} clusters in {out}\n")

@@ -1,0 +1,146 @@
+"""The sizes of clusters over several runs, from their kept documents alone.
+
+The kept documents of all runs are deduplicated with the settings of the runs. The size of a cluster
+is the sum of the sizes that its documents had in their runs. So the removed documents of the runs
+are counted and not read again.
+"""
+
+import os
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from nearkin.corpus import FileCorpus
+from nearkin.corpus.input_file import InputFile
+from nearkin.engine.cluster_columns import CLUSTER_SIZE, CLUSTER_SOURCES, SOURCE_COUNTS
+from nearkin.engine.local.clustering import Clustering
+from nearkin.engine.local.documents import Documents
+from nearkin.engine.local.run import LocalRun
+from nearkin.engine.local.second_measure import to_final_clusters
+from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.options import RunOptions
+from nearkin.errors import UsageError
+from nearkin.runs.run_record import RUN, RunRecord, read_run_record
+from nearkin.runtime.progress import Progress
+from nearkin.setting_names import name_flag, name_setting
+from nearkin.sketch.resources import SpecResources
+
+KEPT = "kept"
+"""The folder of kept documents in the output of a run."""
+
+
+def merge_sizes(folders: Sequence[Path], progress: Progress) -> pa.Table:
+    """Returns the sizes of the clusters over several runs.
+
+    Args:
+        folders: Output folders of runs with the same settings and `--sizes`.
+        progress: Receives stage and row-count updates.
+
+    Returns:
+        A row for each kept document of all runs together: id, cluster_size, and cluster_sources
+        if the runs counted sources.
+
+    Raises:
+        UsageError: If a folder is not such an output, or the runs have different settings.
+    """
+    records = [read_run_record(folder / RUN) for folder in folders]
+    for folder, record in zip(folders, records, strict=True):
+        _require_sizes(folder, record)
+        _require_same_settings(folders[0], records[0], folder, record)
+    spec = records[0].spec
+    spec.require_key(None)
+    options = RunOptions.from_parameters(records[0].parameters, spec)
+    columns = records[0].columns_of(folders[0])
+    carried = [*options.carried_columns, CLUSTER_SIZE]
+    if options.source is not None:
+        carried.append(CLUSTER_SOURCES)
+    columns = replace(columns, carried_columns=tuple(carried))
+    corpus = FileCorpus([file for folder in folders for file in _list_kept_files(folder)])
+    resources = SpecResources.read(folders[0], spec, None)
+    with tempfile.TemporaryDirectory(prefix="nearkin-") as work_path:
+        work = WorkFolder.create(Path(work_path) / "work", {}, durable=False)
+        run = LocalRun(corpus, columns, options, work, progress, resources)
+        clustering = to_final_clusters(run)
+        return _sum_sizes(run.documents(), clustering, options)
+
+
+def _require_sizes(folder: Path, record: RunRecord) -> None:
+    """Requires that each kept document of a run has the size of its cluster.
+
+    Raises:
+        UsageError: If it has not.
+    """
+    request = record.require_files(folder).request
+    has_all_rows = request.annotate or "document_weights" in request.documents
+    if not request.documents.get("sizes") or has_all_rows or "keep_up_to" in record.parameters:
+        raise UsageError(
+            f"{folder} does not hold one document with the size of each cluster; run nearkin dedup "
+            f"with {name_flag('sizes')}, and without {name_flag('annotate')}, "
+            f"{name_setting('document_weights')} and {name_setting('keep_up_to')}"
+        )
+
+
+def _require_same_settings(
+    first_folder: Path, first: RunRecord, folder: Path, record: RunRecord
+) -> None:
+    """Requires that two runs have the same Spec, options and columns.
+
+    Raises:
+        UsageError: If they have not.
+    """
+    is_same = (
+        first.spec_json == record.spec_json
+        and first.parameters == record.parameters
+        and first.require_files(first_folder).request.columns
+        == record.require_files(folder).request.columns
+    )
+    if not is_same:
+        raise UsageError(
+            f"{folder} was made with other settings than {first_folder}; run nearkin dedup with "
+            "the same options for both"
+        )
+
+
+def _list_kept_files(folder: Path) -> list[InputFile]:
+    """Returns the files of kept documents of a run, in the order of their names."""
+    paths = (path for path in (folder / KEPT).rglob("*") if path.is_file())
+    names = sorted((path.relative_to(folder).as_posix() for path in paths), key=os.fsencode)
+    return [
+        InputFile(str((folder / name).absolute()), (folder / name).as_posix()) for name in names
+    ]
+
+
+def _sum_sizes(documents: Documents, clustering: Clustering, options: RunOptions) -> pa.Table:
+    """Returns the sizes of clusters, each in the row of its kept document."""
+    kept = np.flatnonzero(clustering.kept)
+    leader = np.asarray(clustering.leader)
+    sizes = np.zeros(len(leader), np.int64)
+    carried = documents.carried
+    np.add.at(sizes, leader, carried[CLUSTER_SIZE].cast(pa.int64()).to_numpy())
+    table = pa.table({"id": documents.ids.take(pa.array(kept)), CLUSTER_SIZE: sizes[kept]})
+    if options.source is None:
+        return table
+    totals: dict[int, Counter[str]] = {}
+    for number, text in zip(leader.tolist(), carried[CLUSTER_SOURCES].to_pylist(), strict=True):
+        totals.setdefault(number, Counter()).update(_read_counts(text))
+    entries = [sorted(totals[number].items()) for number in kept.tolist()]
+    return table.append_column(CLUSTER_SOURCES, pa.array(entries, SOURCE_COUNTS))
+
+
+def _read_counts(text: str) -> dict[str, int]:
+    """Returns the number of documents of each source from the text of a carried column.
+
+    Examples:
+        >>> _read_counts('{"web":2}'), _read_counts('[{"key":"web","value":2}]')
+        ({'web': 2}, {'web': 2})
+    """
+    counts = orjson.loads(text)
+    if isinstance(counts, dict):
+        return counts
+    return {entry["key"]: entry["value"] for entry in counts}
