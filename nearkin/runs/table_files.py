@@ -17,6 +17,7 @@ import pyarrow.ipc
 from nearkin.corpus.input_file import COMPRESSIONS
 from nearkin.engine.local import result_tables
 from nearkin.errors import UsageError
+from nearkin.runtime.arrow_types import is_text
 
 WRITABLE = (
     ".parquet, .csv, .tsv, .jsonl and .arrow; .csv, .tsv and .jsonl also with .gz, .zst, .bz2 or "
@@ -258,6 +259,8 @@ def format_csv_value(value: object) -> str:
 def to_plain_rows(batch: pa.RecordBatch) -> list[dict[str, object]]:
     """Returns rows of Python values. Numbers of 32 bits have as few digits as identify them.
 
+    Maps from text are dictionaries.
+
     Args:
         batch: The rows, whose columns have different names.
     """
@@ -266,5 +269,7 @@ def to_plain_rows(batch: pa.RecordBatch) -> list[dict[str, object]]:
         values = column.to_pylist()
         if pa.types.is_float32(column.type):
             values = [None if value is None else float(str(np.float32(value))) for value in values]
+        elif pa.types.is_map(column.type) and is_text(column.type.key_type):
+            values = [None if value is None else dict(value) for value in values]
         columns[name] = values
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]

@@ -60,7 +60,10 @@ def test_sizes_over_runs_are_those_of_one_run_over_all(suffix: str, tmp_path: Pa
         rows = pq.read_table(path).to_pylist()
         return {row["id"]: (row["cluster_size"], dict(row["cluster_sources"])) for row in rows}
 
+    assert run(["merge", *folders, "--out", str(tmp_path / "sizes.jsonl")]) == 0
+    lines = [json.loads(line) for line in (tmp_path / "sizes.jsonl").read_text().splitlines()]
     merged = sizes_of(merged_path)
+    assert {row["id"]: (row["cluster_size"], row["cluster_sources"]) for row in lines} == merged
     assert merged == sizes_of(tmp_path / "one/kept/all.parquet")
     # An oracle: the topic of a text is its first word, or that of its second if it was replaced.
     topics: Counter[str] = Counter()
