@@ -54,8 +54,9 @@ class ResolvedCache:
     """
 
     def __init__(self, size: int, max_bytes: int) -> None:
-        self._size = size
-        self._max_bytes = max_bytes
+        # each generation may hold half; a size of 1 lets one of them hold a resolution
+        self._young_size = max(1, size // 2) if size else 0
+        self._max_young_bytes = max_bytes // 2
         self.clear_count = 0
         """The number of times that the cache was cleared."""
         self._store_generation = UNKNOWN_GENERATION
@@ -145,10 +146,10 @@ class ResolvedCache:
     def _keep(self, key: str, packed: bytes) -> None:
         """Adds an item that is in neither generation to the younger one."""
         size = _item_bytes(key, packed)
-        if not self._size or size > self._max_bytes // 2:
+        if not self._young_size or size > self._max_young_bytes:
             return
-        is_full = len(self._young) >= max(1, self._size // 2)
-        if is_full or self._young_bytes + size > self._max_bytes // 2:
+        is_full = len(self._young) >= self._young_size
+        if is_full or self._young_bytes + size > self._max_young_bytes:
             self._old = self._young
             self._old_bytes = self._young_bytes
             self._young = {}

@@ -437,7 +437,8 @@ class Preparer:
 
     def _band_keys(self, scope: str, sketches: Sketches) -> np.ndarray:
         n = len(sketches.signatures)
-        salts = np.full(n, self.scope_salt(scope))
+        salts = np.empty(n, np.uint64)
+        salts[:] = self.scope_salt(scope)
         keys = np.empty((self.keys_per_document, n), np.uint64)
         if sketches.keys is not None:
             kernels.salt_keys(sketches.keys, salts, keys)

@@ -213,9 +213,10 @@ class SearchStats:
             for counts in self._current_counts():
                 counts.documents += documents
                 counts.candidates += candidates
-                counts.slots += filled
-                counts.later_slots += later
                 counts.latencies[step] = counts.latencies.get(step, 0) + documents
+                if filled:
+                    counts.slots += filled
+                    counts.later_slots += later
 
     def record_comparisons(self, *, estimated: int, compared: int, reached: int) -> None:
         """Records the comparisons of a document with its candidates.

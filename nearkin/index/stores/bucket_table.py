@@ -15,6 +15,8 @@ GROWTH = 8
 LEAST_ROWS = 256
 """The number of lists and of nodes of an empty table, by which they grow at least."""
 
+_NO_WORDS = np.empty(0, np.int64)
+
 
 def grown_rows(rows: int, needed: int, least: int) -> int:
     """Returns the number of rows to which an array grows.
@@ -90,12 +92,13 @@ class BucketTable:
         """Returns the buckets of band keys, uint64 of shape (m,), oldest postings first."""
         offsets = np.empty(len(keys) + 1, np.int64)
         places = np.empty(len(keys), np.int64)
-        kernels.bucket_sizes(
+        total = kernels.bucket_sizes(
             keys, self._seed, self._slots, self._lists, self._state, offsets, places
         )
-        words = np.empty(offsets[-1], np.int64)
-        if len(words):
-            kernels.fill_postings(places, self._lists, self._nodes, offsets, words)
+        if not total:
+            return Postings(_NO_WORDS, offsets)
+        words = np.empty(total, np.int64)
+        kernels.fill_postings(places, self._lists, self._nodes, offsets, words)
         return Postings(words, offsets)
 
     def portion(self, place: int, slots: int) -> PostingPortion:

@@ -148,7 +148,7 @@ def bucket_sizes(
     state: np.ndarray,
     offsets: np.ndarray,
     places: np.ndarray,
-) -> None:
+) -> int:
     """Computes where the postings of each query begin, and what the slot of each query holds.
 
     Args:
@@ -159,6 +159,9 @@ def bucket_sizes(
         state: Counts of the table, int64 of shape (STATE_SIZE,).
         offsets: Receives the begin of each query's postings, int64 of shape (m + 1,).
         places: Receives the place of each query, int64 of shape (m,).
+
+    Returns:
+        The number of postings of all queries.
     """
     segments = state[SEGMENTS]
     begun = state[ROUND]
@@ -174,6 +177,7 @@ def bucket_sizes(
             places[q] = place
             size = lists[place, SIZE] if place > 0 else I64(place < 0)
             offsets[q + 1] = offsets[q] + size
+    return offsets[queries.shape[0]]
 
 
 @kernel
