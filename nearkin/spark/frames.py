@@ -17,6 +17,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.engine.spark.document_parts import require_mergeable
 from nearkin.engine.spark.frequencies import count_over_spark
 from nearkin.engine.spark.materialized import IntermediateTables
+from nearkin.engine.spark.reference import SparkReference
 from nearkin.engine.spark.removal_limit import require_removal_limit
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
@@ -32,6 +33,7 @@ from nearkin.runs.parameters import (
     resources_of,
     spec_of,
 )
+from nearkin.runs.reference import columns_of_reference, require_comparable
 from nearkin.runs.settings_file import Settings
 from nearkin.runs.spec_request import require_valid_cut, select_frequency_cut
 from nearkin.runtime.progress import Progress, Silent
@@ -69,6 +71,8 @@ def dedup(
     *,
     id: str,
     merge_parts: bool = False,
+    against: "OptionalFrame" = None,
+    only_against: bool = False,
     extend: str | None = None,
     before: "OptionalFrame" = None,
     work: str | None = None,
@@ -85,6 +89,9 @@ def dedup(
         id: Column of unique ids, text or whole numbers.
         merge_parts: Whether rows of one id are parts of a document. For sets (`Spec(n=1)` over
             tokens), the result is that of the whole documents.
+        against: Rows of a reference, with the same columns. Rows that repeat one of it are removed,
+            and those of the reference never are.
+        only_against: Whether the rows of the frame are not compared with each other.
         extend: Folder that `save` wrote, of a run over earlier documents. The result is that of a
             run over all documents, but the earlier ones are not sketched or compared again.
         before: Rows of the earlier documents, with the same columns. Those that may resemble a new
@@ -121,6 +128,11 @@ def dedup(
         columns = columns.with_memory(run_options.memory)
         require_supported(run_options)
         _require_columns(frame, columns)
+        if against is not None:
+            grows = extend is not None or merge_parts
+            _require_reference(against, columns, run_options, grows=grows)
+        elif only_against:
+            raise UsageError("only_against=True has no effect without against=; leave it out")
         on_error = parameters.get("on_error", "quarantine")
         request = TaskRequest(columns, run_options, resources, on_error, merge_parts)
         if merge_parts:
@@ -141,7 +153,10 @@ def dedup(
         if extend is not None:
             saved = open_saved_run(spark, extend, before, request)
         source = FrameSource(frame, request, before)
-        run = SparkRun(spark, source, request, progress or Silent(), tables, saved)
+        matcher = None
+        if against is not None:
+            matcher = SparkReference(frame, against, only_reference=only_against)
+        run = SparkRun(spark, source, request, progress or Silent(), tables, saved, matcher)
         run.to_clusters()
         require_removal_limit(run)
         log_warnings(warn_of_run(run))
@@ -149,6 +164,33 @@ def dedup(
     if before is None:
         return SparkResult(run, frame)
     return SparkResult(run, frame.unionByName(before, allowMissingColumns=True))
+
+
+def _require_reference(
+    reference: DataFrame, columns: Columns, options: RunOptions, *, grows: bool
+) -> None:
+    """Requires that rows can be a reference.
+
+    Args:
+        reference: Rows of the reference.
+        columns: Columns of the run.
+        options: Options of the run.
+        grows: Whether the run extends a saved one, or merges parts of documents.
+
+    Raises:
+        UsageError: If they are not a DataFrame of Spark, a column is missing, or an option
+            contradicts a reference.
+    """
+    if not hasattr(reference, "sparkSession"):
+        raise UsageError(
+            f"against= is {type_name(reference)}, not a Spark DataFrame; give its rows"
+        )
+    if grows:
+        raise UsageError(
+            "against= cannot be combined with extend= and merge_parts=True; leave one out"
+        )
+    require_comparable(options)
+    _require_columns(reference, columns_of_reference(columns, options))
 
 
 def require_supported(options: RunOptions) -> None:

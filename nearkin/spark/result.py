@@ -13,6 +13,7 @@ from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import translate_spark_errors
 from nearkin.engine.spark.sources import quote_column, unused_name
 from nearkin.engine.stats import StageRecords
+from nearkin.errors import UsageError
 from nearkin.report.collect import collect_counts, collect_report, summary_counts
 from nearkin.report.model import Provenance, ReportData
 from nearkin.report.run_warnings import warn_of_run
@@ -42,7 +43,10 @@ class SparkResult:
 
     @property
     def clusters(self) -> DataFrame:
-        """A row for each document: id, cluster (id of the kept one), kept, similarity, kind."""
+        """A row for each document: id, cluster (id of the kept one), kept, similarity, kind.
+
+        With a reference, there are also duplicate_of and matched_in.
+        """
         return self._run.clusters.drop("doc")
 
     @property
@@ -76,8 +80,14 @@ class SparkResult:
                 the columns `size` and `weight`, which the driver reads.
 
         Raises:
-            UsageError: If the weights are unknown, or the file is not such a table.
+            UsageError: If the weights are unknown, the file is not such a table, or the run has a
+                reference.
         """
+        if self._run.has_reference:
+            raise UsageError(
+                "cluster_columns is not possible with against=: ids of clusters can be those of "
+                "the reference; use nearkin.dedup, whose result has these columns"
+            )
         source = self._run.options.source
         added = ClusterColumns(
             sizes=True,

@@ -6,7 +6,17 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
 from nearkin.engine.options import ClusterMethod, EmptyDocuments
-from nearkin.engine.result_schema import EMPTY, EXACT, FURTHER, KEPT, KINDS, NEAR, SAME, UNIQUE
+from nearkin.engine.result_schema import (
+    EMPTY,
+    EXACT,
+    FURTHER,
+    KEPT,
+    KINDS,
+    MATCHED_IN,
+    NEAR,
+    SAME,
+    UNIQUE,
+)
 from nearkin.engine.spark.clustering import ELECTED, Election, find_components
 from nearkin.engine.spark.document_tables import DocumentTables
 from nearkin.engine.spark.materialized import IntermediateTables
@@ -97,12 +107,16 @@ class ClusterBuilder:
         shares = components.select(f.col("doc").alias("a"), bin_number.alias("bin"))
         return pairs.join(shares, "a")
 
-    def build_clusters(self, exact_duplicates: DataFrame) -> ClusterTables:
+    def build_clusters(
+        self, exact_duplicates: DataFrame, matches: DataFrame | None = None
+    ) -> ClusterTables:
         """Computes the clusters of all documents.
 
         Args:
             exact_duplicates: (doc, head, same) of the exact duplicates and of the documents with an
                 equal value.
+            matches: (doc, duplicate_of, match_similarity, is_exact) of the documents that repeat
+                one of a reference, or None without a reference.
         """
         options = self.document_tables.options
         by_components = options.cluster == ClusterMethod.COMPONENTS
@@ -114,8 +128,11 @@ class ClusterBuilder:
         are_counted = {SAME: options.groups_by_value, FURTHER: options.keep_up_to > 1}
         kinds = [kind for number, kind in enumerate(KINDS) if are_counted.get(number, True)]
         by_kind = {kind: f.count(f.when(f.col("kind") == kind, 1)) for kind in kinds}
+        rows = self._list_clusters(joined)
+        if matches is not None:
+            rows = _with_matches(rows, matches)
         clusters, counts = self.tables.counted(
-            self._list_clusters(joined),
+            rows,
             "clusters",
             documents_kept=f.count(f.when(f.col("kept"), 1)),
             **by_kind,
@@ -188,6 +205,30 @@ class ClusterBuilder:
             f.when(is_dropped, f.lit(None)).otherwise(similarity).alias("similarity"),
             f.coalesce("kind", kind_if_not_removed).alias("kind"),
         )
+
+
+def _with_matches(clusters: DataFrame, matches: DataFrame) -> DataFrame:
+    """Removes the documents that repeat one of a reference, and says what removed ones repeat.
+
+    Args:
+        clusters: (doc, id, cluster, kept, similarity, kind) of each document.
+        matches: (doc, duplicate_of, match_similarity, is_exact) of these documents.
+    """
+    joined = clusters.join(matches, "doc", "left")
+    in_reference = f.col("is_exact").isNotNull()
+    in_run = ~in_reference & f.col("kind").isin(KINDS[EXACT], KINDS[NEAR])
+    cluster = f.coalesce("duplicate_of", "cluster")
+    kind_in_reference = f.when(f.col("is_exact"), KINDS[EXACT]).otherwise(KINDS[NEAR])
+    return joined.select(
+        "doc",
+        "id",
+        cluster.alias("cluster"),
+        (f.col("kept") & ~in_reference).alias("kept"),
+        f.coalesce("match_similarity", "similarity").alias("similarity"),
+        f.when(in_reference, kind_in_reference).otherwise(f.col("kind")).alias("kind"),
+        f.when(in_reference | in_run, cluster).alias("duplicate_of"),
+        f.when(in_reference, MATCHED_IN[0]).when(in_run, MATCHED_IN[1]).alias("matched_in"),
+    )
 
 
 def _with_kinds(elected: DataFrame, documents: DataFrame) -> DataFrame:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from pyspark.sql import DataFrame, SparkSession
@@ -39,6 +40,7 @@ from nearkin.engine.stats import (
     CandidateStats,
     ClusterStats,
     CollapseStats,
+    ReferenceStats,
     SketchStats,
     Stage,
     StageRecord,
@@ -54,12 +56,36 @@ BYTES_OF_KEY = 16
 STEPS = {
     Stage.SKETCH: 1,
     Stage.COLLAPSE: 1,
+    Stage.AGAINST: 1,
     Stage.CANDIDATES: 2,
     Stage.VERIFY: 1,
     Stage.CLUSTER: 3,
     Stage.WRITE: 4,
 }
 """The number of tables that each stage writes in most runs, in which progress is counted."""
+
+
+class ReferenceMatchTable(NamedTuple):
+    """The documents that repeat one of a reference."""
+
+    matches: DataFrame
+    """(doc, duplicate_of, match_similarity, is_exact) of each such document."""
+    stats: ReferenceStats
+
+
+class ReferenceMatcher(Protocol):
+    """A comparison of the documents of a run with those of a reference."""
+
+    @property
+    def only_reference(self) -> bool:
+        """True if the documents of the run are not compared with each other."""
+
+    def match(self, run: "SparkRun") -> ReferenceMatchTable:
+        """Finds the documents that repeat one of the reference.
+
+        Args:
+            run: Run whose exact duplicates are grouped.
+        """
 
 
 @dataclass
@@ -74,6 +100,7 @@ class SparkRun(Run):
         tables: Intermediate tables.
         before: Saved run over earlier documents. The source reads the new documents, and reads all
             documents again.
+        matcher: Comparison with a reference, whose duplicates are removed first.
     """
 
     spark: SparkSession
@@ -82,9 +109,11 @@ class SparkRun(Run):
     progress: Progress
     tables: IntermediateTables
     before: Saved | None = None
+    matcher: ReferenceMatcher | None = None
     document_tables: DocumentTables = field(init=False)
     _stages: dict[str, StageRecord] = field(init=False, default_factory=dict)
     _clustered: ClusterTables | None = field(init=False, default=None)
+    _matches: DataFrame | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.options = self.request.options
@@ -187,9 +216,39 @@ class SparkRun(Run):
 
     @cached_property
     def active(self) -> DataFrame:
-        """The documents that are compared: the first of each exact group, if it has shingles."""
+        """The documents that are compared: the first of each exact group, if it has shingles.
+
+        Documents that repeat one of a reference are left out.
+        """
         copies = self.exact_duplicates.copies
-        return self.documents.where(f.col("shingles") > 0).join(copies, "doc", "left_anti")
+        first = self.documents.where(f.col("shingles") > 0).join(copies, "doc", "left_anti")
+        if self.matcher is None:
+            return first
+        if self.matcher.only_reference:
+            return first.where(f.lit(False))
+        return first.join(self.matches, "doc", "left_anti")
+
+    @property
+    def has_reference(self) -> bool:
+        """True if the documents are compared with a reference."""
+        return self.matcher is not None
+
+    def match_reference(self) -> ReferenceStats:
+        """Finds the documents that repeat a document of the reference."""
+        assert self.matcher is not None
+        self._matches, stats = self.matcher.match(self)
+        return stats
+
+    @property
+    def matches(self) -> DataFrame:
+        """(doc, duplicate_of, match_similarity, is_exact) of duplicates of a reference.
+
+        Raises:
+            RunError: If the documents are not compared with it yet.
+        """
+        if self._matches is None:
+            raise RunError("the reference is not compared yet; run the stage against first")
+        return self._matches
 
     @cached_property
     def banded(self) -> BandingTasks:
@@ -268,7 +327,14 @@ class SparkRun(Run):
 
     def elect_documents(self) -> ClusterStats:
         """Computes the clusters table."""
-        self._clustered = self.cluster_builder.build_clusters(self.exact_duplicates.copies)
+        copies = self.exact_duplicates.copies
+        matches = None
+        if self.matcher is not None:
+            matches = self.matches
+            copies = copies.join(matches, "doc", "left_anti")
+            if self.matcher.only_reference:
+                copies = copies.where(f.lit(False))
+        self._clustered = self.cluster_builder.build_clusters(copies, matches)
         return self._clustered.stats
 
     @property
