@@ -11,7 +11,17 @@ __version__ = VERSION
 
 if TYPE_CHECKING:
     from nearkin import spark
-    from nearkin.api import dedup, frequencies, observe, pairs, passages, report, sketch, split
+    from nearkin.api import (
+        check,
+        dedup,
+        frequencies,
+        observe,
+        pairs,
+        passages,
+        report,
+        sketch,
+        split,
+    )
     from nearkin.client.clients import AsyncClient, Client, Retries
     from nearkin.client.models import (
         ClusterPage,
@@ -72,7 +82,14 @@ if TYPE_CHECKING:
         tune,
     )
     from nearkin.report.model import ReportData
-    from nearkin.results import DedupResult, PairsResult, PassagesResult, ResultTable, SplitResult
+    from nearkin.results import (
+        CheckResult,
+        DedupResult,
+        PairsResult,
+        PassagesResult,
+        ResultTable,
+        SplitResult,
+    )
     from nearkin.runtime.progress import Progress
     from nearkin.signatures.hamming_index import HammingIndex, Neighbour
     from nearkin.signatures.signature import Signature
@@ -89,6 +106,7 @@ __all__ = [
     "AsyncClient",
     "AsyncIndex",
     "BottomK",
+    "CheckResult",
     "Client",
     "ClockError",
     "Cluster",
@@ -160,6 +178,7 @@ __all__ = [
     "WireError",
     "Workload",
     "__version__",
+    "check",
     "dedup",
     "estimate",
     "explain",
@@ -183,6 +202,7 @@ _HOMES = {
     "pairs": "nearkin.api",
     "split": "nearkin.api",
     "passages": "nearkin.api",
+    "check": "nearkin.api",
     "sketch": "nearkin.api",
     "report": "nearkin.api",
     "frequencies": "nearkin.api",
@@ -192,6 +212,7 @@ _HOMES = {
     "PassagesResult": "nearkin.results",
     "ResultTable": "nearkin.results",
     "SplitResult": "nearkin.results",
+    "CheckResult": "nearkin.results",
     "Spec": "nearkin.spec",
     "SignatureLimits": "nearkin.spec",
     "Signature": "nearkin.signatures.signature",

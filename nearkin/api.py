@@ -41,12 +41,20 @@ from nearkin.report.run_warnings import (
     warn_of_run,
 )
 from nearkin.results import (
+    CheckResult,
     DedupResult,
     PairsResult,
     PassagesResult,
     SplitResult,
     TemporaryFolder,
     TemporaryRun,
+)
+from nearkin.runs.check import (
+    FilesOfInputs,
+    RowsOfInputs,
+    TwoInputs,
+    check_inputs,
+    require_checkable,
 )
 from nearkin.runs.pairs import Relation, find_pairs, parse_relation, with_pair_budget
 from nearkin.runs.parameter_help import show_parameters
@@ -341,6 +349,98 @@ def split(
     return result
 
 
+@show_parameters
+@check_arguments
+def check(
+    first: Any,
+    second: Any,
+    *,
+    id: str | None = None,
+    work: str | Path | None = None,
+    progress: Progress | None = None,
+    **parameters: Unpack[RunParameters],
+) -> CheckResult:
+    """Finds the near-duplicates between two corpora, such as a training and a test set.
+
+    Documents of one corpus are not compared with each other.
+
+    Args:
+        first: The documents of the first corpus, as `dedup` takes them.
+        second: The documents of the second corpus: paths of files if the first one is, and
+            otherwise anything else that `dedup` takes.
+        id: Column of ids of both. The default is the row number, or the path and the row for files.
+        work: Folder for temporary files. The default is that of the system.
+        progress: Receives stage and row-count updates. By default, stages are logged to
+            `nearkin.run` (INFO).
+        **parameters: The columns, the measure, the threshold and further options, which
+            `nearkin.runs.parameters.RunParameters` documents. The default of `recall` is 0.99.
+
+    Raises:
+        UsageError: If a parameter is unknown or out of range or has no meaning between two corpora
+            (`across`, `same`, `url`, `accept`), a file is in both, or the data cannot be read.
+        RunError: If a file cannot be read or temporary files cannot be written.
+
+    Examples:
+        >>> train, test = ["the cat sat on the mat", "a dog"], ["a bird", "the cat sat on the mat!"]
+        >>> result = check(train, test)
+        >>> result.pairs.arrow.select(["id_a", "id_b", "similarity"]).to_pylist()
+        [{'id_a': '0000000000', 'id_b': '0000000001', 'similarity': 1.0}]
+        >>> result.affected
+        (1, 1)
+    """
+    settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_splits()
+    with settings.named_in_errors():
+        applied = with_recall_of_splits(settings.apply_to(parameters))
+        opened = _open_two(first, second, applied, id)
+        finished = prepare_corpus_run(opened.corpus, id, work, progress, applied)
+        run = finished.run
+        run.options = require_checkable(run.options)
+    outcome = check_inputs(run, opened.inputs)
+    run.progress.close()
+    log_warnings(outcome.warnings)
+    result = CheckResult.from_outcome(outcome)
+    finished.folder.remove()
+    return result
+
+
+class _TwoCorpora(NamedTuple):
+    """Two corpora as one."""
+
+    corpus: Corpus
+    inputs: TwoInputs
+
+
+def _open_two(first: Any, second: Any, parameters: RunParameters, id: str | None) -> _TwoCorpora:
+    """Opens two corpora as one: two paths, or two tables."""
+    on_error = parameters.get("on_error", "quarantine")
+    if isinstance(first, str | Path) and isinstance(second, str | Path):
+        selection = selection_of(parameters)
+        paths = (str(first), str(second))
+        files = FileCorpus.open(paths, on_error, selection=selection)
+        return _TwoCorpora(files, FilesOfInputs.find(files, *paths, selection))
+    tables = (_read_rows(first, parameters, id), _read_rows(second, parameters, id))
+    rows = pa.concat_tables(tables, promote_options="permissive")
+    return _TwoCorpora(TableCorpus(rows, on_error), RowsOfInputs(tables[0].num_rows))
+
+
+def _read_rows(data: Any, parameters: RunParameters, id: str | None) -> pa.Table:
+    """Returns the columns of one of two tables that a check reads.
+
+    Raises:
+        UsageError: If the data is a path, or has no such column.
+    """
+    if isinstance(data, str | Path):
+        raise UsageError(
+            f"{str(data)!r} is a path, and the other corpus is not; give two paths or two tables"
+        )
+    columns = columns_of(parameters, id)
+    block_by = parameters.get("block_by")
+    columns = replace(columns, carried_columns=() if block_by is None else (block_by,))
+    table = to_table(data)
+    TableCorpus(table).check(columns)
+    return table.select(list(dict.fromkeys(columns.all)))
+
+
 class _Request(NamedTuple):
     """The inputs of a run, opened and checked."""
 
@@ -371,8 +471,32 @@ def prepare_run(
     Raises:
         UsageError: If a parameter is out of range, or the data cannot be read.
     """
-    columns = columns_of(parameters, id).with_memory(memory_of(parameters))
     corpus = open_corpus(data, parameters)
+    return prepare_corpus_run(corpus, id, work, progress, parameters, reference)
+
+
+def prepare_corpus_run(
+    corpus: Corpus,
+    id: str | None,
+    work: str | Path | None,
+    progress: Progress | None,
+    parameters: RunParameters,
+    reference: ReferenceData = NO_REFERENCE,
+) -> TemporaryRun:
+    """Returns a run over a corpus, as `prepare_run` does over data.
+
+    Args:
+        corpus: The documents.
+        id: Column of ids, or None.
+        work: Folder for temporary files, or None for that of the system.
+        progress: Receives stage and row-count updates. By default, stages are logged.
+        parameters: The parameters of the run, without settings and preset.
+        reference: The reference. By default, there is none.
+
+    Raises:
+        UsageError: If a parameter is out of range, or a column does not exist.
+    """
+    columns = columns_of(parameters, id).with_memory(memory_of(parameters))
     columns = detect_dimensions(corpus, columns)
     spec = spec_of(parameters, columns)
     options = make_run_options(spec, parameters)

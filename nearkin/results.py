@@ -34,6 +34,7 @@ from nearkin.report.collect import collect_counts, collect_report, summary_count
 from nearkin.report.local_view import ExcerptCollector, LocalRunView
 from nearkin.report.model import Provenance, ReportData
 from nearkin.report.run_warnings import warn_of_inputs, warn_of_run
+from nearkin.runs.check import CheckOutcome
 from nearkin.runs.document_output import DocumentOutput, require_weightable
 from nearkin.runs.kept_file import KeptFile, write_kept_file
 from nearkin.runs.output import write_result
@@ -644,6 +645,48 @@ class PassagesResult:
             f"<PassagesResult: {counts['passages']:,} passages in "
             f"{counts['documents_with_passages']:,} of {counts['documents']:,} documents>"
         )
+
+
+@dataclass(frozen=True, repr=False)
+class CheckResult:
+    """The near-duplicates between two corpora. `len` is the number of pairs.
+
+    Attributes:
+        pairs: A table with the columns id_a (of the first corpus), id_b (of the second one),
+            similarity (exact) and estimate, and distance for simhash and cosine.
+        documents: Number of documents of each corpus.
+        affected: Number of documents of each corpus that have a near-duplicate in the other one.
+        missing: Estimate of the pairs that are missing because buckets exceed the pair budget, or
+            None if no bucket does.
+        warnings: Sentences about the result, for example that most texts are short.
+    """
+
+    pairs: ResultTable
+    documents: tuple[int, int]
+    affected: tuple[int, int]
+    missing: MissingPairsStats | None = None
+    warnings: tuple[str, ...] = ()
+
+    @classmethod
+    def from_outcome(cls, outcome: CheckOutcome) -> "CheckResult":
+        """Returns the result of a finished check.
+
+        Args:
+            outcome: The outcome.
+        """
+        return cls(
+            ResultTable(outcome.pairs),
+            outcome.documents,
+            outcome.affected,
+            outcome.missing,
+            outcome.warnings,
+        )
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    def __repr__(self) -> str:
+        return f"<CheckResult: {len(self):,} pairs, {self.affected[1]:,} documents affected>"
 
 
 @dataclass(frozen=True, repr=False)

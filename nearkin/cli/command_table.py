@@ -66,6 +66,12 @@ COMMANDS = (
         "Find the passages that occur at two or more places of a corpus.",
     ),
     CommandEntry(
+        "check",
+        CHECK,
+        "Find near-duplicates between two corpora, and end with exit code 3 if there are more than "
+        "allowed.",
+    ),
+    CommandEntry(
         "info",
         CHECK,
         "Show the Spec, the fingerprint and the counts of a signature file or of a finished run.",

@@ -69,6 +69,8 @@ class EmptyDocuments(StrEnum):
     DROP = "drop"
 
 
+BETWEEN_INPUTS = "<inputs>"
+"""The value of `across` if the sources are the two inputs of a check. It is not a column."""
 RECORD_KEYS = {"hot_bucket_size": "max_bucket", "second_measure": "then"}
 """Options that have another name in run.json, manifests and saved Spark runs."""
 
@@ -597,7 +599,7 @@ class RunOptions:
         return carried_columns(
             self.keep_policy,
             self.block_by,
-            self.across,
+            None if self.across == BETWEEN_INPUTS else self.across,
             *self.same_columns,
             self.url,
             self.source,

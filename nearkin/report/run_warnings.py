@@ -9,7 +9,7 @@ from nearkin.corpus import Columns, Corpus, FileCorpus
 from nearkin.corpus.document_count import list_empty_files
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.inputs import describe_skipped
-from nearkin.engine.options import RunOptions
+from nearkin.engine.options import BETWEEN_INPUTS, RunOptions
 from nearkin.engine.short_documents import CHARACTERS, USUAL_THRESHOLD, ShortDocumentCounts
 from nearkin.engine.stats import (
     NOTABLE_HOT_SHARE,
@@ -95,7 +95,9 @@ def warn_of_run(run: FinishedStages) -> list[str]:
                 "come last in keep order; write dates as 2024-05-01, 2024-05-01T10:30:00+02:00 or "
                 "seconds since 1970"
             )
-    if repeated := sketch.get("repeated_ids"):
+    # The ids of a check are those that documents have in their own input.
+    repeated = sketch.get("repeated_ids")
+    if repeated and options.across != BETWEEN_INPUTS:
         warnings.append(
             f"{repeated:,} rows share an id with another row; #<path>:<row> was appended to each "
             "of these ids"

@@ -280,8 +280,10 @@ def write_pairs_file(
     request: Mapping[str, object],
     missing: MissingPairsStats | None,
     readers: Readers,
+    *,
+    overwrite: bool = False,
 ) -> Path:
-    """Writes the pairs of a run of the library into a new file.
+    """Writes the pairs of a run without a work folder of its own into a file.
 
     Args:
         path: The file. Its suffix decides the format.
@@ -289,6 +291,7 @@ def write_pairs_file(
         request: The command, the Spec and the parameters, which parquet and Arrow files record.
         missing: Estimate of the pairs that are missing, which they record too, or None.
         readers: The users who may read it.
+        overwrite: Whether an existing file of pairs is replaced.
 
     Returns:
         The file.
@@ -302,10 +305,12 @@ def write_pairs_file(
     # it refuses URLs
     work_folder_of(path)
     require_file_path(path)
-    if os.path.lexists(path):
+    if overwrite:
+        require_file_output(path, is_pairs_file, "a file of pairs", overwrite=True)
+    elif os.path.lexists(path):
         raise UsageError(f"{path} exists; choose another file")
     schema = pairs.schema.with_metadata(_footer_of(request, [], missing))
-    with claimed(path, "write", replaces=False) as claim, disk_errors(path.parent):
+    with claimed(path, "write", replaces=overwrite) as claim, disk_errors(path.parent):
         staged = claim.path / RESULT
         write_table_file(target, staged, schema, iter(pairs.to_batches()))
         set_readers(staged, readers)

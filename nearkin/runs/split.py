@@ -89,15 +89,12 @@ class FinishedSplit:
 
 
 def with_recall_of_splits(parameters: RunParameters) -> RunParameters:
-    """Returns parameters with the default recall of splits, unless the candidates are given.
+    """Returns parameters with the default recall of splits and checks, if none is given.
 
     Args:
         parameters: The parameters of a run.
     """
-    given = (parameters.get("recall"), parameters.get("bands"), parameters.get("distance"))
-    if any(value is not None for value in given):
-        return parameters
-    return {**parameters, "recall": SPLIT_RECALL}
+    return {"recall": SPLIT_RECALL, **parameters}
 
 
 def execute_split(run: LocalRun, groups: SplitGroups) -> FinishedSplit:

@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.main import get_command
 
-from nearkin.cli import app, dedup, fit, frequencies, pairs, plan, sketch, split, tune
+from nearkin.cli import app, check, dedup, fit, frequencies, pairs, plan, sketch, split, tune
 from nearkin.cli.commands import wrap_example
 from scripts.reference_pages import leaf_commands
 from tests.cli.conftest import run
@@ -23,6 +23,7 @@ SHORTENED = {
     "dedup": dedup.COMMON_OPTIONS,
     "pairs": pairs.COMMON_OPTIONS,
     "split": split.COMMON_OPTIONS,
+    "check": check.COMMON_OPTIONS,
     "sketch": sketch.COMMON_OPTIONS,
     "fit": fit.COMMON_OPTIONS,
     "frequencies": frequencies.COMMON_OPTIONS,

@@ -20,8 +20,9 @@ from tests.engine.test_across import jaccard, random_table
 from tests.engine.test_value_groups import canonical, table_with_values
 
 WORDS: dict[str, Any] = {"shingle": "words:1", "threshold": 0.5, "id": "id"}
-COMPLETE = {"bands": 64, "rows": 1, "k": 64}
-"""Bands of one row: a pair at 0.5 is missed with a probability of 2^-64."""
+COMPLETE = {"bands": 256, "rows": 1, "k": 256, "scheme": "classic", "recall": 0.9999999}
+"""Bands of one row of independent slots: a pair at 0.5 has no common band with a probability of
+2^-256, and the prefilter, which the recall decides, drops one in ten million."""
 
 
 def components_oracle(rows: list[dict[str, Any]], keys: Iterable[str] = ()) -> dict[str, set[str]]:

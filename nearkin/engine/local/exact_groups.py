@@ -29,6 +29,7 @@ def save_exact_groups(
     work: WorkFolder,
     advance: Callable[[int], None],
     order: np.ndarray | None = None,
+    sources: np.ndarray | None = None,
 ) -> CollapseStats:
     """Saves `order`, `rank`, `blocks` and `representative` in the work folder.
 
@@ -47,6 +48,8 @@ def save_exact_groups(
         work: Work folder.
         advance: Receives the number of documents that were processed.
         order: Keep order, uint32 (n,). It follows from the keep policy if it is None.
+        sources: Source of each document, uint64 (n,). It follows from the column of `across` if it
+            is None.
     """
     parts = 1
     has_groups = options.across is None and groups_exact_duplicates(options.acceptance)
@@ -78,8 +81,9 @@ def save_exact_groups(
     else:
         representative = np.arange(len(order), dtype=np.uint32)
     if options.across is not None:
-        sources = documents.hash_values(options.across)
-        without_source = int(np.count_nonzero(sources == NULL_VALUE))
+        if sources is None:
+            sources = documents.hash_values(options.across)
+            without_source = int(np.count_nonzero(sources == NULL_VALUE))
         work.save("sources", sources)
     if not has_groups:
         counter.finish_step()

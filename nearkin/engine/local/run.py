@@ -117,6 +117,8 @@ class LocalRun(Run):
         progress: Receives progress updates.
         resources: Data that the Spec refers to but does not contain.
         order_of: Returns the keep order of the documents, uint32 (n,). Replaces the keep policy.
+        sources_of: Returns the source of each document, uint64 (n,). Replaces the column of the
+            option `across`.
         shared_hashes: Shingle hashes that another run keeps of the same documents.
         payloads: Source of what is compared exactly. By default, the texts of the corpus.
         matcher: Comparison with a reference, whose duplicates are removed first.
@@ -129,6 +131,7 @@ class LocalRun(Run):
     progress: Progress
     resources: SpecResources = NO_RESOURCES
     order_of: Callable[[Documents], np.ndarray] | None = None
+    sources_of: Callable[[Documents], np.ndarray] | None = None
     shared_hashes: KeptHashes | None = None
     payloads: PayloadSource | None = None
     matcher: DocumentMatcher | None = None
@@ -273,7 +276,10 @@ class LocalRun(Run):
         """Saves keep order, blocks and exact groups in the work folder."""
         documents = self.documents()
         order = None if self.order_of is None else self.order_of(documents)
-        return save_exact_groups(documents, self.options, self.work, self.progress.advance, order)
+        sources = None if self.sources_of is None else self.sources_of(documents)
+        return save_exact_groups(
+            documents, self.options, self.work, self.progress.advance, order, sources
+        )
 
     def exact_representatives(self) -> np.ndarray:
         """Returns the first document with the same content as each document, uint32 (n,)."""

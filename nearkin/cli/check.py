@@ -1,0 +1,194 @@
+"""`nearkin check`."""
+
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nearkin.cli import options as o
+from nearkin.cli.imports import file_imports
+from nearkin.cli.option_groups import COMMON, OUTPUT, GivenOptions, with_option_groups
+from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
+from nearkin.cli.split import LeakOptions
+from nearkin.runtime.number_format import format_similarity
+
+if TYPE_CHECKING:
+    from nearkin.engine.options import RunOptions
+    from nearkin.runs.check import CheckOutcome
+    from nearkin.spec import Spec
+
+TOO_MANY_PAIRS = 3
+"""The exit code if there are more pairs than allowed."""
+SHOWN_PAIRS = 10
+"""The number of pairs that are listed on a terminal."""
+COMMON_OPTIONS = (
+    "most_pairs",
+    "text",
+    "id_column",
+    "threshold",
+    "measure",
+    "shingle",
+    "out",
+    "overwrite",
+    "memory",
+    "json",
+)
+
+
+@partial(with_option_groups, common=COMMON_OPTIONS)
+def check(
+    *,
+    given: GivenOptions,
+    first: Annotated[
+        str, typer.Argument(help="File, glob, folder or URL of the first corpus, such as train.")
+    ],
+    second: Annotated[
+        str, typer.Argument(help="File, glob, folder or URL of the second corpus, such as test.")
+    ],
+    columns: o.ColumnOptions,
+    reading: o.ReadOptions,
+    spec: o.SpecOptions,
+    match: LeakOptions,
+    most_pairs: Annotated[
+        int,
+        typer.Option(
+            "--max",
+            help="Largest allowed number of pairs.",
+            metavar="N",
+            min=0,
+            rich_help_panel=COMMON,
+        ),
+    ] = 0,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="File for the pairs: .parquet, .csv, .tsv, .jsonl or .arrow.",
+            metavar="PATH",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    overwrite: o.Overwrite = False,
+    readable_by: o.ReadableBy = "owner",
+    json: o.Json = False,
+    quiet: o.Quiet = False,
+    settings: o.SettingsFile = None,
+    preset: o.Preset = None,
+) -> None:
+    """Find near-duplicates between two corpora, and end with exit code 3 if there are more than allowed.
+
+    Documents of one corpus are not compared with each other.
+
+    Args:
+        given: Names of the options that were given on the command line.
+        first: File, glob, folder or URL of the first corpus.
+        second: File, glob, folder or URL of the second corpus.
+        columns: Options for the columns that are read.
+        reading: Options for the selection of files and for rows that cannot be read.
+        spec: Options that make the Spec.
+        match: Options for candidates and verification.
+        most_pairs: Largest allowed number of pairs.
+        out: File for the pairs, or None.
+        overwrite: Whether an existing file of pairs is replaced.
+        readable_by: Users who may read the file.
+        json: Whether the result is printed as JSON.
+        quiet: Whether no progress is shown.
+        settings: Settings file whose values the options have, or None.
+        preset: Name of the preset whose values the options have, or None.
+
+    Examples:
+        nearkin check train.jsonl test.jsonl
+
+        nearkin check train/ test/ --max 5 --threshold 0.7 --out leaks.csv
+
+        nearkin check train.parquet test.parquet --text question --json
+    """  # noqa: E501
+    with file_imports():
+        from nearkin.cluster.keep import KeepPolicy
+        from nearkin.corpus import FileCorpus
+        from nearkin.engine.local.run import LocalRun
+        from nearkin.engine.local.work_folder import WorkFolder
+        from nearkin.runs.check import FilesOfInputs, check_inputs, require_checkable
+        from nearkin.runs.pairs import require_pairs_output, write_pairs_file
+        from nearkin.runs.spec_request import resolve_inputs
+        from nearkin.runtime.files import Readers
+        from nearkin.runtime.outputs import require_apart
+
+    inputs = (first, second)
+    if out is not None:
+        require_pairs_output(out, inputs, resume=False, overwrite=overwrite)
+        o.require_apart_from_files(out, spec, settings=settings)
+    carried = match.carried_columns(KeepPolicy.parse(o.ClusterOptions().keep))
+    requested_columns = columns.to_columns(carried, match.memory)
+    progress = o.open_progress(quiet=quiet)
+
+    def options_with(resolved_spec: "Spec") -> "RunOptions":
+        return require_checkable(match.to_run_options(resolved_spec))
+
+    with tempfile.TemporaryDirectory(prefix="nearkin-") as folder:
+        try:
+            resolved = resolve_inputs(
+                inputs,
+                requested_columns,
+                spec.to_request(),
+                reading.on_error,
+                o.workers_or_cores(match.workers),
+                Path(folder) / "check",
+                progress,
+                check=options_with,
+                selection=reading.selection,
+            )
+            options = options_with(resolved.spec)
+            ahead = options.memory // 32
+            corpus = FileCorpus.open(inputs, reading.on_error, ahead, reading.selection)
+            files = FilesOfInputs.find(corpus, first, second, reading.selection)
+            if out is not None:
+                require_apart(out, [file.path for file in corpus.files])
+            work = WorkFolder.create(Path(folder) / "work", {}, durable=False)
+            run = LocalRun(corpus, resolved.columns, options, work, progress, resolved.resources)
+            outcome = check_inputs(run, files)
+        finally:
+            progress.close()
+    if out is not None:
+        readers = Readers(readable_by)
+        write_pairs_file(
+            out, outcome.pairs, outcome.request, outcome.missing, readers, overwrite=overwrite
+        )
+    print_warnings(outcome.warnings)
+    if json:
+        named = {"first": first, "second": second, "out": None if out is None else str(out)}
+        print_json({**outcome.to_dict(most_pairs), **named})
+    else:
+        print_inputs(resolved.account)
+        print_outcome(outcome, most_pairs, out)
+    require_documents(sum(outcome.documents), outcome.rejected, "nearkin dedup lists the reasons")
+    if not outcome.passes(most_pairs):
+        raise typer.Exit(TOO_MANY_PAIRS)
+
+
+def print_outcome(outcome: "CheckOutcome", most_pairs: int, out: Path | None) -> None:
+    """Prints the pairs on standard error, the first ones one by one.
+
+    Args:
+        outcome: The near-duplicates.
+        most_pairs: Largest allowed number of pairs.
+        out: File of all pairs, or None.
+    """
+    count = outcome.pairs.num_rows
+    for row in outcome.pairs.slice(0, SHOWN_PAIRS).to_pylist():
+        similarity = format_similarity(row["similarity"])
+        sys.stderr.write(f"{similarity}  {row['id_a']!r}  {row['id_b']!r}\n")
+    if count > SHOWN_PAIRS:
+        place = "--out writes all of them" if out is None else f"all of them are in {out}"
+        sys.stderr.write(f"… and {count - SHOWN_PAIRS:,} more; {place}\n")
+    pairs = "1 pair" if count == 1 else f"{count:,} pairs"
+    verdict = "allowed" if outcome.passes(most_pairs) else f"more than --max {most_pairs}"
+    sys.stderr.write(
+        f"{pairs} of near-duplicates ({verdict}): {outcome.affected[0]:,} of "
+        f"{outcome.documents[0]:,} documents of the first corpus and {outcome.affected[1]:,} of "
+        f"{outcome.documents[1]:,} of the second\n"
+    )

@@ -1,0 +1,246 @@
+"""Near-duplicates between two inputs, such as a training and a test set."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.corpus import FileCorpus
+from nearkin.corpus.columns import ID
+from nearkin.corpus.file_names import format_path
+from nearkin.corpus.ids import make_position_ids
+from nearkin.corpus.inputs import Selection
+from nearkin.engine.local.documents import Documents, read_columns, take_values
+from nearkin.engine.local.missing_pairs import estimate_missing_pairs
+from nearkin.engine.local.result_tables import pairs_schema, rows_of_batch
+from nearkin.engine.local.run import LocalRun
+from nearkin.engine.options import BETWEEN_INPUTS, RunOptions
+from nearkin.engine.stats import MissingPairsStats
+from nearkin.errors import UsageError
+from nearkin.packed_pairs import PAIRS_PER_BATCH, unpack_pairs
+from nearkin.report.run_warnings import warn_of_inputs, warn_of_missing_pairs, warn_of_run
+from nearkin.runs.pairs import with_pair_budget
+from nearkin.setting_names import name_setting
+
+
+class TwoInputs(Protocol):
+    """The two inputs of a run."""
+
+    def are_second(self, documents: Documents) -> np.ndarray:
+        """Returns which documents are of the second input, bool (n,)."""
+
+    def own_ids(self, documents: Documents) -> pa.ChunkedArray:
+        """Returns the ids that documents without a column of ids have, large_string (n,)."""
+
+
+@dataclass(frozen=True)
+class FilesOfInputs:
+    """Two inputs of files.
+
+    Attributes:
+        is_second: Whether each file is of the second input, bool (files,).
+    """
+
+    is_second: np.ndarray
+
+    @classmethod
+    def find(
+        cls, corpus: FileCorpus, first: str, second: str, selection: Selection | None
+    ) -> "FilesOfInputs":
+        """Returns the input of each file of a corpus.
+
+        Args:
+            corpus: Files of both inputs.
+            first: Path, pattern, folder or URL of the first input.
+            second: Path, pattern, folder or URL of the second input.
+            selection: The rules for files in folders.
+
+        Raises:
+            UsageError: If an input names no file, or both name one file.
+        """
+        of_first = {file.path for file in FileCorpus.open([first], selection=selection).files}
+        of_second = {file.path for file in FileCorpus.open([second], selection=selection).files}
+        common = sorted(of_first & of_second)
+        if common:
+            raise UsageError(
+                f"{format_path(common[0])} is in both inputs, so that each of its documents would "
+                "be a near-duplicate of itself; give two inputs without common files"
+            )
+        return cls(np.array([file.path in of_second for file in corpus.files], bool))
+
+    def are_second(self, documents: Documents) -> np.ndarray:
+        """Returns which documents are of the second input, bool (n,)."""
+        return np.asarray(self.is_second[np.asarray(documents.files)])
+
+    def own_ids(self, documents: Documents) -> pa.ChunkedArray:
+        """Returns the ids of paths and rows, large_string (n,)."""
+        return documents.ids
+
+
+@dataclass(frozen=True)
+class RowsOfInputs:
+    """Two inputs of rows, one after the other in one table.
+
+    Attributes:
+        rows_of_first: Number of rows of the first input.
+    """
+
+    rows_of_first: int
+
+    def are_second(self, documents: Documents) -> np.ndarray:
+        """Returns which documents are of the second input, bool (n,)."""
+        return np.asarray(np.asarray(documents.rows) >= self.rows_of_first)
+
+    def own_ids(self, documents: Documents) -> pa.ChunkedArray:
+        """Returns the row of each document in its own input, large_string (n,)."""
+        rows = np.asarray(documents.rows)
+        rows = np.where(rows >= self.rows_of_first, rows - self.rows_of_first, rows)
+        return pa.chunked_array([make_position_ids(np.zeros(len(rows), np.int32), rows, [""])])
+
+
+def require_checkable(options: RunOptions) -> RunOptions:
+    """Returns the options of a check, after requiring that they do not contradict it.
+
+    Args:
+        options: The options as requested.
+
+    Raises:
+        UsageError: If an option has no meaning between two inputs.
+    """
+    if options.across is not None:
+        raise UsageError(
+            f"{name_setting('across', options.across)} has no effect on a check, which compares "
+            "its two inputs; leave it out"
+        )
+    for name, value in (("same", options.same), ("url", options.url)):
+        if value is not None:
+            raise UsageError(
+                f"{name_setting(name, value)} cannot be combined with a check, which compares "
+                "texts; leave it out"
+            )
+    if options.acceptance is not None:
+        raise UsageError(
+            f"a condition ({options.acceptance}) cannot be combined with a check, which counts all "
+            f"near-duplicates; leave out {name_setting('accept')} and {name_setting('max_lost')}"
+        )
+    return with_pair_budget(replace(options, across=BETWEEN_INPUTS))
+
+
+@dataclass(frozen=True)
+class CheckOutcome:
+    """The near-duplicates between two inputs.
+
+    Attributes:
+        pairs: A table with the columns id_a (of the first input), id_b (of the second one),
+            similarity and estimate, and distance for simhash and cosine.
+        documents: Number of documents of each input.
+        affected: Number of documents of each input that have a near-duplicate in the other one.
+        rejected: Number of rejected rows of both inputs.
+        missing: Estimate of the pairs that are missing because buckets exceed the pair budget, or
+            None if no bucket does.
+        warnings: Sentences about the inputs and the result.
+        request: The command, the Spec and the parameters, as JSON values.
+    """
+
+    pairs: pa.Table
+    documents: tuple[int, int]
+    affected: tuple[int, int]
+    rejected: int
+    missing: MissingPairsStats | None
+    warnings: tuple[str, ...]
+    request: Mapping[str, object]
+
+    def passes(self, most: int) -> bool:
+        """Returns True if there are no more pairs than allowed.
+
+        Args:
+            most: Largest allowed number of pairs.
+        """
+        return self.pairs.num_rows <= most
+
+    def to_dict(self, most: int) -> dict[str, object]:
+        """Returns the outcome without its pairs as JSON values.
+
+        Args:
+            most: Largest allowed number of pairs.
+        """
+        return {
+            "passed": self.passes(most),
+            "pairs": self.pairs.num_rows,
+            "max": most,
+            "missing_pairs": 0 if self.missing is None else self.missing.pairs,
+            "documents": list(self.documents),
+            "affected": list(self.affected),
+            "rejected": self.rejected,
+            "warnings": list(self.warnings),
+            **self.request,
+        }
+
+
+def check_inputs(run: LocalRun, inputs: TwoInputs) -> CheckOutcome:
+    """Finds the near-duplicates between two inputs.
+
+    Args:
+        run: The run over both inputs, whose options `require_checkable` returned.
+        inputs: The two inputs.
+    """
+    run.sources_of = lambda documents: inputs.are_second(documents).astype(np.uint64)
+    run.to_pairs()
+    missing = estimate_missing_pairs(run, expand_exact=False)
+    of_second = inputs.are_second(run.documents())
+    pairs = pa.Table.from_batches(_iterate_pairs(run, inputs), pairs_schema(run))
+    has_pair = np.zeros(len(of_second), bool)
+    scored = run.scored()
+    for start in range(0, len(scored.pairs), PAIRS_PER_BATCH):
+        packed = np.asarray(scored.pairs[start : start + PAIRS_PER_BATCH])
+        has_pair[np.concatenate(unpack_pairs(packed))] = True
+    warnings = warn_of_inputs(run.corpus, run.columns)
+    warnings += (*warn_of_run(run), *warn_of_missing_pairs(run))
+    parameters = dict(run.options.parameters())
+    del parameters["across"]
+    return CheckOutcome(
+        pairs=pairs,
+        documents=(int(np.count_nonzero(~of_second)), int(np.count_nonzero(of_second))),
+        affected=(
+            int(np.count_nonzero(has_pair & ~of_second)),
+            int(np.count_nonzero(has_pair & of_second)),
+        ),
+        rejected=run.sketch_stats.rejected,
+        missing=missing,
+        warnings=tuple(warnings),
+        request={
+            "command": "check",
+            "spec": json.loads(run.options.spec.to_json()),
+            "parameters": parameters,
+        },
+    )
+
+
+def _iterate_pairs(run: LocalRun, inputs: TwoInputs) -> Iterator[pa.RecordBatch]:
+    """Yields the table of pairs. The first document of each is one of the first input."""
+    documents = run.documents()
+    of_second = inputs.are_second(documents)
+    ids = inputs.own_ids(documents)
+    if run.columns.id is not None:
+        # Ids may occur in both inputs, and have no places appended here.
+        ids = read_columns(documents.folder / "columns", ())[ID]
+    scored = run.scored()
+    rows = rows_of_batch(ids)
+    for start in range(0, len(scored.pairs), rows):
+        part = scored.select(slice(start, start + rows))
+        packed = np.asarray(part.pairs)
+        a, b = unpack_pairs(packed)
+        is_swapped = of_second[a]
+        columns = [
+            take_values(ids, np.where(is_swapped, b, a)),
+            take_values(ids, np.where(is_swapped, a, b)),
+            pa.array(part.similarity),
+            pa.array(run.estimate(packed), pa.float32()),
+        ]
+        distance = run.measure.estimator.hamming_distances(part.similarity)
+        if distance is not None:
+            columns.append(pa.array(distance, pa.int32()))
+        yield pa.record_batch(columns, schema=pairs_schema(run))
