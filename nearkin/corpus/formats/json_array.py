@@ -221,11 +221,14 @@ class ArrayWriter(LineWriter):
         """Returns the kept elements with added fields.
 
         Args:
-            complete_rows: The elements of a slice, each as it is in the file.
+            complete_rows: The elements of a slice, each with a line end behind it.
             keep: True for each row that is kept, bool (n,).
             added: The fields to add to the kept elements, or None.
         """
-        lines = [element.replace(b"\r", b" ").replace(b"\n", b" ") for element in complete_rows]
+        lines = [
+            element[:-1].replace(b"\r", b" ").replace(b"\n", b" ") + b"\n"
+            for element in complete_rows
+        ]
         return super().select(lines, keep, added)
 
     def write(self, rows: bytes) -> None:

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterator
+from itertools import compress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -182,17 +183,16 @@ class LineWriter:
         """Returns the kept lines with added fields.
 
         Args:
-            complete_rows: The lines of a slice, without their line ends.
+            complete_rows: The lines of a slice, each with its line end.
             keep: True for each row that is kept, bool (n,).
             added: The fields to add to the kept lines, or None.
         """
-        lines = [complete_rows[at] for at in np.flatnonzero(keep).tolist()]
-        if added is not None:
-            lines = [
-                _insert_fields(line, row)
-                for line, row in zip(lines, list_added_values(added), strict=True)
-            ]
-        return b"\n".join(lines) + b"\n" if lines else b""
+        lines = compress(complete_rows, keep.tolist())
+        if added is None:
+            return b"".join(lines)
+        return b"".join(
+            _insert_fields(line, row) for line, row in zip(lines, added.to_pylist(), strict=True)
+        )
 
     def write(self, rows: bytes) -> None:
         """Writes lines that `select` returned."""
@@ -207,4 +207,4 @@ def _insert_fields(line: bytes, row: dict[str, object]) -> bytes:
     text = line.rstrip()
     taken = set(orjson.loads(text.removeprefix(BOM)))
     fields = orjson.dumps({make_unused_name(name, taken): value for name, value in row.items()})
-    return text[:-1].rstrip() + b"," + fields[1:]
+    return text[:-1].rstrip() + b"," + fields[1:] + b"\n"

@@ -58,7 +58,7 @@ class JsonSliceBuilder:
     Args:
         columns: The fields to read.
         start: The row at which reading starts.
-        whole: Whether the slices hold the complete rows.
+        whole: Whether the slices hold the complete rows, each with a line end behind it.
         has_lines: Whether each row is a line of the file.
 
     Attributes:
@@ -129,7 +129,9 @@ class JsonSliceBuilder:
         self._rows.extend(range(first, self.next_row))
         self._bytes += sum(map(len, lines))
         if self._whole:
-            self._lines.extend(line.removesuffix(b"\n") for line in lines)
+            self._lines.extend(lines)
+            if not lines[-1].endswith(b"\n"):
+                self._lines[-1] = lines[-1] + b"\n"
 
     def add(self, line: JsonRow) -> None:
         """Parses a row and adds it. A blank line is left out."""
@@ -159,7 +161,7 @@ class JsonSliceBuilder:
         for field, values in self._values.items():
             values.append(value.get(field))
         if self._whole:
-            self._lines.append(line.raw)
+            self._lines.append(line.raw + b"\n")
 
     def _find_memory_fault(self, raw: bytes) -> str | None:
         """Returns the reason why a line is not parsed, or None.
