@@ -13,7 +13,6 @@ from nearkin.corpus.columns import Columns
 from nearkin.corpus.formats.base import (
     FileSlice,
     ItemsBeforeDamage,
-    list_added_values,
     make_unused_name,
     open_compressed_sink,
 )

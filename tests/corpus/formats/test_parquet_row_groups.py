@@ -1,12 +1,15 @@
-"""Tests of parquet row groups that are damaged or have large dictionaries."""
+"""Tests of parquet row groups that are damaged, alone, or have large dictionaries."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from nearkin.corpus import Columns, FileCorpus, write_kept
+from nearkin.corpus.formats.parquet_row_groups import RowGroup, RowGroupReader
 from tests.corpus.samples import SMALL, read_rows, write_parquet, write_repeated
 
 
@@ -71,3 +74,24 @@ def test_dictionary_is_not_repeated_in_memory(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     write_kept(corpus, Columns(), np.arange(3000) < 5, tmp_path / "out")
     assert pq.read_schema(tmp_path / "out" / "a.parquet").field("text").type == pa.string()
+
+
+def test_rows_of_a_single_row_group_are_used_before_the_rest_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    texts = [f"text {number} " * 200 for number in range(12_000)]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", row_group_size=12_000)
+    decode = RowGroupReader._decode
+    decoded: list[int] = []
+
+    def count_batches(reader: RowGroupReader, group: RowGroup) -> Iterator[pa.RecordBatch]:
+        for batch in decode(reader, group):
+            decoded.append(len(batch))
+            yield batch
+
+    monkeypatch.setattr(RowGroupReader, "_decode", count_batches)
+    slices = FileCorpus.open([str(tmp_path / "a.parquet")]).read_slices(0, Columns())
+    first = next(slices)
+    assert decoded == [len(first.rows)]
+    assert len(first.rows) + sum(len(part.rows) for part in slices) == sum(decoded) == 12_000
+    assert len(decoded) > 1
