@@ -25,6 +25,7 @@ from nearkin.report.model import (
     BINS,
     EDGES,
     LOSSY_CHARACTERS,
+    BetterCopies,
     BorderlinePair,
     ClosestCall,
     ClusterExcerpt,
@@ -187,6 +188,10 @@ class RunView(ABC):
         """Returns the information that the run lost, or None if it was not measured."""
         return None
 
+    def better_copies(self) -> tuple[BetterCopies, ...]:
+        """Returns how often a removed document is better than the kept one by other measures."""
+        return ()
+
     def threshold_steps(self) -> tuple[ThresholdStep, ...]:
         """Returns the results at higher thresholds."""
         return ()
@@ -250,6 +255,7 @@ def collect_report(
         clusters=_quote_clusters(clusters, ids, texts),
         sampled_clusters=_quote_clusters(sampled, ids, texts),
         lost=_describe_lost(view.lost_information(), view),
+        better_copies=view.better_copies(),
         closest_call=None
         if closest is None
         else ClosestCall(ids[closest.kept], ids[closest.removed], closest.similarity),

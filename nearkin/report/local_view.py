@@ -6,7 +6,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from nearkin.cluster.dates import read_dates
 from nearkin.engine.local.clustering import Clustering, are_removed
+from nearkin.engine.local.documents import iterate_portions
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.result_schema import EXACT, FURTHER, NEAR, SAME
 from nearkin.evaluate.boilerplate import Boilerplate, TextSample, find_boilerplate
@@ -28,6 +30,7 @@ from nearkin.report.collect import (
 )
 from nearkin.report.model import (
     BORDERLINE_CHARACTERS,
+    BetterCopies,
     BorderlinePair,
     Histogram,
     SizeCount,
@@ -37,6 +40,8 @@ from nearkin.report.model import (
 from nearkin.report.run_warnings import warn_of_inputs
 from nearkin.report.whatif import borderline_pairs, evaluate_thresholds
 
+NO_DATE = np.iinfo(np.int64).min
+"""The date of a document without one, which is older than all others."""
 MAX_SOURCES = 1000
 """The largest number of sources that are counted separately. The others, which have the fewest
 documents, are counted together."""
@@ -222,6 +227,30 @@ class LocalRunView(RunView):
             self._local.documents().carried[column],
             self._local.work.load("representative"),
             self._local.scored().pairs,
+        )
+
+    def better_copies(self) -> tuple[BetterCopies, ...]:
+        """Returns how often a removed document is better than the kept one by other measures.
+
+        These are its length, its number of shingles and, if the keep policy has dates, its date.
+        """
+        if self._local.options.spec.unit == "vector":
+            return ()
+        documents = self._local.documents()
+        removed = np.flatnonzero(self._result.removed_in_run)
+        leader = np.asarray(self._result.leader)[removed]
+        total = len(np.unique(leader))
+        measures = {
+            "longer": np.asarray(documents.lengths),
+            "with more shingles": np.asarray(documents.shingles),
+        }
+        for name in self._local.options.keep_policy.date_columns:
+            portions = [read_dates(part) for part in iterate_portions(documents.carried[name])]
+            dates = pa.chunked_array(portions, pa.int64()).fill_null(NO_DATE)
+            measures[f"newer by {name}"] = dates.to_numpy()
+        return tuple(
+            BetterCopies(measure, len(np.unique(leader[values[removed] > values[leader]])), total)
+            for measure, values in measures.items()
         )
 
     def threshold_steps(self) -> tuple[ThresholdStep, ...]:

@@ -206,6 +206,17 @@ class QuotedBucket(NamedTuple):
     shingles: tuple[str, ...]
 
 
+class BetterCopies(NamedTuple):
+    """The number of clusters in which a removed document is better than the kept one."""
+
+    measure: str
+    """The way in which it is better, for example `longer`."""
+    clusters: int
+    """The number of these clusters."""
+    total: int
+    """The number of all clusters with a removed document."""
+
+
 class ReasonCount(NamedTuple):
     """The number of rows that were rejected for one reason."""
 
@@ -370,6 +381,8 @@ class ReportData:
         boilerplate: Phrases that many kept documents share, or None for vectors.
         overlap: Duplicates between sources, or None without `--source`.
         leakage: Duplicates between splits, or None without `--split`.
+        better_copies: Clusters in which a removed document is better than the kept one, by other
+            measures than the keep policy (local engine only).
         what_if: Results at higher thresholds. Empty if the stored pairs do not determine them.
         borderline: Pairs just above these thresholds.
         sampled_clusters: Clusters that were drawn at random from the others.
@@ -414,6 +427,7 @@ class ReportData:
     closest_call: ClosestCall | None = None
     provenance: Provenance | None = None
     lost: LostReport | None = None
+    better_copies: tuple[BetterCopies, ...] = ()
 
     def __repr__(self) -> str:
         return f"<ReportData: {self.title}: {self.headline}>"
