@@ -143,7 +143,7 @@ def equal(a: nk.DedupResult, b: nk.DedupResult) -> None:
     assert repr(a) == repr(b)
 
 
-def test_results_pickle(result: nk.DedupResult, tmp_path: Path) -> None:
+def test_pickled_result_has_the_same_tables(result: nk.DedupResult, tmp_path: Path) -> None:
     again = pickle.loads(pickle.dumps(result))
     equal(again, result)
     equal(pickle.loads(pickle.dumps(again)), result)
@@ -156,7 +156,9 @@ def test_results_pickle(result: nk.DedupResult, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("copied", [copy.copy, copy.deepcopy])
-def test_results_copy(copied: Any, result: nk.DedupResult, tmp_path: Path) -> None:
+def test_copied_result_has_the_same_tables(
+    copied: Any, result: nk.DedupResult, tmp_path: Path
+) -> None:
     again = copied(result)
     equal(again, result)
     result.close()

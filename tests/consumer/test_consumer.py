@@ -667,7 +667,9 @@ def test_sigterm_ends_the_command_after_the_batch(
     assert stream.pending == 0
 
 
-def test_wrong_usage(stream: Stream, capsys: pytest.CaptureFixture[str]) -> None:
+def test_command_refuses_missing_and_invalid_options(
+    stream: Stream, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert app.run(["stream", stream.url]) == app.USAGE
     assert "--store URL, or --server URL" in capsys.readouterr().err
     assert app.run(["stream", "redis://x/0", "--store", "memory://"]) == app.USAGE

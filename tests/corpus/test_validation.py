@@ -60,7 +60,7 @@ def test_column_of_another_type_is_a_usage_error() -> None:
         read_corpus(TableCorpus(SAMPLE_TABLE), Columns(text=None, tokens="text"))
 
 
-def test_uuids_are_ids(tmp_path: Path) -> None:
+def test_uuids_become_ids_in_their_text_form(tmp_path: Path) -> None:
     names = [uuid.UUID(int=number) for number in range(4)]
     for number, kind in enumerate((pa.uuid(), pa.binary(16))):
         values = [name.bytes for name in names]

@@ -66,7 +66,7 @@ def finished(corpus: Path, name: str, *options: str) -> Path:
     return out
 
 
-def test_recall_agrees_with_brute_force(corpus: Path) -> None:
+def test_measured_recall_agrees_with_brute_force(corpus: Path) -> None:
     """All documents are sampled, so the audit compares all pairs."""
     out = finished(corpus, "poor", "--bands", "6", "--rows", "10")
     audit = audit_run(out, Silent(), sample=100_000).audit

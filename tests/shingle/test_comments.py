@@ -121,7 +121,7 @@ def test_comment_is_removed(text: str, want: str) -> None:
 
 
 @pytest.mark.parametrize("text", KEPT)
-def test_code_is_kept(text: str) -> None:
+def test_strings_and_operators_that_look_like_comments_are_kept(text: str) -> None:
     assert strip(text) == text
 
 

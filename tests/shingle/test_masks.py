@@ -39,7 +39,7 @@ LINES = [
 
 
 @pytest.mark.parametrize(("step", "text", "masked"), LINES)
-def test_mask_replaces_values(step: str, text: str, masked: str) -> None:
+def test_mask_replaces_values_by_the_name_of_their_kind(step: str, text: str, masked: str) -> None:
     assert mask_texts(pa.array([text], pa.large_string()), [step]).to_pylist() == [masked]
 
 

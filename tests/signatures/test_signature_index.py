@@ -213,7 +213,7 @@ def test_damaged_files_are_refused(tmp_path: Path) -> None:
         nk.SignatureIndex.load(tmp_path / "none.arrow")
 
 
-def test_indexes_pickle() -> None:
+def test_pickled_index_is_independent_and_has_the_same_documents() -> None:
     index = filled()
     again = pickle.loads(pickle.dumps(index))
     same(again, index)
@@ -250,7 +250,7 @@ def test_merged_indexes_hold_the_signatures_of_both() -> None:
         first.merge(nk.SignatureIndex(0.6, nk.Spec(n=1, k=128)))
 
 
-def test_mistakes_change_nothing() -> None:
+def test_refused_additions_leave_the_index_unchanged() -> None:
     index = filled()
     cases: list[tuple[Any, Any, str]] = [
         (["a", "a"], [{1}, {2}], "an id is given more than once"),

@@ -44,7 +44,7 @@ def sealed(body: bytes) -> bytes:
 @pytest.mark.parametrize(
     "spec", SPECS, ids=lambda spec: f"{spec.measure}-{spec.k}-{spec.slot_bits}"
 )
-def test_record_round_trip(spec: Spec) -> None:
+def test_record_is_read_as_it_was_written(spec: Spec) -> None:
     words = signature(spec)
     record = write_record(words, 7, spec)
     read, shingles = read_record(record, spec)

@@ -34,7 +34,7 @@ def written(path: Path, spec: Spec, texts: list[str] = TEXTS) -> np.ndarray:
 
 
 @pytest.mark.parametrize("spec", SPECS, ids=lambda spec: f"{spec.measure}-{spec.slot_bits}")
-def test_signature_file_round_trip(spec: Spec, tmp_path: Path) -> None:
+def test_signature_file_is_read_as_it_was_written(spec: Spec, tmp_path: Path) -> None:
     signatures = written(tmp_path / "a.arrow", spec)
     restored = read_signatures(tmp_path / "a.arrow", spec)
     assert restored.spec == spec

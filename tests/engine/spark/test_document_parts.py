@@ -69,7 +69,9 @@ def test_merged_parts_equal_the_whole_document(
 
 
 @pytest.mark.full
-def test_files_in_parts(spark: SparkSession, code: pa.Table, tmp_path: Path) -> None:
+def test_files_in_parts_have_the_result_of_whole_documents(
+    spark: SparkSession, code: pa.Table, tmp_path: Path
+) -> None:
     some = code.slice(0, 400)
     parts = in_parts(some)
     (tmp_path / "in").mkdir()

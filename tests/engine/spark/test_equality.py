@@ -145,7 +145,7 @@ def check(
 
 
 @pytest.mark.parametrize(("measure", "cluster", "keep", "partitions"), QUICK)
-def test_same_clusters(
+def test_clusters_are_those_of_the_local_engine(
     measure: str, cluster: str, keep: str, partitions: int, code: pa.Table, frame: DataFrame
 ) -> None:
     check(code, frame, measure, cluster, keep, partitions)
@@ -153,7 +153,7 @@ def test_same_clusters(
 
 @pytest.mark.full
 @pytest.mark.parametrize(("measure", "cluster", "keep", "partitions"), FULL)
-def test_same_clusters_in_all_combinations(
+def test_clusters_are_those_of_the_local_engine_in_all_combinations(
     measure: str, cluster: str, keep: str, partitions: int, code: pa.Table, frame: DataFrame
 ) -> None:
     check(code, frame, measure, cluster, keep, partitions)
@@ -243,14 +243,14 @@ def test_spark_takes_frequencies_of_idf_jaccard(spark: SparkSession) -> None:
 
 
 @pytest.mark.full
-def test_frequency_cut(code: pa.Table, frame: DataFrame) -> None:
+def test_frequent_shingles_are_cut_as_by_the_local_engine(code: pa.Table, frame: DataFrame) -> None:
     mine, theirs = both(code, frame.repartition(3), text="text", max_df=0.02, **BANDED)
     assert theirs == mine
     assert mine != both(code, frame, text="text", **BANDED)[0]
 
 
 @pytest.mark.full
-def test_components_across_tasks_and_crowded_bins(
+def test_components_across_tasks_and_crowded_bins_are_those_of_the_local_engine(
     code: pa.Table, frame: DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cluster_tables, "PAIRS_IN_ONE_TASK", 0)

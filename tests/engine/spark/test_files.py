@@ -99,7 +99,7 @@ def same_outputs(a: Path, b: Path) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("annotate", [True, pytest.param(False, marks=pytest.mark.full)])
-def test_command_line(
+def test_command_over_spark_writes_what_the_local_engine_writes(
     annotate: bool,
     spark: SparkSession,
     mixed: Path,
@@ -154,7 +154,7 @@ def test_command_line(
     assert run(["explain", first["id"], first["cluster"], "--run", str(tmp_path / "spark")]) == 0
 
 
-def test_wrong_usage(
+def test_wrong_options_are_refused_and_nothing_is_written(
     spark: SparkSession, mixed: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     command = ["dedup", str(mixed / "three.csv"), "--out", str(tmp_path / "out")]

@@ -256,7 +256,7 @@ def test_invalid_requests_are_answered_with_problems(client: TestClient) -> None
         assert answer.json()["code"] == code
 
 
-def test_sizes_are_bounded(serve: Serve) -> None:
+def test_requests_beyond_the_limits_of_size_are_rejected(serve: Serve) -> None:
     client = serve(max_body=2048, index={"max_document": "1500"})
     assert client.post(URL, json={"text": "x" * 3000}).json()["code"] == "too-large"
 
