@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -634,17 +633,21 @@ def test_small_corpora_are_compared_completely(corpus: Path, tmp_path: Path) -> 
     assert found == {pair for pair in suspects if jaccard(sets[pair[0]], sets[pair[1]]) >= 0.3}
 
 
+CLONED = ("pip/_vendor/rich", "rich", "multiprocess", "multiprocessing", "packaging", "encodings")
+"""Packages of this Python installation that exist twice in part."""
+
+
 @pytest.fixture(scope="session")
 def source_code(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from nearkin.lab.demo_corpus import write_source_corpus
+    from nearkin.lab.demo_corpus import installation_folders, write_source_corpus
 
+    copied = tmp_path_factory.mktemp("packages")
+    for folder in installation_folders():
+        for package in CLONED:
+            if (folder / package).is_dir():
+                shutil.copytree(folder / package, copied / package, dirs_exist_ok=True)
     path = tmp_path_factory.mktemp("code") / "code.parquet"
-    write_source_corpus(path)
-    table = pq.read_table(path)
-    cloned = pc.match_substring_regex(
-        table["path"], "^(pip/_vendor/rich|rich|multiprocess|multiprocessing|packaging|encodings)/"
-    )
-    pq.write_table(table.filter(cloned).slice(0, 4900), path)
+    write_source_corpus(path, limit=4900, folders=[copied])
     return path
 
 
