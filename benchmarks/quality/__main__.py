@@ -22,6 +22,7 @@ from benchmarks.quality.measurement import (
     Halves,
     MethodResult,
     Search,
+    measure_asked,
     measure_cautious,
     measure_default,
     measure_fitted,
@@ -40,10 +41,11 @@ METHODS = {
     "default": measure_default,
     "preset": measure_preset,
     "fitted": measure_fitted,
+    "asked": measure_asked,
 }
 """The methods of nearkin."""
 CAUTIOUS = "cautious"
-"""Two methods for texts of which none may be lost. They are measured over the licence texts."""
+"""Methods for texts of which none may be lost. They are measured over the licence texts."""
 SEARCH = "search"
 TOOLS = "tools"
 LICENCES = "licence texts"

@@ -17,6 +17,8 @@ from benchmarks.quality.nearkin_runs import (
     CONTAINMENT,
     DEFAULT,
     Clustering,
+    FittedRun,
+    ask_settings,
     describe_setting,
     describe_settings,
     fit_settings,
@@ -28,8 +30,10 @@ from benchmarks.quality.texts import LEVELS
 from nearkin.runs.settings_file import Settings
 
 SPLIT_SEED = 1
+ANSWERS = 50
+"""The number of answers of the simulated user."""
 CAUTIOUS_THRESHOLD = 0.9
-CAUTIOUS_OBJECTIVE = "precision>=0.99"
+CAUTIOUS_OBJECTIVES = ("precision>=0.99", "lost<=0.01")
 
 
 @dataclass(frozen=True)
@@ -168,8 +172,7 @@ def _run_with(settings: Mapping[str, object], half: LabelledSet) -> tuple[Cluste
     return run_dedup(half, settings), describe_settings(settings)
 
 
-def _run_fitted(half: LabelledSet, other: LabelledSet, objective: str) -> tuple[Clustering, str]:
-    fitted = fit_settings(other, objective)
+def _run_fitted(half: LabelledSet, fitted: FittedRun) -> tuple[Clustering, str]:
     clustering = run_dedup(half, fitted.settings)
     clustering = clustering._replace(
         cpu=clustering.cpu + fitted.cpu, seconds=clustering.seconds + fitted.seconds
@@ -190,23 +193,36 @@ def measure_preset(halves: Halves) -> MethodResult:
 
 def measure_fitted(halves: Halves) -> MethodResult:
     """Measures settings that are fitted to the labels of the other half."""
-    return measure_method("fitted", halves, lambda half, other: _run_fitted(half, other, "f1"))
+    return measure_method(
+        "fitted", halves, lambda half, other: _run_fitted(half, fit_settings(other))
+    )
+
+
+def measure_asked(halves: Halves) -> MethodResult:
+    """Measures settings that are chosen from answers about pairs of the half itself."""
+    return measure_method(
+        "asked", halves, lambda half, _: _run_fitted(half, ask_settings(half, ANSWERS))
+    )
 
 
 def measure_cautious(halves: Halves) -> Iterator[MethodResult]:
     """Measures what a user would do who must not lose a text: few found pairs may be wrong.
 
-    A threshold of 0.9 needs no labels. The other settings are fitted with a minimum of precision.
+    A threshold of 0.9 needs no labels. The other settings are fitted with a minimum of precision,
+    and with a limit of the clusters that are lost.
     """
     settings = {"threshold": CAUTIOUS_THRESHOLD}
     yield measure_method(
         f"threshold {CAUTIOUS_THRESHOLD}", halves, lambda half, _: _run_with(settings, half)
     )
-    yield measure_method(
-        f"fitted, {CAUTIOUS_OBJECTIVE}",
-        halves,
-        lambda half, other: _run_fitted(half, other, CAUTIOUS_OBJECTIVE),
-    )
+    for objective in CAUTIOUS_OBJECTIVES:
+        yield measure_method(
+            f"fitted, {objective}",
+            halves,
+            lambda half, other, objective=objective: _run_fitted(
+                half, fit_settings(other, objective)
+            ),
+        )
 
 
 class Search(NamedTuple):

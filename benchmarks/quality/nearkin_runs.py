@@ -72,7 +72,7 @@ def _across_of(labelled: LabelledSet) -> str | None:
 
 
 class FittedRun(NamedTuple):
-    """Settings that were chosen from labels.
+    """Settings that were chosen from labels or answers.
 
     Attributes:
         settings: Arguments of `nearkin.dedup`.
@@ -101,6 +101,43 @@ def fit_settings(labelled: LabelledSet, objective: str = "f1") -> FittedRun:
     )
     cpu = time.process_time() - cpu_began
     return FittedRun(fitted.settings, cpu, time.perf_counter() - began)
+
+
+def ask_settings(labelled: LabelledSet, answers: int) -> FittedRun:
+    """Returns the settings that `nearkin fit --ask` chooses from answers about pairs of a set.
+
+    A simulated user who knows the true clusters gives the answers, in rounds as at the terminal.
+
+    Args:
+        labelled: The set.
+        answers: Number of answers.
+    """
+    from nearkin.corpus import Columns, TableCorpus
+    from nearkin.fit.ask_terminal import ROUND
+    from nearkin.fit.asking import AskedSettings, open_session
+    from nearkin.fit.objective import Objective
+    from nearkin.runtime.progress import Silent
+
+    began = time.perf_counter()
+    cpu_began = time.process_time()
+    session = open_session(
+        TableCorpus(labelled.documents),
+        Columns(id="id"),
+        [],
+        Objective.parse("f1"),
+        seed=1,
+        workers=2,
+        progress=Silent(),
+    )
+    rows = {id: row for row, id in enumerate(labelled.documents["id"].to_pylist())}
+    clusters = labelled.clusters[[rows[id] for id in session.pool.documents.ids]]
+    while len(session.answers) < answers:
+        for number in session.choose_pairs(min(ROUND, answers - len(session.answers))):
+            first, second = session.pool.pairs[number]
+            session.answers[number] = bool(clusters[first] == clusters[second])
+    settings = AskedSettings.of_session(session).settings
+    cpu = time.process_time() - cpu_began
+    return FittedRun(settings, cpu, time.perf_counter() - began)
 
 
 def count_found_pairs(labelled: LabelledSet) -> tuple[int, int]:
