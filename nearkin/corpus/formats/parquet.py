@@ -134,8 +134,13 @@ class Parquet:
             reader = RowGroupReader(
                 source, parquet.metadata, columns, ScratchFiles(self.scratch_folder), whole=whole
             )
-            # A single row group would be decoded completely before its first rows are used.
-            in_threads = len(groups) > 1 and all(group.bytes <= self._ahead for group in groups)
+            # A single row group would be decoded completely before its first rows are used. Copies
+            # are limited by the thread that encodes them.
+            in_threads = (
+                not whole
+                and len(groups) > 1
+                and all(group.bytes <= self._ahead for group in groups)
+            )
             if in_threads:
                 decoded = ordered_map(
                     lambda group: reader.batches(group, self._ahead), groups, DECODERS, 0

@@ -76,11 +76,12 @@ def test_dictionary_is_not_repeated_in_memory(tmp_path: Path) -> None:
     assert pq.read_schema(tmp_path / "out" / "a.parquet").field("text").type == pa.string()
 
 
-def test_rows_of_a_single_row_group_are_used_before_the_rest_is_decoded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("group_rows", "whole"), [(12_000, False), (6_000, True)])
+def test_rows_of_a_single_row_group_and_of_copies_are_used_before_the_rest_is_decoded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, group_rows: int, whole: bool
 ) -> None:
     texts = [f"text {number} " * 200 for number in range(12_000)]
-    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", row_group_size=12_000)
+    pq.write_table(pa.table({"text": texts}), tmp_path / "a.parquet", row_group_size=group_rows)
     decode = RowGroupReader._decode
     decoded: list[int] = []
 
@@ -90,7 +91,7 @@ def test_rows_of_a_single_row_group_are_used_before_the_rest_is_decoded(
             yield batch
 
     monkeypatch.setattr(RowGroupReader, "_decode", count_batches)
-    slices = FileCorpus.open([str(tmp_path / "a.parquet")]).read_slices(0, Columns())
+    slices = FileCorpus.open([str(tmp_path / "a.parquet")]).read_slices(0, Columns(), whole=whole)
     first = next(slices)
     assert decoded == [len(first.rows)]
     assert len(first.rows) + sum(len(part.rows) for part in slices) == sum(decoded) == 12_000
