@@ -139,6 +139,16 @@ def synth(
     corpus: CorpusOptions,
     shingle: o.Shingle = "words:3",
     workers: o.Workers = None,
+    losses: Annotated[
+        str | None,
+        typer.Option(
+            help="Write a corpus in which removals may lose information, with the documents that "
+            "say all of each one: forms (that differ in numbers) or additions (to a base text). "
+            "Only --documents and --seed apply.",
+            metavar="KIND",
+            rich_help_panel=INPUT,
+        ),
+    ] = None,
     json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -149,6 +159,7 @@ def synth(
         corpus: Options that describe the corpus.
         shingle: Unit and length of a shingle, for example `words:3`.
         workers: Number of threads, or None for the number of cores.
+        losses: Kind of a corpus in which removals may lose information, or None.
         json: Whether the result is printed as JSON.
         quiet: Whether no progress is shown.
 
@@ -156,12 +167,17 @@ def synth(
         nearkin synth --documents 1000000 --out synth/
 
         nearkin synth --documents 50000 --similarity 0.75:0.95 --hot-clusters 2 --boilerplate 0.1 --hostile 50 --out hard/
+
+        nearkin synth --losses forms --documents 1000 --out forms/
     """  # noqa: E501
     with file_imports():
         from nearkin.lab.synth import synth as write_corpus
         from nearkin.spec import Spec
 
     settings = corpus.to_settings()
+    if losses is not None:
+        _write_losses(out, losses, settings, as_json=json)
+        return
     progress = o.open_progress(quiet=quiet)
     progress.stage("synth", settings.documents)
     try:
@@ -181,6 +197,19 @@ def synth(
         sys.stderr.write(
             f"{settings.documents:,} documents ({facts['text_bytes']:,} bytes) and "
             f"{facts['planted_pairs']:,} pairs in {out}\n"
+        )
+
+
+def _write_losses(out: Path, kind: str, settings: "SynthSettings", *, as_json: bool) -> None:
+    """Writes a corpus in which removals may lose information, and prints what was written."""
+    from nearkin.lab.loss_corpus import parse_loss_kind, write_loss_corpus
+
+    facts = write_loss_corpus(out, parse_loss_kind(kind), settings.documents, settings.seed)
+    if as_json:
+        print_json(facts)
+    else:
+        sys.stderr.write(
+            f"{facts['documents']:,} documents ({facts['text_bytes']:,} bytes) in {out}\n"
         )
 
 
