@@ -93,6 +93,7 @@ def test_cell_of_every_grid_has_the_clusters_of_a_run_of_its_own(grid: str) -> N
 def test_grids_vary_every_setting_of_a_run() -> None:
     varied = {name for grid in GRIDS for name in parse_grid(grid)[0]}
     elsewhere = {"relation", "tables", "second_measure", "source", "split", "same", "url"}
+    elsewhere |= {"accept", "keep_up_to", "max_lost", "max_removed"}
     assert varied | elsewhere == set(NAMES)
     assert set(NAMES) == {*VALID_KEYS, "unit", "n"}
 
@@ -130,9 +131,9 @@ def test_cells_share_signatures_and_comparisons(monkeypatch: pytest.MonkeyPatch)
     sketch = sketching.sketch_corpus
     compare = local_verification.compare_all_pairs
 
-    def count_sketches(*arguments: Any) -> Any:
+    def count_sketches(*arguments: Any, **options: Any) -> Any:
         sketched.append(1)
-        return sketch(*arguments)
+        return sketch(*arguments, **options)
 
     def count_comparisons(*arguments: Any) -> None:
         compared.append(1)

@@ -127,7 +127,9 @@ COMMANDS = (
         LABORATORY,
         "Count in how many documents each shingle occurs, and write the counts into a file.",
     ),
-    CommandEntry("merge", LABORATORY, "Merge signature files."),
+    CommandEntry(
+        "merge", LABORATORY, "Merge signature files, or sum the sizes of clusters over runs."
+    ),
     CommandEntry(
         "synth",
         LABORATORY,
