@@ -1,0 +1,148 @@
+"""Measures nearkin passages on generated corpora with planted passages, for the page of passages.
+
+python -m benchmarks.passages                 20,000 documents, once, to the terminal
+python -m benchmarks.passages --full --write  400,000 documents, five runs each; writes the table
+
+CPU seconds are those of whole processes. Recall is the share of the words of planted passages that
+are in a reported passage.
+"""
+
+import json
+import resource
+import statistics
+import string
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from benchmarks.tables import Table, main
+from nearkin.lab.synth import SynthSettings, synth
+
+HERE = Path(__file__).parent
+RECORD = HERE / "passages.json"
+PAGE = HERE.parent / "docs" / "explanation" / "passages.md"
+LEAST = 50
+PLANTED_SHARE = 0.02
+"""The share of the documents that get a passage of another document."""
+PLANTED_WORDS = (60, 200)
+
+
+class PlantedPassage(NamedTuple):
+    """A passage that was inserted into a document."""
+
+    id: str
+    start: int
+    """The first byte in the text."""
+    end: int
+    """The byte after the last one."""
+
+
+def plant_passages(folder: Path, documents: int) -> list[PlantedPassage]:
+    """Writes a corpus in which some documents contain a passage of another one.
+
+    Args:
+        folder: Folder of the file corpus.parquet.
+        documents: Number of documents.
+
+    Returns:
+        The inserted passages.
+    """
+    settings = SynthSettings(documents=documents, length="fixed:1500", clustered=0.0)
+    synth(folder / "synth", settings)
+    table = pq.read_table(folder / "synth" / "documents")
+    texts = table["text"].to_pylist()
+    ids = table["id"].to_pylist()
+    rng = np.random.default_rng(7)
+    planted = []
+    for target in rng.choice(documents, int(documents * PLANTED_SHARE), replace=False).tolist():
+        words = texts[int(rng.integers(0, documents))].split()
+        length = min(int(rng.integers(*PLANTED_WORDS)), len(words))
+        first = int(rng.integers(0, len(words) - length + 1))
+        passage = " ".join(words[first : first + length]).strip(string.punctuation)
+        before, _, after = texts[target].partition(" ")
+        texts[target] = f"{before} {passage} {after}"
+        start = len(before.encode()) + 1
+        planted.append(PlantedPassage(ids[target], start, start + len(passage.encode())))
+    written = table.set_column(table.column_names.index("text"), "text", pa.array(texts))
+    pq.write_table(written, folder / "corpus.parquet", compression="snappy")
+    return planted
+
+
+def measure_run(folder: Path) -> dict[str, float]:
+    """Returns the CPU and wall seconds of a run, its peak memory and its size."""
+    out = folder / "out"
+    line = [sys.executable, "-m", "nearkin", "passages", str(folder / "corpus.parquet")]
+    line += ["--id", "id", "--min", str(LEAST), "--memory", "2GB", "--overwrite", "--quiet"]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    printed = subprocess.run(
+        [*line, "--json", "--out", str(out)], check=True, capture_output=True, text=True
+    ).stdout
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    facts = json.loads(printed)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return {
+        "cpu_seconds": seconds,
+        "megabytes": facts["counts"]["text_bytes"] / 1e6,
+        "peak_memory": facts["peak_memory"] / 1e9,
+        "repeated": facts["counts"]["repeated_bytes"] / facts["counts"]["text_bytes"],
+    }
+
+
+def measure_recall(planted: list[PlantedPassage], out: Path) -> float:
+    """Returns the share of the bytes of planted passages that are in a reported one."""
+    spans: dict[str, list[tuple[int, int]]] = {}
+    found = pq.read_table(out / "passages.parquet", columns=["id", "start", "end"])
+    for row in found.to_pylist():
+        spans.setdefault(row["id"], []).append((row["start"], row["end"]))
+    total = covered = 0
+    for passage in planted:
+        reached = passage.start
+        total += passage.end - passage.start
+        for start, end in sorted(spans.get(passage.id, [])):
+            first = max(start, reached)
+            if first < min(end, passage.end):
+                covered += min(end, passage.end) - first
+                reached = min(end, passage.end)
+    return covered / total
+
+
+def passages_table(full: bool) -> Table:
+    """Measures corpora of two sizes."""
+    rows = []
+    for documents in (100_000, 400_000) if full else (2_000, 20_000):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            planted = plant_passages(folder, documents)
+            measure_run(folder)
+            runs = [measure_run(folder) for _ in range(5 if full else 1)]
+            recall = measure_recall(planted, folder / "out")
+        seconds = statistics.median(run["cpu_seconds"] for run in runs)
+        last = runs[-1]
+        rows.append(
+            (
+                f"{documents:,}",
+                f"{last['megabytes']:,.0f} MB",
+                f"{seconds:.1f}",
+                f"{last['megabytes'] / seconds:.0f}",
+                f"{last['peak_memory']:.2f} GB",
+                f"{last['repeated']:.1%}",
+                f"{recall:.4f}",
+            )
+        )
+    note = (
+        f"Generated documents of 1.5 kB in Parquet, with planted passages of {PLANTED_WORDS[0]} to "
+        f"{PLANTED_WORDS[1]} words, `--min {LEAST} --memory 2GB`. CPU seconds are those of the "
+        "whole process."
+    )
+    columns = ("documents", "text", "CPU s", "MB per CPU s", "peak memory", "repeated", "recall")
+    return Table("passages", note, columns, rows)
+
+
+if __name__ == "__main__":
+    main(__doc__, [passages_table], RECORD, PAGE)
