@@ -54,6 +54,10 @@ TRACKING_PARAMETERS = frozenset(
 """Names of parameters by which advertisers and mailing services recognize visitors. None of them
 changes the page."""
 
+PARSER_ERRORS = (ValueError, IndexError)
+"""The exceptions that yarl raises for texts that are not URLs. IndexError is that of some hosts in
+brackets."""
+
 
 def load_url_parser() -> "Callable[[str], yarl.URL]":
     """Returns the class that parses URLs.
@@ -99,7 +103,7 @@ def _canonicalize(text: str, parse: "Callable[[str], yarl.URL]") -> str:
         authority = url.raw_authority
         if url.is_default_port():
             authority = authority.removesuffix(f":{url.explicit_port}")
-    except ValueError:
+    except PARSER_ERRORS:
         return text
     address = f"{url.scheme}://{authority}{url.raw_path or '/'}"
     query = "&".join(kept)

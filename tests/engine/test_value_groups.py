@@ -325,6 +325,13 @@ def test_different_urls(url: str, other: str) -> None:
     assert first != second
 
 
+@pytest.mark.parametrize(
+    "text", ["http://[~.:h\u2100h]h[-&&@", "http://", "http://[", "http://x:y/", "//x/y", "\0", ":"]
+)
+def test_text_that_is_not_a_url_is_compared_as_it_is(text: str) -> None:
+    assert canonicalize_urls(pa.array([text], pa.large_string())).to_pylist() == [text]
+
+
 COMMAND = ("--id", "id", "--shingle", "words:1", "--threshold", "0.5", "--same", "doi,isbn")
 
 
