@@ -228,6 +228,8 @@ def add_run_outcome(
     if compared_all:
         pair = _as_compared(pair, "the run compared every pair exactly")
     why = pair.why
+    if settings.acceptance is not None:
+        why += f"; the run removed a document only under the condition {settings.acceptance}"
     if first["cluster"] == second["cluster"]:
         why += f"; both are in the cluster of {first['cluster']}"
     elif pair.verdict in (PairVerdict.MATCH, PairVerdict.EXACT):

@@ -10,13 +10,15 @@ from typing import Any
 
 from nearkin.corpus import Columns, FileCorpus, find_first_change
 from nearkin.corpus.file_names import has_hidden_password
+from nearkin.engine.acceptance import needs_digits
+from nearkin.engine.local.documents import DIGITS
 from nearkin.engine.local.work_folder import WorkFolder, first_difference
 from nearkin.errors import UsageError
 from nearkin.runs.job import Job
 from nearkin.runs.run_record import RUN, RunRecord, read_run_record
 from nearkin.runtime.files import disk_errors
 from nearkin.runtime.outputs import is_half_written
-from nearkin.setting_names import name_flag
+from nearkin.setting_names import name_flag, name_setting
 from nearkin.spec import Spec
 
 SIGNATURES = "signatures"
@@ -104,7 +106,8 @@ def with_saved_run(job: Job, saved: SavedRun) -> Job:
         saved: The saved run.
 
     Raises:
-        UsageError: If the job requests another Spec or other columns than the saved run has.
+        UsageError: If the job requests another Spec, other columns or other facts of the texts than
+            the saved run has.
     """
     recorded = Columns.from_record(saved.record.require_files(saved.folder).request.columns)
     columns = replace(recorded, carried_columns=job.columns.carried_columns)
@@ -116,6 +119,12 @@ def with_saved_run(job: Job, saved: SavedRun) -> Job:
             f"the request contradicts the saved run {saved.folder}: "
             f"{first_difference(kept, requested, 'spec')}; leave it out, or run on the inputs of "
             "the saved run"
+        )
+    needs_hashes = needs_digits(job.settings.acceptance)
+    if needs_hashes and not (saved.folder / SIGNATURES / DIGITS).exists():
+        raise UsageError(
+            f"{name_setting('accept', job.settings.accept)} needs the digits of the texts, which "
+            f"the saved run {saved.folder} does not have; run nearkin dedup on its inputs instead"
         )
     missing = sorted(set(columns.carried_columns) - set(recorded.carried_columns))
     if missing:

@@ -4,6 +4,7 @@ import itertools
 import random
 from collections.abc import Mapping, Sequence
 from difflib import SequenceMatcher
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 import nearkin as nk
 from nearkin.acceptance import Expression, parse_expression
 from nearkin.acceptance.expression import Number, Same, collect_equalities
+from nearkin.cli.app import run
 from nearkin.engine.document_facts import hash_digits, mix_hashes
 from nearkin.errors import UsageError
 from tests.acceptance.strategies import holds
@@ -268,3 +270,30 @@ def test_mixed_hashes_depend_on_both_parts_and_their_order() -> None:
     zero = np.zeros_like(first)
     mixed = mix_hashes(mix_hashes(zero, first), second)
     assert len(np.unique(mixed)) == len(mixed)
+
+
+def test_a_saved_run_without_the_digits_is_refused_before_anything_is_written(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "documents.csv"
+    path.write_text("text\none two three four 5\none two three four 6\n")
+    saved = tmp_path / "saved"
+    assert run(["dedup", str(path), "--save-signatures", "--out", str(saved)]) == 0
+    out = tmp_path / "out"
+    assert run(["dedup", str(saved), "--accept", "safe", "--out", str(out)]) == 2
+    assert "needs the digits of the texts" in capfd.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["documents.csv", "saved"]
+
+
+def test_an_explanation_says_under_which_condition_a_run_removed_documents(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "documents.csv"
+    path.write_text("id,text\na,one two three four 5\nb,one two three four 6\n")
+    out = tmp_path / "out"
+    condition = "jaccard >= 0.5 and numbers_equal"
+    assert run(["dedup", str(path), "--id", "id", "--accept", condition, "--out", str(out)]) == 0
+    capfd.readouterr()
+    assert run(["explain", "a", "b", "--run", str(out)]) == 0
+    said = " ".join(capfd.readouterr().out.split())
+    assert f"the run removed a document only under the condition {condition}" in said
