@@ -1,9 +1,13 @@
 """Passages of a corpus, compared with an oracle that compares all windows."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import nearkin
@@ -178,3 +182,20 @@ def test_files_and_rejected_rows(tmp_path: Path) -> None:
     result = nearkin.passages(tmp_path, min_tokens=3)
     assert result.passages["id"].to_pylist() == ["a.jsonl:0000000000", "b.jsonl:0000000000"]
     assert len(result.rejected) == result.statistics["rejected"] == 1
+
+
+@pytest.mark.full
+def test_memory_of_periodic_and_repeated_texts_stays_within_the_bound(tmp_path: Path) -> None:
+    """40 MB of one word, two words in turn, and 20,000 documents that end alike."""
+    rng = np.random.default_rng(8)
+    words = np.array([f"w{number}" for number in range(50_000)])
+    notice = " ".join(rng.choice(words, 90))
+    texts = ["a " * 20_000_000, "b a " * 8_000_000]
+    texts += [" ".join([*rng.choice(words, 200), notice]) for _ in range(20_000)]
+    pq.write_table(pa.table({"text": texts}), tmp_path / "texts.parquet")
+    line = [sys.executable, "-m", "nearkin", "passages", str(tmp_path / "texts.parquet")]
+    line += ["--memory", "2GB", "--out", str(tmp_path / "out"), "--json", "--quiet"]
+    ended = subprocess.run(line, capture_output=True, text=True, check=True)
+    facts = json.loads(ended.stdout)
+    assert facts["counts"]["documents_with_passages"] == 20_002
+    assert facts["peak_memory"] < 1_000_000_000
