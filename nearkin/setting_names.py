@@ -15,6 +15,7 @@ OPTIONS = {
     "cuts_over": "--cut-over",
     "hash_seed": "--seed",
     "min_tokens": "--min",
+    "most_pairs": "--max",
 }
 """The options that are not named as the keyword is."""
 

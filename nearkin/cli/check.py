@@ -58,7 +58,6 @@ def check(
             "--max",
             help="Largest allowed number of pairs.",
             metavar="N",
-            min=0,
             rich_help_panel=COMMON,
         ),
     ] = 0,

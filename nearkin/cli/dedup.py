@@ -190,8 +190,6 @@ def dedup(
 
         nearkin dedup docs.csv --settings settings.toml --out cleaned.csv
 
-        nearkin dedup docs.parquet --measure simhash --distance 3 --out deduped/
-
         nearkin dedup docs.parquet --vector embedding --threshold 0.95 --out out/
 
         nearkin dedup docs.parquet --second-measure cosine:embedding:0.95 --out deduped/

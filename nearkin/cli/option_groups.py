@@ -16,6 +16,7 @@ import typer
 
 from nearkin.cli.completion import completion_of
 from nearkin.runtime.docstrings import remove_sections
+from nearkin.setting_names import OPTIONS
 
 COMMON = "Common options"
 INPUT = "Input"
@@ -90,10 +91,10 @@ def flag_of(name: str) -> str:
     """Returns the option of a parameter.
 
     Examples:
-        >>> flag_of("id_column"), flag_of("block_by")
-        ('--id', '--block-by')
+        >>> flag_of("id_column"), flag_of("block_by"), flag_of("min_tokens")
+        ('--id', '--block-by', '--min')
     """
-    return f"--{name.removesuffix('_column').replace('_', '-')}"
+    return OPTIONS.get(name) or f"--{name.removesuffix('_column').replace('_', '-')}"
 
 
 def show_all_options(context: typer.Context, *, requested: bool) -> None:

@@ -69,8 +69,6 @@ class GroupOptions:
             "--group-seed",
             help="Seed of the hashes that select groups. Another seed makes another split.",
             metavar="N",
-            min=0,
-            max=2**64 - 1,
             rich_help_panel=OUTPUT,
         ),
     ] = 0

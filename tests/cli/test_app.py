@@ -73,7 +73,7 @@ FAULTS = [
     (["no-such-command"], "no such command 'no-such-command'; see nearkin --help"),
     (["dedup", "--treshold", "0.7"], "no such option '--treshold'; did you mean '--threshold'?"),
     (["dedupe"], "no such command 'dedupe'; did you mean 'dedup'?"),
-    (["check", "sqlite:///x"], "no such command 'check'; did you mean 'index check'?"),
+    (["compact", "sqlite:///x"], "no such command 'compact'; did you mean 'index compact'?"),
     (["dedup", "DOCS", "-o", "x", "-t", "high"], "--threshold 'high' is not a number"),
     (["dedup", "DOCS", "-o", "x", "--k", "1.5"], "--k '1.5' is not a whole number"),
     (["info", "a", "b"], "unexpected argument 'b'; see nearkin info --help"),
