@@ -17,7 +17,10 @@ HASHES = (
     "from nearkin.hashing.families import *; print(int(hash_values([b'near'], key_of('xxh3', "
     "0))[0]))"
 )
-DRAW = "from nearkin.lab.kernels import start_stream; print(start_stream(1, 2, 3))"
+DRAW = (
+    "from numpy import uint64; from nearkin.lab.kernels import start_stream; "
+    "print(start_stream(uint64(1), uint64(2), uint64(3)))"
+)
 """Code that calls a small kernel, which calls a kernel of another file: `mix64`."""
 LOAD_ALL = """
 import importlib
