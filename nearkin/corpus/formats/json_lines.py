@@ -13,6 +13,7 @@ from nearkin.corpus.columns import Columns
 from nearkin.corpus.formats.base import (
     FileSlice,
     ItemsBeforeDamage,
+    list_added_values,
     make_unused_name,
     open_compressed_sink,
 )
@@ -190,7 +191,8 @@ class LineWriter:
         if added is None:
             return b"".join(lines)
         return b"".join(
-            _insert_fields(line, row) for line, row in zip(lines, added.to_pylist(), strict=True)
+            _insert_fields(line, row)
+            for line, row in zip(lines, list_added_values(added), strict=True)
         )
 
     def write(self, rows: bytes) -> None:
