@@ -56,18 +56,27 @@ def versions_frame(spark: SparkSession, versions: pa.Table) -> DataFrame:
 WORDS: dict[str, Any] = {"text": "text", "shingle": "words:1", "threshold": 0.5}
 
 
-def test_newest_document_is_kept(versions: pa.Table, versions_frame: DataFrame) -> None:
-    options = {**WORDS, "keep": "newest:date, source:books>web"}
+def test_newest_document_is_kept_and_clusters_are_counted_as_by_the_local_engine(
+    versions: pa.Table, versions_frame: DataFrame
+) -> None:
+    options = {**WORDS, "keep": "newest:date, source:books>web", "source": "source"}
     local = nk.dedup(versions, id="id", **options)
     with nks.dedup(versions_frame, id="id", **options) as result:
         assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
-        expected = {"date": versions["date"].to_pylist().count("soon")}
-        assert result.stages["collapse"]["unreadable_dates"] == expected
-        assert local.stages["collapse"]["unreadable_dates"] == expected
+        dates = {"date": versions["date"].to_pylist().count("soon")}
+        assert result.stages["collapse"]["unreadable_dates"] == dates
+        assert local.stages["collapse"]["unreadable_dates"] == dates
+        columns = result.cluster_columns("log").toArrow().to_pylist()
+    expected = local.cluster_columns("log").to_pylist()
+    assert {row["id"]: row for row in columns} == {row["id"]: row for row in expected}
 
 
 @pytest.mark.parametrize(
-    ("keep", "cluster"), [("most-complete, oldest:date", "leaders"), ("central", "components")]
+    ("keep", "cluster"),
+    [
+        ("most-complete, oldest:date", "leaders"),
+        pytest.param("central", "components", marks=pytest.mark.full),
+    ],
 )
 def test_criterion_of_clusters_chooses_the_same_documents(
     versions: pa.Table, versions_frame: DataFrame, keep: str, cluster: str
@@ -83,22 +92,13 @@ def test_criterion_of_clusters_chooses_the_same_documents(
     assert by_order.clusters.to_pylist() != local.clusters.to_pylist()
 
 
-def test_columns_about_clusters_are_those_of_the_local_engine(
-    versions: pa.Table, versions_frame: DataFrame
-) -> None:
-    options = {**WORDS, "source": "source"}
-    local = nk.dedup(versions, id="id", **options)
-    with nks.dedup(versions_frame, id="id", **options) as result:
-        columns = result.cluster_columns("log").toArrow().to_pylist()
-    expected = local.cluster_columns("log").to_pylist()
-    assert {row["id"]: row for row in columns} == {row["id"]: row for row in expected}
-
-
 @pytest.mark.parametrize(
     "options",
     [
         ("--sizes", "--source", "source", "--keep-up-to", "2"),
-        ("--annotate", "--sizes", "--document-weights", "sqrt"),
+        pytest.param(
+            ("--annotate", "--sizes", "--document-weights", "sqrt"), marks=pytest.mark.full
+        ),
     ],
 )
 def test_kept_files_have_the_columns_of_the_local_engine(
