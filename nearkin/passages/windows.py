@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nearkin.engine.local.work_folder import create_mapped_file
 from nearkin.passages import kernels
 from nearkin.passages.fingerprints import Buffers, anchor_width
 from nearkin.passages.tokens import TokenPiece
@@ -145,18 +146,17 @@ def _partition_path(folder: Path, number: int) -> Path:
     return folder / f"windows-{number:03d}"
 
 
-def map_array(path: Path, dtype: type, shape: tuple[int, ...], mode: str = "r") -> np.ndarray:
-    """Maps a file of numbers as an array.
+def map_array(path: Path, dtype: type, shape: tuple[int, ...]) -> np.ndarray:
+    """Maps a file of numbers as a read-only array.
 
     Args:
-        path: The file. It is created for the mode `w+`.
+        path: The file.
         dtype: Type of the numbers.
         shape: Shape of the array.
-        mode: Mode of `numpy.memmap`.
     """
     if 0 in shape:
         return np.empty(shape, dtype)
-    return np.asarray(np.memmap(path, dtype, mode=mode, shape=shape))  # type: ignore[call-overload]
+    return np.asarray(np.memmap(path, dtype, mode="r", shape=shape))
 
 
 class WindowFiles:
@@ -178,7 +178,7 @@ class WindowFiles:
 
         The partitions are deleted.
         """
-        sources = map_array(self._folder / SOURCES, np.uint64, (self.count,), "w+")
+        sources = create_mapped_file(self._folder / SOURCES, np.uint64, (self.count,))
         sources[:] = kernels.NONE
         for number in range(PARTITIONS):
             path = _partition_path(self._folder, number)
@@ -186,7 +186,7 @@ class WindowFiles:
                 entries = path.stat().st_size // 24
                 _write_sources_of(map_array(path, np.uint64, (entries, 3)), sources)
                 path.unlink()
-        prefixes = map_array(self._folder / PREFIXES, np.uint64, (self.count + 1,), "w+")
+        prefixes = create_mapped_file(self._folder / PREFIXES, np.uint64, (self.count + 1,))
         kernels.hash_contents(sources, prefixes)
 
     def sources(self) -> np.ndarray:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import Enum
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import IO, Any, BinaryIO
 
 from nearkin.errors import RunError, UsageError
 from nearkin.suggestions import did_you_mean
@@ -107,6 +107,25 @@ def disk_errors(folder: Path) -> Iterator[None]:
             f"permissions, then run the same "
             "command again"
         ) from error
+
+
+def reserve_blocks(file: IO[bytes], size: int) -> None:
+    """Gives a file its size, and reserves the blocks if the system can do that.
+
+    A process that writes to a mapped file without reserved blocks is ended by SIGBUS if the disk is
+    full.
+
+    Args:
+        file: File that is open for writing.
+        size: Number of bytes.
+
+    Raises:
+        OSError: If the disk is full.
+    """
+    if hasattr(os, "posix_fallocate") and size:
+        os.posix_fallocate(file.fileno(), 0, size)
+    else:
+        file.truncate(size)
 
 
 def to_json(value: Any) -> bytes:

@@ -1,6 +1,5 @@
 """Temporary files without a name, for data that a reader must not keep in memory."""
 
-import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ import pyarrow.compute as pc
 
 from nearkin.corpus.formats.base import ItemsBeforeDamage
 from nearkin.errors import RunError
+from nearkin.runtime.files import reserve_blocks
 from nearkin.setting_names import name_setting
 
 
@@ -55,7 +55,7 @@ class ScratchFiles:
         with self.file() as file:
             try:
                 # Without reserved blocks, a full disk would end the process by SIGBUS.
-                _reserve_blocks(file, size)
+                reserve_blocks(file, size)
                 return np.memmap(file, np.uint8, "r+", shape=(size,))
             except OSError as error:
                 raise self._fault(error) from error
@@ -124,14 +124,6 @@ class ScratchFiles:
         except OSError as error:
             raise self._fault(error) from error
         return until.damage
-
-
-def _reserve_blocks(file: IO[bytes], size: int) -> None:
-    """Gives a file its size, and reserves the blocks if the system can do that."""
-    if hasattr(os, "posix_fallocate"):
-        os.posix_fallocate(file.fileno(), 0, size)
-    else:
-        file.truncate(size)
 
 
 def _compact_dictionaries(batch: pa.RecordBatch) -> pa.RecordBatch:

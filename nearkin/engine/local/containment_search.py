@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkin.engine.local.payload_batches import PayloadBatch, PayloadSource
+from nearkin.engine.local.work_folder import create_mapped_file
 from nearkin.engine.options import RunOptions
 from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.lsh.band_keys import SourceBuckets
@@ -179,12 +180,7 @@ def _read_smallest_hashes(
     """
     active = np.flatnonzero(is_active)
     sizes = np.zeros(len(is_active), np.int64)
-    path.write_bytes(b"")
-    with path.open("r+b") as file:
-        file.truncate(8 * SMALLEST * len(active))
-    smallest = np.empty((0, SMALLEST), np.uint64)
-    if len(active):
-        smallest = np.memmap(path, np.uint64, "r+", shape=(len(active), SMALLEST))
+    smallest = create_mapped_file(path, np.uint64, (len(active), SMALLEST))
     for batch in source.map_batches(lambda batch: batch):
         payload = batch.payload
         last = batch.first + batch.documents

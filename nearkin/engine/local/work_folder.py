@@ -1,6 +1,7 @@
 """The work folder of a run: the results of its stages, and a manifest of the finished ones."""
 
 import json
+import math
 import os
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from nearkin.runtime.files import (
     PRIVATE_FILE,
     PRIVATE_FOLDER,
     disk_errors,
+    reserve_blocks,
     sync_files,
     sync_folder,
     to_json,
@@ -312,3 +314,21 @@ def map_file(path: Path, dtype: DTypeLike, columns: int | None = None) -> np.nda
     return np.asarray(np.memmap(path, dtype, mode="r")).reshape(
         (-1,) if columns is None else (-1, columns)
     )
+
+
+def create_mapped_file(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.ndarray:
+    """Creates a raw file, or replaces it, and maps it as an array that can be written.
+
+    Args:
+        path: File.
+        dtype: Type of the numbers.
+        shape: Shape of the array.
+
+    Raises:
+        OSError: If the disk has no room for the whole array.
+    """
+    with path.open("wb") as file:
+        reserve_blocks(file, math.prod(shape) * np.dtype(dtype).itemsize)
+    if 0 in shape:
+        return np.empty(shape, dtype)
+    return np.asarray(np.memmap(path, dtype, mode="r+", shape=shape))

@@ -12,13 +12,14 @@ import pytest
 
 from nearkin.corpus import Columns
 from nearkin.engine.local import sketching
-from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.local.work_folder import WorkFolder, create_mapped_file
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.job import Job
 from nearkin.runtime.outputs import MANIFEST
 from nearkin.runtime.progress import Silent
+from tests.disks import small_disk
 
 
 def finished_stages(path: Path) -> WorkFolder:
@@ -172,3 +173,19 @@ def test_data_is_synced_before_the_checkpoint(
         "columns",
     } <= before
     assert any(name.endswith(".arrow") for name in before)
+
+
+@pytest.mark.parametrize("shape", [(5,), (3, 2), (0,), (0, 2)])
+def test_created_file_is_mapped_with_its_size(shape: tuple[int, ...], tmp_path: Path) -> None:
+    path = tmp_path / "numbers"
+    path.write_bytes(b"x" * 1000)
+    array = create_mapped_file(path, np.uint64, shape)
+    assert not array.any()
+    array[:] = 7
+    assert path.read_bytes() == np.full(shape, 7, np.uint64).tobytes()
+
+
+def test_mapped_file_on_a_full_disk_is_an_error_not_a_crash(tmp_path: Path) -> None:
+    """Writing to a mapped file without reserved blocks ends the process by SIGBUS."""
+    with small_disk(tmp_path / "disk", "1m") as disk, pytest.raises(OSError, match="No space left"):
+        create_mapped_file(disk / "numbers", np.uint64, (1 << 18,))[:] = 7
