@@ -104,7 +104,7 @@ class ResultOptions:
         bool,
         typer.Option(
             "--sizes",
-            help="Add the columns cluster_size and, with --source, cluster_sources to the "
+            help="Add the column cluster_size and, with --source, cluster_sources to the kept "
             "documents.",
             rich_help_panel=OUTPUT,
         ),

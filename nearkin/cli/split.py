@@ -180,9 +180,11 @@ def print_split(facts: "SplitFacts", out: Path) -> None:
     total = max(facts["documents"], 1)
     width = max(len(group["name"]) for group in facts["groups"])
     for group in facts["groups"]:
+        documents = "document" if group["documents"] == 1 else "documents"
+        clusters = "cluster" if group["clusters"] == 1 else "clusters"
         sys.stderr.write(
-            f"{group['name']:{width}}  {group['documents']:>{len(f'{total:,}')},} documents "
-            f"({format_percent(group['documents'] / total)}) in {group['clusters']:,} clusters: "
+            f"{group['name']:{width}}  {group['documents']:>{len(f'{total:,}')},} {documents} "
+            f"({format_percent(group['documents'] / total)}) in {group['clusters']:,} {clusters}: "
             f"{out / group['name']}\n"
         )
     largest = facts["largest_cluster"]

@@ -90,10 +90,12 @@ def warn_of_run(run: FinishedStages) -> list[str]:
     unreadable_dates = run.recorded("collapse").get("unreadable_dates") or {}
     for column, unreadable in unreadable_dates.items():
         if unreadable:
+            problem = f"values in column {column!r} are not dates, so their documents come last"
+            if unreadable == 1:
+                problem = f"value in column {column!r} is not a date, so its document comes last"
             warnings.append(
-                f"{unreadable:,} values in column {column!r} are not dates, so their documents "
-                "come last in keep order; write dates as 2024-05-01, 2024-05-01T10:30:00+02:00 or "
-                "seconds since 1970"
+                f"{unreadable:,} {problem} in keep order; write dates as 2024-05-01, "
+                "2024-05-01T10:30:00+02:00 or seconds since 1970"
             )
     # The ids of a check are those that documents have in their own input.
     repeated = sketch.get("repeated_ids")

@@ -80,8 +80,8 @@ def _require_sizes(folder: Path, record: RunRecord) -> None:
     has_all_rows = request.annotate or "document_weights" in request.documents
     if not request.documents.get("sizes") or has_all_rows or "keep_up_to" in record.parameters:
         raise UsageError(
-            f"{folder} does not hold one document with the size of each cluster; run nearkin dedup "
-            f"with {name_flag('sizes')}, and without {name_flag('annotate')}, "
+            f"the run {folder} did not write one document of each cluster with its size; run "
+            f"nearkin dedup with {name_flag('sizes')}, and without {name_flag('annotate')}, "
             f"{name_setting('document_weights')} and {name_setting('keep_up_to')}"
         )
 

@@ -142,7 +142,7 @@ def test_newest_document_is_kept_and_values_that_are_not_dates_are_said(column: 
     result = nk.dedup(data, id="id", keep=f"newest:{column}")
     assert result.kept.tolist() == [False, False, True, False]
     assert result.stages["collapse"]["unreadable_dates"] == {column: 1}
-    said = f"1 values in column {column!r} are not dates, so their documents come last"
+    said = f"1 value in column {column!r} is not a date, so its document comes last"
     assert [warning for warning in result.warnings if said in warning]
 
 

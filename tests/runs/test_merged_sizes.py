@@ -88,9 +88,9 @@ def finished_runs(folder: Path, *options: str) -> list[str]:
 
 FAULTS: list[tuple[list[str], str]] = [
     (["--keep", "length asc"], "was made with other settings"),
-    (["--keep-up-to", "2"], "does not hold one document with the size of each cluster"),
-    (["--document-weights", "log"], "does not hold one document with the size of each cluster"),
-    (["--output", "none"], "does not hold one document with the size of each cluster"),
+    (["--keep-up-to", "2"], "did not write one document of each cluster with its size"),
+    (["--document-weights", "log"], "did not write one document of each cluster with its size"),
+    (["--output", "none"], "did not write one document of each cluster with its size"),
 ]
 
 
