@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from nearkin.corpus import Batch, Columns, FileCorpus, detect_dimensions, make_ids
 from nearkin.corpus.batches import WHOLE_FILE
@@ -32,7 +31,6 @@ from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import SpecResources
 from nearkin.spec import Spec
 
-CLUSTERS = "clusters.parquet"
 PORTION_BYTES = 32 << 20
 """The size of documents, in bytes, from which they are upserted."""
 
@@ -454,7 +452,7 @@ def load_run(
     columns = replace(saved.record.columns_of(saved.folder), carried_columns=())
     if columns.tokens is not None:
         raise UsageError("an index stores texts and vectors; this run was made from tokens")
-    clusters = pq.read_table(saved.folder / CLUSTERS)
+    clusters = saved.read_clusters()
     keys_per_document = 0
     if sketched.keyed:
         bands, _, probes = sketched.keyed

@@ -23,7 +23,7 @@ from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.errors import UsageError
-from nearkin.index.entry import Match, Outcome
+from nearkin.index.entry import Match, Outcome, require_scope
 from nearkin.index.index import Index
 from nearkin.keys import HashKey
 from nearkin.loading import AddedDocuments, add_files, documents_of
@@ -221,9 +221,11 @@ def match_files(
         selection: Rules that decide which files of input folders are read.
 
     Raises:
-        UsageError: If an input, a column or a document is not valid, or the output exists.
+        UsageError: If an input, a column, a document or the scope is not valid, or the output
+            exists.
         StoreError: If the store fails.
     """
+    require_scope(scope)
     corpus = FileCorpus.open(inputs, selection=selection)
     output.require_free(corpus)
     columns = detect_dimensions(corpus, columns)
@@ -239,13 +241,19 @@ def match_files(
                 found = index.match_many(scope, documents[part])
                 for id, match in zip(ids[part], found, strict=True):
                     matches.add_match(id, match)
+        kept = matches.kept
+        warnings = warn_of_inputs(corpus, columns)
+        if kept.all() and scope not in index.iterate_scopes():
+            warnings.append(
+                f"the scope {scope!r} of {hide_password(url)} has no documents, so no document was "
+                f"compared with it; check {name_setting('scope')} and {name_setting('store')}"
+            )
     output.write(corpus, columns, matches, "index match", url)
-    kept = matches.kept
     return MatchedDocuments(
         documents=len(kept),
         matched=int(np.count_nonzero(~kept)),
         rejected=rejected,
-        warnings=tuple(warn_of_inputs(corpus, columns)),
+        warnings=tuple(warnings),
     )
 
 

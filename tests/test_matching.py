@@ -88,6 +88,18 @@ def test_matching_changes_nothing_in_the_store(tmp_path: Path, store: str, new: 
     assert pq.read_table(tmp_path / "after.parquet") == before
 
 
+def test_scope_without_documents_is_warned_about(tmp_path: Path, store: str, new: pa.Table) -> None:
+    inputs = (str(tmp_path / "new.parquet"),)
+    counts = match_files(inputs, COLUMNS, store, "wbe", MatchOutput(tmp_path / "out"))
+    assert counts.warnings[-1].startswith("the scope 'wbe' of sqlite:")
+    assert "has no documents, so no document was compared with it" in counts.warnings[-1]
+    counts = match_files(inputs, COLUMNS, store, "web", MatchOutput(tmp_path / "other"))
+    assert counts.warnings == ()
+    with pytest.raises(UsageError, match="scope"):
+        match_files(inputs, COLUMNS, store, "a\0b", MatchOutput(tmp_path / "no"))
+    assert not (tmp_path / "no").exists()
+
+
 def test_small_batches_give_the_same_matches(
     tmp_path: Path, store: str, new: pa.Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:

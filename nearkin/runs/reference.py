@@ -1,12 +1,10 @@
 """The references of a run: files or finished runs whose documents are never removed."""
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import pyarrow.parquet as pq
 
 from nearkin.corpus import Columns, FileCorpus, describe_inputs, find_first_change
 from nearkin.corpus.file_names import format_path, hide_password
@@ -19,10 +17,9 @@ from nearkin.engine.stats import Stage
 from nearkin.errors import UsageError
 from nearkin.measures import measure_of
 from nearkin.runs.run_record import RUN, RunRecord, read_run_record
-from nearkin.runs.saved import SIGNATURES, SavedRun
+from nearkin.runs.saved import CLUSTERS, SIGNATURES, SavedRun
 from nearkin.setting_names import name_flag, name_setting
 
-CLUSTERS = "clusters.parquet"
 KEPT = "kept"
 
 
@@ -90,10 +87,10 @@ class OpenedReferences:
         Raises:
             UsageError: If a file is both. Each of its documents would be removed.
         """
-        inputs = {_real_path(file.path) for file in corpus.files}
+        inputs = {_identify_file(file.path) for file in corpus.files}
         for texts in self.texts:
             for file in texts.files:
-                if _real_path(file.path) in inputs:
+                if _identify_file(file.path) in inputs:
                     raise UsageError(
                         f"{format_path(file.path)} is both an input and a part of the reference, "
                         f"so that each of its documents would be removed; leave it out of the "
@@ -101,9 +98,16 @@ class OpenedReferences:
                     )
 
 
-def _real_path(path: str) -> str:
-    """Returns the path of a local file without links, or a URL as it is."""
-    return path if "://" in path else os.path.realpath(path)
+def _identify_file(path: str) -> str | tuple[int, int]:
+    """Returns the device and the inode of a local file, which links share, or a URL as it is."""
+    if "://" in path:
+        return path
+    try:
+        status = Path(path).stat()
+    except OSError:
+        # Reading the file fails later, with its path.
+        return path
+    return status.st_dev, status.st_ino
 
 
 def require_comparable(options: RunOptions) -> None:
@@ -140,13 +144,6 @@ def require_comparable(options: RunOptions) -> None:
             f"{name_setting('across', options.across)} cannot be combined with {against}: "
             "documents of the reference are compared whatever their source is; leave one out"
         )
-    for name, value in (("same", options.same), ("url", options.url)):
-        if value is not None:
-            raise UsageError(
-                f"{name_setting(name, value)} cannot be combined with {against}: the values of the "
-                "documents of the reference are not compared, so duplicates would be missed; run "
-                "twice, once with each"
-            )
     if options.second_measure is not None:
         raise UsageError(
             f"{name_setting('second_measure', options.second_measure)} cannot be combined with "
@@ -311,7 +308,7 @@ def _find_difference(
 def _open_saved(saved: SavedRun, columns: Columns, request: ReferenceRequest) -> _OpenedReference:
     """Opens the kept documents of a run whose signatures are used."""
     corpus = saved.open_corpus(request.on_error)
-    kept = pq.read_table(saved.folder / CLUSTERS, columns=["kept"])["kept"].to_numpy()
+    kept = saved.read_clusters(["kept"])["kept"].to_numpy()
     recorded = Columns.from_record(saved.record.require_files(saved.folder).request.columns)
     sketched = saved.record.require_sketch_stats(saved.folder)
     reference = Reference(

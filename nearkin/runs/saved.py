@@ -3,15 +3,19 @@
 import json
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from nearkin.corpus import Columns, FileCorpus, find_first_change
 from nearkin.corpus.file_names import has_hidden_password
 from nearkin.engine.acceptance import needs_digits
-from nearkin.engine.local.documents import DIGITS
+from nearkin.engine.local.documents import DIGITS, arrays_of
 from nearkin.engine.local.work_folder import WorkFolder, first_difference
 from nearkin.errors import UsageError
 from nearkin.runs.job import Job
@@ -23,6 +27,10 @@ from nearkin.spec import Spec
 
 SIGNATURES = "signatures"
 """The folder of an output that holds signatures and band keys."""
+CLUSTERS = "clusters.parquet"
+"""The table of an output with a row for each document."""
+RUN_AGAIN = "run nearkin dedup on the inputs themselves"
+"""What to do about a saved run that cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +74,10 @@ class SavedRun:
             on_error: `quarantine` or `fail`, for rows and files that cannot be read.
 
         Raises:
-            UsageError: If an input has changed since, or its URL contained a password.
+            UsageError: If an input has changed since, its URL contained a password, or the
+                signatures are damaged.
         """
+        self._require_whole_signatures()
         files = self.record.require_files(self.folder).inputs.files
         paths = [entry["path"] for entry in files]
         hidden = next(filter(has_hidden_password, paths), None)
@@ -79,11 +89,51 @@ class SavedRun:
             )
         corpus = FileCorpus.open(paths, on_error=on_error)
         if change := find_first_change(files, corpus):
-            raise UsageError(
-                f"{self.folder} cannot be an input: {change}; run nearkin dedup on the inputs "
-                "themselves"
-            )
+            raise UsageError(f"{self.folder} cannot be an input: {change}; {RUN_AGAIN}")
         return corpus
+
+    def read_clusters(self, columns: Sequence[str] | None = None) -> pa.Table:
+        """Returns the table of clusters, with a row for each document.
+
+        Args:
+            columns: Names of the columns that are read. By default, all are.
+
+        Raises:
+            UsageError: If the table cannot be read, or is not that of the signatures.
+        """
+        path = self.folder / CLUSTERS
+        documents = self.record.require_sketch_stats(self.folder).documents
+        try:
+            clusters = pq.read_table(path, columns=columns)
+        except (OSError, pa.ArrowException) as error:
+            raise UsageError(f"cannot read {path}: {error}; {RUN_AGAIN}") from error
+        if clusters.num_rows != documents:
+            raise UsageError(
+                f"{path} has {clusters.num_rows:,} rows, and the run had {documents:,} documents; "
+                f"{RUN_AGAIN}"
+            )
+        return clusters
+
+    def _require_whole_signatures(self) -> None:
+        """Requires that the files of the signatures have the sizes that run.json implies.
+
+        Raises:
+            UsageError: If a file is missing or has another size.
+        """
+        sketched = self.record.require_sketch_stats(self.folder)
+        key_count = 0
+        if sketched.keyed is not None:
+            bands, _, probes = sketched.keyed
+            key_count = bands * (1 + probes)
+        for name, (dtype, width) in arrays_of(self.spec, key_count).items():
+            path = self.folder / SIGNATURES / name
+            expected = sketched.documents * (width or 1) * np.dtype(dtype).itemsize
+            try:
+                size = path.stat().st_size
+            except OSError as error:
+                raise UsageError(f"cannot read {path}: {error.strerror}; {RUN_AGAIN}") from error
+            if size != expected:
+                raise UsageError(f"{path} has {size:,} bytes instead of {expected:,}; {RUN_AGAIN}")
 
 
 def open_job_corpus(job: Job, saved: SavedRun | None) -> FileCorpus:

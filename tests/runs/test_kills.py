@@ -39,6 +39,8 @@ CASES: dict[str, list[str]] = {
     "then": ["dedup", "DOCS", "--out", "OUT", "--second-measure", "cosine:vector:0.9", *BANDED],
     "hot": ["dedup", "DOCS", "--out", "OUT", "--hot-bucket-size", "4", *BANDED],
     "saved": ["dedup", "SAVED", "--out", "OUT", "--threshold", "0.9", "--save-signatures"],
+    "against-files": ["dedup", "DOCS", "--out", "OUT", "--against", "OLD", *BANDED],
+    "against-saved": ["dedup", "OLD", "--out", "OUT", "--against", "SAVED", *BANDED],
     "overwrite": ["dedup", "DOCS", "--out", "OUT", "--overwrite"],
     "pairs": ["pairs", "DOCS", "--out", "OUT", *BANDED],
     "pairs-expanded": ["pairs", "DOCS", "--out", "OUT", "--expand-exact"],
@@ -90,8 +92,11 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     names = {
         "DOCS": str(folder / "docs"),
         "SAVED": str(folder / "saved"),
+        "OLD": str(folder / "old.parquet"),
         "SKETCH": str(folder / "sketch.arrow"),
     }
+    old = {"id": [f"o{i}" for i in range(300)], "text": [f"{text} too" for text in texts[500:800]]}
+    pq.write_table(pa.table(old), names["OLD"])
     nearkin("dedup", names["DOCS"], "--out", names["SAVED"], "--save-signatures", *BANDED)
     nearkin("sketch", names["DOCS"], "--out", names["SKETCH"])
     return names

@@ -1,5 +1,6 @@
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from nearkin.runs.dedup import run_dedup
 from nearkin.runs.document_output import DocumentOutput
 from nearkin.runs.job import Job
 from nearkin.runs.reopen import audit_run
-from nearkin.runs.run_record import RunRecord
+from nearkin.runs.run_record import RunRecord, read_run_record
 from nearkin.runs.saved import SavedRun
 from nearkin.runtime.progress import Silent
 from nearkin.spec import Spec
@@ -154,6 +155,71 @@ def test_reference_whose_inputs_are_gone_is_sketched_again(
     assert clusters_of(tmp_path / "before") == clusters_of(tmp_path / "after")
 
 
+def damage_rows_of_clusters(saved: Path) -> None:
+    pq.write_table(clusters_of(saved).slice(5), saved / "clusters.parquet")
+
+
+def damage_clusters(saved: Path) -> None:
+    (saved / "clusters.parquet").write_bytes(b"PAR1")
+
+
+def delete_clusters(saved: Path) -> None:
+    (saved / "clusters.parquet").unlink()
+
+
+def cut_signatures(saved: Path) -> None:
+    (saved / "signatures" / "signatures").write_bytes(bytes(100))
+
+
+def delete_lengths(saved: Path) -> None:
+    (saved / "signatures" / "lengths").unlink()
+
+
+DAMAGES = [
+    (damage_rows_of_clusters, r"clusters.parquet has 75 rows, and the run had 80 documents"),
+    (damage_clusters, r"cannot read \S+clusters.parquet"),
+    (delete_clusters, r"cannot read \S+clusters.parquet"),
+    (cut_signatures, r"signatures has 100 bytes instead of 40,960"),
+    (delete_lengths, r"cannot read \S+lengths: No such file"),
+]
+
+
+@pytest.mark.parametrize(("damage", "reason"), DAMAGES, ids=[each[0].__name__ for each in DAMAGES])
+def test_damaged_run_is_refused_or_its_copies_are_sketched(
+    tmp_path: Path, files: tuple[Path, Path], damage: Callable[[Path], None], reason: str
+) -> None:
+    new, old = files
+    saved = tmp_path / "saved"
+    dedup(old, saved, None, save_signatures=True)
+    dedup(new, tmp_path / "before", saved)
+    damage(saved)
+    with pytest.raises(UsageError, match=reason):
+        load_run(
+            SavedRun(saved, read_run_record(saved / "run.json")),
+            f"sqlite:///{tmp_path / 'kin.db'}",
+            "default",
+            None,
+            "leaders",
+        )
+    assert not (tmp_path / "kin.db").exists()
+    dedup(new, tmp_path / "after", saved)
+    assert clusters_of(tmp_path / "before") == clusters_of(tmp_path / "after")
+    shutil.rmtree(saved / "kept")
+    with pytest.raises(UsageError, match=f"{reason}.*has no copies of them"):
+        dedup(new, tmp_path / "out", saved)
+    assert not (tmp_path / "out.partial").exists()
+
+
+def test_damaged_signatures_are_refused_as_an_input(
+    tmp_path: Path, files: tuple[Path, Path]
+) -> None:
+    dedup(files[1], tmp_path / "saved", None, save_signatures=True)
+    cut_signatures(tmp_path / "saved")
+    with pytest.raises(UsageError, match="signatures has 100 bytes instead of 40,960"):
+        dedup(tmp_path / "saved", tmp_path / "out", None)
+    assert not (tmp_path / "out.partial").exists()
+
+
 @pytest.mark.parametrize(
     ("output", "reason"),
     [
@@ -175,7 +241,8 @@ def test_reference_of_another_spec_without_texts_is_refused(
 def test_input_in_the_reference_is_refused(tmp_path: Path, files: tuple[Path, Path]) -> None:
     new, old = files
     (tmp_path / "link.parquet").symlink_to(new)
-    for against in (new, tmp_path / "link.parquet", [old, new]):
+    (tmp_path / "hard.parquet").hardlink_to(new)
+    for against in (new, tmp_path / "link.parquet", tmp_path / "hard.parquet", [old, new]):
         with pytest.raises(UsageError, match="is both an input and a part of the reference"):
             dedup(new, tmp_path / "out", against)
     dedup(new, tmp_path / "saved", None, save_signatures=True)
