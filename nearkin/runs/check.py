@@ -1,6 +1,7 @@
 """Near-duplicates between two inputs, such as a training and a test set."""
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -59,11 +60,12 @@ class FilesOfInputs:
             selection: The rules for files in folders.
 
         Raises:
-            UsageError: If an input names no file, or both name one file.
+            UsageError: If an input names no file, or both name one file, also through a link.
         """
         of_first = {file.path for file in FileCorpus.open([first], selection=selection).files}
         of_second = {file.path for file in FileCorpus.open([second], selection=selection).files}
-        common = sorted(of_first & of_second)
+        targets = {os.path.realpath(path) for path in of_first}
+        common = sorted(path for path in of_second if os.path.realpath(path) in targets)
         if common:
             raise UsageError(
                 f"{format_path(common[0])} is in both inputs, so that each of its documents would "

@@ -27,6 +27,7 @@ from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.runs.run_record import RUN, RunRecord, read_run_record
+from nearkin.runtime.outputs import read_marker
 from nearkin.runtime.progress import Progress
 from nearkin.setting_names import name_flag, name_setting
 from nearkin.sketch.resources import SpecResources
@@ -47,9 +48,11 @@ def merge_sizes(folders: Sequence[Path], progress: Progress) -> pa.Table:
         if the runs counted sources.
 
     Raises:
-        UsageError: If a folder is not such an output, or the runs have different settings.
+        UsageError: If a folder is not such an output, the runs have different settings, or a run
+            is given twice.
     """
     records = [read_run_record(folder / RUN) for folder in folders]
+    _require_different_runs(folders)
     for folder, record in zip(folders, records, strict=True):
         _require_sizes(folder, record)
         _require_same_settings(folders[0], records[0], folder, record)
@@ -68,6 +71,24 @@ def merge_sizes(folders: Sequence[Path], progress: Progress) -> pa.Table:
         run = LocalRun(corpus, columns, options, work, progress, resources)
         clustering = to_final_clusters(run)
         return _sum_sizes(run.documents(), clustering, options)
+
+
+def _require_different_runs(folders: Sequence[Path]) -> None:
+    """Requires that no run is given twice, also not through a link or a copy of its folder.
+
+    Raises:
+        UsageError: If one is, because its documents would count twice.
+    """
+    folder_of: dict[str, Path] = {}
+    for folder in folders:
+        marker = read_marker(folder)
+        run_id = os.path.realpath(folder) if marker is None else marker["run"]
+        if run_id in folder_of:
+            raise UsageError(
+                f"{folder} is the same run as {folder_of[run_id]}, so that its documents would "
+                "count twice; give each run once"
+            )
+        folder_of[run_id] = folder
 
 
 def _require_sizes(folder: Path, record: RunRecord) -> None:

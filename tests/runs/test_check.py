@@ -137,6 +137,10 @@ def test_command_ends_with_3_if_there_are_more_pairs_than_allowed(
     assert app.run([*command, "--max", "-1"]) == 2
     assert app.run(["check", str(paths[0]), str(paths[0]), *COMMAND]) == 2
     assert "is in both inputs" in capfd.readouterr().err
+    link = out.with_name("link.parquet")
+    link.symlink_to(paths[0])
+    assert app.run(["check", str(paths[0]), str(link), *COMMAND]) == 2
+    assert "is in both inputs" in capfd.readouterr().err
     assert app.run([*command, "--out", str(paths[0]), "--overwrite"]) == 2
     assert app.run([*command, "--across", "shop"]) == 2
     assert "--across shop has no effect on a check" in capfd.readouterr().err

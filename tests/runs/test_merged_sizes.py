@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -115,3 +116,19 @@ def test_existing_file_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFix
     (tmp_path / "empty").mkdir()
     assert run(["merge", str(tmp_path / "empty"), "--out", str(tmp_path / "other.parquet")]) == 2
     assert "is not the output of a run" in " ".join(capsys.readouterr().err.split())
+
+
+def test_run_that_is_given_twice_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = finished_runs(tmp_path)
+    link = tmp_path / "link"
+    link.symlink_to(folders[0])
+    copy = tmp_path / "copy"
+    shutil.copytree(folders[0], copy)
+    for repeated in (folders[0], f"{folders[0]}/", str(link), str(copy)):
+        out = tmp_path / "sizes.parquet"
+        assert run(["merge", *folders, repeated, "--out", str(out)]) == 2
+        message = " ".join(capsys.readouterr().err.split())
+        assert "so that its documents would count twice; give each run once" in message
+        assert not out.exists()

@@ -142,8 +142,9 @@ def test_rejected_rows_are_in_no_group() -> None:
         ("80%,20%", None, "is not of the form 0.8,0.1,0.1"),
         ("0.5,0.5", "a", "names='a' names 1 groups, but there are 2"),
         ("0.5,0.5", "a,A", "the names must differ, not only by case"),
-        ("0.5,0.5", "a,../b", "a name consists of letters, digits, _ and -"),
-        ("0.5,0.5", "a,", "a name consists of letters, digits, _ and -"),
+        ("0.5,0.5", "a,../b", "a name consists of up to 60 letters, digits, _ and -"),
+        ("0.5,0.5", "a,", "a name consists of up to 60 letters, digits, _ and -"),
+        ("0.5,0.5", "a," + "b" * 61, "a name consists of up to 60 letters, digits, _ and -"),
     ],
 )
 def test_invalid_groups_are_refused(shares: str, names: str | None, message: str) -> None:

@@ -25,8 +25,9 @@ from nearkin.setting_names import name_setting
 
 SUM_TOLERANCE = 1e-6
 """The largest difference of the sum of all shares from 1."""
-GROUP_NAME = re.compile(r"\w[\w-]*")
-"""The form of the name of a group, which is the name of a folder too."""
+GROUP_NAME = re.compile(r"\w[\w-]{0,59}")
+"""The form of the name of a group, which is the name of a folder too. Names of folders have at most
+255 bytes, and a character has at most four."""
 NAMES = {2: ("train", "test"), 3: ("train", "validation", "test")}
 """The names of two and of three groups."""
 
@@ -80,8 +81,8 @@ class SplitGroups:
         for name in self.names:
             if not GROUP_NAME.fullmatch(name):
                 raise UsageError(
-                    f"{name_setting('names', name)} is not valid; a name consists of letters, "
-                    "digits, _ and -"
+                    f"{name_setting('names', name)} is not valid; a name consists of up to 60 "
+                    "letters, digits, _ and -"
                 )
 
     @classmethod
