@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -12,8 +13,11 @@ from nearkin.engine.local.payload_batches import wanted_rows
 from nearkin.passages import kernels
 from nearkin.passages.documents import BYTES, ID, SOURCE
 from nearkin.passages.run import PassageRun
+from nearkin.passages.windows import Passages
 
 DOCUMENTS_AT_ONCE = 1 << 16
+BYTES_AT_ONCE = 32 << 20
+"""The number of bytes of ids and sources of a batch, approximately."""
 FREQUENT_LISTED = 100
 """The number of the most frequent passages that are listed with their texts."""
 QUOTED_BYTES = 2000
@@ -61,6 +65,22 @@ SOURCES = pa.schema(
 """The sources: how much of each is repeated."""
 
 
+def divide_rows(sizes: np.ndarray) -> Iterator[slice]:
+    """Yields ranges of rows of about `BYTES_AT_ONCE` bytes, each of at least one row.
+
+    Args:
+        sizes: Number of bytes of each row, int64 (n,).
+
+    Examples:
+        >>> list(divide_rows(np.array([1, 40 << 20, 1, 1])))
+        [slice(0, 1, None), slice(1, 4, None)]
+    """
+    parts = np.cumsum(sizes) // BYTES_AT_ONCE
+    bounds = [*np.flatnonzero(np.diff(parts, prepend=-1)).tolist(), len(sizes)]
+    for start, end in pairwise(bounds):
+        yield slice(start, end)
+
+
 class PassageTables:
     """The tables of a finished run.
 
@@ -99,7 +119,15 @@ class PassageTables:
     def passage_batches(self) -> Iterator[pa.RecordBatch]:
         """Yields the table of passages, ordered by document and first byte."""
         ids = self._run.documents[ID]
-        for part in self._run.passages():
+        sizes = pc.binary_length(ids).to_numpy()
+        for passages in self._run.passages():
+            yield from self._describe_passages(passages, ids, sizes)
+
+    def _describe_passages(
+        self, passages: Passages, ids: pa.ChunkedArray, sizes: np.ndarray
+    ) -> Iterator[pa.RecordBatch]:
+        for rows in divide_rows(sizes[passages.documents] + sizes[passages.source_documents]):
+            part = Passages(*(column[rows] for column in passages))
             places = self._places[np.searchsorted(self._contents, part.contents)]
             documents = part.documents.astype(np.int64)
             source_documents = part.source_documents.astype(np.int64)
@@ -131,9 +159,12 @@ class PassageTables:
     def document_batches(self) -> Iterator[pa.RecordBatch]:
         """Yields the table of documents: how much of each is repeated."""
         facts = self._run.documents
-        for start in range(0, len(facts), DOCUMENTS_AT_ONCE):
-            part = facts.slice(start, DOCUMENTS_AT_ONCE).combine_chunks().to_batches()[0]
-            rows = slice(start, start + DOCUMENTS_AT_ONCE)
+        widths = pc.binary_length(facts[ID]).to_numpy() + BYTES_AT_ONCE // DOCUMENTS_AT_ONCE
+        if SOURCE in facts.column_names:
+            widths = widths + pc.fill_null(pc.binary_length(facts[SOURCE]), 0).to_numpy()
+        for rows in divide_rows(widths):
+            length = rows.stop - rows.start
+            part = facts.slice(rows.start, length).combine_chunks().to_batches()[0]
             repeated = self.repeated_bytes[rows]
             sizes = part[BYTES].to_numpy()
             columns = [

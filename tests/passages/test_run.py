@@ -156,6 +156,22 @@ def test_frequent_passages_are_ordered_by_places_and_quoted_from_any_batch(
     ]
 
 
+def test_batches_are_small_however_long_ids_and_sources_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes = [0, 1, 3000, 1, 2, 900, 5000, 0]
+    rows = [{"id": "x" * size, "text": "one two three", "s": "y" * size} for size in sizes]
+    rows[3]["s"] = None
+    expected = nearkin.passages(rows, id="id", min_tokens=3, source="s")
+    monkeypatch.setattr(tables, "BYTES_AT_ONCE", 1000)
+    result = nearkin.passages(rows, id="id", min_tokens=3, source="s")
+    assert result.passages.arrow.equals(expected.passages.arrow)
+    assert result.documents.arrow.equals(expected.documents.arrow)
+    for part in tables.divide_rows(np.array(sizes)):
+        assert sum(sizes[part]) < 1000 + max(sizes)
+        assert sum(sizes[part][1:]) < 1000
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
