@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nearkin.corpus import FileCorpus
 from nearkin.corpus.input_file import InputFile
@@ -48,8 +49,8 @@ def merge_sizes(folders: Sequence[Path], progress: Progress) -> pa.Table:
         if the runs counted sources.
 
     Raises:
-        UsageError: If a folder is not such an output, the runs have different settings, or a run
-            is given twice.
+        UsageError: If a folder is not such an output, the runs have different settings, a run is
+            given twice, or the sizes do not add up to the documents of the runs.
     """
     records = [read_run_record(folder / RUN) for folder in folders]
     _require_different_runs(folders)
@@ -70,7 +71,9 @@ def merge_sizes(folders: Sequence[Path], progress: Progress) -> pa.Table:
         work = WorkFolder.create(Path(work_path) / "work", {}, durable=False)
         run = LocalRun(corpus, columns, options, work, progress, resources)
         clustering = to_final_clusters(run)
-        return _sum_sizes(run.documents(), clustering, options)
+        counted = sum(_count_clustered(record) for record in records)
+        sizes = _read_sizes(run.documents(), counted)
+        return _sum_sizes(run.documents(), clustering, sizes, options)
 
 
 def _require_different_runs(folders: Sequence[Path]) -> None:
@@ -137,13 +140,46 @@ def _list_kept_files(folder: Path) -> list[InputFile]:
     ]
 
 
-def _sum_sizes(documents: Documents, clustering: Clustering, options: RunOptions) -> pa.Table:
+def _count_clustered(record: RunRecord) -> int:
+    """Returns the number of documents of a run in the clusters of its kept documents."""
+    names = ("kept", "removed_exact", "removed_near", "removed_vector", "removed_same")
+    return sum(record.counts.get(name, 0) for name in names)
+
+
+def _read_sizes(documents: Documents, counted: int) -> np.ndarray:
+    """Returns the size that each kept document had in its run, int64 (n,).
+
+    Args:
+        documents: Kept documents of all runs.
+        counted: Number of documents that the runs counted in their clusters.
+
+    Raises:
+        UsageError: If the sizes do not add up to it. The documents were changed, or a row of JSON
+            had a field of this name, beside which the size has another name.
+    """
+    try:
+        sizes = documents.carried[CLUSTER_SIZE].cast(pa.int64())
+    except pa.ArrowInvalid:
+        sizes = None
+    total = None if sizes is None or sizes.null_count else pc.sum(sizes).as_py() or 0
+    if sizes is None or total != counted:
+        raise UsageError(
+            f"the values of {CLUSTER_SIZE} in the kept documents do not add up to the {counted:,} "
+            f"documents of the runs, because rows had a field {CLUSTER_SIZE} before, or the kept "
+            "documents were changed; rename the field of the inputs, and run nearkin dedup again"
+        )
+    return np.asarray(sizes.to_numpy())
+
+
+def _sum_sizes(
+    documents: Documents, clustering: Clustering, own_sizes: np.ndarray, options: RunOptions
+) -> pa.Table:
     """Returns the sizes of clusters, each in the row of its kept document."""
     kept = np.flatnonzero(clustering.kept)
     leader = np.asarray(clustering.leader)
     sizes = np.zeros(len(leader), np.int64)
     carried = documents.carried
-    np.add.at(sizes, leader, carried[CLUSTER_SIZE].cast(pa.int64()).to_numpy())
+    np.add.at(sizes, leader, own_sizes)
     table = pa.table({"id": documents.ids.take(pa.array(kept)), CLUSTER_SIZE: sizes[kept]})
     if options.source is None:
         return table

@@ -132,3 +132,22 @@ def test_run_that_is_given_twice_is_refused(
         message = " ".join(capsys.readouterr().err.split())
         assert "so that its documents would count twice; give each run once" in message
         assert not out.exists()
+
+
+@pytest.mark.parametrize("own_value", [1000, "big", None])
+def test_sizes_that_do_not_add_up_to_the_documents_of_the_runs_are_refused(
+    own_value: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # Rows after the first ones may have a field of the name of the added column.
+    rows: list[dict[str, object]] = [{"id": f"d{i}", "text": f"a{i} b{i}"} for i in range(3000)]
+    rows.append({"id": "last", "text": "other words", "cluster_size": own_value})
+    path = tmp_path / "pages.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    flags = ["--id", "id", "--shingle", "words:1", "--sizes"]
+    folder = tmp_path / "run"
+    assert run(["dedup", str(path), *flags, "--out", str(folder)]) == 0
+    out = tmp_path / "sizes.parquet"
+    assert run(["merge", str(folder), "--out", str(out)]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "do not add up to the 3,001 documents of the runs" in message
+    assert not out.exists()
