@@ -127,7 +127,7 @@ class PassageTables:
         self, passages: Passages, ids: pa.ChunkedArray, sizes: np.ndarray
     ) -> Iterator[pa.RecordBatch]:
         for rows in divide_rows(sizes[passages.documents] + sizes[passages.source_documents]):
-            part = Passages(*(column[rows] for column in passages))
+            part = Passages._make(column[rows] for column in passages)
             places = self._places[np.searchsorted(self._contents, part.contents)]
             documents = part.documents.astype(np.int64)
             source_documents = part.source_documents.astype(np.int64)
