@@ -307,6 +307,8 @@ def _find_difference(
 
 def _open_saved(saved: SavedRun, columns: Columns, request: ReferenceRequest) -> _OpenedReference:
     """Opens the kept documents of a run whose signatures are used."""
+    evidence = FileCorpus.open([str(saved.folder / name) for name in (RUN, CLUSTERS)])
+    evidence.require_all_unchanged()
     corpus = saved.open_corpus(request.on_error)
     kept = saved.read_clusters(["kept"])["kept"].to_numpy()
     recorded = Columns.from_record(saved.record.require_files(saved.folder).request.columns)
@@ -318,8 +320,7 @@ def _open_saved(saved: SavedRun, columns: Columns, request: ReferenceRequest) ->
             carried_columns=recorded.carried_columns,
             document_limit=sketched.document_limit,
         ),
-        SavedSignatures(saved.folder / SIGNATURES, saved.record.stages[Stage.SKETCH]),
+        SavedSignatures(saved.folder / SIGNATURES, saved.record.stages[Stage.SKETCH], evidence),
         np.asarray(kept, bool),
     )
-    names = [str(saved.folder / name) for name in (RUN, CLUSTERS)]
-    return _OpenedReference(reference, FileCorpus.open(names), corpus)
+    return _OpenedReference(reference, evidence, corpus)

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow.compute as pc
 
 from nearkin.cluster.keep import DEFAULT_ORDER
-from nearkin.corpus import Columns, Corpus
+from nearkin.corpus import Columns, Corpus, FileCorpus
 from nearkin.engine.banding import build_band_keys
 from nearkin.engine.local.candidates import SignatureComparison
 from nearkin.engine.local.documents import Documents, arrays_of, take_values
@@ -49,10 +49,12 @@ class SavedSignatures:
     Attributes:
         folder: Folder of the signatures.
         record: Record of its sketch stage.
+        evidence: Files of the run that are replaced if its signatures are.
     """
 
     folder: Path
     record: StageRecord
+    evidence: FileCorpus
 
 
 @dataclass(frozen=True)
@@ -160,12 +162,17 @@ class _ReferenceComparison:
             run: Run whose exact duplicates are grouped.
             reference: The reference.
             number: Position of the reference.
+
+        Raises:
+            RunError: If the saved run was replaced since the run began.
         """
         folder = run.work.folder(AGAINST) / f"{number}"
         if (folder / MANIFEST).exists():
             work = WorkFolder.resume(folder, {})
         else:
             work = WorkFolder.create(folder, {}, durable=run.work.durable)
+        if reference.saved is not None:
+            reference.saved.evidence.require_all_unchanged()
         if reference.saved is not None and work.done(Stage.SKETCH) is None:
             (work.path / "sketch").unlink(missing_ok=True)
             (work.path / "sketch").symlink_to(
@@ -179,6 +186,10 @@ class _ReferenceComparison:
             reference.corpus, reference.columns, options, work, run.progress, run.resources
         )
         sketched.sketch()
+        if reference.saved is not None:
+            # The signatures are mapped now, so that they stay as they are.
+            sketched.documents()
+            reference.saved.evidence.require_all_unchanged()
         return cls(run, reference, sketched, folder / "pairs")
 
     def match(self) -> tuple[ReferenceMatches, ReferenceStats]:
