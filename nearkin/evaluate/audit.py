@@ -14,10 +14,12 @@ follows from the differences between documents (see `nearkin.evaluate.intervals`
 import time
 from dataclasses import asdict, dataclass
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nearkin.argument_types import check_arguments
 from nearkin.engine.options import RunOptions
+from nearkin.engine.result_schema import KINDS, SAME
 from nearkin.engine.stats import NOTABLE_HOT_SHARE
 from nearkin.errors import UsageError
 from nearkin.evaluate.intervals import Proportion
@@ -148,7 +150,8 @@ def measure_run(
     scan = create_scan(run, len(clusters), progress)
     precision = Proportion.from_counts(*scan.measure_precision(clusters, removed, seed))
     kept = clusters["kept"].to_numpy()
-    counter = PairCounter(scan, clusters["id"], kept)
+    has_equal_value = pc.equal(clusters["kind"], KINDS[SAME]).to_numpy()
+    counter = PairCounter(scan, clusters["id"], kept, has_equal_value)
     compared = 0
     for start in range(0, len(sampled), scan.sample_per_scan):
         elapsed = time.monotonic() - began

@@ -95,16 +95,25 @@ class PairCounter:
         exact: Number of pairs of exact duplicates, each counted once.
     """
 
-    def __init__(self, scan: CorpusScan, ids: pa.ChunkedArray, kept: np.ndarray) -> None:
+    def __init__(
+        self,
+        scan: CorpusScan,
+        ids: pa.ChunkedArray,
+        kept: np.ndarray,
+        has_equal_value: np.ndarray,
+    ) -> None:
         """Creates a counter.
 
         Args:
             scan: Compares documents with the whole corpus.
             ids: Ids of all documents in the order of the corpus.
             kept: Which documents are kept, bool (n,).
+            has_equal_value: Which documents the run joined with another one because of an equal
+                value, and did not compare, bool (n,). Their pairs do not count.
         """
         self._scan = scan
         self._kept = kept
+        self._has_equal_value = has_equal_value
         self._is_kept_parts = [np.empty(0, bool)]
         self._is_residual_parts = [np.empty(0, bool)]
         self._ids = ids
@@ -133,6 +142,7 @@ class PairCounter:
         is_exact = scan.groups[pairs.a] == scan.groups[pairs.b]
         self.exact += int((is_exact & is_new).sum())
         counted = ~is_exact & scan.scope.allows(pairs.a, pairs.b)
+        counted &= ~(self._has_equal_value[pairs.a] | self._has_equal_value[pairs.b])
         pairs = SimilarPairs._make(column[counted] for column in pairs)
         is_new = is_new[counted]
         both_kept = self._kept[pairs.a] & self._kept[pairs.b]

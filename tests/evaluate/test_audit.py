@@ -224,6 +224,25 @@ def test_documents_of_different_blocks_are_not_compared(tmp_path: Path) -> None:
     assert (audit.recall.hits, audit.recall.total) == (1, 1)
 
 
+def test_documents_with_an_equal_value_do_not_lower_the_recall(tmp_path: Path) -> None:
+    """A document that is joined with a longer text is not compared with its near-duplicates."""
+    base = "one two three four five six seven eight nine ten eleven twelve"
+    rows = [
+        {"text": base, "key": "1"},
+        {"text": f"{base} more", "key": "2"},
+        {"text": f"{base} words", "key": "3"},
+        {"text": " ".join(f"other{number}" for number in range(30)), "key": "3"},
+    ]
+    path = tmp_path / "docs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = str(tmp_path / "out")
+    assert run(["dedup", str(path), "--threshold", "0.6", "--same", "key", "--out", out]) == 0
+    kinds = pq.read_table(tmp_path / "out" / "clusters.parquet")["kind"].to_pylist()
+    assert kinds == ["near", "kept", "same", "kept"]
+    audit = audit_run(tmp_path / "out", Silent()).audit
+    assert (audit.recall.hits, audit.recall.total) == (1, 1)
+
+
 def test_folder_without_a_run_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not the output"):
         audit_run(tmp_path, Silent())
