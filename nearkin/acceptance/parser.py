@@ -142,7 +142,8 @@ class _Parser:
     def _fail(self, reason: str, token: _Token | None = None) -> NoReturn:
         """Raises the error of a token, by default the current one."""
         position = (token or self._token).position
-        shown = "".join(" " if character.isspace() else character for character in self._text)
+        # Line breaks and control characters would move the caret, or change the terminal.
+        shown = "".join(character if character.isprintable() else " " for character in self._text)
         raise UsageError(
             f"{name_setting('accept', self._text)} is not valid at character {position + 1}: "
             f"{reason}\n{shown}\n{' ' * position}^"
@@ -185,6 +186,10 @@ class _Parser:
         if self._token.kind != "word" or self._token.text in WORDS:
             self._fail(f"expected a term: one of {', '.join(TERMS)}")
         term = self._token
+        if term.text in (SIMILAR, *NAMED_EXPRESSIONS):
+            self._fail(
+                f"{term.text!r} is the name of a whole expression; {_expand_name(term.text)}"
+            )
         if term.text not in TERMS:
             suggestion = did_you_mean(term.text, (*TERMS, SIMILAR, *NAMED_EXPRESSIONS))
             remedy = suggestion or f"; the terms are {', '.join(TERMS)}"
@@ -241,3 +246,10 @@ class _Parser:
         if self._token.text != parenthesis:
             self._fail(f"expected {parenthesis!r}")
         self._advance()
+
+
+def _expand_name(name: str) -> str:
+    """Returns what to write instead of the name of an expression inside another one."""
+    if name == SIMILAR:
+        return "inside another one, write a condition such as jaccard >= 0.8"
+    return f"inside another one, write ({NAMED_EXPRESSIONS[name]})"

@@ -58,6 +58,8 @@ def test_a_named_expression_is_parsed_as_its_text(name: str) -> None:
         ("and", 1, "expected a term"),
         ("jacard >= 0.8", 1, "unknown term 'jacard'; did you mean 'jaccard'?"),
         ("safer", 1, "unknown term 'safer'; did you mean 'safe'?"),
+        ("jaccard >= 0.8 and safe", 20, "inside another one, write (containment >= 0.98 and"),
+        ("similar or contained", 1, "inside another one, write a condition such as jaccard >= 0.8"),
         ("open", 1, "unknown term 'open'; the terms are jaccard, containment"),
         ("same", 5, "expected (COL) after same"),
         ("same()", 6, "expected a column"),
@@ -89,6 +91,12 @@ def test_a_caret_stands_below_its_character_if_the_expression_has_several_lines(
     with pytest.raises(UsageError) as caught:
         parse_expression("numbers_equal\nand nothing")
     assert str(caught.value).splitlines()[-2:] == ["numbers_equal and nothing", " " * 18 + "^"]
+
+
+def test_an_error_shows_no_control_characters() -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_expression("jaccard \x1b[2J\x00\u2028\u202e")
+    assert str(caught.value).splitlines()[-2:] == ["jaccard  [2J   ", " " * 8 + "^"]
 
 
 def test_nesting_and_length_are_bounded() -> None:
