@@ -46,6 +46,18 @@ CASES: dict[str, list[str]] = {
     "pairs-expanded": ["pairs", "DOCS", "--out", "OUT", "--expand-exact"],
     "containment": ["pairs", "DOCS", "--out", "OUT", "--relation", "containment"],
     "pairs-of-saved": ["pairs", "SAVED", "--out", "OUT"],
+    "accept": [
+        "dedup",
+        "DOCS",
+        "--out",
+        "OUT",
+        "--accept",
+        "containment >= 0.9 and witness >= 10 and numbers_equal",
+        "--max-removed",
+        "source:1",
+        *BANDED,
+    ],
+    "same": ["dedup", "DOCS", "--out", "OUT", "--same", "source", "--sizes"],
     "passages": ["passages", "DOCS", "--out", "OUT", "--min", "10", "--source", "source"],
 }
 RESTARTED: dict[str, list[str]] = {
