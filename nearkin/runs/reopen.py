@@ -25,6 +25,7 @@ from nearkin.runtime.files import disk_errors, to_json, write_durably
 from nearkin.runtime.metrics import QualityMetrics
 from nearkin.runtime.outputs import is_half_written, locked
 from nearkin.runtime.progress import Progress
+from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import SpecResources
 
 CLUSTERS = "clusters.parquet"
@@ -190,8 +191,8 @@ def shadow_run(
         workers: Number of threads.
 
     Raises:
-        UsageError: If the run was saved without signatures or made against a reference, or a
-            setting is unknown or out of range.
+        UsageError: If the run was saved without signatures or made against a reference, a setting
+            is unknown or out of range, or the threshold differs although an acceptance replaces it.
     """
     labels = None if golden is None else read_golden_set(golden)
     SavedRun.find((str(folder),))
@@ -199,6 +200,13 @@ def shadow_run(
     record.require_no_reference(folder, "be compared with other settings")
     live = replace(run.settings, second_measure=None)
     shadow_options = replace(live, **against)
+    threshold = against.get("threshold", shadow_options.threshold)
+    if live.acceptance is not None and shadow_options.threshold != threshold:
+        raise UsageError(
+            f"cannot compare {name_setting('threshold', threshold)} with a run that removed "
+            f"documents under the condition {str(live.acceptance)!r}: an acceptance "
+            "replaces the threshold; run nearkin dedup again with another condition"
+        )
     signatures = (folder / SIGNATURES).resolve()
     variants = [("live", live), ("shadow", shadow_options)]
     if record.require_sketch_stats(folder).documents < WARM_UP_BELOW:

@@ -131,3 +131,15 @@ def test_terminal_shows_both_sides(saved: Path, capsys: pytest.CaptureFixture[st
     text = capsys.readouterr().out
     assert "8 × 12" in text
     assert "no band in common" in text
+
+
+def test_another_threshold_is_rejected_for_a_run_with_an_acceptance(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The acceptance replaces the threshold, so the results would always be equal."""
+    (tmp_path / "a.jsonl").write_text('{"text": "one two three"}\n')
+    line = ["dedup", str(tmp_path / "a.jsonl"), "--accept", "jaccard >= 0.6", "--save-signatures"]
+    command([*line, "--out", str(tmp_path / "d")])
+    assert command(["shadow", str(tmp_path / "d"), "--against", "threshold=0.9"]) == 2
+    assert "an acceptance replaces the threshold" in " ".join(capsys.readouterr().err.split())
+    assert command(["shadow", str(tmp_path / "d"), "--against", "b=16,r=4"]) == 0
