@@ -176,7 +176,7 @@ class WindowFiles:
     def write_sources(self) -> None:
         """Writes the first other place of each window, and the hashes of all contents before it.
 
-        The partitions are deleted.
+        The partitions stay, because a resumed run requires the files of the stage before.
         """
         sources = create_mapped_file(self._folder / SOURCES, np.uint64, (self.count,))
         sources[:] = kernels.NONE
@@ -185,7 +185,6 @@ class WindowFiles:
             if path.exists():
                 entries = path.stat().st_size // 24
                 _write_sources_of(map_array(path, np.uint64, (entries, 3)), sources)
-                path.unlink()
         prefixes = create_mapped_file(self._folder / PREFIXES, np.uint64, (self.count + 1,))
         kernels.hash_contents(sources, prefixes)
 

@@ -6,6 +6,9 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from nearkin.errors import RunError
+from nearkin.passages.run import PassageRun
+from nearkin.runs import passages
 from tests.cli.conftest import run
 
 
@@ -83,6 +86,22 @@ def test_finished_output_is_neither_replaced_nor_taken_for_another(
     assert run("passages", texts, "--min", "5", "--out", out, "-q", "--resume") == 2
     assert "has changed" in capsys.readouterr().err
     assert run("passages", texts, "--min", "6", "--out", out, "-q", "--overwrite") == 0
+
+
+def test_resumed_run_does_not_read_again_what_finished_stages_have_read(
+    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = (texts, "--min", "5", "--out", tmp_path / "out", "-q")
+
+    def fail(*_: object) -> None:
+        raise RunError("the disk is gone")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(passages, "PassageTables", fail)
+        assert run("passages", *options) == 1
+    monkeypatch.setattr(PassageRun, "_map_pieces", fail)
+    assert run("passages", *options, "--resume") == 0
+    assert pq.read_table(tmp_path / "out" / "passages.parquet").num_rows == 2
 
 
 @pytest.mark.parametrize(
