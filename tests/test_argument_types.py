@@ -163,6 +163,9 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     "Retries": lambda parts: (nk.Retries, {}),
     "dedup": lambda parts: (nk.dedup, {"data": TEXTS}),
     "pairs": lambda parts: (nk.pairs, {"data": TEXTS}),
+    "passages": lambda parts: (nk.passages, {"data": TEXTS}),
+    "split": lambda parts: (nk.split, {"data": TEXTS}),
+    "check": lambda parts: (nk.check, {"first": TEXTS, "second": TEXTS}),
     "sketch": lambda parts: (nk.sketch, {"texts": TEXTS}),
     "frequencies": lambda parts: (nk.frequencies, {"data": TEXTS}),
     "observe": lambda parts: (nk.observe, {"data": TEXTS}),
@@ -355,6 +358,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
         {"folder": parts.folder / "none" / "none"},
     ),
     "DedupResult.filter": lambda parts: (parts.result.filter, {"data": TEXTS}),
+    "DedupResult.cluster_columns": lambda parts: (parts.result.cluster_columns, {}),
     "synth": lambda parts: (
         nk.synth,
         {"out": parts.folder / "texts.parquet", "settings": nk.SynthSettings(documents=3)},
@@ -386,7 +390,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     "spark.dedup": lambda parts: (nearkin.spark.dedup, {"frame": object(), "id": "id"}),
 }
 """What is called, with valid arguments, by the name of the function."""
-SLOW = {"dedup", "pairs", "synth", "fit"}
+SLOW = {"dedup", "pairs", "passages", "split", "check", "synth", "fit"}
 """Functions that take seconds for all values that have the right type."""
 
 
@@ -459,6 +463,9 @@ RESULTS = {
     "Outcome",
     "OutcomeKind",
     "PairsResult",
+    "PassagesResult",
+    "SplitResult",
+    "CheckResult",
     "Plan",
     "PlannedSettings",
     "Progress",
