@@ -83,7 +83,6 @@ KEEPS = (
 )
 QUICK = [
     ("hot buckets", "leaders", KEEPS[2], 4),
-    ("pair budget", "leaders", KEEPS[0], 4),
     ("across, pair budget", "leaders", KEEPS[2], 4),
     ("weighted", "components", KEEPS[1], 37),
     ("cosine", "leaders", KEEPS[3], 1),
