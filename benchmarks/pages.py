@@ -36,7 +36,7 @@ and a twentieth the digest. The rest is Python: outcomes, cached resolutions and
 Over SQLite, statements take as long as all the rest. A single upsert consists of about a hundred
 calls on arrays of one row, half of them for the sketch, so the goal of 60 µs (16,700 a second) is
 not reached. A document in `memory://` takes its text, a signature of 512 bytes, 40 bytes for each
-of its 13 postings, and about 400 bytes for its names, its times and the objects that hold them.
+of its 13 postings, and about 250 bytes for its names, its times and the objects that hold them.
 """
 STAGES_NOTE = """The column *before* has the figures of the version before text of every script was
 marked in place and keys that occur once were dropped, measured on the same machine at the same
@@ -206,6 +206,7 @@ def write_pages() -> None:
         quality: QualityRecord = json.loads(QUALITY.read_text("utf-8"))
         text += quality_section(quality, describe(quality["machine"]))
         replace_block(ROOT / "README.md", "quality", summarize_quality(quality))
+    text += "\n" + (HERE / "losses.md").read_text("utf-8")
     (ROOT / "docs" / "reference" / "benchmarks.md").write_text(text, "utf-8")
     values = {result["name"]: result["value"] for result in figures["figures"]}
     pairs, dedup = (
