@@ -466,7 +466,7 @@ def prepare_run(
         work: Folder for temporary files, or None for that of the system.
         progress: Receives stage and row-count updates. By default, stages are logged.
         parameters: The parameters of the run, without settings and preset.
-        reference: The reference. By default, there is none.
+        reference: The reference, or `NO_REFERENCE`.
 
     Raises:
         UsageError: If a parameter is out of range, or the data cannot be read.
@@ -491,7 +491,7 @@ def prepare_corpus_run(
         work: Folder for temporary files, or None for that of the system.
         progress: Receives stage and row-count updates. By default, stages are logged.
         parameters: The parameters of the run, without settings and preset.
-        reference: The reference. By default, there is none.
+        reference: The reference, or `NO_REFERENCE`.
 
     Raises:
         UsageError: If a parameter is out of range, or a column does not exist.
@@ -528,7 +528,7 @@ def _open_matcher(
     options: RunOptions,
     parameters: RunParameters,
 ) -> ReferenceMatcher | None:
-    """Returns the comparison with the reference, or None if there is none."""
+    """Returns the comparison with the reference, or None for a run without one."""
     paths: tuple[str, ...] = ()
     data = reference.data
     if data is not None and not (isinstance(data, str | Path) or _are_paths(data)):

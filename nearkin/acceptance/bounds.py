@@ -30,7 +30,7 @@ LOWER = (Operator.AT_LEAST, Operator.ABOVE, Operator.EQUAL)
 ROUNDING = 1e-12
 """The share by which a computed bound is lowered, so that its rounding excludes no pair."""
 Truth: TypeAlias = bool | None
-"""Whether a condition holds; None if it is not known."""
+"""True or False if it is known whether a condition holds, otherwise None."""
 
 
 @dataclass(frozen=True)

@@ -201,7 +201,7 @@ def require_existing_index(url: str) -> None:
         url: URL of the store.
 
     Raises:
-        UsageError: If there is no such file.
+        UsageError: If the file does not exist.
     """
     from nearkin.errors import UsageError
     from nearkin.index.stores.sqlite import file_of
@@ -640,7 +640,7 @@ def query(
         json: Whether the result is printed as JSON.
 
     Raises:
-        UsageError: If the file cannot be read as text, or there is no such index.
+        UsageError: If the file cannot be read as text, or the index does not exist.
 
     Examples:
         nearkin index query page.txt --store sqlite:///kin.db

@@ -40,7 +40,7 @@ def make_job(
         annotate: Whether all rows are kept and get cluster columns.
         save_signatures: Whether signatures and band keys are kept in the output.
         documents: What the output holds of the documents. By default, the kept ones.
-        reference: The options of the reference. By default, there is none.
+        reference: The options of the reference, or None for a run without one.
 
     Returns:
         The job.

@@ -104,8 +104,8 @@ def choose_kept_documents(
     """Returns the kept document of each document, chosen by a criterion.
 
     Of the documents that were verified against every other one of their cluster, the one with the
-    highest mean score is kept, and of equal ones the first in keep order. If there is no such
-    document, which happens only to components, the leader is kept.
+    highest mean score is kept, and of equal ones the first in keep order. Without such
+    a document, which happens only to components, the leader is kept.
 
     Args:
         scored: Pairs that reach the threshold.

@@ -2,7 +2,7 @@
 
 The corpus is read twice. The first reading finds which anchors occur twice, in a table of fixed
 size. The second one writes the windows with such anchors to files, which are divided by hash. So
-memory does not depend on the corpus, and neither does the result on memory.
+only counts of documents and passages grow in memory, and the result does not depend on the bound.
 """
 
 from collections.abc import Callable, Iterable, Iterator
