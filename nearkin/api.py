@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence, Sized
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
@@ -76,7 +77,7 @@ from nearkin.runs.reference import (
 )
 from nearkin.runs.settings_file import Settings
 from nearkin.runs.spec_request import count_frequency_cut
-from nearkin.runs.split import execute_split, with_recall_of_splits
+from nearkin.runs.split import SPLIT_RECALL, execute_split, with_recall_of_splits
 from nearkin.runtime.outputs import require_page_output
 from nearkin.runtime.progress import LoggedProgress, Progress
 from nearkin.runtime.sizes import parse_size
@@ -290,7 +291,7 @@ class ReferenceData(NamedTuple):
 NO_REFERENCE = ReferenceData()
 
 
-@show_parameters
+@partial(show_parameters, recall=SPLIT_RECALL)
 @check_arguments
 def split(
     data: Any,
@@ -349,7 +350,7 @@ def split(
     return result
 
 
-@show_parameters
+@partial(show_parameters, recall=SPLIT_RECALL)
 @check_arguments
 def check(
     first: Any,

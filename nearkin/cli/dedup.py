@@ -208,6 +208,7 @@ def dedup(
         from nearkin.runs.document_output import DocumentOutput
         from nearkin.runs.kept_file import KeptFile
         from nearkin.runs.output import require_output_free
+        from nearkin.runs.parameters import require_one_threshold
 
     weights = DocumentWeights.parse(result.document_weights)
     documents = DocumentOutput(result.output, result.codec, result.sizes, weights)
@@ -215,7 +216,7 @@ def dedup(
     spec, match = apply_plan(plan, given, spec, match)
     request = spec.to_request()
     policy = KeepPolicy.parse(clustering.keep)
-    require_one_threshold(given, clustering.accept)
+    require_one_threshold(given.names, clustering.accept)
     limit = None
     if clustering.max_removed is not None:
         limit = RemovalLimit.parse(clustering.max_removed)
@@ -296,30 +297,6 @@ def dedup(
     counts = record.counts
     rejected = counts["rejected"]
     require_documents(counts["read"] - rejected, rejected, f"see {out / 'rejected.jsonl'}")
-
-
-def require_one_threshold(given: GivenOptions, accept: str) -> None:
-    """Requires that the similarity of duplicates is not given twice.
-
-    Args:
-        given: Names of the options that were given on the command line.
-        accept: Value of the option for the acceptance.
-
-    Raises:
-        UsageError: If a threshold is given beside an expression, which replaces it.
-    """
-    from nearkin.acceptance.parser import SIMILAR
-    from nearkin.errors import UsageError
-
-    if accept.strip() == SIMILAR:
-        return
-    for name in ("threshold", "distance"):
-        if name in given:
-            raise UsageError(
-                f"{name_setting(name)} and {name_setting('accept', accept)} exclude each other: "
-                "the expression decides alone; write the similarity in it, for example jaccard >= "
-                "0.8"
-            )
 
 
 def require_local_reference(

@@ -29,11 +29,12 @@ DEFAULTS = {
 }
 
 
-def show_parameters(function: Function) -> Function:
+def show_parameters(function: Function, **changed_defaults: object) -> Function:
     """Shows the keywords of a run in the signature and in the help of a function.
 
     Args:
         function: A function whose last parameter is `**parameters: Unpack[RunParameters]`.
+        **changed_defaults: Defaults of keywords that differ from those of other runs.
 
     Returns:
         The same function.
@@ -45,7 +46,7 @@ def show_parameters(function: Function) -> Function:
         for parameter in signature.parameters.values()
         if parameter.kind is not inspect.Parameter.VAR_KEYWORD
     ]
-    defaults = _default_values()
+    defaults = _default_values() | changed_defaults
     keywords = [
         inspect.Parameter(
             name,

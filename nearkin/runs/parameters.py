@@ -1,9 +1,10 @@
 """The parameters that `nearkin.dedup`, `nearkin.pairs` and `nearkin.spark.dedup` share."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
+from nearkin.acceptance.parser import SIMILAR
 from nearkin.corpus import Columns
 from nearkin.corpus.dialect import parse_delimiter, parse_encoding
 from nearkin.corpus.inputs import Selection
@@ -127,6 +128,8 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
 
 OPTIONS_OF_RUN = frozenset(RunOptionKeywords.__annotations__) | {"threshold", "distance"}
 """The parameters that are fields of RunOptions."""
+THRESHOLDS = ("threshold", "distance")
+"""The parameters of which an acceptance takes the place."""
 OPTIONS_OF_SPEC = frozenset(SpecOptionKeywords.__annotations__)
 """The parameters from which a Spec is made, except its measure."""
 
@@ -199,8 +202,11 @@ def make_run_options(spec: Spec, parameters: RunParameters) -> RunOptions:
         parameters: The parameters of a run.
 
     Raises:
-        UsageError: If both a distance and a threshold are given, or an option is not valid.
+        UsageError: If both a distance and a threshold are given, or one of them beside an
+            acceptance that replaces it, or an option is not valid.
     """
+    given_names = {name for name, value in parameters.items() if value is not None}
+    require_one_threshold(given_names, parameters.get("accept") or SIMILAR)
     distance = parameters.get("distance")
     if distance is not None and parameters.get("threshold") is not None:
         raise UsageError(
@@ -211,6 +217,27 @@ def make_run_options(spec: Spec, parameters: RunParameters) -> RunOptions:
         name: value for name, value in parameters.items() if name in OPTIONS_OF_RUN
     }
     return RunOptions(spec=spec, **{**given, "memory": memory_of(parameters)})
+
+
+def require_one_threshold(given: Collection[str], accept: str) -> None:
+    """Requires that the similarity of duplicates is not given twice.
+
+    Args:
+        given: Names of the parameters that were given.
+        accept: The acceptance.
+
+    Raises:
+        UsageError: If a threshold is given beside an expression, which replaces it.
+    """
+    if accept.strip() == SIMILAR:
+        return
+    for name in THRESHOLDS:
+        if name in given:
+            raise UsageError(
+                f"{name_setting(name)} and {name_setting('accept', accept)} exclude each other: "
+                "the expression decides alone; write the similarity in it, for example jaccard >= "
+                "0.8"
+            )
 
 
 def selection_of(reading: ReadKeywords) -> Selection:

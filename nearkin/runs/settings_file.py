@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast, get_type_hints
 
+from nearkin.acceptance.parser import SIMILAR
 from nearkin.argument_types import check_type
 from nearkin.corpus import Columns
 from nearkin.errors import UsageError
@@ -21,6 +22,7 @@ from nearkin.runs.parameters import (
     OPTIONS_OF_RUN,
     OPTIONS_OF_SPEC,
     TEXT_OPTIONS,
+    THRESHOLDS,
     RunParameters,
     make_run_options,
     spec_of,
@@ -202,16 +204,32 @@ class Settings:
         return self._without({"relation"})
 
     def for_pairs(self) -> "Settings":
-        """Returns the settings that `pairs` takes. Those of clusters are left out."""
-        return self._without(CLUSTER_OPTIONS)
+        """Returns the settings that `pairs` takes. Those of clusters are left out.
+
+        Raises:
+            UsageError: If an acceptance takes the place of the threshold that `pairs` needs.
+        """
+        return self._without_clusters()
 
     def for_splits(self) -> "Settings":
         """Returns the settings that `split` and `check` take. Those of clusters are left out.
 
         Raises:
-            UsageError: If the relation is containment, which only `pairs` finds.
+            UsageError: If the relation is containment, which only `pairs` finds, or an acceptance
+                takes the place of the threshold.
         """
-        return self.for_dedup()._without(CLUSTER_OPTIONS)
+        return self.for_dedup()._without_clusters()
+
+    def _without_clusters(self) -> "Settings":
+        if self._has_condition():
+            raise UsageError(
+                f"{self.source}: accept={self.values['accept']!r} decides which documents dedup "
+                "removes, and takes the place of a threshold; delete it, and set a threshold"
+            )
+        return self._without(CLUSTER_OPTIONS)
+
+    def _has_condition(self) -> bool:
+        return str(self.values.get("accept", SIMILAR)).strip() != SIMILAR
 
     def limit_to(self, names: Collection[str]) -> "Settings":
         """Returns the settings of some names.
@@ -236,8 +254,10 @@ class Settings:
             The given parameters and the settings that none of them replaces.
         """
         merged = {name: value for name, value in given.items() if value is not None}
+        has_condition = str(merged.get("accept", SIMILAR)).strip() != SIMILAR
         for name, value in self.values.items():
-            if name not in merged and ALTERNATIVES.get(name) not in merged:
+            is_replaced = ALTERNATIVES.get(name) in merged or (has_condition and name in THRESHOLDS)
+            if name not in merged and not is_replaced:
                 merged[name] = value
         return merged
 

@@ -93,11 +93,13 @@ def test_contradictory_requests_are_refused(
     for options, message in (
         ({"across": "shop"}, "across='shop' has no effect on a check"),
         ({"same": "shop"}, "same='shop' cannot be combined with a check"),
-        ({"accept": "safe", "threshold": 0.8}, "cannot be combined with a check"),
+        ({"max_lost": 0.1}, "cannot be combined with a check"),
         ({"block_by": "nothing"}, "nothing"),
     ):
         with pytest.raises(UsageError, match=message):
             nk.check(*corpora, **{**WORDS, **options})  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="cannot be combined with a check"):
+        nk.check(*corpora, accept="safe")
     path = tmp_path / "a.parquet"
     pq.write_table(corpora[0], path)
     with pytest.raises(UsageError, match="is a path, and the other corpus is not"):

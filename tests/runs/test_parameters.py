@@ -143,3 +143,8 @@ def test_defaults_of_the_signature_are_those_of_a_run() -> None:
 def test_keywords_of_another_type_are_usage_errors(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(nk.UsageError, match=message):
         nk.dedup({"text": ["a text"]}, **wrong)
+
+
+def test_split_and_check_show_their_default_recall() -> None:
+    for function, recall in ((nk.split, 0.99), (nk.check, 0.99), (nk.dedup, 0.95)):
+        assert inspect.signature(function).parameters["recall"].default == recall

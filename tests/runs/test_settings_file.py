@@ -51,6 +51,38 @@ def test_a_given_distance_replaces_the_threshold_of_the_file() -> None:
     assert options_of(nk.dedup(TEXTS, settings=settings, threshold=0.9)).distance is None
 
 
+@pytest.mark.parametrize("replaced", [{"threshold": 0.9}, {"measure": "jaccard", "threshold": 1}])
+def test_a_given_acceptance_replaces_the_threshold_of_the_file(replaced: dict[str, Any]) -> None:
+    settings = {"shingle": "words:1", **replaced}
+    kept = nk.dedup(TEXTS, settings=settings, accept="jaccard >= 0.6").kept
+    assert kept.tolist() == [True, False, True]
+    assert nk.dedup(TEXTS, settings=settings).kept.all()
+
+
+def test_a_threshold_beside_the_acceptance_of_the_file_is_refused() -> None:
+    settings = {"shingle": "words:1", "accept": "containment >= 0.9"}
+    with pytest.raises(nk.UsageError, match=r"`threshold` and accept=.*set by settings="):
+        nk.dedup(TEXTS, settings=settings, threshold=0.5)
+    assert not nk.dedup(TEXTS, settings=settings, accept="similar", threshold=0.6).kept.all()
+
+
+@pytest.mark.parametrize("name", ["threshold", "distance"])
+def test_a_threshold_beside_an_acceptance_is_refused(name: str) -> None:
+    with pytest.raises(nk.UsageError, match=f"`{name}` and accept='contained' exclude"):
+        nk.dedup(TEXTS, accept="contained", **{name: 1})  # type: ignore[arg-type]
+
+
+def test_pairs_refuse_the_acceptance_of_the_file() -> None:
+    settings = {"shingle": "words:1", "accept": "containment >= 0.9"}
+    for find in (nk.pairs, nk.split):
+        with pytest.raises(nk.UsageError, match="decides which documents dedup"):
+            find(TEXTS, settings=settings)  # type: ignore[operator]
+    with pytest.raises(nk.UsageError, match="takes the place of a threshold"):
+        nk.check(TEXTS, TEXTS, settings=settings)
+    similar = {"shingle": "words:1", "accept": "similar", "threshold": 0.6}
+    assert len(nk.pairs(TEXTS, settings=similar).pairs) == 1
+
+
 def test_pairs_take_the_relation_of_the_file_and_ignore_clusters() -> None:
     settings = {"shingle": "words:1", "relation": "containment", "threshold": 0.9, "keep": "x desc"}
     texts = ["cat mat", "the cat sat on the mat", "a dog"]
@@ -82,6 +114,7 @@ def test_containment_is_refused_for_clusters() -> None:
         ("relation = 'contained'", "relation='contained' is not valid"),
         ("max_df = 2.0", "max_df=2.0 is out of range"),
         ("keep = 'length sideways'", "keep"),
+        ("accept = 'contained'\nthreshold = 0.8", "`threshold` and accept='contained' exclude"),
         ("[spec]\nn = 1", "unknown setting 'spec'"),
         ("threshold 0.8", "is not a TOML file"),
         ("\x00", "is not a TOML file"),

@@ -63,6 +63,8 @@ def test_the_same_run_is_refused_as_by_the_local_engine(
     with pytest.raises(RunError) as distributed:
         nks.dedup(frame, **options)
     assert str(distributed.value) == str(local.value)
+    with pytest.raises(UsageError, match="`threshold` and accept='safe' exclude each other"):
+        nks.dedup(frame, shingle="words:2", id="id", accept="safe", threshold=0.8)
 
 
 @pytest.mark.parametrize(
