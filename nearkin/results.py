@@ -23,9 +23,10 @@ from nearkin.engine.local import result_tables
 from nearkin.engine.local.cluster_columns import LocalClusterColumns
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.document_split import SplitFacts
+from nearkin.engine.local.related_documents import with_related_documents
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
-from nearkin.engine.result_schema import GROUPS
+from nearkin.engine.result_schema import GROUPS, RELATED
 from nearkin.engine.stats import MissingPairsStats, StageRecords
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.passages.run import PassageRun
@@ -231,7 +232,8 @@ class DedupResult:
 
         The columns are id, cluster (the id of the kept document), kept, similarity (to the kept
         document) and kind. With a reference, there are also duplicate_of (the id of the document
-        that a removed document repeats) and matched_in (`reference` or `this run`).
+        that a removed document repeats) and matched_in (`reference` or `this run`). With the option
+        `related`, there is also outcome: `same` (a duplicate), `related` or `new`.
         """
         finished, clustering = self._open
         batches = result_tables.cluster_batches(finished.run.documents().ids, clustering)
@@ -249,6 +251,26 @@ class DedupResult:
         return ResultTable(
             pa.Table.from_batches(result_tables.pair_batches(run), result_tables.pairs_schema(run))
         )
+
+    @cached_property
+    def related(self) -> ResultTable:
+        """The related documents: verified pairs of different clusters, each in one row.
+
+        The columns are id_a, id_b, similarity, kept_a and kept_b (whether each document is kept),
+        cluster_a and cluster_b (the ids of the kept documents of their clusters). One document
+        represents a group of exact duplicates.
+
+        Raises:
+            UsageError: If the run has no option `related`.
+        """
+        finished, clustering = self._open
+        if clustering.linked is None:
+            raise UsageError(
+                f"related documents were not searched for; deduplicate again with "
+                f"{name_setting('related', 0.6)}, for example"
+            )
+        batches = result_tables.related_batches(finished.run, clustering)
+        return ResultTable(pa.Table.from_batches(batches, RELATED))
 
     @check_arguments
     def cluster_columns(self, document_weights: str = "none") -> ResultTable:
@@ -405,7 +427,8 @@ class DedupResult:
                 f"or with {name_setting('pair_budget')}"
             )
         run = finished.run.at(threshold)
-        return DedupResult(TemporaryRun(run, finished.folder), run.elect())
+        clustering = with_related_documents(run, run.elect())
+        return DedupResult(TemporaryRun(run, finished.folder), clustering)
 
     @check_arguments
     def write(

@@ -63,6 +63,7 @@ RANGES = {
     "max_df": OPEN_SHARE,
     "floor": SHARE,
     "max_lost": SHARE,
+    "related": OPEN_SHARE,
     "keep_up_to": COUNT,
     "group_seed": NumberRange(0, 2**64 - 1),
     "most_pairs": COUNT_OR_NONE,

@@ -828,6 +828,15 @@ class ClusterOptions:
             rich_help_panel=VERIFICATION,
         ),
     ] = None
+    related: Annotated[
+        float | None,
+        typer.Option(
+            help="Minimum similarity of related documents, above 0 and below the threshold. They "
+            "are linked in related.parquet, and none is removed because of it.",
+            metavar="SHARE",
+            rich_help_panel=VERIFICATION,
+        ),
+    ] = None
     max_removed: Annotated[
         str | None,
         typer.Option(
@@ -933,6 +942,7 @@ class MatchOptions:
             across=self.across,
             accept=clustering.accept,
             max_lost=clustering.max_lost,
+            related=clustering.related,
             same=self.same,
             url=self.url,
             max_removed=clustering.max_removed,

@@ -33,7 +33,7 @@ class AgreementLimits(NamedTuple):
             options: Options of the run.
         """
         margin = 0 if options.verify == Verify.NONE else banding.margin
-        expected = measure.estimator.expected_agreements(options.banding_threshold)
+        expected = measure.estimator.expected_agreements(options.joining_threshold)
         return cls(margin, max(margin, ceil(expected - ROUNDING)))
 
 

@@ -153,6 +153,7 @@ class RunOptionKeywords(TypedDict, total=False):
     across: str | None
     accept: str
     max_lost: float | None
+    related: float | None
     same: str | None
     url: str | None
     max_removed: str | None
@@ -196,7 +197,8 @@ class RecordedOptions(TypedDict):
     accept: NotRequired[str]
     """Not recorded if it is the default."""
     max_lost: NotRequired[float]
-    """Not recorded if the option is not given. The same is true of `same` and `url`."""
+    """Not recorded if the option is not given. The same is true of `related`, `same` and `url`."""
+    related: NotRequired[float]
     keep_up_to: NotRequired[int]
     same: NotRequired[str]
     url: NotRequired[str]
@@ -234,6 +236,8 @@ class RunOptions:
             It replaces `threshold`. The default is `similar`: the threshold alone decides.
         max_lost: Largest share of the shingles of a removed document that the kept one may lack,
             from 0 to 1. Documents that would lose more are kept.
+        related: Smallest similarity of related documents, above 0 and below the threshold. They
+            are linked with each other, and none is removed because of it.
         same: Columns, separated by commas. Documents with an equal value in one of them are
             duplicates, whatever their texts are. Null and empty values never match.
         url: Column of URLs. Documents whose URLs have the same canonical form are duplicates,
@@ -272,6 +276,7 @@ class RunOptions:
     across: str | None = None
     accept: str = SIMILAR
     max_lost: float | None = None
+    related: float | None = None
     same: str | None = None
     url: str | None = None
     max_removed: str | None = None
@@ -291,6 +296,7 @@ class RunOptions:
         self._parse_choice("empty", EmptyDocuments)
         self._check_acceptance()
         self._check_similarity()
+        self._check_related()
         self._check_candidates()
         if self.memory < LEAST_MEMORY:
             raise UsageError(
@@ -378,6 +384,34 @@ class RunOptions:
             bounds = self._acceptance_bounds
             least = bounds.idf_jaccard if self.spec.measure == IDF_JACCARD else bounds.jaccard
             object.__setattr__(self, "threshold", max(least, LEAST_SIMILARITY))
+
+    def _check_related(self) -> None:
+        if self.related is None:
+            return
+        related = name_setting("related", self.related)
+        if self.distance is not None:
+            raise UsageError(
+                f"{related} and {name_setting('distance', self.distance)} exclude each other: "
+                "pairs beyond the distance are not compared; give "
+                f"{name_setting('threshold')} instead of the distance"
+            )
+        if self.verify == Verify.NONE:
+            raise UsageError(
+                f"{related} needs similarities of pairs, which {name_setting('verify', 'none')} "
+                "does not compute; leave out one of them"
+            )
+        if self.acceptance is not None:
+            raise UsageError(
+                f"{related} and a condition ({self.acceptance}) exclude each other: related "
+                "documents are those below the threshold, and the condition replaces it; leave "
+                f"out {name_setting('related')}, or {name_setting('accept')} and "
+                f"{name_setting('max_lost')}"
+            )
+        if not 0 < self.related < self.threshold:
+            raise UsageError(
+                f"{related} is out of range; it must be above 0 and below the threshold "
+                f"{self.threshold:g}"
+            )
 
     def _check_candidates(self) -> None:
         require_bands_with_rows(self.bands, self.rows)
@@ -569,8 +603,18 @@ class RunOptions:
         many others for it.
         """
         if self.containment_threshold is None:
-            return self.threshold
+            return self.scored_threshold
         return max(self.threshold, DEFAULT_THRESHOLD)
+
+    @property
+    def joining_threshold(self) -> float:
+        """The similarity from which on a document of a hot bucket joins a leader."""
+        return self.banding_threshold if self.related is None else self.threshold
+
+    @property
+    def scored_threshold(self) -> float:
+        """The smallest similarity of the pairs that are scored: related ones are, if asked for."""
+        return self.threshold if self.related is None else self.related
 
     @property
     def lowest_similarity(self) -> float:
@@ -640,6 +684,8 @@ class RunOptions:
             recorded["accept"] = self.accept
         if self.max_lost is not None:
             recorded["max_lost"] = self.max_lost
+        if self.related is not None:
+            recorded["related"] = self.related
         if self.keep_up_to != 1:
             recorded["keep_up_to"] = self.keep_up_to
         if self.same is not None:

@@ -52,6 +52,27 @@ CONTAINED = pa.schema(
     ]
 )
 """The table of `--relation containment`: document a is contained in document b."""
+OUTCOMES = ("same", "related", "new")
+"""What a document of a run with the option `related` is: removed or kept as a duplicate, similar to
+a document of another cluster, or neither."""
+SAME_OUTCOME = OUTCOMES.index("same")
+RELATED_OUTCOME = OUTCOMES.index("related")
+NEW_OUTCOME = OUTCOMES.index("new")
+OUTCOME_COLUMN = pa.field("outcome", pa.string())
+"""The column of the clusters table that a run with the option `related` adds."""
+RELATED = pa.schema(
+    [
+        ("id_a", pa.large_string()),
+        ("id_b", pa.large_string()),
+        ("similarity", pa.float64()),
+        ("kept_a", pa.bool_()),
+        ("kept_b", pa.bool_()),
+        ("cluster_a", pa.large_string()),
+        ("cluster_b", pa.large_string()),
+    ]
+)
+"""The table of related documents: one row for each scored pair of different clusters."""
+RELATED_FILE = "related.parquet"
 GROUPS = pa.schema(
     [
         ("id", pa.large_string()),

@@ -270,12 +270,12 @@ class Run(ABC):
     def _verify(self) -> VerifyStats:
         if self.brute_force:
             self.compare_all()
-            return VerifyStats(brute_force=True, threshold=self.options.threshold)
+            return VerifyStats(brute_force=True, threshold=self.options.scored_threshold)
         verified = self.verify_candidates()
         loop = verified.hot_buckets
         return VerifyStats(
             brute_force=False,
-            threshold=self.options.threshold,
+            threshold=self.options.scored_threshold,
             compared=verified.compared,
             passed=verified.passed,
             hot_kept=[] if loop is None else loop.run(),

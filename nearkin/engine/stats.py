@@ -255,7 +255,7 @@ class ClusterStats(StageStats):
     """The number of documents of each kind, and of kept and removed documents.
 
     `same` is recorded by runs with the options `same` and `url` only, and `further` by those with
-    `keep_up_to`.
+    `keep_up_to`. `related` and `related_pairs` are those of Spark with the option `related`.
     """
 
     unique: int
@@ -269,6 +269,8 @@ class ClusterStats(StageStats):
     documents_removed: int
     same: int | None = _optional()
     further: int | None = _optional()
+    related: int | None = _optional()
+    related_pairs: int | None = _optional()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -427,6 +427,8 @@ def collect_counts(run: FinishedStages, clusters: Mapping[str, int]) -> Counts:
         removed_vector=clusters["vector"],
         removed_reference=against.removed if recorded else None,
         removed_same=clusters["same"] if run.options.groups_by_value else None,
+        related=clusters["related"] if run.options.related is not None else None,
+        related_pairs=clusters["related_pairs"] if run.options.related is not None else None,
     )
 
 
@@ -501,6 +503,9 @@ def summary_counts(counts: Counts) -> dict[str, int]:
     same = {}
     if counts.removed_same is not None:
         same["removed_same"] = counts.removed_same
+    related = {}
+    if counts.related is not None and counts.related_pairs is not None:
+        related = {"related": counts.related, "related_pairs": counts.related_pairs}
     return {
         "read": counts.read,
         "kept": counts.kept,
@@ -514,4 +519,5 @@ def summary_counts(counts: Counts) -> dict[str, int]:
         "clusters": counts.clusters,
         "repeated_ids": counts.repeated_ids,
         **reference,
+        **related,
     }

@@ -89,6 +89,10 @@ class Counts:
             the reference, which do not count elsewhere. None without a reference.
         removed_same: Number of documents removed because of an equal value of a column, or None
             for a run without the options `same` and `url`.
+        related: Number of kept documents that resemble a document of another cluster, or None for
+            a run without the option `related`.
+        related_pairs: Number of pairs of different clusters that are related, or None for a run
+            without the option `related`.
     """
 
     read: int
@@ -102,6 +106,8 @@ class Counts:
     removed_vector: int = 0
     removed_reference: int | None = None
     removed_same: int | None = None
+    related: int | None = None
+    related_pairs: int | None = None
 
     @property
     def removed_empty(self) -> int:
@@ -126,6 +132,22 @@ class Counts:
     def removed(self) -> int:
         """The number of removed documents, for any reason."""
         return self.read - self.kept - self.rejected
+
+    def describe_related(self) -> str:
+        """Returns a sentence about related documents, or nothing if they were not asked for.
+
+        Examples:
+            >>> Counts(read=3, kept=3, related=2, related_pairs=1).describe_related()
+            ' 2 kept documents are related to others (1 pair of different clusters).'
+        """
+        if self.related is None:
+            return ""
+        documents = "document is" if self.related == 1 else "documents are"
+        pairs = "pair" if self.related_pairs == 1 else "pairs"
+        return (
+            f" {self.related:,} kept {documents} related to others ({self.related_pairs:,} {pairs} "
+            "of different clusters)."
+        )
 
 
 @dataclass(frozen=True)
@@ -451,6 +473,7 @@ class ReportData:
         return (
             f"{counts.kept:,} of {counts.read:,} {documents} kept; {counts.removed_exact:,} exact "
             f"{exact} and {counts.removed_near:,} {near} removed{vector}{reference}{same}."
+            f"{counts.describe_related()}"
         )
 
     @property
@@ -473,10 +496,9 @@ class ReportData:
     def to_dict(self) -> dict[str, object]:
         """Returns the data as a dictionary of plain values, with tuples in place of lists."""
         values = asdict(self)
-        if self.counts.removed_reference is None:
-            del values["counts"]["removed_reference"]
-        if self.counts.removed_same is None:
-            del values["counts"]["removed_same"]
+        for name in ("removed_reference", "removed_same", "related", "related_pairs"):
+            if values["counts"][name] is None:
+                del values["counts"][name]
         return values
 
     def to_json(self) -> str:

@@ -128,6 +128,12 @@ def require_checkable(options: RunOptions) -> RunOptions:
             f"a condition ({options.acceptance}) cannot be combined with a check, which counts all "
             f"near-duplicates; leave out {name_setting('accept')} and {name_setting('max_lost')}"
         )
+    if options.related is not None:
+        raise UsageError(
+            f"{name_setting('related', options.related)} cannot be combined with a check, which "
+            f"lists the pairs that reach the threshold; give "
+            f"{name_setting('threshold', options.related)} instead"
+        )
     return with_pair_budget(replace(options, across=BETWEEN_INPUTS))
 
 

@@ -16,7 +16,7 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import second_pair_batches
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.local.work_folder import first_difference
-from nearkin.engine.result_schema import PAIRS
+from nearkin.engine.result_schema import PAIRS, RELATED, RELATED_FILE
 from nearkin.engine.stats import StageRecords
 from nearkin.errors import UsageError
 from nearkin.report.collect import summary_counts
@@ -226,7 +226,7 @@ def require_same_request(
 
 
 def write_result_tables(run: LocalRun, clustering: Clustering, folder: Path) -> None:
-    """Writes clusters.parquet, pairs.parquet and rejected.jsonl.
+    """Writes clusters.parquet, pairs.parquet and rejected.jsonl, and related.parquet if asked for.
 
     Args:
         run: The run.
@@ -240,6 +240,9 @@ def write_result_tables(run: LocalRun, clustering: Clustering, folder: Path) -> 
     schema = result_tables.pairs_schema(run)
     pairs = result_tables.pair_batches(run)
     result_tables.write_batches(folder / "pairs.parquet", schema, pairs)
+    if clustering.linked is not None:
+        related = result_tables.related_batches(run, clustering)
+        result_tables.write_batches(folder / RELATED_FILE, RELATED, related)
     shutil.copyfile(run.work.path / "sketch" / REJECTED, folder / REJECTED)
     second_measure = run.options.parsed_second_measure
     if second_measure is not None:

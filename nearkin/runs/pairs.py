@@ -84,6 +84,12 @@ def parse_relation(relation: str, settings: RunOptions, *, expand_exact: bool) -
             f"that reach the threshold, so leave it out, or give "
             f"{name_setting('relation', Relation.CONTAINMENT)}"
         )
+    if settings.related is not None:
+        raise UsageError(
+            f"{name_setting('related', settings.related)} links documents of different clusters, "
+            "which dedup makes; pairs lists all pairs that reach the threshold, so give "
+            f"{name_setting('threshold', settings.related)} instead"
+        )
     if relation == Relation.CONTAINMENT:
         require_containable(settings.spec)
         if expand_exact:

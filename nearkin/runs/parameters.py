@@ -79,7 +79,7 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
 
     At most one of `text`, `tokens` and `vector` is given. `nearkin.engine.options.RunOptions`
     documents the further parameters: recall, bands, rows, tables, probes, verify, cluster, floor,
-    keep, keep_up_to, empty, block_by, across, same, url, source, split, second_measure,
+    keep, keep_up_to, related, empty, block_by, across, same, url, source, split, second_measure,
     hot_bucket_size, pair_budget, fanout, memory (a number of bytes, or a size such as `4GB`) and
     workers.
     `SpecOptionKeywords` documents the options of the Spec (shingle, normalise, stem, scheme, k,

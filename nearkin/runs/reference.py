@@ -132,6 +132,12 @@ def require_comparable(options: RunOptions) -> None:
             "the reference are compared by the threshold alone; leave out "
             f"{name_setting('accept')} and {name_setting('max_lost')}, or {against}"
         )
+    if options.related is not None:
+        raise UsageError(
+            f"{name_setting('related', options.related)} cannot be combined with {against}: "
+            "documents of the reference are compared by the threshold alone, so documents related "
+            "to them would be missed; leave one out"
+        )
     if options.groups_by_value:
         name = "url" if options.same is None else "same"
         raise UsageError(

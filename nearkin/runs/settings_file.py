@@ -50,6 +50,7 @@ CLUSTER_OPTIONS = frozenset(
         "keep_up_to",
         "max_lost",
         "max_removed",
+        "related",
         "second_measure",
         "source",
         "split",

@@ -14,6 +14,7 @@ from nearkin.corpus.file_names import format_path, hide_password
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.document_frequencies import FrequencyRequest
 from nearkin.engine.options import RunOptions
+from nearkin.engine.result_schema import RELATED_FILE
 from nearkin.engine.spark.document_parts import require_mergeable
 from nearkin.engine.spark.frequencies import count_over_spark
 from nearkin.engine.spark.materialized import IntermediateTables
@@ -22,6 +23,7 @@ from nearkin.engine.spark.output_files import (
     write_kept_files,
     write_pairs,
     write_rejected,
+    write_related,
     write_removed_ids,
 )
 from nearkin.engine.spark.removal_limit import require_removal_limit
@@ -301,5 +303,6 @@ def _write_output(job: Job, run: SparkRun, folder: Path) -> None:
         write_clusters(run, folder / "clusters.parquet")
         run.tables.finish_step()
         write_pairs(run, folder / "pairs.parquet")
+        write_related(run, folder / RELATED_FILE)
         run.tables.finish_step()
         write_rejected(run, folder / "rejected.jsonl")

@@ -8,6 +8,7 @@ from pyspark.sql import functions as f
 
 from nearkin.argument_types import check_arguments
 from nearkin.engine.cluster_columns import ClusterColumns, DocumentWeights
+from nearkin.engine.result_schema import RELATED
 from nearkin.engine.spark.cluster_columns import ColumnsById, with_cluster_columns
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import translate_spark_errors
@@ -18,6 +19,7 @@ from nearkin.report.collect import collect_counts, collect_report, summary_count
 from nearkin.report.model import Provenance, ReportData
 from nearkin.report.run_warnings import warn_of_run
 from nearkin.report.spark_view import SparkRunView
+from nearkin.setting_names import name_setting
 
 
 @dataclass(repr=False)
@@ -45,7 +47,8 @@ class SparkResult:
     def clusters(self) -> DataFrame:
         """A row for each document: id, cluster (id of the kept one), kept, similarity, kind.
 
-        With a reference, there are also duplicate_of and matched_in.
+        With a reference, there are also duplicate_of and matched_in. With the option `related`,
+        there is also outcome: `same` (a duplicate), `related` or `new`.
         """
         return self._run.clusters.drop("doc")
 
@@ -60,6 +63,32 @@ class SparkResult:
         first = f.least("id_a", "id_b").alias("id_a")
         second = f.greatest("id_a", "id_b").alias("id_b")
         return pairs.select(first, second, *score_columns)
+
+    @property
+    def related(self) -> DataFrame:
+        """The verified pairs of different clusters.
+
+        The columns are those of `nearkin.results.DedupResult.related`. `id_a` is the smaller id by
+        its bytes.
+
+        Raises:
+            UsageError: If the run has no option `related`.
+        """
+        related = self._run.related
+        if related is None:
+            raise UsageError(
+                f"related documents were not searched for; deduplicate again with "
+                f"{name_setting('related', 0.6)}, for example"
+            )
+        is_ordered = f.col("id_a") <= f.col("id_b")
+        sides = [
+            f.when(is_ordered, f.col(f"{name}_{side}"))
+            .otherwise(f.col(f"{name}_{other}"))
+            .alias(f"{name}_{side}")
+            for name in ("id", "kept", "cluster")
+            for side, other in (("a", "b"), ("b", "a"))
+        ]
+        return related.select(*sides, "similarity").select(*RELATED.names)
 
     @property
     def kept(self) -> DataFrame:

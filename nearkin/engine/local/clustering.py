@@ -25,12 +25,28 @@ from nearkin.engine.result_schema import (
     KEPT,
     KINDS,
     NEAR,
+    NEW_OUTCOME,
+    RELATED_OUTCOME,
     SAME,
+    SAME_OUTCOME,
     UNIQUE,
     VECTOR,
 )
 from nearkin.packed_pairs import ScoredPairs
 from nearkin.runtime.progress import StepCounter
+
+
+@dataclass(frozen=True)
+class LinkedDocuments:
+    """The documents that resemble one of another cluster, in a run with the option `related`.
+
+    Attributes:
+        is_linked: Whether a document is in such a pair, bool (n,).
+        pairs: Number of these pairs.
+    """
+
+    is_linked: np.ndarray
+    pairs: int
 
 
 @dataclass(frozen=True)
@@ -45,6 +61,7 @@ class Clustering:
         kept: Whether the document is kept, bool (n,).
         matches: Documents that repeat one of the reference, or None without a reference. Each is
             its own leader.
+        linked: Documents that resemble one of another cluster, or None if they were not asked for.
     """
 
     leader: np.ndarray
@@ -52,6 +69,7 @@ class Clustering:
     kind: np.ndarray
     kept: np.ndarray
     matches: ReferenceMatches | None = None
+    linked: LinkedDocuments | None = None
 
     @property
     def removed_in_run(self) -> np.ndarray:
@@ -108,12 +126,29 @@ class Clustering:
         """Returns the number of documents of each kind, and of kept and removed documents."""
         by_kind = np.bincount(self.kind, minlength=len(KINDS)).tolist()
         kept = int(np.count_nonzero(self.kept))
-        return {
+        counts = {
             **dict(zip(KINDS, by_kind, strict=True)),
             "documents": len(self.kept),
             "documents_kept": kept,
             "documents_removed": len(self.kept) - kept,
         }
+        if self.linked is not None:
+            is_related = self.outcomes(slice(None)) == RELATED_OUTCOME
+            counts["related"] = int(np.count_nonzero(is_related))
+            counts["related_pairs"] = self.linked.pairs
+        return counts
+
+    def outcomes(self, part: slice) -> np.ndarray:
+        """Returns what some documents are as indexes into OUTCOMES, uint8 (m,).
+
+        Args:
+            part: Numbers of the documents, in a run with the option `related`.
+        """
+        assert self.linked is not None
+        kind = np.asarray(self.kind[part])
+        outcomes = np.where(self.linked.is_linked[part], RELATED_OUTCOME, NEW_OUTCOME)
+        outcomes[are_removed(kind) | (kind == FURTHER)] = SAME_OUTCOME
+        return outcomes.astype(np.uint8)
 
 
 def are_removed(kinds: np.ndarray) -> np.ndarray:

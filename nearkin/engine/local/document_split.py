@@ -231,6 +231,12 @@ def require_splittable(options: RunOptions) -> None:
             f"near-duplicates together; leave out {name_setting('accept')} and "
             f"{name_setting('max_lost')}"
         )
+    if options.related is not None:
+        raise UsageError(
+            f"{name_setting('related', options.related)} cannot be combined with a split, which "
+            "keeps documents together from the threshold on; give "
+            f"{name_setting('threshold', options.related)} instead"
+        )
 
 
 def split_documents(

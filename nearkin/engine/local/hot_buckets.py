@@ -8,6 +8,7 @@ from nearkin.engine.local.candidates import CandidateFinder
 from nearkin.engine.local.pair_files import PairSpool, merge_scored, read_scored
 from nearkin.engine.local.verification import Scorer
 from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.engine.options import RunOptions
 from nearkin.packed_pairs import ScoredPairs
 from nearkin.runtime.progress import Silent
 
@@ -20,6 +21,7 @@ class LocalHotBucketLoop(HotBucketLoop):
         work: Folder with band keys, orders and scored pairs.
         hot: Which documents were in a hot bucket, bool (n,).
         score: Scores packed pairs and drops those below the threshold.
+        options: Options of the run.
         pairs_in_memory: Number of pairs that are kept in memory.
     """
 
@@ -29,18 +31,20 @@ class LocalHotBucketLoop(HotBucketLoop):
         work: WorkFolder,
         hot: np.ndarray,
         score: Scorer,
+        options: RunOptions,
         pairs_in_memory: int,
     ) -> None:
         self._finder = finder
         self._work = work
         self._hot = hot
         self._score = score
+        self._options = options
         self._pairs_in_memory = pairs_in_memory
         self._selected = hot
 
     def select_kept(self) -> int:
         """Selects the documents of hot buckets that no scored pair removes so far."""
-        scored = read_scored(self._work.path / "scored")
+        scored = self._read_duplicates()
         order = np.asarray(self._work.load("order"))
         rank = np.asarray(self._work.load("rank"))
         representative = self._work.load("representative")
@@ -48,6 +52,13 @@ class LocalHotBucketLoop(HotBucketLoop):
         is_kept = (elect_leaders(scored, order, rank) == own) & (representative == own)
         self._selected = np.asarray(is_kept & self._hot)
         return int(np.count_nonzero(self._selected))
+
+    def _read_duplicates(self) -> ScoredPairs:
+        """Returns the scored pairs that reach the threshold. Related ones remove no document."""
+        scored = read_scored(self._work.path / "scored")
+        if self._options.related is None:
+            return scored
+        return scored.select(scored.meets_threshold(self._options.threshold))
 
     def compare_selected(self) -> bool:
         """Bands the selected documents again, and adds the pairs that reach the threshold."""

@@ -13,6 +13,7 @@ from nearkin.engine.local.clustering import Clustering, ExactGroupOrder, are_rem
 from nearkin.engine.local.containment import Contained
 from nearkin.engine.local.documents import iterate_portions, take_values
 from nearkin.engine.local.reference_matches import ReferenceMatches
+from nearkin.engine.local.related_documents import iterate_related_pairs
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.result_schema import (
     CLUSTERS,
@@ -20,7 +21,10 @@ from nearkin.engine.result_schema import (
     CONTAINED,
     KINDS,
     MATCHED_IN,
+    OUTCOME_COLUMN,
+    OUTCOMES,
     PAIRS,
+    RELATED,
 )
 from nearkin.packed_pairs import unpack_pairs
 
@@ -51,8 +55,12 @@ def contained_batches(contained: Contained, ids: pa.ChunkedArray) -> Iterator[pa
 
 
 def clusters_schema(clustering: Clustering) -> pa.Schema:
-    """Returns the schema of the clusters table. It has more columns if there was a reference."""
-    return CLUSTERS if clustering.matches is None else CLUSTERS_AGAINST
+    """Returns the schema of the clusters table.
+
+    It has more columns if there was a reference, or if related documents were asked for.
+    """
+    schema = CLUSTERS if clustering.matches is None else CLUSTERS_AGAINST
+    return schema if clustering.linked is None else schema.append(OUTCOME_COLUMN)
 
 
 def cluster_batches(ids: pa.ChunkedArray, clustering: Clustering) -> Iterator[pa.RecordBatch]:
@@ -95,10 +103,39 @@ def cluster_rows(
         pa.array(np.asarray(clustering.similarity[part]), from_pandas=True),
         pa.array(KINDS).take(pa.array(np.asarray(clustering.kind[part]))),
     ]
-    batch = pa.record_batch(columns, schema=CLUSTERS)
+    if clustering.linked is not None:
+        columns.append(pa.array(OUTCOMES).take(pa.array(clustering.outcomes(part))))
     if clustering.matches is None:
-        return batch
+        return pa.record_batch(columns, schema=clusters_schema(clustering))
+    batch = pa.record_batch(columns, schema=CLUSTERS)
     return _add_matches(batch, clustering, clustering.matches, start)
+
+
+def related_batches(run: LocalRun, clustering: Clustering) -> Iterator[pa.RecordBatch]:
+    """Yields the table of related documents, ordered by the numbers of the documents.
+
+    Args:
+        run: Run with the option `related`.
+        clustering: Its final clusters.
+    """
+    ids = run.documents().ids
+    most_rows = rows_of_batch(ids)
+    leader = np.asarray(clustering.leader)
+    kept = np.asarray(clustering.kept)
+    for related in iterate_related_pairs(run, clustering):
+        for start in range(0, len(related.pairs), most_rows):
+            part = related.select(slice(start, start + most_rows))
+            first, second = unpack_pairs(part.pairs)
+            columns = [
+                take_values(ids, first),
+                take_values(ids, second),
+                pa.array(part.similarity),
+                pa.array(kept[first]),
+                pa.array(kept[second]),
+                take_values(ids, leader[first]),
+                take_values(ids, leader[second]),
+            ]
+            yield pa.record_batch(columns, schema=RELATED)
 
 
 def _add_matches(

@@ -420,7 +420,9 @@ class LocalRun(Run):
             finder = CandidateFinder(
                 self.documents(), self.work, self.options, self.active(), self.comparison
             )
-            loop = LocalHotBucketLoop(finder, self.work, hot, score, self.pairs_in_memory)
+            loop = LocalHotBucketLoop(
+                finder, self.work, hot, score, self.options, self.pairs_in_memory
+            )
         return VerifiedCandidates(len(pairs), writer.pairs, loop)
 
     def _scorer(self, pairs: np.ndarray, hot: np.ndarray) -> Scorer:

@@ -18,6 +18,7 @@ from nearkin.corpus import Batch, Columns, Corpus, detect_dimensions
 from nearkin.engine.leader_similarity import find_leader_similarities
 from nearkin.engine.local.clustering import Clustering, ExactGroupOrder
 from nearkin.engine.local.documents import Documents
+from nearkin.engine.local.related_documents import with_related_documents
 from nearkin.engine.local.result_tables import pair_batches
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder, map_file
@@ -128,13 +129,13 @@ def to_final_clusters(run: LocalRun) -> Clustering:
         run.corpus.check(vector_columns(run.columns, second.column))
     run.to_clusters()
     if second is None:
-        return run.clustering()
+        return with_related_documents(run, run.clustering())
     if run.work.done("then") is None:
         with run.work.stage("then") as record:
             applied = apply_second_measure(run, run.clustering())
             applied.clustering.save(run.work, FINAL_PREFIX)
             record.update(applied.stats.to_dict())
-    return Clustering.load(run.work, FINAL_PREFIX)
+    return with_related_documents(run, Clustering.load(run.work, FINAL_PREFIX))
 
 
 def second_run(run: LocalRun) -> LocalRun:
@@ -228,6 +229,7 @@ def _run_second(run: LocalRun, first: Clustering) -> SecondRun:
         tables=1,
         probes=0,
         cluster=ClusterMethod.LEADERS,
+        related=None,
         same=None,
         url=None,
     )

@@ -237,7 +237,7 @@ def score_exactly(payloads: Payloads, options: RunOptions, accept: PairFilter) -
 
     def score(pairs: np.ndarray) -> ScoredPairs:
         scored = payloads.compare(pairs)
-        return accept(scored.select(scored.meets_threshold(options.threshold)))
+        return accept(scored.select(scored.meets_threshold(options.scored_threshold)))
 
     return score
 
@@ -254,7 +254,7 @@ def score_by_estimate(estimates: Estimates, options: RunOptions) -> Scorer:
         scored = estimates.compare(pairs)
         if options.verify == Verify.NONE:
             return scored
-        return scored.select(scored.meets_threshold(options.threshold))
+        return scored.select(scored.meets_threshold(options.scored_threshold))
 
     return score
 
@@ -300,7 +300,7 @@ def compare_all_pairs(
     """
     memory = options.memory // MEMORY_SHARE
     portions = payloads.measure.compare_all(
-        payloads.whole(), scope.select(wanted), options.threshold, options.workers, memory
+        payloads.whole(), scope.select(wanted), options.scored_threshold, options.workers, memory
     )
     for portion in portions:
         first, second = unpack_pairs(portion.pairs)

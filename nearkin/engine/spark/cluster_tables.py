@@ -14,7 +14,12 @@ from nearkin.engine.result_schema import (
     KINDS,
     MATCHED_IN,
     NEAR,
+    NEW_OUTCOME,
+    OUTCOMES,
+    RELATED,
+    RELATED_OUTCOME,
     SAME,
+    SAME_OUTCOME,
     UNIQUE,
 )
 from nearkin.engine.spark.clustering import ELECTED, Election, find_components
@@ -38,6 +43,8 @@ class ClusterTables:
     clusters: DataFrame
     """(doc, id, cluster, kept, similarity, kind) of each document."""
     stats: ClusterStats
+    related: DataFrame | None = None
+    """(a, b, and the columns of the table of related documents), or None if not asked for."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +138,15 @@ class ClusterBuilder:
         rows = self._list_clusters(joined)
         if matches is not None:
             rows = _with_matches(rows, matches)
+        related = None
+        related_counts: dict[str, int] = {}
+        if options.related is not None:
+            rows = self.tables.keep(rows, "linkable")
+            pairs = find_related_pairs(self.scorer.linkable_pairs, rows)
+            related, pair_counts = self.tables.counted(pairs, "related")
+            rows = _with_outcomes(rows, related)
+            by_kind["related"] = f.count(f.when(f.col("outcome") == OUTCOMES[RELATED_OUTCOME], 1))
+            related_counts["related_pairs"] = pair_counts["rows"]
         clusters, counts = self.tables.counted(
             rows,
             "clusters",
@@ -139,8 +155,10 @@ class ClusterBuilder:
         )
         documents = counts.pop("rows")
         removed_count = documents - counts["documents_kept"]
-        stats = ClusterStats(documents=documents, documents_removed=removed_count, **counts)
-        return ClusterTables(joined, clusters, stats)
+        stats = ClusterStats(
+            documents=documents, documents_removed=removed_count, **counts, **related_counts
+        )
+        return ClusterTables(joined, clusters, stats, related)
 
     def _with_further_copies(self, joined: DataFrame) -> DataFrame:
         """Names the documents that are kept beside the kept document of their cluster."""
@@ -205,6 +223,39 @@ class ClusterBuilder:
             f.when(is_dropped, f.lit(None)).otherwise(similarity).alias("similarity"),
             f.coalesce("kind", kind_if_not_removed).alias("kind"),
         )
+
+
+def find_related_pairs(pairs: DataFrame, clusters: DataFrame) -> DataFrame:
+    """Returns the pairs of different clusters: a, b, and the table of related documents.
+
+    Args:
+        pairs: (a, b, id_a, id_b, similarity) of each scored pair.
+        clusters: (doc, cluster, kept) of each document. Ids of clusters are unique.
+    """
+    rows = clusters.select("doc", "cluster", "kept")
+    first = rows.withColumnsRenamed({"doc": "a", "cluster": "cluster_a", "kept": "kept_a"})
+    second = rows.withColumnsRenamed({"doc": "b", "cluster": "cluster_b", "kept": "kept_b"})
+    both = pairs.join(first, "a").join(second, "b")
+    related = both.where(f.col("cluster_a") != f.col("cluster_b"))
+    return related.select("a", "b", *RELATED.names)
+
+
+def _with_outcomes(clusters: DataFrame, related: DataFrame) -> DataFrame:
+    """Says of each document what it is: a duplicate, related to others, or new.
+
+    Args:
+        clusters: (doc, kind, and other columns) of each document.
+        related: (a, b) of the pairs of different clusters.
+    """
+    linked = related.select(f.col("a").alias("doc")).union(related.select("b")).distinct()
+    rows = clusters.join(linked.withColumn("linked", f.lit(True)), "doc", "left")
+    duplicates = [KINDS[kind] for kind in (EXACT, NEAR, SAME, FURTHER)]
+    outcome = (
+        f.when(f.col("kind").isin(duplicates), OUTCOMES[SAME_OUTCOME])
+        .when(f.col("linked"), OUTCOMES[RELATED_OUTCOME])
+        .otherwise(OUTCOMES[NEW_OUTCOME])
+    )
+    return rows.withColumn("outcome", outcome).drop("linked")
 
 
 def _with_matches(clusters: DataFrame, matches: DataFrame) -> DataFrame:

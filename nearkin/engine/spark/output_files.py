@@ -78,6 +78,18 @@ def write_pairs(run: SparkRun, folder: Path) -> None:
     ordered.write.option("compression", "zstd").parquet(str(folder.absolute()))
 
 
+def write_related(run: SparkRun, folder: Path) -> None:
+    """Writes the table of related documents, if they were asked for, in the order of the documents.
+
+    Args:
+        run: Finished run.
+        folder: New folder.
+    """
+    if run.related is not None:
+        ordered = run.related.orderBy("a", "b").drop("a", "b")
+        ordered.write.option("compression", "zstd").parquet(str(folder.absolute()))
+
+
 def write_rejected(run: SparkRun, path: Path) -> None:
     """Writes rejected.jsonl as the local engine does. The driver reads a partition at a time.
 

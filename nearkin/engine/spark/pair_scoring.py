@@ -21,7 +21,7 @@ class ScoredTables:
     compared: DataFrame | None
     """(a, b, agree): the compared candidate pairs, or None if all pairs were compared."""
     scored: DataFrame
-    """SCORED: the pairs that reach the threshold."""
+    """SCORED: the pairs that reach the threshold, or that of related documents if there is one."""
     count: int
     """The number of scored pairs."""
 
@@ -55,7 +55,12 @@ class PairScorer:
     @property
     def scored(self) -> DataFrame:
         """SCORED: the pairs that reach the threshold."""
-        return self.scored_tables.scored
+        scored = self.scored_tables.scored
+        options = self.scoring.request.options
+        if options.related is None:
+            return scored
+        similarity = f.col("shared").cast("double") / f.col("joint").cast("double")
+        return scored.where((f.col("joint") > 0) & (similarity >= f.lit(options.threshold)))
 
     def store_scored(self, compared: DataFrame | None, scored: DataFrame) -> ScoredTables:
         """Stores the scored pairs, in the place of previous ones.
@@ -123,8 +128,16 @@ class PairScorer:
     @property
     def pair_table(self) -> DataFrame:
         """The pairs table of the local engine, with the documents a and b of each pair."""
+        return self._name_pairs(self.scored)
+
+    @property
+    def linkable_pairs(self) -> DataFrame:
+        """The table of all scored pairs, those of related documents included."""
+        return self._name_pairs(self.scored_tables.scored)
+
+    def _name_pairs(self, scored: DataFrame) -> DataFrame:
         names = self.document_tables.documents.select("doc", "id")
         first = names.withColumnsRenamed({"doc": "a", "id": "id_a"})
         second = names.withColumnsRenamed({"doc": "b", "id": "id_b"})
-        both = self.scored.join(first, "a").join(second, "b")
+        both = scored.join(first, "a").join(second, "b")
         return both.mapInArrow(self.scoring.named, self.scoring.pairs_schema)

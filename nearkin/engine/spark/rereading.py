@@ -16,7 +16,7 @@ from nearkin.corpus import write_kept
 from nearkin.corpus.file_names import join_inside
 from nearkin.corpus.writer import Annotations
 from nearkin.engine.cluster_columns import ClusterColumns
-from nearkin.engine.result_schema import CLUSTERS
+from nearkin.engine.result_schema import CLUSTERS, OUTCOME_COLUMN
 from nearkin.engine.spark.arrow_columns import payload_columns
 from nearkin.engine.spark.sketching import TaskRequest, corpus_of, docs_of, read_rows
 from nearkin.measures.compared_sets import payload_builder_for_run
@@ -205,12 +205,15 @@ class Writing:
         yield pa.record_batch([pa.array([json.dumps({"documents": written})])], ["facts"])
 
     def _columns_to_add(self, clusters: pa.Table | None) -> Annotations:
-        names = [name for name in CLUSTERS.names if name != "id"] if self.annotate else []
+        schema = CLUSTERS
+        if self.request.options.related is not None:
+            schema = CLUSTERS.append(OUTCOME_COLUMN)
+        names = [name for name in schema.names if name != "id"] if self.annotate else []
 
         def rows(start: int, end: int) -> pa.RecordBatch:
             assert clusters is not None
             part = clusters.slice(start, end - start).combine_chunks().to_batches()[0]
-            columns = [part[name].cast(CLUSTERS.field(name).type) for name in names]
+            columns = [part[name].cast(schema.field(name).type) for name in names]
             added = self.added.build_from_rows(part)
             return pa.record_batch([*columns, *added.columns], [*names, *added.schema.names])
 

@@ -364,6 +364,11 @@ class SparkRun(Run):
         return self.cluster_tables.clusters
 
     @property
+    def related(self) -> DataFrame | None:
+        """The table of related documents with a and b, or None if they were not asked for."""
+        return self.cluster_tables.related
+
+    @property
     def rows(self) -> DataFrame:
         """The clusters table with a row for each input row. The parts of a document are alike."""
         if not self.request.merge_parts:

@@ -47,6 +47,7 @@ DECIDING = (
     "across",
     "accept",
     "max_lost",
+    "related",
     "same",
     "url",
     "max_bucket",

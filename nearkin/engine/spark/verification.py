@@ -121,7 +121,7 @@ class Scoring:
         keep = (
             np.ones(len(agreeing), bool)
             if options.verify == "none"
-            else scored.meets_threshold(options.threshold)
+            else scored.meets_threshold(options.scored_threshold)
         )
         return _scored(to_numbers(pairs["a"]), to_numbers(pairs["b"]), agreeing, scored, keep)
 
@@ -138,7 +138,7 @@ class Scoring:
         packed = Members(to_numbers(documents["doc"])).pack(a, b)
         stored = as_stored(payload)
         scored = self.request.measure.compare(packed, stored)
-        keep = scored.meets_threshold(self.request.options.threshold)
+        keep = scored.meets_threshold(self.request.options.scored_threshold)
         keep &= self._are_accepted(scored, documents, stored)
         return _scored(a, b, to_numbers(pairs["agree"]), scored, keep)
 
@@ -191,7 +191,7 @@ class Scoring:
         scope = PairScope(to_unsigned(documents["block"]))
         if self.request.across_columns:
             scope = scope._replace(sources=to_unsigned(documents[ACROSS]))
-        compared = self.request.measure.compare_all(payload, scope, options.threshold, 1)
+        compared = self.request.measure.compare_all(payload, scope, options.scored_threshold, 1)
         scored = ScoredPairs.concatenate(list(compared))
         scored = scored.select(self._are_accepted(scored, documents, as_stored(payload)))
         first, second = unpack_pairs(scored.pairs)

@@ -18,6 +18,7 @@ OUTPUT_FILES = (
     ("kept documents", "kept"),
     ("clusters", "clusters.parquet"),
     ("pairs", "pairs.parquet"),
+    ("related documents", "related.parquet"),
     ("rejected rows", "rejected.jsonl"),
     ("report", "report.html"),
     ("run record", "run.json"),

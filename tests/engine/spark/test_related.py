@@ -1,0 +1,64 @@
+"""Spark links the same related documents as the local engine, row for row."""
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+import nearkin as nk
+from nearkin import spark as nks
+from nearkin.cli.app import run
+from nearkin.errors import UsageError
+from tests.engine.local.test_related_documents import FLAGS, WORDS, make_versions
+from tests.engine.spark.conftest import rows_of
+
+
+@pytest.fixture(scope="module")
+def table() -> pa.Table:
+    return make_versions(11)
+
+
+def ordered(rows: pa.Table) -> list[tuple[object, ...]]:
+    """Returns the related pairs, each with the smaller id first."""
+    pairs = []
+    for row in rows.to_pylist():
+        first, second = sorted("ab", key=lambda side: str(row[f"id_{side}"]))
+        sides = [row[f"{name}_{side}"] for side in (first, second) for name in ("id", "kept")]
+        clusters = [row[f"cluster_{side}"] for side in (first, second)]
+        pairs.append((*sides, *clusters, row["similarity"]))
+    return sorted(pairs)
+
+
+def test_the_same_documents_are_related_as_by_the_local_engine(
+    table: pa.Table, spark: SparkSession
+) -> None:
+    options = {**WORDS, "related": 0.3, "bands": 40, "rows": 2}
+    local = nk.dedup(table, **options)
+    frame = spark.createDataFrame(table.to_pylist(), "id string, text string")
+    with nks.dedup(frame.repartition(3), **options) as result:
+        assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
+        assert ordered(result.related.toArrow()) == ordered(local.related.arrow)
+        assert len(local.related) > 50
+        assert result.pairs.count() == len(local.pairs)
+        assert result.statistics == local.statistics
+    with (
+        nks.dedup(frame, **WORDS) as plain,
+        pytest.raises(UsageError, match="deduplicate again with related"),
+    ):
+        _ = plain.related
+
+
+@pytest.mark.full
+def test_files_have_the_tables_of_the_local_engine(
+    table: pa.Table, spark: SparkSession, tmp_path: Path
+) -> None:
+    folder = str(tmp_path)
+    pq.write_table(table, f"{folder}/in.parquet")
+    for engine in ("local", "spark"):
+        out = ["--engine", engine, "--annotate", "--out", f"{folder}/{engine}"]
+        assert run(["dedup", f"{folder}/in.parquet", *FLAGS, "--related", "0.4", *out]) == 0
+    for name in ("related.parquet", "clusters.parquet", "kept/in.parquet"):
+        tables = [pq.read_table(f"{folder}/{engine}/{name}") for engine in ("local", "spark")]
+        assert tables[0].to_pylist() == tables[1].to_pylist()
