@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         sketch,
         split,
     )
+    from nearkin.blocklist.blocklist import BlockedMatch, Blocklist
     from nearkin.client.clients import AsyncClient, Client, Retries
     from nearkin.client.models import (
         ClusterPage,
@@ -105,6 +106,8 @@ if TYPE_CHECKING:
 __all__ = [
     "AsyncClient",
     "AsyncIndex",
+    "BlockedMatch",
+    "Blocklist",
     "BottomK",
     "CheckResult",
     "Client",
@@ -254,6 +257,8 @@ _HOMES = {
     "VectorEvidence": "nearkin.index.settings",
     "TextAndVector": "nearkin.index.documents",
     "IndexStats": "nearkin.index.description",
+    "BlockedMatch": "nearkin.blocklist.blocklist",
+    "Blocklist": "nearkin.blocklist.blocklist",
     "Cluster": "nearkin.index.entry",
     "ClusterPart": "nearkin.index.entry",
     "Entry": "nearkin.index.entry",

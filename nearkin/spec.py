@@ -504,11 +504,33 @@ class Spec:
         Raises:
             IncompatibleError: If they differ. The message names the first difference.
         """
-        for field in fields(self):
-            mine, theirs = getattr(self, field.name), getattr(other, field.name)
-            if mine != theirs:
-                raise IncompatibleError(
-                    f"{what} was made with {field.name}={theirs!r}, this with {mine!r}; signatures "
-                    f"of different Specs "
-                    "are not comparable: sketch one of them again"
-                )
+        difference = find_spec_difference(self, other)
+        if difference is not None:
+            name, mine, theirs = difference
+            raise IncompatibleError(
+                f"{what} was made with {name}={theirs!r}, this with {mine!r}; signatures "
+                f"of different Specs "
+                "are not comparable: sketch one of them again"
+            )
+
+
+def find_spec_difference(spec: Spec, other: Spec) -> tuple[str, object, object] | None:
+    """Returns the first field in which two Specs differ, or None if they are equal.
+
+    Args:
+        spec: A Spec.
+        other: Spec that it is compared with.
+
+    Returns:
+        The name of the field, its value in the first Spec, and its value in the other one.
+
+    Examples:
+        >>> find_spec_difference(Spec(seed=1), Spec(seed=2))
+        ('seed', 1, 2)
+    """
+    for field in fields(spec):
+        own = getattr(spec, field.name)
+        others = getattr(other, field.name)
+        if own != others:
+            return field.name, own, others
+    return None

@@ -121,6 +121,8 @@ class Parts:
         self.signatures = nk.SignatureIndex()
         self.hamming = nk.HammingIndex(64, 3)
         self.hamming.add(1, 1)
+        self.blocklist = nk.Blocklist()
+        self.blocklist.save(folder / "block.list")
         self.sketch = nk.BottomK.of(HASHES)
         self.counting = nk.CountingMinHash(self.spec).add(TEXTS[0])
         self.builder = nk.MinHashBuilder(self.spec)
@@ -220,6 +222,16 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     "SignatureIndex.load": lambda parts: (
         nk.SignatureIndex.load,
         {"path": parts.folder / "signatures.arrow"},
+    ),
+    "Blocklist": lambda parts: (nk.Blocklist, {"spec": parts.spec}),
+    "Blocklist.open": lambda parts: (nk.Blocklist.open, {"path": parts.folder / "block.list"}),
+    "Blocklist.add": lambda parts: (parts.blocklist.add, {"texts": TEXTS[:1], "ids": ["x"]}),
+    "Blocklist.remove": lambda parts: (parts.blocklist.remove, {"texts": TEXTS[:1]}),
+    "Blocklist.remove_ids": lambda parts: (parts.blocklist.remove_ids, {"ids": []}),
+    "Blocklist.match": lambda parts: (parts.blocklist.match, {"texts": TEXTS, "threshold": 0.5}),
+    "Blocklist.save": lambda parts: (
+        parts.blocklist.save,
+        {"path": parts.folder / "block.list"},
     ),
     "HammingIndex": lambda parts: (nk.HammingIndex, {"bits": 64, "distance": 3}),
     "HammingIndex.add": lambda parts: (parts.hamming.add, {"id": 1, "signature": 1}),
@@ -443,6 +455,7 @@ def test_arguments_of_another_type_are_usage_errors(
 
 
 RESULTS = {
+    "BlockedMatch",
     "Cluster",
     "ClusterPage",
     "ClusterPart",
@@ -484,6 +497,11 @@ RESULTS = {
 """Classes that the library returns, and one whose content a request checks."""
 WITHOUT_A_CASE = {
     "AsyncIndex": "its methods call those of Index",
+    "Blocklist.add_documents": "nearkin block add calls it",
+    "Blocklist.remove_documents": "nearkin block remove calls it",
+    "Blocklist.name_matches": "what searches the entries calls it",
+    "Blocklist.search": "runs and indexes call it",
+    "Blocklist.require_spec": "runs and indexes call it",
     "DedupResult.__init__": "the library makes results",
     "DedupResult.filter": "it takes tables of every library",
     "Index.__init__": "Index.open makes indexes",

@@ -74,6 +74,7 @@ def test_every_error_is_public() -> None:
 
 INTERNAL = {
     "Banding",
+    "EntrySearch",
     "IndexHeader",
     "Measure",
     "Payload",

@@ -116,6 +116,9 @@ COMMANDS = (
         parses_options=True,
     ),
     CommandEntry("index", SERVICE, "Build, search, change and maintain an online index."),
+    CommandEntry(
+        "block", SERVICE, "Create, change and show a blocklist of documents that are not wanted."
+    ),
     CommandEntry("token", SERVICE, "Create, list and revoke the tokens of a server."),
     CommandEntry(
         "sketch",

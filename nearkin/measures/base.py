@@ -58,6 +58,25 @@ def row_starts(payload: Payload) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(payload.sizes)]).astype(np.int64)
 
 
+def select_documents(payload: Payload, documents: np.ndarray) -> Payload:
+    """Returns the payloads of some documents, in the given order.
+
+    Args:
+        payload: Payloads.
+        documents: Positions of the documents, int64 (m,).
+
+    Examples:
+        >>> payload = Payload(np.array([1, 2]), (np.array([7, 8, 9]),))
+        >>> [part.tolist() for part in select_documents(payload, np.array([1])).columns]
+        [[8, 9]]
+    """
+    sizes = payload.sizes[documents]
+    offsets = np.cumsum(sizes) - sizes
+    first = row_starts(payload)[documents]
+    rows = np.repeat(first - offsets, sizes) + np.arange(int(sizes.sum()))
+    return Payload(sizes, tuple(column[rows] for column in payload.columns))
+
+
 def as_stored(payload: Payload) -> StoredPayloads:
     """Returns a payload whose documents are compared by their positions in it."""
     place = np.arange(len(payload.sizes), dtype=np.uint32)

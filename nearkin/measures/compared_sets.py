@@ -28,12 +28,20 @@ class _TruncatedSets:
 
     def build(self, documents: pa.Array) -> Payload:
         """Returns the sets of a batch of documents, see `PayloadBuilder`."""
-        payload = self._builder.build(documents)
-        whole = payload.columns[0]
-        hashes = np.empty_like(whole)
-        sizes = np.empty_like(payload.sizes)
-        total = kernels.truncate_sets(whole, payload.sizes, hashes, sizes)
-        return Payload(sizes, (hashes[:total],))
+        return truncate_sets(self._builder.build(documents))
+
+
+def truncate_sets(payload: Payload) -> Payload:
+    """Returns sets of whole hashes as sets of truncated hashes.
+
+    Args:
+        payload: Payload of sets without weights.
+    """
+    whole = payload.columns[0]
+    hashes = np.empty_like(whole)
+    sizes = np.empty_like(payload.sizes)
+    total = kernels.truncate_sets(whole, payload.sizes, hashes, sizes)
+    return Payload(sizes, (hashes[:total],))
 
 
 def compares_sets(measure: str) -> bool:

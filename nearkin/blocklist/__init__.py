@@ -1,0 +1,1 @@
+"""Blocklists: sketches of documents that are not wanted, without their texts."""

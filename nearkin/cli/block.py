@@ -1,0 +1,228 @@
+"""`nearkin block`: the entries of a blocklist."""
+
+import sys
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nearkin.cli import options as o
+from nearkin.cli.commands import make_group
+from nearkin.cli.imports import file_imports
+from nearkin.cli.option_groups import INPUT, OUTPUT, with_option_groups
+from nearkin.cli.printing import print_facts, print_json, require_documents
+
+if TYPE_CHECKING:
+    from nearkin.runs.blocklist import BlocklistJob, BlocklistSummary
+
+block = make_group("block", "Create, change and show a blocklist of documents that are not wanted.")
+
+ListFile = Annotated[
+    Path,
+    typer.Option("--list", help="File of the blocklist.", metavar="LIST", rich_help_panel=OUTPUT),
+]
+
+
+@dataclass(frozen=True)
+class BlockedSpecOptions:
+    """The options that make the Spec of a blocklist."""
+
+    measure: o.Measure = None
+    shingle: o.Shingle = "words:3"
+    normalise: o.Normalise = o.NORMALISE
+    stem: o.Stem = None
+    scheme: o.Scheme = None
+    k: o.K = None
+    slot_bits: o.SlotBits = None
+    seed: o.Seed = 1
+    base_hash: o.BaseHash = None
+    key_file: o.KeyFile = None
+
+    @property
+    def is_default(self) -> bool:
+        """True if no option but the key was changed."""
+        return self == replace(BlockedSpecOptions(), key_file=self.key_file)
+
+
+@block.command()
+@with_option_groups
+def add(
+    *,
+    inputs: o.InputFiles,
+    blocklist: ListFile,
+    columns: o.ColumnOptions,
+    reading: o.ReadOptions,
+    spec: BlockedSpecOptions,
+    json: o.Json = False,
+) -> None:
+    """Add documents to a blocklist, which is created if it does not exist. It holds no texts.
+
+    Documents that are listed already are not added again. The list is replaced at once, when all
+    documents are read.
+
+    Args:
+        inputs: Files, globs, folders or URLs.
+        blocklist: File of the blocklist.
+        columns: Options for the columns that are read. Ids name the entries.
+        reading: Options for the selection of files and for rows that cannot be read.
+        spec: Options of the Spec of a new list, and the key.
+        json: Whether the result is printed as JSON.
+
+    Examples:
+        nearkin block add withdrawn.jsonl --id request --list blocked.list --key-file key.txt
+    """
+    with file_imports():
+        from nearkin.runs.blocklist import add_files_to_blocklist
+
+    job = _make_job(inputs, blocklist, columns, reading, spec)
+    _print_summary(add_files_to_blocklist(job), "added", as_json=json)
+
+
+@block.command()
+@with_option_groups
+def remove(
+    *,
+    inputs: Annotated[
+        list[str] | None,
+        typer.Argument(help="Files, globs, folders or URLs of documents that are blocked."),
+    ] = None,
+    blocklist: ListFile,
+    entry: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--entry",
+            help="Name of an entry to remove. May be repeated.",
+            metavar="NAME",
+            rich_help_panel=INPUT,
+        ),
+    ] = None,
+    columns: o.ColumnOptions,
+    reading: o.ReadOptions,
+    key_file: o.KeyFile = None,
+    json: o.Json = False,
+) -> None:
+    """Remove the entries of documents, or of names, from a blocklist.
+
+    The entry of a document is the one with the same shingles. Similar entries stay.
+
+    Args:
+        inputs: Files, globs, folders or URLs.
+        blocklist: File of the blocklist.
+        entry: Names of entries.
+        columns: Options for the columns that are read.
+        reading: Options for the selection of files and for rows that cannot be read.
+        key_file: File or environment variable of the key, or None.
+        json: Whether the result is printed as JSON.
+
+    Raises:
+        UsageError: If neither a file nor an entry is named.
+
+    Examples:
+        nearkin block remove --entry request-7 --list blocked.list
+    """
+    from nearkin.errors import UsageError
+
+    with file_imports():
+        from nearkin.runs.blocklist import remove_from_blocklist
+
+    if not inputs and not entry:
+        raise UsageError("nothing to remove; name files of documents, or entries with --entry")
+    spec = BlockedSpecOptions(key_file=key_file)
+    job = _make_job(inputs or [], blocklist, columns, reading, spec)
+    _print_summary(remove_from_blocklist(job, entry or ()), "removed", as_json=json)
+
+
+@block.command()
+@with_option_groups
+def info(
+    *,
+    blocklist: Annotated[Path, typer.Argument(help="File of the blocklist.", metavar="LIST")],
+    entries: Annotated[
+        bool, typer.Option("--entries", help="List the names of the entries.")
+    ] = False,
+    json: o.Json = False,
+) -> None:
+    """Show how many entries a blocklist has, and of which Spec they are.
+
+    Args:
+        blocklist: File of the blocklist.
+        entries: Whether the names of the entries are listed.
+        json: Whether the result is printed as JSON.
+
+    Examples:
+        nearkin block info blocked.list
+    """
+    from json import loads
+
+    from nearkin.blocklist.blocklist import Blocklist
+
+    opened = Blocklist.open(blocklist)
+    spec = opened.spec
+    facts: dict[str, object] = {
+        "entries": len(opened),
+        "shingle_hashes": opened.shingles,
+        "bytes": blocklist.stat().st_size,
+        "key_id": spec.key_id or "not keyed",
+        "spec_fingerprint": spec.fingerprint,
+    }
+    if json:
+        facts["spec"] = loads(spec.to_json())
+        if entries:
+            facts["names"] = list(opened.ids)
+        print_json(facts)
+        return
+    print_facts(facts, as_json=False)
+    typer.echo(f"spec: {spec.to_json()}")
+    if entries:
+        for name in opened.ids:
+            typer.echo(name)
+
+
+def _make_job(
+    inputs: list[str],
+    blocklist: Path,
+    columns: o.ColumnOptions,
+    reading: o.ReadOptions,
+    spec: BlockedSpecOptions,
+) -> "BlocklistJob":
+    """Returns the request of a command."""
+    from nearkin.runs.blocklist import BlocklistJob
+
+    return BlocklistJob(
+        tuple(inputs),
+        blocklist,
+        columns.to_columns(),
+        o.SpecOptions(**asdict(spec)).to_request(),
+        is_default=spec.is_default,
+        on_error=reading.on_error,
+        selection=reading.selection,
+    )
+
+
+def _print_summary(summary: "BlocklistSummary", verb: str, *, as_json: bool) -> None:
+    """Prints the outcome of a change.
+
+    Args:
+        summary: The outcome.
+        verb: What was done with the changed entries.
+        as_json: Whether it is printed as JSON.
+    """
+    if as_json:
+        print_json(summary.to_json())
+    else:
+        typer.echo(
+            f"{summary.changed:,} entries {verb} for {summary.documents:,} documents; "
+            f"{summary.path} has {summary.entries:,}"
+        )
+    if summary.rejected:
+        sys.stderr.write(
+            f"nearkin: warning: {summary.rejected:,} rows were rejected, so that their documents "
+            f"were not {verb}; --on-error fail names the first of them\n"
+        )
+    if not summary.is_keyed:
+        sys.stderr.write(
+            "nearkin: warning: the list is not keyed, so whoever reads it can test if a text is "
+            "blocked; a list with --key-file prevents that\n"
+        )
+    require_documents(summary.documents, summary.rejected, "--on-error fail names the first")

@@ -1,0 +1,182 @@
+"""Changes of the file of a blocklist by the documents of files."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+
+from nearkin.blocklist.blocklist import Blocklist
+from nearkin.corpus import Columns, FileCorpus
+from nearkin.corpus.columns import ID
+from nearkin.corpus.inputs import Selection
+from nearkin.errors import UsageError
+from nearkin.runs.spec_request import SpecRequest
+from nearkin.runtime.files import require_file_path
+from nearkin.runtime.outputs import locked, require_apart
+from nearkin.sketch.resources import SpecResources
+
+
+@dataclass(frozen=True)
+class BlocklistJob:
+    """A request to add the documents of files to a blocklist, or to remove their entries.
+
+    Attributes:
+        inputs: Paths, globs, folders and URLs.
+        path: File of the blocklist.
+        columns: Columns of the inputs that are read. Ids name the entries that are added.
+        request: Options of the Spec, and the key.
+        is_default: Whether the options of the Spec are the default ones, so that those of an
+            existing list are used.
+        on_error: `quarantine` or `fail`, for rows and files that cannot be read.
+        selection: Rules that decide which files of input folders are read.
+    """
+
+    inputs: tuple[str, ...]
+    path: Path
+    columns: Columns
+    request: SpecRequest
+    is_default: bool = field(default=True, kw_only=True)
+    on_error: str = field(default="quarantine", kw_only=True)
+    selection: Selection = field(default_factory=Selection, kw_only=True)
+
+
+@dataclass(frozen=True)
+class BlocklistSummary:
+    """The outcome of a change of a blocklist.
+
+    Attributes:
+        path: File of the blocklist.
+        documents: Number of documents that were read.
+        rejected: Number of rejected rows.
+        changed: Number of entries that were added or removed.
+        entries: Number of entries of the list afterwards.
+        is_keyed: Whether the hashes of the list depend on a key.
+    """
+
+    path: Path
+    documents: int
+    rejected: int
+    changed: int
+    entries: int
+    is_keyed: bool
+
+    def to_json(self) -> dict[str, object]:
+        """Returns the summary as `--json` prints it."""
+        return {**self.__dict__, "path": str(self.path)}
+
+
+def add_files_to_blocklist(job: BlocklistJob) -> BlocklistSummary:
+    """Adds the documents of files to a blocklist, which is created if it does not exist.
+
+    The list is replaced at once when all documents are read. Two changes at a time are not
+    possible: the second one is refused.
+
+    Args:
+        job: The request.
+
+    Raises:
+        UsageError: If an input, a column or the list is not valid, or the list has another Spec.
+            The list is unchanged.
+        RunError: If a file cannot be read or written.
+    """
+    corpus = _open_inputs(job)
+    require_file_path(job.path)
+    with locked(job.path, "nearkin block add"):
+        blocklist = _open_or_create(job)
+        before = len(blocklist)
+        documents = 0
+        rejected = 0
+        for texts, ids, rejected_rows in _read_documents(corpus, job.columns):
+            documents += len(texts)
+            rejected += rejected_rows
+            blocklist.add_documents(texts, ids)
+        blocklist.save(job.path)
+    return _summarize(job, blocklist, documents, rejected, len(blocklist) - before)
+
+
+def remove_from_blocklist(job: BlocklistJob, names: Sequence[str] = ()) -> BlocklistSummary:
+    """Removes the entries of the documents of files, and those of some names.
+
+    Args:
+        job: The request. Its inputs may be empty.
+        names: Names of entries.
+
+    Raises:
+        UsageError: If an input, a column or the list is not valid, or no entry has a name. The list
+            is unchanged.
+        RunError: If a file cannot be read or written.
+    """
+    corpus = _open_inputs(job) if job.inputs else None
+    require_file_path(job.path)
+    # Read before the lock, which would create a folder beside a list that does not exist.
+    Blocklist.open(job.path)
+    with locked(job.path, "nearkin block remove"):
+        blocklist = Blocklist.open(job.path, SpecResources(job.request.secret))
+        before = len(blocklist)
+        documents = 0
+        rejected = 0
+        if names:
+            blocklist.remove_ids(names)
+        for texts, _, rejected_rows in _read_documents(corpus, job.columns):
+            documents += len(texts)
+            rejected += rejected_rows
+            blocklist.remove_documents(texts)
+        blocklist.save(job.path)
+    return _summarize(job, blocklist, documents, rejected, before - len(blocklist))
+
+
+def _summarize(
+    job: BlocklistJob, blocklist: Blocklist, documents: int, rejected: int, changed: int
+) -> BlocklistSummary:
+    return BlocklistSummary(
+        path=job.path,
+        documents=documents,
+        rejected=rejected,
+        changed=changed,
+        entries=len(blocklist),
+        is_keyed=blocklist.spec.key_id is not None,
+    )
+
+
+def _open_inputs(job: BlocklistJob) -> FileCorpus:
+    """Opens the inputs, which hold texts and are not the list itself."""
+    if job.columns.vector is not None:
+        raise UsageError(
+            f"column {job.columns.vector!r} holds vectors, and a blocklist holds hashes of texts; "
+            "name a column of texts or tokens"
+        )
+    corpus = FileCorpus.open(job.inputs, job.on_error, selection=job.selection)
+    require_apart(job.path, [file.path for file in corpus.files], marked=False)
+    corpus.check(job.columns)
+    return corpus
+
+
+def _open_or_create(job: BlocklistJob) -> Blocklist:
+    """Opens the list of a request, or returns a new one of the requested Spec."""
+    resources = SpecResources(job.request.secret)
+    spec = job.request.to_spec(job.columns)
+    if not job.path.exists():
+        return Blocklist(spec, resources)
+    blocklist = Blocklist.open(job.path, resources)
+    if not job.is_default:
+        blocklist.require_spec(
+            spec, "the request", "leave its options out, or give another file with --list"
+        )
+    elif blocklist.spec.key_id != spec.key_id:
+        blocklist.spec.require_key(job.request.secret)
+        raise UsageError(
+            f"the blocklist {job.path} is not keyed; leave the key out, or create another list"
+        )
+    return blocklist
+
+
+def _read_documents(
+    corpus: FileCorpus | None, columns: Columns
+) -> Iterator[tuple[pa.Array, list[str] | None, int]]:
+    """Yields the documents of files in batches, their ids if there are some, and rejected rows."""
+    if corpus is None:
+        return
+    for batch in corpus.batches(columns):
+        ids = None if columns.id is None else batch.documents[ID].to_pylist()
+        yield batch.documents[columns.content], ids, len(batch.rejected)
