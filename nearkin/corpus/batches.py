@@ -1,12 +1,15 @@
 """Batches of documents in corpus order, and the rows that are rejected."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import compress
 from typing import NamedTuple, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus.columns import Columns
+from nearkin.corpus.places import are_among, places_of
 
 RAW_PREFIX = 200
 """The maximum number of characters of a rejected row that the quarantine quotes."""
@@ -47,6 +50,25 @@ class Batch(NamedTuple):
     next: tuple[int, int]
     """The file and the row at which reading continues after this batch."""
 
+    def select(self, places: np.ndarray) -> "Batch":
+        """Returns the batch with the documents and the rejected rows at some places.
+
+        Args:
+            places: The places, ascending, uint64 (n,).
+        """
+        is_selected = are_among(places_of(self.files, self.rows), places)
+        # A rejection that concerns a part of a file has no place.
+        in_rows = [entry for entry in self.rejected if entry.row != WHOLE_FILE]
+        files = np.array([entry.file for entry in in_rows], np.int64)
+        rows = np.array([entry.row for entry in in_rows], np.int64)
+        rejected = compress(in_rows, are_among(places_of(files, rows), places))
+        return self._replace(
+            files=self.files[is_selected],
+            rows=self.rows[is_selected],
+            documents=self.documents.filter(pa.array(is_selected)),
+            rejected=tuple(rejected),
+        )
+
 
 class Corpus(Protocol):
     """A source of documents that yields the same documents in the same order each time."""
@@ -72,3 +94,29 @@ class Corpus(Protocol):
             start: The file and the row at which reading starts.
             first: The ordinal of the first document that is read.
         """
+
+    def batches_at(
+        self, columns: Columns, places: np.ndarray, start: tuple[int, int] = (0, 0), first: int = 0
+    ) -> Iterator[Batch]:
+        """Yields the documents at some places in batches.
+
+        Files, and parts of them where the format permits, are not read if they have no such place.
+
+        Args:
+            columns: The columns to read.
+            places: The places, as `nearkin.corpus.places.places_of` returns them, ascending, uint64
+                (n,). Only rejected rows at these places are in the batches.
+            start: The file and the row at which reading starts.
+            first: The ordinal of the first document that is read.
+        """
+
+
+def read_content(corpus: Corpus, columns: Columns, places: np.ndarray) -> Iterator[Batch]:
+    """Yields the contents of the documents at some places, without their other columns.
+
+    Args:
+        corpus: Documents.
+        columns: Columns of the corpus that a run reads.
+        places: Places of the documents, ascending, uint64 (m,).
+    """
+    yield from corpus.batches_at(replace(columns, id=None, carried_columns=()), places)

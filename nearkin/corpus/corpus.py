@@ -35,6 +35,7 @@ from nearkin.corpus.formats.plain_text import PlainText
 from nearkin.corpus.formats.record_batches import AHEAD, check_batches, split_batch
 from nearkin.corpus.input_file import FileStatus, InputFile
 from nearkin.corpus.inputs import Selection, SkippedPath, find_inputs
+from nearkin.corpus.places import places_from, split_places
 from nearkin.corpus.validation import make_empty_documents
 from nearkin.errors import NearkinError, RunError, UsageError
 from nearkin.setting_names import name_flag, name_setting
@@ -362,8 +363,41 @@ class FileCorpus:
         if builder.begun:
             yield builder.take_batch()
 
+    def batches_at(
+        self, columns: Columns, places: np.ndarray, start: tuple[int, int] = (0, 0), first: int = 0
+    ) -> Iterator[Batch]:
+        """Yields the documents at some places in batches, as described in `Corpus`.
+
+        Args:
+            columns: The columns to read.
+            places: The places, ascending, uint64 (n,).
+            start: The file and the row at which reading starts.
+            first: The ordinal of the first document that is read.
+
+        Raises:
+            RunError: If a file changes or cannot be reached, or a row that is read is rejected and
+                `on_error` is `fail`.
+        """
+        builder = _BatchBuilder(first)
+        for number, rows in split_places(places_from(places, start)):
+            for file_slice in self.read_slices(number, columns, int(rows[0]), rows=rows):
+                selected = file_slice.select(rows)
+                is_filled = bool(len(selected.rows) or selected.rejected)
+                if is_filled and builder.add(number, selected):
+                    yield builder.take_batch()
+                if file_slice.next_row > rows[-1]:
+                    break
+        if builder.begun:
+            yield builder.take_batch()
+
     def read_slices(
-        self, number: int, columns: Columns, start: int = 0, *, whole: bool = False
+        self,
+        number: int,
+        columns: Columns,
+        start: int = 0,
+        *,
+        whole: bool = False,
+        rows: np.ndarray | None = None,
     ) -> Iterator[FileSlice]:
         """Yields the rows of one file. A part that cannot be read is one rejection.
 
@@ -372,6 +406,8 @@ class FileCorpus:
             columns: The columns to read.
             start: The row at which reading starts.
             whole: Whether the slices hold the complete rows, to be copied.
+            rows: The rows that are needed, ascending, int64 (n,), or None for all. Others may be
+                left out.
 
         Raises:
             RunError: If the file changes or cannot be reached, or a row is rejected and
@@ -381,7 +417,9 @@ class FileCorpus:
         file, row = self.files[number], start
         self.require_unchanged(number)
         try:
-            for file_slice in self.format_of(file).read(file, columns, start, whole=whole):
+            for file_slice in self.format_of(file).read(
+                file, columns, start, whole=whole, rows=rows
+            ):
                 row = file_slice.next_row
                 self._refuse(file, file_slice.rejected)
                 yield file_slice
@@ -635,6 +673,25 @@ class TableCorpus:
                 next=(0, file_slice.next_row),
             )
             first += len(file_slice.rows)
+
+    def batches_at(
+        self, columns: Columns, places: np.ndarray, start: tuple[int, int] = (0, 0), first: int = 0
+    ) -> Iterator[Batch]:
+        """Yields the documents at some places in batches, as described in `Corpus`.
+
+        Args:
+            columns: The columns to read.
+            places: The places, ascending, uint64 (n,).
+            start: The file, which is 0, and the row at which reading starts.
+            first: The ordinal of the first document that is read.
+
+        Raises:
+            RunError: If a row is rejected and `on_error` is `fail`.
+        """
+        for batch in self.batches(columns, start):
+            selected = batch.select(places)._replace(first=first)
+            first += len(selected.rows)
+            yield selected
 
     def _parts(self, columns: Columns, start: int) -> Iterator[tuple[int, pa.RecordBatch]]:
         first = 0

@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.ipc
 
@@ -14,6 +15,7 @@ from nearkin.corpus.formats.ipc_messages import MAGIC, MAGIC_BYTES, measure_mess
 from nearkin.corpus.formats.ipc_slices import read_sliced_batches
 from nearkin.corpus.formats.record_batches import AHEAD, TableWriter, check_batches, split_batch
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.places import has_row_between
 from nearkin.setting_names import name_setting
 
 BATCH_SHARE = 16
@@ -29,6 +31,15 @@ def _skip_rows(
         skipped = min(max(start - first, 0), len(batch))
         if skipped < len(batch):
             yield first + skipped, batch.slice(skipped)
+
+
+def _select_batches(
+    batches: Iterator[tuple[int, pa.RecordBatch]], rows: np.ndarray | None
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yields the batches with a row that is needed."""
+    for first, batch in batches:
+        if has_row_between(rows, first, first + len(batch)):
+            yield first, batch
 
 
 class ArrowIpc:
@@ -49,7 +60,13 @@ class ArrowIpc:
         return list(self.schema(file).names)
 
     def read(
-        self, file: InputFile, columns: Columns, start: int, *, whole: bool
+        self,
+        file: InputFile,
+        columns: Columns,
+        start: int,
+        *,
+        whole: bool,
+        rows: np.ndarray | None = None,
     ) -> Iterator[FileSlice]:
         """Yields the rows of a file in slices, as described in `Format`.
 
@@ -58,18 +75,22 @@ class ArrowIpc:
             columns: The columns to read.
             start: The row at which reading starts.
             whole: Whether the slices hold the complete rows.
+            rows: The rows that are needed, or None for all. Record batches without one are not
+                checked.
 
         Raises:
             ValueError: If a record batch is too large to be read. The rows before it were yielded.
         """
         names = None if whole else list(columns.all)
         if (sliced := self._large(file, names)) is not None:
-            yield from check_batches(_skip_rows(sliced, start), columns, whole=whole)
+            needed = _select_batches(_skip_rows(sliced, start), rows)
+            yield from check_batches(needed, columns, whole=whole)
             return
         with file.open_decompressed() as source:
             fitting, fault = self._fitting(source, BATCH_SHARE * columns.document_limit)
             batches = self._each(self._open(source), fitting)
-            yield from check_batches(self._batches(batches, start, names), columns, whole=whole)
+            needed = _select_batches(self._batches(batches, start, names), rows)
+            yield from check_batches(needed, columns, whole=whole)
             if fault is not None:
                 raise ValueError(fault)
 

@@ -2,6 +2,7 @@
 
 import csv
 from collections.abc import Iterator
+from itertools import compress
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.places import are_among
 
 Item = TypeVar("Item")
 
@@ -40,6 +42,21 @@ class FileSlice(NamedTuple):
     complete_rows: Any = None
     """The complete rows of the documents, in the form that the writer of the format takes. None
     unless they were requested."""
+
+    def select(self, rows: np.ndarray) -> "FileSlice":
+        """Returns the slice with some rows, without their complete rows.
+
+        Args:
+            rows: The rows, ascending, int64 (n,).
+        """
+        is_selected = are_among(self.rows, rows)
+        rejected_rows = np.array([entry.row for entry in self.rejected], np.int64)
+        return FileSlice(
+            self.rows[is_selected],
+            self.documents.filter(pa.array(is_selected)),
+            list(compress(self.rejected, are_among(rejected_rows, rows))),
+            self.next_row,
+        )
 
 
 UNREADABLE = (OSError, EOFError, ValueError, pa.ArrowException, csv.Error)
@@ -120,7 +137,13 @@ class Format(Protocol):
         """
 
     def read(
-        self, file: InputFile, columns: Columns, start: int, *, whole: bool
+        self,
+        file: InputFile,
+        columns: Columns,
+        start: int,
+        *,
+        whole: bool,
+        rows: np.ndarray | None = None,
     ) -> Iterator[FileSlice]:
         """Yields the rows of a file in slices.
 
@@ -129,6 +152,8 @@ class Format(Protocol):
             columns: The columns to read.
             start: The row at which reading starts.
             whole: Whether the slices hold the complete rows.
+            rows: The rows that are needed, ascending, int64 (n,), or None for all. Others may be
+                left out.
         """
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> Writer:

@@ -119,7 +119,13 @@ class Delimited:
         return [*rows, DelimitedRow("", [], None, 1)]
 
     def read(
-        self, file: InputFile, columns: Columns, start: int, *, whole: bool
+        self,
+        file: InputFile,
+        columns: Columns,
+        start: int,
+        *,
+        whole: bool,
+        rows: np.ndarray | None = None,
     ) -> Iterator[FileSlice]:
         """Yields the rows of a file in slices, as described in `Format`.
 
@@ -128,6 +134,7 @@ class Delimited:
             columns: The columns to read.
             start: The row at which reading starts.
             whole: Whether the slices hold the complete rows.
+            rows: Not used, because all rows are parsed to find their ends.
         """
         dialect = self.dialect_of(file, columns)
         limit = columns.document_limit

@@ -13,6 +13,7 @@ from nearkin.corpus.formats.base import FileSlice, ItemsBeforeDamage, open_compr
 from nearkin.corpus.formats.json_lines import BLOCK, JsonLines, LineWriter
 from nearkin.corpus.formats.json_rows import BOM, LINE_SHARE, JsonRow, JsonSliceBuilder
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.places import has_row_between
 
 SAMPLE = 1 << 16
 """The number of bytes at the beginning of a file that decide whether it holds an array."""
@@ -68,7 +69,13 @@ class JsonArray(JsonLines):
         elements.require_end()
 
     def read(
-        self, file: InputFile, columns: Columns, start: int, *, whole: bool
+        self,
+        file: InputFile,
+        columns: Columns,
+        start: int,
+        *,
+        whole: bool,
+        rows: np.ndarray | None = None,
     ) -> Iterator[FileSlice]:
         """Yields the elements of a file in slices, as described in `Format`.
 
@@ -77,13 +84,14 @@ class JsonArray(JsonLines):
             columns: The fields to read.
             start: The element at which reading starts.
             whole: Whether the slices hold the complete elements.
+            rows: The elements that are needed, or None for all. Others are not parsed.
         """
         with file.open_decompressed() as stream:
             builder = JsonSliceBuilder(columns, start, whole=whole, has_lines=self.has_lines)
             limit = LINE_SHARE * columns.document_limit
             elements = ItemsBeforeDamage(self.read_rows(stream, limit))
             for element in elements:
-                if element.row >= start:
+                if element.row >= start and has_row_between(rows, element.row, element.row + 1):
                     builder.add(element)
                     if builder.full:
                         yield builder.take_slice()

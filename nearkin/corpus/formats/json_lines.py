@@ -1,7 +1,7 @@
 """JSON lines: one object per line. Kept lines are copied byte for byte."""
 
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -20,6 +20,8 @@ from nearkin.corpus.formats.base import (
 from nearkin.corpus.formats.json_rows import BOM, LINE_SHARE, JsonRow, JsonSliceBuilder
 from nearkin.corpus.input_file import InputFile
 
+SPARSE = 4
+"""Lines of a block are parsed one by one if at most one in so many is needed."""
 BLOCK = 1 << 19
 """The number of bytes that are read at a time, which fit into a cache."""
 
@@ -116,7 +118,13 @@ class JsonLines:
         return read_lines(stream, limit)
 
     def read(
-        self, file: InputFile, columns: Columns, start: int, *, whole: bool
+        self,
+        file: InputFile,
+        columns: Columns,
+        start: int,
+        *,
+        whole: bool,
+        rows: np.ndarray | None = None,
     ) -> Iterator[FileSlice]:
         """Yields the rows of a file in slices, as described in `Format`.
 
@@ -125,13 +133,19 @@ class JsonLines:
             columns: The fields to read.
             start: The row at which reading starts.
             whole: Whether the slices hold the complete rows.
+            rows: The rows that are needed, or None for all. Few of a block are parsed
+                one by one.
         """
         with file.open_decompressed() as stream:
             builder = JsonSliceBuilder(columns, start, whole=whole, has_lines=self.has_lines)
             limit = LINE_SHARE * columns.document_limit
             blocks = ItemsBeforeDamage(read_line_blocks(stream, limit))
             for block in blocks:
-                yield from _read_block(block, builder)
+                needed = _needed_rows(block, rows)
+                if needed is None:
+                    yield from _read_block(block, builder)
+                else:
+                    yield from _read_lines(block, builder, needed)
             if builder.begun:
                 yield builder.take_slice()
             blocks.raise_damage()
@@ -161,6 +175,34 @@ def _read_block(block: LineBlock, builder: JsonSliceBuilder) -> Iterator[FileSli
         end = min(at + builder.room, len(block.lines))
         builder.add_lines(block.row + at, block.lines[at:end], decoded[at:end])
         at = end
+        if builder.full:
+            yield builder.take_slice()
+
+
+def _needed_rows(block: LineBlock, rows: np.ndarray | None) -> list[int] | None:
+    """Returns the few lines of a block that are needed, or None if all are to be read.
+
+    Args:
+        block: The block.
+        rows: The rows that are needed, ascending, int64 (n,), or None for all.
+    """
+    if rows is None:
+        return None
+    lines = 1 if block.lines is None else len(block.lines)
+    low, high = np.searchsorted(rows, [block.row, block.row + lines])
+    # Many lines are decoded faster as a block.
+    return None if high - low > lines // SPARSE else rows[low:high].tolist()
+
+
+def _read_lines(
+    block: LineBlock, builder: JsonSliceBuilder, rows: Sequence[int]
+) -> Iterator[FileSlice]:
+    """Adds some lines of a block to a builder, and yields the slices that become full."""
+    for row in rows:
+        raw = None
+        if block.lines is not None:
+            raw = block.lines[row - block.row].removesuffix(b"\n")
+        builder.add(JsonRow(row, raw))
         if builder.full:
             yield builder.take_slice()
 

@@ -15,6 +15,7 @@ from nearkin.corpus.formats.parquet_row_groups import RowGroup, RowGroupReader, 
 from nearkin.corpus.formats.record_batches import AHEAD, TableWriter, check_batches, split_batch
 from nearkin.corpus.formats.scratch_files import ScratchFiles
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.places import has_row_between
 from nearkin.corpus.validation import make_empty_documents
 from nearkin.errors import RunError
 from nearkin.runtime.threads import ordered_map
@@ -119,7 +120,13 @@ class Parquet:
         return list(self.schema(file).names)
 
     def read(
-        self, file: InputFile, columns: Columns, start: int, *, whole: bool
+        self,
+        file: InputFile,
+        columns: Columns,
+        start: int,
+        *,
+        whole: bool,
+        rows: np.ndarray | None = None,
     ) -> Iterator[FileSlice]:
         """Yields the rows of a file in slices, as described in `Format`.
 
@@ -128,9 +135,14 @@ class Parquet:
             columns: The columns to read.
             start: The row at which reading starts.
             whole: Whether the slices hold the complete rows.
+            rows: The rows that are needed, or None for all. Row groups without one are not read.
         """
         with file.open() as source, pq.ParquetFile(source) as parquet:
-            groups = list(list_row_groups(parquet.metadata, start))
+            groups = [
+                group
+                for group in list_row_groups(parquet.metadata, start)
+                if has_row_between(rows, group.first, group.first + group.rows)
+            ]
             reader = RowGroupReader(
                 source, parquet.metadata, columns, ScratchFiles(self.scratch_folder), whole=whole
             )

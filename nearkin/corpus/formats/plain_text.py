@@ -28,7 +28,13 @@ class PlainText:
         return None
 
     def read(
-        self, file: InputFile, columns: Columns, start: int, *, whole: bool
+        self,
+        file: InputFile,
+        columns: Columns,
+        start: int,
+        *,
+        whole: bool,
+        rows: np.ndarray | None = None,
     ) -> Iterator[FileSlice]:
         """Yields the text as one slice, as described in `Format`.
 
@@ -37,6 +43,7 @@ class PlainText:
             columns: The columns to read, which give the maximum size of a document.
             start: The row at which reading starts. There is only row 0.
             whole: Whether the slice holds the bytes of the file.
+            rows: Not used, because there is only row 0.
         """
         if start > 0:
             return

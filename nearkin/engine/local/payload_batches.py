@@ -7,6 +7,8 @@ from typing import NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from nearkin.corpus import Batch, Columns, Corpus
+from nearkin.corpus.batches import read_content
+from nearkin.corpus.places import places_of
 from nearkin.measures import Measure, Payload
 from nearkin.measures.compared_sets import payload_builder_for_run
 from nearkin.runtime.threads import ObjectPool, ordered_map
@@ -42,19 +44,23 @@ class PayloadSource(Protocol):
 
 @dataclass(frozen=True)
 class CorpusPayloads:
-    """A source that reads the corpus again.
+    """A source that reads the corpus again, or only the parts of it that hold wanted documents.
 
     Attributes:
         corpus: Documents.
         columns: Columns of the corpus that are read.
         measure: Measure of the run.
         workers: Number of threads.
+        files: The number of each document's file, int32 (n,).
+        rows: The row of each document in its file, int64 (n,).
     """
 
     corpus: Corpus
     columns: Columns
     measure: Measure
     workers: int
+    files: np.ndarray
+    rows: np.ndarray
 
     def map_batches(
         self, work: Callable[[PayloadBatch], Result], wanted: np.ndarray | None = None
@@ -68,13 +74,31 @@ class CorpusPayloads:
         builders = ObjectPool(lambda: payload_builder_for_run(self.measure))
 
         def build(batch: Batch) -> Result:
-            documents = batch.documents[self.columns.content]
+            content = batch.documents[self.columns.content]
+            payload = builders.use(lambda builder: builder.build(content))
+            first = batch.first
+            end = first + len(batch.rows)
             if wanted is not None:
-                documents = documents.take(wanted_rows(wanted, batch.first, len(batch.rows)))
-            payload = builders.use(lambda builder: builder.build(documents))
-            return work(PayloadBatch(batch.first, len(batch.rows), payload))
+                first = self._count_covered(wanted, first)
+                end = self._count_covered(wanted, end)
+            return work(PayloadBatch(first, end - first, payload))
 
-        yield from ordered_map(build, self.corpus.batches(self.columns), self.workers)
+        batches = self.corpus.batches(self.columns)
+        if wanted is not None:
+            places = places_of(self.files[wanted], self.rows[wanted])
+            batches = read_content(self.corpus, self.columns, places)
+        yield from ordered_map(build, batches, self.workers)
+
+    def _count_covered(self, wanted: np.ndarray, read: int) -> int:
+        """Returns the number of documents up to the last wanted one that was read.
+
+        Args:
+            wanted: Numbers of the wanted documents, sorted, int64 (m,).
+            read: Number of wanted documents that were read.
+        """
+        if read == len(wanted):
+            return len(self.rows)
+        return int(wanted[read - 1]) + 1 if read else 0
 
 
 def wanted_rows(wanted: np.ndarray, first: int, documents: int) -> np.ndarray:

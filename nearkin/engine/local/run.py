@@ -10,6 +10,7 @@ import numpy as np
 
 from nearkin.corpus import Columns, Corpus, FileCorpus
 from nearkin.corpus.document_count import estimate_documents
+from nearkin.corpus.places import places_of
 from nearkin.engine.acceptance import needs_digits, needs_tokens
 from nearkin.engine.banding import builds_keys_while_sketching
 from nearkin.engine.local import sketching
@@ -489,7 +490,14 @@ class LocalRun(Run):
         documents = self.documents()
         if self.kept_hashes is not None and self.kept_hashes.covers(len(documents)):
             return self.kept_hashes.source(documents.shingles)
-        return CorpusPayloads(self.corpus, self.columns, self.measure, self.options.workers)
+        return CorpusPayloads(
+            corpus=self.corpus,
+            columns=self.columns,
+            measure=self.measure,
+            workers=self.options.workers,
+            files=documents.files,
+            rows=documents.rows,
+        )
 
     def build_payloads(self, wanted: np.ndarray) -> Payloads:
         """Stores what the exact comparison of some documents needs.
@@ -498,10 +506,12 @@ class LocalRun(Run):
             wanted: Numbers of the documents, sorted, int64 (m,).
         """
         if needs_tokens(self.options.acceptance):
+            documents = self.documents()
             TokenRuns.build(
                 self.corpus,
                 self.columns,
                 wanted,
+                places_of(documents.files[wanted], documents.rows[wanted]),
                 self.work,
                 self.options.spec,
                 self.resources,

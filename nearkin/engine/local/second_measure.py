@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from nearkin.cluster.election import elect_leaders
 from nearkin.corpus import Batch, Columns, Corpus, detect_dimensions
+from nearkin.corpus.places import are_among, places_of
 from nearkin.engine.leader_similarity import find_leader_similarities
 from nearkin.engine.local.clustering import Clustering, ExactGroupOrder
 from nearkin.engine.local.documents import Documents
@@ -31,18 +32,6 @@ from nearkin.runtime.outputs import MANIFEST
 from nearkin.sketch.hyperplanes import matrix_of
 from nearkin.sketch.resources import SpecResources
 from nearkin.spec import Spec
-
-FILE_SHIFT = np.uint64(40)
-
-
-def places_of(files: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """Returns a number for each place, file << 40 | row, in corpus order, uint64 (n,).
-
-    Args:
-        files: Numbers of the files, (n,).
-        rows: Rows in the files, (n,).
-    """
-    return (np.asarray(files).astype(np.uint64) << FILE_SHIFT) | np.asarray(rows).astype(np.uint64)
 
 
 class Subset:
@@ -80,27 +69,21 @@ class Subset:
             start: File and row of the whole corpus at which the reading begins.
             first: Number of the first document that is yielded.
         """
-        for batch in self._corpus.batches(columns, start):
-            kept = self._are_in_part(places_of(batch.files, batch.rows))
-            rejected = [
-                entry for entry in batch.rejected if self._is_in_part(entry.file, entry.row)
-            ]
-            documents = batch.documents.filter(pa.array(kept))
-            yield Batch(
-                first, batch.files[kept], batch.rows[kept], documents, tuple(rejected), batch.next
-            )
-            first += len(documents)
+        yield from self._corpus.batches_at(columns, self._places, start, first)
 
-    def _are_in_part(self, places: np.ndarray) -> np.ndarray:
-        """Returns which places are in this part, bool (n,)."""
-        if not len(self._places):
-            return np.zeros(len(places), bool)
-        candidates = np.searchsorted(self._places, places)
-        candidates = np.minimum(candidates, len(self._places) - 1)
-        return np.asarray(self._places[candidates] == places)
+    def batches_at(
+        self, columns: Columns, places: np.ndarray, start: tuple[int, int] = (0, 0), first: int = 0
+    ) -> Iterator[Batch]:
+        """Yields the documents of this part at some places, as `Corpus.batches_at` does.
 
-    def _is_in_part(self, file: int, row: int) -> bool:
-        return row >= 0 and bool(self._are_in_part(places_of(np.array([file]), np.array([row])))[0])
+        Args:
+            columns: Columns that are read.
+            places: The places, ascending, uint64 (n,).
+            start: File and row of the whole corpus at which the reading begins.
+            first: Number of the first document that is yielded.
+        """
+        places = places[are_among(places, self._places)]
+        yield from self._corpus.batches_at(columns, places, start, first)
 
 
 class SecondRun(NamedTuple):

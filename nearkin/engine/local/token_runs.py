@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nearkin.corpus import Batch, Columns, Corpus
-from nearkin.engine.local.payload_batches import wanted_rows
+from nearkin.corpus.batches import read_content
 from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.shingle import Shingler
@@ -62,17 +62,19 @@ class TokenRuns:
         corpus: Corpus,
         columns: Columns,
         wanted: np.ndarray,
+        places: np.ndarray,
         work: WorkFolder,
         spec: Spec,
         resources: SpecResources,
         workers: int,
     ) -> "TokenRuns":
-        """Reads the corpus and stores the tokens of some documents.
+        """Reads some documents of a corpus and stores their tokens.
 
         Args:
             corpus: Documents.
             columns: Columns of the corpus that are read.
             wanted: Numbers of the documents, sorted, int64 (m,).
+            places: Places of the documents, uint64 (m,).
             work: Folder of the files.
             spec: Spec of the run.
             resources: Data that the Spec refers to.
@@ -81,8 +83,7 @@ class TokenRuns:
         shinglers = ObjectPool(lambda: token_shingler(spec, resources))
 
         def read(batch: Batch) -> list[tuple[np.ndarray, np.ndarray]]:
-            rows = wanted_rows(wanted, batch.first, len(batch.rows))
-            documents = batch.documents[columns.content].take(rows)
+            documents = batch.documents[columns.content]
             return shinglers.use(
                 lambda shingler: [
                     (stream.hashes.copy(), np.diff(stream.offsets))
@@ -92,7 +93,7 @@ class TokenRuns:
 
         sizes = [np.zeros(1, np.int64)]
         with (work.path / TOKENS).open("wb") as file:
-            for slices in ordered_map(read, corpus.batches(columns), workers):
+            for slices in ordered_map(read, read_content(corpus, columns, places), workers):
                 for hashes, counts in slices:
                     file.write(hashes.data)
                     sizes.append(counts)

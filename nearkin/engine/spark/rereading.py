@@ -13,12 +13,20 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from nearkin.corpus import write_kept
+from nearkin.corpus.batches import read_content
 from nearkin.corpus.file_names import join_inside
+from nearkin.corpus.places import places_of
 from nearkin.corpus.writer import Annotations
 from nearkin.engine.cluster_columns import ClusterColumns
 from nearkin.engine.result_schema import CLUSTERS, OUTCOME_COLUMN
 from nearkin.engine.spark.arrow_columns import payload_columns
-from nearkin.engine.spark.sketching import TaskRequest, corpus_of, docs_of, read_rows
+from nearkin.engine.spark.sketching import (
+    FILE_SHIFT,
+    TaskRequest,
+    corpus_of,
+    docs_of,
+    read_rows,
+)
 from nearkin.measures.compared_sets import payload_builder_for_run
 
 EXCERPT = 4000
@@ -118,14 +126,12 @@ class Reread:
                 continue
             wanted_docs = np.concatenate([batch["doc"].to_numpy() for batch in parts])
             numbers, corpus = corpus_of([file], request)
-            for batch in corpus.batches(request.columns):
-                docs = docs_of(numbers[batch.files], batch.rows)
-                places = np.flatnonzero(np.isin(docs, wanted_docs))
-                if len(places):
-                    yield make(
-                        docs[places],
-                        batch.documents[request.columns.content].take(pa.array(places)),
-                    )
+            rows = np.unique(wanted_docs) & ((1 << FILE_SHIFT) - 1)
+            places = places_of(np.zeros(len(rows)), rows)
+            for batch in read_content(corpus, request.columns, places):
+                if len(batch.rows):
+                    docs = docs_of(numbers[batch.files], batch.rows)
+                    yield make(docs, batch.documents[request.columns.content])
 
     def frame(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yields rows of the documents of a DataFrame."""

@@ -125,7 +125,14 @@ def test_kept_sets_are_those_of_the_texts(texts: list[str], memory: int, tmp_pat
 def test_reading_again_gives_the_sets_of_kept_hashes(texts: list[str], tmp_path: Path) -> None:
     kept, shingles = keep(texts, tmp_path / "kept", 100_000)
     table = TableCorpus(pa.table({"text": texts}))
-    again = CorpusPayloads(table, Columns(), measure_of(SPEC), workers=2)
+    again = CorpusPayloads(
+        corpus=table,
+        columns=Columns(),
+        measure=measure_of(SPEC),
+        workers=2,
+        files=np.zeros(len(texts), np.int32),
+        rows=np.arange(len(texts)),
+    )
     wanted = np.arange(0, len(texts), 7)
     sources = (again, kept.source(shingles))
     columns = []
@@ -243,6 +250,12 @@ class ReadingCounter(FileCorpus):
                     rejected=batch.rejected if is_last else (),
                     next=batch.next if is_last else (0, int(batch.rows[high])),
                 )
+
+    def batches_at(
+        self, columns: Columns, places: np.ndarray, start: tuple[int, int] = (0, 0), first: int = 0
+    ) -> Iterator[Batch]:
+        self.readings += 1
+        yield from super().batches_at(columns, places, start, first)
 
 
 def open_run(path: Path, work: Path, threshold: float = 0.8, banded: bool = True) -> LocalRun:

@@ -1,0 +1,85 @@
+"""Places of documents: a file and a row as one number, in corpus order."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+FILE_SHIFT = np.uint64(40)
+"""A place is file << 40 | row."""
+
+
+class FileRows(NamedTuple):
+    """Some rows of a file."""
+
+    file: int
+    """The number of the file in the corpus."""
+    rows: np.ndarray
+    """The rows, ascending, int64 (n,)."""
+
+
+def places_of(files: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Returns a number for each place, file << 40 | row, in corpus order, uint64 (n,).
+
+    Args:
+        files: Numbers of the files, (n,).
+        rows: Rows in the files, (n,).
+    """
+    return (np.asarray(files).astype(np.uint64) << FILE_SHIFT) | np.asarray(rows).astype(np.uint64)
+
+
+def places_from(places: np.ndarray, start: tuple[int, int]) -> np.ndarray:
+    """Returns the places from one on.
+
+    Args:
+        places: Places, ascending, uint64 (n,).
+        start: The file and the row of that place.
+    """
+    file, row = start
+    first = places_of(np.array([file]), np.array([row]))
+    return places[int(np.searchsorted(places, first)[0]) :]
+
+
+def split_places(places: np.ndarray) -> Iterator[FileRows]:
+    """Yields the rows of each file that has one of the places.
+
+    Args:
+        places: Places, ascending, uint64 (n,).
+
+    Examples:
+        >>> places = places_of(np.array([0, 0, 2]), np.array([1, 5, 0]))
+        >>> [(file, rows.tolist()) for file, rows in split_places(places)]
+        [(0, [1, 5]), (2, [0])]
+    """
+    files = places >> FILE_SHIFT
+    rows = (places & np.uint64((1 << int(FILE_SHIFT)) - 1)).astype(np.int64)
+    numbers, starts = np.unique(files, return_index=True)
+    for number, of_file in zip(numbers.tolist(), np.split(rows, starts[1:]), strict=False):
+        yield FileRows(number, of_file)
+
+
+def are_among(values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
+    """Returns which values are in a sorted array, bool (n,).
+
+    Args:
+        values: Rows or places, (n,).
+        wanted: Rows or places of the same type, ascending, (m,).
+    """
+    if not len(wanted):
+        return np.zeros(len(values), bool)
+    candidates = np.minimum(np.searchsorted(wanted, values), len(wanted) - 1)
+    return np.asarray(wanted[candidates] == values)
+
+
+def has_row_between(rows: np.ndarray | None, first: int, end: int) -> bool:
+    """Returns whether a row is needed that is in a range.
+
+    Args:
+        rows: Rows that are needed, ascending, int64 (n,), or None for all.
+        first: First row of the range.
+        end: Row after the last one of the range.
+    """
+    if rows is None:
+        return True
+    low, high = np.searchsorted(rows, [first, end])
+    return bool(low < high)
