@@ -18,7 +18,9 @@ from nearkin.corpus.arrow_conversion import (
     to_table,
     type_name,
 )
+from nearkin.decisions import Decisions, read_decisions
 from nearkin.engine.document_frequencies import FrequencyRequest
+from nearkin.engine.local.decisions import require_decidable
 from nearkin.engine.local.document_frequencies import count_frequencies
 from nearkin.engine.local.document_split import SplitGroups, require_splittable
 from nearkin.engine.local.reference import Reference, ReferenceMatcher
@@ -99,6 +101,7 @@ def dedup(
     id: str | None = None,
     against: Any = None,
     only_against: bool = False,
+    decisions: str | Path | Decisions | None = None,
     work: str | Path | None = None,
     progress: Progress | None = None,
     **parameters: Unpack[RunParameters],
@@ -114,6 +117,9 @@ def dedup(
             for its kept documents. Documents that repeat one of it are removed, and those of the
             reference never are.
         only_against: Whether the documents of `data` are not compared with each other.
+        decisions: File of decisions about pairs of documents (see
+            `nearkin.decisions.read_decisions`), or the decisions. Pairs decided to be the same are
+            always in one cluster, and those decided to be different never.
         work: Folder for temporary files. The default is that of the system.
         progress: Receives stage and row-count updates. By default, stages are logged to
             `nearkin.run` (INFO).
@@ -145,6 +151,7 @@ def dedup(
             progress,
             settings.apply_to(parameters),
             reference=ReferenceData(against, only=only_against),
+            decisions=_open_decisions(decisions),
         )
     clustering = to_final_clusters(finished.run)
     require_removal_limit(finished.run, clustering)
@@ -458,6 +465,7 @@ def prepare_run(
     progress: Progress | None,
     parameters: RunParameters,
     reference: ReferenceData = NO_REFERENCE,
+    decisions: Decisions | None = None,
 ) -> TemporaryRun:
     """Returns a run in a temporary work folder, whose stages are executed on demand.
 
@@ -468,12 +476,18 @@ def prepare_run(
         progress: Receives stage and row-count updates. By default, stages are logged.
         parameters: The parameters of the run, without settings and preset.
         reference: The reference, or `NO_REFERENCE`.
+        decisions: Decisions about pairs of documents, or None.
 
     Raises:
         UsageError: If a parameter is out of range, or the data cannot be read.
     """
     corpus = open_corpus(data, parameters)
-    return prepare_corpus_run(corpus, id, work, progress, parameters, reference)
+    return prepare_corpus_run(corpus, id, work, progress, parameters, reference, decisions)
+
+
+def _open_decisions(decisions: str | Path | Decisions | None) -> Decisions | None:
+    """Returns the decisions of a file, or given ones."""
+    return read_decisions(decisions) if isinstance(decisions, str | Path) else decisions
 
 
 def prepare_corpus_run(
@@ -483,6 +497,7 @@ def prepare_corpus_run(
     progress: Progress | None,
     parameters: RunParameters,
     reference: ReferenceData = NO_REFERENCE,
+    decisions: Decisions | None = None,
 ) -> TemporaryRun:
     """Returns a run over a corpus, as `prepare_run` does over data.
 
@@ -493,6 +508,7 @@ def prepare_corpus_run(
         progress: Receives stage and row-count updates. By default, stages are logged.
         parameters: The parameters of the run, without settings and preset.
         reference: The reference, or `NO_REFERENCE`.
+        decisions: Decisions about pairs of documents, or None.
 
     Raises:
         UsageError: If a parameter is out of range, or a column does not exist.
@@ -503,6 +519,8 @@ def prepare_corpus_run(
     options = make_run_options(spec, parameters)
     if reference.data is not None:
         require_comparable(options)
+    if decisions is not None:
+        require_decidable(options, has_reference=reference.data is not None)
     folder = TemporaryFolder(work)
     updates = progress or LoggedProgress()
     request = _Request(corpus, columns, options, resources_of(parameters))
@@ -518,6 +536,7 @@ def prepare_corpus_run(
         updates,
         request.resources,
         matcher=matcher,
+        decisions=decisions,
     )
     return TemporaryRun(run, folder)
 

@@ -498,6 +498,7 @@ def _require_verified_clusters(saved: SavedRun) -> None:
         UsageError: If that is not so.
     """
     saved.record.require_no_reference(saved.folder, "become an index")
+    saved.record.require_no_decisions(saved.folder, "become an index")
     parameters = saved.record.parameters
     verified = parameters["cluster"] == "leaders" and parameters["verify"] == "exact"
     if not verified or parameters["distance"] or parameters["then"]:

@@ -151,6 +151,7 @@ def dedup(
     columns: o.ColumnOptions,
     reading: o.RunReadOptions,
     reference: o.ReferenceOptions,
+    decisions: o.DecisionsFile = None,
     spec: o.SpecOptions,
     match: o.MatchOptions,
     clustering: o.ClusterOptions,
@@ -170,6 +171,7 @@ def dedup(
         columns: Options for the columns that are read.
         reading: Options for the selection of files and for rows that cannot be read.
         reference: Options for a reference, whose documents are never removed.
+        decisions: File of decisions about pairs of documents, or None.
         spec: Options that make the Spec.
         match: Options for candidates and verification.
         clustering: Options for clusters and for the choice of kept documents.
@@ -205,6 +207,7 @@ def dedup(
         from nearkin.engine.acceptance import columns_of_acceptance
         from nearkin.engine.cluster_columns import DocumentWeights
         from nearkin.engine.removal_limit import RemovalLimit
+        from nearkin.errors import UsageError
         from nearkin.runs.document_output import DocumentOutput
         from nearkin.runs.kept_file import KeptFile
         from nearkin.runs.output import require_output_free
@@ -252,6 +255,12 @@ def dedup(
         return options
 
     require_local_reference(reference, execution, result)
+    if decisions is not None and execution.engine == SPARK:
+        raise UsageError(
+            f"{name_setting('engine', SPARK)} cannot be combined with "
+            f"{name_setting('decisions', str(decisions))}; leave out "
+            f"{name_setting('engine', SPARK)}"
+        )
     try:
         resolved = resolve(
             tuple(inputs),
@@ -276,6 +285,7 @@ def dedup(
             save_signatures=result.save_signatures,
             documents=documents,
             reference=reference,
+            decisions=decisions,
         )
         record = run(job, progress)
         if result.audit:

@@ -1,5 +1,6 @@
 """The job of a command that runs over files: `nearkin dedup` and `nearkin pairs`."""
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nearkin.cli.command_line import ARGUMENTS, describe_command_line
@@ -26,6 +27,7 @@ def make_job(
     save_signatures: bool = False,
     documents: "DocumentOutput | None" = None,
     reference: ReferenceOptions | None = None,
+    decisions: Path | None = None,
 ) -> "Job":
     """Returns the job that the options of a command describe.
 
@@ -41,6 +43,7 @@ def make_job(
         save_signatures: Whether signatures and band keys are kept in the output.
         documents: What the output holds of the documents. By default, the kept ones.
         reference: The options of the reference, or None for a run without one.
+        decisions: File of decisions, or None for a run without them.
 
     Returns:
         The job.
@@ -68,4 +71,5 @@ def make_job(
         command_line=describe_command_line(ARGUMENTS.get()),
         against=() if reference is None else tuple(reference.against or ()),
         only_against=reference is not None and reference.only_against,
+        decisions=decisions,
     )

@@ -677,6 +677,18 @@ class RunReadOptions(ReadOptions):
         return HashedPart.parse(self.hash_inputs)
 
 
+DecisionsFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--decisions",
+        help="File of decisions about pairs (JSON lines, CSV or parquet). Pairs decided to be the "
+        "same are always in one cluster, and those decided to be different never.",
+        metavar="FILE",
+        rich_help_panel=CLUSTERING,
+    ),
+]
+
+
 @dataclass(frozen=True)
 class ReferenceOptions:
     """The options for a reference, whose documents are never removed."""

@@ -7,6 +7,9 @@ import numpy as np
 from nearkin.cluster import kernels
 from nearkin.packed_pairs import ScoredPairs, unpack_pairs
 
+NO_PAIRS = np.empty(0, np.uint64)
+"""No packed pairs."""
+
 PAIRS_PER_ELECTION = 1 << 24
 """The number of pairs that are sorted at once, approximately. The result does not depend on it."""
 
@@ -27,16 +30,19 @@ def rank_pairs(pairs: np.ndarray, rank: np.ndarray) -> tuple[np.ndarray, np.ndar
     return np.maximum(a, b), np.minimum(a, b)
 
 
-def elect_leaders(scored: ScoredPairs, order: np.ndarray, rank: np.ndarray) -> np.ndarray:
+def elect_leaders(
+    scored: ScoredPairs, order: np.ndarray, rank: np.ndarray, apart: np.ndarray = NO_PAIRS
+) -> np.ndarray:
     """Returns the kept document of each document. A kept document is its own.
 
     Documents are taken in keep order. Each joins the most similar kept document that it has a
-    pair with. If it has no such pair, it is kept.
+    pair with and whose documents it is not kept apart from. If there is no such pair, it is kept.
 
     Args:
         scored: Pairs that reach the threshold.
         order: Document numbers in keep order, uint32 (n,).
         rank: Rank of each document in keep order, uint32 (n,), the inverse of `order`.
+        apart: Packed pairs of documents that are never in one cluster, uint64 (d,).
 
     Returns:
         uint32 (n,).
@@ -54,9 +60,17 @@ def elect_leaders(scored: ScoredPairs, order: np.ndarray, rank: np.ndarray) -> n
     best = np.zeros(len(order), np.float64)
     parts = max(1, -(-len(scored.pairs) // PAIRS_PER_ELECTION))
     bounds = np.linspace(0, len(order), parts + 1).astype(np.int64)
+    apart_ranks = _sort_ranks(apart, rank)
     for low, high in itertools.pairwise(bounds.tolist()):
-        _elect_range(scored, rank, low, high, leader, best)
+        _elect_range(scored, rank, low, high, apart_ranks, leader, best)
     return as_documents(leader, order)
+
+
+def _sort_ranks(pairs: np.ndarray, rank: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the ranks of the two documents of each pair, sorted by those of the later ones."""
+    later, earlier = rank_pairs(pairs, rank)
+    sequence = np.argsort(later, kind="stable")
+    return later[sequence], earlier[sequence]
 
 
 def _elect_range(
@@ -64,6 +78,7 @@ def _elect_range(
     rank: np.ndarray,
     low: int,
     high: int,
+    apart_ranks: tuple[np.ndarray, np.ndarray],
     leader: np.ndarray,
     best: np.ndarray,
 ) -> None:
@@ -78,9 +93,16 @@ def _elect_range(
     part = scored.select(np.concatenate(chosen))
     later, earlier = rank_pairs(part.pairs, rank)
     sequence = np.argsort(later, kind="stable")
-    kernels.elect_leaders(
-        later[sequence], earlier[sequence], part.similarity[sequence], leader, best
-    )
+    later = later[sequence]
+    earlier = earlier[sequence]
+    similarity = part.similarity[sequence]
+    apart_later, apart_earlier = apart_ranks
+    if len(apart_later):
+        kernels.elect_leaders_apart(
+            later, earlier, similarity, apart_later, apart_earlier, leader, best
+        )
+    else:
+        kernels.elect_leaders(later, earlier, similarity, leader, best)
 
 
 def as_documents(leader: np.ndarray, order: np.ndarray) -> np.ndarray:

@@ -65,6 +65,53 @@ def elect_leaders(
 
 
 @kernel
+def joins_apart(
+    d: np.uint32, e: np.uint32, later: np.ndarray, earlier: np.ndarray, leader: np.ndarray
+) -> np.bool_:
+    """Returns whether a leader has a document that must be kept apart from another document.
+
+    Args:
+        d: Rank of the document.
+        e: Rank of the leader.
+        later: Rank of the later document of each pair kept apart, uint32 (m,), ascending.
+        earlier: Rank of the earlier document of each pair, uint32 (m,).
+        leader: Leader of each document, uint32 (n,), final for those before d.
+    """
+    for p in range(np.searchsorted(later, d), later.shape[0]):
+        if later[p] != d:
+            return False
+        if leader[earlier[p]] == e:
+            return True
+    return False
+
+
+@kernel
+def elect_leaders_apart(
+    later: np.ndarray,
+    earlier: np.ndarray,
+    similarity: np.ndarray,
+    apart_later: np.ndarray,
+    apart_earlier: np.ndarray,
+    leader: np.ndarray,
+    best: np.ndarray,
+) -> None:
+    """Elects leaders as `elect_leaders` does, without clusters that have a pair kept apart.
+
+    Args:
+        later: Rank of the later document of each pair, uint32 (m,), in ascending order.
+        earlier: Rank of the earlier document of each pair, uint32 (m,).
+        similarity: Similarity of each pair, float (m,).
+        apart_later: Rank of the later document of each pair kept apart, uint32 (d,), ascending.
+        apart_earlier: Rank of the earlier document of each pair kept apart, uint32 (d,).
+        leader: Leader of each document, uint32 (n,). It is changed.
+        best: Similarity to the leader of each document, float64 (n,). It is changed.
+    """
+    for p in range(later.shape[0]):
+        if not joins_apart(later[p], earlier[p], apart_later, apart_earlier, leader):
+            elect_pair(later[p], earlier[p], similarity[p], leader, best)
+
+
+@kernel
 def find_root(parent: np.ndarray, x: np.uint32) -> np.uint32:
     """Returns the root of x, with path halving.
 

@@ -123,7 +123,9 @@ class CollapseStats(StageStats):
         unreadable_dates: Number of values that are not dates, for each column of dates of the keep
             policy.
         same: Number of further documents that are in the group of another one because of an equal
-            value of a column, with the options `same` and `url`.
+            value of a column, with the options `same` and `url`, or because of a decision.
+        decisions: Number of decided pairs by verdict, `same` and `different`, and of those whose
+            documents are not both in the inputs, `absent`.
     """
 
     exact: int
@@ -134,6 +136,7 @@ class CollapseStats(StageStats):
     without_source: int | None = _optional()
     unreadable_dates: Mapping[str, int] | None = _optional()
     same: int | None = _optional()
+    decisions: Mapping[str, int] | None = _optional()
 
 
 class ClusteredBucket(NamedTuple):
@@ -254,8 +257,9 @@ class VerifyStats(StageStats):
 class ClusterStats(StageStats):
     """The number of documents of each kind, and of kept and removed documents.
 
-    `same` is recorded by runs with the options `same` and `url` only, and `further` by those with
-    `keep_up_to`. `related` and `related_pairs` are those of Spark with the option `related`.
+    `same` is recorded by runs with decisions or the options `same` and `url` only, and `further` by
+    those with `keep_up_to`. `related` and `related_pairs` are those of Spark with the option
+    `related`.
     """
 
     unique: int

@@ -1,16 +1,14 @@
 """A CSV file of labelled pairs to which each answer is appended when it is given."""
 
 import csv
-import errno
-import io
 import os
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from nearkin.errors import UsageError
 from nearkin.evaluate.golden import read_golden_set
+from nearkin.runtime.appended_lines import append_line, format_row
 from nearkin.runtime.files import require_file_path
 
 COLUMNS = ("id_a", "id_b", "label")
@@ -81,25 +79,7 @@ class AnswerFile:
             OSError: If the file cannot be written.
         """
         line = format_row([answer.id_a, answer.id_b, str(int(answer.is_duplicate))])
-        with self.path.open("ab", buffering=0) as file:
-            previous_length = file.tell()
-            separator = HEADER
-            if previous_length:
-                separator = b"" if self._ends_with_line() else b"\n"
-            try:
-                _write_all(file, separator + line)
-                os.fsync(file.fileno())
-            except OSError:
-                # A part of a row would make the file unreadable.
-                file.truncate(previous_length)
-                raise
-        self._row_starts.append(previous_length + len(separator))
-
-    def _ends_with_line(self) -> bool:
-        """Returns whether the last line of the file is complete."""
-        with self.path.open("rb") as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) == b"\n"
+        self._row_starts.append(append_line(self.path, line, HEADER))
 
     def remove_last(self) -> None:
         """Removes the last answer that was appended since the file was opened.
@@ -112,28 +92,3 @@ class AnswerFile:
             file.truncate(row_start)
             file.flush()
             os.fsync(file.fileno())
-
-
-def _write_all(file: io.FileIO, content: bytes) -> None:
-    """Writes to a file without a buffer.
-
-    Raises:
-        OSError: If only a part of the content was written.
-    """
-    if file.write(content) < len(content):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def format_row(values: Sequence[str]) -> bytes:
-    """Returns a row of CSV.
-
-    Examples:
-        >>> format_row(["a", "b,c", "1"]).strip()
-        b'a,"b,c",1'
-    """
-    buffer = io.StringIO()
-    # The writer quotes line feeds, but not all of its versions quote carriage returns.
-    has_return = any("\r" in value for value in values)
-    quoting: Literal[0, 1] = csv.QUOTE_ALL if has_return else csv.QUOTE_MINIMAL
-    csv.writer(buffer, lineterminator="\n", quoting=quoting).writerow(values)
-    return buffer.getvalue().encode()

@@ -415,6 +415,8 @@ def collect_counts(run: FinishedStages, clusters: Mapping[str, int]) -> Counts:
     sketch = run.recorded("sketch")
     recorded = run.recorded(Stage.AGAINST)
     against = ReferenceStats.from_dict(recorded)
+    has_decisions = "decisions" in run.recorded(Stage.COLLAPSE)
+    has_mixed_groups = run.options.groups_by_value or has_decisions
     return Counts(
         read=sketch["documents"] + sketch["rejected"],
         kept=clusters["documents_kept"],
@@ -426,7 +428,7 @@ def collect_counts(run: FinishedStages, clusters: Mapping[str, int]) -> Counts:
         clusters=clusters["kept"],
         removed_vector=clusters["vector"],
         removed_reference=against.removed if recorded else None,
-        removed_same=clusters["same"] if run.options.groups_by_value else None,
+        removed_same=clusters["same"] if has_mixed_groups else None,
         related=clusters["related"] if run.options.related is not None else None,
         related_pairs=clusters["related_pairs"] if run.options.related is not None else None,
     )

@@ -87,6 +87,7 @@ def warn_of_run(run: FinishedStages) -> list[str]:
             f"{without_source:,} documents have no value in column {options.across!r}; they are a "
             "source of their own, so they are compared with all documents that have one"
         )
+    warnings += warn_of_decisions(run)
     unreadable_dates = run.recorded("collapse").get("unreadable_dates") or {}
     for column, unreadable in unreadable_dates.items():
         if unreadable:
@@ -141,6 +142,24 @@ def warn_of_run(run: FinishedStages) -> list[str]:
             f"({options.memory:,} bytes) has no room for more; raise it to use more"
         )
     return warnings
+
+
+def warn_of_decisions(run: FinishedStages) -> list[str]:
+    """Returns a warning if decisions are about documents that a run does not have.
+
+    Args:
+        run: The finished run.
+    """
+    counts = run.recorded("collapse").get("decisions") or {}
+    absent = counts.get("absent", 0)
+    if not absent:
+        return []
+    total = sum(counts.values())
+    are = "is" if absent == 1 else "are"
+    return [
+        f"{absent:,} of {total:,} decisions {are} about ids that are not both in the inputs, and "
+        f"{'has' if absent == 1 else 'have'} no effect"
+    ]
 
 
 def warn_of_reference(run: FinishedStages) -> list[str]:

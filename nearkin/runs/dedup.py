@@ -5,6 +5,7 @@ from pathlib import Path
 
 from nearkin.corpus import FileCorpus, count_reasons, write_kept
 from nearkin.corpus.file_names import hide_password
+from nearkin.decisions import Decisions, read_decisions
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.removal_limit import require_removal_limit
 from nearkin.engine.local.run import LocalRun
@@ -31,7 +32,7 @@ from nearkin.runs.output import (
     write_result_tables,
 )
 from nearkin.runs.reference import OpenedReferences, ReferenceRequest, open_references
-from nearkin.runs.run_record import ReferenceRecord, RunRecord
+from nearkin.runs.run_record import DecisionsRecord, ReferenceRecord, RunRecord
 from nearkin.runs.saved import (
     SavedRun,
     copy_saved_signatures,
@@ -66,7 +67,9 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
     corpus = open_job_corpus(job, saved)
     check_job(job, corpus)
     references = _open_references(job, corpus)
-    identity = job.identity("dedup")
+    decisions = None if job.decisions is None else read_decisions(job.decisions)
+    decided = {} if decisions is None else {"decisions": decisions.fingerprint}
+    identity = job.identity("dedup", **decided)
     finished = find_finished_run(job, identity, corpus, references)
     if finished is not None:
         return finished
@@ -84,6 +87,7 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
             progress,
             job.resources,
             matcher=None if references is None else references.matcher,
+            decisions=decisions,
         )
         clustering = to_final_clusters(run)
         require_removal_limit(run, clustering)
@@ -105,6 +109,7 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
             report_data,
             corpus,
             against=_record_references(job, manifest),
+            decisions=_record_decisions(job, decisions),
         )
         if job.save_signatures:
             save_signatures(work, staging)
@@ -148,6 +153,13 @@ def _record_references(job: Job, manifest: Manifest) -> ReferenceRecord | None:
         only=job.only_against,
         files=manifest.get("against", []),
     )
+
+
+def _record_decisions(job: Job, decisions: Decisions | None) -> DecisionsRecord | None:
+    """Returns the decisions of a job as run.json describes them, or None if it has none."""
+    if decisions is None:
+        return None
+    return DecisionsRecord(path=str(job.decisions), fingerprint=decisions.fingerprint)
 
 
 def _write_outputs(

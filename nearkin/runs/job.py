@@ -9,6 +9,7 @@ from nearkin.corpus import Columns, FileCorpus
 from nearkin.corpus.input_file import FileStatus
 from nearkin.corpus.input_manifest import HashedPart
 from nearkin.corpus.inputs import Selection
+from nearkin.engine.local.decisions import require_decidable
 from nearkin.engine.local.second_measure import vector_columns
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
@@ -46,6 +47,7 @@ class Job:
         command_line: The command line that made the job, without passwords. Empty for the library.
         against: Paths, globs, folders and URLs of the reference, and folders of finished runs.
         only_against: Whether the documents of the inputs are not compared with each other.
+        decisions: File of decisions about pairs of documents, or None without decisions.
     """
 
     inputs: tuple[str, ...]
@@ -67,6 +69,7 @@ class Job:
     command_line: str = field(default="", kw_only=True)
     against: tuple[str, ...] = field(default=(), kw_only=True)
     only_against: bool = field(default=False, kw_only=True)
+    decisions: Path | None = field(default=None, kw_only=True)
 
     def open_corpus(self) -> FileCorpus:
         """Finds the input files and returns them as a corpus."""
@@ -124,6 +127,9 @@ def check_job(job: Job, corpus: FileCorpus) -> None:
             "are kept with annotations; leave out one of them"
         )
     has_reference = bool(job.against)
+    if job.decisions is not None:
+        require_decidable(job.settings, has_reference=has_reference)
+        require_apart(job.out, [str(job.decisions)])
     job.documents.require_usable(corpus, job.columns, job.settings, has_reference=has_reference)
     corpus.check(job.columns)
     second_measure = job.settings.parsed_second_measure

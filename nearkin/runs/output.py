@@ -36,6 +36,7 @@ from nearkin.runs.job import Job
 from nearkin.runs.reference import OpenedReferences
 from nearkin.runs.run_record import (
     RUN,
+    DecisionsRecord,
     FileRun,
     ReferenceRecord,
     RunEnvironment,
@@ -342,6 +343,7 @@ def build_run_record(
     engine: str | None = None,
     master: str | None = None,
     against: ReferenceRecord | None = None,
+    decisions: DecisionsRecord | None = None,
 ) -> RunRecord:
     """Returns the run record of a run over files.
 
@@ -354,6 +356,7 @@ def build_run_record(
         engine: The name of the engine. None for the local engine.
         master: The master of the Spark session. None for the local engine.
         against: The reference, or None if the run has none.
+        decisions: The decisions, or None if the run has none.
     """
     request = RunRequest(
         command="dedup",
@@ -375,6 +378,7 @@ def build_run_record(
         skipped=corpus.skipped[:SKIPPED_LISTED],
         skipped_count=len(corpus.skipped),
         against=against,
+        decisions=decisions,
     )
     files = FileRun(
         request=request,

@@ -94,7 +94,13 @@ def explain_in_run(folder: Path, a: str, b: str, secret: HashKey | None = None) 
         documents=record.require_sketch_stats(folder).documents,
         vectors=vectors,
     )
-    return add_run_outcome(pair, (first, second), run.settings, compared_all=run.banding is None)
+    pair = add_run_outcome(pair, (first, second), run.settings, compared_all=run.banding is None)
+    decisions = record.require_files(folder).inputs.decisions
+    if decisions is not None:
+        pair = replace(
+            pair, why=f"{pair.why}; the run followed the decisions in {decisions['path']}"
+        )
+    return pair
 
 
 class AuditResult(NamedTuple):
@@ -191,13 +197,15 @@ def shadow_run(
         workers: Number of threads.
 
     Raises:
-        UsageError: If the run was saved without signatures or made against a reference, a setting
-            is unknown or out of range, or the threshold differs although an acceptance replaces it.
+        UsageError: If the run was saved without signatures or made against a reference or with
+            decisions, a setting is unknown or out of range, or the threshold differs although an
+            acceptance replaces it.
     """
     labels = None if golden is None else read_golden_set(golden)
     SavedRun.find((str(folder),))
     run, record = open_finished_run(folder, secret, workers)
     record.require_no_reference(folder, "be compared with other settings")
+    record.require_no_decisions(folder, "be compared with other settings")
     live = replace(run.settings, second_measure=None)
     shadow_options = replace(live, **against)
     threshold = against.get("threshold", shadow_options.threshold)

@@ -76,6 +76,15 @@ class ReferenceRecord(TypedDict):
     """The files of each reference. Of a run whose signatures were used, its record and clusters."""
 
 
+class DecisionsRecord(TypedDict):
+    """The decisions of a run in run.json."""
+
+    path: str
+    """The file as requested."""
+    fingerprint: str
+    """The hash of the decisions that counted."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunInputs:
     """The inputs of a run over files.
@@ -85,12 +94,14 @@ class RunInputs:
         skipped: Skipped files and folders. Only the first ones are listed.
         skipped_count: Number of all skipped files and folders.
         against: The reference, or None if the run has none.
+        decisions: The decisions, or None if the run has none.
     """
 
     files: Sequence[InputRecord]
     skipped: Sequence[SkippedPath]
     skipped_count: int
     against: ReferenceRecord | None = None
+    decisions: DecisionsRecord | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +132,8 @@ class FileRun:
         """Returns the entries of run.json."""
         engine = {"engine": self.environment.engine, "master": self.environment.master}
         against = {} if self.inputs.against is None else {"against": self.inputs.against}
+        decided = self.inputs.decisions
+        decisions = {} if decided is None else {"decisions": decided}
         return {
             "command": self.request.command,
             "columns": self.request.columns,
@@ -136,6 +149,7 @@ class FileRun:
             "peak_memory": self.environment.peak_memory,
             "inputs": list(self.inputs.files),
             **against,
+            **decisions,
             "skipped": {
                 "count": self.inputs.skipped_count,
                 "first": [entry._asdict() for entry in self.inputs.skipped],
@@ -176,6 +190,7 @@ class FileRun:
                 ],
                 skipped_count=values["skipped"]["count"],
                 against=values.get("against"),
+                decisions=values.get("decisions"),
             ),
             spec_fingerprint=values["spec_fingerprint"],
             bands=values["bands"],
@@ -297,6 +312,24 @@ class RunRecord:
             raise UsageError(
                 f"{folder} cannot {purpose}: it was made with {name_setting('against')}, and the "
                 "documents of the reference are not in it; run on its inputs without a reference"
+            )
+
+    def require_no_decisions(self, folder: Path, purpose: str) -> None:
+        """Requires that the run was made without decisions, which it does not hold.
+
+        Args:
+            folder: Output folder, for the message.
+            purpose: What the run cannot be used for, for example `become an index`.
+
+        Raises:
+            UsageError: If it was made with decisions.
+        """
+        if self.files is not None and self.files.inputs.decisions is not None:
+            raise UsageError(
+                f"{folder} cannot {purpose}: it was made with "
+                f"{name_setting('decisions', self.files.inputs.decisions['path'])}, which joined "
+                "or divided documents whatever their similarity is; run on its inputs without "
+                "decisions"
             )
 
     def require_sketch_stats(self, folder: Path) -> SketchStats:

@@ -7,7 +7,8 @@ from functools import partial
 import numpy as np
 
 from nearkin.cluster.components import cluster_components
-from nearkin.cluster.election import elect_leaders
+from nearkin.cluster.decided_pairs import drop_forbidden_links
+from nearkin.cluster.election import NO_PAIRS, elect_leaders
 from nearkin.cluster.kept_documents import ClusterCriterion, choose_kept_documents
 from nearkin.engine.leader_similarity import (
     compute_leader_similarities,
@@ -264,6 +265,7 @@ def cluster_documents(
     options: RunOptions,
     floor: float,
     advance: Callable[[int], None],
+    apart: np.ndarray = NO_PAIRS,
 ) -> Clustering:
     """Clusters the first documents of exact groups, then adds their exact duplicates.
 
@@ -274,19 +276,21 @@ def cluster_documents(
         options: Options of the run.
         floor: Smallest similarity of a component's document to the kept one.
         advance: Receives the number of documents that were processed.
+        apart: Packed pairs of first documents that are never in one cluster, uint64 (m,).
     """
     counter = StepCounter(advance, len(groups.order), steps=3)
     criterion = options.keep_policy.cluster_criterion
     if options.cluster == ClusterMethod.LEADERS:
-        leader = elect_leaders(scored, groups.order, groups.rank)
+        leader = elect_leaders(scored, groups.order, groups.rank, apart)
         if criterion is not None:
             leader = _choose_kept_documents(scored, leader, groups, comparison, criterion)
         counter.finish_step()
         similarity = find_leader_similarities(scored, leader)
     else:
         sharing = partial(comparison.sharing_among, floor=floor, memory=options.memory)
+        linked = drop_forbidden_links(scored, groups.rank, apart) if len(apart) else scored
         leader = cluster_components(
-            scored, groups.order, groups.rank, floor, comparison.compare, sharing
+            linked, groups.order, groups.rank, floor, comparison.compare, sharing
         )
         if criterion is not None:
             leader = _choose_kept_documents(scored, leader, groups, comparison, criterion)

@@ -5,11 +5,16 @@ from functools import partial
 
 import numpy as np
 
+from nearkin.cluster.decided_pairs import DecidedPairs, join_decided_groups
 from nearkin.engine.acceptance import groups_exact_duplicates
 from nearkin.engine.document_facts import NULL_VALUE
 from nearkin.engine.local.acceptance import read_fact
 from nearkin.engine.local.documents import Documents
-from nearkin.engine.local.value_groups import GroupJoiner, write_value_keys
+from nearkin.engine.local.value_groups import (
+    GroupJoiner,
+    order_representatives,
+    write_value_keys,
+)
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import EmptyDocuments, RunOptions
 from nearkin.engine.pair_acceptance import divide_blocks, group_keys
@@ -30,6 +35,7 @@ def save_exact_groups(
     advance: Callable[[int], None],
     order: np.ndarray | None = None,
     sources: np.ndarray | None = None,
+    decided: DecidedPairs | None = None,
 ) -> CollapseStats:
     """Saves `order`, `rank`, `blocks` and `representative` in the work folder.
 
@@ -42,6 +48,9 @@ def save_exact_groups(
     With the options `same` and `url`, documents that share a value are in one group too. A group
     of exact duplicates and one of equal values that have a document in common are one group.
 
+    With decisions, documents decided to be the same are in one group, and those decided to be
+    different are not.
+
     Args:
         documents: Sketched documents.
         options: Options of the run.
@@ -50,6 +59,7 @@ def save_exact_groups(
         order: Keep order, uint32 (n,). It follows from the keep policy if it is None.
         sources: Source of each document, uint64 (n,). It follows from the column of `across` if it
             is None.
+        decided: Pairs that people decided about, or None without decisions.
     """
     parts = 1
     has_groups = options.across is None and groups_exact_duplicates(options.acceptance)
@@ -89,6 +99,7 @@ def save_exact_groups(
         counter.finish_step()
     own = np.arange(len(order), dtype=np.uint32)
     exact = int(np.count_nonzero(representative != own))
+    relations = [representative]
     same = None
     if columns:
         is_grouped = np.ones(len(order), bool)
@@ -99,9 +110,20 @@ def save_exact_groups(
         for number, column in enumerate(columns):
             keys = write_value_keys(documents, column, work, number)
             members = is_grouped & (keys != 0).any(axis=1)
-            groups.join(_find_first_equal(keys, members, blocks, rank, parts, counter))
+            equals = _find_first_equal(keys, members, blocks, rank, parts, counter)
+            groups.join(equals)
+            if decided is not None:
+                relations.append(equals)
         representative = groups.first_documents()
         same = int(np.count_nonzero(representative != own)) - exact
+    if decided is not None:
+        group_order = order_representatives(order, documents.empty)
+        representative = join_decided_groups(relations, decided, group_order)
+        followers = np.flatnonzero(representative != own)
+        first = representative[followers]
+        is_copy = (documents.fingerprints[followers] == documents.fingerprints[first]).all(axis=1)
+        exact = int(np.count_nonzero(is_copy & ~documents.empty[followers]))
+        same = len(followers) - exact
     work.save("order", order)
     work.save("rank", rank)
     work.save("blocks", blocks)
@@ -117,6 +139,7 @@ def save_exact_groups(
         fragile=short.fragile,
         without_source=without_source,
         unreadable_dates=unreadable_dates or None,
+        decisions=None if decided is None else decided.count_verdicts(),
     )
 
 

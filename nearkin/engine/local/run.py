@@ -8,9 +8,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from nearkin.cluster.election import NO_PAIRS
 from nearkin.corpus import Columns, Corpus, FileCorpus
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.places import places_of
+from nearkin.decisions import Decisions
 from nearkin.engine.acceptance import needs_digits, needs_tokens
 from nearkin.engine.banding import builds_keys_while_sketching
 from nearkin.engine.local import sketching
@@ -27,6 +29,7 @@ from nearkin.engine.local.clustering import (
     keep_further_copies,
 )
 from nearkin.engine.local.containment_search import ContainmentSearch
+from nearkin.engine.local.decisions import DIFFERENT_PAIRS, load_pairs_apart, number_decisions
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.exact_groups import load_pair_scope, save_exact_groups
 from nearkin.engine.local.hot_buckets import LocalHotBucketLoop
@@ -123,6 +126,7 @@ class LocalRun(Run):
         shared_hashes: Shingle hashes that another run keeps of the same documents.
         payloads: Source of what is compared exactly. By default, the texts of the corpus.
         matcher: Comparison with a reference, whose duplicates are removed first.
+        decisions: Decisions about pairs of documents, or None without decisions.
     """
 
     corpus: Corpus
@@ -136,6 +140,7 @@ class LocalRun(Run):
     shared_hashes: KeptHashes | None = None
     payloads: PayloadSource | None = None
     matcher: DocumentMatcher | None = None
+    decisions: Decisions | None = None
     _requested_workers: int = field(init=False)
     _documents: Documents | None = field(init=False, default=None)
 
@@ -278,13 +283,28 @@ class LocalRun(Run):
         documents = self.documents()
         order = None if self.order_of is None else self.order_of(documents)
         sources = None if self.sources_of is None else self.sources_of(documents)
+        decided = None
+        if self.decisions is not None:
+            decided = number_decisions(self.decisions, documents.ids)
+            self.work.save(DIFFERENT_PAIRS, decided.different)
         return save_exact_groups(
-            documents, self.options, self.work, self.progress.advance, order, sources
+            documents, self.options, self.work, self.progress.advance, order, sources, decided
         )
+
+    @property
+    def has_mixed_groups(self) -> bool:
+        """True if documents of different contents can be in one group before they are compared."""
+        return self.options.groups_by_value or self.decisions is not None
+
+    def pairs_apart(self) -> np.ndarray:
+        """Returns the groups that decisions keep apart, as packed pairs, sorted, uint64 (m,)."""
+        if self.decisions is None:
+            return NO_PAIRS
+        return load_pairs_apart(self.work)
 
     def exact_representatives(self) -> np.ndarray:
         """Returns the first document with the same content as each document, uint32 (n,)."""
-        if not self.options.groups_by_value:
+        if not self.has_mixed_groups:
             return np.asarray(self.work.load("representative"))
         return ExactGroupOrder.load(self.documents(), self.work).exact_representatives()
 
@@ -566,7 +586,7 @@ class LocalRun(Run):
         options = self.options
         return replace(
             stats,
-            same=stats.same if options.groups_by_value else None,
+            same=stats.same if self.has_mixed_groups else None,
             further=stats.further if options.keep_up_to > 1 else None,
         )
 
@@ -593,6 +613,7 @@ class LocalRun(Run):
             self.options,
             floor=self.options.floor_at(threshold),
             advance=advance,
+            apart=self.pairs_apart(),
         )
         clustering = self._remove_matches(clustering)
         if self.options.keep_up_to > 1:

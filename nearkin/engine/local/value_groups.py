@@ -29,6 +29,19 @@ def write_value_keys(
     return map_file(path, np.uint64, 2)
 
 
+def order_representatives(order: np.ndarray, empty: np.ndarray) -> np.ndarray:
+    """Returns documents in the order in which they represent groups, uint32 (n,).
+
+    The first document in keep order represents a group, but those without shingles come last.
+
+    Args:
+        order: Numbers of the documents in keep order, uint32 (n,).
+        empty: Whether a document has no shingle, bool (n,).
+    """
+    is_last = empty[order]
+    return np.concatenate([order[~is_last], order[is_last]])
+
+
 class GroupJoiner:
     """Joins documents into groups, and names the first document of each group.
 
@@ -41,8 +54,7 @@ class GroupJoiner:
     """
 
     def __init__(self, order: np.ndarray, empty: np.ndarray) -> None:
-        is_last = empty[order]
-        self._order = np.concatenate([order[~is_last], order[is_last]])
+        self._order = order_representatives(order, empty)
         self._place = np.empty(len(order), np.uint32)
         self._place[self._order] = np.arange(len(order), dtype=np.uint32)
         self._parent = np.arange(len(order), dtype=np.uint32)

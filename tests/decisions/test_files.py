@@ -1,0 +1,169 @@
+"""Tests of files of decisions."""
+
+import errno
+import json
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from nearkin.decisions import Decision, Verdict, read_decisions
+from nearkin.decisions.files import COLUMNS, DecisionFile
+from nearkin.errors import UsageError
+
+AT = datetime(2026, 5, 1, 10, 30, tzinfo=UTC)
+HOSTILE_IDS = ["a\rb", "a\nb", 'a"\n,b', "a\x1b[31m", " a ", "", "\x00", "ä\u2028", "=1+1"]
+
+
+@pytest.mark.parametrize("name", ["decisions.jsonl", "decisions.csv"])
+@pytest.mark.parametrize("id", HOSTILE_IDS)
+def test_appended_decisions_with_hostile_ids_are_read_again(
+    tmp_path: Path, name: str, id: str
+) -> None:
+    path = tmp_path / name
+    decisions = [
+        Decision(id, "z", Verdict.SAME, by=id or None, at=AT),
+        Decision(id, "y", Verdict.DIFFERENT, at=AT),
+    ]
+    file = DecisionFile.open(path)
+    assert not path.exists()
+    for decision in decisions:
+        file.append(decision)
+    assert list(read_decisions(path)) == decisions
+    assert list(DecisionFile.open(path).decisions) == decisions
+
+
+def test_parquet_files_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.parquet"
+    rows = {
+        "id_a": [1, 2],
+        "id_b": [2, 3],
+        "decision": ["same", "different"],
+        "at": pa.array([AT, None], pa.timestamp("us", "UTC")),
+    }
+    pq.write_table(pa.table(rows), path)
+    decisions = read_decisions(path)
+    assert decisions.same == [("1", "2")]
+    assert decisions.of_pairs["1", "2"].at == AT
+    assert decisions.different == [("2", "3")]
+
+
+@pytest.mark.parametrize(
+    ("line", "problem"),
+    [
+        (
+            '{"id_a": "a", "id_b": "b", "decision": "sane"}',
+            "unknown decision 'sane'; write same",
+        ),
+        ('{"id_a": "a", "id_b": "b"}', "has no value in decision"),
+        ('{"id_a": null, "id_b": "b", "decision": "same"}', "has no value in id_a"),
+        ('{"id_a": true, "id_b": "b", "decision": "same"}', "True, which is not a text"),
+        ('{"id_a": 1.5, "id_b": "b", "decision": "same"}', "1.5, which is not a text"),
+        ('{"id_a": "b", "id_b": "b", "decision": "same"}', "a document and itself"),
+        ('{"id_a": "\\ud800", "id_b": "b", "decision": "same"}', "not valid Unicode"),
+        (
+            '{"id_a": "a", "id_b": "b", "decision": "same", "at": "May"}',
+            "'May' in at, which is",
+        ),
+        ('{"id_a": "a", "id_b": "b", "decision": "same", "at": 5}', "5 in at, which is not a time"),
+        ('{"id_a": "a", "id_b": "b", "decision": "same", "at": "2026-05-01"}', "no time zone"),
+        ('{"id_a": "a", "id_b": "b", "decision": "same", "by": 5}', "5 in by, which is not a text"),
+        ('{"id_a": "a", "id_b"', "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("[1]", "is not a JSON object"),
+    ],
+)
+def test_rows_that_are_not_valid_are_named(tmp_path: Path, line: str, problem: str) -> None:
+    path = tmp_path / "decisions.jsonl"
+    path.write_text('\n{"id_a": "a", "id_b": "c", "decision": "same"}\n' + line)
+    with pytest.raises(UsageError, match="line 3 of") as raised:
+        read_decisions(path)
+    assert problem in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("d.csv", b"", "has the columns ; decisions have"),
+        ("d.csv", b"id_a,id_b,label\n", "has the columns id_a, id_b, label"),
+        ("d.csv", b"id_a,id_b,decision,id_a\n", "two columns 'id_a'"),
+        ("d.csv", b"id_a,id_b,decision\na,b\n", "line 2 of .* has 2 values and the header 3"),
+        ("d.csv", b'id_a,id_b,decision\n"a,b,same\n', "is not CSV"),
+        ("d.csv", b"id_a,id_b,decision\na,b,maybe\n", "line 2 of .* unknown decision 'maybe'"),
+        ("d.csv", b"id_a,id_b,decision\n\xff,b,same\n", "is not UTF-8"),
+        ("d.jsonl", b"\xff\n", "line 1 of .* is not JSON"),
+        ("d.parquet", b"PAR1", "is not a parquet file"),
+        ("d.txt", b"a", "the format of .* is unknown"),
+    ],
+)
+def test_files_that_are_not_decisions_are_refused(
+    tmp_path: Path, name: str, content: bytes, problem: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match=problem):
+        read_decisions(path)
+
+
+def test_missing_files_and_folders_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="no such file"):
+        read_decisions(tmp_path / "absent.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+    with pytest.raises(UsageError, match="cannot read"):
+        read_decisions(tmp_path / "folder.jsonl")
+    with pytest.raises(UsageError, match="is a folder"):
+        DecisionFile.open(tmp_path / "folder.jsonl")
+    with pytest.raises(UsageError, match="no such folder"):
+        DecisionFile.open(tmp_path / "absent" / "decisions.jsonl")
+    with pytest.raises(UsageError, match="cannot be appended"):
+        DecisionFile.open(tmp_path / "decisions.parquet")
+    other = tmp_path / "other.csv"
+    other.write_text("id_b,id_a,decision,by,at\n")
+    with pytest.raises(UsageError, match="does not begin with id_a,id_b,decision,by,at"):
+        DecisionFile.open(other)
+    assert COLUMNS == ("id_a", "id_b", "decision", "by", "at")
+
+
+def test_columns_of_spreadsheets_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.csv"
+    path.write_bytes(b"\xef\xbb\xbfnote,id_b,decision,id_a\r\nx,b,same,a\r\n\r\n")
+    assert read_decisions(path).same == [("a", "b")]
+
+
+def test_each_decision_is_synced_and_completes_the_last_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "decisions.jsonl"
+    path.write_text('{"id_a": "a", "id_b": "b", "decision": "same"}')
+    file = DecisionFile.open(path)
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda handle: synced.append(handle))
+    file.append(Decision("a", "c", Verdict.DIFFERENT))
+    assert len(synced) == 1
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert rows[1]["decision"] == "different"
+    assert datetime.fromisoformat(rows[1]["at"]).tzinfo is not None
+
+
+def test_contradiction_and_full_disk_leave_the_file_unchanged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "decisions.jsonl"
+    file = DecisionFile.open(path)
+    file.append(Decision("a", "b", Verdict.SAME))
+    file.append(Decision("b", "c", Verdict.SAME))
+    before = path.read_bytes()
+    with pytest.raises(UsageError, match="join the two"):
+        file.append(Decision("a", "c", Verdict.DIFFERENT))
+
+    def fail(handle: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="No space left"):
+        file.append(Decision("a", "d", Verdict.DIFFERENT))
+    assert path.read_bytes() == before
+    assert len(file.decisions) == 2
