@@ -1,8 +1,9 @@
 """The functions of the library: tables, frames, lists or files in, Arrow tables out."""
 
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack
 
@@ -12,7 +13,6 @@ import pyarrow as pa
 from nearkin.argument_types import check_arguments
 from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, detect_dimensions
 from nearkin.corpus.arrow_conversion import (
-    is_stream,
     refuse_distributed,
     refuse_paths,
     to_table,
@@ -109,9 +109,10 @@ def dedup(
     """Finds exact and near-duplicates, each verified against the document that is kept.
 
     Args:
-        data: A pyarrow table, record batch or reader, pandas or polars frame (also lazy),
-            `datasets.Dataset`, mapping of columns, or list or iterator of texts or of dictionaries;
-            or the path of files, or a list of `Path`s.
+        data: An Arrow table or stream of any library (pyarrow, DuckDB, ibis and others), a pandas
+            or polars frame (also lazy), a dataset of `datasets` or pyarrow, a mapping of columns,
+            or a list or iterator of texts or of dictionaries; or the path of files, or several
+            `Path`s.
         id: Column of ids. The default is the row number, or the path and the row for files.
         against: The reference: data as above with the same columns; or the path of a finished run,
             for its kept documents. Documents that repeat one of it are removed, and those of the
@@ -176,9 +177,10 @@ def pairs(
     """Finds all verified pairs of near-duplicates.
 
     Args:
-        data: A pyarrow table, record batch or reader, pandas or polars frame (also lazy),
-            `datasets.Dataset`, mapping of columns, or list or iterator of texts or of dictionaries;
-            or the path of files, or a list of `Path`s.
+        data: An Arrow table or stream of any library (pyarrow, DuckDB, ibis and others), a pandas
+            or polars frame (also lazy), a dataset of `datasets` or pyarrow, a mapping of columns,
+            or a list or iterator of texts or of dictionaries; or the path of files, or several
+            `Path`s.
         id: Column of ids. The default is the row number, or the path and the row for files.
         relation: `similarity`; or `containment`, for documents (id_a) of whose shingles a larger
             document (id_b) contains at least a share of `threshold`. The default is that of the
@@ -608,8 +610,7 @@ def open_corpus(data: Any, reading: ReadKeywords) -> Corpus:
         reading: How files are read.
     """
     refuse_distributed(data)
-    if isinstance(data, Iterable) and not isinstance(data, Sized) and not is_stream(data):
-        data = list(data)
+    data = _list_paths(data)
     on_error = reading.get("on_error", "quarantine")
     if isinstance(data, str | Path):
         return FileCorpus.open([str(data)], on_error, selection=selection_of(reading))
@@ -618,6 +619,15 @@ def open_corpus(data: Any, reading: ReadKeywords) -> Corpus:
             [_path_of(item) for item in data], on_error, selection=selection_of(reading)
         )
     return TableCorpus(to_table(data), on_error)
+
+
+def _list_paths(data: Any) -> Any:
+    """Returns an iterator of paths, such as that of `Path.glob`, as a list; other data as it is."""
+    if not isinstance(data, Iterator):
+        return data
+    first = list(islice(data, 1))
+    values = chain(first, data)
+    return list(values) if _are_paths(first) else values
 
 
 def _are_paths(data: object) -> bool:

@@ -6,7 +6,7 @@ already do not become Python strings.
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set, Sized
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set, Sized
 from typing import Any
 
 import numpy as np
@@ -18,23 +18,27 @@ from nearkin.runtime.arrow_types import is_list, replace_views_in_type
 from nearkin.suggestions import describe_columns
 
 TABLES = (
-    "an Arrow table, record batch or reader, a pandas or Polars frame, a datasets.Dataset, a "
-    "mapping of columns, a list or iterator of texts or of dictionaries, or a matrix of vectors"
+    "an Arrow table or stream of any library, a pandas or Polars frame, a dataset of datasets or "
+    "pyarrow, a mapping of columns, a list or iterator of texts or of dictionaries, or a matrix of "
+    "vectors"
 )
 """The kinds of tables that `to_table` accepts, for messages."""
 COLUMNS = "a list, an Arrow array, a series or a dataset's column"
 """The kinds of columns that `to_chunked` accepts, for messages."""
 MAX_NESTING = 64
 """The largest depth of lists and dictionaries in the values of a column."""
+ITERATOR_BLOCK = 8192
+"""The number of values of an iterator that are Python objects at a time."""
 
 
 def to_table(data: Any) -> pa.Table:
     """Returns an Arrow table.
 
     Args:
-        data: A table, a record batch or a reader of them, a data frame (pandas, polars, also lazy),
-            a `datasets.Dataset`, a mapping of columns, a list or an iterator of texts or of
-            dictionaries, or a matrix (n, d) of vectors.
+        data: A table or stream of batches of any library with the Arrow interface (DuckDB, ibis,
+            nanoarrow, pyarrow and others), a data frame (pandas, polars, also lazy), a dataset of
+            `datasets` or `pyarrow.dataset`, a mapping of columns, a list or an iterator of texts or
+            of dictionaries, or a matrix (n, d) of vectors.
 
     Raises:
         UsageError: If the data is of another type, a column has a type that Arrow does not have, or
@@ -68,31 +72,21 @@ def _to_table(data: Any) -> pa.Table:
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
-    if isinstance(data, pa.RecordBatchReader):
-        return data.read_all()
     if is_lazy_frame(data):
         return _to_table(data.collect())
-    if hasattr(data, "with_format") and hasattr(data, "column_names") and isinstance(data, Sized):
+    if _is_dataset(data):
         return _dataset_to_table(data)
     if isinstance(data, Mapping):
         return _mapping_to_table(data)
-    if hasattr(data, "__arrow_c_stream__") and not _is_array(data):
-        try:
-            return pa.table(data)
-        except UnicodeEncodeError as error:
-            raise _invalid_text(error) from error
-        except pa.ArrowException as error:
-            raise UsageError(
-                "the table has a column of a type that Arrow does not have "
-                f"({error}); cast or drop it"
-            ) from error
-        except ValueError as error:
-            # pandas allows several columns of one name
-            raise UsageError(f"the table cannot become an Arrow table: {error}") from error
     if is_pandas(data) and hasattr(data, "columns"):
-        return pa.Table.from_pandas(data, preserve_index=False)
+        return _pandas_to_table(data)
+    if is_stream(data):
+        column = _import_stream(data)
+        if pa.types.is_struct(column.type):
+            return pa.Table.from_struct_array(column)
+        data = column
     if isinstance(data, Iterable) and not isinstance(data, Sized):
-        data = list(data)
+        return _iterator_to_table(iter(data))
     if isinstance(data, list | tuple):
         refuse_paths(data)
         if data and all(isinstance(row, Mapping) for row in data):
@@ -100,6 +94,71 @@ def _to_table(data: Any) -> pa.Table:
     if not _is_column(data):
         raise UsageError(f"{type_name(data)} is not a table; give {TABLES}")
     return pa.table({"vector" if _is_matrix(data) else "text": to_chunked(data)})
+
+
+def _import_stream(data: Any) -> pa.ChunkedArray:
+    """Returns the rows of a table, or the values of a column, that has an Arrow interface.
+
+    Raises:
+        UsageError: If it cannot be read.
+    """
+    if _is_arrow_dataset(data):
+        scanner = data.scanner() if hasattr(data, "scanner") else data
+        data = scanner.to_reader()
+    try:
+        if hasattr(data, "__arrow_c_stream__"):
+            return pa.chunked_array(data)
+        return pa.chunked_array([pa.array(data)])
+    except pa.ArrowException as error:
+        raise _unknown_column_type(error) from error
+    except ValueError as error:
+        raise _unreadable_table(error) from error
+
+
+def _pandas_to_table(frame: Any) -> pa.Table:
+    """Returns the table of a pandas frame, without its index.
+
+    Raises:
+        UsageError: If a column has a type that Arrow does not have, or several have one name.
+    """
+    try:
+        return pa.Table.from_pandas(frame, preserve_index=False)
+    except UnicodeEncodeError as error:
+        raise _invalid_text(error) from error
+    except pa.ArrowException as error:
+        raise _unknown_column_type(error) from error
+    except ValueError as error:
+        raise _unreadable_table(error) from error
+
+
+def _unknown_column_type(error: pa.ArrowException) -> UsageError:
+    return UsageError(
+        f"the table has a column of a type that Arrow does not have ({error}); cast or drop it"
+    )
+
+
+def _unreadable_table(error: ValueError) -> UsageError:
+    return UsageError(f"the table cannot become an Arrow table: {error}")
+
+
+def _iterator_to_table(values: Iterator[Any]) -> pa.Table:
+    """Returns the table of an iterator of texts or of dictionaries.
+
+    Its values become Arrow columns in blocks, so that few of them are Python objects at a time.
+
+    Raises:
+        UsageError: If the blocks have columns of one name and of types that cannot be combined.
+    """
+    blocks: list[pa.Table] = []
+    while True:
+        block = list(itertools.islice(values, ITERATOR_BLOCK))
+        if blocks and not block:
+            break
+        blocks.append(_to_table(block))
+    try:
+        return pa.concat_tables(blocks, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise UsageError(f"the values are not of one Arrow type: {error}") from error
 
 
 def type_name(data: object) -> str:
@@ -126,8 +185,22 @@ def is_lazy_frame(data: object) -> bool:
 
 
 def is_stream(data: object) -> bool:
-    """Returns True for a table that is read as a stream of batches, such as a lazy frame."""
-    return hasattr(data, "__arrow_c_stream__") or is_lazy_frame(data)
+    """Returns True for an object whose values are read through an interface of Arrow."""
+    return (
+        hasattr(data, "__arrow_c_stream__")
+        or hasattr(data, "__arrow_c_array__")
+        or _is_arrow_dataset(data)
+    )
+
+
+def _is_arrow_dataset(data: object) -> bool:
+    """Returns True for a dataset or scanner of `pyarrow.dataset`, without importing it."""
+    return type(data).__module__ == "pyarrow._dataset" and hasattr(data, "to_table")
+
+
+def _is_dataset(data: object) -> bool:
+    """Returns True for a dataset of the library `datasets`, or several of them by name."""
+    return hasattr(data, "with_format") and hasattr(data, "column_names")
 
 
 def refuse_distributed(data: object) -> None:
@@ -173,6 +246,8 @@ def _dataset_to_table(data: Any) -> pa.Table:
             f"{type_name(data)} holds several datasets ({splits}); pass one of them, for example "
             f"data[{next(iter(data), 'train')!r}]"
         )
+    if not hasattr(data, "__len__"):
+        return _iterator_to_table(iter(data))
     return pa.table(data.with_format("arrow")[:])
 
 
@@ -196,19 +271,12 @@ def _is_matrix(data: Any) -> bool:
     return isinstance(data, np.ndarray) and data.ndim == 2
 
 
-def _is_array(data: Any) -> bool:
-    """Returns True for a single column. Columns and tables may both have the stream interface."""
-    return isinstance(data, pa.Array | pa.ChunkedArray) or not (
-        hasattr(data, "columns") or hasattr(data, "column_names")
-    )
-
-
 def to_chunked(values: Any) -> pa.ChunkedArray:
     """Returns a column as an Arrow array in chunks.
 
     Args:
-        values: An Arrow array, a pandas or polars series, a `datasets` column, a numpy array or
-            a sequence.
+        values: An Arrow array, a pandas or polars series, a `datasets` column, a numpy array, a
+            sequence, a column of any library with the Arrow interface, or a table of one column.
 
     Raises:
         UsageError: If the value is not a column, or its values have no common Arrow type.
@@ -222,10 +290,12 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
     refuse_distributed(values)
     names = _column_names(values)
     if names is not None:
-        raise UsageError(
-            f"{type_name(values)} is a table, not a column ({describe_columns(names)}); "
-            f"pass one of its columns"
-        )
+        return _only_column(values, names)
+    if is_stream(values):
+        column = _import_stream(values)
+        if pa.types.is_struct(column.type):
+            return _only_column(pa.Table.from_struct_array(column), column.type.names)
+        return column
     if not _is_column(values):
         raise UsageError(f"{type_name(values)} is not a column of texts; give {COLUMNS}")
     if _is_matrix(values):
@@ -235,14 +305,26 @@ def to_chunked(values: Any) -> pa.ChunkedArray:
     if isinstance(values, list | tuple):
         _require_shallow(values)
     try:
-        if hasattr(values, "__arrow_c_stream__"):
-            return pa.chunked_array(values)
         array = pa.array(values, from_pandas=True)
     except UnicodeEncodeError as error:
         raise _invalid_text(error) from error
     except (pa.ArrowException, TypeError, OverflowError) as error:
         raise UsageError(f"the values are not of one Arrow type: {error}") from error
     return array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])
+
+
+def _only_column(table: Any, names: Sequence[str]) -> pa.ChunkedArray:
+    """Returns the column of a table that has one column, such as the result of a query.
+
+    Raises:
+        UsageError: If it has several ones, or none.
+    """
+    if len(names) != 1:
+        raise UsageError(
+            f"{type_name(table)} is a table, not a column ({describe_columns(names)}); "
+            "pass one of its columns"
+        )
+    return to_table(table).column(0)
 
 
 def _require_shallow(values: Sequence[Any]) -> None:

@@ -1,26 +1,50 @@
 """Tests of the conversion of rows, frames and datasets to Arrow."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import duckdb
+import nanoarrow
 import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet as pq
 import pytest
 from datasets import Dataset, DatasetDict
 
 import nearkin as nk
-from nearkin.corpus.arrow_conversion import replace_views, to_table
+from nearkin.corpus.arrow_conversion import ITERATOR_BLOCK, replace_views, to_table
 from nearkin.errors import UsageError
 from tests.corpus.samples import NEAR_TEXTS
 
 ROWS = [{"id": 1, "text": "one"}, {"id": 2, "text": "two", "more": 0.5}]
 TABLE = pa.Table.from_pylist([{**ROWS[0], "more": None}, ROWS[1]])
 FRAME_OF_SPARK = type("DataFrame", (), {"__module__": "pyspark.sql.classic.dataframe"})()
+
+
+class StreamOnly:
+    """An object that has nothing but the Arrow interface for streams."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        return self.values.__arrow_c_stream__(requested_schema)
+
+
+class ArrayOnly:
+    """An object that has nothing but the Arrow interface for one batch."""
+
+    def __init__(self, values: Any) -> None:
+        self.values = values
+
+    def __arrow_c_array__(self, requested_schema: object | None = None) -> object:
+        return self.values.__arrow_c_array__(requested_schema)
 
 
 @pytest.mark.parametrize(
@@ -33,12 +57,71 @@ FRAME_OF_SPARK = type("DataFrame", (), {"__module__": "pyspark.sql.classic.dataf
         TABLE.to_reader(),
         pl.from_arrow(TABLE).lazy(),
         Dataset.from_dict(TABLE.to_pydict()).to_iterable_dataset(),
+        duckdb.from_arrow(TABLE),
+        nanoarrow.ArrayStream(TABLE),
+        nanoarrow.Array(TABLE.to_batches()[0]),
+        pyarrow.dataset.dataset(TABLE),
+        pyarrow.dataset.dataset(TABLE).scanner(),
+        StreamOnly(TABLE),
+        StreamOnly(TABLE.to_reader()),
+        ArrayOnly(TABLE.to_batches()[0]),
+        pl.DataFrame(TABLE).to_struct("rows"),
     ],
-    ids=["list", "tuple", "iterator", "generator", "reader", "lazy frame", "iterable dataset"],
+    ids=[
+        "list",
+        "tuple",
+        "iterator",
+        "generator",
+        "reader",
+        "lazy frame",
+        "iterable dataset",
+        "DuckDB relation",
+        "nanoarrow stream",
+        "nanoarrow array",
+        "pyarrow dataset",
+        "pyarrow scanner",
+        "stream interface",
+        "stream interface, once",
+        "array interface",
+        "column of structs",
+    ],
 )
 def test_rows_of_every_kind_become_a_table(data: Any) -> None:
     table = to_table(data)
     assert table.select(["id", "text", "more"]).to_pylist() == TABLE.to_pylist()
+
+
+@pytest.mark.parametrize("name", ["dedup", "pairs", "sketch", "passages"])
+def test_functions_take_relations_of_duckdb_and_other_streams(name: str) -> None:
+    texts = pa.table({"text": [*NEAR_TEXTS, *NEAR_TEXTS]})
+    function = getattr(nk, name)
+    expected = _content(function(texts["text"]))
+    for data in (duckdb.from_arrow(texts), StreamOnly(texts), StreamOnly(texts["text"])):
+        assert _content(function(data)) == expected
+
+
+def _content(result: Any) -> Any:
+    if isinstance(result, np.ndarray):
+        return result.tolist()
+    table = getattr(result, type(result).__name__.removesuffix("Result").lower(), None)
+    return (result.clusters if table is None else table).to_pydict()
+
+
+def test_iterator_is_read_in_blocks_whose_columns_are_united() -> None:
+    rows = ITERATOR_BLOCK + 1
+    last = {"text": "last", "late": 1}
+    table = to_table(itertools.chain(({"text": "x"} for _ in range(rows - 1)), [last]))
+    assert table.num_rows == rows
+    assert table["late"].null_count == rows - 1
+    with pytest.raises(UsageError, match="the values are not of one Arrow type"):
+        to_table({"text": str(n) if n < rows - 1 else n} for n in range(rows))
+
+
+def test_iterator_of_paths_is_read_as_files(tmp_path: Path) -> None:
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text('{"text": "one two three four"}\n')
+    assert nk.dedup(tmp_path.glob("*.jsonl")).kept.sum() == 1
+    assert len(nk.dedup(iter(()))) == 0
 
 
 def test_iterators_of_texts_become_a_table() -> None:
