@@ -23,7 +23,9 @@ NORMALISATIONS = (
     *("nfkc", "lower", "digits", "punctuation", "marks", "markup", "comments"),
     *MASK_STEPS,
 )
-UNITS = ("words", "chars", "vector")
+FINGERPRINT = "fingerprint"
+"""The unit of documents that are fingerprints, which are their own signatures."""
+UNITS = ("words", "chars", "vector", FINGERPRINT)
 FAMILIES = ("xxh3", "murmur3", "fnv1a", "siphash")
 """The base hashes (see `nearkin.hashing.families`)."""
 KEYED = "siphash"
@@ -80,6 +82,24 @@ def parse_shingle(text: str) -> tuple[str, int]:
     return unit, int(n)
 
 
+def require_fingerprint_bits(bits: int) -> None:
+    """Requires that fingerprints can have a number of bits.
+
+    Args:
+        bits: Number of bits of a fingerprint.
+
+    Raises:
+        UsageError: If it is not a multiple of 64 from 64 to 256.
+    """
+    limits = MEASURES[HAMMING]
+    if bits % limits.k_step or not limits.k_step <= bits <= limits.largest_k:
+        allowed = ", ".join(map(str, range(limits.k_step, limits.largest_k + 1, limits.k_step)))
+        raise UsageError(
+            f"fingerprints of {bits} bits are not supported; use {name_setting('bits')} of "
+            f"{allowed}, and fill shorter fingerprints with zeros, which keeps their distances"
+        )
+
+
 def stem_languages() -> list[str]:
     """Returns the languages of the installed Snowball stemmers. There are none without them."""
     from importlib.util import find_spec
@@ -111,12 +131,15 @@ class SignatureLimits(NamedTuple):
 
 IDF_JACCARD = "idf-jaccard"
 """The measure of shingle sets whose shingles are weighted by their inverse document frequency."""
+HAMMING = "hamming"
+"""The measure of given fingerprints."""
 MEASURES = {
     "jaccard": SignatureLimits(("binned", "classic"), SLOT_BITS, 128, 8, 1024),
     "weighted-jaccard": SignatureLimits(("binned", "classic"), SLOT_BITS, 128, 8, 1024),
     IDF_JACCARD: SignatureLimits(("darts",), SLOT_BITS, 128, 8, 1024),
     "simhash": SignatureLimits(("signs",), (1,), 64, 64, 128),
     "cosine": SignatureLimits(("hyperplanes", KEYED_HYPERPLANES), (1,), 512, 64, 4096),
+    HAMMING: SignatureLimits(("given",), (1,), 64, 64, 256),
 }
 """The measures, and the schemes and sizes of their signatures."""
 SET_BY_OPTIONS = ("measure", "scheme", "slot_bits", "weights", "base_hash")
@@ -151,8 +174,9 @@ class Spec:
     """A Spec of signatures. Two signatures are comparable exactly if their Specs are equal.
 
     Attributes:
-        unit: Unit of a shingle: `words` (tokens), `chars` (code points), or `vector` for `cosine`.
-        n: Number of units of a shingle, or number of components of a vector.
+        unit: Unit of a shingle: `words` (tokens), `chars` (code points), `vector` for `cosine`, or
+            `fingerprint` for `hamming`.
+        n: Number of units of a shingle, of components of a vector, or of bits of a fingerprint.
         normalise: Normalization steps, in any order: `nfkc` and `lower` (both by default), `digits`
             (digits become 0), `punctuation` (becomes tokens; `chars` always keeps it), `marks`
             (are removed), `markup` (tags are removed), `comments` (those of source code are
@@ -168,17 +192,19 @@ class Spec:
         key_id: Id of the hash key, for a keyed family. The key itself is not in the Spec (see
             `nearkin.keys`).
         measure: Measure: `jaccard`, `weighted-jaccard` (multisets), `idf-jaccard` (sets weighted by
-            document frequencies), `simhash` (weighted shingles) or `cosine` (vectors).
+            document frequencies), `simhash` (weighted shingles), `cosine` (vectors) or `hamming`
+            (given fingerprints).
         weights: Weights of the shingles of simhash: `tf`, `tfidf` or `given`.
         frequencies: Fingerprint of the document frequencies for `tfidf` and `idf-jaccard`. A Spec
             of `idf-jaccard` without one cannot make signatures.
         cut: Fingerprint of the list of shingles that are removed by the frequency cut.
         scheme: Scheme: `binned` (one-permutation rounds with completion) or `classic` (k hash
             functions) for MinHash, `darts` (Poisson processes) for idf-jaccard, `signs` for
-            simhash, and `hyperplanes` or, with a key, `keyed-hyperplanes` for cosine.
+            simhash, `hyperplanes` or, with a key, `keyed-hyperplanes` for cosine, and `given` for
+            hamming.
         k: Number of slots of a signature, 1 to 1024 (bits for simhash and cosine, multiples of 64).
             Slots of 4, 2 and 1 bits fill whole bytes, so k is a multiple of 2, 4 and 8 then. The
-            default depends on the measure.
+            default depends on the measure. For hamming, it is `n`: 64, 128, 192 or 256.
         slot_bits: Number of bits that are kept of a slot: 32, 16, 8, 4, 2 or 1 (b-bit MinHash).
         seed: Seed of the hash functions of the scheme.
         unicode: Unicode version of the committed tables.
@@ -243,6 +269,8 @@ class Spec:
             usual["weights"] = "tf"
         if self.measure == "cosine" and self.key_id is not None:
             usual["scheme"] = KEYED_HYPERPLANES
+        if self.unit == FINGERPRINT:
+            usual["k"] = self.n
         for name, value in usual.items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, value)
@@ -303,8 +331,18 @@ class Spec:
                 f"vectors are "
                 f"compared by cosine"
             )
-        if self.cut is not None and self.unit == "vector":
-            raise UsageError("a frequency cut (cut=) is of shingles; vectors have none")
+        if (self.unit == FINGERPRINT) != (self.measure == HAMMING):
+            raise UsageError(
+                f"{name_setting('measure', self.measure)} does not go with unit={self.unit!r}; "
+                "fingerprints are compared by hamming"
+            )
+        if self.cut is not None and not self.has_shingles:
+            raise UsageError(f"a frequency cut (cut=) is of shingles; {self.unit}s have none")
+        if self.unit == FINGERPRINT and self.key_id is not None:
+            raise UsageError(
+                f"key_id={self.key_id!r} does not go with fingerprints, which are not hashed; "
+                "leave out the key"
+            )
         if (self.base_hash == KEYED) != (self.key_id is not None):
             raise UsageError(
                 f"key_id={self.key_id!r} does not go with "
@@ -327,6 +365,14 @@ class Spec:
             )
 
     def _check_numbers(self) -> None:
+        if self.unit == FINGERPRINT:
+            require_fingerprint_bits(self.n)
+            if self.k != self.n:
+                raise UsageError(
+                    f"{name_setting('k', self.k)} is not the number of bits of a fingerprint, "
+                    f"{self.n}; leave it out"
+                )
+            return
         most = MAX_DIMENSIONS if self.unit == "vector" else MAX_SHINGLE
         if not 1 <= self.n <= most:
             raise UsageError(f"a shingle of n={self.n} {self.unit} is outside 1 to {most}")
@@ -444,6 +490,11 @@ class Spec:
     def has_slots(self) -> bool:
         """True if signatures consist of MinHash slots, False if they consist of signs."""
         return self.measure in SLOT_MEASURES
+
+    @property
+    def has_shingles(self) -> bool:
+        """True if documents are texts or tokens, False if they are vectors or fingerprints."""
+        return self.unit not in ("vector", FINGERPRINT)
 
     @property
     def uses_frequencies(self) -> bool:

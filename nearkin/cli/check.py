@@ -48,7 +48,7 @@ def check(
     second: Annotated[
         str, typer.Argument(help="File, glob, folder or URL of the second corpus, such as test.")
     ],
-    columns: o.ColumnOptions,
+    columns: o.RunColumnOptions,
     reading: o.ReadOptions,
     spec: o.SpecOptions,
     match: LeakOptions,

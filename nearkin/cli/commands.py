@@ -36,7 +36,10 @@ WIDTH = 79
 
 PATH_NAMES = ("key_file", "new_key_file")
 """The parameters that are paths, although their type is text."""
-TEXT_NAMES = ("text", "id_column", "tokens", "vector", "source", "keep", "block_by", "scope", "ids")
+TEXT_NAMES = (
+    *("text", "id_column", "tokens", "vector", "fingerprint"),
+    *("source", "keep", "block_by", "scope", "ids"),
+)
 """The parameters whose values are compared with the content of files, not opened."""
 
 

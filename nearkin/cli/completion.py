@@ -12,6 +12,7 @@ COLUMNS = (
     "text",
     "tokens",
     "vector",
+    "fingerprint",
     "id_column",
     "block_by",
     "across",

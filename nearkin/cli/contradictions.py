@@ -83,6 +83,17 @@ CONTRADICTIONS = (
         Contradiction("vector", name, "vectors have no shingles")
         for name in ("shingle", "normalise", "stem", "weights", "max_df", "cut_list", "base_hash")
     ),
+    *(
+        Contradiction("fingerprint", name, "documents have one kind of content")
+        for name in ("text", "tokens", "vector")
+    ),
+    *(
+        Contradiction("fingerprint", name, "fingerprints are given, and not made")
+        for name in (
+            *("shingle", "normalise", "stem", "weights", "frequencies", "max_df", "cut_list"),
+            *("k", "slot_bits", "scheme", "seed", "base_hash", "key_file"),
+        )
+    ),
     Contradiction("store", "server", "documents have one destination", "stream"),
     *(
         Contradiction("server", name, "the server has its own", "stream")

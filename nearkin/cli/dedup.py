@@ -148,7 +148,7 @@ def dedup(
     *,
     given: GivenOptions,
     inputs: o.Inputs,
-    columns: o.ColumnOptions,
+    columns: o.RunColumnOptions,
     reading: o.RunReadOptions,
     reference: o.ReferenceOptions,
     decisions: o.DecisionsFile = None,

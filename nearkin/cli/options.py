@@ -88,6 +88,24 @@ Tokens = Annotated[
 Id = Annotated[
     str | None, column_option("--id", "Column of ids.  [default: ids of the form PATH:ROW]")
 ]
+Fingerprint = Annotated[
+    str | None,
+    column_option(
+        "--fingerprint",
+        "Column of fingerprints, instead of texts: hexadecimal texts, bytes, or 64-bit integers. "
+        "Requires --distance.",
+    ),
+]
+Bits = Annotated[
+    int | None,
+    typer.Option(
+        "--bits",
+        help="Number of bits of a fingerprint: 64, 128, 192 or 256.  [default: 64]",
+        show_default=False,
+        metavar="BITS",
+        rich_help_panel=INPUT,
+    ),
+]
 Vector = Annotated[str | None, column_option("--vector", "Column of vectors, instead of texts.")]
 OnError = Annotated[
     str,
@@ -166,9 +184,8 @@ Measure = Annotated[
     str | None,
     typer.Option(
         "--measure",
-        help="Measure of similarity: jaccard, weighted-jaccard, idf-jaccard, simhash, or cosine "
-        "for vectors.  "
-        "[default: jaccard, or cosine for vectors]",
+        help="Measure of similarity: jaccard, weighted-jaccard, idf-jaccard, simhash, cosine "
+        "(vectors) or hamming (fingerprints).  [default: by the column]",
         rich_help_panel=SIMILARITY,
     ),
 ]
@@ -186,7 +203,8 @@ Distance = Annotated[
     int | None,
     typer.Option(
         "--distance",
-        help="Maximum Hamming distance in bits (simhash and cosine only). Replaces --threshold.",
+        help="Maximum Hamming distance in bits (simhash, cosine and fingerprints only). Replaces "
+        "--threshold.",
         metavar="D",
         rich_help_panel=SIMILARITY,
     ),
@@ -621,7 +639,7 @@ class ColumnOptions:
         texts = self.text_columns
         if not content_options:
             texts = ["text"]
-        columns = Columns(
+        return Columns(
             text=texts[0] if texts else None,
             joined=tuple(texts[1:]),
             tokens=self.tokens,
@@ -630,8 +648,35 @@ class ColumnOptions:
             carried_columns=carried,
             delimiter=parse_delimiter(self.delimiter),
             encoding=parse_encoding(self.encoding),
-        )
-        return columns.with_memory(parse_size(memory))
+        ).with_memory(parse_size(memory))
+
+
+@dataclass(frozen=True)
+class RunColumnOptions(ColumnOptions):
+    """The options that name the columns of commands which also compare given fingerprints."""
+
+    fingerprint: Fingerprint = None
+    bits: Bits = None
+
+    def to_columns(self, carried: tuple[str, ...] = (), memory: str = MEMORY) -> "Columns":
+        """Returns the columns that are read, as `ColumnOptions.to_columns` does.
+
+        Args:
+            carried: Carried columns.
+            memory: The memory of the run, which limits the size of a document.
+
+        Raises:
+            UsageError: If several kinds of content are named, or bits without fingerprints.
+        """
+        from nearkin.corpus.columns import DEFAULT_BITS
+        from nearkin.runs.parameters import require_fingerprint_for_bits
+
+        require_fingerprint_for_bits(self.bits, self.fingerprint)
+        columns = super().to_columns(carried, memory)
+        if self.fingerprint is None:
+            return columns
+        bits = DEFAULT_BITS if self.bits is None else self.bits
+        return replace(columns, text=None, fingerprint=self.fingerprint, bits=bits)
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ def pairs(
     *,
     given: GivenOptions,
     inputs: o.Inputs,
-    columns: o.ColumnOptions,
+    columns: o.RunColumnOptions,
     reading: o.RunReadOptions,
     spec: o.SpecOptions,
     match: o.MatchOptions,

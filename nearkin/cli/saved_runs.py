@@ -37,7 +37,7 @@ def require_as_saved(
     given.require_unused(READING, f"on the saved run {saved.folder}, whose inputs are known")
     values = {**vars(columns), **vars(spec)}
     for name, saved_value in _options_of_saved_run(saved).items():
-        value = values[name]
+        value = values.get(name)
         if name not in given or _to_comparable_text(name, value) == _to_comparable_text(
             name, saved_value
         ):
@@ -66,6 +66,8 @@ def _options_of_saved_run(saved: "SavedRun") -> dict[str, object]:
         "text": text,
         "tokens": columns["tokens"],
         "vector": columns["vector"],
+        "fingerprint": columns.get("fingerprint"),
+        "bits": columns.get("bits"),
         "id_column": columns["id"],
         "measure": spec.measure,
         "shingle": spec.shingle,

@@ -79,7 +79,7 @@ def split(
     *,
     given: GivenOptions,
     inputs: o.Inputs,
-    columns: o.ColumnOptions,
+    columns: o.RunColumnOptions,
     reading: o.RunReadOptions,
     spec: o.SpecOptions,
     match: LeakOptions,

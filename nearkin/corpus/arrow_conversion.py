@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nearkin.corpus.validation import CheckedColumn, check_texts, check_tokens, check_vectors
+from nearkin.corpus.checked_column import CheckedColumn
+from nearkin.corpus.validation import check_texts, check_tokens, check_vectors
 from nearkin.errors import UsageError
 from nearkin.runtime.arrow_types import is_list, replace_views_in_type
 from nearkin.suggestions import describe_columns

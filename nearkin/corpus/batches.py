@@ -42,7 +42,8 @@ class Batch(NamedTuple):
     rows: np.ndarray
     """The row of each document in its file, int64 (n,)."""
     documents: pa.RecordBatch
-    """The documents: `text` (large_string), `tokens` (large_list of large_string) or `vector`
+    """The documents: `text` (large_string), `tokens` (large_list of large_string), `fingerprint`
+    (fixed_size_binary) or `vector`
     (fixed_size_list of float). Further columns are `id` (large_string) if the inputs have ids,
     and the carried columns (large_string) under the names that `carried_column_name` returns."""
     rejected: tuple[Rejection, ...]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from typing import NotRequired, TypedDict
 
 from nearkin.setting_names import name_setting
+from nearkin.spec import FINGERPRINT
 
 BATCH_ROWS = 8192
 """The maximum number of rows of a batch."""
@@ -17,6 +18,8 @@ DOCUMENT_SHARE = 32
 document, in several threads at once."""
 UNFOLDED_SHARE = 8
 """Parsing one row may take this many times the document limit."""
+DEFAULT_BITS = 64
+"""The number of bits of a fingerprint if no other one is given."""
 TEXT_SEPARATOR = "\n"
 """The text between the values of joined columns."""
 ID = "id"
@@ -77,6 +80,8 @@ class ColumnsRecord(TypedDict):
     """The carried columns."""
     joined: NotRequired[tuple[str, ...]]
     """Further columns of texts."""
+    fingerprint: NotRequired[str]
+    bits: NotRequired[int]
     delimiter: NotRequired[str]
     encoding: NotRequired[str]
 
@@ -86,7 +91,7 @@ class Columns:
     """The columns that a run reads from its inputs.
 
     Attributes:
-        text: The column of texts, or None if `tokens` or `vector` is given.
+        text: The column of texts, or None if another column of documents is given.
         tokens: The column of lists of tokens, or None.
         vector: The column of vectors, or None.
         dimensions: The number of dimensions of a vector, or None if it is not known yet.
@@ -95,6 +100,8 @@ class Columns:
             for blocks, for sources and for splits.
         joined: Further columns of texts, which are appended to the first in this order. Values that
             are null are left out.
+        fingerprint: The column of fingerprints, or None.
+        bits: The number of bits of a fingerprint.
         delimiter: The character between the values of CSV files, or None to detect it.
         encoding: The codec of CSV files, or None to detect it.
         document_limit: The maximum size of a document in bytes. Larger documents are rejected, and
@@ -109,6 +116,8 @@ class Columns:
     id: str | None = None
     carried_columns: tuple[str, ...] = ()
     joined: tuple[str, ...] = ()
+    fingerprint: str | None = None
+    bits: int = DEFAULT_BITS
     delimiter: str | None = None
     encoding: str | None = None
     document_limit: int = MAX_DOCUMENT
@@ -124,6 +133,8 @@ class Columns:
             id=record["id"],
             carried_columns=tuple(record["extra"]),
             joined=tuple(record.get("joined", ())),
+            fingerprint=record.get("fingerprint"),
+            bits=record.get("bits", DEFAULT_BITS),
             delimiter=record.get("delimiter"),
             encoding=record.get("encoding"),
         )
@@ -143,6 +154,9 @@ class Columns:
         )
         if self.joined:
             record["joined"] = self.joined
+        if self.fingerprint is not None:
+            record["fingerprint"] = self.fingerprint
+            record["bits"] = self.bits
         if self.delimiter is not None:
             record["delimiter"] = self.delimiter
         if self.encoding is not None:
@@ -159,15 +173,20 @@ class Columns:
 
     @property
     def content(self) -> str:
-        """The name of the column of documents in a batch: `text`, `tokens` or `vector`."""
+        """The name of the column of documents in a batch.
+
+        It is `text`, `tokens`, `vector` or `fingerprint`.
+        """
         if self.vector:
             return "vector"
+        if self.fingerprint:
+            return FINGERPRINT
         return "tokens" if self.tokens else "text"
 
     @property
     def source(self) -> str:
         """The name of the column of documents in the inputs, or of the first one."""
-        return str(self.vector or self.tokens or self.text)
+        return str(self.vector or self.fingerprint or self.tokens or self.text)
 
     @property
     def sources(self) -> tuple[str, ...]:

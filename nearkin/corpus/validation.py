@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearkin.corpus.batches import RAW_PREFIX
+from nearkin.corpus.checked_column import CheckedColumn, null_reason, reasons_of_rows
 from nearkin.corpus.columns import (
     ID,
     MAX_DOCUMENT,
@@ -21,6 +22,7 @@ from nearkin.corpus.encoded_columns import (
     remove_encoding,
     remove_encoding_within,
 )
+from nearkin.corpus.fingerprints import check_fingerprints, fingerprint_type
 from nearkin.corpus.text_forms import format_as_readable_text, format_as_text, validate_text
 from nearkin.errors import UsageError
 from nearkin.runtime.arrow_types import is_binary, is_list, is_text, view_as_binary
@@ -40,16 +42,6 @@ class CheckedRows(NamedTuple):
     """The position, the reason and the first characters of each rejected row, in order."""
     mask: np.ndarray
     """True for each row that is a document, bool."""
-
-
-class CheckedColumn(NamedTuple):
-    """A column in the type of a batch, and the reasons for rejections by position.
-
-    Rejected values are null or have no meaning.
-    """
-
-    values: pa.Array
-    reasons: dict[int, str]
 
 
 def check_rows(rows: pa.RecordBatch, columns: Columns) -> CheckedRows:
@@ -108,6 +100,8 @@ def check_content(values: pa.Array, columns: Columns) -> CheckedColumn:
     """
     if columns.vector:
         return check_vectors(values, columns.vector, columns.dimensions)
+    if columns.fingerprint:
+        return check_fingerprints(values, columns.fingerprint, columns.bits)
     if columns.tokens:
         return check_tokens(values, columns.source, columns.document_limit)
     return check_texts(values, columns.source, columns.document_limit)
@@ -157,6 +151,8 @@ def content_arrow_type(columns: Columns) -> pa.DataType:
     """Returns the type of the column of documents in a batch."""
     if columns.vector:
         return pa.list_(pa.float32(), columns.dimensions or 1)
+    if columns.fingerprint:
+        return fingerprint_type(columns.bits)
     return TOKENS if columns.tokens else pa.large_string()
 
 
@@ -189,15 +185,6 @@ def _python_value(values: pa.Array, at: int) -> object:
         return view_as_binary(single)[0].as_py() if is_text(single.type) else "(invalid UTF-8)"
 
 
-def null_reason(name: str) -> str:
-    """Returns the reason for the rejection of a value that is null.
-
-    Args:
-        name: The name of the value.
-    """
-    return f"{name} is null"
-
-
 def too_long_reason(name: str, limit: int) -> str:
     """Returns the reason for the rejection of a value that is too long.
 
@@ -228,14 +215,14 @@ def check_texts(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Check
     values, large = remove_encoding_within(values, limit)
     if pa.types.is_null(values.type):
         return CheckedColumn(
-            values.cast(pa.large_string()), _reasons_of_rows(values.is_null(), null_reason(name))
+            values.cast(pa.large_string()), reasons_of_rows(values.is_null(), null_reason(name))
         )
     if not (is_text(values.type) or is_binary(values.type)):
         raise UsageError(
             f"column {name!r} is {values.type}, not text; choose another column "
             f"with {name_setting('text')}, or use {name_setting('tokens')} for lists"
         )
-    reasons = _reasons_of_rows(values.is_null(), null_reason(name)) if values.null_count else {}
+    reasons = reasons_of_rows(values.is_null(), null_reason(name)) if values.null_count else {}
     values, broken = validate_text(values)
     reasons.update(dict.fromkeys(broken, f"{name} is not valid UTF-8"))
     reasons.update(
@@ -284,7 +271,7 @@ def check_tokens(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Chec
             f"column {name!r} is {values.type}, not lists of text or of integers; choose another "
             f"column with {name_setting('tokens')}, or use {name_setting('text')}"
         )
-    reasons = _reasons_of_rows(values.is_null(), f"{name} is null")
+    reasons = reasons_of_rows(values.is_null(), f"{name} is null")
     lists = cast_to_stored_type(values, TOKENS)
     try:
         lists.validate(full=True)
@@ -433,13 +420,9 @@ def check_ids(values: pa.Array, name: str, limit: int = MAX_DOCUMENT) -> Checked
     values, large = remove_encoding_within(values, limit)
     text, broken = validate_text(format_as_text(values))
     reasons = dict.fromkeys(broken, f"the id in {name} is not valid UTF-8")
-    reasons.update(_reasons_of_rows(values.is_null(), f"the id in {name} is null"))
+    reasons.update(reasons_of_rows(values.is_null(), f"the id in {name} is null"))
     large += _long_texts(text, limit)
     return CheckedColumn(text, {**reasons, **dict.fromkeys(large, too_long_reason(name, limit))})
-
-
-def _reasons_of_rows(mask: pa.Array, reason: str) -> dict[int, str]:
-    return dict.fromkeys(np.flatnonzero(mask.to_numpy(zero_copy_only=False)).tolist(), reason)
 
 
 def _is_list_of(kind: pa.DataType, *values: Callable[[pa.DataType], bool]) -> bool:

@@ -24,9 +24,11 @@ def text_lengths(documents: pa.Array) -> np.ndarray:
     """Returns the size of each document's text, or of all its tokens, in bytes, int64 (n,).
 
     Args:
-        documents: Texts (large_string), lists of tokens (large_list) or vectors, whose size is 0.
+        documents: Texts (large_string), lists of tokens (large_list), or vectors or fingerprints,
+            whose size is 0.
     """
-    if pa.types.is_fixed_size_list(documents.type):
+    is_fixed = pa.types.is_fixed_size_list(documents.type)
+    if is_fixed or pa.types.is_fixed_size_binary(documents.type):
         return np.zeros(len(documents), np.int64)
     first, last = documents.offset, documents.offset + len(documents) + 1
     offsets = np.frombuffer(documents.buffers()[1], np.int64)[first:last]

@@ -28,7 +28,7 @@ from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.measures import BandingRequest, Measure, measure_of
 from nearkin.runtime.threads import require_workers
 from nearkin.setting_names import name_setting
-from nearkin.spec import IDF_JACCARD, Spec
+from nearkin.spec import HAMMING, IDF_JACCARD, Spec
 from nearkin.suggestions import did_you_mean
 
 SMALL_CORPUS = 5000
@@ -213,8 +213,8 @@ class RunOptions:
     Attributes:
         spec: Spec of the signatures.
         threshold: Smallest similarity of near-duplicates, in (0, 1].
-        distance: Largest Hamming distance of near-duplicates (simhash and cosine only). Replaces
-            `threshold`.
+        distance: Largest Hamming distance of near-duplicates (simhash, cosine and hamming only).
+            Replaces `threshold`. Hamming requires it.
         recall: Share of the pairs at the threshold that must be found, in (0, 1).
         bands: Number of bands, or None to solve for it.
         rows: Rows of a band, or None to solve for them.
@@ -309,7 +309,8 @@ class RunOptions:
         self.removal_limit  # noqa: B018
         self._check_keep_policy()
         self._check_value_columns()
-        if self.bands is not None or self.spec.has_slots:
+        is_banded_by_distance = self.spec.measure == HAMMING
+        if self.bands is not None or self.spec.has_slots or is_banded_by_distance:
             self.banding(measure_of(self.spec, distance=self.distance), SMALL_CORPUS)
 
     def _parse_choice(self, name: str, choices: type[StrEnum]) -> None:
@@ -322,6 +323,11 @@ class RunOptions:
         object.__setattr__(self, name, choices(value))
 
     def _check_similarity(self) -> None:
+        if self.distance is None and self.spec.measure == HAMMING:
+            raise UsageError(
+                "fingerprints are compared by their Hamming distance, which is not given; give "
+                f"{name_setting('distance', 4)}, for example"
+            )
         if self.distance is not None:
             signs = self.spec.k
             if not 0 <= self.distance < signs:
@@ -543,6 +549,8 @@ class RunOptions:
         """
         budget = self.pair_budget or 0
         is_restricted = self.across is not None or self.acceptance is not None
+        # Every pair of fingerprints within the distance is found, as `HammingIndex` finds it.
+        is_restricted |= self.spec.measure == HAMMING
         if self.pair_budget is None and is_restricted:
             # Documents of one source never remove each other, so that a hot bucket does not shrink.
             # The most similar leader of a hot bucket may not be one that an acceptance allows.

@@ -78,14 +78,14 @@ def count_short_documents(
 
     Args:
         shingles: Number of shingles of each document, integers (n,).
-        spec: Spec of the shingles. Vectors are never short.
+        spec: Spec of the shingles. Vectors and fingerprints are never short.
         threshold: Smallest similarity of near-duplicates, in (0, 1].
 
     Examples:
         >>> count_short_documents(np.array([0, 1, 5, 27]), Spec(), 0.8)
         ShortDocumentCounts(single=1, fragile=2)
     """
-    if spec.unit == "vector":
+    if not spec.has_shingles:
         return ShortDocumentCounts(0, 0)
     has_shingles = shingles > 0
     single = int(np.count_nonzero(shingles == 1))

@@ -17,6 +17,8 @@ from nearkin.setting_names import name_setting
 from nearkin.spec import FAMILIES, KEYED
 from nearkin.suggestions import did_you_mean
 
+ROW_SEEDS = (0, 1)
+"""The seeds of the two words of the hash of a row of bytes."""
 FNV_BASIS = 0xCBF29CE484222325
 Key: TypeAlias = Xxh3Key | Murmur3Key | Fnv1aKey | SipKey
 
@@ -70,3 +72,17 @@ def hash_values(values: list[bytes], key: Key) -> np.ndarray:
     out = np.empty(len(values), np.uint64)
     kernels.hash_each(np.frombuffer(b"".join(values) or b"\0", np.uint8).copy(), offsets, key, out)
     return out
+
+
+def hash_rows(rows: np.ndarray) -> np.ndarray:
+    """Returns 128-bit hashes of rows of bytes, uint64 (n, 2). Equal rows have equal hashes.
+
+    Args:
+        rows: The rows, uint8 (n, width).
+    """
+    offsets = np.arange(len(rows) + 1, dtype=np.int64) * rows.shape[1]
+    content = np.ascontiguousarray(rows).reshape(-1)
+    out = np.empty((len(ROW_SEEDS), len(rows)), np.uint64)
+    for hashes, seed in zip(out, ROW_SEEDS, strict=True):
+        kernels.hash_each(content, offsets, key_of("xxh3", seed), hashes)
+    return np.ascontiguousarray(out.T)

@@ -12,7 +12,7 @@ from nearkin.argument_types import check_arguments, check_fields
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.setting_names import name_setting
-from nearkin.spec import Spec
+from nearkin.spec import FINGERPRINT, Spec
 from nearkin.suggestions import did_you_mean
 
 POSTINGS = ("leaders", "all")
@@ -193,6 +193,7 @@ class IndexSettings:
                 raise UsageError(
                     f"{name_setting(name, getattr(self, name))} is less than {minimum}"
                 )
+        self._require_no_fingerprints()
         if self.vector is not None:
             self._require_texts()
         if self.spec is not None:
@@ -209,6 +210,18 @@ class IndexSettings:
                 f"{name_setting('max_memory', self.max_memory)} is less than "
                 f"{LEAST_MAX_MEMORY:,} bytes; give more, "
                 "or leave it out for no limit"
+            )
+
+    def _require_no_fingerprints(self) -> None:
+        """Verifies that the index is not of fingerprints.
+
+        Raises:
+            UsageError: If it is.
+        """
+        if self.spec is not None and self.spec.unit == FINGERPRINT:
+            raise UsageError(
+                "an index of documents makes their signatures, and fingerprints are given; store "
+                "them in nearkin.HammingIndex"
             )
 
     def _require_texts(self) -> None:

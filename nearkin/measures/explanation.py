@@ -19,7 +19,7 @@ from nearkin.runtime.number_format import format_fraction, format_similarity
 from nearkin.setting_names import name_setting
 from nearkin.shingle.readable import shingle_texts
 from nearkin.sketch.resources import SpecResources
-from nearkin.spec import Spec
+from nearkin.spec import FINGERPRINT, Spec
 from nearkin.verify.jaccard import SetBuilder
 
 MAX_EXAMPLES = 20
@@ -206,8 +206,13 @@ def explain_pair(
         The explanation, with a verdict.
 
     Raises:
-        UsageError: If the Spec is of vectors, which have no words.
+        UsageError: If the Spec is of vectors or fingerprints, which have no words.
     """
+    if spec.unit == FINGERPRINT:
+        raise UsageError(
+            "fingerprints have no words to explain; their distance is the number of bits that "
+            "differ, which nearkin pairs writes"
+        )
     if spec.unit == "vector":
         raise UsageError(
             "vectors have no words to explain; compare them with nk.estimate and their cosine"

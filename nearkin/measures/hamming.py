@@ -23,6 +23,7 @@ from nearkin.measures.cosine import Cosine, SimHash
 from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, unpack_pairs
 from nearkin.pair_scope import PairScope
 from nearkin.setting_names import name_setting
+from nearkin.sketch.given_fingerprints import FingerprintSketcher
 from nearkin.sketch.sketcher import BandKeyBuilder
 from nearkin.spec import Spec
 from nearkin.verify.weighted import DEFAULT_MEMORY
@@ -78,6 +79,21 @@ class _SignaturePayloads:
 
 
 @dataclass(frozen=True)
+class GivenFingerprints:
+    """Signatures that are given, and not made.
+
+    Attributes:
+        spec: Spec of the signatures.
+    """
+
+    spec: Spec
+
+    def sketcher(self) -> DocumentSketcher:
+        """Returns a new sketcher, which reads fingerprints."""
+        return FingerprintSketcher(self.spec)
+
+
+@dataclass(frozen=True)
 class Hamming:
     """The similarity 1 − D/f of signatures, where D is the Hamming distance of f bits.
 
@@ -86,7 +102,7 @@ class Hamming:
         max_distance: Maximum Hamming distance of near-duplicates.
     """
 
-    signs: SimHash | Cosine
+    signs: SimHash | Cosine | GivenFingerprints
     max_distance: int
 
     @property

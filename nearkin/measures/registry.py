@@ -3,11 +3,11 @@
 from nearkin.errors import UsageError
 from nearkin.measures.base import Measure
 from nearkin.measures.cosine import Cosine, SimHash
-from nearkin.measures.hamming import Hamming
+from nearkin.measures.hamming import GivenFingerprints, Hamming
 from nearkin.measures.jaccard import IdfJaccard, Jaccard, WeightedJaccard
 from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
-from nearkin.spec import IDF_JACCARD, Spec
+from nearkin.spec import HAMMING, IDF_JACCARD, Spec
 
 SLOT_MEASURE_TYPES: dict[str, type[Jaccard] | type[WeightedJaccard] | type[IdfJaccard]] = {
     "jaccard": Jaccard,
@@ -26,7 +26,8 @@ def measure_of(
         spec: Spec of the signatures.
         resources: Key, document frequencies and cut shingles that the Spec refers to.
         distance: Maximum Hamming distance of near-duplicates. If it is given, signatures are
-            compared by their Hamming distance (simhash and cosine only).
+            compared by their Hamming distance (simhash, cosine and hamming only). The default of
+            hamming is 0.
 
     Raises:
         UsageError: If a distance is given for a measure without signs.
@@ -40,10 +41,13 @@ def measure_of(
     if spec.has_slots:
         if distance is not None:
             raise UsageError(
-                f"distance {distance} is only for measures simhash and cosine, not {spec.measure}; "
+                f"distance {distance} is only for measures simhash and cosine, and for "
+                f"fingerprints, not {spec.measure}; "
                 f"use {name_setting('threshold')}"
             )
         return SLOT_MEASURE_TYPES[spec.measure](spec, resources)
+    if spec.measure == HAMMING:
+        return Hamming(GivenFingerprints(spec), distance or 0)
     kind = SimHash if spec.measure == "simhash" else Cosine
     signs = kind(spec, resources)
     return signs if distance is None else Hamming(signs, distance)

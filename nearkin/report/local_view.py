@@ -74,7 +74,7 @@ class ExcerptCollector:
             }
         quoted |= {ordinal for pair in self.borderline for ordinal in (pair.a, pair.b)}
         self.texts: dict[int, str] = {}
-        self.has_texts = run.options.spec.unit != "vector"
+        self.has_texts = run.options.spec.has_shingles
         self._ordinals = np.array(sorted(quoted), np.int64)
         lengths = np.asarray(run.documents().lengths)
         self.sample = TextSample(
@@ -93,6 +93,8 @@ class ExcerptCollector:
         low, high = np.searchsorted(self._ordinals, [first, first + len(documents)])
         for ordinal in self._ordinals[low:high].tolist():
             value = documents[ordinal - first].as_py()
+            if isinstance(value, bytes):
+                value = value.hex()
             if not isinstance(value, str):
                 value = " ".join(map(str, value[:EXCERPT_CHARACTERS]))
             self.texts[ordinal] = value
@@ -234,7 +236,7 @@ class LocalRunView(RunView):
 
         These are its length, its number of shingles and, if the keep policy has dates, its date.
         """
-        if self._local.options.spec.unit == "vector":
+        if not self._local.options.spec.has_shingles:
             return ()
         documents = self._local.documents()
         removed = np.flatnonzero(self._result.removed_in_run)

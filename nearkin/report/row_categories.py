@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 from nearkin.report.model import ReportData
+from nearkin.spec import HAMMING
 
 ALWAYS_SHOWN = ("kept", "exact", "near")
 """The categories that are shown even if they have no rows."""
@@ -26,7 +27,8 @@ def categorize_rows(data: ReportData) -> list[RowCategory]:
     """
     counts = data.counts
     parameters = data.parameters
-    same = "vector" if parameters.measure == "cosine" else "words in the same order"
+    contents = {"cosine": "vector", HAMMING: "fingerprint"}
+    same = contents.get(parameters.measure, "words in the same order")
     if parameters.verify == "none":
         near = "a band in common with a kept document, not verified"
     else:

@@ -6,6 +6,7 @@ from typing import Any, TypedDict
 
 from nearkin.acceptance.parser import SIMILAR
 from nearkin.corpus import Columns
+from nearkin.corpus.columns import DEFAULT_BITS
 from nearkin.corpus.dialect import parse_delimiter, parse_encoding
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.options import RunOptionKeywords, RunOptions
@@ -15,7 +16,14 @@ from nearkin.runs.spec_request import resolve_spec
 from nearkin.runtime.sizes import parse_size
 from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources
-from nearkin.spec import IDF_JACCARD, KEYED, Spec, parse_shingle
+from nearkin.spec import (
+    FINGERPRINT,
+    IDF_JACCARD,
+    KEYED,
+    Spec,
+    parse_shingle,
+    require_fingerprint_bits,
+)
 from nearkin.suggestions import did_you_mean
 
 
@@ -35,6 +43,7 @@ class SpecOptionKeywords(TypedDict, total=False):
             keyed hash.
         weights: Weights of the shingles of simhash: `tf` or `tfidf`. The document frequencies of
             `tfidf` are counted if they are not given.
+        bits: Number of bits of a fingerprint: 64, 128, 192 or 256. The default is 64.
     """
 
     shingle: str | None
@@ -46,6 +55,7 @@ class SpecOptionKeywords(TypedDict, total=False):
     seed: int | None
     base_hash: str | None
     weights: str | None
+    bits: int | None
 
 
 class ReadKeywords(TypedDict, total=False):
@@ -77,25 +87,28 @@ class ReadKeywords(TypedDict, total=False):
 class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=False):
     """The keyword parameters of a run in the library.
 
-    At most one of `text`, `tokens` and `vector` is given. `nearkin.engine.options.RunOptions`
-    documents the further parameters: recall, bands, rows, tables, probes, verify, cluster, floor,
-    keep, keep_up_to, related, empty, block_by, across, same, url, source, split, second_measure,
-    hot_bucket_size, pair_budget, fanout, memory (a number of bytes, or a size such as `4GB`) and
-    workers.
+    At most one of `text`, `tokens`, `vector` and `fingerprint` is given.
+    `nearkin.engine.options.RunOptions` documents the further parameters: recall, bands, rows,
+    tables, probes, verify, cluster, floor, keep, keep_up_to, related, empty, block_by, across,
+    same, url, source, split, second_measure, hot_bucket_size, pair_budget, fanout, memory (a number
+    of bytes, or a size such as `4GB`) and workers.
     `SpecOptionKeywords` documents the options of the Spec (shingle, normalise, stem, scheme, k,
-    slot_bits, seed, base_hash, weights), and `ReadKeywords` those of reading (on_error, hidden,
-    follow_links, include, exclude, delimiter, encoding).
+    slot_bits, seed, base_hash, weights, bits), and `ReadKeywords` those of reading (on_error,
+    hidden, follow_links, include, exclude, delimiter, encoding).
 
     Attributes:
         text: Column of texts, or several columns, whose texts are joined in this order. The default
             is `text`.
         tokens: Column of token lists, instead of texts.
         vector: Column of vectors, instead of texts.
-        measure: `jaccard`, `weighted-jaccard`, `idf-jaccard`, `simhash`, or `cosine` for vectors.
-            The default is the measure of the Spec, or `cosine` for vectors, or `jaccard`.
+        fingerprint: Column of fingerprints, instead of texts: hexadecimal texts, bytes, or integers
+            of 64 bits. They are compared by their Hamming distance.
+        measure: `jaccard`, `weighted-jaccard`, `idf-jaccard`, `simhash`, `cosine` for vectors, or
+            `hamming` for fingerprints. The default is the measure of the Spec, or the one for
+            vectors or fingerprints, or `jaccard`.
         threshold: Minimum similarity of two near-duplicates, in (0, 1]. The default is 0.8.
-        distance: Maximum Hamming distance of two near-duplicates in bits (simhash and cosine
-            only). Replaces `threshold`.
+        distance: Maximum Hamming distance of two near-duplicates in bits (simhash, cosine and
+            hamming only). Replaces `threshold`. Fingerprints require it.
         spec: The Spec of the signatures. By default, it is made of the options of the Spec.
         key: The hash key. It is required if the Spec is keyed, and keys a Spec that is made.
         frequencies: Document frequencies for tf-idf weights and for measure `idf-jaccard`. By
@@ -114,6 +127,7 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
     text: str | Sequence[str] | None
     tokens: str | None
     vector: str | None
+    fingerprint: str | None
     measure: str | None
     threshold: float
     distance: int | None
@@ -144,7 +158,7 @@ def columns_of(parameters: RunParameters, id: str | None) -> Columns:
     Raises:
         UsageError: If several kinds of content are named.
     """
-    contents = {name: parameters.get(name) for name in ("text", "tokens", "vector")}
+    contents = {name: parameters.get(name) for name in ("text", "tokens", "vector", "fingerprint")}
     given = {name: value for name, value in contents.items() if value is not None}
     if len(given) > 1:
         named = " and ".join(f"{name}={value!r}" for name, value in given.items())
@@ -152,15 +166,48 @@ def columns_of(parameters: RunParameters, id: str | None) -> Columns:
     texts = text_columns_of(parameters.get("text"))
     if not given:
         texts = ("text",)
+    fingerprint = parameters.get("fingerprint")
+    bits = _bits_of(parameters)
+    require_fingerprint_for_bits(bits, fingerprint)
     return Columns(
         text=texts[0] if texts else None,
         joined=texts[1:],
         tokens=parameters.get("tokens"),
         vector=parameters.get("vector"),
+        fingerprint=fingerprint,
+        bits=DEFAULT_BITS if bits is None else bits,
         id=id,
         delimiter=parse_delimiter(parameters.get("delimiter")),
         encoding=parse_encoding(parameters.get("encoding")),
     )
+
+
+def _bits_of(parameters: RunParameters) -> int | None:
+    """Returns the number of bits of a fingerprint, which a given Spec decides too."""
+    spec = parameters.get("spec")
+    if spec is not None and spec.unit == FINGERPRINT and parameters.get("bits") is None:
+        return spec.n
+    return parameters.get("bits")
+
+
+def require_fingerprint_for_bits(bits: int | None, fingerprint: str | None) -> None:
+    """Requires that a number of bits is one of fingerprints, and possible.
+
+    Args:
+        bits: Number of bits of a fingerprint, or None if it is not given.
+        fingerprint: Column of fingerprints, or None.
+
+    Raises:
+        UsageError: If there are no fingerprints, or they cannot have so many bits.
+    """
+    if bits is None:
+        return
+    if fingerprint is None:
+        raise UsageError(
+            f"{name_setting('bits', bits)} is the number of bits of a fingerprint, and no column "
+            f"of fingerprints is named; leave it out, or give {name_setting('fingerprint')}"
+        )
+    require_fingerprint_bits(bits)
 
 
 def text_columns_of(text: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -286,11 +333,32 @@ def spec_of(parameters: RunParameters, columns: Columns) -> Spec:
                     f"{name_setting('vector', columns.vector)}, "
                     "because vectors have no shingles; leave it out"
                 )
+    if columns.fingerprint is not None:
+        require_given_fingerprints(given, columns.fingerprint)
     return resolve_spec(columns, measure, **_spec_fields(parameters))
 
 
 TEXT_OPTIONS = ("shingle", "normalise", "stem", "base_hash", "weights")
 """The options of a Spec that vectors do not have."""
+
+
+def require_given_fingerprints(names: Sequence[str], fingerprint: str) -> None:
+    """Requires that no option would change how fingerprints are made, because they are given.
+
+    Args:
+        names: Names of the given options of a Spec.
+        fingerprint: Column of fingerprints.
+
+    Raises:
+        UsageError: If one is given.
+    """
+    for name in names:
+        if name != "bits":
+            raise UsageError(
+                f"{name_setting(name)} does not go with "
+                f"{name_setting('fingerprint', fingerprint)}, because fingerprints are given and "
+                "not made; leave it out"
+            )
 
 
 def _spec_fields(parameters: RunParameters) -> dict[str, Any]:

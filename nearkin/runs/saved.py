@@ -189,7 +189,7 @@ def with_saved_run(job: Job, saved: SavedRun) -> Job:
 def _require_same_columns(requested: Columns, saved: Columns, folder: Path) -> None:
     """Requires that columns which were requested, and are not the default, are those of the run."""
     default = Columns()
-    for name in ("text", "tokens", "vector", "id"):
+    for name in ("text", "tokens", "vector", "fingerprint", "id"):
         value = getattr(requested, name)
         saved_value = getattr(saved, name)
         if name == "text" and requested.text is not None and requested.joined:

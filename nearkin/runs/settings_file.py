@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast, get_type_hints
 from nearkin.acceptance.parser import SIMILAR
 from nearkin.argument_types import check_type
 from nearkin.corpus import Columns
+from nearkin.corpus.columns import DEFAULT_BITS
 from nearkin.errors import UsageError
 from nearkin.runs.parameters import (
     OPTIONS_OF_RUN,
@@ -25,10 +26,12 @@ from nearkin.runs.parameters import (
     THRESHOLDS,
     RunParameters,
     make_run_options,
+    require_fingerprint_for_bits,
     spec_of,
 )
 from nearkin.runtime.files import write_durably
 from nearkin.setting_names import name_setting
+from nearkin.spec import FINGERPRINT, HAMMING
 from nearkin.suggestions import did_you_mean
 
 if TYPE_CHECKING:
@@ -323,6 +326,10 @@ def _require_consistent(values: Mapping[str, Any]) -> None:
                     "have no shingles; delete one of them"
                 )
     columns = Columns(text=None, vector="vector", dimensions=2) if is_of_vectors else Columns()
+    if values.get("measure") == HAMMING:
+        columns = Columns(text=None, fingerprint=FINGERPRINT, bits=values.get("bits", DEFAULT_BITS))
+    else:
+        require_fingerprint_for_bits(values.get("bits"), None)
     parameters: RunParameters = {**values}  # type: ignore[typeddict-item]
     make_run_options(spec_of(parameters, columns), parameters)
 

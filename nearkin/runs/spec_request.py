@@ -23,7 +23,7 @@ from nearkin.runtime.outputs import MANIFEST, Claim, require_apart, work_folder_
 from nearkin.runtime.progress import Progress
 from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources, weighted_by
-from nearkin.spec import IDF_JACCARD, KEYED, Spec
+from nearkin.spec import FINGERPRINT, HAMMING, IDF_JACCARD, KEYED, Spec
 from nearkin.suggestions import did_you_mean
 
 LEAST_CUT = 20
@@ -100,7 +100,8 @@ def resolve_spec(
 
     Args:
         columns: The columns of the inputs, with the length of the vectors.
-        measure: The measure, or None for the default: cosine for vectors, otherwise jaccard.
+        measure: The measure, or None for the default: cosine for vectors, hamming for fingerprints,
+            otherwise jaccard.
         spec: The Spec, or None to make one.
         **fields: Fields of the Spec that is made.
 
@@ -109,26 +110,46 @@ def resolve_spec(
     """
     has_vectors = columns.vector is not None
     if spec is None:
+        if measure == HAMMING and columns.fingerprint is None:
+            raise UsageError(
+                "measure hamming compares fingerprints: name their column with "
+                f"{name_setting('fingerprint')}"
+            )
         if measure == "cosine" and not has_vectors:
             raise UsageError(
                 f"measure cosine compares vectors: name their column with {name_setting('vector')}"
             )
         if has_vectors:
             fields = {**fields, "unit": "vector", "n": columns.dimensions}
-        default = "cosine" if has_vectors else "jaccard"
-        spec = Spec(measure=measure or default, **fields)
+        if columns.fingerprint is not None:
+            fields = {**fields, "unit": FINGERPRINT, "n": columns.bits}
+        spec = Spec(measure=measure or _default_measure(columns), **fields)
     if measure is not None and measure != spec.measure:
         raise UsageError(
             f"{name_setting('measure', measure)} contradicts the Spec's {spec.measure!r}"
         )
+    if (columns.fingerprint is not None) != (spec.unit == FINGERPRINT):
+        content = "fingerprints" if spec.unit == FINGERPRINT else "text or vectors"
+        raise UsageError(f"measure {spec.measure} compares {content}")
     if has_vectors != (spec.unit == "vector"):
         content = "vectors: name their column" if spec.unit == "vector" else "text"
         raise UsageError(f"measure {spec.measure} compares {content}")
+    if spec.unit == FINGERPRINT and columns.bits != spec.n:
+        raise UsageError(
+            f"the fingerprints have {columns.bits} bits, but the Spec requires {spec.n}"
+        )
     if has_vectors and columns.dimensions != spec.n:
         raise UsageError(
             f"the vectors have {columns.dimensions} numbers, but the Spec requires {spec.n}"
         )
     return spec
+
+
+def _default_measure(columns: Columns) -> str:
+    """Returns the measure of the documents in the columns."""
+    if columns.fingerprint is not None:
+        return HAMMING
+    return "jaccard" if columns.vector is None else "cosine"
 
 
 FrequencyCounter = Callable[[FrequencyRequest, float], DocumentFrequencies]
@@ -276,7 +297,7 @@ def require_valid_cut(max_df: float, spec: Spec) -> None:
         spec: The Spec of the documents.
 
     Raises:
-        UsageError: If the share is not in (0, 1), or the documents are vectors.
+        UsageError: If the share is not in (0, 1), or the documents have no shingles.
     """
     if not 0 < max_df < 1:
         raise UsageError(
@@ -284,8 +305,8 @@ def require_valid_cut(max_df: float, spec: Spec) -> None:
             f"documents from which a "
             "shingle is cut"
         )
-    if spec.unit == "vector":
-        raise UsageError(f"{name_setting('max_df', max_df)} cuts shingles; vectors have none")
+    if not spec.has_shingles:
+        raise UsageError(f"{name_setting('max_df', max_df)} cuts shingles; {spec.unit}s have none")
 
 
 def select_frequency_cut(counted: DocumentFrequencies, max_df: float) -> DocumentFrequencies:

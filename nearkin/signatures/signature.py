@@ -15,7 +15,7 @@ from nearkin.sketch.record import read_record, write_record
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.sketch.signature_file import require_mergeable
 from nearkin.sketch.sketcher import Sketcher
-from nearkin.spec import Spec
+from nearkin.spec import FINGERPRINT, Spec
 
 DEFAULT_SPEC = Spec()
 ELEMENTS = (str, int, np.integer)
@@ -269,7 +269,12 @@ class Signature:
 
 
 def _require_no_vectors(spec: Spec) -> None:
-    """Refuses a Spec of vectors, which have no tokens and no hashes."""
+    """Refuses a Spec of vectors or fingerprints, which have no tokens and no hashes."""
+    if spec.unit == FINGERPRINT:
+        raise UsageError(
+            "a fingerprint is its own signature; store fingerprints in a HammingIndex, or find "
+            "their pairs with nearkin.pairs(fingerprint=...)"
+        )
     if spec.unit == "vector":
         raise UsageError(
             "a Spec of vectors has signatures of vectors only; use "

@@ -6,9 +6,11 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus.arrow_conversion import to_documents, to_vectors
+from nearkin.errors import UsageError
 from nearkin.measures import Measure
 from nearkin.measures.base import DocumentSketcher
 from nearkin.runtime.threads import ObjectPool, ordered_map
+from nearkin.spec import FINGERPRINT
 
 SKETCH_ROWS = 8192
 """The number of documents that a thread sketches at a time."""
@@ -40,9 +42,14 @@ def sketch_documents(
         workers: Number of threads.
 
     Raises:
-        UsageError: If a value is not a document.
+        UsageError: If a value is not a document, or documents are fingerprints.
     """
     spec = measure.spec
+    if spec.unit == FINGERPRINT:
+        raise UsageError(
+            "fingerprints are their own signatures; find their pairs with "
+            "nearkin.pairs(fingerprint=...)"
+        )
     chunks = to_vectors(documents, spec.n) if spec.unit == "vector" else to_documents(documents)
     parts = [
         chunk.slice(start, SKETCH_ROWS)

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from nearkin.errors import UsageError
 from nearkin.hashing import kernels as hashing
-from nearkin.hashing.families import key_of
+from nearkin.hashing.families import hash_rows, key_of
 from nearkin.keys import HashKey
 from nearkin.shingle import Shingles
 from nearkin.sketch import kernels
@@ -173,9 +173,5 @@ class VectorSketcher:
 
 def fingerprints(vectors: np.ndarray) -> np.ndarray:
     """Returns 128-bit hashes of vectors, uint64 (n, 2). Equal vectors have equal hashes."""
-    vector_bytes = (vectors + np.float32(0)).astype("<f4").view(np.uint8).reshape(-1)
-    offsets = np.arange(len(vectors) + 1, dtype=np.int64) * (4 * vectors.shape[1])
-    out = np.empty((2, len(vectors)), np.uint64)
-    for seed in (0, 1):
-        hashing.hash_each(vector_bytes, offsets, key_of("xxh3", seed), out[seed])
-    return np.ascontiguousarray(out.T)
+    vector_bytes = (vectors + np.float32(0)).astype("<f4").view(np.uint8)
+    return hash_rows(vector_bytes.reshape(len(vectors), 4 * vectors.shape[1]))

@@ -41,7 +41,7 @@ from nearkin.setting_names import name_flag, name_setting
 from nearkin.sketch.resources import DocumentFrequencies, weighted_by
 from nearkin.spark.incremental import open_saved_run
 from nearkin.spark.result import SparkResult
-from nearkin.spec import IDF_JACCARD
+from nearkin.spec import FINGERPRINT, IDF_JACCARD
 from nearkin.suggestions import describe_columns, did_you_mean
 
 ID_TYPES = ("string", "byte", "short", "integer", "long")
@@ -52,6 +52,7 @@ REFUSED_PARAMETERS = {
         ("hidden", "follow_links", "include", "exclude", "delimiter", "encoding"),
         "a DataFrame has no files; pass it to spark.read, or use dedup_files",
     ),
+    "fingerprint": "given fingerprints need the local engine",
     "second_measure": "a second measure needs the local engine; run it there over the kept "
     "documents",
     "workers": "the number of tasks is a setting of Spark, for example spark.default.parallelism",
@@ -101,7 +102,8 @@ def dedup(
         progress: Receives progress updates. Silent by default.
         **parameters: The columns, the measure, the threshold and further options, which
             `nearkin.runs.parameters.RunParameters` documents. `hidden`, `follow_links`, `include`,
-            `exclude`, `delimiter`, `encoding`, `second_measure` and `workers` are refused.
+            `exclude`, `delimiter`, `encoding`, `fingerprint`, `second_measure` and
+            `workers` are refused.
 
     Returns:
         The result. Close it to delete its intermediate tables.
@@ -202,6 +204,11 @@ def require_supported(options: RunOptions) -> None:
     Raises:
         UsageError: If an option needs the local engine.
     """
+    if options.spec.unit == FINGERPRINT:
+        raise UsageError(
+            "given fingerprints need the local engine; run them there, or leave out "
+            f"{name_setting('engine', 'spark')}"
+        )
     if options.second_measure is not None:
         raise UsageError(
             f"{name_setting('second_measure', options.second_measure)} needs the local engine; run "

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -134,10 +135,13 @@ def test_contradictory_settings_are_rejected() -> None:
 
 
 def test_every_measure_processes_single_document() -> None:
+    parameters: dict[str, dict[str, Any]] = {
+        "cosine": {"data": {"v": np.ones((1, 4))}, "vector": "v"},
+        "hamming": {"data": {"f": [bytes(8)]}, "fingerprint": "f", "distance": 3},
+    }
     for name in MEASURES:
-        data = {"v": np.ones((1, 4))} if name == "cosine" else ["alone in the world"]
-        column = {"vector": "v"} if name == "cosine" else {}
-        assert nk.dedup(data, measure=name, **column).kept.tolist() == [True]
+        given = {"data": ["alone in the world"], **parameters.get(name, {})}
+        assert nk.dedup(**given, measure=name).kept.tolist() == [True]
 
 
 def test_every_measure_processes_empty_documents() -> None:

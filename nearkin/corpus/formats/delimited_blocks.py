@@ -16,6 +16,7 @@ from nearkin.corpus.columns import Columns
 from nearkin.corpus.dialect import UTF8, Dialect
 from nearkin.corpus.formats.base import UNREADABLE
 from nearkin.corpus.text_forms import is_utf8
+from nearkin.corpus.validation import check_rows
 
 BLOCK = 1 << 20
 """The number of bytes that are read at a time."""
@@ -179,6 +180,9 @@ class BlockDecoder:
             return None
         rows = self._parse(content)
         if rows is None or len(rows) != len(ends):
+            return None
+        # Any text is a document, but not every one is a fingerprint.
+        if self._columns.fingerprint and check_rows(rows, self._columns).rejected:
             return None
         return DecodedBlock(rows, content, ends, len(newlines))
 

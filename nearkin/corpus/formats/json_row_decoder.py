@@ -59,7 +59,7 @@ class JsonRowDecoder:
 
         self._errors = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
         texts = (columns.id, *columns.carried_columns)
-        if columns.vector or (columns.tokens and columns.tokens in texts):
+        if columns.vector or columns.fingerprint or (columns.tokens and columns.tokens in texts):
             return None
         if not all(map(_is_supported_name, columns.all)):
             return None

@@ -17,6 +17,7 @@ from nearkin.corpus.columns import (
     carried_column_name,
     join_texts,
 )
+from nearkin.corpus.fingerprints import find_fingerprint_fault, to_fingerprint_bytes
 from nearkin.corpus.formats.base import FileSlice, RejectedRow
 from nearkin.corpus.formats.json_row_decoder import (
     LARGEST_WHOLE,
@@ -189,6 +190,9 @@ class JsonSliceBuilder:
         if self._columns.vector:
             if fault := find_vector_fault(value[name], name, self._columns.dimensions):
                 return fault
+        elif self._columns.fingerprint:
+            if fault := find_fingerprint_fault(value[name], name, self._columns.bits):
+                return fault
         elif self._columns.tokens:
             if not (
                 isinstance(value[name], list)
@@ -228,6 +232,11 @@ class JsonSliceBuilder:
         if self._columns.joined:
             texts = [self._values[name] for name in self._columns.sources]
             return list(map(join_texts, zip(*texts, strict=True)))
+        if self._columns.fingerprint:
+            bits = self._columns.bits
+            return [
+                to_fingerprint_bytes(value, bits) for value in self._values[self._columns.source]
+            ]
         return self._values[self._columns.source]
 
     def _find_column_fault(self, value: dict[str, object]) -> str | None:

@@ -14,6 +14,8 @@ from nearkin.measures.compared_sets import payload_builder_for_run
 from nearkin.runtime.threads import ObjectPool, ordered_map
 
 Result = TypeVar("Result")
+BATCH_SIGNATURES = 1 << 16
+"""The number of signatures of a batch."""
 
 
 class PayloadBatch(NamedTuple):
@@ -99,6 +101,34 @@ class CorpusPayloads:
         if read == len(wanted):
             return len(self.rows)
         return int(wanted[read - 1]) + 1 if read else 0
+
+
+@dataclass(frozen=True)
+class SignaturePayloads:
+    """A source of documents that are compared by their signatures, which the run has stored.
+
+    Attributes:
+        signatures: The signatures of all documents, uint64 (n, width), mapped.
+    """
+
+    signatures: np.ndarray
+
+    def map_batches(
+        self, work: Callable[[PayloadBatch], Result], wanted: np.ndarray | None = None
+    ) -> Iterator[Result]:
+        """Yields work(batch), as described in `PayloadSource`.
+
+        Args:
+            work: Function that is called for each batch.
+            wanted: Numbers of the documents whose payloads are needed. By default, all are.
+        """
+        for first in range(0, len(self.signatures), BATCH_SIGNATURES):
+            signatures = np.asarray(self.signatures[first : first + BATCH_SIGNATURES])
+            documents = len(signatures)
+            if wanted is not None:
+                signatures = signatures[wanted_rows(wanted, first, documents)]
+            payload = Payload(np.ones(len(signatures), np.int64), (signatures,))
+            yield work(PayloadBatch(first, documents, payload))
 
 
 def wanted_rows(wanted: np.ndarray, first: int, documents: int) -> np.ndarray:

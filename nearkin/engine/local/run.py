@@ -43,7 +43,11 @@ from nearkin.engine.local.pair_files import (
     read_scored,
     write_pairs,
 )
-from nearkin.engine.local.payload_batches import CorpusPayloads, PayloadSource
+from nearkin.engine.local.payload_batches import (
+    CorpusPayloads,
+    PayloadSource,
+    SignaturePayloads,
+)
 from nearkin.engine.local.reference_matches import ReferenceMatches
 from nearkin.engine.local.repeated_ids import separate_repeated_ids
 from nearkin.engine.local.token_runs import TokenRuns
@@ -81,6 +85,7 @@ from nearkin.setting_names import name_setting
 from nearkin.sketch.minhash import fill_shares
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.sketch.sketcher import BandKeyBuilder
+from nearkin.spec import HAMMING
 
 BYTES_PER_PAIR = 32
 """Anonymous memory of a candidate pair, in bytes."""
@@ -504,10 +509,12 @@ class LocalRun(Run):
             self.kept_hashes.release()
 
     def payload_source(self) -> PayloadSource:
-        """Returns the payloads of the documents, from kept hashes or from the texts."""
+        """Returns the payloads of the documents: kept hashes, fingerprints, or the texts again."""
         if self.payloads is not None:
             return self.payloads
         documents = self.documents()
+        if self.options.spec.measure == HAMMING:
+            return SignaturePayloads(documents.signatures)
         if self.kept_hashes is not None and self.kept_hashes.covers(len(documents)):
             return self.kept_hashes.source(documents.shingles)
         return CorpusPayloads(

@@ -243,7 +243,15 @@ def vector_columns(columns: Columns, column: str) -> Columns:
         columns: Columns of the first measure.
         column: Column of vectors.
     """
-    return replace(columns, text=None, joined=(), tokens=None, vector=column, dimensions=None)
+    return replace(
+        columns,
+        text=None,
+        joined=(),
+        tokens=None,
+        fingerprint=None,
+        vector=column,
+        dimensions=None,
+    )
 
 
 def _move_members(

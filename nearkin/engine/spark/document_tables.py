@@ -241,7 +241,7 @@ class DocumentTables:
         is_empty = is_matchless & (f.col("fp0") == 0) & (f.col("fp1") == 0)
         options = self.request.options
         is_robust = f.lit(True)
-        if options.spec.unit != "vector":
+        if options.spec.has_shingles:
             fewest = fewest_robust_shingles(options.spec, options.threshold)
             is_robust = f.col("shingles") >= fewest
         totals = unique.documents.agg(

@@ -13,6 +13,7 @@ from nearkin.report.formatting import format_bytes
 from nearkin.report.model import ReportData
 from nearkin.report.row_categories import categorize_rows
 from nearkin.runtime.number_format import format_percent, format_similarity
+from nearkin.spec import HAMMING
 
 OUTPUT_FILES = (
     ("kept documents", "kept"),
@@ -24,6 +25,8 @@ OUTPUT_FILES = (
     ("run record", "run.json"),
 )
 """The names and the paths of the files of an output, in the order in which they are listed."""
+WITHOUT_WORDS = ("cosine", HAMMING)
+"""The measures of documents that are not texts, which `nearkin explain` cannot compare."""
 LEAST_COMPILATION = 0.05
 """The shortest compilation of kernels that is shown, in seconds."""
 
@@ -67,7 +70,7 @@ def _print_next_steps(
     if page.exists():
         console.print(Text(f"Next: open {make_visible(str(page))}"), soft_wrap=True)
     call = data.closest_call
-    if call is None or not can_explain:
+    if call is None or not can_explain or data.parameters.measure in WITHOUT_WORDS:
         return
     similarity = format_similarity(call.similarity)
     console.print(Text(f"The closest call has similarity {similarity}; compare both texts:"))

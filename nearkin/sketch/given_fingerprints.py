@@ -1,0 +1,52 @@
+"""Signatures that are given: the fingerprints of pictures, sounds and other documents."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.hashing.families import hash_rows
+from nearkin.shingle import Shingles
+from nearkin.sketch.sketcher import Sketches
+from nearkin.spec import Spec
+
+
+class FingerprintSketcher:
+    """A sketcher of fingerprints, which are their own signatures.
+
+    Args:
+        spec: Spec of the signatures, of measure hamming.
+
+    Examples:
+        >>> spec = Spec(measure="hamming", unit="fingerprint", n=64)
+        >>> rows = pa.array([bytes(7) + bytes([255])], pa.binary(8))
+        >>> FingerprintSketcher(spec).sketch(rows).signatures.tolist()
+        [[255]]
+    """
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+
+    def sketch(
+        self, documents: pa.Array, also: Callable[[Shingles], None] | None = None
+    ) -> Sketches:
+        """Returns the signatures of fingerprints.
+
+        Args:
+            documents: The fingerprints, fixed_size_binary.
+            also: Is not called, because fingerprints have no shingles.
+        """
+        rows = rows_of(documents)
+        words = rows.view(">u8").astype(np.uint64).reshape(len(rows), self.spec.signature_width)
+        return Sketches(words, np.ones(len(rows), np.uint32), hash_rows(rows))
+
+
+def rows_of(documents: pa.Array) -> np.ndarray:
+    """Returns fixed_size_binary values without nulls as rows of bytes, uint8 (n, width)."""
+    width = documents.type.byte_width
+    content = documents.buffers()[1]
+    if not len(documents):
+        return np.zeros((0, width), np.uint8)
+    first = documents.offset * width
+    values = np.frombuffer(content, np.uint8)[first : first + len(documents) * width]
+    return np.ascontiguousarray(values).reshape(len(documents), width)
