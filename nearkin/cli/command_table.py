@@ -78,6 +78,12 @@ COMMANDS = (
     ),
     CommandEntry("explain", CHECK, "Explain why two documents are matched or not."),
     CommandEntry(
+        "review",
+        CHECK,
+        "Decide about the doubtful pairs of a run: those nearest to its threshold, the nearest "
+        "first.",
+    ),
+    CommandEntry(
         "audit", CHECK, "Measure the precision and the recall of a run on its own corpus."
     ),
     CommandEntry(

@@ -67,6 +67,7 @@ RANGES = {
     "keep_up_to": COUNT,
     "group_seed": NumberRange(0, 2**64 - 1),
     "most_pairs": COUNT_OR_NONE,
+    "limit": COUNT,
     "min_tokens": NumberRange(2, 1 << 20),
     "duplicates": NumberRange(0, 1, excludes_most=True),
     "error": NumberRange(0, 1, excludes_least=True),

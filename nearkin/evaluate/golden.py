@@ -28,6 +28,8 @@ import pyarrow.parquet as pq
 
 from nearkin.argument_types import check_arguments
 from nearkin.cluster import kernels
+from nearkin.decisions import Decisions, Verdict, read_decisions
+from nearkin.decisions.files import JSON_LINES, holds_decisions
 from nearkin.errors import UsageError
 from nearkin.evaluate.intervals import Estimate, Proportion
 from nearkin.evaluate.totals import LabelledTotals, count_clusters, count_pairs
@@ -126,10 +128,10 @@ class Scores:
 
 @check_arguments
 def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
-    """Reads a golden set from a CSV or Parquet file.
+    """Reads a golden set from a CSV or Parquet file, or from a file of decisions.
 
     The file has the columns `id_a`, `id_b` and optionally `label`, or the columns `id` and
-    `cluster`.
+    `cluster`. Decisions (see `nearkin.decisions.read_decisions`) are labels of pairs.
 
     Args:
         path: File to read.
@@ -140,6 +142,8 @@ def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
             missing value, an unknown label, contradictory labels, a document in two clusters or a
             pair of a document with itself.
     """
+    if path.suffix.lower() in JSON_LINES:
+        return golden_set_from_decisions(read_decisions(path), closure=closure)
     try:
         if path.suffix in (".parquet", ".pq"):
             table = pq.read_table(path)
@@ -151,6 +155,8 @@ def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
         reason = " ".join(str(error).split())[:120]
         raise UsageError(f"{path} is neither CSV nor parquet ({reason})") from error
     names = set(table.column_names)
+    if holds_decisions(table.column_names) and "label" not in names:
+        return golden_set_from_decisions(read_decisions(path), closure=closure)
     if {"id", "cluster"} <= names:
         clusters: dict[str, str] = {}
         rows = zip(_read_texts(table, "id", path), _read_texts(table, "cluster", path), strict=True)
@@ -172,8 +178,20 @@ def read_golden_set(path: Path, *, closure: bool = False) -> GoldenSet:
         return golden_set_from_pairs(pairs, labels, closure=closure)
     raise UsageError(
         f"{path} has the columns {', '.join(table.column_names)}; a golden set has the columns "
-        "id_a, id_b and optionally label, or id and cluster"
+        "id_a, id_b and optionally label or decision, or id and cluster"
     )
+
+
+def golden_set_from_decisions(decisions: Decisions, *, closure: bool = False) -> GoldenSet:
+    """Returns the golden set that people's decisions are.
+
+    Args:
+        decisions: Decisions about pairs. The same ones are duplicates.
+        closure: If True, duplicates of duplicates are taken to be duplicates.
+    """
+    labels = [decision.verdict == Verdict.SAME for decision in decisions]
+    pairs = [decision.pair for decision in decisions]
+    return golden_set_from_pairs(pairs, labels, closure=closure)
 
 
 def _read_texts(table: pa.Table, name: str, path: Path) -> list[str]:

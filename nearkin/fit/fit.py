@@ -47,8 +47,8 @@ def fit(
 
     Args:
         data: The documents, as for `dedup`.
-        labels: A file of labelled pairs (`id_a`, `id_b`, `label`) or clusters (`id`, `cluster`), a
-            golden set, or the name of the true cluster of each document, by id.
+        labels: A file of labelled pairs (`id_a`, `id_b`, `label`), clusters (`id`, `cluster`) or
+            decisions, a golden set, or the name of the true cluster of each document, by id.
         id: Column of ids. The default is the row number, or the path and the row for files.
         text: Column of texts, or several columns, whose texts are joined. The default is `text`.
         tokens: Column of token lists, instead of texts.

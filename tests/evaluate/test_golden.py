@@ -345,3 +345,26 @@ def test_one_long_name_does_not_widen_the_others() -> None:
     clusters["0"] = "long" * 250_000
     scores = score_clusters(golden_set_from_clusters(clusters), clusters)
     assert scores.recall.value == 1.0
+
+
+@pytest.mark.parametrize("name", ["decisions.jsonl", "decisions.csv", "decisions.parquet"])
+def test_decisions_are_labels_of_pairs(name: str, tmp_path: Path) -> None:
+    rows = [
+        {"id_a": "a", "id_b": "b", "decision": "different", "at": "2026-05-01T10:00:00Z"},
+        {"id_a": "b", "id_b": "a", "decision": "same", "at": "2026-05-02T10:00:00Z"},
+        {"id_a": "a", "id_b": "c", "decision": "different", "at": "2026-05-02T10:00:00Z"},
+    ]
+    path = tmp_path / name
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif path.suffix == ".csv":
+        path.write_text("\n".join(",".join(row) for row in [[*rows[0]], *map(dict.values, rows)]))
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    golden = read_golden_set(path)
+    assert golden.ids == ("a", "b", "c")
+    assert golden.duplicates is not None
+    assert golden.distinct is not None
+    assert golden.duplicates.tolist() == [[0, 1]]
+    assert golden.distinct.tolist() == [[0, 2]]
+    assert score_clusters(golden, {"a": "1", "b": "1", "c": "1"}).precision is not None

@@ -1,0 +1,155 @@
+"""`nearkin review`."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nearkin.cli import options as o
+from nearkin.cli.imports import file_imports
+from nearkin.cli.option_groups import OUTPUT, RUN, GivenOptions, with_option_groups
+from nearkin.setting_names import name_setting
+
+if TYPE_CHECKING:
+    from nearkin.decisions.files import DecisionFile
+    from nearkin.runs.review_queue import ReviewQueue
+
+DECISIONS = Path("decisions.jsonl")
+"""The file of decisions, unless --decisions names one."""
+
+
+@with_option_groups
+def review(
+    *,
+    given: GivenOptions,
+    run: Annotated[Path, typer.Argument(help="Output folder of a run.", metavar="RUN")],
+    decisions: Annotated[
+        Path,
+        typer.Option(
+            help="File of decisions (JSON lines or CSV), to which each one is appended.",
+            metavar="FILE",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = DECISIONS,
+    limit: Annotated[
+        int,
+        typer.Option(help="Maximum number of pairs.", metavar="N", rich_help_panel=RUN),
+    ] = 100,
+    by: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of who decides.  [default: the name of the user]",
+            metavar="NAME",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            help="Write the pairs with their texts into a table, and ask nothing.",
+            metavar="FILE",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    key_file: o.KeyFile = None,
+) -> None:
+    """Decide about the doubtful pairs of a run: those nearest to its threshold, the nearest first.
+
+    Both texts are shown side by side. Press s if they are the same, d if they are different, u to leave the pair, or q to stop.
+
+    Each decision is kept at once, and a pair that is decided is not asked about again. Give the file to `nearkin dedup --decisions`.
+
+    Args:
+        given: Names of the options that were given on the command line.
+        run: Output folder of a run.
+        decisions: File of decisions, to which each one is appended.
+        limit: Maximum number of pairs.
+        by: Name of who decides, or None for the name of the user.
+        table: File into which the pairs are written instead of asking, or None.
+        key_file: File or variable that holds the hash key, or None for no key.
+
+    Raises:
+        UsageError: If the folder is not the output of a run, its inputs have changed, or there is
+            no terminal to ask on.
+
+    Examples:
+        nearkin review deduped/
+
+        nearkin review deduped/ --decisions decisions.csv --by ada
+
+        nearkin review deduped/ --limit 500 --table doubtful.csv
+    """  # noqa: E501
+    with file_imports():
+        from nearkin.decisions.files import DecisionFile
+        from nearkin.runs.review_queue import (
+            collect_review_queue,
+            require_free_table,
+            write_review_table,
+        )
+
+    if table is not None:
+        given.require_unused(("by",), f"with {name_setting('table', str(table))}")
+        require_free_table(table)
+    else:
+        _require_terminal()
+    file = DecisionFile.open(decisions)
+    queue = collect_review_queue(run, file.decisions, limit, o.read_key(key_file))
+    if table is not None:
+        write_review_table(queue, table)
+        sys.stderr.write(f"{_count_pairs(queue)} in {table}\n")
+        return
+    _ask(queue, file, by or _user_name())
+
+
+def _require_terminal() -> None:
+    """Requires a terminal on which to ask.
+
+    Raises:
+        UsageError: If standard input or standard output is something else.
+    """
+    from nearkin.errors import UsageError
+
+    for name, stream in (("input", sys.stdin), ("output", sys.stdout)):
+        if not stream.isatty():
+            raise UsageError(
+                f"nearkin review asks on a terminal, and standard {name} is not one; run it in a "
+                f"terminal, or write the pairs into a table with {name_setting('table')} FILE"
+            )
+
+
+def _ask(queue: "ReviewQueue", file: "DecisionFile", by: str | None) -> None:
+    """Asks about the pairs of a queue, and says how many were decided."""
+    from click import getchar
+    from rich.console import Console
+
+    from nearkin.runs.review_terminal import ReviewSession
+    from nearkin.runtime.files import disk_errors
+
+    def read_key() -> str:
+        try:
+            return getchar()
+        except EOFError:
+            return ""
+
+    session = ReviewSession(queue, file, by, Console(), read_key)
+    with disk_errors(file.path.parent):
+        decided = session.ask_all()
+    left = len(queue.pairs) - decided
+    sys.stderr.write(f"{decided:,} decisions appended to {file.path}; {left:,} pairs left\n")
+
+
+def _count_pairs(queue: "ReviewQueue") -> str:
+    """Describes the number of pairs of a queue."""
+    pairs = "1 pair" if len(queue.pairs) == 1 else f"{len(queue.pairs):,} pairs"
+    return f"{pairs} ({queue.decided:,} decided before)"
+
+
+def _user_name() -> str | None:
+    """Returns the name of the user, or None if the system does not know it."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError, ImportError):
+        return None

@@ -1,0 +1,197 @@
+"""The review queue of a finished run: its pairs in the grey zone, the most uncertain ones first."""
+
+import heapq
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from nearkin.decisions import Decisions
+from nearkin.engine.result_schema import RELATED_FILE
+from nearkin.errors import UsageError
+from nearkin.evaluate.scan import ReopenedRun
+from nearkin.keys import HashKey
+from nearkin.runs.reopen import CLUSTERS, open_finished_run
+from nearkin.runs.table_files import TableFile, write_table_file
+from nearkin.runtime.files import disk_errors
+from nearkin.setting_names import name_flag
+
+PAIR_TABLES = ("pairs.parquet", RELATED_FILE)
+"""The tables whose pairs are reviewed. Only a run with related documents has the second one."""
+SCHEMA = pa.schema(
+    [
+        ("id_a", pa.large_string()),
+        ("id_b", pa.large_string()),
+        ("similarity", pa.float64()),
+        ("uncertainty", pa.float64()),
+        ("text_a", pa.large_string()),
+        ("text_b", pa.large_string()),
+    ]
+)
+
+
+class DoubtfulPair(NamedTuple):
+    """A pair of documents that a person should decide about."""
+
+    id_a: str
+    id_b: str
+    similarity: float
+    text_a: str
+    text_b: str
+
+
+class ReviewQueue(NamedTuple):
+    """The pairs to decide about, the most uncertain ones first."""
+
+    threshold: float
+    """The threshold of the run. The nearer the similarity of a pair, the more uncertain it is."""
+    pairs: Sequence[DoubtfulPair]
+    decided: int
+    """The number of pairs of the run that are decided already."""
+
+
+class _ListedPair(NamedTuple):
+    """A pair of a table. Pairs are compared by their uncertainty, then by their ids."""
+
+    uncertainty: float
+    id_a: str
+    id_b: str
+    similarity: float
+
+
+def collect_review_queue(
+    folder: Path, decisions: Decisions, limit: int, secret: HashKey | None = None
+) -> ReviewQueue:
+    """Returns the pairs of a finished run that are nearest to its threshold and not yet decided.
+
+    Args:
+        folder: Output folder of the run.
+        decisions: Decisions, about whose pairs nothing is asked again.
+        limit: Largest number of pairs.
+        secret: The key, if the Spec of the run requires one.
+
+    Raises:
+        UsageError: If the folder is not the output of a run over texts by the local engine, or its
+            inputs have changed.
+    """
+    run, record = open_finished_run(folder, secret)
+    if record.require_files(folder).environment.engine is not None:
+        raise UsageError(
+            f"{folder} cannot be reviewed: its tables are those of another engine, whose rows are "
+            "not in the order of the inputs; run it with the local engine"
+        )
+    if run.columns.vector is not None:
+        raise UsageError(
+            f"{folder} cannot be reviewed: a review shows texts side by side, and this run "
+            "compared vectors"
+        )
+    counter = _DecidedCounter(decisions)
+    undecided = counter.skip_decided(_list_pairs(folder, run.settings.threshold))
+    # A pair can be in both tables.
+    nearest = heapq.nsmallest(2 * limit, undecided)
+    listed = list(dict.fromkeys(nearest))[:limit]
+    texts = _read_texts(run, folder, {id for pair in listed for id in (pair.id_a, pair.id_b)})
+    pairs = [
+        DoubtfulPair(pair.id_a, pair.id_b, pair.similarity, texts[pair.id_a], texts[pair.id_b])
+        for pair in listed
+    ]
+    return ReviewQueue(run.settings.threshold, pairs, len(counter.skipped))
+
+
+class _DecidedCounter:
+    """A filter of pairs that are decided already."""
+
+    def __init__(self, decisions: Decisions) -> None:
+        self._decisions = decisions
+        self.skipped: set[tuple[str, str]] = set()
+
+    def skip_decided(self, pairs: Iterator[_ListedPair]) -> Iterator[_ListedPair]:
+        """Yields the pairs that are not decided."""
+        for pair in pairs:
+            ids = (pair.id_a, pair.id_b)
+            if ids in self._decisions:
+                self.skipped.add(ids)
+            else:
+                yield pair
+
+
+def _list_pairs(folder: Path, threshold: float) -> Iterator[_ListedPair]:
+    """Yields the compared pairs of a run, with the smaller id first."""
+    for name in PAIR_TABLES:
+        path = folder / name
+        if not path.exists():
+            continue
+        with pq.ParquetFile(path) as file:
+            for batch in file.iter_batches(columns=["id_a", "id_b", "similarity"]):
+                columns = (column.to_pylist() for column in batch.columns)
+                for id_a, id_b, similarity in zip(*columns, strict=True):
+                    if similarity is not None:
+                        first, second = sorted((id_a, id_b))
+                        uncertainty = round(abs(similarity - threshold), 12)
+                        yield _ListedPair(uncertainty, first, second, similarity)
+
+
+def _read_texts(run: ReopenedRun, folder: Path, ids: set[str]) -> dict[str, str]:
+    """Returns the texts of documents by their ids. The corpus is read once.
+
+    Raises:
+        UsageError: If the corpus does not have one of them.
+    """
+    value_set = pa.array(sorted(ids), pa.large_string())
+    all_ids = pq.read_table(folder / CLUSTERS, columns=["id"])["id"].cast(pa.large_string())
+    texts: dict[str, str] = {}
+    for batch in run.corpus.batches(run.columns):
+        ids_of_batch = all_ids.slice(batch.first, len(batch.rows))
+        is_wanted = pc.is_in(ids_of_batch, value_set=value_set)
+        contents = batch.documents[run.columns.content].filter(is_wanted).to_pylist()
+        for id, content in zip(ids_of_batch.filter(is_wanted).to_pylist(), contents, strict=True):
+            texts[id] = content if isinstance(content, str) else " ".join(map(str, content))
+        if len(texts) == len(ids):
+            return texts
+    if missing := ids - texts.keys():
+        raise UsageError(
+            f"the corpus ends before document {min(missing)!r}; the inputs have changed since the "
+            "run, run it again"
+        )
+    return texts
+
+
+def write_review_table(queue: ReviewQueue, path: Path) -> None:
+    """Writes a review queue as a table with the texts, most uncertain first.
+
+    Args:
+        queue: The queue.
+        path: The file, whose suffix decides the format. It must not exist.
+
+    Raises:
+        UsageError: If the suffix is not that of a format that nearkin writes, or the file exists.
+        RunError: If it cannot be written.
+    """
+    rows = [
+        {**pair._asdict(), "uncertainty": round(abs(pair.similarity - queue.threshold), 12)}
+        for pair in queue.pairs
+    ]
+    target = require_free_table(path)
+    table = pa.Table.from_pylist(rows, SCHEMA)
+    staged = path.with_name(f".{path.name}.tmp")
+    with disk_errors(path.parent):
+        write_table_file(target, staged, SCHEMA, iter(table.to_batches()))
+        staged.replace(path)
+
+
+def require_free_table(path: Path) -> TableFile:
+    """Returns the file of a table, which must not exist.
+
+    Args:
+        path: The file.
+
+    Raises:
+        UsageError: If it exists, or has not the suffix of a format that nearkin writes.
+    """
+    target = TableFile.require(path)
+    if path.exists():
+        raise UsageError(f"{path} exists; delete it, or name another {name_flag('table')}")
+    return target
