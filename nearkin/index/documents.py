@@ -72,6 +72,8 @@ def require_several(documents: object) -> None:
     Raises:
         UsageError: If they are of such a type.
     """
+    if type(documents) is list:
+        return
     is_table = hasattr(documents, "columns") or hasattr(documents, "column_names")
     if is_table or isinstance(documents, str | bytes | Mapping | Set):
         raise UsageError(

@@ -73,16 +73,19 @@ class EntryBuilder:
         texts: list[str | None] = [None] * n
         if self._keeps_text:
             texts = [_text_of(content) for content in self._contents]
-        payloads = [
-            self._payload_of(i, has_text=texts[i] is not None)
-            if leads[i] or self._keeps_member_content
-            else b""
-            for i in range(n)
-        ]
-        first = prepared.kinds[0]
+        payloads = [b""] * n
+        if None in texts or len(prepared.kinds) > 1:
+            payloads = [
+                self._payload_of(i, has_text=texts[i] is not None)
+                if leads[i] or self._keeps_member_content
+                else b""
+                for i in range(n)
+            ]
         sizes = [0] * n
         if not self._documents.first.vectors:
-            sizes = (first.payload.sizes * ~first.empty).tolist()
+            first = prepared.kinds[0]
+            columns = zip(first.payload.sizes.tolist(), first.empty.tolist(), strict=True)
+            sizes = [0 if is_empty else size for size, is_empty in columns]
         keys, key_counts = prepared.keys_of(posted)
         return NewDocuments(
             scope=prepared.scope,

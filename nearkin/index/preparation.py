@@ -12,6 +12,7 @@ import pyarrow as pa
 from nearkin.errors import UsageError
 from nearkin.index.documents import CheckedPart, ShingledDocument
 from nearkin.index.entry import Entry
+from nearkin.index.word_preparation import WordPreparer
 from nearkin.lsh import kernels
 from nearkin.lsh.band_keys import BandLayout, key_builder_for, write_band_keys
 from nearkin.lsh.slot_bands import Banding
@@ -23,7 +24,7 @@ from nearkin.runtime.threads import ObjectPool
 from nearkin.setting_names import name_setting
 from nearkin.shingle import Shingles, encode_texts
 from nearkin.sketch.resources import SpecResources
-from nearkin.sketch.sketcher import BandKeyBuilder, Sketches
+from nearkin.sketch.sketcher import SLICE_BYTES, SLICE_DOCUMENTS, BandKeyBuilder, Sketches
 from nearkin.verify.jaccard import ShingleSets, distinct_sets
 
 DIGEST_BYTES = 16
@@ -123,6 +124,14 @@ class Preparer:
     @cached_property
     def _sketchers(self) -> ObjectPool[Any]:
         return ObjectPool(lambda: self.measure.sketcher(self._key_builder))
+
+    @cached_property
+    def _has_word_preparers(self) -> bool:
+        return WordPreparer.is_applicable(self.measure.spec, self.resources, self.banding)
+
+    @cached_property
+    def _word_preparers(self) -> ObjectPool[WordPreparer]:
+        return ObjectPool(lambda: WordPreparer(self.measure.spec, self.resources, self.banding))
 
     @cached_property
     def _payload_builders(self) -> ObjectPool[Any]:
@@ -239,6 +248,9 @@ class Preparer:
             # the sets are kept from sketching, so that shingles are computed once
             texts = [document for document in documents if isinstance(document, str)]
             data, offsets = encode_texts(texts)
+            is_slice = len(texts) <= SLICE_DOCUMENTS and offsets[-1] <= SLICE_BYTES
+            if is_slice and self._has_word_preparers:
+                return self._prepare_words(scope, data, offsets, digests)
             sketches, sets = self._sketch_with_sets(
                 lambda sketcher, also: sketcher.sketch_texts(data, offsets, also)
             )
@@ -253,6 +265,28 @@ class Preparer:
         keys = self._band_keys(scope, sketches)
         empty = sketches.shingles == 0
         return PreparedDocuments(scope, digests, sketches.signatures, keys, payload, empty)
+
+    def _prepare_words(
+        self, scope: str, data: np.ndarray, offsets: np.ndarray, digests: list[bytes]
+    ) -> PreparedDocuments:
+        """Prepares texts with one kernel, which takes a fraction of the time for a single text.
+
+        Args:
+            scope: Scope of the texts.
+            data: UTF-8 bytes of the texts, uint8.
+            offsets: First byte of each text, and the end, int64 (n + 1,).
+            digests: Digests of the texts.
+        """
+        salt = self.scope_salt(scope)
+        words = self._word_preparers.use(lambda preparer: preparer.prepare(data, offsets, salt))
+        return PreparedDocuments(
+            scope=scope,
+            digests=digests,
+            signatures=words.signatures,
+            keys=words.keys,
+            payload=Payload(words.sets.sizes, (words.sets.hashes,)),
+            empty=words.sets.sizes == 0,
+        )
 
     def _sketch_with_sets(
         self, sketch: Callable[[Any, Callable[[Shingles], None]], Sketches]

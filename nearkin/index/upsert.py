@@ -7,7 +7,7 @@ by a search for similar representatives.
 import math
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from nearkin.errors import UsageError
@@ -48,8 +48,7 @@ class _Known(NamedTuple):
 _UNKNOWN = _Known(None, Layer.SEARCH, None)
 
 
-@dataclass(frozen=True)
-class _Batch:
+class _Batch(NamedTuple):
     """Documents of one scope that are upserted together, with their digests and ids."""
 
     scope: str
@@ -218,13 +217,15 @@ class Upserts:
         session = self._session
         stamp = session.cache.stamp()
         cached: list[int] = []
+        missing: list[int] = []
         known = [_UNKNOWN] * len(batch.ids)
         for i, resolution in enumerate(session.cache.get_many(batch.scope, batch.ids)):
             if resolution is not None and resolution.digest == batch.digests[i]:
                 known[i] = _Known(resolution, Layer.MEMORY, None)
                 cached.append(i)
-        if len(cached) < len(known):
-            missing = [i for i, one in enumerate(known) if one is _UNKNOWN]
+            else:
+                missing.append(i)
+        if missing:
             self._look_up_in_store(batch, missing, known)
         is_confirmed = True
         if cached:

@@ -72,6 +72,26 @@ def fold(h: np.uint64, word: np.uint64) -> np.uint64:
     return h ^ (h >> U64(32))
 
 
+@inlined
+def slot_key(
+    signatures: np.ndarray, row: int, band: int, rows: int | np.int64, salt: np.uint64
+) -> np.uint64:
+    """Returns the key of one band of whole slots, as `slot_keys` defines it.
+
+    Args:
+        signatures: Signatures, (n, w).
+        row: Row of the signature.
+        band: Number of the band.
+        rows: Number of slots of a band.
+        salt: Salt of the block.
+    """
+    first = band * rows
+    h = start_key(salt, band)
+    for j in range(first, first + rows):
+        h = fold(h, U64(signatures[row, j]))
+    return mix64(h)
+
+
 @kernel
 def slot_keys(
     signatures: np.ndarray, salts: np.ndarray, layout: SlotLayout, out: np.ndarray
@@ -90,12 +110,8 @@ def slot_keys(
     n, rows = signatures.shape[0], layout.rows
     for start in range(0, n, NEAR):
         for band in range(out.shape[0]):
-            first = band * rows
             for i in range(start, min(start + NEAR, n)):
-                h = start_key(salts[i], band)
-                for j in range(first, first + rows):
-                    h = fold(h, U64(signatures[i, j]))
-                out[band, i] = mix64(h)
+                out[band, i] = slot_key(signatures, i, band, rows, salts[i])
 
 
 @kernel

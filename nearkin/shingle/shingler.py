@@ -141,12 +141,12 @@ class Shingler:
         self._cut = cut
         steps = tuple(step for step in spec.normalise if step not in STEPS_BEFORE_KERNELS)
         self._masks = tuple(step for step in spec.normalise if step in MASKS)
-        self._tables = tables_for(steps)
-        self._fast = "lower" in spec.normalise and not {"digits", "punctuation"} & set(
+        self.tables = tables_for(steps)
+        self.fast = "lower" in spec.normalise and not {"digits", "punctuation"} & set(
             spec.normalise
         )
-        self._key = key_of(spec.base_hash, spec.hash_seed, spec.require_key(secret))
-        self._stems = Stems(spec, self._key) if spec.stem else None
+        self.key = key_of(spec.base_hash, spec.hash_seed, spec.require_key(secret))
+        self._stems = Stems(spec, self.key) if spec.stem else None
         self._buffers: dict[str, np.ndarray] = {}
         self._has_large_buffer = False
         self._usual_scratches: dict[int, Scratch] = {}
@@ -182,7 +182,7 @@ class Shingler:
             shingles = self._stemmed(data, offsets, self._stems)
         else:
             shingles = self._words(data, offsets)
-        self._release_large_buffers()
+        self.release_large_buffers()
         return shingles
 
     def tokens(
@@ -199,7 +199,7 @@ class Shingler:
         """
         first, last = int(list_offsets[0]), int(list_offsets[-1])
         out = self._buffer("hashes", np.uint64, last - first)
-        hashing.hash_each(data, token_offsets[first : last + 1], self._key, out[: last - first])
+        hashing.hash_each(data, token_offsets[first : last + 1], self.key, out[: last - first])
         return self._combined(out, list_offsets - first)
 
     def locate_tokens(self, data: np.ndarray, offsets: np.ndarray) -> LocatedTokens:
@@ -222,24 +222,47 @@ class Shingler:
         kernels.locate_tokens(
             data,
             offsets,
-            self._tables,
+            self.tables,
             scratch,
-            self._key,
+            self.key,
             hashes,
             starts,
             ends,
             token_offsets,
         )
-        self._release_large_buffers()
+        self.release_large_buffers()
         total = token_offsets[-1]
         return LocatedTokens(hashes[:total], starts[:total], ends[:total], token_offsets)
 
-    def _words(self, data: np.ndarray, offsets: np.ndarray) -> Shingles:
+    @property
+    def has_plain_words(self) -> bool:
+        """True if `kernels.word_shingles` alone computes the compared shingles of texts."""
+        return (
+            self.spec.unit == "words"
+            and self._stems is None
+            and self._cut is None
+            and not set(STEPS_BEFORE_KERNELS) & set(self.spec.normalise)
+        )
+
+    def word_buffers(self, data: np.ndarray, offsets: np.ndarray) -> tuple[Scratch, np.ndarray]:
+        """Returns the buffers of `kernels.word_shingles` for texts.
+
+        Args:
+            data: Valid UTF-8 bytes of the texts, uint8.
+            offsets: First byte of each text, and the end, int64 (n + 1,).
+
+        Returns:
+            The buffers of one segment, and an array for the hashes, uint64.
+        """
         scratch, growth = self._scratch(data, offsets)
-        out = self._buffer("hashes", np.uint64, _total(offsets) * min(growth, TOKENS_PER_BYTE))
+        most = _total(offsets) * min(growth, TOKENS_PER_BYTE)
+        return scratch, self._buffer("hashes", np.uint64, most)
+
+    def _words(self, data: np.ndarray, offsets: np.ndarray) -> Shingles:
+        scratch, out = self.word_buffers(data, offsets)
         ends = np.empty(len(offsets), np.int64)
         kernels.word_shingles(
-            data, offsets, self.spec.n, self._fast, self._tables, scratch, self._key, out, ends
+            data, offsets, self.spec.n, self.fast, self.tables, scratch, self.key, out, ends
         )
         return Shingles(out[: ends[-1]], ends)
 
@@ -250,7 +273,7 @@ class Shingler:
         out = self._buffer("hashes", np.uint64, _total(offsets) * min(growth, POINTS_PER_BYTE))
         ends = np.empty(len(offsets), np.int64)
         kernels.character_shingles(
-            data, offsets, self.spec.n, self._tables, scratch, self._key, text, out, ends
+            data, offsets, self.spec.n, self.tables, scratch, self.key, text, out, ends
         )
         return Shingles(out[: ends[-1]], ends)
 
@@ -263,7 +286,7 @@ class Shingler:
         lists = np.empty(len(offsets), np.int64)
         count = int(
             kernels.collect_tokens(
-                data, offsets, self._fast, self._tables, scratch, text, token_offsets, lists
+                data, offsets, self.fast, self.tables, scratch, text, token_offsets, lists
             )
         )
         out = self._buffer("hashes", np.uint64, count)
@@ -318,7 +341,7 @@ class Shingler:
             self._has_large_buffer |= len(buffer) > LARGE
         return buffer
 
-    def _release_large_buffers(self) -> None:
+    def release_large_buffers(self) -> None:
         """Releases large buffers, which one huge document would otherwise keep until the end."""
         if not self._has_large_buffer:
             return

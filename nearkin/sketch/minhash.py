@@ -180,8 +180,9 @@ def fill_shares(signatures: np.ndarray) -> FillShares:
     filled = signatures[signatures[:, 0] != EMPTY_SLOT] if len(signatures) else signatures
     if not filled.size:
         return FillShares(0.0, 0.0)
-    tags = filled >> np.uint32(29)
-    return FillShares(float(np.mean(tags >= 1)), float(np.mean(tags == ROUNDS)))
+    later = np.count_nonzero(filled >= np.uint32(1 << 29))
+    completed = np.count_nonzero(filled >= np.uint32(ROUNDS << 29))
+    return FillShares(later / filled.size, completed / filled.size)
 
 
 def slot_sources(hashes: np.ndarray, which: np.ndarray, scheme: SlotScheme, k: int) -> np.ndarray:

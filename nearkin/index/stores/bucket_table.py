@@ -207,6 +207,10 @@ def enter_new(table: BucketTable, new: Sequence[KeyedEntry], numbers: Sequence[i
         numbers: Numbers that the store has given them.
     """
     if isinstance(new, NewDocuments):
+        if len(numbers) == 1:
+            leads = new.leaders[0] == new.ids[0]
+            table.append(new.keys, posting_of(numbers[0], new.sizes[0], leads=leads))
+            return
         sizes = new.sizes
         are_leaders = new.are_leaders
         # documents of an index of texts and vectors have different numbers of keys

@@ -40,8 +40,8 @@ STEPS = [("nfkc", "lower"), ("lower",), ("nfkc", "lower", "marks")]
 
 def hash_texts(values: Sequence[str], steps: tuple[str, ...], *, in_place: bool) -> Shingles:
     shingler = Shingler(Spec(n=1, normalise=steps))
-    assert shingler._fast
-    shingler._fast = in_place
+    assert shingler.fast
+    shingler.fast = in_place
     return shingler.texts(*text_buffers(pa.array(values, pa.large_string())))
 
 
@@ -110,7 +110,7 @@ def count_work(text: str) -> int:
     assert len(text.encode()) <= SEGMENT
     data, offsets = text_buffers(pa.array([text], pa.large_string()))
     shingler = Shingler(Spec())
-    tables = shingler._tables
+    tables = shingler.tables
     scratch, _ = shingler._scratch(data, offsets)
     size = len(data)
     kernels.classify_ascii(data, np.uint64(0), np.uint64(size), scratch.text, scratch.inside)
