@@ -32,6 +32,8 @@ from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.measures import measure_of
+from nearkin.passages.cutting.request import CutRequest
+from nearkin.passages.cutting.run import CutRun, order_documents, require_cuttable
 from nearkin.passages.run import PassageOptions, PassageRun
 from nearkin.plan.observe import SAMPLE_SIZE, observe_corpus
 from nearkin.plan.tune import Distribution
@@ -232,6 +234,9 @@ def passages(
     id: str | None = None,
     min_tokens: int = 50,
     source: str | None = None,
+    cut: str | None = None,
+    min_left: int = 0,
+    keep: str | None = None,
     spec: Spec | None = None,
     key: HashKey | None = None,
     memory: int | str = "4GB",
@@ -250,6 +255,12 @@ def passages(
         id: Column of ids. The default is the row number, or the path and the row for files.
         min_tokens: Smallest number of words of a passage, at least 2.
         source: Column of sources, whose repeated shares are computed.
+        cut: What is cut from all places of a passage but one: `passage` (the words), `sentence`,
+            `line`, `paragraph` (those that are repeated as a whole), or `document:SHARE` (documents
+            of which that share of the bytes is repeated). By default, nothing is cut.
+        min_left: Number of words below which the rest of a cut document is removed, too.
+        keep: Keep policy: order of the documents, of which the first one keeps a passage that is
+            cut from the others. The default is `length desc`.
         spec: Spec of the words. Its normalization steps are `lower`, and perhaps `nfkc` and
             `marks`. The default is `Spec()`.
         key: The hash key, if the Spec requires one.
@@ -272,16 +283,28 @@ def passages(
         b'the cat sat on the mat'
         >>> texts[1].encode()[row["repeats_start"] : row["repeats_end"]]
         b'The Cat sat on the mat'
+        >>> passages(texts, min_tokens=4, cut="passage").kept_documents["text"].to_pylist()
+        ['He said: .', 'The Cat sat on the mat, and slept']
     """
-    options = PassageOptions(spec or Spec(n=1), min_tokens, source, parse_size(memory), workers)
+    request = CutRequest.parse_options(cut, min_left, keep)
     columns = columns_of({"text": text}, id)
+    policy = None if request is None else require_cuttable(columns, request)
+    keep_columns = () if policy is None else policy.columns
+    options = PassageOptions(
+        spec or Spec(n=1), min_tokens, source, parse_size(memory), workers, keep_columns
+    )
     corpus = open_corpus(data, reading)
     folder = TemporaryFolder(work)
     work_folder = WorkFolder.create(folder.path / "work", {}, durable=False)
     updates = progress or LoggedProgress()
     run = PassageRun(corpus, columns, options, work_folder, updates, key)
-    run.find()
-    result = PassagesResult.from_run(run)
+    cut_run = None
+    if request is not None and policy is not None:
+        cut_run = CutRun(run, request, partial(order_documents, run, policy))
+        cut_run.find()
+    else:
+        run.find()
+    result = PassagesResult.from_run(run, cut_run)
     updates.close()
     log_warnings(result.warnings)
     folder.remove()

@@ -6,7 +6,7 @@ import tempfile
 import weakref
 from collections.abc import Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -29,6 +29,7 @@ from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.result_schema import GROUPS, RELATED
 from nearkin.engine.stats import MissingPairsStats, StageRecords
 from nearkin.errors import MissingExtraError, UsageError
+from nearkin.passages.cutting.run import CUTS, KEPT_DOCUMENTS, CutRun
 from nearkin.passages.run import PassageRun
 from nearkin.passages.tables import PASSAGES, PassageTables
 from nearkin.report.collect import collect_counts, collect_report, summary_counts
@@ -626,6 +627,12 @@ class PassagesResult:
             `DedupResult.rejected`.
         statistics: The counts of documents, passages and bytes.
         warnings: Sentences about inputs.
+        kept_documents: A table with a row for each document that is kept: id, text without what was
+            cut, and cut_spans (start and end of each part that was cut, in bytes of the original
+            text). Empty if nothing is cut.
+        cuts: A table with a row for each part that was cut: id, start, end, text, kept_id (the
+            document that holds the passage with which it begins; null for a document that was
+            removed), and document. Empty if nothing is cut.
     """
 
     passages: ResultTable
@@ -635,15 +642,29 @@ class PassagesResult:
     rejected: ResultTable
     statistics: Mapping[str, int]
     warnings: tuple[str, ...] = ()
+    kept_documents: ResultTable = field(
+        default_factory=lambda: ResultTable(KEPT_DOCUMENTS.empty_table())
+    )
+    cuts: ResultTable = field(default_factory=lambda: ResultTable(CUTS.empty_table()))
 
     @classmethod
-    def from_run(cls, run: PassageRun) -> "PassagesResult":
+    def from_run(cls, run: PassageRun, cut_run: CutRun | None = None) -> "PassagesResult":
         """Returns the result of a finished run. The work folder is not needed any more.
 
         Args:
             run: The run.
+            cut_run: The run that cut its passages, or None.
         """
         tables = PassageTables(run)
+        counts = tables.counts()
+        kept_documents = KEPT_DOCUMENTS.empty_table()
+        cuts = CUTS.empty_table()
+        if cut_run is not None:
+            counts |= asdict(cut_run.counts)
+            batches = run.corpus.batches(run.columns)
+            texts = (batch.documents[run.columns.content] for batch in batches)
+            kept_documents = cut_run.kept_documents(texts)
+            cuts = pa.Table.from_batches(cut_run.cut_batches(), CUTS)
         documents = pa.Table.from_batches(tables.document_batches(), tables.document_schema)
         return cls(
             passages=ResultTable(pa.Table.from_batches(tables.passage_batches(), PASSAGES)),
@@ -651,8 +672,10 @@ class PassagesResult:
             frequent=ResultTable(tables.frequent),
             sources=ResultTable(tables.sources),
             rejected=read_rejected_rows(run.work.path / REJECTED),
-            statistics=tables.counts(),
+            statistics=counts,
             warnings=tuple(warn_of_inputs(run.corpus, run.columns)),
+            kept_documents=ResultTable(kept_documents),
+            cuts=ResultTable(cuts),
         )
 
     def to_arrow(self) -> pa.Table:

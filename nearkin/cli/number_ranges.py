@@ -69,6 +69,7 @@ RANGES = {
     "most_pairs": COUNT_OR_NONE,
     "limit": COUNT,
     "min_tokens": NumberRange(2, 1 << 20),
+    "min_left": COUNT_OR_NONE,
     "duplicates": NumberRange(0, 1, excludes_most=True),
     "error": NumberRange(0, 1, excludes_least=True),
     "distance": COUNT_OR_NONE,

@@ -7,7 +7,7 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
-from nearkin.cli.option_groups import SIMILARITY, with_option_groups
+from nearkin.cli.option_groups import OUTPUT, SIMILARITY, with_option_groups
 from nearkin.cli.printing import print_json, require_documents
 
 COMMON_OPTIONS = (
@@ -15,6 +15,7 @@ COMMON_OPTIONS = (
     "id_column",
     "min_tokens",
     "source",
+    "cut",
     "out",
     "overwrite",
     "memory",
@@ -33,6 +34,33 @@ MinTokens = Annotated[
 Source = Annotated[
     str | None, o.column_option("--source", "Column of sources, whose repeated shares are listed.")
 ]
+Cut = Annotated[
+    str | None,
+    typer.Option(
+        help="Also write the documents with each passage in one place only. What is cut elsewhere: "
+        "passage (the words), sentence, line, paragraph (those that are repeated as a whole), or "
+        "document:SHARE (documents of which that share of the bytes is repeated).",
+        metavar="UNIT",
+        rich_help_panel=OUTPUT,
+    ),
+]
+MinLeft = Annotated[
+    int,
+    typer.Option(
+        help="Number of words below which the rest of a cut document is removed, too.",
+        metavar="N",
+        rich_help_panel=OUTPUT,
+    ),
+]
+Keep = Annotated[
+    str | None,
+    typer.Option(
+        help="Keep policy: order of the documents, of which the first one keeps a passage that is "
+        "cut from the others, for example 'source:gold>web, length desc'.  [default: length desc]",
+        metavar="EXPR",
+        rich_help_panel=OUTPUT,
+    ),
+]
 
 
 @partial(with_option_groups, common=COMMON_OPTIONS)
@@ -44,6 +72,9 @@ def passages(
     output: o.OutputOptions,
     min_tokens: MinTokens = 50,
     source: Source = None,
+    cut: Cut = None,
+    min_left: MinLeft = 0,
+    keep: Keep = None,
     normalise: o.Normalise = "nfkc,lower",
     memory: o.Memory = o.MEMORY,
     workers: o.Workers = None,
@@ -61,6 +92,9 @@ def passages(
         output: Options of the output.
         min_tokens: Smallest number of words of a passage.
         source: Column of sources, or None.
+        cut: What is cut from all places of a passage but one, or None to cut nothing.
+        min_left: Number of words below which the rest of a cut document is removed.
+        keep: Keep policy, or None for the default.
         normalise: Normalization steps of words.
         memory: Maximum memory of the run, for example `4GB`.
         workers: Number of threads, or None for the number of cores.
@@ -70,9 +104,12 @@ def passages(
         nearkin passages docs.parquet --text body --min 50 --out passages/
 
         nearkin passages "crawl/*.jsonl.zst" --source site --out passages/
+
+        nearkin passages docs.parquet --cut sentence --min-left 20 --out cut/
     """
     with file_imports():
         from nearkin.engine.options import RunOptions
+        from nearkin.passages.cutting.request import CutRequest
         from nearkin.passages.run import PassageOptions
         from nearkin.runs.job import Job
         from nearkin.runs.passages import run_passages
@@ -81,6 +118,7 @@ def passages(
         from nearkin.spec import Spec
 
     hash_inputs = reading.parse_hash_inputs()
+    request = CutRequest.parse_options(cut, min_left, keep)
     spec = Spec(n=1, normalise=o.parse_steps(normalise))
     threads = o.workers_or_cores(workers)
     options = PassageOptions(spec, min_tokens, source, parse_size(memory), threads)
@@ -98,7 +136,7 @@ def passages(
     )
     progress = o.open_progress(quiet=output.quiet)
     try:
-        summary = run_passages(job, options, progress)
+        summary = run_passages(job, options, progress, request)
     finally:
         progress.close()
     if output.json:
@@ -112,6 +150,7 @@ def passages(
         print_passages(
             summary.counts,
             min_tokens,
+            request,
             pq.read_table(output.out / "frequent.parquet").to_pylist(),
             summary.warnings,
             output.out,

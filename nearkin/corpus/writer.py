@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +20,9 @@ AHEAD = 6
 """The maximum number of slices that wait to be written."""
 Annotations = Callable[[int, int], pa.RecordBatch]
 """A function that returns the columns to add for the documents from one ordinal to another."""
+Rewriter = Callable[[int, pa.Array], pa.Array | None]
+"""A function that receives the first ordinal and the documents of a slice, and returns their new
+texts, null for each that stays as it is; or None if all do."""
 Observer = Callable[[int, pa.Array], None]
 """A function that receives the first ordinal and the documents of each slice."""
 
@@ -31,6 +35,7 @@ def write_kept(
     rows: Annotations | None = None,
     observe: Observer | None = None,
     advance: Callable[[int], None] | None = None,
+    rewrite: Rewriter | None = None,
 ) -> None:
     """Writes a copy of every input with the rows that are kept.
 
@@ -43,6 +48,7 @@ def write_kept(
         rows: Returns the columns to add for a range of ordinals.
         observe: Receives the first ordinal and the documents of each slice.
         advance: Receives the number of documents that were processed.
+        rewrite: Returns the new texts of documents, or None if no text changes.
 
     Raises:
         RunError: If the inputs have changed, or a row cannot be copied.
@@ -54,7 +60,12 @@ def write_kept(
         target.parent.mkdir(parents=True, exist_ok=True)
         writer = _writer(corpus, columns, number, target)
         for file_slice in _written(
-            corpus.read_slices(number, columns, whole=True), writer, kept, rows, first
+            corpus.read_slices(number, columns, whole=True),
+            writer,
+            kept,
+            rows,
+            first,
+            None if rewrite is None else _RewrittenColumn(columns.content, rewrite),
         ):
             if observe is not None:
                 observe(first, file_slice.documents[columns.content])
@@ -66,6 +77,13 @@ def write_kept(
             f"the inputs have {first} documents now, but had {len(kept)} before; "
             f"run again with {name_flag('overwrite')}"
         )
+
+
+class _RewrittenColumn(NamedTuple):
+    """The column of documents in a slice, and the function that returns its new texts."""
+
+    name: str
+    rewrite: Rewriter
 
 
 def _writer(corpus: FileCorpus, columns: Columns, number: int, target: Path) -> Writer | None:
@@ -86,6 +104,7 @@ def _written(
     kept: np.ndarray,
     rows: Annotations | None,
     first: int,
+    rewritten: _RewrittenColumn | None,
 ) -> Iterator[FileSlice]:
     """Yields the slices.
 
@@ -102,12 +121,15 @@ def _written(
                 )
             if count and writer is not None:
                 keep = kept[first : first + count]
+                complete_rows = file_slice.complete_rows
+                if rewritten is not None:
+                    texts = rewritten.rewrite(first, file_slice.documents[rewritten.name])
+                    if texts is not None:
+                        complete_rows = writer.replace_texts(complete_rows, texts)
                 added = None
                 if rows is not None:
                     added = rows(first, first + count).filter(pa.array(keep))
-                pending.append(
-                    pool.submit(writer.write, writer.select(file_slice.complete_rows, keep, added))
-                )
+                pending.append(pool.submit(writer.write, writer.select(complete_rows, keep, added)))
                 if len(pending) > AHEAD:
                     pending.popleft().result()
             first += count

@@ -1,5 +1,6 @@
 """The documents of a run over passages: their ids, sizes and sources, in a file."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -21,15 +22,25 @@ class DocumentWriter:
         columns: Columns of the corpus that are read.
         names: Names of the files of the corpus.
         source: Column of sources, or None.
+        keep_columns: Columns from which the keep order follows.
     """
 
-    def __init__(self, path: Path, columns: Columns, names: list[str], source: str | None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        columns: Columns,
+        names: list[str],
+        source: str | None,
+        keep_columns: Sequence[str] = (),
+    ) -> None:
         self._columns = columns
         self._names = names
         self._source = source
+        self._keep_columns = tuple(map(carried_column_name, keep_columns))
         fields = [(ID, pa.large_string()), (BYTES, pa.int64())]
         if source is not None:
             fields.append((SOURCE, pa.large_string()))
+        fields += [(name, pa.large_string()) for name in self._keep_columns]
         self._schema = pa.schema(fields)
         self._sink = pa.OSFile(str(path), "wb")
         self._writer = pa.ipc.new_file(self._sink, self._schema)
@@ -53,6 +64,7 @@ class DocumentWriter:
         values = [make_ids(batch, self._columns, self._names), sizes.cast(pa.int64())]
         if self._source is not None:
             values.append(batch.documents[carried_column_name(self._source)])
+        values += [batch.documents[name] for name in self._keep_columns]
         self._writer.write_batch(pa.record_batch(values, schema=self._schema))
         self.documents += len(batch.rows)
         self.text_bytes += int(pc.sum(sizes).as_py() or 0)

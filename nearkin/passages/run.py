@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.corpus import Batch, Columns, Corpus, FileCorpus, QuarantineWriter
+from nearkin.corpus.columns import carried_column_name
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import LEAST_MEMORY
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
-from nearkin.passages.documents import DocumentWriter, read_documents
+from nearkin.passages.documents import BYTES, ID, SOURCE, DocumentWriter, read_documents
 from nearkin.passages.fingerprints import AnchorTable, Buffers, collect_anchors
 from nearkin.passages.tokens import TokenPiece, TokenReader
 from nearkin.passages.windows import (
@@ -58,6 +59,7 @@ class PassageOptions:
         source: Column of sources, whose shares are reported, or None.
         memory: Bound on the anonymous memory of the run, in bytes.
         workers: Number of threads.
+        keep_columns: Columns from which the keep order of documents follows, if text is cut.
     """
 
     spec: Spec
@@ -65,6 +67,7 @@ class PassageOptions:
     source: str | None = None
     memory: int = 4 << 30
     workers: int = 2
+    keep_columns: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         require_workers(self.workers)
@@ -94,8 +97,10 @@ class PassageOptions:
                 f"{name_setting(columns.content, columns.source)} names no texts, and passages are "
                 f"parts of texts; name a column of texts with {name_setting('text')}"
             )
-        carried = () if self.source is None else (self.source,)
-        return replace(columns.with_memory(self.memory), carried_columns=carried)
+        carried = self.keep_columns if self.source is None else (self.source, *self.keep_columns)
+        return replace(
+            columns.with_memory(self.memory), carried_columns=tuple(dict.fromkeys(carried))
+        )
 
     def parameters(self) -> dict[str, object]:
         """Returns the options that decide the result, as JSON values. The Spec is not one."""
@@ -135,11 +140,11 @@ class PassageRun:
         self.options = options
         self.work = work
         self.progress = progress
-        self._key = key
+        self.key = key
         self._tools = ObjectPool(self._make_tool)
 
     def _make_tool(self) -> _Tool:
-        shingler = Shingler(self.options.spec, self._key)
+        shingler = Shingler(self.options.spec, self.key)
         return _Tool(TokenReader(shingler, self.options.least), Buffers())
 
     def find(self) -> None:
@@ -177,6 +182,7 @@ class PassageRun:
                     self.columns,
                     list(self.corpus.names),
                     self.options.source,
+                    self.options.keep_columns,
                 )
             )
             quarantine_file = stack.enter_context((self.work.path / REJECTED).open("wb"))
@@ -246,11 +252,12 @@ class PassageRun:
     def _find_sources(self) -> dict[str, object]:
         """Writes where the content of each window occurs first."""
         self.progress.stage("sources", None)
-        windows = self._windows()
+        windows = self.windows()
         windows.write_sources()
         return {}
 
-    def _windows(self) -> WindowFiles:
+    def windows(self) -> WindowFiles:
+        """Returns the windows that may occur twice, with their sources."""
         record = self.work.manifest["stages"]["windows"]
         return WindowFiles(self.work.path / "windows", int(record["windows"]))
 
@@ -270,10 +277,21 @@ class PassageRun:
         return int(self.work.manifest["stages"]["fingerprints"]["rejected"])
 
     @cached_property
+    def _facts(self) -> pa.Table:
+        return read_documents(self.work.path / DOCUMENTS)
+
+    @property
     def documents(self) -> pa.Table:
         """The ids, sizes and sources of the documents, mapped from disk."""
-        return read_documents(self.work.path / DOCUMENTS)
+        names = (ID, BYTES, SOURCE)
+        return self._facts.select([name for name in names if name in self._facts.column_names])
+
+    @property
+    def keep_columns(self) -> pa.Table:
+        """The columns from which the keep order follows, by their names in the inputs."""
+        names = list(self.options.keep_columns)
+        return self._facts.select(list(map(carried_column_name, names))).rename_columns(names)
 
     def passages(self) -> Iterator[Passages]:
         """Yields the passages, ordered by document and first byte."""
-        return find_passages(self._windows(), self.options.least)
+        return find_passages(self.windows(), self.options.least)

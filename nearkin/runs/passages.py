@@ -3,13 +3,22 @@
 import json
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from nearkin.corpus import find_first_change
+from nearkin.corpus import FileCorpus, find_first_change, write_kept
 from nearkin.corpus.input_manifest import InputRecord
 from nearkin.engine.local import result_tables
 from nearkin.errors import UsageError
+from nearkin.passages.cutting.request import CutRequest
+from nearkin.passages.cutting.run import (
+    CUT_SPANS,
+    CUTS,
+    CutRun,
+    order_documents,
+    require_cuttable,
+)
 from nearkin.passages.run import REJECTED, PassageOptions, PassageRun
 from nearkin.passages.tables import FREQUENT, PASSAGES, SOURCES, PassageTables
 from nearkin.report.run_warnings import warn_of_inputs
@@ -25,6 +34,8 @@ from nearkin.setting_names import name_setting
 from nearkin.version import VERSION
 
 FACTS = "passages.json"
+CUTS_TABLE = "cuts.parquet"
+"""The table of what was cut."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,13 +65,16 @@ class PassagesSummary:
         return counts
 
 
-def run_passages(job: Job, options: PassageOptions, progress: Progress) -> PassagesSummary:
+def run_passages(
+    job: Job, options: PassageOptions, progress: Progress, cut: CutRequest | None = None
+) -> PassagesSummary:
     """Writes the passages of files into the output folder of a job.
 
     Args:
         job: The job. Of its settings, only memory and workers are used.
         options: The options of the run.
         progress: Receives stage and row-count updates.
+        cut: The request to cut the passages, or None.
 
     Returns:
         What was done.
@@ -72,14 +86,22 @@ def run_passages(job: Job, options: PassageOptions, progress: Progress) -> Passa
     require_output_free(job.out, resume=job.resume, overwrite=job.overwrite)
     corpus = job.open_corpus()
     require_apart(job.out, [*job.inputs, *(file.path for file in corpus.files)])
+    policy = None
+    if cut is not None:
+        policy = require_cuttable(job.columns, cut)
+        options = replace(options, keep_columns=policy.columns)
     columns = options.columns_of(job.columns)
     corpus.check(columns)
+    if cut is not None:
+        corpus.require_new_columns((CUT_SPANS,), columns)
     identity = {
         "command": "passages",
         "spec": json.loads(options.spec.to_json()),
         "parameters": options.parameters(),
         "columns": columns.to_record(),
     }
+    if cut is not None:
+        identity["cut"] = cut.to_record()
     if is_output_finished(job):
         require_same_request(
             job, identity, lambda: find_first_change(_read_inputs(job.out), corpus)
@@ -87,7 +109,12 @@ def run_passages(job: Job, options: PassageOptions, progress: Progress) -> Passa
         return PassagesSummary(out=job.out, facts=_read_facts(job.out))
     with PeakMemory() as memory, open_work_folder(job, identity, corpus) as (claim, work):
         run = PassageRun(corpus, columns, options, work, progress, job.resources.secret)
-        run.find()
+        cut_run = None
+        if cut is not None and policy is not None:
+            cut_run = CutRun(run, cut, partial(order_documents, run, policy))
+            cut_run.find()
+        else:
+            run.find()
         progress.stage("write", None)
         tables = PassageTables(run)
         staging = claim.path / RESULT
@@ -95,10 +122,14 @@ def run_passages(job: Job, options: PassageOptions, progress: Progress) -> Passa
             delete_folder(staging)
             staging.mkdir()
             _write_tables(run, tables, staging)
+            counts = tables.counts()
+            if cut_run is not None:
+                write_cut_documents(cut_run, corpus, staging)
+                counts |= asdict(cut_run.counts)
             facts = {
                 "nearkin": VERSION,
                 **identity,
-                "counts": tables.counts(),
+                "counts": counts,
                 "inputs": work.manifest["inputs"],
                 "stages": work.manifest["stages"],
                 "peak_memory": memory.peak,
@@ -125,6 +156,26 @@ def _write_tables(run: PassageRun, tables: PassageTables, folder: Path) -> None:
     if run.options.source is not None:
         write(folder / "sources.parquet", SOURCES, iter(tables.sources.to_batches()))
     shutil.copyfile(run.work.path / REJECTED, folder / REJECTED)
+
+
+def write_cut_documents(run: CutRun, corpus: FileCorpus, folder: Path) -> None:
+    """Writes the documents without what is cut into `kept/`, and the table of what is cut.
+
+    Args:
+        run: The run, whose stages are finished.
+        corpus: Its corpus.
+        folder: The folder of the result.
+    """
+    (folder / "kept").mkdir()
+    write_kept(
+        corpus,
+        run.passages.columns,
+        run.kept,
+        folder / "kept",
+        run.span_column,
+        rewrite=run.rewrite,
+    )
+    result_tables.write_batches(folder / CUTS_TABLE, CUTS, run.cut_batches())
 
 
 def _read_facts(folder: Path) -> dict[str, object]:

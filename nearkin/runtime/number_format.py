@@ -1,6 +1,20 @@
-"""Shares and similarities as text, which never read as 0 or 1 unless they are."""
+"""Counts, shares and similarities as text. Shares never read as 0 or 1 unless they are."""
 
 import math
+
+
+def format_count(count: int, noun: str) -> str:
+    """Formats a number of things, with the noun in the plural unless there is one.
+
+    Args:
+        count: Number of things.
+        noun: Noun whose plural ends in s.
+
+    Examples:
+        >>> format_count(1, "row"), format_count(1500, "row"), format_count(0, "row")
+        ('1 row', '1,500 rows', '0 rows')
+    """
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def format_percent(share: float) -> str:

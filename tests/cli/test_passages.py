@@ -55,7 +55,7 @@ def test_output_lists_passages_with_their_bytes(
     printed = capsys.readouterr()
     headline = "2 passages of at least 5 words (1 different) in 2 of 2 documents"
     assert headline in " ".join(printed.err.split())
-    assert "1 rows were rejected" in printed.err
+    assert "1 row was rejected" in printed.err
     assert "\x1b[31m" not in printed.err
     assert json.loads((out / "passages.json").read_text())["counts"]["passages"] == 2
 

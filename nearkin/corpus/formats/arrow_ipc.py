@@ -173,7 +173,7 @@ class ArrowIpc:
 
         Args:
             file: The input file.
-            columns: Not used, because the file itself says how it is read.
+            columns: The columns that were read.
             target: The path of the file to write.
         """
         with file.open_decompressed() as source:
@@ -193,4 +193,4 @@ class ArrowIpc:
                 self._writer.close()
                 sink.close()
 
-        return TableWriter(schema, _Closing)
+        return TableWriter(schema, _Closing, columns.source)

@@ -105,6 +105,14 @@ class Writer(Protocol):
     `select` and `write` may run at the same time in two threads.
     """
 
+    def replace_texts(self, complete_rows: Any, texts: pa.Array) -> Any:
+        """Returns the rows of a slice with other texts.
+
+        Args:
+            complete_rows: The complete rows of a slice.
+            texts: The new text of each row, or null to leave a row as it is, large_string (n,).
+        """
+
     def select(self, complete_rows: Any, keep: np.ndarray, added: pa.RecordBatch | None) -> Any:
         """Returns the rows of a slice that are kept, ready to be written.
 

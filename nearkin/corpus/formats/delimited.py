@@ -4,6 +4,7 @@ The csv module of Python parses the values. Kept rows are copied character by ch
 delimiter, the encoding and the line ends of the input.
 """
 
+import csv
 import io
 from collections.abc import Iterator
 from typing import Any
@@ -170,7 +171,8 @@ class Delimited:
         dialect = self.dialect_of(file, columns)
         with file.open_decompressed() as stream:
             header = self._header(DelimitedRowReader(stream, dialect, Columns().document_limit))
-        return DelimitedWriter(header, dialect, open_compressed_sink(file, target))
+        sink = open_compressed_sink(file, target)
+        return DelimitedWriter(header, dialect, sink, columns.source)
 
 
 def _read_rows(
@@ -362,14 +364,34 @@ class DelimitedWriter:
         header: The header of the input.
         dialect: The delimiter and the encoding.
         sink: The stream to write to.
+        text_column: Name of the column of texts.
     """
 
-    def __init__(self, header: DelimitedRow, dialect: Dialect, sink: Any) -> None:
+    def __init__(self, header: DelimitedRow, dialect: Dialect, sink: Any, text_column: str) -> None:
         self._header = header
+        self._text_column = text_column
         self._delimiter = dialect.delimiter
         self._line_end = header.raw[len(header.raw.rstrip("\r\n")) :] or "\n"
         self._sink = io.TextIOWrapper(sink, dialect.encoding, dialect.errors, newline="")
         self._begun = False
+
+    def replace_texts(self, complete_rows: list[str], texts: pa.Array) -> list[str]:
+        """Returns rows with other texts. Other values of such a row may be quoted differently.
+
+        Args:
+            complete_rows: The lines of a slice, with their line ends.
+            texts: The new text of each row, or null to leave a row as it is, large_string (n,).
+        """
+        return [
+            row if text is None else self._replace_text(row, text)
+            for row, text in zip(complete_rows, texts.to_pylist(), strict=True)
+        ]
+
+    def _replace_text(self, row: str, text: str) -> str:
+        values = next(csv.reader(io.StringIO(row, newline=""), delimiter=self._delimiter))
+        values[self._header.values.index(self._text_column)] = text
+        line_end = row[len(row.rstrip("\r\n")) :]
+        return self._delimiter.join(map(self._quote_value, values)) + line_end
 
     def select(
         self, complete_rows: list[str], keep: np.ndarray, added: pa.RecordBatch | None
@@ -426,6 +448,6 @@ class DelimitedWriter:
 def _format_value(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
-    if isinstance(value, dict):
+    if isinstance(value, dict | list):
         return orjson.dumps(value).decode()
     return "" if value is None else str(value)

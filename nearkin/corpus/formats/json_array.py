@@ -104,10 +104,10 @@ class JsonArray(JsonLines):
 
         Args:
             file: The input file.
-            columns: Not used, because the file itself says how it is read.
+            columns: The columns that were read.
             target: The path of the file to write.
         """
-        return ArrayWriter(open_compressed_sink(file, target))
+        return ArrayWriter(open_compressed_sink(file, target), columns.source)
 
 
 class _ElementSplitter:
@@ -219,8 +219,8 @@ class _ElementSplitter:
 class ArrayWriter(LineWriter):
     """A writer of elements into one array, with one element per line."""
 
-    def __init__(self, sink: Any) -> None:
-        super().__init__(sink)
+    def __init__(self, sink: Any, text_field: str) -> None:
+        super().__init__(sink, text_field)
         self._begun = False
 
     def select(

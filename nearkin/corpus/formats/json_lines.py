@@ -1,6 +1,7 @@
 """JSON lines: one object per line. Kept lines are copied byte for byte."""
 
 import io
+import json
 from collections.abc import Iterator, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
@@ -24,6 +25,10 @@ SPARSE = 4
 """Lines of a block are parsed one by one if at most one in so many is needed."""
 BLOCK = 1 << 19
 """The number of bytes that are read at a time, which fit into a cache."""
+
+
+JSON_SPACES = " \t\r\n"
+JSON_DECODER = json.JSONDecoder()
 
 
 class LineBlock(NamedTuple):
@@ -155,10 +160,10 @@ class JsonLines:
 
         Args:
             file: The input file.
-            columns: Not used, because the file itself says how it is read.
+            columns: The columns that were read.
             target: The path of the file to write.
         """
-        return LineWriter(open_compressed_sink(file, target))
+        return LineWriter(open_compressed_sink(file, target), columns.source)
 
 
 def _read_block(block: LineBlock, builder: JsonSliceBuilder) -> Iterator[FileSlice]:
@@ -214,10 +219,24 @@ class LineWriter:
 
     Args:
         sink: The stream to write to.
+        text_field: Name of the field of texts.
     """
 
-    def __init__(self, sink: Any) -> None:
+    def __init__(self, sink: Any, text_field: str) -> None:
         self._sink = sink
+        self._text_field = text_field
+
+    def replace_texts(self, complete_rows: list[bytes], texts: pa.Array) -> list[bytes]:
+        """Returns lines with other texts. Every other field is copied byte for byte.
+
+        Args:
+            complete_rows: The lines of a slice, each with its line end.
+            texts: The new text of each line, or null to leave a line as it is.
+        """
+        return [
+            line if text is None else _replace_field(line, self._text_field, text)
+            for line, text in zip(complete_rows, texts.to_pylist(), strict=True)
+        ]
 
     def select(
         self, complete_rows: list[bytes], keep: np.ndarray, added: pa.RecordBatch | None
@@ -244,6 +263,33 @@ class LineWriter:
     def close(self) -> None:
         """Completes the file."""
         self._sink.close()
+
+
+def _replace_field(line: bytes, name: str, text: str) -> bytes:
+    """Returns an object with another value of a field, wherever the field occurs in it."""
+    source = line.decode()
+    written = orjson.dumps(text).decode()
+    parts = []
+    copied = 0
+    at = source.index("{") + 1
+    while True:
+        at = _skip_spaces(source, at)
+        key, at = JSON_DECODER.raw_decode(source, at)
+        start = _skip_spaces(source, source.index(":", at) + 1)
+        _, at = JSON_DECODER.raw_decode(source, start)
+        if key == name:
+            parts += [source[copied:start], written]
+            copied = at
+        at = _skip_spaces(source, at)
+        if source[at] != ",":
+            return "".join([*parts, source[copied:]]).encode()
+        at += 1
+
+
+def _skip_spaces(source: str, at: int) -> int:
+    while source[at] in JSON_SPACES:
+        at += 1
+    return at
 
 
 def _insert_fields(line: bytes, row: dict[str, object]) -> bytes:

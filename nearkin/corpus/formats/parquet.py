@@ -205,7 +205,7 @@ class Parquet:
 
         Args:
             file: The input file.
-            columns: Not used, because the file itself says how it is read.
+            columns: The columns that were read.
             target: The path of the file to write.
         """
         with file.open() as source, pq.ParquetFile(source) as parquet:
@@ -221,7 +221,7 @@ class Parquet:
                 schema,
             )
 
-        return TableWriter(schema, open_writer)
+        return TableWriter(schema, open_writer, columns.source)
 
     @staticmethod
     def _long_columns(parquet: pq.ParquetFile) -> set[str]:

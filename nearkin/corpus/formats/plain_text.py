@@ -107,6 +107,16 @@ class FileWriter:
     def __init__(self, file: InputFile, target: str) -> None:
         self._file, self._target = file, Path(target)
 
+    def replace_texts(self, complete_rows: bytes, texts: pa.Array) -> bytes:
+        """Returns the bytes of another text.
+
+        Args:
+            complete_rows: The bytes of the file.
+            texts: The new text, or null to leave the file as it is, large_string (1,).
+        """
+        text = texts[0].as_py()
+        return complete_rows if text is None else text.encode()
+
     def select(self, complete_rows: bytes, keep: np.ndarray, added: Any) -> bytes | None:
         """Returns the text if it is kept, or None.
 

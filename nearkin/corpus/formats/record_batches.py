@@ -5,10 +5,15 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.ipc
 
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
-from nearkin.corpus.encoded_columns import cast_to_stored_type, measure_decoded_rows
+from nearkin.corpus.encoded_columns import (
+    cast_to_stored_type,
+    measure_decoded_rows,
+    remove_encoding,
+)
 from nearkin.corpus.formats.base import FileSlice, RejectedRow, make_unused_name
 from nearkin.corpus.validation import check_rows
 
@@ -128,12 +133,29 @@ class TableWriter:
     Args:
         schema: The schema of the input.
         open_writer: A function that opens the writer for the schema of the rows.
+        text_column: Name of the column of texts.
     """
 
-    def __init__(self, schema: pa.Schema, open_writer: Any) -> None:
+    def __init__(self, schema: pa.Schema, open_writer: Any, text_column: str) -> None:
         self._schema = schema
+        self._text_column = text_column
         self._open = open_writer
         self._writer: Any = None
+
+    def replace_texts(self, complete_rows: pa.RecordBatch, texts: pa.Array) -> pa.RecordBatch:
+        """Returns rows with other texts, in the type of the input.
+
+        Args:
+            complete_rows: The complete rows of a slice.
+            texts: The new text of each row, or null to leave a row as it is, large_string (n,).
+        """
+        at = complete_rows.schema.get_field_index(self._text_column)
+        stored = complete_rows.schema.field(at)
+        before = remove_encoding(complete_rows[at]).cast(pa.large_string())
+        replaced = pc.coalesce(texts, before)
+        if pa.types.is_dictionary(stored.type):
+            replaced = replaced.dictionary_encode()
+        return complete_rows.set_column(at, stored.with_type(replaced.type), replaced)
 
     def select(
         self, complete_rows: pa.RecordBatch, keep: np.ndarray, added: pa.RecordBatch | None

@@ -129,13 +129,7 @@ class Documents:
 
     def id_ranks(self) -> np.ndarray:
         """Returns the rank of each id in the order of its UTF-8 bytes, uint32 (n,)."""
-        ids = self.ids
-        count = len(self)
-        if count < 2 or pc.all(pc.less(ids[:-1], ids[1:])).as_py():
-            return np.arange(count, dtype=np.uint32)
-        ranks = np.empty(count, np.uint32)
-        ranks[pc.sort_indices(ids).to_numpy()] = np.arange(count, dtype=np.uint32)
-        return ranks
+        return rank_ids(self.ids)
 
     def hash_values(self, column: str | None) -> np.ndarray:
         """Returns a hash of each document's value of a carried column, uint64 (n,).
@@ -153,6 +147,20 @@ class Documents:
         """Yields ranges of documents that are small enough to process at a time."""
         for start in range(0, len(self), DOCUMENTS_PER_CHUNK):
             yield start, min(start + DOCUMENTS_PER_CHUNK, len(self))
+
+
+def rank_ids(ids: pa.ChunkedArray) -> np.ndarray:
+    """Returns the rank of each id in the order of its UTF-8 bytes, uint32 (n,).
+
+    Args:
+        ids: The ids, large_string (n,).
+    """
+    count = len(ids)
+    if count < 2 or pc.all(pc.less(ids[:-1], ids[1:])).as_py():
+        return np.arange(count, dtype=np.uint32)
+    ranks = np.empty(count, np.uint32)
+    ranks[pc.sort_indices(ids).to_numpy()] = np.arange(count, dtype=np.uint32)
+    return ranks
 
 
 def iterate_portions(column: pa.ChunkedArray) -> Iterator[pa.Array]:

@@ -7,9 +7,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from nearkin.passages.cutting.request import CutRequest, CutUnit
 from nearkin.report.escaping import make_visible
 from nearkin.report.formatting import format_bytes
-from nearkin.runtime.number_format import format_percent
+from nearkin.runtime.number_format import format_count, format_percent
 
 SHOWN = 5
 """The number of the most frequent passages that are shown."""
@@ -19,6 +20,8 @@ OUTPUT_FILES = (
     ("documents", "documents.parquet"),
     ("frequent passages", "frequent.parquet"),
     ("sources", "sources.parquet"),
+    ("kept documents", "kept"),
+    ("cut parts", "cuts.parquet"),
     ("rejected rows", "rejected.jsonl"),
     ("facts of the run", "passages.json"),
 )
@@ -28,6 +31,7 @@ OUTPUT_FILES = (
 def print_passages(
     counts: Mapping[str, int],
     least: int,
+    cut: CutRequest | None,
     frequent: Sequence[Mapping[str, object]],
     warnings: Sequence[str],
     output: Path,
@@ -38,6 +42,7 @@ def print_passages(
     Args:
         counts: Counts of the run.
         least: Smallest number of words of a passage.
+        cut: The request to cut the passages, or None.
         frequent: Rows of the table of the most frequent passages.
         warnings: Warnings about inputs.
         output: Output folder.
@@ -51,15 +56,19 @@ def print_passages(
     )
     console.print(Text(headline, style="bold"))
     console.print(
-        f"{counts['passages']:,} passages of at least {least} words "
+        f"{format_count(counts['passages'], 'passage')} of at least {least} words "
         f"({counts['different_passages']:,} different) in "
-        f"{counts['documents_with_passages']:,} of {counts['documents']:,} documents",
+        f"{counts['documents_with_passages']:,} of {format_count(counts['documents'], 'document')}",
         highlight=False,
     )
     if frequent:
         console.print(_frequent_table(frequent[:SHOWN]))
+    if cut is not None:
+        print_cuts(counts, cut, console)
     if counts["rejected"]:
-        console.print(f"{counts['rejected']:,} rows were rejected", highlight=False)
+        rejected = format_count(counts["rejected"], "row")
+        verb = "was" if counts["rejected"] == 1 else "were"
+        console.print(f"{rejected} {verb} rejected", highlight=False)
     for warning in warnings:
         console.print(Text.assemble(("warning ", "yellow"), make_visible(warning)))
     files = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
@@ -68,6 +77,34 @@ def print_passages(
         if path.exists():
             files.add_row(Text(name), Text(make_visible(str(path)), overflow="fold"))
     console.print(files)
+
+
+def print_cuts(counts: Mapping[str, int], request: CutRequest, console: Console) -> None:
+    """Prints what was cut from documents, and which ones were removed.
+
+    Args:
+        counts: Counts of the run.
+        request: The request.
+        console: Console to print to.
+    """
+    if request.unit != CutUnit.DOCUMENT:
+        cuts = format_count(counts["cuts"], "part")
+        verb = "was" if counts["cuts"] == 1 else "were"
+        console.print(
+            f"{cuts} {verb} cut from {format_count(counts['documents_cut'], 'document')} "
+            f"({format_bytes(counts['cut_bytes'])})",
+            highlight=False,
+        )
+    if counts["documents_removed"]:
+        removed = format_count(counts["documents_removed"], "document")
+        verb = "was" if counts["documents_removed"] == 1 else "were"
+        reason = f"with fewer than {format_count(request.min_left, 'word')} left"
+        if request.unit == CutUnit.DOCUMENT:
+            reason = f"of which {format_percent(request.share)} or more is repeated"
+        console.print(
+            f"{removed} {reason} {verb} removed ({format_bytes(counts['removed_bytes'])})",
+            highlight=False,
+        )
 
 
 def _frequent_table(frequent: Sequence[Mapping[str, object]]) -> Table:

@@ -1,0 +1,1 @@
+"""Cutting: each repeated passage stays in one place and is removed from the others."""

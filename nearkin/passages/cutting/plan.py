@@ -1,0 +1,105 @@
+"""The plan of a cut: which places of repeated windows stay, and which are cut."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from nearkin.engine.local.work_folder import create_mapped_file
+from nearkin.passages.cutting import kernels
+from nearkin.passages.cutting.request import CutRequest, CutUnit
+from nearkin.passages.kernels import EMPTY
+from nearkin.passages.windows import WindowFiles
+
+SPANS_AT_ONCE = 1 << 16
+"""The number of spans that are collected at a time, if no document has more windows."""
+KEEPERS = "keepers"
+
+
+class CutPlan(NamedTuple):
+    """The bytes that are cut from documents before boundaries are considered."""
+
+    spans: np.ndarray
+    """uint32 (k, 4): The document, the first byte, the byte after the last one, and the document
+    that holds the content where the span begins; ordered by document and byte. Tokens that begin in
+    a span are cut."""
+    holds: np.ndarray
+    """bool (n,): True for each document with a passage that is cut from another place."""
+    removed: np.ndarray
+    """bool (n,): True for each document that is removed as a whole."""
+
+
+def plan_cuts(
+    windows: WindowFiles,
+    order: np.ndarray,
+    least: int,
+    sizes: np.ndarray,
+    request: CutRequest,
+    folder: Path,
+) -> CutPlan:
+    """Decides which windows stay complete, and which are cut.
+
+    Args:
+        windows: Windows that may occur twice, with their sources.
+        order: Documents in keep order, uint32 (n,).
+        least: Number of tokens of a window.
+        sizes: Number of bytes of each document, int64 (n,).
+        request: What is cut.
+        folder: Folder for a temporary file of 4 bytes for each window.
+    """
+    documents = len(order)
+    places = np.arange(documents + 1, dtype=np.uint64) << np.uint64(32)
+    bounds = np.searchsorted(windows.places, places).astype(np.int64)
+    keepers = create_mapped_file(folder / KEEPERS, np.uint32, (windows.count,))
+    keepers[:] = EMPTY
+    holds = np.zeros(documents, bool)
+    removed = np.zeros(documents, bool)
+    spans = np.empty((0, 4), np.uint32)
+    if request.unit == CutUnit.DOCUMENT:
+        kernels.plan_removals(
+            order,
+            bounds,
+            windows.spans,
+            windows.sources(),
+            sizes,
+            request.share,
+            keepers,
+            removed,
+        )
+    else:
+        spans = _plan_spans(windows, order, least, bounds, keepers, holds)
+    return CutPlan(spans, holds, removed)
+
+
+def _plan_spans(
+    windows: WindowFiles,
+    order: np.ndarray,
+    least: int,
+    bounds: np.ndarray,
+    keepers: np.ndarray,
+    holds: np.ndarray,
+) -> np.ndarray:
+    most = int(np.diff(bounds).max(initial=0))
+    is_known = np.empty(most, bool)
+    out = np.empty((max(SPANS_AT_ONCE, most), 4), np.uint32)
+    sources = windows.sources()
+    parts = [np.empty((0, 4), np.uint32)]
+    position = 0
+    while position < len(order):
+        reached, count = kernels.plan_cuts(
+            order,
+            np.uint64(position),
+            bounds,
+            windows.places,
+            windows.spans,
+            sources,
+            np.uint64(least),
+            keepers,
+            holds,
+            is_known,
+            out,
+        )
+        parts.append(out[: int(count)].copy())
+        position = int(reached)
+    spans = np.concatenate(parts)
+    return np.asarray(spans[np.lexsort((spans[:, 1], spans[:, 0]))])

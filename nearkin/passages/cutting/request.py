@@ -1,0 +1,128 @@
+"""Requests to cut repeated passages: what is removed with a passage, and what must be left."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from nearkin.cluster.keep import DEFAULT_ORDER
+from nearkin.errors import UsageError
+from nearkin.setting_names import name_setting
+from nearkin.suggestions import did_you_mean
+
+
+class CutUnit(StrEnum):
+    """The smallest part of a text that is cut."""
+
+    PASSAGE = "passage"
+    SENTENCE = "sentence"
+    LINE = "line"
+    PARAGRAPH = "paragraph"
+    DOCUMENT = "document"
+
+
+@dataclass(frozen=True)
+class CutRequest:
+    """A request to cut repeated passages.
+
+    Attributes:
+        unit: The smallest part that is cut: the words of a passage themselves; or sentences, lines
+            or paragraphs of which every word is to be cut; or whole documents.
+        share: Share of the bytes of a document from which it is removed, in (0, 1], for documents.
+            0 for any other unit.
+        min_left: Number of words below which the rest of a cut document is removed, too.
+        keep: Keep policy, whose order of documents decides where a passage stays.
+    """
+
+    unit: CutUnit
+    share: float = 0.0
+    min_left: int = 0
+    keep: str = DEFAULT_ORDER
+
+    @classmethod
+    def parse(cls, cut: str, min_left: int = 0, keep: str = DEFAULT_ORDER) -> "CutRequest":
+        """Parses a unit as it is written on the command line.
+
+        Args:
+            cut: `passage`, `sentence`, `line`, `paragraph` or `document:SHARE`.
+            min_left: Number of words below which the rest of a cut document is removed.
+            keep: Keep policy.
+
+        Raises:
+            UsageError: If the unit is unknown, the share is not in (0, 1], or `min_left` is below 0
+                or has no effect.
+
+        Examples:
+            >>> CutRequest.parse("document:0.5").share
+            0.5
+        """
+        name, colon, written_share = cut.partition(":")
+        units = list(CutUnit)
+        if name not in units:
+            raise UsageError(
+                f"{name_setting('cut', cut)} is not one of passage, sentence, line, paragraph, "
+                f"document:SHARE{did_you_mean(name, units)}"
+            )
+        unit = CutUnit(name)
+        share = 0.0
+        if unit == CutUnit.DOCUMENT:
+            share = _parse_share(cut, written_share)
+        elif colon:
+            raise UsageError(
+                f"{name_setting('cut', cut)} is not valid: only document has a share; write {name}"
+            )
+        if min_left < 0:
+            raise UsageError(
+                f"{name_setting('min_left', min_left)} is out of range; it must be at least 0"
+            )
+        if min_left and unit == CutUnit.DOCUMENT:
+            raise UsageError(
+                f"{name_setting('min_left', min_left)} has no effect with "
+                f"{name_setting('cut', cut)}, which keeps documents whole; leave it out"
+            )
+        return cls(unit, share, min_left, keep)
+
+    @classmethod
+    def parse_options(
+        cls, cut: str | None, min_left: int = 0, keep: str | None = None
+    ) -> "CutRequest | None":
+        """Returns the request that options make, or None if nothing is cut.
+
+        Args:
+            cut: What is cut, or None.
+            min_left: Number of words below which the rest of a cut document is removed.
+            keep: Keep policy, or None for the default.
+
+        Raises:
+            UsageError: If an option is not valid, or has no effect because nothing is cut.
+        """
+        if cut is not None:
+            return cls.parse(cut, min_left, keep or DEFAULT_ORDER)
+        if min_left:
+            raise UsageError(_describe_missing_cut(name_setting("min_left", min_left)))
+        if keep is not None:
+            raise UsageError(_describe_missing_cut(name_setting("keep", keep)))
+        return None
+
+    def to_record(self) -> dict[str, object]:
+        """Returns the request as JSON values, to record and to resume a run."""
+        name = str(self.unit)
+        if self.unit == CutUnit.DOCUMENT:
+            name = f"{name}:{self.share:g}"
+        return {"cut": name, "min_left": self.min_left, "keep": self.keep}
+
+
+def _describe_missing_cut(setting: str) -> str:
+    cut = name_setting("cut", str(CutUnit.PASSAGE))
+    return f"{setting} has no effect, because nothing is cut; add {cut}, or leave it out"
+
+
+def _parse_share(cut: str, written: str) -> float:
+    try:
+        share = float(written)
+    except ValueError:
+        share = 0.0
+    if not 0 < share <= 1:
+        raise UsageError(
+            f"{name_setting('cut', cut)} is not valid; write document:SHARE with a share above 0 "
+            "and at most 1, for example document:0.5"
+        )
+    return share

@@ -1,0 +1,392 @@
+"""The run that cuts repeated passages: two more stages after those that find them.
+
+The first stage decides in keep order which windows stay. The second one reads the documents with
+windows to cut again, finds the boundaries, and writes what is cut to a file.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.cluster.keep import KeepPolicy
+from nearkin.corpus import Batch, Columns
+from nearkin.engine.local.documents import rank_ids, take_values
+from nearkin.engine.local.work_folder import map_file
+from nearkin.errors import UsageError
+from nearkin.passages.cutting.boundaries import TokenizedText, require_graphemes
+from nearkin.passages.cutting.plan import CutPlan, plan_cuts
+from nearkin.passages.cutting.request import CutRequest
+from nearkin.passages.documents import BYTES, ID
+from nearkin.passages.run import PassageRun
+from nearkin.passages.tokens import TokenReader
+from nearkin.runtime.threads import ObjectPool, ordered_map
+from nearkin.setting_names import name_setting
+from nearkin.shingle.shingler import Shingler
+
+CUT_SPANS = "cut_spans"
+"""The column of the bytes that were cut from a document."""
+SPAN = pa.struct([("start", pa.int64()), ("end", pa.int64())])
+CUTS = pa.schema(
+    [
+        ("id", pa.large_string()),
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+        ("text", pa.large_string()),
+        ("kept_id", pa.large_string()),
+        ("document", pa.int64()),
+    ]
+)
+"""What was cut: bytes from `start` up to `end` of document `id`, and their `text`. `kept_id` is the
+document that holds the passage with which it begins, and null for a document that was removed."""
+KEPT_DOCUMENTS = pa.schema(
+    [("id", pa.large_string()), ("text", pa.large_string()), (CUT_SPANS, pa.list_(SPAN))]
+)
+"""The documents that are kept, with rewritten texts."""
+BOUNDS_FILE = "cut-bounds"
+TEXT_FILE = "cut-texts.arrow"
+PLANNED = "cut-planned"
+HOLDS = "cut-holds"
+REMOVED = "cut-removed"
+REMOVED_AFTER = "cut-removed-after"
+NO_KEEPER = -1
+
+
+def require_cuttable(columns: Columns, request: CutRequest) -> KeepPolicy:
+    """Requires that texts can be rewritten, and that an order of documents decides what stays.
+
+    Args:
+        columns: Columns of the run.
+        request: What is cut.
+
+    Returns:
+        The parsed policy.
+
+    Raises:
+        UsageError: If several columns are joined, or the policy chooses documents of clusters.
+        MissingExtraError: If the library of grapheme clusters is not installed.
+    """
+    if columns.joined:
+        names = ", ".join(columns.sources)
+        raise UsageError(
+            f"{name_setting('cut')} rewrites one column of texts, and {name_setting('text')} names "
+            f"several ({names}); name one"
+        )
+    policy = KeepPolicy.parse(request.keep)
+    if policy.cluster_criterion is not None:
+        raise UsageError(
+            f"{name_setting('keep', request.keep)} chooses documents of clusters, and passages "
+            f"have none; leave out {policy.cluster_criterion}"
+        )
+    require_graphemes()
+    return policy
+
+
+def order_documents(run: PassageRun, policy: KeepPolicy) -> np.ndarray:
+    """Returns the documents of a run over passages in keep order, uint32 (n,).
+
+    Args:
+        run: The run, whose stages are finished.
+        policy: The keep policy.
+    """
+    sizes = run.documents[BYTES].to_numpy()
+    return policy.order(run.keep_columns, sizes, rank_ids(run.documents[ID]))
+
+
+class DocumentCuts(NamedTuple):
+    """The parts that are cut from one document."""
+
+    document: int
+    text: bytes
+    spans: list[tuple[int, int]]
+    """The first byte, and the byte after the last one, of each part, ascending."""
+    keepers: list[int]
+    """The document that holds the content of each part, or NO_KEEPER."""
+    is_removed: bool
+
+
+@dataclass(frozen=True)
+class CutCounts:
+    """The counts of a cut.
+
+    Attributes:
+        cuts: Number of parts that were cut from kept documents.
+        cut_bytes: Number of their bytes.
+        documents_cut: Number of kept documents from which something was cut.
+        documents_removed: Number of documents that were removed as a whole.
+        removed_bytes: Number of bytes of these documents.
+    """
+
+    cuts: int
+    cut_bytes: int
+    documents_cut: int
+    documents_removed: int
+    removed_bytes: int
+
+
+class CutRun:
+    """A run that cuts the passages that another run finds.
+
+    Args:
+        run: The run that finds the passages.
+        request: What is cut.
+        order_of: Returns the keep order of the documents, uint32 (n,), after the run.
+    """
+
+    def __init__(
+        self, run: PassageRun, request: CutRequest, order_of: Callable[[], np.ndarray]
+    ) -> None:
+        self.passages = run
+        self.request = request
+        self._order_of = order_of
+        self._readers = ObjectPool(self._make_reader)
+
+    def _make_reader(self) -> TokenReader:
+        return TokenReader(Shingler(self.passages.options.spec, self.passages.key), 1)
+
+    def find(self) -> None:
+        """Runs the stages that are not finished yet."""
+        self.passages.find()
+        work = self.passages.work
+        if work.done("plan") is None:
+            with work.stage("plan") as record:
+                self.passages.progress.stage("plan", None)
+                record.update(self._plan())
+        if work.done("cut") is None:
+            with work.stage("cut") as record:
+                self.passages.progress.stage("cut", self.passages.documents_read)
+                record.update(self._cut())
+
+    def _plan(self) -> dict[str, object]:
+        run = self.passages
+        plan = plan_cuts(
+            run.windows(),
+            self._order_of(),
+            run.options.least,
+            run.documents[BYTES].to_numpy(),
+            self.request,
+            run.work.path,
+        )
+        run.work.save(PLANNED, plan.spans)
+        run.work.save(HOLDS, plan.holds)
+        run.work.save(REMOVED, plan.removed)
+        return {"spans": len(plan.spans)}
+
+    def _cut(self) -> dict[str, object]:
+        """Reads the documents with planned cuts, and writes the bytes and texts that are cut."""
+        run = self.passages
+        work = run.work
+        plan = CutPlan(work.load(PLANNED), work.load(HOLDS), work.load(REMOVED))
+        removed = np.array(plan.removed)
+        changed = np.union1d(plan.spans[:, 0], np.flatnonzero(removed))
+
+        def cut_batch(batch: Batch) -> tuple[int, list[DocumentCuts]]:
+            low, high = np.searchsorted(changed, [batch.first, batch.first + len(batch.rows)])
+            texts = batch.documents[run.columns.content]
+            numbers = changed[low:high].tolist()
+            return len(batch.rows), self._readers.use(
+                lambda reader: [
+                    self._cut_document(number, texts[number - batch.first], plan, reader)
+                    for number in numbers
+                ]
+            )
+
+        batches = run.corpus.batches(run.columns)
+        with (
+            (work.path / BOUNDS_FILE).open("wb") as bounds_file,
+            pa.OSFile(str(work.path / TEXT_FILE), "wb") as text_file,
+            pa.ipc.new_file(text_file, pa.schema([("text", pa.large_string())])) as texts_written,
+        ):
+            for rows, documents in ordered_map(cut_batch, batches, run.options.workers):
+                cut = [document for document in documents if document.spans]
+                for document in cut:
+                    removed[document.document] = document.is_removed
+                bounds_file.write(_bounds_of(cut).tobytes())
+                texts = [part for document in cut for part in _texts_of(document)]
+                texts_written.write_batch(
+                    pa.record_batch([pa.array(texts, pa.large_string())], ["text"])
+                )
+                run.progress.advance(rows)
+        work.save(REMOVED_AFTER, removed)
+        return {}
+
+    def _cut_document(
+        self, number: int, text: pa.Scalar, plan: CutPlan, reader: TokenReader
+    ) -> DocumentCuts:
+        content = text.as_py().encode()
+        if plan.removed[number]:
+            return DocumentCuts(number, content, [(0, len(content))], [NO_KEEPER], is_removed=True)
+        pieces = [
+            (piece.starts.copy(), piece.ends.copy())
+            for piece in reader.read_pieces(pa.array([text.as_py()], pa.large_string()), 0)
+        ]
+        starts = np.concatenate([piece[0] for piece in pieces])
+        ends = np.concatenate([piece[1] for piece in pieces])
+        low, high = np.searchsorted(plan.spans[:, 0], [number, number + 1])
+        planned = np.asarray(plan.spans[low:high])
+        is_cut = _are_inside(starts, planned)
+        spans = TokenizedText(content, starts, ends, is_cut).spans(self.request.unit)
+        left = len(starts) - int(_are_inside(starts, _rows_of(spans)).sum())
+        if spans and left < self.request.min_left and not plan.holds[number]:
+            return DocumentCuts(number, content, [(0, len(content))], [NO_KEEPER], is_removed=True)
+        firsts = np.searchsorted(planned[:, 2], [start for start, _ in spans], side="right")
+        keepers = planned[np.minimum(firsts, len(planned) - 1), 3].tolist()
+        return DocumentCuts(number, content, spans, keepers, is_removed=False)
+
+    @cached_property
+    def _bounds(self) -> np.ndarray:
+        """The document, its keeper, first byte and byte after the last one of each cut, int64."""
+        return map_file(self.passages.work.path / BOUNDS_FILE, np.int64, 4)
+
+    @cached_property
+    def kept(self) -> np.ndarray:
+        """True for each document that is not removed as a whole, bool (n,)."""
+        return ~np.asarray(self.passages.work.load(REMOVED_AFTER))
+
+    def rewrite(self, first: int, texts: pa.Array) -> pa.Array | None:
+        """Returns the texts of documents without what is cut.
+
+        Args:
+            first: Number of the first document.
+            texts: Original texts of consecutive documents, large_string (n,).
+
+        Returns:
+            The new texts, null for each that stays as it is; or None if all do.
+        """
+        bounds = self._bounds_between(first, first + len(texts))
+        if not len(bounds):
+            return None
+        rewritten: list[str | None] = [None] * len(texts)
+        numbers, starts = np.unique(bounds[:, 0], return_index=True)
+        for number, spans in zip(numbers.tolist(), np.split(bounds, starts[1:]), strict=True):
+            text = texts[number - first].as_py().encode()
+            rewritten[number - first] = remove_spans(text, spans[:, 2:].tolist()).decode()
+        return pa.array(rewritten, pa.large_string())
+
+    def span_column(self, first: int, end: int) -> pa.RecordBatch:
+        """Returns the column of the bytes that are cut from documents.
+
+        Args:
+            first: Number of the first document.
+            end: Number after the last document.
+        """
+        bounds = self._bounds_between(first, end)
+        offsets = np.searchsorted(bounds[:, 0], np.arange(first, end + 1)).astype(np.int32)
+        starts = pa.array(np.ascontiguousarray(bounds[:, 2]))
+        ends = pa.array(np.ascontiguousarray(bounds[:, 3]))
+        spans = pa.StructArray.from_arrays([starts, ends], fields=list(SPAN))
+        return pa.record_batch([pa.ListArray.from_arrays(pa.array(offsets), spans)], [CUT_SPANS])
+
+    def _bounds_between(self, first: int, end: int) -> np.ndarray:
+        low, high = np.searchsorted(self._bounds[:, 0], [first, end])
+        return np.asarray(self._bounds[low:high])
+
+    def cut_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yields the table of what is cut, with the schema CUTS, ordered by document and byte."""
+        ids = self.passages.documents[ID]
+        first = 0
+        with pa.memory_map(str(self.passages.work.path / TEXT_FILE)) as source:
+            reader = pa.ipc.open_file(source)
+            for number in range(reader.num_record_batches):
+                texts = reader.get_batch(number)["text"]
+                bounds = np.asarray(self._bounds[first : first + len(texts)])
+                first += len(texts)
+                has_keeper = bounds[:, 1] != NO_KEEPER
+                keepers = take_values(ids, np.where(has_keeper, bounds[:, 1], bounds[:, 0]))
+                columns = [
+                    take_values(ids, bounds[:, 0]),
+                    pa.array(np.ascontiguousarray(bounds[:, 2])),
+                    pa.array(np.ascontiguousarray(bounds[:, 3])),
+                    texts,
+                    pa.compute.if_else(pa.array(has_keeper), keepers, None),
+                    pa.array(np.ascontiguousarray(bounds[:, 0])),
+                ]
+                yield pa.record_batch(columns, schema=CUTS)
+
+    def kept_documents(self, texts: Iterable[pa.Array]) -> pa.Table:
+        """Returns the documents that are kept: their ids, rewritten texts and cut bytes.
+
+        Args:
+            texts: Original texts of all documents, in order.
+        """
+        tables = [KEPT_DOCUMENTS.empty_table()]
+        first = 0
+        for part in texts:
+            end = first + len(part)
+            rewritten = self.rewrite(first, part)
+            new_texts = part if rewritten is None else pa.compute.coalesce(rewritten, part)
+            ids = self.passages.documents[ID].slice(first, len(part)).combine_chunks()
+            spans = self.span_column(first, end)[CUT_SPANS]
+            table = pa.table([ids, new_texts, spans], KEPT_DOCUMENTS.names)
+            tables.append(table.filter(pa.array(self.kept[first:end])))
+            first = end
+        return pa.concat_tables(tables)
+
+    @property
+    def counts(self) -> CutCounts:
+        """The counts of the cut."""
+        bounds = self._bounds
+        sizes = np.asarray(bounds[:, 3] - bounds[:, 2])
+        is_in_kept = self.kept[bounds[:, 0]]
+        return CutCounts(
+            cuts=int(is_in_kept.sum()),
+            cut_bytes=int(sizes[is_in_kept].sum()),
+            documents_cut=len(np.unique(bounds[is_in_kept, 0])),
+            documents_removed=int((~self.kept).sum()),
+            removed_bytes=int(sizes[~is_in_kept].sum()),
+        )
+
+
+def remove_spans(text: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
+    """Returns a text without some of its bytes.
+
+    Args:
+        text: The text.
+        spans: First byte, and byte after the last one, of each part to remove, ascending.
+
+    Examples:
+        >>> remove_spans(b"abcdef", [(0, 1), (3, 5)])
+        b'bcf'
+    """
+    parts = []
+    copied = 0
+    for start, end in spans:
+        parts.append(text[copied:start])
+        copied = end
+    return b"".join([*parts, text[copied:]])
+
+
+def _are_inside(positions: np.ndarray, spans: np.ndarray) -> np.ndarray:
+    """Returns whether each position is in a span.
+
+    Args:
+        positions: Numbers of bytes, integers (n,).
+        spans: Rows of at least three numbers, of which the second and the third are the first byte
+            and the byte after the last one, ascending. Spans do not overlap.
+    """
+    number = np.searchsorted(spans[:, 1], positions, side="right") - 1
+    ends = np.concatenate([spans[:, 2], [0]])
+    return np.asarray(positions < ends[number])
+
+
+def _rows_of(spans: list[tuple[int, int]]) -> np.ndarray:
+    """Returns spans in the form of planned ones."""
+    rows = np.zeros((len(spans), 3), np.int64)
+    rows[:, 1:] = np.array(spans, np.int64).reshape(-1, 2)
+    return rows
+
+
+def _bounds_of(documents: list[DocumentCuts]) -> np.ndarray:
+    rows = [
+        (document.document, keeper, start, end)
+        for document in documents
+        for (start, end), keeper in zip(document.spans, document.keepers, strict=True)
+    ]
+    return np.array(rows, np.int64).reshape(-1, 4)
+
+
+def _texts_of(document: DocumentCuts) -> list[str]:
+    return [document.text[start:end].decode() for start, end in document.spans]

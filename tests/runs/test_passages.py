@@ -1,0 +1,147 @@
+"""Runs over passages of files: rewritten copies in the format of each input."""
+
+import csv
+import gzip
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
+import pytest
+
+from nearkin.passages.cutting.run import CutRun
+from tests.cli.conftest import run
+
+SHARED = "Alle „Gäste“ lassen ihre Taschen am Eingang"
+TEXTS = [f"Hier: {SHARED}, bitte.", f'{SHARED} "sonst", ja\nnein', "nichts davon"]
+LEFT = [TEXTS[0], '"sonst", ja\nnein', TEXTS[2]]
+SPANS = [[], [{"start": 0, "end": len(SHARED.encode()) + 1}], []]
+
+
+def cut_file(path: Path, out: Path, *options: object) -> None:
+    names = ("--min", "5", "--cut", "passage", "--keep", "length asc", "--out", out, "-q")
+    if "--keep" in options:
+        names = ("--min", "5", "--cut", "passage", "--out", out, "-q")
+    assert run("passages", path, *names, *options) == 0
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        pa.string(),
+        pa.large_string(),
+        pa.string_view(),
+        pa.dictionary(pa.int32(), pa.string()),
+    ],
+)
+@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
+def test_tables_keep_their_columns_and_types(
+    kind: pa.DataType, suffix: str, tmp_path: Path
+) -> None:
+    texts = pa.array(TEXTS)
+    column = texts.dictionary_encode() if pa.types.is_dictionary(kind) else texts.cast(kind)
+    table = pa.table({"n": [3, 1, 2], "text": column, "m": [None, 1.5, 2.5]})
+    path = tmp_path / f"in{suffix}"
+    if suffix == ".parquet":
+        pq.write_table(table, path)
+    else:
+        with pa.ipc.new_file(path, table.schema) as writer:
+            writer.write_table(table)
+    cut_file(path, tmp_path / "out", "--keep", "n desc")
+    kept = tmp_path / "out" / "kept" / f"in{suffix}"
+    written = pq.read_table(kept) if suffix == ".parquet" else pa.ipc.open_file(kept).read_all()
+    assert written.schema.names == ["n", "text", "m", "cut_spans"]
+    assert written.schema.field("text").type == table.schema.field("text").type
+    assert written["text"].to_pylist() == LEFT
+    assert written["m"].to_pylist() == [None, 1.5, 2.5]
+    assert written["cut_spans"].to_pylist() == SPANS
+
+
+def test_other_fields_of_json_lines_are_copied_byte_for_byte(tmp_path: Path) -> None:
+    lines = [
+        b'{"text": %s, "n": 1}' % json.dumps(TEXTS[0]).encode(),
+        b'{ "a" : [1.50, {"text": "x"}], "te\\u0078t" :%s , "big": 12345678901234567890, "e": 1e5}'
+        % json.dumps(TEXTS[1]).encode(),
+        b'{"text": "nichts davon"}',
+    ]
+    path = tmp_path / "in.jsonl.gz"
+    path.write_bytes(gzip.compress(b"\n".join(lines) + b"\n"))
+    cut_file(path, tmp_path / "out", "--keep", "n asc")
+    written = gzip.decompress((tmp_path / "out" / "kept" / "in.jsonl.gz").read_bytes())
+    changed = written.splitlines()[1]
+    assert changed.startswith(b'{ "a" : [1.50, {"text": "x"}], "te\\u0078t" :"')
+    assert b', "big": 12345678901234567890, "e": 1e5,"cut_spans":[{' in changed
+    rows = [json.loads(line) for line in written.splitlines()]
+    assert [row["text"] for row in rows] == LEFT
+    assert [row["cut_spans"] for row in rows] == SPANS
+
+
+def test_arrays_of_json_and_rows_of_csv_are_rewritten(tmp_path: Path) -> None:
+    rows = [{"n": number, "text": text} for number, text in enumerate(TEXTS)]
+    (tmp_path / "in.json").write_text(json.dumps(rows, indent=1))
+    with (tmp_path / "in.csv").open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\r\n")
+        writer.writerows([["n", "text"], *([row["n"], row["text"]] for row in rows)])
+    for name in ("in.json", "in.csv"):
+        cut_file(tmp_path / name, tmp_path / f"out-{name}", "--keep", "n asc")
+    kept = json.loads((tmp_path / "out-in.json" / "kept" / "in.json").read_text())
+    assert [row["text"] for row in kept] == LEFT
+    with (tmp_path / "out-in.csv" / "kept" / "in.csv").open(newline="") as file:
+        written = list(csv.DictReader(file))
+    assert [row["text"] for row in written] == LEFT
+    assert [json.loads(row["cut_spans"]) for row in written] == SPANS
+
+
+def test_cut_tables_and_counts_are_in_the_output(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "in.jsonl"
+    texts = [*TEXTS, f"{SHARED}."]
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    out = tmp_path / "out"
+    line = ("passages", path, "--min", "5", "--cut", "passage", "--min-left", "1", "--out", out)
+    assert run(*line) == 0
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "1 part was cut from 1 document" in printed
+    assert "1 document with fewer than 1 word left was removed" in printed
+    rows = pq.read_table(out / "cuts.parquet").to_pylist()
+    assert [(row["id"], row["text"], row["kept_id"]) for row in rows] == [
+        ("in.jsonl:0000000000", SHARED, "in.jsonl:0000000001"),
+        ("in.jsonl:0000000003", f"{SHARED}.", None),
+    ]
+    facts = json.loads((out / "passages.json").read_text())
+    assert facts["cut"] == {"cut": "passage", "min_left": 1, "keep": "length desc"}
+    assert facts["counts"]["documents_removed"] == 1
+    assert run(*line, "--resume", "-q") == 0
+    assert run(*line[:-4], "--out", out, "--resume", "-q") == 2
+
+
+def test_interrupted_cut_is_resumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+    line = ("passages", path, "--min", "5", "--cut", "passage", "--out", tmp_path / "out", "-q")
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(CutRun, "_cut", interrupt)
+        assert run(*line) != 0
+    assert run(*line, "--resume") == 0
+    rows = (tmp_path / "out" / "kept" / "in.jsonl").read_text().splitlines()
+    assert len(rows) == len(TEXTS)
+
+
+def test_input_with_the_added_column_is_an_error_before_anything_is_written(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    with_column = tmp_path / "in.jsonl"
+    with_column.write_text('{"text": "a b c", "cut_spans": 1}\n')
+    without_columns = tmp_path / "in.txt"
+    without_columns.write_text("a b c")
+    for path in (with_column, without_columns):
+        assert run("passages", path, "--cut", "passage", "--out", out, "-q") == 2
+        assert "cut_spans" in capsys.readouterr().err
+        assert not out.exists()
