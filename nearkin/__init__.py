@@ -66,6 +66,7 @@ if TYPE_CHECKING:
         Match,
         Outcome,
         OutcomeKind,
+        RelatedDocument,
     )
     from nearkin.index.index import Index
     from nearkin.index.settings import IndexSettings, VectorEvidence
@@ -155,6 +156,7 @@ __all__ = [
     "Progress",
     "RacedError",
     "RebuildDueError",
+    "RelatedDocument",
     "ReportData",
     "ResultTable",
     "Retries",
@@ -267,6 +269,7 @@ _HOMES = {
     "Match": "nearkin.index.entry",
     "Outcome": "nearkin.index.entry",
     "OutcomeKind": "nearkin.index.entry",
+    "RelatedDocument": "nearkin.index.entry",
     "Client": "nearkin.client.clients",
     "AsyncClient": "nearkin.client.clients",
     "Retries": "nearkin.client.clients",

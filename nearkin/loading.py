@@ -91,6 +91,7 @@ def add_files(
     spec_resources: Path | None = None,
     selection: Selection | None = None,
     distance: int | None = None,
+    related: float | None = None,
     observe: Callable[[Outcome], None] | None = None,
 ) -> AddedDocuments:
     """Upserts the documents of files.
@@ -107,6 +108,7 @@ def add_files(
         spec_resources: Folder of a run with the data that the Spec refers to.
         selection: Rules that decide which files of input folders are read.
         distance: Hamming distance of a new index of simhash, which replaces the threshold, or None.
+        related: Smallest similarity of related documents of a new index, or None without them.
         observe: Receives the outcome of each document, in the order of the documents.
 
     Raises:
@@ -121,7 +123,7 @@ def add_files(
     fields: SettingsFields = {}
     if postings is not None:
         spec = request.to_spec(columns)
-        fields = {"postings": postings, "distance": distance}
+        fields = {"postings": postings, "distance": distance, "related": related}
     new_threshold = None if spec is None else threshold
     resources = SpecResources(request.secret)
     with Index.open(
@@ -592,6 +594,8 @@ def _open_copy(
     }
     if "distance" in header:
         fields["distance"] = header["distance"]
+    if "related" in header:
+        fields["related"] = header["related"]
     if "vector" in header:
         fields["vector"] = read_vector_evidence(header["vector"])
     if "combine" in header:

@@ -308,6 +308,10 @@ CASES: dict[str, Callable[[Parts], Case]] = {
         {"scope": "a", "documents": TEXTS},
     ),
     "Index.query": lambda parts: (parts.index.query, {"scope": "a", "document": TEXTS[0]}),
+    "Index.related_many": lambda parts: (
+        nk.Index.open("memory://", related=0.5).related_many,
+        {"scope": "a", "documents": TEXTS},
+    ),
     "Index.near_misses": lambda parts: (
         parts.index.near_misses,
         {"scope": "a", "document": TEXTS[0]},
@@ -339,6 +343,10 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     "requests.query_request": lambda parts: (
         requests.query_request,
         {"scope": "a", "document": "x", "top": 3, "members": False},
+    ),
+    "requests.related_request": lambda parts: (
+        requests.related_request,
+        {"scope": "a", "document": "x", "top": 3},
     ),
     "requests.near_misses_request": lambda parts: (
         requests.near_misses_request,
@@ -481,6 +489,7 @@ RESULTS = {
     "CheckResult",
     "Plan",
     "PlannedSettings",
+    "RelatedDocument",
     "Progress",
     "ReportData",
     "ResultTable",

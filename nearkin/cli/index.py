@@ -239,6 +239,16 @@ def build(
             rich_help_panel=SIMILARITY,
         ),
     ] = None,
+    related: Annotated[
+        float | None,
+        typer.Option(
+            "--related",
+            help="Minimum similarity of related documents, above 0 and below the threshold. "
+            "Upserts name them, and resolve no document to them.",
+            metavar="SHARE",
+            rich_help_panel=SIMILARITY,
+        ),
+    ] = None,
     vector_threshold: Annotated[float | None, vector_threshold_option("0.95")] = None,
     combine: Annotated[str | None, combine_option("either")] = None,
     shingle: o.Shingle = "words:3",
@@ -266,6 +276,7 @@ def build(
         measure: Measure of similarity, or None for the default.
         threshold: Minimum similarity at which a document is resolved to another, or None.
         distance: Maximum Hamming distance at which a document is resolved to another, or None.
+        related: Minimum similarity of related documents, or None without them.
         vector_threshold: Minimum cosine of the vectors that texts have besides, or None.
         combine: Thresholds that must be reached, `either` or `both`, or None for the default.
         shingle: Unit and length of a shingle, for example `words:3`.
@@ -312,7 +323,7 @@ def build(
         )
     if saved is not None:
         require_as_saved(given, inputs, columns, spec)
-        of_files = ("threshold", "distance", "memory", "spec_resources")
+        of_files = ("threshold", "distance", "related", "memory", "spec_resources")
         given.require_unused(of_files, f"on the saved run {saved.folder}")
         loaded = load_run(saved, store, scope, spec.to_request().secret, postings)
         print_facts(loaded, as_json=json)
@@ -326,6 +337,10 @@ def build(
         raise UsageError(
             f"--distance {distance} is for one kind of documents; give --threshold for the texts "
             "and --vector-threshold for the vectors"
+        )
+    if both_columns is not None and related is not None:
+        raise UsageError(
+            f"--related {related} is for one kind of documents; leave it out, or name one column"
         )
     request = spec.to_request()
     if both_columns is not None:
@@ -355,6 +370,7 @@ def build(
         spec_resources=spec_resources,
         selection=reading.selection,
         distance=distance,
+        related=related,
     )
     _print_added(added, as_json=json)
 

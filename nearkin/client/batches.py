@@ -253,6 +253,7 @@ def _decode_columns(content: bytes, count: int) -> list[ResponseRow]:
             **row,
             "problem": row["problem"] and orjson.loads(row["problem"]),
             "evidence": _evidence_of_row(row),
+            "related": row.get("related") and orjson.loads(row["related"]),
         }
         for row in rows
     ]

@@ -16,7 +16,7 @@ import orjson
 from nearkin.client.models import NewDocument
 from nearkin.errors import NearkinError, ServiceError, UsageError
 from nearkin.index.documents import TextAndVector
-from nearkin.index.entry import Evidence, Match, Outcome
+from nearkin.index.entry import Evidence, Match, Outcome, RelatedDocument
 
 if TYPE_CHECKING:
     from nearkin.index.documents import Document
@@ -42,7 +42,12 @@ def build_result(form: Callable[..., T], members: Mapping[str, Any], **changed: 
 
 def build_outcome(members: Mapping[str, Any]) -> Outcome:
     """Returns an outcome from the members of a response."""
-    return build_result(Outcome, _with_evidence(members))
+    members = _with_evidence(members)
+    related = members.get("related")
+    if related is None:
+        return build_result(Outcome, members)
+    documents = tuple(build_result(RelatedDocument, document) for document in related)
+    return build_result(Outcome, {**members, "related": documents})
 
 
 def build_match(members: Mapping[str, Any]) -> Match:

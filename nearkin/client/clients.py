@@ -328,6 +328,16 @@ class Client:
             requests.query_request(scope, document, top, members=members)
         )
 
+    def related(self, scope: str, document: Document, top: int = 10) -> list[Match]:
+        """Returns the representatives that are related to a document, as `Index.related_many` does.
+
+        Args:
+            scope: Scope of the search.
+            document: A text or a vector of numbers.
+            top: Maximum number of documents. A server returns at most 10.
+        """
+        return self._send_with_retries(requests.related_request(scope, document, top))
+
     def near_misses(self, scope: str, document: Document, top: int = 10) -> list[Match]:
         """Returns documents that share a bucket with a document but are below the threshold.
 
@@ -570,6 +580,16 @@ class AsyncClient:
         return await self._send_with_retries(
             requests.query_request(scope, document, top, members=members)
         )
+
+    async def related(self, scope: str, document: Document, top: int = 10) -> list[Match]:
+        """Returns the representatives that are related to a document, as `Index.related_many` does.
+
+        Args:
+            scope: Scope of the search.
+            document: A text or a vector of numbers.
+            top: Maximum number of documents. A server returns at most 10.
+        """
+        return await self._send_with_retries(requests.related_request(scope, document, top))
 
     async def near_misses(self, scope: str, document: Document, top: int = 10) -> list[Match]:
         """Returns documents that share a bucket with a document but are below the threshold.

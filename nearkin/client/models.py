@@ -96,6 +96,7 @@ class IndexFacts:
         vector: The Spec, the threshold and the banding of the vectors of an index of texts and
             vectors, otherwise None.
         combine: `either` or `both` in an index of texts and vectors, otherwise None.
+        related: The minimum similarity of related documents, or None in an index without them.
     """
 
     spec: Mapping[str, Any]
@@ -109,6 +110,7 @@ class IndexFacts:
     version: str
     vector: Mapping[str, Any] | None = None
     combine: str | None = None
+    related: float | None = None
 
 
 @dataclass(frozen=True)

@@ -87,6 +87,26 @@ def query_request(scope: str, document: Document, top: int, *, members: bool) ->
 
 
 @check_arguments
+def related_request(scope: str, document: Document, top: int) -> Call[list[Match]]:
+    """Returns the request for the representatives that are related to a document.
+
+    Args:
+        scope: Scope of the search.
+        document: A text or a vector of numbers.
+        top: Maximum number of documents.
+
+    Raises:
+        UsageError: If the document is neither a text nor a vector of numbers.
+    """
+    return Call(
+        "POST",
+        path_in_scope(scope, "query"),
+        lambda answer: _to_matches(read_json(answer)["related"]),
+        to_json_line(document)[:-1] + b',"top":%d,"related":true}' % top,
+    )
+
+
+@check_arguments
 def near_misses_request(scope: str, document: Document, top: int) -> Call[list[Match]]:
     """Returns the request for documents that are almost similar enough to a document.
 

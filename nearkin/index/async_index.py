@@ -152,6 +152,22 @@ class AsyncIndex:
         """
         return await _run(self.index.query, scope, document, top, members=members)
 
+    async def related_many(self, scope: str, documents: Sequence[Document]) -> list[list[Match]]:
+        """Does the same as `Index.related_many`, in a thread.
+
+        Args:
+            scope: Scope that is searched.
+            documents: Texts or vectors, at most `max_batch` of them.
+
+        Returns:
+            The related representatives of each document, most similar first.
+
+        Raises:
+            UsageError: If a document is not valid, there are too many, or the index has no setting
+                `related`.
+        """
+        return await _run(self.index.related_many, scope, documents)
+
     async def match_many(self, scope: str, documents: Sequence[Document]) -> list[Match | None]:
         """Does the same as `Index.match_many`, in a thread.
 

@@ -81,15 +81,18 @@ class KindComparer:
     Args:
         preparer: Preparer of the kind.
         threshold: Minimum similarity of the kind.
+        search_threshold: Minimum similarity of the documents that are compared exactly, at most the
+            threshold.
     """
 
-    def __init__(self, preparer: Preparer, threshold: float) -> None:
+    def __init__(self, preparer: Preparer, threshold: float, search_threshold: float) -> None:
         self.preparer = preparer
         self.threshold = threshold
+        self.search_threshold = search_threshold
         self._measure = preparer.measure
         spec = self._measure.spec
         self.compares_sets = spec.measure == "jaccard"
-        agreeing_share = self._measure.estimator.expected_agreements(threshold) / spec.k
+        agreeing_share = self._measure.estimator.expected_agreements(search_threshold) / spec.k
         self._margin = largest_margin(spec.k, agreeing_share, PASS_PROBABILITY)
         if preparer.compares_signatures:
             # the signatures decide, so that the margin is exact
@@ -141,11 +144,12 @@ class DocumentComparer:
         assert settings.threshold is not None
         self._documents = documents
         self._requires_both = documents.requires_both
-        self.kinds = [KindComparer(documents.first, settings.threshold)]
+        self.kinds = [KindComparer(documents.first, settings.threshold, settings.search_threshold)]
         if documents.second is not None:
             assert settings.vector is not None
             assert settings.vector.threshold is not None
-            self.kinds.append(KindComparer(documents.second, settings.vector.threshold))
+            threshold = settings.vector.threshold
+            self.kinds.append(KindComparer(documents.second, threshold, threshold))
 
     def compare(self, pairs: np.ndarray, kinds: Sequence[ComparableKind]) -> ComparedPairs:
         """Compares pairs exactly, whatever their estimates.

@@ -38,6 +38,8 @@ class IndexStats(TypedDict):
     threshold: float
     distance: NotRequired[int]
     """The maximum Hamming distance, if it replaces the threshold."""
+    related: NotRequired[float]
+    """The minimum similarity of related documents, if the index has the setting."""
     bands: int
     rows: int
     vector_threshold: NotRequired[float]
@@ -178,6 +180,8 @@ class IndexDescription:
         )
         if session.settings.distance is not None:
             stats["distance"] = session.settings.distance
+        if session.settings.related is not None:
+            stats["related"] = session.settings.related
         vector = session.settings.vector
         if vector is not None and self.vector_banding is not None:
             assert vector.threshold is not None

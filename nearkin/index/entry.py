@@ -260,6 +260,21 @@ class Match:
         return _without_absent_evidence({**self.__dict__}, self.evidence)
 
 
+@dataclass(frozen=True)
+class RelatedDocument:
+    """A representative that is related to a document.
+
+    Attributes:
+        id: Id of the representative.
+        cluster: Id of its cluster.
+        similarity: Exact similarity to the document.
+    """
+
+    id: str
+    cluster: str
+    similarity: float
+
+
 class OutcomeKind(StrEnum):
     """The ways in which an upsert ends."""
 
@@ -273,6 +288,8 @@ class OutcomeKind(StrEnum):
     """The document was resolved to a representative by this upsert."""
     UPDATED = "updated"
     """Another content was stored under a known id; it is resolved, or a cluster of its own."""
+    RELATED = "related"
+    """The document forms a cluster of its own, and is related to other representatives."""
 
 
 class Layer(StrEnum):
@@ -305,6 +322,9 @@ class Outcome:
         seconds: Duration of each phase in seconds, divided by the number of documents of a batch.
         evidence: Both similarities to the representative, if a search in an index of texts and
             vectors found it, otherwise None.
+        related: Other representatives whose similarity reaches the setting `related`, the most
+            similar ones first, at most 10. Empty if no search was made, because the document was
+            known. None in an index without the setting.
     """
 
     kind: OutcomeKind
@@ -316,6 +336,7 @@ class Outcome:
     candidates: int = 0
     seconds: Mapping[str, float] = field(default_factory=dict)
     evidence: Evidence | None = None
+    related: tuple[RelatedDocument, ...] | None = None
 
     @property
     def duplicate(self) -> bool:
@@ -323,14 +344,17 @@ class Outcome:
         return self.representative != self.id
 
     def to_dict(self) -> dict[str, object]:
-        """Returns the outcome as values that JSON can hold."""
-        values = {
+        """Returns the outcome as values that JSON can hold, without `related` if it is None."""
+        values: dict[str, object] = {
             **self.__dict__,
             "kind": str(self.kind),
             "layer": str(self.layer),
             "seconds": dict(self.seconds),
             "duplicate": self.duplicate,
         }
+        del values["related"]
+        if self.related is not None:
+            values["related"] = [asdict(document) for document in self.related]
         return _without_absent_evidence(values, self.evidence)
 
 

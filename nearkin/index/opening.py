@@ -8,7 +8,12 @@ from typing import NamedTuple, NotRequired, TypedDict, cast
 
 from nearkin.errors import IncompatibleError, StoreError, UsageError
 from nearkin.index.migration.state import MOVED, StoreState
-from nearkin.index.settings import IndexSettings, VectorEvidence, threshold_of_distance
+from nearkin.index.settings import (
+    IndexSettings,
+    VectorEvidence,
+    require_related,
+    threshold_of_distance,
+)
 from nearkin.index.stores.base import Store
 from nearkin.index.stores.urls import (
     open_store,
@@ -24,6 +29,8 @@ DISTANCE_FORMAT = 2
 """The format of an index with a Hamming distance, which older versions of nearkin refuse."""
 VECTOR_FORMAT = 3
 """The format of an index of texts and vectors, which older versions of nearkin refuse."""
+RELATED_FORMAT = 4
+"""The format of an index with related documents, which older versions of nearkin refuse."""
 DEFAULT_THRESHOLD = 0.8
 DEFAULT_VECTOR_THRESHOLD = 0.95
 """The default threshold of the vectors of an index of texts and vectors."""
@@ -39,6 +46,8 @@ FIXED_SETTINGS = (
 )
 """The settings that are fixed when an index is created, besides its Spec, its distance and its
 vectors."""
+OPTIONAL_SETTINGS = ("distance", "related", "combine")
+"""The settings that are fixed too, and recorded by the indexes that have them only."""
 FIXED_VECTOR_SETTINGS = ("threshold", "recall", "bands", "rows")
 """The settings of the vectors of an index that are fixed when it is created, besides their Spec."""
 MAX_MIGRATIONS = 5
@@ -71,6 +80,7 @@ class IndexHeader(TypedDict):
     postings: str
     store_text: bool
     distance: NotRequired[int]
+    related: NotRequired[float]
     vector: NotRequired[VectorHeader]
     combine: NotRequired[str]
     shard: NotRequired[list[int]]
@@ -193,7 +203,7 @@ def _request_after_migration(
 def without_fixed_settings(settings: IndexSettings) -> IndexSettings:
     """Returns settings without the Spec and those that are fixed when an index is created."""
     default = IndexSettings()
-    defaults = {name: getattr(default, name) for name in (*FIXED_SETTINGS, "distance", "combine")}
+    defaults = {name: getattr(default, name) for name in (*FIXED_SETTINGS, *OPTIONAL_SETTINGS)}
     vector = settings.vector
     if vector is not None:
         # a migration keeps the Spec of the vectors
@@ -238,6 +248,10 @@ def new_header(settings: IndexSettings) -> IndexHeader:
             f"pass "
             f"{name_setting('vector')}, too"
         )
+    require_related(settings, header["threshold"])
+    if settings.related is not None:
+        header["format"] = RELATED_FORMAT
+        header["related"] = settings.related
     return header
 
 
@@ -264,10 +278,10 @@ def settings_of(header: IndexHeader, requested: IndexSettings, url: str) -> Inde
         IncompatibleError: If the header has another format, the request names another value, or
             the store is one shard of several.
     """
-    if header["format"] not in (FORMAT, DISTANCE_FORMAT, VECTOR_FORMAT):
+    if header["format"] not in (FORMAT, DISTANCE_FORMAT, VECTOR_FORMAT, RELATED_FORMAT):
         raise IncompatibleError(
             f"{url} has index format {header['format']}; this version of nearkin reads {FORMAT} "
-            f"to {VECTOR_FORMAT}"
+            f"to {RELATED_FORMAT}"
         )
     if "shard" in header:
         position, count = header["shard"]
@@ -292,9 +306,10 @@ def settings_of(header: IndexHeader, requested: IndexSettings, url: str) -> Inde
         postings=header["postings"],
         store_text=header["store_text"],
         distance=header.get("distance"),
+        related=header.get("related"),
         combine=header.get("combine", IndexSettings().combine),
     )
-    names = (*FIXED_SETTINGS, "distance", "combine")
+    names = (*FIXED_SETTINGS, *OPTIONAL_SETTINGS)
     _require_agreement(names, recorded, requested, IndexSettings(), url)
     vector = _vector_evidence_of(header.get("vector"), requested.vector, url)
     return replace(recorded, spec=spec, vector=vector)

@@ -95,20 +95,65 @@ class IndexReader(IndexDescription):
             >>> first.id, second
             ('a', None)
         """
-        require_several(documents)
         self._session.refresh_if_due()
         searcher = self._session.searcher
+        with measured_call(self._session.telemetry, "query", len(documents)):
+            return searcher.match(self._prepare_many(searcher, scope, documents))
+
+    @check_arguments
+    def related_many(self, scope: str, documents: Sequence[Document]) -> list[list[Match]]:
+        """Finds the representatives that are related to each of several documents.
+
+        They are those that `upsert` would name: the most similar ones whose similarity reaches the
+        setting `related`, at most 10, without the one that the document would be resolved to.
+        Nothing is written, and the documents are not compared with each other.
+
+        Args:
+            scope: Scope that is searched.
+            documents: Texts or vectors, at most `max_batch` of them.
+
+        Returns:
+            The related representatives of each document, most similar first.
+
+        Raises:
+            UsageError: If a document is not valid, there are too many, or the index has no setting
+                `related`.
+
+        Examples:
+            >>> from nearkin import Index, Spec
+            >>> index = Index.open("memory://", Spec(n=1), 0.8, related=0.5)
+            >>> stored = index.upsert("web", "the cat sat on the mat", id="a")
+            >>> (matches,) = index.related_many("web", ["the cat sat on a sofa"])
+            >>> [(match.id, match.similarity) for match in matches]
+            [('a', 0.5714285714285714)]
+        """
+        self._session.refresh_if_due()
+        searcher = self._session.searcher
+        if searcher.settings.related is None:
+            raise UsageError(
+                f"the index {self.url} was created without {name_setting('related')}, so that "
+                "searches find similar documents only; create an index with it"
+            )
+        with measured_call(self._session.telemetry, "query", len(documents)):
+            return searcher.match_related(self._prepare_many(searcher, scope, documents))
+
+    def _prepare_many(
+        self, searcher: "Searcher", scope: str, documents: Sequence[Document]
+    ) -> "PreparedBatch":
+        """Prepares documents that are searched for together.
+
+        Raises:
+            UsageError: If a document or the scope is not valid, or there are too many documents.
+        """
+        require_several(documents)
         max_batch = searcher.settings.max_batch
         if len(documents) > max_batch:
             raise UsageError(
                 f"a batch of {len(documents):,} documents is larger than max_batch={max_batch:,}"
             )
-        with measured_call(self._session.telemetry, "query", len(documents)):
-            checked = searcher.documents.check_all(documents)
-            digests = searcher.documents.digests(checked)
-            return searcher.match(
-                searcher.documents.prepare(require_scope(scope), checked, digests)
-            )
+        checked = searcher.documents.check_all(documents)
+        digests = searcher.documents.digests(checked)
+        return searcher.documents.prepare(require_scope(scope), checked, digests)
 
     def _find_matches(
         self, scope: str, document: Document, top: int, *, members: bool
@@ -358,7 +403,7 @@ class IndexReader(IndexDescription):
             entries.append(entry)
         distance = session.settings.distance
         request = BandingRequest(
-            threshold=session.threshold,
+            threshold=session.settings.search_threshold,
             recall=session.settings.recall,
             bands=session.banding.bands,
             rows=session.banding.rows,

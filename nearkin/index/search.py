@@ -51,6 +51,19 @@ class Decision(NamedTuple):
     """The number of documents that were compared."""
     evidence: Evidence | None = None
     """Both similarities to the representative in an index of texts and vectors."""
+    related: "tuple[RelatedDecision, ...]" = ()
+    """Other representatives that are related, most similar first."""
+
+
+class RelatedDecision(NamedTuple):
+    """A representative that a document of a batch is related to: stored, or of the same batch."""
+
+    entry: Entry | None
+    """The stored representative, or None."""
+    position: int | None
+    """The position of the representative in the batch, if it is there."""
+    similarity: float
+    """The exact similarity."""
 
 
 class ReadKeys(NamedTuple):
@@ -102,6 +115,8 @@ class MemberMatch(NamedTuple):
 
 
 _NO_NUMBERS = np.empty(0, np.int64)
+MOST_RELATED = 10
+"""The largest number of related representatives of a document: the most similar ones."""
 NO_REPRESENTATIVE = Decision(entry=None, position=None, similarity=0.0, compared=0)
 
 
@@ -272,7 +287,7 @@ class Searcher:
         if self._bounds_size(0):
             own = prepared.kinds[0].payload.sizes[documents]
             stored_size = words & MAX_SIZE
-            threshold = self.comparer.kinds[0].threshold
+            threshold = self.comparer.kinds[0].search_threshold
             fits = stored_size >= np.floor(threshold * own)
             fits &= own >= np.floor(threshold * stored_size)
             # the size of a larger document is unknown
@@ -497,8 +512,9 @@ class Searcher:
             n: Number of documents of the batch.
         """
         best = self._best_option(options)
+        related = self._related_options(options, best, pool, n)
         if best is None:
-            return NO_REPRESENTATIVE._replace(compared=len(options))
+            return NO_REPRESENTATIVE._replace(compared=len(options), related=related)
         is_stored = best.age < pool.size
         return Decision(
             entry=pool.entries[best.age - n] if is_stored else None,
@@ -506,7 +522,71 @@ class Searcher:
             similarity=best.similarity,
             compared=len(options),
             evidence=best.compared.evidence(best.row),
+            related=related,
         )
+
+    def _related_options(
+        self, options: list[_Option], best: _Option | None, pool: Pool, n: int
+    ) -> tuple[RelatedDecision, ...]:
+        """Returns the related representatives of a document, but the one it is resolved to.
+
+        Of equally similar ones the older one comes first.
+
+        Args:
+            options: Representatives that were compared with the document.
+            best: The one that it is resolved to, or None.
+            pool: The batch and its candidates.
+            n: Number of documents of the batch.
+        """
+        least = self.settings.related
+        if least is None:
+            return ()
+        related = [
+            option for option in options if option.similarity >= least and option is not best
+        ]
+        related.sort(key=lambda option: (-option.similarity, option.age))
+        return tuple(
+            RelatedDecision(
+                entry=pool.entries[option.age - n] if option.age < pool.size else None,
+                position=None if option.age < pool.size else option.age - pool.size,
+                similarity=option.similarity,
+            )
+            for option in related[:MOST_RELATED]
+        )
+
+    def match_related(self, prepared: PreparedBatch) -> list[list[Match]]:
+        """Returns the related representatives of each document of a batch, most similar first.
+
+        The one that the document would be resolved to is left out. Documents of the batch are not
+        compared with each other.
+
+        Args:
+            prepared: The batch.
+        """
+        n = len(prepared.digests)
+        ranked = self.rank(prepared, leaders_only=True)
+        if not len(ranked.words):
+            return [[] for _ in range(n)]
+        pool = self.fetch(prepared, ranked)
+        matches: list[list[Match]] = []
+        for options in self._compare_stored(ranked, pool, n):
+            best = self._best_option(options) if options else None
+            related = self._related_options(options, best, pool, n)
+            shared = {option.age: option.shared for option in options}
+            matches.append(
+                [
+                    Match(
+                        id=one.entry.id,
+                        cluster=one.entry.cluster,
+                        similarity=one.similarity,
+                        shared=shared[pool.positions[one.entry.ref]],
+                        representative=one.entry.leader,
+                    )
+                    for one in related
+                    if one.entry is not None
+                ]
+            )
+        return matches
 
     def _best_match(self, options: list[_Option], pool: Pool, n: int) -> Match | None:
         """Returns the most similar of the stored documents that were compared with a document."""
@@ -536,7 +616,7 @@ class Searcher:
     def _length_fits(self, prepared: PreparedBatch, a: int, b: int) -> bool:
         """Returns True if two texts of a batch are close enough in size to be similar."""
         sizes = prepared.kinds[0].payload.sizes
-        threshold = self.comparer.kinds[0].threshold
+        threshold = self.comparer.kinds[0].search_threshold
         size_a = int(sizes[a])
         size_b = int(sizes[b])
         return bool(

@@ -178,7 +178,7 @@ class Session:
             resources.weights(settings.spec)
         measure = measure_of(settings.spec, resources, settings.distance)
         request = BandingRequest(
-            threshold=settings.threshold,
+            threshold=settings.search_threshold,
             recall=settings.recall,
             bands=settings.bands,
             rows=settings.rows,

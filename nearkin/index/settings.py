@@ -108,6 +108,9 @@ class IndexSettings:
         distance: Maximum Hamming distance of a document to the representative it is resolved to, in
             bits (measure simhash only). It decides the threshold, 1 − distance / k, and the bands.
             None to compare exact similarities.
+        related: Minimum similarity of related representatives, above 0 and below the threshold: an
+            upsert names them, and resolves no document to them. None to search for similar ones
+            only, and in the settings of an existing index for its value.
         vector: The vectors that documents have besides their texts, whose settings are `spec`,
             `threshold`, the bands and `lookup_probes`. None for an index of texts or of vectors.
         combine: `either` (two documents are similar if their texts or their vectors reach the
@@ -149,6 +152,7 @@ class IndexSettings:
     spec: Spec | None = None
     threshold: float | None = None
     distance: int | None = None
+    related: float | None = None
     vector: VectorEvidence | None = None
     combine: str = "either"
     recall: float = 0.95
@@ -241,6 +245,12 @@ class IndexSettings:
                 f"{name_setting('vector')}; give a {name_setting('threshold')} for the texts "
                 f"instead"
             )
+
+    @property
+    def search_threshold(self) -> float:
+        """The smallest similarity of documents that a search must find, in an open index."""
+        assert self.threshold is not None
+        return self.threshold if self.related is None else self.related
 
     @cached_property
     def shortest_lifetime(self) -> float:
@@ -363,6 +373,32 @@ def _to_bytes(size: int | str, name: str = "") -> int:
     return parse_size(size, name)
 
 
+def require_related(settings: IndexSettings, threshold: float) -> None:
+    """Requires that related representatives can be found, if they are asked for.
+
+    Args:
+        settings: Settings of the request.
+        threshold: Threshold of the index.
+
+    Raises:
+        UsageError: If the similarity is not below the threshold, or another setting compares
+            documents in another way.
+    """
+    if settings.related is None:
+        return
+    related = name_setting("related", settings.related)
+    for name, value in (("distance", settings.distance), ("vector", settings.vector)):
+        if value is not None:
+            raise UsageError(
+                f"{related} and {name_setting(name)} exclude each other: related documents are "
+                "those of a lower similarity of one kind; leave out one of them"
+            )
+    if not 0 < settings.related < threshold:
+        raise UsageError(
+            f"{related} is out of range; it must be above 0 and below the threshold {threshold:g}"
+        )
+
+
 def require_probeable(spec: Spec, probes: int, lookup_probes: int) -> None:
     """Requires that look-ups can read additional buckets.
 
@@ -388,6 +424,7 @@ class SettingsFields(TypedDict, total=False):
     """The fields of IndexSettings that callers may pass by name, without Spec and threshold."""
 
     distance: int | None
+    related: float | None
     vector: VectorEvidence | None
     combine: str
     recall: float

@@ -20,6 +20,7 @@ from nearkin.index.entry import (
     Layer,
     Outcome,
     OutcomeKind,
+    RelatedDocument,
     require_id,
     require_scope,
 )
@@ -166,6 +167,12 @@ class Upserts:
             "write": (written - searched) / n,
         }
         outcomes = [] if new is None else _new_outcomes(new, decisions, seconds)
+        if session.settings.related is not None:
+            pending_ids = [batch.ids[i] for i in pending]
+            outcomes = [
+                _with_related(outcome, decision, pending_ids)
+                for outcome, decision in zip(outcomes, decisions, strict=True)
+            ]
         if replaced:
             outcomes = [replace(outcome, kind=OutcomeKind.UPDATED) for outcome in outcomes]
         if len(pending) < len(known):
@@ -173,7 +180,7 @@ class Upserts:
             outcomes = [
                 next(new_outcomes)
                 if one.resolution is None
-                else _known_outcome(id, one, one.resolution, seconds)
+                else self._known_outcome(id, one, one.resolution, seconds)
                 for id, one in zip(batch.ids, known, strict=True)
             ]
         resolutions = [
@@ -258,6 +265,29 @@ class Upserts:
             layer = Layer.RECORD if entry.is_leader else Layer.STORE
             known[i] = _Known(resolution, layer, entry)
 
+    def _known_outcome(
+        self, id: str, known: _Known, resolution: Resolution, seconds: dict[str, float]
+    ) -> Outcome:
+        """Returns the outcome of a document that was known before.
+
+        Args:
+            id: Id of the document.
+            known: The facts about the document.
+            resolution: The resolution among these facts.
+            seconds: Duration of each phase, in seconds for each document.
+        """
+        return Outcome(
+            kind=OutcomeKind.EXACT if resolution.leader == id else OutcomeKind.RESOLVED,
+            layer=known.layer,
+            id=id,
+            cluster=resolution.cluster,
+            representative=resolution.leader,
+            similarity=resolution.similarity,
+            candidates=0,
+            seconds=seconds,
+            related=None if self._session.settings.related is None else (),
+        )
+
     def _renewal_limit(self, now: float) -> float:
         """Returns the time before which a document that is hit gets the current time."""
         return now - REFRESH_SHARE * self._session.settings.shortest_lifetime
@@ -334,27 +364,27 @@ class Upserts:
         return new
 
 
-def _known_outcome(
-    id: str, known: _Known, resolution: Resolution, seconds: dict[str, float]
-) -> Outcome:
-    """Returns the outcome of a document that was known before.
+def _with_related(outcome: Outcome, decision: "Decision", ids: Sequence[str]) -> Outcome:
+    """Returns an outcome with the related representatives that a search has found.
 
     Args:
-        id: Id of the document.
-        known: The facts about the document.
-        resolution: The resolution among these facts.
-        seconds: Duration of each phase, in seconds for each document.
+        outcome: The outcome of a document.
+        decision: The decision about it.
+        ids: Ids of the documents that were searched for together.
     """
-    return Outcome(
-        kind=OutcomeKind.EXACT if resolution.leader == id else OutcomeKind.RESOLVED,
-        layer=known.layer,
-        id=id,
-        cluster=resolution.cluster,
-        representative=resolution.leader,
-        similarity=resolution.similarity,
-        candidates=0,
-        seconds=seconds,
-    )
+    related = []
+    for one in decision.related:
+        if one.entry is not None:
+            document = RelatedDocument(one.entry.id, one.entry.cluster, one.similarity)
+        else:
+            assert one.position is not None
+            # a new representative of the same batch, whose cluster has its own id
+            document = RelatedDocument(ids[one.position], ids[one.position], one.similarity)
+        related.append(document)
+    kind = outcome.kind
+    if related and kind is OutcomeKind.NEW:
+        kind = OutcomeKind.RELATED
+    return replace(outcome, kind=kind, related=tuple(related))
 
 
 def _new_outcomes(
@@ -388,4 +418,5 @@ def _new_outcomes(
 def _repeated_outcome(outcome: Outcome) -> Outcome:
     """Returns the outcome of a document that occurs again in the same batch."""
     kind = OutcomeKind.RESOLVED if outcome.duplicate else OutcomeKind.EXACT
-    return replace(outcome, kind=kind, layer=Layer.MEMORY, candidates=0)
+    related = None if outcome.related is None else ()
+    return replace(outcome, kind=kind, layer=Layer.MEMORY, candidates=0, related=related)

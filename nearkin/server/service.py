@@ -301,6 +301,18 @@ class Service:
         self.instruments.record_query(scope, matches)
         return matches
 
+    async def query_related(self, scope: str, document: Document) -> list[Match]:
+        """Returns the representatives that are related to a document, most similar first.
+
+        Args:
+            scope: Scope that is searched.
+            document: Text or vector.
+
+        Raises:
+            UsageError: If the index has no setting `related`.
+        """
+        return (await self.run_in_thread(self.index.related_many, scope, [document]))[0]
+
     async def remove(self, scope: str, id: str) -> bool:
         """Deletes a document. Returns False if it did not exist.
 

@@ -41,6 +41,7 @@ from nearkin.index.migration.cutover import cut_over
 from nearkin.index.migration.state import CLOSING, COPYING
 from nearkin.index.parts import is_parts_scope
 from nearkin.server.golden_probe import GoldenResult
+from nearkin.spec import Spec
 
 log = logging.getLogger("nearkin.server")
 
@@ -196,9 +197,10 @@ class ShadowIndex:
         standby_side = LiveSide.PRIMARY if self.live_side == LiveSide.SHADOW else LiveSide.SHADOW
         standby = self._open_side(standby_side)
         try:
-            if (live.spec, live.threshold) != (standby.spec, standby.threshold):
+            if _definition_of(live) != _definition_of(standby):
                 raise IncompatibleError(
-                    "the shadow index must have the Spec and the threshold of the live index; "
+                    "the shadow index must have the Spec, the threshold and the setting `related` "
+                    "of the live index; "
                     "change those with nearkin index rebuild"
                 )
             if live.banding == standby.banding:
@@ -534,3 +536,8 @@ def _describe_banding(index: Index) -> dict[str, int]:
         "rows": index.banding.rows,
         "probes": index.banding.probes,
     }
+
+
+def _definition_of(index: Index) -> tuple[Spec, float, float | None]:
+    """Returns what decides which documents an index resolves and names as related."""
+    return index.spec, index.threshold, index.settings.related

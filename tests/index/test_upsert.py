@@ -149,7 +149,8 @@ def _random_steps(seed: int) -> list[tuple[str, str, list[str], list[str | None]
 @pytest.mark.parametrize("url", ["memory://", "sqlite"])
 @pytest.mark.parametrize("seed", [1, pytest.param(2, marks=pytest.mark.full)])
 @pytest.mark.parametrize(
-    "fields", [{"max_candidates": 2}, {"store_text": False, "postings": "all"}]
+    "fields",
+    [{"max_candidates": 2}, {"store_text": False, "postings": "all"}, {"related": 0.3}],
 )
 def test_random_batches_equal_upserts_one_at_a_time(
     url: str, seed: int, fields: Any, tmp_path: Path
@@ -180,13 +181,22 @@ def test_random_batches_equal_upserts_one_at_a_time(
             assert check_index(index).sound
             outcomes.append(
                 [
-                    (o.kind, o.id, o.cluster, o.representative, o.similarity, o.candidates)
+                    (
+                        o.kind,
+                        o.id,
+                        o.cluster,
+                        o.representative,
+                        o.similarity,
+                        o.candidates,
+                        o.related,
+                    )
                     for o in made
                 ]
             )
             stored.append([entry._replace(ref=0) for entry in index.scan()])
     assert outcomes[0] == outcomes[1]
-    assert {kind for kind, *_ in outcomes[0]} == set(nk.OutcomeKind)
+    unused = set() if "related" in fields else {nk.OutcomeKind.RELATED}
+    assert {kind for kind, *_ in outcomes[0]} == set(nk.OutcomeKind) - unused
     assert stored[0] == stored[1]
 
 

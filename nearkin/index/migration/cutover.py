@@ -81,6 +81,7 @@ class KeptSettings(TypedDict):
     """The settings that a copy takes over from its source."""
 
     distance: int | None
+    related: float | None
     vector: VectorEvidence | None
     combine: str
     recall: float
@@ -93,6 +94,7 @@ def kept_settings(settings: IndexSettings) -> KeptSettings:
     """Returns the settings that a copy takes over from its source, by name."""
     return {
         "distance": settings.distance,
+        "related": settings.related,
         "vector": settings.vector,
         "combine": settings.combine,
         "recall": settings.recall,

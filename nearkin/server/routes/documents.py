@@ -141,7 +141,8 @@ def outcome_json(outcome: Outcome) -> bytes:
 async def query(request: Request, scope: ScopeName, who: Reader) -> m.Matches:
     """Returns the representatives whose similarity reaches the threshold, most similar first.
 
-    With `members`, their similar members are returned, too. Nothing is stored.
+    With `members`, their similar members are returned, too, and with `related`, the representatives
+    of a lower similarity that the setting `related` of the index asks for. Nothing is stored.
 
     Args:
         request: The request.
@@ -155,7 +156,14 @@ async def query(request: Request, scope: ScopeName, who: Reader) -> m.Matches:
     body = await parse_body(request, m.QueryRequest)
     top = requested_top(body, service.settings.max_top)
     matches = await service.query(scope, body.document, top, members=body.members)
-    return m.Matches(matches=[m.QueryMatch.from_match(match) for match in matches])
+    answers = [m.QueryMatch.from_match(match) for match in matches]
+    if not body.related:
+        # a member that is not set is left out of the answer
+        return m.Matches(matches=answers)
+    related = await service.query_related(scope, body.document)
+    return m.Matches(
+        matches=answers, related=[m.QueryMatch.from_match(match) for match in related[:top]]
+    )
 
 
 @router.post(

@@ -103,6 +103,11 @@ class QueryRequest(TextOrVector):
         False,
         description="True to compare the stored members of matching representatives, too.",
     )
+    related: bool = Field(
+        False,
+        description="True to return the related representatives, too. The index must have the "
+        "setting `related`.",
+    )
 
 
 class DocumentPart(Model):
@@ -163,10 +168,18 @@ OptionalEvidence = Annotated[
 ]
 
 
+class RelatedAnswer(Model):
+    """A representative that is related to a document."""
+
+    id: str = Field(description="Id of the representative.")
+    cluster: str = Field(description="Id of its cluster.")
+    similarity: float = Field(description="Exact similarity to the document.")
+
+
 class UpsertResult(Model):
     """The outcome of an upsert."""
 
-    kind: Literal["new", "exact", "resolved", "match", "updated"] = Field(
+    kind: Literal["new", "exact", "resolved", "match", "updated", "related"] = Field(
         description="Kind of the outcome."
     )
     layer: Literal["record", "memory", "store", "search"] = Field(
@@ -185,6 +198,12 @@ class UpsertResult(Model):
         "number of documents."
     )
     evidence: OptionalEvidence = None
+    related: list[RelatedAnswer] | None = Field(
+        None,
+        description="Other representatives whose similarity reaches the setting `related` of the "
+        "index, the most similar ones first, at most 10. Empty if the document was known. Only an "
+        "index with the setting has this member.",
+    )
 
 
 class StreamLine(Model):
@@ -273,6 +292,11 @@ class Matches(Model):
     """The matches of a query."""
 
     matches: list[QueryMatch] = Field(description="Matches, most similar first.")
+    related: list[QueryMatch] | None = Field(
+        default=None,
+        description="The related representatives that an upsert would name, if they were "
+        "requested, most similar first.",
+    )
 
 
 class NearMisses(Model):
@@ -433,6 +457,11 @@ class IndexInfo(Model):
     probes: int = Field(description="Number of probes.")
     postings: str = Field(description="Documents that searches find: representatives or all.")
     version: str = Field(description="Version of nearkin.")
+    related: float | None = Field(
+        default=None,
+        description="Minimum similarity of related documents. Indexes without the setting do not "
+        "have this member.",
+    )
     vector: VectorInfo | None = Field(
         default=None,
         description="The vectors of an index of texts and vectors. Other indexes do not have this "
@@ -462,6 +491,8 @@ class IndexInfo(Model):
             postings=index.settings.postings,
             version=VERSION,
         )
+        if index.settings.related is not None:
+            answer = answer.model_copy(update={"related": index.settings.related})
         vector = index.settings.vector
         banding = index.vector_banding
         if vector is None or banding is None:

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearkin.index.documents import Document, TextAndVector
+from nearkin.index.entry import Outcome
 from nearkin.server.http.middleware import ARROW_STREAM
 from nearkin.server.http.problems import ProblemError
 from nearkin.server.http.shares import Reservation
@@ -55,6 +56,10 @@ EVIDENCE_SCHEMA = pa.schema(
 """The columns of the answers of an index of texts and vectors."""
 
 
+RELATED_FIELD = pa.field("related", pa.string())
+"""The column of related documents, as JSON, of an index with the setting `related`."""
+
+
 class ArrowFormat:
     """The Arrow IPC format of requests and answers.
 
@@ -89,6 +94,9 @@ class ArrowFormat:
         self._has_evidence = service.index.holds_both
         if self._has_evidence:
             self.schema = EVIDENCE_SCHEMA
+        self._has_related = service.index.settings.related is not None
+        if self._has_related:
+            self.schema = self.schema.append(RELATED_FIELD)
         self._writer = pa.ipc.new_stream(self._buffer, self.schema)
 
     async def parts(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[StreamPart]:
@@ -171,6 +179,8 @@ class ArrowFormat:
                     None if known is None else getattr(known, name.removeprefix("evidence_"))
                     for known in evidence
                 ]
+        if self._has_related:
+            columns[RELATED_FIELD.name] = [_encode_related(outcome) for outcome in outcomes]
         self._writer.write_batch(pa.RecordBatch.from_pydict(columns, self.schema))
         return self._take_buffer()
 
@@ -184,6 +194,13 @@ class ArrowFormat:
         self._buffer.seek(0)
         self._buffer.truncate()
         return encoded
+
+
+def _encode_related(outcome: Outcome | None) -> str | None:
+    """Returns the related documents of an outcome as JSON, or None without an outcome."""
+    if outcome is None or outcome.related is None:
+        return None
+    return orjson.dumps(outcome.related).decode()
 
 
 def _read_checked_schema(message: ArrowMessage | None) -> pa.Schema:

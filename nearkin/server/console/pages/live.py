@@ -24,7 +24,7 @@ STEP = 5
 percentiles."""
 STARTS = tuple(range(-RECENT_SECONDS, 0, STEP))
 RESULT_GROUPS = (
-    ("New", ("new",), charts.BLUE),
+    ("New", ("new", "related"), charts.BLUE),
     ("Matched", ("match",), charts.PURPLE),
     ("Updated", ("updated",), charts.ORANGE),
     ("Known", tuple(LAYER_RESULTS.values()), charts.GREY),
