@@ -12,7 +12,7 @@ from pyspark.sql import functions as f
 from nearkin.argument_types import check_arguments
 from nearkin.corpus import Columns
 from nearkin.corpus.arrow_conversion import type_name
-from nearkin.engine.acceptance import LEAST_BANDED, needs_tokens
+from nearkin.engine.acceptance import LEAST_BANDED
 from nearkin.engine.options import RunOptions
 from nearkin.engine.spark.document_parts import require_mergeable
 from nearkin.engine.spark.frequencies import count_over_spark
@@ -219,11 +219,6 @@ def require_supported(options: RunOptions) -> None:
             f"the condition {str(options.acceptance)!r} can hold for documents of a low jaccard, "
             "which only the local engine finds, by their containment; run it there, or add a "
             f"condition such as jaccard >= {LEAST_BANDED:g}"
-        )
-    if needs_tokens(options.acceptance):
-        raise UsageError(
-            f"witness in {name_setting('accept', options.accept)} needs the local engine, because "
-            "it reads the texts of both documents of a pair again"
         )
 
 

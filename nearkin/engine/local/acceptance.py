@@ -5,9 +5,9 @@ import numpy as np
 from nearkin.acceptance import Expression, Same
 from nearkin.acceptance.expression import Equality, collect_equalities
 from nearkin.engine.local.documents import Documents
-from nearkin.engine.local.token_runs import TokenRuns
 from nearkin.engine.local.verification import Payloads
 from nearkin.engine.pair_acceptance import PairAcceptance
+from nearkin.engine.token_runs import TokenRuns
 from nearkin.errors import UsageError
 from nearkin.setting_names import name_setting
 

@@ -50,7 +50,7 @@ from nearkin.engine.local.payload_batches import (
 )
 from nearkin.engine.local.reference_matches import ReferenceMatches
 from nearkin.engine.local.repeated_ids import separate_repeated_ids
-from nearkin.engine.local.token_runs import TokenRuns
+from nearkin.engine.local.token_runs import build_token_runs, load_token_runs
 from nearkin.engine.local.verification import (
     Estimates,
     PairFilter,
@@ -475,7 +475,7 @@ class LocalRun(Run):
         if expression is None:
             return keep_all
         rank = np.asarray(self.work.load("rank"))
-        tokens = TokenRuns.load(self.work) if needs_tokens(expression) else None
+        tokens = load_token_runs(self.work) if needs_tokens(expression) else None
         return create_acceptance(expression, self.documents(), rank, payloads, tokens).select
 
     def hot_bucket_members(self) -> StoredBuckets:
@@ -534,7 +534,7 @@ class LocalRun(Run):
         """
         if needs_tokens(self.options.acceptance):
             documents = self.documents()
-            TokenRuns.build(
+            build_token_runs(
                 self.corpus,
                 self.columns,
                 wanted,

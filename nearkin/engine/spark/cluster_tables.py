@@ -191,7 +191,9 @@ class ClusterBuilder:
         )
         documents = self.document_tables.documents
         elected = elected.withColumn("kind", f.lit(KINDS[NEAR]))
-        if self.document_tables.options.across is not None:
+        options = self.document_tables.options
+        if options.across is not None or options.acceptance is not None:
+            # Documents with the same content need not be in one exact group.
             elected = _with_kinds(elected.drop("kind"), documents)
         all_documents = elected.unionByName(copies)
         names = documents.select(f.col("doc").alias("leader"), f.col("id").alias("cluster"))

@@ -17,9 +17,10 @@ from nearkin.corpus.batches import read_content
 from nearkin.corpus.file_names import join_inside
 from nearkin.corpus.places import places_of
 from nearkin.corpus.writer import Annotations
+from nearkin.engine.acceptance import needs_tokens
 from nearkin.engine.cluster_columns import ClusterColumns
 from nearkin.engine.result_schema import CLUSTERS, OUTCOME_COLUMN
-from nearkin.engine.spark.arrow_columns import payload_columns
+from nearkin.engine.spark.arrow_columns import payload_columns, to_binary_slices
 from nearkin.engine.spark.sketching import (
     FILE_SHIFT,
     TaskRequest,
@@ -27,9 +28,12 @@ from nearkin.engine.spark.sketching import (
     docs_of,
     read_rows,
 )
+from nearkin.engine.token_runs import hash_tokens, token_shingler
 from nearkin.measures.compared_sets import payload_builder_for_run
 
 EXCERPT = 4000
+TOKENS = "tokens"
+"""The column of the hashes of a document's tokens."""
 WRITTEN = "facts string"
 
 
@@ -56,29 +60,44 @@ class Rows(Protocol):
 
 @dataclass(frozen=True)
 class PayloadRows:
-    """The payloads of documents: `doc`, `payload0`, `payload1`, and so on."""
+    """The payloads of documents: `doc`, `payload0`, `payload1`, and so on.
+
+    There are also `tokens` if the acceptance of the run compares runs of them.
+    """
 
     request: TaskRequest
 
     @property
     def schema(self) -> str:
-        return ",".join(
-            [
-                "doc long",
-                *(f"payload{i} binary" for i in range(len(self.request.measure.column_types))),
-            ]
-        )
+        payloads = [f"{name} binary" for name in payload_names(self.request)]
+        return ",".join(["doc long", *payloads])
 
     def maker(self) -> Callable[[np.ndarray, pa.Array], pa.RecordBatch]:
-        builder = payload_builder_for_run(self.request.measure)
+        request = self.request
+        builder = payload_builder_for_run(request.measure)
+        shingler = None
+        if needs_tokens(request.options.acceptance):
+            shingler = token_shingler(request.options.spec, request.resources)
+        names = ["doc", *payload_names(request)]
 
         def make(docs: np.ndarray, content: pa.Array) -> pa.RecordBatch:
             columns = [pa.array(docs), *payload_columns(builder.build(content))]
-            return pa.record_batch(
-                columns, ["doc", *(f"payload{i}" for i in range(len(columns) - 1))]
-            )
+            if shingler is not None:
+                hashes, counts = hash_tokens(shingler, content)
+                columns.append(to_binary_slices(hashes, np.concatenate([[0], np.cumsum(counts)])))
+            return pa.record_batch(columns, names)
 
         return make
+
+
+def payload_names(request: TaskRequest) -> list[str]:
+    """Returns the names of the columns of a document's payload.
+
+    Args:
+        request: Request of the run.
+    """
+    names = [f"payload{number}" for number, _ in enumerate(request.measure.column_types)]
+    return [*names, TOKENS] if needs_tokens(request.options.acceptance) else names
 
 
 @dataclass(frozen=True)

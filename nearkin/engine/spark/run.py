@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nearkin.corpus.document_count import estimate_documents
-from nearkin.engine.acceptance import groups_exact_duplicates
+from nearkin.engine.acceptance import groups_exact_duplicates, needs_tokens
 from nearkin.engine.document_facts import NULL_VALUE
 from nearkin.engine.options import EmptyDocuments
 from nearkin.engine.result_schema import FURTHER, KINDS
@@ -293,6 +293,8 @@ class SparkRun(Run):
         row_bytes = sum(
             np.dtype(kind).itemsize * (width or 1) for kind, width in self.measure.column_types
         )
+        if needs_tokens(self.options.acceptance):
+            row_bytes += np.dtype(np.uint64).itemsize
         if self.options.spec.unit == "vector" or self.options.distance is not None:
             return max(1, row_bytes)
         sketched = self.sketch_stats

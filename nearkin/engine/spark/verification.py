@@ -16,11 +16,14 @@ from nearkin.engine.spark.arrow_columns import (
     from_binary_rows,
     make_batch,
     payload_of,
+    read_binary_column,
     to_numbers,
     to_unsigned,
 )
 from nearkin.engine.spark.document_parts import unite_parts
+from nearkin.engine.spark.rereading import TOKENS
 from nearkin.engine.spark.sketching import ACCEPTED_BY, ACROSS, TaskRequest
+from nearkin.engine.token_runs import TokenRuns
 from nearkin.lsh import kernels
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Payload
@@ -149,7 +152,8 @@ class Scoring:
 
         Args:
             scored: Scored pairs of positions in the table.
-            documents: Documents, with the columns of ACCEPTANCE_COLUMNS if the run has one.
+            documents: Documents, with the columns of ACCEPTANCE_COLUMNS if the run has one, and
+                with their tokens if it compares runs of them.
             stored: Their payloads.
         """
         expression = self.request.options.acceptance
@@ -166,6 +170,13 @@ class Scoring:
             equality: words[:, start : start + width]
             for equality, start, width in zip(equalities, starts, widths, strict=False)
         }
+        longest_shared = None
+        if TOKENS in documents.column_names:
+            data, sizes = read_binary_column(documents[TOKENS])
+            tokens = data.view(np.uint64)
+            starts_of_tokens = np.concatenate([[0], np.cumsum(sizes // tokens.itemsize)])
+            place = np.arange(len(sizes), dtype=np.uint32)
+            longest_shared = TokenRuns(place, starts_of_tokens, tokens).longest_shared
         acceptance = PairAcceptance(
             expression=expression,
             measure=self.request.options.spec.measure,
@@ -173,6 +184,7 @@ class Scoring:
             rank=rank,
             lengths=to_numbers(documents["length"]),
             facts=facts,
+            longest_shared=longest_shared,
         )
         is_accepted = np.zeros(len(scored.pairs), bool)
         is_accepted[acceptance.find_accepted(scored)] = True

@@ -1,0 +1,80 @@
+"""The tokens of documents, for the longest run that two documents share, in both engines."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.shingle import Shingler
+from nearkin.sketch.resources import SpecResources
+from nearkin.sketch.sketcher import iterate_streams
+from nearkin.spec import Spec
+from nearkin.verify.shared_runs import longest_shared_runs
+
+
+def token_shingler(spec: Spec, resources: SpecResources) -> Shingler:
+    """Returns a shingler of single tokens: words or characters, as the shingles have them.
+
+    Args:
+        spec: Spec of the run.
+        resources: Data that the Spec refers to.
+    """
+    single = Spec(
+        unit=spec.unit,
+        n=1,
+        normalise=spec.normalise,
+        stem=spec.stem,
+        base_hash=spec.base_hash,
+        hash_seed=spec.hash_seed,
+        key_id=spec.key_id,
+    )
+    return Shingler(single, resources.secret)
+
+
+def hash_tokens(shingler: Shingler, content: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+    """Returns the tokens of documents.
+
+    Args:
+        shingler: Shingler that `token_shingler` returned.
+        content: Contents of the documents.
+
+    Returns:
+        The hashes of all tokens, uint64, and the number of tokens of each document, int64 (n,).
+    """
+    hashes = [np.empty(0, np.uint64)]
+    counts = [np.empty(0, np.int64)]
+    for _, stream in iterate_streams(shingler, content):
+        hashes.append(stream.hashes.copy())
+        counts.append(np.diff(stream.offsets))
+    return np.concatenate(hashes), np.concatenate(counts)
+
+
+@dataclass(frozen=True)
+class TokenRuns:
+    """The tokens of some documents.
+
+    Attributes:
+        place: Position of each document among the stored ones, uint32 (documents,).
+        starts: First token of each stored document, and the end, int64 (stored + 1,).
+        tokens: Hashes of the tokens, uint64.
+    """
+
+    place: np.ndarray
+    starts: np.ndarray
+    tokens: np.ndarray
+
+    def longest_shared(self, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+        """Returns the number of tokens of the longest run that both documents of a pair share.
+
+        Args:
+            first: Number of one document of each pair, int64 (m,).
+            second: Number of the other document of each pair, int64 (m,).
+
+        Returns:
+            int64 (m,).
+        """
+        lengths = np.empty(len(first), np.int64)
+        a = self.place[first].astype(np.int64)
+        b = self.place[second].astype(np.int64)
+        longest_shared_runs(a, b, self.starts, self.tokens, lengths)
+        return lengths
