@@ -254,7 +254,7 @@ def dedup(
             require_auditable(options)
         return options
 
-    require_local_reference(reference, execution, result)
+    require_usable_reference(reference, execution, result)
     if decisions is not None and execution.engine == SPARK:
         raise UsageError(
             f"{name_setting('engine', SPARK)} cannot be combined with "
@@ -309,7 +309,7 @@ def dedup(
     require_documents(counts["read"] - rejected, rejected, f"see {out / 'rejected.jsonl'}")
 
 
-def require_local_reference(
+def require_usable_reference(
     reference: o.ReferenceOptions, execution: EngineOptions, result: ResultOptions
 ) -> None:
     """Requires that options of the engine and of the output have a meaning with a reference.
@@ -327,10 +327,10 @@ def require_local_reference(
     if not reference.against:
         return
     against = name_setting("against", reference.against[0])
-    if execution.engine == SPARK:
+    if execution.merge_parts:
         raise UsageError(
-            f"{name_setting('engine', SPARK)} cannot be combined with {against}; leave out "
-            f"{name_setting('engine', SPARK)}"
+            f"{name_setting('merge_parts')} cannot be combined with {against}: documents of the "
+            "reference are not merged; leave one out"
         )
     if result.audit:
         raise UsageError(

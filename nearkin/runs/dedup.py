@@ -1,17 +1,18 @@
 """Deduplication of files into an output folder. An interrupted run can be resumed."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from nearkin.corpus import FileCorpus, count_reasons, write_kept
 from nearkin.corpus.file_names import hide_password
+from nearkin.corpus.input_manifest import InputRecord
 from nearkin.decisions import Decisions, read_decisions
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.removal_limit import require_removal_limit
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import to_final_clusters
 from nearkin.engine.local.sketching import REJECTED
-from nearkin.engine.local.work_folder import Manifest
 from nearkin.report.collect import collect_report, title_of
 from nearkin.report.local_view import ExcerptCollector, LocalRunView
 from nearkin.report.model import Provenance
@@ -66,7 +67,7 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
         job = with_saved_run(job, saved)
     corpus = open_job_corpus(job, saved)
     check_job(job, corpus)
-    references = _open_references(job, corpus)
+    references = open_references_of(job, corpus)
     decisions = None if job.decisions is None else read_decisions(job.decisions)
     decided = {} if decisions is None else {"decisions": decisions.fingerprint}
     identity = job.identity("dedup", **decided)
@@ -108,7 +109,7 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
             manifest["stages"],
             report_data,
             corpus,
-            against=_record_references(job, manifest),
+            against=record_references(job, manifest.get("against", [])),
             decisions=_record_decisions(job, decisions),
         )
         if job.save_signatures:
@@ -125,8 +126,23 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
     return record
 
 
-def _open_references(job: Job, corpus: FileCorpus) -> OpenedReferences | None:
-    """Opens the references of a job, and checks that they are neither inputs nor the output."""
+def open_references_of(
+    job: Job, corpus: FileCorpus, *, uses_signatures: bool = True
+) -> OpenedReferences | None:
+    """Opens the references of a job, and checks that they are neither inputs nor the output.
+
+    Args:
+        job: The job.
+        corpus: The input files.
+        uses_signatures: Whether signatures of finished runs are used instead of sketching.
+
+    Returns:
+        The references, or None if the job names none.
+
+    Raises:
+        UsageError: If a reference does not exist or cannot be compared, an option contradicts it,
+            or a file is both an input and a part of a reference.
+    """
     references = open_references(
         ReferenceRequest(
             job.against,
@@ -135,6 +151,7 @@ def _open_references(job: Job, corpus: FileCorpus) -> OpenedReferences | None:
             on_error=job.on_error,
             selection=job.selection,
             only=job.only_against,
+            uses_signatures=uses_signatures,
         )
     )
     if references is not None:
@@ -144,14 +161,17 @@ def _open_references(job: Job, corpus: FileCorpus) -> OpenedReferences | None:
     return references
 
 
-def _record_references(job: Job, manifest: Manifest) -> ReferenceRecord | None:
-    """Returns the reference of a job as run.json describes it, or None if it has none."""
+def record_references(job: Job, files: Sequence[Sequence[InputRecord]]) -> ReferenceRecord | None:
+    """Returns the reference of a job as run.json describes it, or None if it has none.
+
+    Args:
+        job: The job.
+        files: The files of each reference, as `OpenedReferences.describe` lists them.
+    """
     if not job.against:
         return None
     return ReferenceRecord(
-        paths=[hide_password(path) for path in job.against],
-        only=job.only_against,
-        files=manifest.get("against", []),
+        paths=[hide_password(path) for path in job.against], only=job.only_against, files=files
     )
 
 

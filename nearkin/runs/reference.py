@@ -34,6 +34,7 @@ class ReferenceRequest:
         on_error: `quarantine` or `fail`, for rows and files that cannot be read.
         selection: Rules that decide which files of folders are read.
         only: Whether the documents of the run are not compared with each other.
+        uses_signatures: Whether signatures of finished runs are used instead of sketching.
     """
 
     paths: tuple[str, ...]
@@ -42,6 +43,7 @@ class ReferenceRequest:
     on_error: str = "quarantine"
     selection: Selection | None = None
     only: bool = False
+    uses_signatures: bool = True
 
 
 @dataclass(frozen=True)
@@ -294,6 +296,8 @@ def _find_difference(
 ) -> str | None:
     """Returns why the signatures of a finished run cannot be used, or None if they can be."""
     spec = request.options.spec
+    if not request.uses_signatures:
+        return "the engine sketches each reference"
     if not (folder / SIGNATURES).is_dir() or record.files is None:
         return "it has no signatures"
     if record.spec != spec:

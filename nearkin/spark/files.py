@@ -26,6 +26,7 @@ from nearkin.engine.spark.output_files import (
     write_related,
     write_removed_ids,
 )
+from nearkin.engine.spark.reference import ReferenceFiles, SparkFileReference
 from nearkin.engine.spark.removal_limit import require_removal_limit
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import open_session, translate_spark_errors
@@ -37,6 +38,7 @@ from nearkin.errors import UsageError
 from nearkin.report.collect import collect_report, title_of
 from nearkin.report.model import Provenance
 from nearkin.report.spark_view import SparkRunView
+from nearkin.runs.dedup import open_references_of, record_references
 from nearkin.runs.document_output import IDS, REMOVED, SAME_CODEC
 from nearkin.runs.job import Job, check_job
 from nearkin.runs.output import (
@@ -45,6 +47,7 @@ from nearkin.runs.output import (
     publish_output,
     require_output_free,
 )
+from nearkin.runs.reference import OpenedReferences
 from nearkin.runs.run_record import RUN, RunRecord
 from nearkin.runs.spec_request import ResolvedInputs, SpecRequest, resolve_inputs
 from nearkin.runtime.files import disk_errors
@@ -85,8 +88,11 @@ def dedup_files(
     corpus = job.open_corpus()
     _require_supported_files(job, corpus, merge_parts=merge_parts)
     check_job(job, corpus)
+    references = open_references_of(job, corpus, uses_signatures=False)
+    for texts in () if references is None else references.texts:
+        _require_readable_names(texts)
     identity = job.identity("dedup", engine="spark", merge_parts=merge_parts)
-    finished = find_finished_run(job, identity, corpus)
+    finished = find_finished_run(job, identity, corpus, references)
     if finished is not None:
         return finished
     if job.resume:
@@ -105,13 +111,18 @@ def dedup_files(
         result_folder = claim.path / RESULT
         result_folder.mkdir()
         inputs = describe_inputs(corpus, job.hash_inputs)
+        described = [] if references is None else references.describe(job.hash_inputs)
         request = TaskRequest(job.columns, job.settings, job.resources, job.on_error, merge_parts)
         tables = IntermediateTables(spark, str((claim.path / "tables").absolute()))
-        run = SparkRun(spark, FileSource(spark, corpus, request), request, progress, tables)
+        source = FileSource(spark, corpus, request)
+        matcher = None if references is None else _match_files(references)
+        run = SparkRun(spark, source, request, progress, tables, matcher=matcher)
         run.to_clusters()
         require_removal_limit(run)
         _write_output(job, run, result_folder)
         corpus.require_all_unchanged()
+        for texts in () if references is None else references.texts:
+            texts.require_all_unchanged()
         view = SparkRunView(run, job.quoted)
         inputs_shown = [hide_password(path) for path in job.inputs]
         provenance = Provenance.now(inputs_shown, job.command_line)
@@ -124,6 +135,7 @@ def dedup_files(
             corpus,
             engine="spark",
             master=spark.sparkContext.master,
+            against=record_references(job, described),
         )
         publish_output(
             job,
@@ -241,14 +253,12 @@ def _temporary_tables(spark: SparkSession, folder: Path) -> Iterator[Intermediat
         tables.remove()
 
 
-def _require_supported_files(job: Job, corpus: FileCorpus, *, merge_parts: bool) -> None:
-    """Requires that Spark can deduplicate the files as requested.
+def _require_readable_names(corpus: FileCorpus) -> None:
+    """Requires that Spark can read files of these names.
 
     Raises:
-        UsageError: If an option needs the local engine or an id column, or the name of a file is
-            not UTF-8.
+        UsageError: If the name of a file is not UTF-8.
     """
-    require_supported(job.settings)
     for file in corpus.files:
         try:
             file.path.encode()
@@ -257,6 +267,26 @@ def _require_supported_files(job: Job, corpus: FileCorpus, *, merge_parts: bool)
                 f"the name of {format_path(file.path)} is not UTF-8, which Spark cannot read; "
                 "rename it"
             ) from error
+
+
+def _match_files(references: OpenedReferences) -> SparkFileReference:
+    """Returns a comparison with the files of references."""
+    sets_of_files = []
+    for reference in references.matcher.references:
+        assert isinstance(reference.corpus, FileCorpus)
+        sets_of_files.append(ReferenceFiles(reference.corpus, reference.columns))
+    return SparkFileReference(tuple(sets_of_files), references.matcher.only_reference)
+
+
+def _require_supported_files(job: Job, corpus: FileCorpus, *, merge_parts: bool) -> None:
+    """Requires that Spark can deduplicate the files as requested.
+
+    Raises:
+        UsageError: If an option needs the local engine or an id column, or the name of a file is
+            not UTF-8.
+    """
+    require_supported(job.settings)
+    _require_readable_names(corpus)
     if merge_parts:
         require_mergeable(job.settings.spec, job.settings.probes)
         require_whole_documents(job.settings)

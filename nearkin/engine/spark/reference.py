@@ -5,16 +5,23 @@ documents of different sources are compared. Ids of the two sides may be equal, 
 over both begin with the side.
 """
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property, partial, reduce
+from itertools import zip_longest
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from nearkin.cluster.keep import DEFAULT_ORDER
+from nearkin.corpus import Columns, FileCorpus
+from nearkin.engine.options import RunOptions
+from nearkin.engine.spark.document_tables import DocumentTables, UniqueDocuments
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.run import ReferenceMatchTable, SparkRun
-from nearkin.engine.spark.sketching import TaskRequest
-from nearkin.engine.spark.sources import FrameSource, quote_column, unused_name
+from nearkin.engine.spark.sketching import ACROSS, FILE_SHIFT, TaskRequest
+from nearkin.engine.spark.sources import FileSource, FrameSource, quote_column, unused_name
 from nearkin.engine.stats import ReferenceStats
 from nearkin.runtime.progress import Silent
 
@@ -23,19 +30,25 @@ THEIRS = "r"
 """The first letters of the ids of the run's documents, and of those of the reference."""
 
 
-@dataclass(frozen=True)
-class SparkReference:
-    """A comparison of the rows of a DataFrame with those of a reference.
+class JointReference(ABC):
+    """A comparison by one run over the documents of both sides."""
 
-    Attributes:
-        frame: Rows of the run.
-        reference: Rows of the reference, with the same columns.
-        only_reference: Whether the documents of the run are not compared with each other.
-    """
+    @abstractmethod
+    def _run_over_both(self, run: SparkRun) -> SparkRun:
+        """Returns a run over the documents of both sides, whose ids begin with a letter."""
 
-    frame: DataFrame
-    reference: DataFrame
-    only_reference: bool = False
+    @abstractmethod
+    def _count_rejected(self, both: SparkRun) -> int:
+        """Returns the number of rejected rows of the reference.
+
+        Args:
+            both: Run over the documents of both sides.
+        """
+
+    @property
+    def references(self) -> int:
+        """The number of references."""
+        return 1
 
     def match(self, run: SparkRun) -> ReferenceMatchTable:
         """Finds the documents that repeat one of the reference, each with its best match.
@@ -58,12 +71,10 @@ class SparkReference:
             numbered, "matches", exact=f.count(f.when(f.col("is_exact"), 1))
         )
         theirs = both.documents.where(_is_theirs("id")).count()
-        place = f.get_json_object("place", "$.id")
-        rejected = both.document_tables.rejected.where(place.startswith(THEIRS)).count()
         stats = ReferenceStats(
-            references=1,
+            references=self.references,
             documents=theirs,
-            rejected=rejected,
+            rejected=self._count_rejected(both),
             compared=theirs,
             exact=counts["exact"],
             near=counts["rows"] - counts["exact"],
@@ -71,14 +82,30 @@ class SparkReference:
         )
         return ReferenceMatchTable(table, stats)
 
+
+@dataclass(frozen=True)
+class SparkReference(JointReference):
+    """A comparison of the rows of a DataFrame with those of a reference.
+
+    Attributes:
+        frame: Rows of the run.
+        reference: Rows of the reference, with the same columns.
+        only_reference: Whether the documents of the run are not compared with each other.
+    """
+
+    frame: DataFrame
+    reference: DataFrame
+    only_reference: bool = False
+
+    def _count_rejected(self, both: SparkRun) -> int:
+        place = f.get_json_object("place", "$.id")
+        return int(both.document_tables.rejected.where(place.startswith(THEIRS)).count())
+
     def _run_over_both(self, run: SparkRun) -> SparkRun:
-        """Returns a run over the documents of both sides."""
         columns = run.request.columns
         id_name = unused_name("id", self.frame.columns)
         side = unused_name("side", self.frame.columns)
-        options = replace(
-            run.options, across=side, keep=DEFAULT_ORDER, source=None, split=None, max_removed=None
-        )
+        options = _options_of_sides(run.options, side)
         columns = replace(columns, id=id_name, carried_columns=options.carried_columns)
         copied = [name for name in columns.all if name not in (id_name, side)]
         own_id = f.col(quote_column(str(run.request.columns.id))).cast("string")
@@ -92,6 +119,151 @@ class SparkReference:
         request = TaskRequest(columns, options, run.resources, run.request.on_error)
         tables = IntermediateTables(run.spark, f"{run.tables.folder}/against")
         return SparkRun(run.spark, FrameSource(both, request), request, Silent(), tables)
+
+
+@dataclass(frozen=True)
+class ReferenceFiles:
+    """The files of a reference.
+
+    Attributes:
+        corpus: Files, which have the same path on the driver and on all workers.
+        columns: Columns of the files.
+    """
+
+    corpus: FileCorpus
+    columns: Columns
+
+
+@dataclass(frozen=True)
+class SparkFileReference(JointReference):
+    """A comparison of the documents of files with those of references in files.
+
+    Documents of the run are not sketched again.
+
+    Attributes:
+        sets_of_files: Files of each reference.
+        only_reference: Whether the documents of the run are not compared with each other.
+    """
+
+    sets_of_files: tuple[ReferenceFiles, ...]
+    only_reference: bool = False
+
+    @property
+    def references(self) -> int:
+        return len(self.sets_of_files)
+
+    def _run_over_both(self, run: SparkRun) -> SparkRun:
+        assert isinstance(run.source, FileSource)
+        options = _options_of_sides(run.options, side="side")
+        tables = IntermediateTables(run.spark, f"{run.tables.folder}/against")
+        sides = [_Side(run.document_tables, OURS, 0)]
+        first_file = len(run.source.corpus.files)
+        for number, files in enumerate(self.sets_of_files):
+            request = TaskRequest(
+                files.columns,
+                replace(options, across=None),
+                run.resources,
+                run.request.on_error,
+            )
+            documents = DocumentTables(
+                FileSource(run.spark, files.corpus, request),
+                request,
+                IntermediateTables(run.spark, f"{tables.folder}/reference-{number}"),
+            )
+            sides.append(_Side(documents, THEIRS, first_file))
+            first_file += len(files.corpus.files)
+        request = TaskRequest(run.request.columns, options, run.resources, run.request.on_error)
+        both = SparkRun(run.spark, run.source, request, Silent(), tables)
+        both.document_tables = _TablesOfSides(run.source, request, tables, sides=tuple(sides))
+        return both
+
+    def _count_rejected(self, both: SparkRun) -> int:
+        assert isinstance(both.document_tables, _TablesOfSides)
+        theirs = both.document_tables.sides[1:]
+        return sum(int(side.tables.rejected.count()) for side in theirs)
+
+
+@dataclass(frozen=True)
+class _Side:
+    """The documents of the run, or those of a reference.
+
+    Attributes:
+        tables: Tables of its documents.
+        letter: First letter of the ids in the run over both sides.
+        first_file: Number of its first file in the run over both sides.
+    """
+
+    tables: DocumentTables
+    letter: str
+    first_file: int
+
+    @property
+    def shift(self) -> Column:
+        """The difference between the numbers of a document in the run over both and in its own."""
+        return f.lit(self.first_file << FILE_SHIFT)
+
+    def select_documents(self, names: Sequence[str]) -> DataFrame:
+        """Returns the documents, with the numbers and ids that they have in the run over both.
+
+        Args:
+            names: Columns of the documents.
+        """
+        documents = self.tables.documents.withColumn("doc", f.col("doc") + self.shift)
+        documents = documents.withColumn("id", f.concat(f.lit(self.letter), "id"))
+        is_ours = int(self.letter == OURS)
+        documents = documents.withColumn(ACROSS, f.lit(is_ours).cast("long"))
+        # Documents of references come first, in the order of the corpus.
+        place = f.format_string("%d%016x", f.lit(is_ours), "doc").cast("binary")
+        return documents.withColumn("sort", place).select(*names)
+
+
+@dataclass
+class _TablesOfSides(DocumentTables):
+    """The documents of the run and of references, which are sketched already.
+
+    Attributes:
+        sides: Sides, in the order of their files.
+    """
+
+    sides: tuple[_Side, ...] = ()
+
+    @cached_property
+    def table(self) -> DataFrame:
+        tables = [side.tables.table for side in self.sides]
+        return reduce(partial(DataFrame.unionByName, allowMissingColumns=True), tables)
+
+    @cached_property
+    def unique_documents(self) -> UniqueDocuments:
+        absent = ("reason", "raw", "facts", "source", "split")
+        names = [part.split()[0] for part in self.request.schema.split(",")]
+        names = [name for name in names if name not in absent]
+        documents = [side.select_documents(names) for side in self.sides]
+        return UniqueDocuments(reduce(DataFrame.unionByName, documents), 0)
+
+    def payloads(self, docs: DataFrame) -> DataFrame:
+        payloads = []
+        ends = [side.first_file for side in self.sides[1:]]
+        for side, end in zip_longest(self.sides, ends):
+            file = f.shiftright("doc", FILE_SHIFT)
+            is_own = file >= side.first_file
+            if end is not None:
+                is_own &= file < end
+            own = docs.where(is_own).select((f.col("doc") - side.shift).alias("doc"))
+            read = side.tables.payloads(own)
+            payloads.append(read.withColumn("doc", f.col("doc") + side.shift))
+        return reduce(DataFrame.unionByName, payloads)
+
+
+def _options_of_sides(options: RunOptions, side: str) -> RunOptions:
+    """Returns the options of the run over both sides.
+
+    Args:
+        options: Options of the run.
+        side: Name of the column of sides.
+    """
+    return replace(
+        options, across=side, keep=DEFAULT_ORDER, source=None, split=None, max_removed=None
+    )
 
 
 def _is_theirs(name: str) -> Column:

@@ -19,7 +19,7 @@ from nearkin.corpus.places import places_of
 from nearkin.corpus.writer import Annotations
 from nearkin.engine.acceptance import needs_tokens
 from nearkin.engine.cluster_columns import ClusterColumns
-from nearkin.engine.result_schema import CLUSTERS, OUTCOME_COLUMN
+from nearkin.engine.result_schema import CLUSTERS, CLUSTERS_AGAINST, OUTCOME_COLUMN
 from nearkin.engine.spark.arrow_columns import payload_columns, to_binary_slices
 from nearkin.engine.spark.sketching import (
     FILE_SHIFT,
@@ -233,6 +233,8 @@ class Writing:
         schema = CLUSTERS
         if self.request.options.related is not None:
             schema = CLUSTERS.append(OUTCOME_COLUMN)
+        if clusters is not None and "matched_in" in clusters.column_names:
+            schema = CLUSTERS_AGAINST
         names = [name for name in schema.names if name != "id"] if self.annotate else []
 
         def rows(start: int, end: int) -> pa.RecordBatch:

@@ -1,13 +1,18 @@
+import json
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import nearkin as nk
 from nearkin import spark as nks
+from nearkin.cli.app import run
 from nearkin.errors import UsageError
 from tests.engine.reference_oracle import make_texts, share_texts
+from tests.engine.spark.test_files import same_outputs
 
 
 @pytest.fixture(scope="module")
@@ -57,6 +62,63 @@ def test_rows_are_those_of_the_local_engine(
         with pytest.raises(UsageError, match="ids of clusters can be those of the reference"):
             result.cluster_columns()
     assert {"reference"} <= {row["matched_in"] for row in want.values()}
+
+
+def write_inputs(folder: Path, tables: tuple[pa.Table, pa.Table]) -> None:
+    """Writes new documents and references in files: ids occur on both sides and more than once."""
+    new, old = tables
+    for name in ("new", "old"):
+        (folder / name).mkdir()
+    halves = [old.slice(0, 30), old.slice(30)]
+    pq.write_table(pa.concat_tables([new, new.slice(0, 3)]), folder / "new" / "new.parquet")
+    pq.write_table(pa.concat_tables([halves[0], halves[0].slice(5, 4)]), folder / "old" / "a.pq")
+    lines = [json.dumps(row) for row in halves[1].to_pylist()]
+    (folder / "old" / "b.jsonl").write_text("\n".join([*lines, '{"id": "x"}', *lines[:2]]))
+    renamed = halves[1].rename_columns(["key", "body", "block"])
+    pq.write_table(renamed, folder / "renamed.parquet")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--annotate", "--block-by", "block"],
+        pytest.param(["--only-against"], marks=pytest.mark.full),
+        pytest.param(["--bands", "16", "--rows", "3"], marks=pytest.mark.full),
+    ],
+    ids=str,
+)
+def test_files_are_those_of_the_local_engine(
+    spark: SparkSession, tables: tuple[pa.Table, pa.Table], options: list[str], tmp_path: Path
+) -> None:
+    write_inputs(tmp_path, tables)
+    finished = ["dedup", str(tmp_path / "renamed.parquet"), "--id", "key", "--text", "body"]
+    assert run([*finished, "--block-by", "block", "-o", str(tmp_path / "finished")]) == 0
+    command = ["dedup", str(tmp_path / "new"), "--id", "id", "--threshold", "0.6", *options]
+    for reference in ("old", "finished"):
+        command += ["--against", str(tmp_path / reference)]
+    assert run([*command, "--out", str(tmp_path / "local")]) == 0
+    assert run([*command, "--engine", "spark", "--out", str(tmp_path / "spark")]) == 0
+    facts = same_outputs(tmp_path / "local", tmp_path / "spark")
+    local = json.loads((tmp_path / "local" / "run.json").read_bytes())
+    assert facts["against"] == local["against"]
+    assert facts["counts"]["removed_reference"] > 0
+    for name in ("references", "documents", "rejected", "exact", "near"):
+        assert facts["stages"]["against"][name] == local["stages"]["against"][name], name
+
+
+def test_a_run_without_copies_is_refused_as_a_reference(
+    tables: tuple[pa.Table, pa.Table], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    write_inputs(tmp_path, tables)
+    saved = str(tmp_path / "saved")
+    reference = ["dedup", str(tmp_path / "old"), "--id", "id", "--save-signatures"]
+    assert run([*reference, "--output", "ids", "-o", saved]) == 0
+    command = ["dedup", str(tmp_path / "new"), "--id", "id", "--against", saved]
+    assert run([*command, "--engine", "spark", "-o", str(tmp_path / "out")]) == 2
+    assert "the engine sketches each reference, and its kept documents cannot be" in (
+        capfd.readouterr().err.replace("\n", " ")
+    )
+    assert not (tmp_path / "out").exists()
 
 
 def test_contradictory_references_are_refused(
