@@ -99,6 +99,8 @@ CONTRADICTIONS = (
         Contradiction("server", name, "the server has its own", "stream")
         for name in ("key_file", "spec_resources")
     ),
+    Contradiction("decisions", "threshold", "the threshold follows from the decisions", "tune"),
+    Contradiction("decisions", "across", "decisions are about any two documents", "tune"),
     Contradiction("recall", "bands", "given bands and rows are evaluated as they are", "tune"),
     Contradiction("documents", "inputs", "the number of documents is that of the inputs", "tune"),
     Contradiction("at_most", "bands", "the limits choose bands and rows", "tune"),
@@ -134,6 +136,7 @@ DEPENDENCIES = (
             "vector",
             "sample",
             "shingle",
+            "decisions",
             "delimiter",
             "encoding",
             "hidden",
@@ -142,6 +145,7 @@ DEPENDENCIES = (
             "exclude",
         )
     ),
+    Dependency("id_column", "decisions", command="tune"),
     *(Dependency(name, "index", command="explain") for name in ("scope", "spec_resources")),
     *(Dependency(name, "engine", ("index",)) for name in ("clusters", "latency")),
     *(Dependency(name, "engine", ("index",), command="plan") for name in ("store", "store_text")),

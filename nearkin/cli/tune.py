@@ -18,8 +18,10 @@ from nearkin.cli.option_groups import (
     with_option_groups,
 )
 from nearkin.cli.printing import print_json, print_warnings
+from nearkin.setting_names import name_setting
 
 if TYPE_CHECKING:
+    from nearkin.fit.decision_fit import DecisionFit
     from nearkin.plan.tune import Distribution, Tuning
     from nearkin.runs.spec_request import SpecRequest
     from nearkin.spec import Spec
@@ -33,6 +35,7 @@ class SampleOptions:
     tokens: o.Tokens = None
     vector: o.Vector = None
     across: o.Across = None
+    id_column: o.Id = None
     delimiter: o.Delimiter = None
     encoding: o.Encoding = None
     sample: Annotated[
@@ -50,6 +53,7 @@ class SampleOptions:
             self.text,
             self.tokens,
             self.vector,
+            id_column=self.id_column,
             delimiter=self.delimiter,
             encoding=self.encoding,
         )
@@ -136,6 +140,15 @@ def tune(
         typer.Argument(help="Corpus from which the similarities of pairs are learned."),
     ] = None,
     threshold: o.Threshold = 0.8,
+    decisions: Annotated[
+        Path | None,
+        typer.Option(
+            help="File of decisions about pairs of the inputs, from which the threshold is "
+            "chosen, and a condition for `nearkin dedup --accept`.",
+            metavar="FILE",
+            rich_help_panel=SIMILARITY,
+        ),
+    ] = None,
     recall: o.Recall = 0.95,
     bands: o.Bands = None,
     rows: o.Rows = None,
@@ -208,6 +221,7 @@ def tune(
         signature: Options that make the Spec.
         inputs: Files of a corpus from which the similarities of pairs are learned, or None.
         threshold: Minimum similarity of two near-duplicates, in (0, 1].
+        decisions: File of decisions from which the threshold is chosen, or None.
         recall: Minimum share of the pairs at the threshold that become candidates, in (0, 1).
         bands: Number of bands to evaluate, together with `rows`, or None to list the best ones.
         rows: Number of rows of a band to evaluate, or None.
@@ -240,6 +254,8 @@ def tune(
     from nearkin.plan.tune import tune as find_operating_points
 
     has_both = sampling.text is not None and sampling.vector is not None
+    if decisions is not None and has_both:
+        raise UsageError(f"--decisions {decisions} fits one measure; leave out --text or --vector")
     if has_both:
         signature.require_texts()
         if plot is not None:
@@ -261,6 +277,10 @@ def tune(
         require_plotting(plot)
         require_picture_output(plot, inputs or [])
     table_counts = o.parse_numbers(tables, "--tables")
+    decision_fit = None
+    if decisions is not None:
+        decision_fit = _fit_decisions(decisions, inputs or [], sampling, reading, signature)
+        threshold = decision_fit.threshold
     request = signature.to_request(bands, rows, max(table_counts))
     of_texts = replace(sampling, vector=None) if has_both else sampling
     distribution, spec = _observe_inputs(inputs, of_texts, reading, request)
@@ -282,10 +302,13 @@ def tune(
 
         draw_file(tuning, tuning.points[:6], plot)
     if not has_both:
+        fitted = {} if decision_fit is None else {"decisions": decision_fit.to_dict()}
         if json:
-            print_json(tuning.to_dict())
-        else:
-            _print_tuning(tuning, show)
+            print_json({**tuning.to_dict(), **fitted})
+            return
+        if decision_fit is not None:
+            sys.stdout.write("\n".join([*decision_fit.describe(), "", ""]))
+        _print_tuning(tuning, show)
         return
     of_vectors = replace(sampling, text=None)
     vector_request = SignatureOptions().to_request(bands=None, rows=None, tables=1)
@@ -305,6 +328,46 @@ def tune(
     _print_tuning(tuning, show)
     sys.stdout.write("\n")
     _print_tuning(vector_tuning, show)
+
+
+def _fit_decisions(
+    decisions: Path,
+    inputs: list[str],
+    sampling: SampleOptions,
+    reading: o.SelectionOptions,
+    signature: SignatureOptions,
+) -> "DecisionFit":
+    """Chooses the threshold that agrees best with decisions.
+
+    Args:
+        decisions: File of decisions.
+        inputs: Files of the corpus.
+        sampling: Options for the columns.
+        reading: Options for the selection of files.
+        signature: Options that make the Spec.
+
+    Raises:
+        UsageError: If the decisions do not suffice, or the measure has no threshold of sets.
+    """
+    from nearkin.corpus import FileCorpus, detect_dimensions
+    from nearkin.decisions import read_decisions
+    from nearkin.errors import UsageError
+    from nearkin.fit.decision_fit import fit_to_decisions
+    from nearkin.fit.definition import COSINE, SET_MEASURES, Definition
+    from nearkin.runtime.progress import Silent
+
+    read = read_decisions(decisions)
+    corpus = FileCorpus.open(inputs, selection=reading.selection)
+    columns = detect_dimensions(corpus, sampling.columns.to_columns())
+    spec = signature.to_request(bands=None, rows=None, tables=1).to_spec(columns)
+    if spec.measure not in (*SET_MEASURES, COSINE):
+        raise UsageError(
+            f"--decisions {decisions} fits a threshold of {', '.join(SET_MEASURES)} or {COSINE}; "
+            f"leave out {name_setting('measure', spec.measure)}"
+        )
+    definition = Definition(spec.unit, spec.n, spec.measure, spec.normalise)
+    workers = o.workers_or_cores(None)
+    return fit_to_decisions(corpus, columns, read, definition, Silent(), workers)
 
 
 def _print_tuning(tuning: "Tuning", show: int) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -109,30 +110,7 @@ def fit_settings(
     Raises:
         UsageError: If the labels do not suffice, or the corpus does not have most of them.
     """
-    _require_both_kinds(golden)
-    if golden.clusters is None and request.objective.needs_clusters:
-        raise UsageError(
-            f"{name_setting('objective', str(request.objective))} needs labelled clusters (id, "
-            "cluster), and single pairs are labelled; choose precision>=0.99 for them"
-        )
-    sampled = sample_labels(golden, request.sample, request.seed)
-    other_documents = 0
-    if golden.clusters is not None:
-        other_documents = max(0, request.sample - len(sampled.chosen))
-    documents = read_documents(
-        corpus,
-        columns,
-        sampled.chosen,
-        other_documents,
-        request.seed,
-        progress,
-        left_out=sampled.left_out,
-        compared=None if golden.clusters is None else request.sample,
-        across=request.across,
-    )
-    _require_present(documents, sampled)
-    labels = place_labels(golden, documents, request.labelled, sampled)
-    _require_both_kinds_among(documents, labels)
+    documents, labels, sampled = read_labelled_documents(corpus, columns, golden, request, progress)
     one_source = None
     if documents.sources is not None:
         one_source = labels.count_one_source(documents.sources)
@@ -181,6 +159,60 @@ def fit_settings(
             + _warn_of_choice(best, held_out, request.objective, documents)
         ),
     )
+
+
+class LabelledDocuments(NamedTuple):
+    """The documents of a fit, with their labels."""
+
+    documents: FitDocuments
+    labels: ClusterLabels | PairLabels
+    sampled: LabelledSample
+
+
+def read_labelled_documents(
+    corpus: Corpus,
+    columns: Columns,
+    golden: GoldenSet,
+    request: FitRequest,
+    progress: Progress,
+) -> LabelledDocuments:
+    """Reads the labelled documents of a corpus, and others if clusters are labelled.
+
+    Args:
+        corpus: Corpus, which is read once.
+        columns: Columns of the corpus to read, with the length of vectors.
+        golden: Labels.
+        request: The objective and the limits of the fit.
+        progress: Receives progress updates.
+
+    Raises:
+        UsageError: If the labels do not suffice, or the corpus does not have most of them.
+    """
+    _require_both_kinds(golden)
+    if golden.clusters is None and request.objective.needs_clusters:
+        raise UsageError(
+            f"{name_setting('objective', str(request.objective))} needs labelled clusters (id, "
+            "cluster), and single pairs are labelled; choose precision>=0.99 for them"
+        )
+    sampled = sample_labels(golden, request.sample, request.seed)
+    other_documents = 0
+    if golden.clusters is not None:
+        other_documents = max(0, request.sample - len(sampled.chosen))
+    documents = read_documents(
+        corpus,
+        columns,
+        sampled.chosen,
+        other_documents,
+        request.seed,
+        progress,
+        left_out=sampled.left_out,
+        compared=None if golden.clusters is None else request.sample,
+        across=request.across,
+    )
+    _require_present(documents, sampled)
+    labels = place_labels(golden, documents, request.labelled, sampled)
+    _require_both_kinds_among(documents, labels)
+    return LabelledDocuments(documents, labels, sampled)
 
 
 def _require_both_kinds_among(documents: FitDocuments, labels: ClusterLabels | PairLabels) -> None:
