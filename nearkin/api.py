@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.argument_types import check_arguments
+from nearkin.blocklist.blocklist import Blocklist
 from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, detect_dimensions
 from nearkin.corpus.arrow_conversion import (
     refuse_distributed,
@@ -20,6 +21,7 @@ from nearkin.corpus.arrow_conversion import (
 )
 from nearkin.decisions import Decisions, read_decisions
 from nearkin.engine.document_frequencies import FrequencyRequest
+from nearkin.engine.local.blocking import BlocklistMatcher, require_blockable
 from nearkin.engine.local.decisions import require_decidable
 from nearkin.engine.local.document_frequencies import count_frequencies
 from nearkin.engine.local.document_split import SplitGroups, require_splittable
@@ -104,6 +106,7 @@ def dedup(
     against: Any = None,
     only_against: bool = False,
     decisions: str | Path | Decisions | None = None,
+    blocklist: Blocklist | None = None,
     work: str | Path | None = None,
     progress: Progress | None = None,
     **parameters: Unpack[RunParameters],
@@ -123,6 +126,8 @@ def dedup(
         decisions: File of decisions about pairs of documents (see
             `nearkin.decisions.read_decisions`), or the decisions. Pairs decided to be the same are
             always in one cluster, and those decided to be different never.
+        blocklist: Blocklist of the same Spec. Documents that are like one of its entries are
+            removed first: their kind is `blocked`, and the column `blocked_by` names the entry.
         work: Folder for temporary files. The default is that of the system.
         progress: Receives stage and row-count updates. By default, stages are logged to
             `nearkin.run` (INFO).
@@ -153,7 +158,7 @@ def dedup(
             work,
             progress,
             settings.apply_to(parameters),
-            reference=ReferenceData(against, only=only_against),
+            reference=ReferenceData(against, only=only_against, blocklist=blocklist),
             decisions=_open_decisions(decisions),
         )
     clustering = to_final_clusters(finished.run)
@@ -312,12 +317,14 @@ def passages(
 
 
 class ReferenceData(NamedTuple):
-    """The reference of a run, as `dedup` takes it."""
+    """The reference and the blocklist of a run, as `dedup` takes them."""
 
     data: Any = None
     """The documents, the path of a finished run, or None without a reference."""
     only: bool = False
     """True if the documents of the run are not compared with each other."""
+    blocklist: Blocklist | None = None
+    """The blocklist, or None."""
 
 
 NO_REFERENCE = ReferenceData()
@@ -551,6 +558,10 @@ def prepare_corpus_run(
     request = _Request(corpus, columns, options, resources_of(parameters))
     request = _count_shingles(request, parameters, folder.path, updates)
     columns = replace(columns, carried_columns=request.options.carried_columns)
+    blocker = None
+    if reference.blocklist is not None:
+        require_blockable(request.options, reference.blocklist, has_decisions=decisions is not None)
+        blocker = BlocklistMatcher(reference.blocklist)
     matcher = _open_matcher(reference, corpus, columns, request.options, parameters)
     work_folder = WorkFolder.create(folder.path / "work", {}, durable=False)
     run = LocalRun(
@@ -562,6 +573,7 @@ def prepare_corpus_run(
         request.resources,
         matcher=matcher,
         decisions=decisions,
+        blocker=blocker,
     )
     return TemporaryRun(run, folder)
 

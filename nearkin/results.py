@@ -295,7 +295,7 @@ class DedupResult:
         run = finished.run
         has_sources = run.options.source is not None
         weights = DocumentWeights.parse(document_weights)
-        require_weightable(weights, run.options, has_reference=run.has_reference)
+        require_weightable(weights, run.options, compares_others=run.compares_others)
         columns = ClusterColumns(sizes=True, sources=has_sources, weights=weights)
         added = LocalClusterColumns(run, clustering, columns).rows(0, len(clustering.kept))
         table = pa.table({"id": run.documents().ids})
@@ -391,7 +391,7 @@ class DedupResult:
             UsageError: If the threshold is below that of the run, because pairs below it were not
                 verified, or another one and buckets were hot, because their documents were compared
                 with leaders of the run's threshold only, or the run has a second measure or a
-                reference, or the result is closed or unpickled.
+                reference or a blocklist, or the result is closed or unpickled.
         """
         finished = self._open[0]
         options = finished.run.options
@@ -401,10 +401,11 @@ class DedupResult:
                 f"with another "
                 f"threshold; run again"
             )
-        if finished.run.has_reference:
+        if finished.run.compares_others:
             raise UsageError(
                 "the pairs of this run do not determine its result at another threshold: the pairs "
-                "with documents of the reference are not kept; run again with "
+                "with documents of the reference are not kept, nor those with blocked entries; run "
+                "again with "
                 f"{name_setting('threshold', threshold)}"
             )
         if options.acceptance is not None:

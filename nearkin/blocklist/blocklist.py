@@ -1,5 +1,6 @@
 """A blocklist, to which documents are added and with which others are compared."""
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,6 +107,15 @@ class Blocklist:
     def shingles(self) -> int:
         """The number of stored shingle hashes."""
         return int(self._entries.payload.sizes.sum())
+
+    @property
+    def fingerprint(self) -> str:
+        """The first 16 hexadecimal digits of a hash of the Spec, the names and the digests."""
+        digest = hashlib.sha256(self.spec.to_json().encode())
+        for name in self.ids:
+            digest.update(f"{len(name)} {name}".encode())
+        digest.update(self._entries.digest_values.tobytes())
+        return digest.hexdigest()[:16]
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -282,8 +292,8 @@ class Blocklist:
         if difference is not None:
             name, own, others = difference
             raise IncompatibleError(
-                f"the blocklist has the Spec {self.spec.fingerprint} with {name}={own!r}, and "
-                f"{subject} has {others!r}; {advice}"
+                f"the blocklist has the Spec {self.spec.fingerprint} whose {name} is {own!r}, "
+                f"and that of {subject} is {others!r}; {advice}"
             )
 
     @check_arguments

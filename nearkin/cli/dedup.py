@@ -170,7 +170,7 @@ def dedup(
         inputs: Files, globs, folders or URLs, or the folder of a saved run.
         columns: Options for the columns that are read.
         reading: Options for the selection of files and for rows that cannot be read.
-        reference: Options for a reference, whose documents are never removed.
+        reference: Options for a reference, whose documents are never removed, and for a blocklist.
         decisions: File of decisions about pairs of documents, or None.
         spec: Options that make the Spec.
         match: Options for candidates and verification.
@@ -312,7 +312,7 @@ def dedup(
 def require_usable_reference(
     reference: o.ReferenceOptions, execution: EngineOptions, result: ResultOptions
 ) -> None:
-    """Requires that options of the engine and of the output have a meaning with a reference.
+    """Requires that the engine and the output have a meaning with a reference or a blocklist.
 
     Args:
         reference: The options of the reference.
@@ -324,10 +324,19 @@ def require_usable_reference(
     """
     from nearkin.errors import UsageError
 
-    if not reference.against:
+    if reference.against:
+        against = name_setting("against", reference.against[0])
+    elif reference.blocklist is not None:
+        against = name_setting("blocklist", str(reference.blocklist))
+    else:
         return
-    against = name_setting("against", reference.against[0])
-    if execution.merge_parts:
+    if reference.blocklist is not None and execution.engine == SPARK:
+        blocklist = name_setting("blocklist", str(reference.blocklist))
+        raise UsageError(
+            f"{name_setting('engine', SPARK)} cannot be combined with {blocklist}; leave out "
+            f"{name_setting('engine', SPARK)}"
+        )
+    if reference.against and execution.merge_parts:
         raise UsageError(
             f"{name_setting('merge_parts')} cannot be combined with {against}: documents of the "
             "reference are not merged; leave one out"

@@ -72,4 +72,5 @@ def make_job(
         against=() if reference is None else tuple(reference.against or ()),
         only_against=reference is not None and reference.only_against,
         decisions=decisions,
+        blocklist=None if reference is None else reference.blocklist,
     )

@@ -736,7 +736,7 @@ DecisionsFile = Annotated[
 
 @dataclass(frozen=True)
 class ReferenceOptions:
-    """The options for a reference, whose documents are never removed."""
+    """The options for a reference, whose documents are never removed, and for a blocklist."""
 
     against: Annotated[
         list[str] | None,
@@ -755,6 +755,15 @@ class ReferenceOptions:
             rich_help_panel=INPUT,
         ),
     ] = False
+    blocklist: Annotated[
+        Path | None,
+        typer.Option(
+            help="Blocklist of nearkin block. Documents that are like one of its entries are "
+            "removed.",
+            metavar="LIST",
+            rich_help_panel=INPUT,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True)

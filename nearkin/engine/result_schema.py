@@ -2,9 +2,10 @@
 
 import pyarrow as pa
 
-KINDS = ("unique", "kept", "exact", "near", "empty", "vector", "same", "further")
+KINDS = ("unique", "kept", "exact", "near", "empty", "vector", "same", "further", "blocked")
 """The kinds of documents. `vector` is a near-duplicate by the second measure. `same` is a duplicate
-by the value of a column, whose text was not compared, so that it has no similarity."""
+by the value of a column, whose text was not compared, so that it has no similarity. `blocked` is
+like an entry of the blocklist."""
 UNIQUE = KINDS.index("unique")
 KEPT = KINDS.index("kept")
 EXACT = KINDS.index("exact")
@@ -13,6 +14,7 @@ EMPTY = KINDS.index("empty")
 VECTOR = KINDS.index("vector")
 SAME = KINDS.index("same")
 FURTHER = KINDS.index("further")
+BLOCKED = KINDS.index("blocked")
 NONE_LABEL = "(none)"
 """The label of documents without a value in a column, for example of sources."""
 
@@ -34,6 +36,10 @@ CLUSTERS_AGAINST = CLUSTERS.append(pa.field("duplicate_of", pa.large_string())).
 """The clusters table of a run with a reference. `duplicate_of` is the id of the document that a
 removed document repeats, and `matched_in` says where this document is. `cluster` is the same id, or
 that of a kept document itself. An id can occur both in the reference and in the run."""
+BLOCKED_BY_COLUMN = pa.field("blocked_by", pa.large_string())
+"""The column of the clusters table that a run with a blocklist adds: the name of the entry that a
+removed document is like. The similarity is that to the entry, and `cluster` the document's own id.
+"""
 PAIRS = pa.schema(
     [
         ("id_a", pa.large_string()),

@@ -15,6 +15,7 @@ from nearkin.engine.options import (
     Verify,
 )
 from nearkin.engine.stats import (
+    BlocklistStats,
     CandidateStats,
     ClusterStats,
     CollapseStats,
@@ -102,6 +103,25 @@ class Run(ABC):
             RunError: If the engine has no references.
         """
         raise RunError("this engine holds documents against no reference; use the local engine")
+
+    @property
+    @final
+    def compares_others(self) -> bool:
+        """True if documents are compared with others: of a reference or of a blocklist."""
+        return self.has_reference or self.has_blocklist
+
+    @property
+    def has_blocklist(self) -> bool:
+        """True if the documents are compared with a blocklist."""
+        return False
+
+    def match_blocklist(self) -> BlocklistStats:
+        """Finds the documents that are like an entry of the blocklist.
+
+        Raises:
+            RunError: If the engine has no blocklists.
+        """
+        raise RunError("this engine compares documents with no blocklist; use the local engine")
 
     def progress_of(self, stage: Stage) -> tuple[str, int | None]:
         """Returns the name and the number of steps under which progress reports a stage."""
@@ -215,6 +235,12 @@ class Run(ABC):
         self._run_stage(Stage.COLLAPSE, self.group_exact_duplicates)
 
     @final
+    def block(self) -> None:
+        """Compares the documents with the blocklist, if the run has one."""
+        if self.has_blocklist:
+            self._run_stage(Stage.BLOCKLIST, self.match_blocklist)
+
+    @final
     def against(self) -> None:
         """Compares the documents with those of the reference, if the run has one."""
         if self.has_reference:
@@ -246,6 +272,7 @@ class Run(ABC):
     def to_pairs(self) -> None:
         """Runs all stages up to scored pairs."""
         self.to_exact_groups()
+        self.block()
         self.against()
         self.candidates()
         self.verify()

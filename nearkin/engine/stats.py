@@ -27,6 +27,7 @@ class Stage(StrEnum):
 
     SKETCH = "sketch"
     COLLAPSE = "collapse"
+    BLOCKLIST = "blocklist"
     AGAINST = "against"
     CANDIDATES = "candidates"
     VERIFY = "verify"
@@ -258,8 +259,8 @@ class ClusterStats(StageStats):
     """The number of documents of each kind, and of kept and removed documents.
 
     `same` is recorded by runs with decisions or the options `same` and `url` only, and `further` by
-    those with `keep_up_to`. `related` and `related_pairs` are those of Spark with the option
-    `related`.
+    those with `keep_up_to`, and `blocked` by those with a blocklist. `related` and `related_pairs`
+    are those of Spark with the option `related`.
     """
 
     unique: int
@@ -273,6 +274,7 @@ class ClusterStats(StageStats):
     documents_removed: int
     same: int | None = _optional()
     further: int | None = _optional()
+    blocked: int | None = _optional()
     related: int | None = _optional()
     related_pairs: int | None = _optional()
 
@@ -331,6 +333,19 @@ class ReferenceStats(StageStats):
         return ReferenceStats(
             **{name: value + getattr(other, name) for name, value in sums.items()}
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlocklistStats(StageStats):
+    """The statistics of comparing the documents of a run with a blocklist.
+
+    Attributes:
+        entries: Number of entries of the blocklist.
+        blocked: Number of documents that are like an entry.
+    """
+
+    entries: int
+    blocked: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -419,6 +434,7 @@ class RunStats:
     second_measure: SecondMeasureStats | None = None
     containment: ContainmentStats | None = None
     missing_pairs: MissingPairsStats | None = None
+    blocklist: BlocklistStats | None = None
     against: ReferenceStats | None = None
 
     @classmethod
@@ -438,6 +454,7 @@ class RunStats:
             second_measure=read(Stage.SECOND_MEASURE, SecondMeasureStats),
             containment=read(Stage.CONTAINMENT, ContainmentStats),
             missing_pairs=read(Stage.MISSING_PAIRS, MissingPairsStats),
+            blocklist=read(Stage.BLOCKLIST, BlocklistStats),
             against=read(Stage.AGAINST, ReferenceStats),
         )
 

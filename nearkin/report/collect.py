@@ -429,6 +429,7 @@ def collect_counts(run: FinishedStages, clusters: Mapping[str, int]) -> Counts:
         removed_vector=clusters["vector"],
         removed_reference=against.removed if recorded else None,
         removed_same=clusters["same"] if has_mixed_groups else None,
+        removed_blocked=clusters["blocked"] if run.recorded(Stage.BLOCKLIST) else None,
         related=clusters["related"] if run.options.related is not None else None,
         related_pairs=clusters["related_pairs"] if run.options.related is not None else None,
     )
@@ -505,6 +506,9 @@ def summary_counts(counts: Counts) -> dict[str, int]:
     same = {}
     if counts.removed_same is not None:
         same["removed_same"] = counts.removed_same
+    blocked = {}
+    if counts.removed_blocked is not None:
+        blocked["removed_blocked"] = counts.removed_blocked
     related = {}
     if counts.related is not None and counts.related_pairs is not None:
         related = {"related": counts.related, "related_pairs": counts.related_pairs}
@@ -521,5 +525,6 @@ def summary_counts(counts: Counts) -> dict[str, int]:
         "clusters": counts.clusters,
         "repeated_ids": counts.repeated_ids,
         **reference,
+        **blocked,
         **related,
     }

@@ -27,6 +27,7 @@ FATES = {
     "vector": "removed by the second measure",
     "same": "removed because of an equal value",
     "further": "kept as a further copy",
+    "blocked": "removed because of an entry of the blocklist",
 }
 """What happened to a document in a run, by its kind (see `nearkin.engine.result_schema.KINDS`)."""
 

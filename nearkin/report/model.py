@@ -25,6 +25,15 @@ NOTABLE_LOSS = 0.9
 """The share of removed documents above which a source is warned about. Such a source is probably
 contained in another one."""
 
+OPTIONAL_COUNTS = (
+    "removed_reference",
+    "removed_same",
+    "removed_blocked",
+    "related",
+    "related_pairs",
+)
+"""The counts that only runs with some options have."""
+
 
 @dataclass(frozen=True)
 class Parameters:
@@ -89,6 +98,8 @@ class Counts:
             the reference, which do not count elsewhere. None without a reference.
         removed_same: Number of documents removed because of an equal value of a column, or None
             for a run without the options `same` and `url`.
+        removed_blocked: Number of documents removed because they are like an entry of the
+            blocklist, or None for a run without one.
         related: Number of kept documents that resemble a document of another cluster, or None for
             a run without the option `related`.
         related_pairs: Number of pairs of different clusters that are related, or None for a run
@@ -106,6 +117,7 @@ class Counts:
     removed_vector: int = 0
     removed_reference: int | None = None
     removed_same: int | None = None
+    removed_blocked: int | None = None
     related: int | None = None
     related_pairs: int | None = None
 
@@ -125,6 +137,7 @@ class Counts:
             - self.removed_vector
             - (self.removed_reference or 0)
             - (self.removed_same or 0)
+            - (self.removed_blocked or 0)
             - self.rejected
         )
 
@@ -470,9 +483,13 @@ class ReportData:
         same = ""
         if counts.removed_same:
             same = f", {counts.removed_same:,} more by equal values"
+        blocked = ""
+        if counts.removed_blocked is not None:
+            blocked = f", {counts.removed_blocked:,} more by the blocklist"
         return (
             f"{counts.kept:,} of {counts.read:,} {documents} kept; {counts.removed_exact:,} exact "
-            f"{exact} and {counts.removed_near:,} {near} removed{vector}{reference}{same}."
+            f"{exact} and {counts.removed_near:,} {near} removed{vector}{reference}{same}"
+            f"{blocked}."
             f"{counts.describe_related()}"
         )
 
@@ -496,7 +513,7 @@ class ReportData:
     def to_dict(self) -> dict[str, object]:
         """Returns the data as a dictionary of plain values, with tuples in place of lists."""
         values = asdict(self)
-        for name in ("removed_reference", "removed_same", "related", "related_pairs"):
+        for name in OPTIONAL_COUNTS:
             if values["counts"][name] is None:
                 del values["counts"][name]
         return values

@@ -64,6 +64,12 @@ def categorize_rows(data: ReportData) -> list[RowCategory]:
             counts.removed_same,
         ),
         (
+            "blocked",
+            "Blocked",
+            "like an entry of the blocklist",
+            counts.removed_blocked,
+        ),
+        (
             "empty",
             "Empty",
             "documents without words, which the run was asked to remove",

@@ -160,9 +160,7 @@ def _open_or_create(job: BlocklistJob) -> Blocklist:
         return Blocklist(spec, resources)
     blocklist = Blocklist.open(job.path, resources)
     if not job.is_default:
-        blocklist.require_spec(
-            spec, "the request", "leave its options out, or give another file with --list"
-        )
+        blocklist.require_spec(spec, "the request", "leave its options out, or name another file")
     elif blocklist.spec.key_id != spec.key_id:
         blocklist.spec.require_key(job.request.secret)
         raise UsageError(

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from nearkin.blocklist.blocklist import Blocklist
 from nearkin.corpus import FileCorpus, count_reasons, write_kept
 from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.input_manifest import InputRecord
 from nearkin.decisions import Decisions, read_decisions
+from nearkin.engine.local.blocking import BlocklistMatcher, require_blockable
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.removal_limit import require_removal_limit
 from nearkin.engine.local.run import LocalRun
@@ -33,7 +35,12 @@ from nearkin.runs.output import (
     write_result_tables,
 )
 from nearkin.runs.reference import OpenedReferences, ReferenceRequest, open_references
-from nearkin.runs.run_record import DecisionsRecord, ReferenceRecord, RunRecord
+from nearkin.runs.run_record import (
+    BlocklistRecord,
+    DecisionsRecord,
+    ReferenceRecord,
+    RunRecord,
+)
 from nearkin.runs.saved import (
     SavedRun,
     copy_saved_signatures,
@@ -70,7 +77,9 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
     references = open_references_of(job, corpus)
     decisions = None if job.decisions is None else read_decisions(job.decisions)
     decided = {} if decisions is None else {"decisions": decisions.fingerprint}
-    identity = job.identity("dedup", **decided)
+    blocklist = _open_blocklist(job)
+    blocked = {} if blocklist is None else {"blocklist": blocklist.fingerprint}
+    identity = job.identity("dedup", **decided, **blocked)
     finished = find_finished_run(job, identity, corpus, references)
     if finished is not None:
         return finished
@@ -89,6 +98,7 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
             job.resources,
             matcher=None if references is None else references.matcher,
             decisions=decisions,
+            blocker=None if blocklist is None else BlocklistMatcher(blocklist),
         )
         clustering = to_final_clusters(run)
         require_removal_limit(run, clustering)
@@ -111,6 +121,7 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
             corpus,
             against=record_references(job, manifest.get("against", [])),
             decisions=_record_decisions(job, decisions),
+            blocklist=_record_blocklist(job, blocklist),
         )
         if job.save_signatures:
             save_signatures(work, staging)
@@ -159,6 +170,23 @@ def open_references_of(
         files = [file.path for texts in references.texts for file in texts.files]
         require_apart(job.out, [*job.against, *files])
     return references
+
+
+def _open_blocklist(job: Job) -> Blocklist | None:
+    """Opens the blocklist of a job, and checks that the run can use it."""
+    if job.blocklist is None:
+        return None
+    blocklist = Blocklist.open(job.blocklist)
+    require_blockable(job.settings, blocklist, has_decisions=job.decisions is not None)
+    require_apart(job.out, [job.blocklist])
+    return blocklist
+
+
+def _record_blocklist(job: Job, blocklist: Blocklist | None) -> BlocklistRecord | None:
+    """Returns the blocklist of a job as run.json describes it, or None if it has none."""
+    if blocklist is None:
+        return None
+    return BlocklistRecord(path=str(job.blocklist), fingerprint=blocklist.fingerprint)
 
 
 def record_references(job: Job, files: Sequence[Sequence[InputRecord]]) -> ReferenceRecord | None:

@@ -124,7 +124,7 @@ class DocumentOutput:
                 )
 
     def require_usable(
-        self, corpus: FileCorpus, columns: Columns, options: RunOptions, *, has_reference: bool
+        self, corpus: FileCorpus, columns: Columns, options: RunOptions, *, compares_others: bool
     ) -> None:
         """Requires that a codec has an effect on these inputs, and that columns can be added.
 
@@ -132,13 +132,13 @@ class DocumentOutput:
             corpus: The inputs.
             columns: The columns that are read.
             options: The options of the run.
-            has_reference: Whether the documents are compared with a reference.
+            compares_others: Whether the documents are compared with a reference or a blocklist.
 
         Raises:
             UsageError: If a codec is chosen, and no input is a Parquet file; or columns cannot be
                 added.
         """
-        self.require_new_columns(corpus, columns, options, has_reference=has_reference)
+        self.require_new_columns(corpus, columns, options, compares_others=compares_others)
         if self.codec == SAME_CODEC:
             return
         if not any(isinstance(corpus.format_of(file), Parquet) for file in corpus.files):
@@ -153,7 +153,7 @@ class DocumentOutput:
         columns: Columns,
         options: RunOptions,
         *,
-        has_reference: bool,
+        compares_others: bool,
     ) -> None:
         """Requires that the columns about clusters can be added.
 
@@ -161,31 +161,31 @@ class DocumentOutput:
             corpus: The inputs.
             columns: The columns that are read.
             options: The options of the run.
-            has_reference: Whether the documents are compared with a reference.
+            compares_others: Whether the documents are compared with a reference or a blocklist.
 
         Raises:
             UsageError: If an input has a column of one of their names; or documents get weights,
-                and empty documents are dropped or there is a reference.
+                and empty documents are dropped or there is a reference or a blocklist.
         """
-        require_weightable(self.weights, options, has_reference=has_reference)
+        require_weightable(self.weights, options, compares_others=compares_others)
         added = self.added_columns(options.source).names
         if added:
             corpus.require_new_columns(added, columns)
 
 
 def require_weightable(
-    weights: DocumentWeights | None, options: RunOptions, *, has_reference: bool
+    weights: DocumentWeights | None, options: RunOptions, *, compares_others: bool
 ) -> None:
     """Requires that each document of a run belongs to a cluster of which it gets a weight.
 
     Args:
         weights: Weights of documents, or None if they get none.
         options: The options of the run.
-        has_reference: Whether the documents are compared with a reference.
+        compares_others: Whether the documents are compared with a reference or a blocklist.
 
     Raises:
         UsageError: If empty documents are dropped, several documents of a cluster are kept, or
-            there is a reference.
+            there is a reference or a blocklist.
     """
     if weights is None:
         return
@@ -200,10 +200,11 @@ def require_weightable(
             f"{requested} and {name_setting('keep_up_to', options.keep_up_to)} exclude each other: "
             "no document is removed where documents have weights; leave out one of them"
         )
-    if has_reference:
+    if compares_others:
         raise UsageError(
-            f"{requested} and {name_setting('against')} exclude each other: a document that is in "
-            "the reference belongs to no cluster of this run; leave out one of them"
+            f"{requested} and {name_setting('against')} or {name_setting('blocklist')} exclude "
+            "each other: a document that is in the reference or is blocked belongs to no cluster "
+            "of this run; leave out one of them"
         )
 
 

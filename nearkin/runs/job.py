@@ -48,6 +48,7 @@ class Job:
         against: Paths, globs, folders and URLs of the reference, and folders of finished runs.
         only_against: Whether the documents of the inputs are not compared with each other.
         decisions: File of decisions about pairs of documents, or None without decisions.
+        blocklist: The file of a blocklist, or None.
     """
 
     inputs: tuple[str, ...]
@@ -70,6 +71,7 @@ class Job:
     against: tuple[str, ...] = field(default=(), kw_only=True)
     only_against: bool = field(default=False, kw_only=True)
     decisions: Path | None = field(default=None, kw_only=True)
+    blocklist: Path | None = field(default=None, kw_only=True)
 
     def open_corpus(self) -> FileCorpus:
         """Finds the input files and returns them as a corpus."""
@@ -130,7 +132,8 @@ def check_job(job: Job, corpus: FileCorpus) -> None:
     if job.decisions is not None:
         require_decidable(job.settings, has_reference=has_reference)
         require_apart(job.out, [str(job.decisions)])
-    job.documents.require_usable(corpus, job.columns, job.settings, has_reference=has_reference)
+    compares_others = has_reference or job.blocklist is not None
+    job.documents.require_usable(corpus, job.columns, job.settings, compares_others=compares_others)
     corpus.check(job.columns)
     second_measure = job.settings.parsed_second_measure
     if second_measure is not None:

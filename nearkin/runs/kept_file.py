@@ -214,7 +214,7 @@ def write_kept_file(
     file.require_free(inputs)
     if isinstance(corpus, FileCorpus | TableCorpus):
         output.require_new_columns(
-            corpus, run.columns, run.options, has_reference=run.has_reference
+            corpus, run.columns, run.options, compares_others=run.compares_others
         )
     file.require_holds(output.added_columns(run.options.source).names)
     if isinstance(corpus, TableCorpus):

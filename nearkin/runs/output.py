@@ -36,6 +36,7 @@ from nearkin.runs.job import Job
 from nearkin.runs.reference import OpenedReferences
 from nearkin.runs.run_record import (
     RUN,
+    BlocklistRecord,
     DecisionsRecord,
     FileRun,
     ReferenceRecord,
@@ -282,10 +283,12 @@ def write_result(
         raise UsageError(f"{folder} exists; choose another folder")
     if isinstance(run.corpus, FileCorpus):
         require_apart(folder, [file.path for file in run.corpus.files])
-        output.require_usable(run.corpus, run.columns, run.options, has_reference=run.has_reference)
+        output.require_usable(
+            run.corpus, run.columns, run.options, compares_others=run.compares_others
+        )
     elif isinstance(run.corpus, TableCorpus):
         output.require_new_columns(
-            run.corpus, run.columns, run.options, has_reference=run.has_reference
+            run.corpus, run.columns, run.options, compares_others=run.compares_others
         )
     stages = run.work.manifest["stages"]
     record = RunRecord(
@@ -344,6 +347,7 @@ def build_run_record(
     master: str | None = None,
     against: ReferenceRecord | None = None,
     decisions: DecisionsRecord | None = None,
+    blocklist: BlocklistRecord | None = None,
 ) -> RunRecord:
     """Returns the run record of a run over files.
 
@@ -357,6 +361,7 @@ def build_run_record(
         master: The master of the Spark session. None for the local engine.
         against: The reference, or None if the run has none.
         decisions: The decisions, or None if the run has none.
+        blocklist: The blocklist, or None if the run has none.
     """
     request = RunRequest(
         command="dedup",
@@ -379,6 +384,7 @@ def build_run_record(
         skipped_count=len(corpus.skipped),
         against=against,
         decisions=decisions,
+        blocklist=blocklist,
     )
     files = FileRun(
         request=request,

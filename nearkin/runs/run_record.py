@@ -85,6 +85,15 @@ class DecisionsRecord(TypedDict):
     """The hash of the decisions that counted."""
 
 
+class BlocklistRecord(TypedDict):
+    """The blocklist of a run in run.json."""
+
+    path: str
+    """The path as requested."""
+    fingerprint: str
+    """A hash of the entries."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunInputs:
     """The inputs of a run over files.
@@ -95,6 +104,7 @@ class RunInputs:
         skipped_count: Number of all skipped files and folders.
         against: The reference, or None if the run has none.
         decisions: The decisions, or None if the run has none.
+        blocklist: The blocklist, or None if the run has none.
     """
 
     files: Sequence[InputRecord]
@@ -102,6 +112,7 @@ class RunInputs:
     skipped_count: int
     against: ReferenceRecord | None = None
     decisions: DecisionsRecord | None = None
+    blocklist: BlocklistRecord | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +145,7 @@ class FileRun:
         against = {} if self.inputs.against is None else {"against": self.inputs.against}
         decided = self.inputs.decisions
         decisions = {} if decided is None else {"decisions": decided}
+        blocklist = {} if self.inputs.blocklist is None else {"blocklist": self.inputs.blocklist}
         return {
             "command": self.request.command,
             "columns": self.request.columns,
@@ -150,6 +162,7 @@ class FileRun:
             "inputs": list(self.inputs.files),
             **against,
             **decisions,
+            **blocklist,
             "skipped": {
                 "count": self.inputs.skipped_count,
                 "first": [entry._asdict() for entry in self.inputs.skipped],
@@ -191,6 +204,7 @@ class FileRun:
                 skipped_count=values["skipped"]["count"],
                 against=values.get("against"),
                 decisions=values.get("decisions"),
+                blocklist=values.get("blocklist"),
             ),
             spec_fingerprint=values["spec_fingerprint"],
             bands=values["bands"],
@@ -299,7 +313,7 @@ class RunRecord:
         return self.files
 
     def require_no_reference(self, folder: Path, purpose: str) -> None:
-        """Requires that the run was not made against a reference, whose documents it has not.
+        """Requires that the run has no reference and no blocklist, whose documents it has not.
 
         Args:
             folder: Output folder, for the message.
@@ -308,7 +322,14 @@ class RunRecord:
         Raises:
             UsageError: If it was.
         """
-        if self.files is not None and self.files.inputs.against is not None:
+        if self.files is None:
+            return
+        if self.files.inputs.blocklist is not None:
+            raise UsageError(
+                f"{folder} cannot {purpose}: it was made with {name_setting('blocklist')}, whose "
+                "entries are not in it; run on its inputs without a blocklist"
+            )
+        if self.files.inputs.against is not None:
             raise UsageError(
                 f"{folder} cannot {purpose}: it was made with {name_setting('against')}, and the "
                 "documents of the reference are not in it; run on its inputs without a reference"

@@ -15,6 +15,7 @@ STAGE_NAMES = {
     "bands": "Find candidates",
     "candidates": "Find candidates",
     "missing_pairs": "Estimate misses",
+    "blocklist": "Compare blocklist",
     "against": "Compare reference",
     "reread": "Read candidates",
     "verify": "Compare candidates",

@@ -65,7 +65,10 @@ def test_info_shows_the_spec_and_the_names_of_entries(capsys: pytest.CaptureFixt
         (["add", "docs.jsonl", "--list", "l", "--vector", "name"], "holds vectors"),
         (["add", "docs.jsonl", "--list", "l", "--text", "body"], "body"),
         (["add", "docs.jsonl", "--list", "keyed"], "pass the key"),
-        (["add", "docs.jsonl", "--list", "keyed", "--key-file", "key", "--k", "64"], "k=128"),
+        (
+            ["add", "docs.jsonl", "--list", "keyed", "--key-file", "key", "--k", "64"],
+            "k is 128",
+        ),
         (["remove", "docs.jsonl", "--list", "absent"], "no such blocklist"),
         (["remove", "--list", "keyed"], "nothing to remove"),
         (["remove", "--entry", "x", "--list", "keyed"], "no entry 'x'"),

@@ -20,6 +20,7 @@ from nearkin.engine.local.verification import Estimates, Payloads, documents_in_
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import ClusterMethod, EmptyDocuments, RunOptions
 from nearkin.engine.result_schema import (
+    BLOCKED,
     EMPTY,
     EXACT,
     FURTHER,
@@ -63,6 +64,8 @@ class Clustering:
         matches: Documents that repeat one of the reference, or None without a reference. Each is
             its own leader.
         linked: Documents that resemble one of another cluster, or None if they were not asked for.
+        blocked: Documents that are like an entry of the blocklist, with its name as the id, or None
+            without a blocklist. Each is its own leader.
     """
 
     leader: np.ndarray
@@ -71,6 +74,7 @@ class Clustering:
     kept: np.ndarray
     matches: ReferenceMatches | None = None
     linked: LinkedDocuments | None = None
+    blocked: ReferenceMatches | None = None
 
     @property
     def removed_in_run(self) -> np.ndarray:
@@ -86,15 +90,35 @@ class Clustering:
         Args:
             matches: These documents. No other document has one of them as its leader.
         """
+        kinds = np.where(matches.is_exact, EXACT, NEAR)
+        return replace(self._without(matches, kinds), matches=matches)
+
+    def with_blocked(self, blocked: ReferenceMatches) -> "Clustering":
+        """Returns the clusters after the documents that are like a blocked entry are removed.
+
+        Args:
+            blocked: These documents. No other document has one of them as its leader, and none of
+                them repeats a document of the reference.
+        """
+        kinds = np.full(len(blocked), BLOCKED)
+        return replace(self._without(blocked, kinds), blocked=blocked)
+
+    def _without(self, matches: ReferenceMatches, kinds: np.ndarray) -> "Clustering":
+        """Returns the clusters after documents are removed because of others outside the run.
+
+        Args:
+            matches: These documents.
+            kinds: Kind of each of them, (m,).
+        """
         similarity = np.array(self.similarity)
         similarity[matches.documents] = matches.similarity
         kind = np.array(self.kind)
-        kind[matches.documents] = np.where(matches.is_exact, EXACT, NEAR)
+        kind[matches.documents] = kinds
         kept = np.array(self.kept)
         kept[matches.documents] = False
         leader = np.array(self.leader)
         leader[matches.documents] = matches.documents
-        return Clustering(leader, similarity, kind, kept, matches)
+        return replace(self, leader=leader, similarity=similarity, kind=kind, kept=kept)
 
     def save(self, work: WorkFolder, prefix: str = "") -> None:
         """Saves the clusters in a work folder.

@@ -21,7 +21,7 @@ from nearkin.engine.banding import build_band_keys
 from nearkin.engine.local.candidates import SignatureComparison
 from nearkin.engine.local.documents import Documents, arrays_of, take_values
 from nearkin.engine.local.payload_batches import PayloadBatch, PayloadSource
-from nearkin.engine.local.reference_matches import ReferenceMatches
+from nearkin.engine.local.reference_matches import ReferenceMatches, expand_groups
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, RunOptions, Verify
@@ -113,19 +113,10 @@ class ReferenceMatcher:
             matches, counts = comparison.match()
             parts.append(matches)
             stats = stats.add(counts)
-        best = _expand_groups(ReferenceMatches.concatenate(parts).best(), run)
+        representative = np.asarray(run.work.load("representative"))
+        best = expand_groups(ReferenceMatches.concatenate(parts).best(), representative)
         exact = int(np.count_nonzero(best.is_exact))
         return best, replace(stats, exact=exact, near=len(best) - exact)
-
-
-def _expand_groups(matches: ReferenceMatches, run: LocalRun) -> ReferenceMatches:
-    """Returns the matches of all members of the exact groups whose first documents matched."""
-    representative = np.asarray(run.work.load("representative"))
-    row_of = np.full(len(representative), -1, np.int64)
-    row_of[matches.documents] = np.arange(len(matches))
-    rows = row_of[representative]
-    members = np.flatnonzero(rows >= 0)
-    return replace(matches.select(rows[members]), documents=members)
 
 
 class _ReferenceComparison:

@@ -1,6 +1,6 @@
 """The documents of a run that repeat a document of a reference."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -8,8 +8,8 @@ import pyarrow.ipc
 
 from nearkin.engine.local.work_folder import WorkFolder
 
-IDS = "against-ids.arrow"
-"""The file of the ids of matched documents of the reference, in a work folder."""
+REFERENCE_PREFIX = "against"
+"""The beginning of the names of the files of matches, in a work folder."""
 
 
 @dataclass(frozen=True)
@@ -81,26 +81,51 @@ class ReferenceMatches:
         is_first[1:] = ordered[1:] != ordered[:-1]
         return self.select(order[is_first])
 
-    def save(self, work: WorkFolder) -> None:
-        """Saves the matches in a work folder."""
-        work.save("against-documents", self.documents)
-        work.save("against-similarity", self.similarity)
-        work.save("against-exact", self.is_exact)
+    def save(self, work: WorkFolder, prefix: str = REFERENCE_PREFIX) -> None:
+        """Saves the matches in a work folder.
+
+        Args:
+            work: Work folder.
+            prefix: Beginning of the names of the files.
+        """
+        work.save(f"{prefix}-documents", self.documents)
+        work.save(f"{prefix}-similarity", self.similarity)
+        work.save(f"{prefix}-exact", self.is_exact)
         table = pa.table({"id": self.ids})
-        path = str(work.path / IDS)
+        path = str(work.path / f"{prefix}-ids.arrow")
         with pa.OSFile(path, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
             writer.write_table(table)
 
     @classmethod
-    def load(cls, work: WorkFolder) -> "ReferenceMatches":
-        """Returns the matches that `save` saved, mapped from disk."""
-        table = pa.ipc.open_file(pa.memory_map(str(work.path / IDS))).read_all()
+    def load(cls, work: WorkFolder, prefix: str = REFERENCE_PREFIX) -> "ReferenceMatches":
+        """Returns the matches that `save` saved, mapped from disk.
+
+        Args:
+            work: Work folder.
+            prefix: Beginning of the names of the files.
+        """
+        path = str(work.path / f"{prefix}-ids.arrow")
+        table = pa.ipc.open_file(pa.memory_map(path)).read_all()
         return cls(
-            documents=np.asarray(work.load("against-documents")),
-            similarity=np.asarray(work.load("against-similarity")),
-            is_exact=np.asarray(work.load("against-exact")),
+            documents=np.asarray(work.load(f"{prefix}-documents")),
+            similarity=np.asarray(work.load(f"{prefix}-similarity")),
+            is_exact=np.asarray(work.load(f"{prefix}-exact")),
             ids=pa.concat_arrays([pa.array([], pa.large_string()), *table["id"].chunks]),
         )
+
+
+def expand_groups(matches: ReferenceMatches, representative: np.ndarray) -> ReferenceMatches:
+    """Returns the matches of all members of the exact groups whose first documents matched.
+
+    Args:
+        matches: Matches of first documents.
+        representative: First document of the group of each document, uint32 (n,).
+    """
+    row_of = np.full(len(representative), -1, np.int64)
+    row_of[matches.documents] = np.arange(len(matches))
+    rows = row_of[representative]
+    members = np.flatnonzero(rows >= 0)
+    return replace(matches.select(rows[members]), documents=members)
 
 
 def _number_groups(ordered: pa.Array) -> np.ndarray:

@@ -16,6 +16,8 @@ from nearkin.engine.local.reference_matches import ReferenceMatches
 from nearkin.engine.local.related_documents import iterate_related_pairs
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.result_schema import (
+    BLOCKED,
+    BLOCKED_BY_COLUMN,
     CLUSTERS,
     CLUSTERS_AGAINST,
     CONTAINED,
@@ -57,10 +59,13 @@ def contained_batches(contained: Contained, ids: pa.ChunkedArray) -> Iterator[pa
 def clusters_schema(clustering: Clustering) -> pa.Schema:
     """Returns the schema of the clusters table.
 
-    It has more columns if there was a reference, or if related documents were asked for.
+    It has more columns if there was a reference or a blocklist, or if related documents were asked
+    for.
     """
     schema = CLUSTERS if clustering.matches is None else CLUSTERS_AGAINST
-    return schema if clustering.linked is None else schema.append(OUTCOME_COLUMN)
+    if clustering.linked is not None:
+        schema = schema.append(OUTCOME_COLUMN)
+    return schema if clustering.blocked is None else schema.append(BLOCKED_BY_COLUMN)
 
 
 def cluster_batches(ids: pa.ChunkedArray, clustering: Clustering) -> Iterator[pa.RecordBatch]:
@@ -103,12 +108,26 @@ def cluster_rows(
         pa.array(np.asarray(clustering.similarity[part]), from_pandas=True),
         pa.array(KINDS).take(pa.array(np.asarray(clustering.kind[part]))),
     ]
-    if clustering.linked is not None:
-        columns.append(pa.array(OUTCOMES).take(pa.array(clustering.outcomes(part))))
-    if clustering.matches is None:
-        return pa.record_batch(columns, schema=clusters_schema(clustering))
     batch = pa.record_batch(columns, schema=CLUSTERS)
-    return _add_matches(batch, clustering, clustering.matches, start)
+    if clustering.matches is not None:
+        batch = _add_matches(batch, clustering, clustering.matches, start)
+    if clustering.linked is not None:
+        numbers = clustering.outcomes(part)
+        is_blocked = np.asarray(clustering.kind[part]) == BLOCKED
+        outcomes = pa.array(OUTCOMES).take(pa.array(numbers, mask=is_blocked))
+        batch = batch.append_column(OUTCOME_COLUMN, outcomes)
+    if clustering.blocked is not None:
+        entries = _name_entries(clustering.blocked, start, start + len(batch))
+        batch = batch.append_column(BLOCKED_BY_COLUMN, entries)
+    return batch
+
+
+def _name_entries(blocked: ReferenceMatches, start: int, end: int) -> pa.Array:
+    """Returns the entry of the blocklist that each of a range of documents is like, or null."""
+    low, high = np.searchsorted(blocked.documents, [start, end])
+    rows = np.full(end - start, -1)
+    rows[blocked.documents[low:high] - start] = np.arange(low, high)
+    return blocked.ids.take(pa.array(rows, mask=rows < 0))
 
 
 def related_batches(run: LocalRun, clustering: Clustering) -> Iterator[pa.RecordBatch]:

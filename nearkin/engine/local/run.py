@@ -67,6 +67,7 @@ from nearkin.engine.local.work_folder import KEPT_HASHES, WorkFolder, map_file
 from nearkin.engine.options import RunOptions, Verify
 from nearkin.engine.run import Run, VerifiedCandidates
 from nearkin.engine.stats import (
+    BlocklistStats,
     CandidateStats,
     ClusterStats,
     CollapseStats,
@@ -92,6 +93,8 @@ BYTES_PER_PAIR = 32
 BYTES_PER_WORKER = 32 << 20
 """Anonymous memory of a thread, in bytes: the texts of a batch, their shingles, and the buffers of
 a sketcher."""
+BLOCKED_PREFIX = "blocked"
+"""The beginning of the names of the files of blocked documents."""
 HOT_MEMBERS = "hot-members"
 """Folder of the documents of hot buckets."""
 MOST_DOCUMENTS = 2**32 - 1
@@ -108,6 +111,17 @@ class DocumentMatcher(Protocol):
 
     def match(self, run: "LocalRun") -> tuple[ReferenceMatches, ReferenceStats]:
         """Finds the documents that repeat one of the reference.
+
+        Args:
+            run: Run whose exact duplicates are grouped.
+        """
+
+
+class DocumentBlocker(Protocol):
+    """A comparison of the documents of a run with a blocklist."""
+
+    def match(self, run: "LocalRun") -> tuple[ReferenceMatches, BlocklistStats]:
+        """Finds the documents that are like an entry.
 
         Args:
             run: Run whose exact duplicates are grouped.
@@ -132,6 +146,7 @@ class LocalRun(Run):
         payloads: Source of what is compared exactly. By default, the texts of the corpus.
         matcher: Comparison with a reference, whose duplicates are removed first.
         decisions: Decisions about pairs of documents, or None without decisions.
+        blocker: Comparison with a blocklist, whose matches are removed before all others.
     """
 
     corpus: Corpus
@@ -146,6 +161,7 @@ class LocalRun(Run):
     payloads: PayloadSource | None = None
     matcher: DocumentMatcher | None = None
     decisions: Decisions | None = None
+    blocker: DocumentBlocker | None = None
     _requested_workers: int = field(init=False)
     _documents: Documents | None = field(init=False, default=None)
 
@@ -321,14 +337,32 @@ class LocalRun(Run):
     def active(self) -> np.ndarray:
         """Returns which documents are compared with each other, bool (n,).
 
-        They are the first documents of exact groups that have a shingle to compare, and that do not
-        repeat a document of the reference.
+        They are the first documents of exact groups that have a shingle to compare. Those that
+        repeat a document of the reference, or are like a blocked entry, are not among them.
         """
         is_active = self.first_of_groups() & ~self.documents().matchless
         if self.matcher is not None:
             is_active &= not self.matcher.only_reference
             is_active[self.matches().documents] = False
+        if self.blocker is not None:
+            is_active[self.blocked().documents] = False
         return is_active
+
+    @property
+    def has_blocklist(self) -> bool:
+        """True if the documents are compared with a blocklist."""
+        return self.blocker is not None
+
+    def match_blocklist(self) -> BlocklistStats:
+        """Saves the documents that are like an entry of the blocklist in the work folder."""
+        assert self.blocker is not None
+        blocked, stats = self.blocker.match(self)
+        blocked.save(self.work, BLOCKED_PREFIX)
+        return stats
+
+    def blocked(self) -> ReferenceMatches:
+        """Returns the documents that are like an entry of the blocklist."""
+        return ReferenceMatches.load(self.work, BLOCKED_PREFIX)
 
     @property
     def has_reference(self) -> bool:
@@ -339,6 +373,11 @@ class LocalRun(Run):
         """Saves the documents that repeat a document of the reference in the work folder."""
         assert self.matcher is not None
         matches, stats = self.matcher.match(self)
+        if self.blocker is not None:
+            is_open = ~np.isin(matches.documents, self.blocked().documents)
+            matches = matches.select(np.flatnonzero(is_open))
+            exact = int(np.count_nonzero(matches.is_exact))
+            stats = replace(stats, exact=exact, near=len(matches) - exact)
         matches.save(self.work)
         return stats
 
@@ -595,6 +634,7 @@ class LocalRun(Run):
             stats,
             same=stats.same if self.has_mixed_groups else None,
             further=stats.further if options.keep_up_to > 1 else None,
+            blocked=None if self.blocker is None else stats.blocked,
         )
 
     def elect(self) -> Clustering:
@@ -628,8 +668,10 @@ class LocalRun(Run):
         return clustering
 
     def _remove_matches(self, clustering: Clustering) -> Clustering:
-        """Returns clusters without the documents that repeat one of the reference."""
-        return clustering if self.matcher is None else clustering.with_matches(self.matches())
+        """Returns clusters without the documents of the reference and of the blocklist."""
+        if self.matcher is not None:
+            clustering = clustering.with_matches(self.matches())
+        return clustering if self.blocker is None else clustering.with_blocked(self.blocked())
 
     def at(self, threshold: float) -> "LocalRun":
         """Returns this run with a higher threshold, to be clustered again.
