@@ -10,7 +10,7 @@ from nearkin.version import VERSION
 __version__ = VERSION
 
 if TYPE_CHECKING:
-    from nearkin import spark
+    from nearkin import duckdb, pandas, polars, sklearn, spark
     from nearkin.api import (
         check,
         dedup,
@@ -185,17 +185,21 @@ __all__ = [
     "__version__",
     "check",
     "dedup",
+    "duckdb",
     "estimate",
     "explain",
     "fit",
     "frequencies",
     "observe",
     "pairs",
+    "pandas",
     "passages",
     "plan",
+    "polars",
     "report",
     "simhash",
     "sketch",
+    "sklearn",
     "spark",
     "split",
     "synth",
@@ -299,7 +303,7 @@ _HOMES = {
 }
 """The modules of the public names."""
 
-_MODULES = ("spark",)
+_MODULES = ("duckdb", "pandas", "polars", "sklearn", "spark")
 
 
 if not TYPE_CHECKING:

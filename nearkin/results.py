@@ -318,6 +318,21 @@ class DedupResult:
         rows[np.asarray(finished.run.documents().rows)] = kept
         return rows
 
+    @cached_property
+    def cluster_ids(self) -> pa.ChunkedArray:
+        """The id of the document that each row's cluster keeps, large_string (n,).
+
+        It has one entry for each row of a table, null for rejected rows; or one for each document
+        of files.
+        """
+        finished = self._open[0]
+        ids = self.clusters.arrow["cluster"]
+        if not isinstance(finished.run.corpus, TableCorpus):
+            return ids
+        places = np.full(finished.run.corpus.table.num_rows, -1)
+        places[np.asarray(finished.run.documents().rows)] = np.arange(len(ids))
+        return ids.take(pa.array(places, mask=places < 0))
+
     @property
     def removed(self) -> ResultTable:
         """The removed documents: the rows of `clusters` that are not kept."""

@@ -16,7 +16,7 @@ from nearkin import errors
 
 def python(code: str) -> str:
     return subprocess.run(
-        [sys.executable, "-c", code], check=True, capture_output=True, text=True
+        [sys.executable, "-c", textwrap.dedent(code)], check=True, capture_output=True, text=True
     ).stdout
 
 
@@ -41,6 +41,25 @@ def test_import_loads_neither_compiler_nor_arrow() -> None:
         "'rich') if m in sys.modules])"
     )
     assert shown == "[]\n"
+
+
+def test_modules_for_missing_libraries_name_the_install_command() -> None:
+    shown = python(
+        """
+        import sys, nearkin
+        for module, library in (
+            ("duckdb", "duckdb"), ("pandas", "pandas"), ("polars", "polars"), ("sklearn", "sklearn")
+        ):
+            sys.modules[library] = None
+            try:
+                getattr(nearkin, module)
+            except nearkin.MissingExtraError as error:
+                print(error)
+        """
+    )
+    assert [
+        line.rpartition("run pip install ")[2].partition(" ")[0] for line in shown.splitlines()
+    ] == ['".[duckdb]"', '".[pandas]"', '".[polars]"', '".[sklearn]"']
 
 
 def test_error_for_an_unknown_name_lists_valid_names() -> None:

@@ -1,0 +1,151 @@
+"""Functions of columns of texts, from Arrow to Arrow, for SQL engines and data frames.
+
+A null text has a null result.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.corpus.arrow_conversion import to_chunked, to_documents
+from nearkin.errors import UsageError
+from nearkin.lsh.band_keys import write_band_keys
+from nearkin.measures import measure_of
+from nearkin.measures.base import BandingRequest, as_stored, band_layout_of
+from nearkin.measures.compared_sets import compares_sets
+from nearkin.packed_pairs import ScoredPairs, pack_pairs
+from nearkin.signatures.sketching import sketch_documents, sketcher_pool
+from nearkin.sketch.resources import NO_RESOURCES, SpecResources
+from nearkin.spec import Spec
+
+NO_KEYS = np.empty((0, 0), np.uint64)
+
+
+class TextColumns:
+    """The functions of columns of texts of one Spec.
+
+    Args:
+        spec: Spec of the signatures and of the similarity.
+        resources: Key and further data that the Spec refers to.
+
+    Raises:
+        UsageError: If the Spec is of vectors.
+
+    Examples:
+        >>> columns = TextColumns(Spec(k=8))
+        >>> texts = ["the cat sat on the mat", None]
+        >>> columns.compare(texts, ["the cat sat on the mat now", "a dog"]).to_pylist()
+        [0.8, None]
+    """
+
+    def __init__(self, spec: Spec, resources: SpecResources = NO_RESOURCES) -> None:
+        if spec.unit == "vector":
+            raise UsageError("the Spec is of vectors; columns of texts need a Spec of texts")
+        self.spec = spec
+        self._measure = measure_of(spec, resources)
+        self._sketchers = sketcher_pool(self._measure)
+
+    def sketch(self, texts: Any) -> pa.Array:
+        """Returns the signature of each text.
+
+        Args:
+            texts: Column of texts, of any library.
+
+        Returns:
+            fixed_size_list of the numbers of a signature, as `nearkin.sketch` returns them.
+        """
+        column = to_chunked(texts)
+        return _as_lists(self._signatures(column), column)
+
+    def band_keys(self, texts: Any, threshold: float = 0.8, recall: float = 0.95) -> pa.Array:
+        """Returns the band keys of each text.
+
+        Documents that share the key of a band, at the same position, are candidates.
+
+        Args:
+            texts: Column of texts, of any library.
+            threshold: Smallest similarity of near-duplicates.
+            recall: Required share of the pairs at the threshold that share a key.
+
+        Returns:
+            fixed_size_list of uint64, one for each band.
+
+        Raises:
+            UsageError: If the signatures are truncated, so that they have no keys of whole slots.
+        """
+        if self.spec.truncated:
+            raise UsageError(
+                f"slot_bits={self.spec.slot_bits} keeps a part of each slot, and band keys need "
+                "whole ones; use slot_bits=32"
+            )
+        column = to_chunked(texts)
+        signatures = self._signatures(column)
+        banding = self._measure.banding(BandingRequest(threshold, recall))
+        layout = band_layout_of(self.spec, banding, NO_KEYS)
+        keys = np.empty((banding.bands, len(signatures)), np.uint64)
+        write_band_keys(layout, signatures, np.zeros(len(signatures), np.uint64), keys)
+        return _as_lists(np.ascontiguousarray(keys.T), column)
+
+    def compare(self, first: Any, second: Any) -> pa.Array:
+        """Returns the exact similarity of the two texts of each row, by the measure of the Spec.
+
+        Args:
+            first: Column of texts, of any library.
+            second: Column of as many texts.
+        """
+        return self._combine(first, second, lambda scored, _sizes: scored.similarity)
+
+    def containment(self, first: Any, second: Any) -> pa.Array:
+        """Returns the share of the first text's shingles that the second contains, in each row.
+
+        It is 0 for a first text without shingles.
+
+        Args:
+            first: Column of texts, of any library.
+            second: Column of as many texts.
+
+        Raises:
+            UsageError: If the measure does not compare sets of shingles.
+        """
+        if not compares_sets(self.spec.measure):
+            raise UsageError(
+                f"containment is a share of shingles, and the measure {self.spec.measure!r} does "
+                "not compare sets of them; use measure='jaccard'"
+            )
+        return self._combine(
+            first, second, lambda scored, sizes: scored.intersection / np.maximum(sizes, 1)
+        )
+
+    def _signatures(self, column: pa.ChunkedArray) -> np.ndarray:
+        texts = column.cast(pa.large_string()).fill_null("")
+        sketched = sketch_documents(texts, self._measure, self._sketchers, workers=1)
+        return np.ascontiguousarray(sketched.signatures)
+
+    def _combine(
+        self,
+        first: Any,
+        second: Any,
+        to_number: Callable[[ScoredPairs, np.ndarray], np.ndarray],
+    ) -> pa.Array:
+        """Compares two columns row by row, and returns a number for each row, float64."""
+        texts = [to_chunked(column).cast(pa.large_string()) for column in (first, second)]
+        rows = len(texts[0])
+        if len(texts[1]) != rows:
+            raise UsageError(f"the columns have different numbers of rows: {rows}, {len(texts[1])}")
+        both = pa.chunked_array([*texts[0].chunks, *texts[1].chunks], pa.large_string())
+        nulls = np.asarray(both.is_null()).reshape(2, rows).any(axis=0)
+        documents = pa.chunked_array(to_documents(both.fill_null("")), pa.large_string())
+        payload = self._measure.payload_builder().build(documents.combine_chunks())
+        numbers = np.arange(rows)
+        pairs = pack_pairs(numbers, numbers + rows)
+        scored = self._measure.compare(pairs, as_stored(payload))
+        return pa.array(to_number(scored, payload.sizes[:rows]), pa.float64(), mask=nulls)
+
+
+def _as_lists(values: np.ndarray, column: pa.ChunkedArray) -> pa.Array:
+    """Returns the rows of a matrix (n, w) as lists, which are null where the column is."""
+    return pa.FixedSizeListArray.from_arrays(
+        pa.array(values.reshape(-1)), values.shape[1], mask=pa.array(np.asarray(column.is_null()))
+    )

@@ -1,0 +1,68 @@
+"""Tests of the functions of columns of texts."""
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nearkin as nk
+from nearkin.text_columns import TextColumns
+
+TEXTS = ["the cat sat on the mat", "the cat sat on the mat now", "a dog", "", None]
+
+
+def shingles(text: str) -> set[tuple[str, ...]]:
+    words = text.split()
+    if len(words) < 3:
+        return {tuple(words)} if words else set()
+    return {tuple(words[i : i + 3]) for i in range(len(words) - 2)}
+
+
+def test_signatures_are_those_of_sketch_and_null_for_null() -> None:
+    for spec in (nk.Spec(k=16), nk.Spec(measure="simhash")):
+        lists = TextColumns(spec).sketch(TEXTS)
+        assert lists.to_pylist() == [*nk.sketch(TEXTS[:-1], spec).tolist(), None]
+
+
+def test_documents_that_share_a_band_key_are_those_of_equal_bands() -> None:
+    columns = TextColumns(nk.Spec())
+    keys = columns.band_keys([TEXTS[0], TEXTS[0].upper(), TEXTS[2], None]).to_pylist()
+    assert keys[0] == keys[1]
+    assert not set(keys[0]) & set(keys[2])
+    assert keys[3] is None
+
+
+def test_truncated_slots_have_no_band_keys() -> None:
+    columns = TextColumns(nk.Spec(slot_bits=8))
+    with pytest.raises(nk.UsageError, match="slot_bits=8 keeps a part of each slot"):
+        columns.band_keys(TEXTS)
+
+
+@pytest.mark.parametrize("chunks", [1, 2])
+def test_similarity_and_containment_are_those_of_shingle_sets(chunks: int) -> None:
+    rng = np.random.default_rng(5)
+    first, second = (
+        [" ".join(rng.choice(list("abc"), rng.integers(0, 9))) for _ in range(50)] for _ in "ab"
+    )
+    column = pa.chunked_array(np.array_split(first, chunks), pa.string())
+    similarity = TextColumns(nk.Spec()).compare(column, second).to_pylist()
+    containment = TextColumns(nk.Spec()).containment(column, second).to_pylist()
+    for row, (a, b) in enumerate(zip(map(shingles, first), map(shingles, second), strict=True)):
+        assert similarity[row] == (len(a & b) / len(a | b) if a | b else 0)
+        assert containment[row] == (len(a & b) / len(a) if a else 0)
+
+
+def test_null_and_empty_columns() -> None:
+    columns = TextColumns(nk.Spec())
+    assert columns.compare(["a", None, None], [None, "a", None]).null_count == 3
+    assert columns.compare(pa.array([], pa.string()), pa.array([], pa.string())).to_pylist() == []
+    nulls = pa.nulls(2)
+    assert columns.sketch(nulls).null_count == columns.band_keys(nulls).null_count == 2
+
+
+def test_errors_name_what_to_change() -> None:
+    with pytest.raises(nk.UsageError, match="different numbers of rows: 1, 2"):
+        TextColumns(nk.Spec()).compare(["a"], ["a", "b"])
+    with pytest.raises(nk.UsageError, match="'simhash' does not compare sets"):
+        TextColumns(nk.Spec(measure="simhash")).containment(["a"], ["a"])
+    with pytest.raises(nk.UsageError, match="the Spec is of vectors"):
+        TextColumns(nk.Spec(unit="vector", measure="cosine", n=4))
