@@ -13,6 +13,8 @@ from nearkin.corpus.columns import Columns
 from nearkin.corpus.corpus import FileCorpus
 from nearkin.corpus.file_names import join_inside, make_output_names
 from nearkin.corpus.formats.base import FileSlice, Writer
+from nearkin.corpus.formats.json_lines import JsonLines
+from nearkin.corpus.formats.json_rows import JsonRow
 from nearkin.errors import RunError
 from nearkin.setting_names import name_flag
 
@@ -27,6 +29,26 @@ Observer = Callable[[int, pa.Array], None]
 """A function that receives the first ordinal and the documents of each slice."""
 
 
+class KnownDocuments(NamedTuple):
+    """The n documents of a corpus, as a run has found them in its files."""
+
+    files: np.ndarray
+    """The number of each document's file, ascending, int32 (n,)."""
+    rows: np.ndarray
+    """The row of each document in its file, int64 (n,)."""
+    observed: np.ndarray
+    """The ordinals of the documents that the observer needs, ascending, int64 (m,)."""
+
+    def rows_of(self, number: int) -> np.ndarray:
+        """Returns the rows of the documents of a file, ascending, int64.
+
+        Args:
+            number: Number of the file.
+        """
+        first, end = np.searchsorted(self.files, [number, number + 1])
+        return np.asarray(self.rows[first:end])
+
+
 def write_kept(
     corpus: FileCorpus,
     columns: Columns,
@@ -36,8 +58,11 @@ def write_kept(
     observe: Observer | None = None,
     advance: Callable[[int], None] | None = None,
     rewrite: Rewriter | None = None,
+    known: KnownDocuments | None = None,
 ) -> None:
     """Writes a copy of every input with the rows that are kept.
+
+    Lines of JSON that are known to be documents are copied without parsing them.
 
     Args:
         corpus: The inputs.
@@ -49,6 +74,8 @@ def write_kept(
         observe: Receives the first ordinal and the documents of each slice.
         advance: Receives the number of documents that were processed.
         rewrite: Returns the new texts of documents, or None if no text changes.
+        known: The documents of the inputs, if they are known. By default, each row is parsed to
+            know if it is a document, and to rewrite its text.
 
     Raises:
         RunError: If the inputs have changed, or a row cannot be copied.
@@ -59,16 +86,22 @@ def write_kept(
         target = join_inside(folder, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         writer = _writer(corpus, columns, number, target)
+        form = corpus.format_of(corpus.files[number])
+        known_rows = None
+        if known is not None and rewrite is None and isinstance(form, JsonLines) and form.has_lines:
+            known_rows = known.rows_of(number)
         for file_slice in _written(
-            corpus.read_slices(number, columns, whole=True),
+            corpus.read_slices(number, columns, whole=True, rows=known_rows),
             writer,
             kept,
             rows,
             first,
             None if rewrite is None else _RewrittenColumn(columns.content, rewrite),
         ):
-            if observe is not None:
+            if observe is not None and known_rows is None:
                 observe(first, file_slice.documents[columns.content])
+            elif observe is not None and known is not None and isinstance(form, JsonLines):
+                _observe_lines(form, columns, file_slice, first, known.observed, observe)
             first += len(file_slice.rows)
             if advance is not None:
                 advance(len(file_slice.rows))
@@ -84,6 +117,39 @@ class _RewrittenColumn(NamedTuple):
 
     name: str
     rewrite: Rewriter
+
+
+def _observe_lines(
+    form: JsonLines,
+    columns: Columns,
+    lines: FileSlice,
+    first: int,
+    observed: np.ndarray,
+    observe: Observer,
+) -> None:
+    """Passes on the observed ones among lines that were not parsed.
+
+    Args:
+        form: The format of the file.
+        columns: The fields of a document.
+        lines: The lines, each of which is a document.
+        first: Ordinal of the first one.
+        observed: Ordinals of the documents that the observer needs, ascending.
+        observe: Receives each of these documents with its ordinal.
+    """
+    low, high = np.searchsorted(observed, [first, first + len(lines.rows)])
+    places = (observed[low:high] - first).tolist()
+    if not places:
+        return
+    parsed = form.parse_documents(
+        columns,
+        [
+            JsonRow(int(lines.rows[at]), lines.complete_rows[at].removesuffix(b"\n"))
+            for at in places
+        ],
+    )
+    for at, place in enumerate(places):
+        observe(first + place, parsed[columns.content].slice(at, 1))
 
 
 def _writer(corpus: FileCorpus, columns: Columns, number: int, target: Path) -> Writer | None:

@@ -81,6 +81,12 @@ class ExcerptCollector:
             np.flatnonzero(np.asarray(result.kept)), float(lengths.mean()) if len(lengths) else 0.0
         )
 
+    @property
+    def ordinals(self) -> np.ndarray:
+        """The numbers of the documents that must be observed, ascending, int64 (n,)."""
+        sampled = self.sample.ordinals if self.has_texts else self._ordinals[:0]
+        return np.union1d(self._ordinals, sampled)
+
     def observe(self, first: int, documents: pa.Array) -> None:
         """Takes the excerpts of the quoted documents of a batch.
 

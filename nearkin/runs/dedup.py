@@ -24,6 +24,7 @@ from nearkin.runs.document_output import (
     SAME_CODEC,
     columns_to_add,
     documents_to_copy,
+    known_documents,
     write_removed_ids,
 )
 from nearkin.runs.job import Job, check_job
@@ -235,6 +236,7 @@ def _write_outputs(
                 columns_to_add(run, clustering, output, annotate=job.annotate),
                 excerpts.observe,
                 run.progress.advance,
+                known=known_documents(run, excerpts.ordinals),
             )
         else:
             # The report quotes documents in any case.

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from nearkin.corpus import Columns, FileCorpus, TableCorpus
 from nearkin.corpus.formats.parquet import CODECS, Parquet
-from nearkin.corpus.writer import Annotations
+from nearkin.corpus.writer import Annotations, KnownDocuments
 from nearkin.engine.cluster_columns import ClusterColumns, DocumentWeights
 from nearkin.engine.local import result_tables
 from nearkin.engine.local.cluster_columns import LocalClusterColumns
@@ -28,6 +28,7 @@ OUTPUTS = (KEPT, IDS, NONE)
 SAME_CODEC = "same"
 REMOVED = "removed.parquet"
 """The name of the list of removed ids in an output folder."""
+NO_ORDINALS = np.empty(0, np.int64)
 REMOVED_SCHEMA = pa.schema([("id", pa.large_string())])
 
 
@@ -237,6 +238,17 @@ def documents_to_copy(
     """
     kept = np.asarray(clustering.kept)
     return np.ones(len(kept), bool) if annotate or output.weights is not None else kept
+
+
+def known_documents(run: LocalRun, observed: np.ndarray = NO_ORDINALS) -> KnownDocuments:
+    """Returns where a run has found its documents, so that copies need not parse all rows.
+
+    Args:
+        run: The run.
+        observed: Ordinals of the documents whose values are needed, ascending, int64 (n,).
+    """
+    documents = run.documents()
+    return KnownDocuments(np.asarray(documents.files), np.asarray(documents.rows), observed)
 
 
 def columns_to_add(

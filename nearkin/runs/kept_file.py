@@ -32,6 +32,7 @@ from nearkin.runs.document_output import (
     columns_to_add,
     copy_rows,
     documents_to_copy,
+    known_documents,
 )
 from nearkin.runs.table_files import (
     TableFile,
@@ -224,7 +225,8 @@ def write_kept_file(
         copied = documents_to_copy(clustering, output)
         columns = columns_to_add(run, clustering, output)
         with tempfile.TemporaryDirectory(dir=run.work.path) as folder:
-            write_kept(corpus, run.columns, copied, Path(folder), columns)
+            known = known_documents(run)
+            write_kept(corpus, run.columns, copied, Path(folder), columns, known=known)
             file.write_folder(Path(folder), run.columns, readers, overwrite=False)
     return file.table.path
 

@@ -30,6 +30,7 @@ from nearkin.runs.document_output import (
     columns_to_add,
     copy_rows,
     documents_to_copy,
+    known_documents,
     write_removed_ids,
 )
 from nearkin.runs.job import Job
@@ -333,7 +334,8 @@ def _write_kept_documents(
         run.corpus.set_codec(codec)
         copied = documents_to_copy(clustering, output)
         columns = columns_to_add(run, clustering, output)
-        write_kept(run.corpus, run.columns, copied, folder, columns)
+        known = known_documents(run)
+        write_kept(run.corpus, run.columns, copied, folder, columns, known=known)
 
 
 def build_run_record(

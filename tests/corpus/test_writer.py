@@ -4,10 +4,12 @@ from pathlib import Path
 
 import fsspec
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from nearkin.corpus import Columns, FileCorpus, write_kept
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.writer import KnownDocuments
 from nearkin.errors import RunError
 from tests.corpus.samples import kept_texts, lines_of, run_dedup_on, words_of
 
@@ -55,3 +57,84 @@ def test_target_outside_the_output_is_an_error(name: str, tmp_path: Path) -> Non
     with pytest.raises(RunError, match="leads out of"):
         write_kept(corpus, Columns(), np.ones(1, bool), tmp_path / "out")
     assert (tmp_path / "a.jsonl").read_text() == lines_of(1)
+
+
+CONTENT = (
+    b'\xef\xbb\xbf{"id": "a", "text": "first"}\n'
+    b"\n"
+    b'{"id": "b", "text": null}\n'
+    b'{"text": "second", "id": "c"}\r\n'
+    b"not JSON\n"
+    b'{"id": "long", "text": "' + b"x" * 5000 + b'"}\n'
+    b'{"id": "d", "other": 1e10, "text": "third"}\n'
+    b'  {"id": "e", "text": "\\u00e9t\\u00e9"}  \n'
+    b'{"id": "f", "text": "last"}'
+)
+"""Lines with a byte order mark, a blank line, rejected rows, and without a line end."""
+
+
+@pytest.mark.parametrize("ending", ["jsonl", "jsonl.zst"])
+@pytest.mark.parametrize("block", [16, 100, 1 << 19])
+@pytest.mark.parametrize("has_added_columns", [False, True])
+def test_known_documents_are_copied_as_parsed_ones_are(
+    ending: str,
+    block: int,
+    has_added_columns: bool,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nearkin.corpus.formats.json_lines.BLOCK", block)
+    path = tmp_path / f"a.{ending}"
+    with pa.output_stream(str(path), compression="detect") as stream:
+        stream.write(CONTENT)
+    (tmp_path / f"b.{ending}").write_bytes(path.read_bytes())
+    columns = Columns(id="id", document_limit=2000)
+    corpus = FileCorpus.open([str(tmp_path)])
+    batches = list(corpus.batches(columns))
+    files = np.concatenate([batch.files for batch in batches])
+    rows = np.concatenate([batch.rows for batch in batches])
+    texts = [text for batch in batches for text in batch.documents["text"].to_pylist()]
+    assert texts[:4] == ["first", "second", "third", "été"]
+    kept = np.arange(len(texts)) % 3 != 1
+    observed = np.arange(0, len(texts), 2)
+
+    def added_columns(start: int, end: int) -> pa.RecordBatch:
+        return pa.record_batch([pa.array(range(start, end))], ["ordinal"])
+
+    copies = []
+    for known in (None, KnownDocuments(files, rows, observed)):
+        folder = tmp_path / ("parsed" if known is None else "known")
+        seen: dict[int, str] = {}
+
+        def observe(first: int, documents: pa.Array, seen: dict[int, str] = seen) -> None:
+            seen.update(enumerate(documents.to_pylist(), first))
+
+        write_kept(
+            corpus,
+            columns,
+            kept,
+            folder,
+            added_columns if has_added_columns else None,
+            observe,
+            known=known,
+        )
+        assert {ordinal: seen[ordinal] for ordinal in observed.tolist()} == {
+            ordinal: texts[ordinal] for ordinal in observed.tolist()
+        }
+        copies.append({file.name: _decompress(file) for file in sorted(folder.iterdir())})
+    assert copies[0] == copies[1]
+    assert len(copies[0]) == 2
+
+
+def _decompress(path: Path) -> bytes:
+    with pa.input_stream(str(path), compression="detect") as stream:
+        return bytes(stream.read())
+
+
+def test_known_documents_that_are_missing_now_are_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    path.write_text(lines_of(1, 2))
+    corpus = FileCorpus.open([str(path)])
+    known = KnownDocuments(np.zeros(3, np.int32), np.arange(3), np.arange(0))
+    with pytest.raises(RunError, match="the inputs have 2 documents now, but had 3 before"):
+        write_kept(corpus, Columns(), np.ones(3, bool), tmp_path / "out", known=known)

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from nearkin.corpus.formats.base import (
 )
 from nearkin.corpus.formats.json_rows import BOM, LINE_SHARE, JsonRow, JsonSliceBuilder
 from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.validation import make_empty_documents
 
 SPARSE = 4
 """Lines of a block are parsed one by one if at most one in so many is needed."""
@@ -139,12 +140,17 @@ class JsonLines:
             start: The row at which reading starts.
             whole: Whether the slices hold the complete rows.
             rows: The rows that are needed, or None for all. Few of a block are parsed
-                one by one.
+                one by one. If `whole`, they are known to be documents, and are not parsed: the
+                slices have no values.
         """
         with file.open_decompressed() as stream:
             builder = JsonSliceBuilder(columns, start, whole=whole, has_lines=self.has_lines)
             limit = LINE_SHARE * columns.document_limit
             blocks = ItemsBeforeDamage(read_line_blocks(stream, limit))
+            if whole and rows is not None:
+                yield from _copy_lines(blocks, columns, rows)
+                blocks.raise_damage()
+                return
             for block in blocks:
                 needed = _needed_rows(block, rows)
                 if needed is None:
@@ -154,6 +160,18 @@ class JsonLines:
             if builder.begun:
                 yield builder.take_slice()
             blocks.raise_damage()
+
+    def parse_documents(self, columns: Columns, lines: Sequence[JsonRow]) -> pa.RecordBatch:
+        """Returns the documents in lines that are known to be documents.
+
+        Args:
+            columns: The fields to read.
+            lines: n lines.
+        """
+        builder = JsonSliceBuilder(columns, 0, whole=False, has_lines=self.has_lines)
+        for line in lines:
+            builder.add(line)
+        return builder.take_slice().documents
 
     def writer(self, file: InputFile, columns: Columns, target: str) -> "LineWriter":
         """Returns a writer of lines.
@@ -182,6 +200,30 @@ def _read_block(block: LineBlock, builder: JsonSliceBuilder) -> Iterator[FileSli
         at = end
         if builder.full:
             yield builder.take_slice()
+
+
+def _copy_lines(
+    blocks: Iterable[LineBlock], columns: Columns, rows: np.ndarray
+) -> Iterator[FileSlice]:
+    """Yields lines that are known to be documents, without parsing them.
+
+    Args:
+        blocks: The lines of a file.
+        columns: The fields of a document.
+        rows: The rows of the documents, ascending, int64 (n,).
+    """
+    no_values = make_empty_documents(columns)
+    for block in blocks:
+        if block.lines is None:
+            continue
+        end = block.row + len(block.lines)
+        low, high = np.searchsorted(rows, [block.row, end])
+        lines = block.lines
+        if high - low < len(lines):
+            lines = [lines[at] for at in (rows[low:high] - block.row).tolist()]
+        if lines and not lines[-1].endswith(b"\n"):
+            lines = [*lines[:-1], lines[-1] + b"\n"]
+        yield FileSlice(rows[low:high], no_values, [], end, lines)
 
 
 def _needed_rows(block: LineBlock, rows: np.ndarray | None) -> list[int] | None:
