@@ -25,6 +25,7 @@ from nearkin.engine.local.blocking import BlocklistMatcher, require_blockable
 from nearkin.engine.local.decisions import require_decidable
 from nearkin.engine.local.document_frequencies import count_frequencies
 from nearkin.engine.local.document_split import SplitGroups, require_splittable
+from nearkin.engine.local.keep_function import KeepFunction, require_choosable
 from nearkin.engine.local.reference import Reference, ReferenceMatcher
 from nearkin.engine.local.removal_limit import require_removal_limit
 from nearkin.engine.local.run import LocalRun
@@ -151,6 +152,11 @@ def dedup(
         {'kept': False, 'duplicate_of': '0000000000', 'matched_in': 'reference'}
     """
     settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_dedup()
+    keep = parameters.get("keep")
+    keep_function = None
+    if callable(keep):
+        keep_function = keep
+        del parameters["keep"]
     with settings.named_in_errors():
         finished = prepare_run(
             data,
@@ -160,6 +166,7 @@ def dedup(
             settings.apply_to(parameters),
             reference=ReferenceData(against, only=only_against, blocklist=blocklist),
             decisions=_open_decisions(decisions),
+            keep_function=keep_function,
         )
     clustering = to_final_clusters(finished.run)
     require_removal_limit(finished.run, clustering)
@@ -498,6 +505,7 @@ def prepare_run(
     parameters: RunParameters,
     reference: ReferenceData = NO_REFERENCE,
     decisions: Decisions | None = None,
+    keep_function: KeepFunction | None = None,
 ) -> TemporaryRun:
     """Returns a run in a temporary work folder, whose stages are executed on demand.
 
@@ -509,12 +517,15 @@ def prepare_run(
         parameters: The parameters of the run, without settings and preset.
         reference: The reference, or `NO_REFERENCE`.
         decisions: Decisions about pairs of documents, or None.
+        keep_function: Chooses the kept document of each cluster, or None.
 
     Raises:
         UsageError: If a parameter is out of range, or the data cannot be read.
     """
     corpus = open_corpus(data, parameters)
-    return prepare_corpus_run(corpus, id, work, progress, parameters, reference, decisions)
+    return prepare_corpus_run(
+        corpus, id, work, progress, parameters, reference, decisions, keep_function
+    )
 
 
 def _open_decisions(decisions: str | Path | Decisions | None) -> Decisions | None:
@@ -530,6 +541,7 @@ def prepare_corpus_run(
     parameters: RunParameters,
     reference: ReferenceData = NO_REFERENCE,
     decisions: Decisions | None = None,
+    keep_function: KeepFunction | None = None,
 ) -> TemporaryRun:
     """Returns a run over a corpus, as `prepare_run` does over data.
 
@@ -541,6 +553,7 @@ def prepare_corpus_run(
         parameters: The parameters of the run, without settings and preset.
         reference: The reference, or `NO_REFERENCE`.
         decisions: Decisions about pairs of documents, or None.
+        keep_function: Chooses the kept document of each cluster, or None.
 
     Raises:
         UsageError: If a parameter is out of range, or a column does not exist.
@@ -553,6 +566,8 @@ def prepare_corpus_run(
         require_comparable(options)
     if decisions is not None:
         require_decidable(options, has_reference=reference.data is not None)
+    if keep_function is not None:
+        require_choosable(options, corpus)
     folder = TemporaryFolder(work)
     updates = progress or LoggedProgress()
     request = _Request(corpus, columns, options, resources_of(parameters))
@@ -574,6 +589,7 @@ def prepare_corpus_run(
         matcher=matcher,
         decisions=decisions,
         blocker=blocker,
+        keep_function=keep_function,
     )
     return TemporaryRun(run, folder)
 

@@ -1,7 +1,7 @@
 """The options of a run: checked and parsed once, then frozen."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -146,7 +146,7 @@ class RunOptionKeywords(TypedDict, total=False):
     verify: str
     cluster: str
     floor: float | None
-    keep: str
+    keep: str | Callable[..., object]
     keep_up_to: int
     empty: str
     block_by: str | None
@@ -200,6 +200,8 @@ class RecordedOptions(TypedDict):
     """Not recorded if the option is not given. The same is true of `related`, `same` and `url`."""
     related: NotRequired[float]
     keep_up_to: NotRequired[int]
+    keep_function: NotRequired[str]
+    """The name of the function that chose the kept documents, in results of the library."""
     same: NotRequired[str]
     url: NotRequired[str]
 

@@ -16,6 +16,7 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import second_pair_batches
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.local.work_folder import first_difference
+from nearkin.engine.options import RecordedOptions
 from nearkin.engine.result_schema import PAIRS, RELATED, RELATED_FILE
 from nearkin.engine.stats import StageRecords
 from nearkin.errors import UsageError
@@ -295,7 +296,7 @@ def write_result(
     record = RunRecord(
         version=VERSION,
         spec_json=json.loads(run.options.spec.to_json()),
-        parameters=run.options.parameters(),
+        parameters=_parameters_of(run),
         counts=summary_counts(data.counts),
         stages=stages,
         metrics=QualityMetrics.from_stages(stages),
@@ -319,6 +320,15 @@ def write_result(
         }
         claim.publish_folder(staging, run.work.manifest["run"], identity, replaces=False)
     return folder
+
+
+def _parameters_of(run: LocalRun) -> RecordedOptions:
+    """Returns the recorded options of a run, with the name of its keep function if it has one."""
+    parameters = run.options.parameters()
+    if run.keep_function is not None:
+        name = getattr(run.keep_function, "__qualname__", type(run.keep_function).__name__)
+        parameters["keep_function"] = name
+    return parameters
 
 
 def _write_kept_documents(

@@ -89,7 +89,7 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
 
     At most one of `text`, `tokens`, `vector` and `fingerprint` is given.
     `nearkin.engine.options.RunOptions` documents the further parameters: recall, bands, rows,
-    tables, probes, verify, cluster, floor, keep, keep_up_to, related, empty, block_by, across,
+    tables, probes, verify, cluster, floor, keep_up_to, related, empty, block_by, across,
     same, url, source, split, second_measure, hot_bucket_size, pair_budget, fanout, memory (a number
     of bytes, or a size such as `4GB`) and workers.
     `SpecOptionKeywords` documents the options of the Spec (shingle, normalise, stem, scheme, k,
@@ -106,6 +106,9 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
         measure: `jaccard`, `weighted-jaccard`, `idf-jaccard`, `simhash`, `cosine` for vectors, or
             `hamming` for fingerprints. The default is the measure of the Spec, or the one for
             vectors or fingerprints, or `jaccard`.
+        keep: Keep policy, for example `length desc`; or, for `nearkin.dedup` over data in memory, a
+            function of the rows of a cluster that may be kept (dictionaries, in keep order), which
+            returns one of them or its id.
         threshold: Minimum similarity of two near-duplicates, in (0, 1]. The default is 0.8.
         distance: Maximum Hamming distance of two near-duplicates in bits (simhash, cosine and
             hamming only). Replaces `threshold`. Fingerprints require it.

@@ -97,7 +97,8 @@ class Settings:
     source: str = "settings="
 
     def __post_init__(self) -> None:
-        types = get_type_hints(RunParameters)
+        # a settings file has no functions
+        types = {**get_type_hints(RunParameters), "keep": str}
         checked: dict[str, object] = {}
         try:
             for name, value in self.values.items():

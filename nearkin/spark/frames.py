@@ -245,6 +245,11 @@ def _refuse_local_parameters(parameters: RunParameters) -> None:
     Raises:
         UsageError: If one is given. The message says why.
     """
+    if callable(parameters.get("keep")):
+        raise UsageError(
+            f"{name_setting('keep')} is a function, which would need all rows of a cluster in one "
+            "place; with Spark, give a keep policy, which is a text"
+        )
     for name, reason in REFUSED_PARAMETERS.items():
         if name in parameters and parameters.get(name) is not None:
             raise UsageError(f"{name_setting(name)} is not possible with Spark: {reason}")

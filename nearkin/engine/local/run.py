@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from nearkin.cluster.election import NO_PAIRS
-from nearkin.corpus import Columns, Corpus, FileCorpus
+from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.places import places_of
 from nearkin.decisions import Decisions
@@ -33,6 +33,7 @@ from nearkin.engine.local.decisions import DIFFERENT_PAIRS, load_pairs_apart, nu
 from nearkin.engine.local.documents import Documents
 from nearkin.engine.local.exact_groups import load_pair_scope, save_exact_groups
 from nearkin.engine.local.hot_buckets import LocalHotBucketLoop
+from nearkin.engine.local.keep_function import KeepFunction, choose_by_function
 from nearkin.engine.local.kept_hashes import MEMORY_SHARE as KEPT_HASHES_SHARE
 from nearkin.engine.local.kept_hashes import KeptHashes
 from nearkin.engine.local.pair_files import (
@@ -145,6 +146,7 @@ class LocalRun(Run):
         shared_hashes: Shingle hashes that another run keeps of the same documents.
         payloads: Source of what is compared exactly. By default, the texts of the corpus.
         matcher: Comparison with a reference, whose duplicates are removed first.
+        keep_function: Chooses the kept document of each cluster. The corpus is a table then.
         decisions: Decisions about pairs of documents, or None without decisions.
         blocker: Comparison with a blocklist, whose matches are removed before all others.
     """
@@ -160,6 +162,7 @@ class LocalRun(Run):
     shared_hashes: KeptHashes | None = None
     payloads: PayloadSource | None = None
     matcher: DocumentMatcher | None = None
+    keep_function: KeepFunction | None = None
     decisions: Decisions | None = None
     blocker: DocumentBlocker | None = None
     _requested_workers: int = field(init=False)
@@ -653,8 +656,9 @@ class LocalRun(Run):
         groups = ExactGroupOrder.load(self.documents(), self.work)
         if self.matcher is not None and self.matcher.only_reference:
             groups = groups.ungrouped()
+        scored = self.scored_at(threshold)
         clustering = cluster_documents(
-            self.scored_at(threshold),
+            scored,
             groups,
             self.comparing(),
             self.options,
@@ -662,6 +666,16 @@ class LocalRun(Run):
             advance=advance,
             apart=self.pairs_apart(),
         )
+        if self.keep_function is not None:
+            assert isinstance(self.corpus, TableCorpus)
+            clustering = choose_by_function(
+                clustering,
+                scored,
+                groups,
+                self.documents(),
+                self.corpus.table,
+                self.keep_function,
+            )
         clustering = self._remove_matches(clustering)
         if self.options.keep_up_to > 1:
             return keep_further_copies(clustering, groups.rank, self.options.keep_up_to)

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 import nearkin as nk
 from nearkin import spark as nks
 from nearkin.cli.app import run
+from nearkin.errors import UsageError
 from tests.engine.spark.conftest import rows_of
 
 DATES = ("2024", "2024-05-01T10:30:00+02:00", "1714550000", "20240501083001", "soon", None, "")
@@ -118,3 +119,8 @@ def test_kept_files_have_the_columns_of_the_local_engine(
     assert pq.read_table(kept[0] / "a.parquet").equals(pq.read_table(kept[1] / "a.parquet"))
     for name in ("b.csv", "c.jsonl"):
         assert (kept[0] / name).read_bytes() == (kept[1] / name).read_bytes()
+
+
+def test_function_as_keep_policy_is_refused(versions_frame: DataFrame) -> None:
+    with pytest.raises(UsageError, match=r"`keep` is a function.*give a keep policy"):
+        nks.dedup(versions_frame, id="id", keep=max, **WORDS)
