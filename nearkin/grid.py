@@ -32,7 +32,7 @@ from nearkin.suggestions import did_you_mean
 
 PARTS_OF_SHINGLE = ("unit", "n")
 """Settings of a grid that make a shingle: its unit and its length."""
-NAMES = tuple(sorted((*VALID_KEYS, *PARTS_OF_SHINGLE)))
+NAMES = tuple(sorted({*VALID_KEYS, *PARTS_OF_SHINGLE} - {"text"}))
 """The settings that a grid may vary."""
 LISTS = ("normalise", "keep", "same")
 """Settings whose values are lists. A plus sign stands for the comma in them."""

@@ -53,7 +53,8 @@ def run_dedup(labelled: LabelledSet, settings: Settings) -> Clustering:
     cpu = time.process_time() - cpu_began
     seconds = time.perf_counter() - began
     rows = {id: row for row, id in enumerate(labelled.documents["id"].to_pylist())}
-    labels = np.empty(len(rows), np.int64)
+    # a row without a text in the columns is rejected, and is a cluster of its own
+    labels = np.arange(len(rows))
     kept = np.zeros(len(rows), bool)
     for id, leader, is_kept in zip(
         clusters["id"].to_pylist(),
@@ -88,6 +89,8 @@ class FittedRun(NamedTuple):
 def fit_settings(labelled: LabelledSet, objective: str = "f1") -> FittedRun:
     """Returns the settings that `nearkin.fit` chooses from all labels of a set.
 
+    Of records, it gets the columns of all fields, and chooses among them.
+
     Args:
         labelled: The set.
         objective: What is maximized.
@@ -97,7 +100,12 @@ def fit_settings(labelled: LabelledSet, objective: str = "f1") -> FittedRun:
     began = time.perf_counter()
     cpu_began = time.process_time()
     fitted = nk.fit(
-        labelled.documents, names, id="id", objective=objective, across=_across_of(labelled)
+        labelled.documents,
+        names,
+        id="id",
+        text=labelled.fields,
+        objective=objective,
+        across=_across_of(labelled),
     )
     cpu = time.process_time() - cpu_began
     return FittedRun(fitted.settings, cpu, time.perf_counter() - began)
@@ -175,12 +183,12 @@ def describe_settings(settings: Settings) -> str:
     elif isinstance(normalise, Sequence):
         steps = normalise
     added = [f"+{step}" for step in steps if step not in ("nfkc", "lower")]
-    parts = [
-        str(settings.get("shingle", "words:3")),
-        *added,
-        str(settings.get("measure", "jaccard")),
-        str(settings.get("threshold", 0.8)),
-    ]
+    parts = [str(settings.get("shingle", "words:3")), *added]
+    parts.append(str(settings.get("measure", "jaccard")))
+    parts.append(str(settings.get("accept", settings.get("threshold", 0.8))))
+    columns = settings.get("text")
+    if isinstance(columns, Sequence):
+        parts.append(f"of {', '.join(columns)}")
     if settings.get("cluster", "leaders") != "leaders":
         parts.append(str(settings["cluster"]))
     if settings.get("floor") is not None:

@@ -1,6 +1,6 @@
 """The decision which rows are documents, and the reasons why others are rejected."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from typing import NamedTuple
 
@@ -131,13 +131,22 @@ def check_joined_texts(rows: pa.RecordBatch, columns: Columns) -> CheckedColumn:
             else:
                 reasons[at] = reason
         parts.append(checked.values)
-    joined = reduce(_join_pairwise, parts)
+    joined = join_columns(parts)
     shown = " and ".join(columns.sources)
     too_long = too_long_reason(shown, columns.document_limit)
     reasons.update(dict.fromkeys(_long_texts(joined, columns.document_limit), too_long))
     empty = np.flatnonzero(nulls == len(columns.sources))
     reasons.update(dict.fromkeys(empty.tolist(), f"{shown} are null"))
     return CheckedColumn(joined, reasons)
+
+
+def join_columns(parts: Sequence[pa.Array]) -> pa.Array:
+    """Joins columns of texts to one text for each row, large_string (n,). Nulls are left out.
+
+    Args:
+        parts: Columns of texts, large_string (n,) each, at least one.
+    """
+    return reduce(_join_pairwise, parts)
 
 
 def _join_pairwise(first: pa.Array, second: pa.Array) -> pa.Array:

@@ -72,7 +72,7 @@ class Suggestion:
     @property
     def settings(self) -> Mapping[str, object]:
         """The values of a settings file, which `nearkin.dedup` takes as keywords."""
-        return {**self.definition.settings(), "threshold": self.threshold, "cluster": "leaders"}
+        return self.definition.settings(self.threshold)
 
 
 @dataclass

@@ -12,6 +12,7 @@ from nearkin.cluster.keep import KeepPolicy
 from nearkin.corpus import Columns, Corpus, carried_column_name
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.ids import make_ids
+from nearkin.corpus.validation import join_columns
 from nearkin.engine.document_facts import id_hashes, text_lengths
 from nearkin.errors import UsageError
 from nearkin.fit.sources import DocumentSources, SourceCounter
@@ -34,6 +35,30 @@ time for all pairs grows with the number of documents and with their total size,
 documents are compared."""
 
 
+class ColumnTexts(NamedTuple):
+    """The texts of single columns, as structs with a field for each column."""
+
+    columns: tuple[str, ...]
+    """The names of the columns."""
+    of_documents: pa.StructArray
+    """(n,): The texts of the documents. A missing text is null."""
+    of_background: pa.StructArray
+    """(m,): The texts from which document frequencies are counted."""
+
+    def share_without_text(self, columns: Collection[str]) -> float:
+        """Returns the share of the documents without a text in some columns. A run rejects them.
+
+        Args:
+            columns: Names of columns.
+        """
+        joined = _join_fields(self.of_background, columns)
+        return joined.null_count / max(1, len(joined))
+
+
+def _join_fields(texts: pa.StructArray, columns: Collection[str]) -> pa.Array:
+    return join_columns([texts.field(column) for column in columns])
+
+
 @dataclass(frozen=True)
 class FitDocuments:
     """The documents of a fit in keep order, by which the earlier one of a pair is kept.
@@ -49,6 +74,7 @@ class FitDocuments:
         example_id: Id of a document of the corpus.
         sources: Sources of the documents, of which only different ones are compared, or None to
             compare all documents.
+        texts: Texts of the single columns that are joined, if some of them may be chosen, or None.
     """
 
     ids: tuple[str, ...]
@@ -60,6 +86,7 @@ class FitDocuments:
     too_large: int
     example_id: str
     sources: DocumentSources | None = None
+    texts: ColumnTexts | None = None
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -84,18 +111,40 @@ class FitDocuments:
         """Returns some of the documents, with the same background.
 
         Args:
-            rows: Positions of the documents in ascending order, int64 (m,).
+            rows: Positions of the documents, int64 (m,). They are in ascending order, unless the
+                texts were replaced.
         """
-        sources = self.sources
-        if sources is not None:
-            sources = sources._replace(hashes=sources.hashes[rows], sizes=sources.sizes[rows])
+        sources = None if self.sources is None else self.sources.select(rows)
+        texts = self.texts
+        if texts is not None:
+            texts = texts._replace(of_documents=texts.of_documents.take(pa.array(rows)))
         return replace(
             self,
             ids=tuple(self.ids[row] for row in rows.tolist()),
             contents=self.contents.take(pa.array(rows)),
             is_labelled=self.is_labelled[rows],
             sources=sources,
+            texts=texts,
         )
+
+    def with_columns(self, columns: Sequence[str]) -> "FitDocuments":
+        """Returns the documents with the texts of some columns, in the same order.
+
+        A document without a text in them is empty, so that it has no duplicates.
+
+        Args:
+            columns: Names of columns of `texts`.
+        """
+        assert self.texts is not None
+        return replace(
+            self,
+            contents=_join_fields(self.texts.of_documents, columns).fill_null(""),
+            background=_join_fields(self.texts.of_background, columns).drop_null(),
+        )
+
+    def find_keep_order(self) -> np.ndarray:
+        """Returns the positions of the documents in keep order, int64 (n,)."""
+        return _keep_order(pa.array(self.ids, pa.large_string()), self.contents)
 
     def quote(self, position: int) -> str:
         """Returns the text of a document, its tokens, or a description of its vector."""
@@ -153,7 +202,8 @@ class _DrawnDocuments(NamedTuple):
     ids: pa.Array
     contents: list[pa.Array]
     """One array, or none if no document was offered."""
-    sources: pa.Array
+    carried: pa.StructArray
+    """The values of carried columns, with a field for each column."""
 
 
 class _Reservoir:
@@ -164,19 +214,20 @@ class _Reservoir:
     Args:
         count: Number of documents, at most.
         limit: Limit of their size.
+        carried: Type of the values of carried columns.
     """
 
-    def __init__(self, count: int, limit: SizeLimit) -> None:
+    def __init__(self, count: int, limit: SizeLimit, carried: pa.StructType) -> None:
         self.count = count
         self.limit = limit
         self.ranks = np.empty(0, np.uint64)
         self.ids = pa.array([], pa.large_string())
         self.contents: pa.Array | None = None
-        self.sources = pa.array([], pa.large_string())
+        self.carried = pa.array([], carried)
         self._end: np.uint64 | None = None
 
     def offer(
-        self, ranks: np.ndarray, ids: pa.Array, contents: pa.Array, sources: pa.Array
+        self, ranks: np.ndarray, ids: pa.Array, contents: pa.Array, carried: pa.StructArray
     ) -> None:
         """Takes the documents of lowest rank into the sample, and drops all others.
 
@@ -184,7 +235,7 @@ class _Reservoir:
             ranks: Distinct ranks of the documents, uint64 (n,).
             ids: Ids of the documents, large_string (n,).
             contents: Texts or vectors of the documents, in the same order.
-            sources: Names of the sources of the documents, large_string (n,).
+            carried: Values of carried columns, (n,).
         """
         if not self.count or not len(ranks):
             return
@@ -196,7 +247,7 @@ class _Reservoir:
             ranks = ranks[eligible]
             ids = ids.take(places)
             contents = contents.take(places)
-            sources = sources.take(places)
+            carried = carried.take(places)
         all_contents = (
             contents if self.contents is None else pa.concat_arrays([self.contents, contents])
         )
@@ -210,15 +261,15 @@ class _Reservoir:
         self.ranks = all_ranks[chosen]
         self.ids = pa.concat_arrays([self.ids, ids]).take(pa.array(chosen))
         self.contents = all_contents.take(pa.array(chosen))
-        self.sources = pa.concat_arrays([self.sources, sources]).take(pa.array(chosen))
+        self.carried = pa.concat_arrays([self.carried, carried]).take(pa.array(chosen))
 
     def documents_in_order(self) -> _DrawnDocuments:
         """Returns the documents in the order of their ranks."""
         if self.contents is None:
-            return _DrawnDocuments(self.ids, [], self.sources)
+            return _DrawnDocuments(self.ids, [], self.carried)
         order = pa.array(np.argsort(self.ranks, kind="stable"))
         return _DrawnDocuments(
-            self.ids.take(order), [self.contents.take(order)], self.sources.take(order)
+            self.ids.take(order), [self.contents.take(order)], self.carried.take(order)
         )
 
 
@@ -243,6 +294,7 @@ def read_documents(
     left_out: Collection[str] = (),
     compared: int | None = None,
     across: str | None = None,
+    choosable: Sequence[str] = (),
 ) -> FitDocuments:
     """Reads the documents of a fit.
 
@@ -260,30 +312,31 @@ def read_documents(
         compared: Number of documents of which all pairs are compared. None if only labelled pairs
             are.
         across: Column of sources, of which only different ones are compared, or None.
+        choosable: Columns of texts whose single texts are read, so that some can be chosen.
 
     Raises:
         UsageError: If two documents have the id of a label.
     """
-    if across is not None:
-        columns = replace(columns, carried_columns=(across,))
+    names = dict.fromkeys([*choosable, *([] if across is None else [across])])
+    columns = replace(columns, carried_columns=tuple(names))
+    carried_type = pa.struct([(name, pa.large_string()) for name in names])
     corpus.check(columns)
     counter = None if across is None else SourceCounter(across)
     progress.stage("read samples", estimate_documents(corpus))
     limit = limit_compared(compared)
     labelled_ids = pa.array(labelled, pa.large_string())
     labelled_anywhere = pa.array(sorted({*labelled, *left_out}), pa.large_string())
-    with_label = _Reservoir(max(1, len(labelled)), limit)
-    without_label = _Reservoir(others, limit)
-    background = _Reservoir(FREQUENCY_DOCUMENTS, SizeLimit(FREQUENCY_BYTES))
+    with_label = _Reservoir(max(1, len(labelled)), limit, carried_type)
+    without_label = _Reservoir(others, limit, carried_type)
+    background = _Reservoir(FREQUENCY_DOCUMENTS, SizeLimit(FREQUENCY_BYTES), carried_type)
     id_parts: list[pa.Array] = []
     count = 0
     for batch in corpus.batches(columns):
         ids = make_ids(batch, columns, corpus.names)
         contents = batch.documents[columns.content]
-        sources = pa.nulls(len(ids), pa.large_string())
+        carried = _carried_values(batch.documents, carried_type)
         if counter is not None:
-            sources = batch.documents[carried_column_name(counter.column)]
-            counter.add(sources)
+            counter.add(carried.field(counter.column))
         ranks = rank_by_id(ids, seed)
         is_wanted = pc.is_in(ids, value_set=labelled_ids)
         wanted_ids = ids.filter(is_wanted)
@@ -293,14 +346,14 @@ def read_documents(
             draw_order.astype(np.uint64),
             wanted_ids,
             contents.filter(is_wanted),
-            sources.filter(is_wanted),
+            carried.filter(is_wanted),
         )
         is_other = pc.invert(pc.is_in(ids, value_set=labelled_anywhere))
         mask = is_other.to_numpy(zero_copy_only=False)
         without_label.offer(
-            ranks[mask], ids.filter(is_other), contents.filter(is_other), sources.filter(is_other)
+            ranks[mask], ids.filter(is_other), contents.filter(is_other), carried.filter(is_other)
         )
-        background.offer(ranks, ids, contents, sources)
+        background.offer(ranks, ids, contents, carried)
         count += len(ids)
         progress.advance(len(ids))
     if background.contents is None:
@@ -317,9 +370,7 @@ def read_documents(
     ids = ids.slice(0, within)
     contents = contents.slice(0, within)
     order = _keep_order(ids, contents)
-    source_values = pa.concat_arrays([drawn_labelled.sources, drawn_others.sources]).slice(
-        0, within
-    )
+    carried = pa.concat_arrays([drawn_labelled.carried, drawn_others.carried]).take(pa.array(order))
     return FitDocuments(
         ids=tuple(ids.take(pa.array(order)).to_pylist()),
         contents=contents.take(pa.array(order)),
@@ -329,8 +380,17 @@ def read_documents(
         missing=tuple(sorted(set(labelled) - set(present.to_pylist()))),
         too_large=len(present) - min(within, len(drawn_labelled.ids)),
         example_id=background.ids[0].as_py(),
-        sources=None if counter is None else counter.sources_of(source_values, order),
+        sources=None if counter is None else counter.sources_of(carried.field(counter.column)),
+        texts=ColumnTexts(tuple(choosable), carried, background.carried) if choosable else None,
     )
+
+
+def _carried_values(documents: pa.RecordBatch, carried_type: pa.StructType) -> pa.StructArray:
+    """Returns the carried columns of a batch as one array."""
+    values = [documents[carried_column_name(field.name)] for field in carried_type]
+    if not values:
+        return pa.array([{}] * documents.num_rows, carried_type)
+    return pa.StructArray.from_arrays(values, fields=list(carried_type))
 
 
 def rank_by_id(ids: pa.Array, seed: int) -> np.ndarray:

@@ -1,8 +1,8 @@
 """The fit: from a corpus and labels to settings, with what is known of their quality."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -34,12 +34,14 @@ from nearkin.fit.search import (
     FINE_STEP,
     Choice,
     CurveTable,
+    SearchSpace,
     different_choices,
     search_settings,
     sort_choices,
 )
 from nearkin.fit.validation import HeldOut, assign_folds, cross_validate
 from nearkin.packed_pairs import pack_pairs
+from nearkin.runtime.number_format import format_percent
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import require_workers
 from nearkin.setting_names import name_setting
@@ -121,10 +123,10 @@ def fit_settings(
     outside_folds = [folds != fold for fold in range(int(folds.max()) + 1)]
     progress.stage("fit", None)
     table = CurveTable(labels, scorer, [everyone, *outside_folds], progress)
-    definitions = _definitions_for(columns)
     groups = _find_useful_steps(documents.contents) if columns.text is not None else []
-    ranked = search_settings(table, 0, request.objective, definitions, groups)
-    held_out = cross_validate(table, folds, request.objective, definitions, groups)
+    space = SearchSpace(_definitions_for(columns), groups)
+    space, held_out = _extend_space(table, folds, request.objective, space)
+    ranked = search_settings(table, 0, request.objective, space)
     choices = [
         fit_definition(labels, scorer, choice.definition, request.objective)
         for choice in different_choices(ranked, SHOWN_CHOICES)
@@ -133,9 +135,7 @@ def fit_settings(
     default = None
     if columns.vector is None:
         default_scores = labels.score(scorer, DEFAULT_DEFINITION)
-        default = judge_settings(
-            default_scores, DEFAULT_DEFINITION, DEFAULT_THRESHOLD, request.across
-        )
+        default = judge_settings(default_scores, DEFAULT_DEFINITION, DEFAULT_THRESHOLD, documents)
     best = choices[0]
     mistakes = labels.score(scorer, best.definition).mistakes(best.threshold)
     if documents.sources is not None:
@@ -208,11 +208,46 @@ def read_labelled_documents(
         left_out=sampled.left_out,
         compared=None if golden.clusters is None else request.sample,
         across=request.across,
+        choosable=columns.sources if columns.joined else (),
     )
     _require_present(documents, sampled)
     labels = place_labels(golden, documents, request.labelled, sampled)
     _require_both_kinds_among(documents, labels)
     return LabelledDocuments(documents, labels, sampled)
+
+
+def _extend_space(
+    table: CurveTable,
+    folds: np.ndarray,
+    objective: Objective,
+    space: SearchSpace,
+) -> tuple[SearchSpace, HeldOut | None]:
+    """Lets the search choose columns and acceptances if that is better by more than noise.
+
+    Args:
+        table: Curves of definitions.
+        folds: Fold of each document, int64 (n,).
+        objective: What is maximized.
+        space: Definitions of all columns that a threshold decides about.
+
+    Returns:
+        The definitions among which is chosen, and the scores of such choices in cross-validation,
+        or None if nothing can be held out.
+    """
+    held_out = cross_validate(table, folds, objective, space)
+    extensions: list[dict[str, Any]] = []
+    texts = table.scorer.documents.texts
+    if texts is not None:
+        extensions.append({"columns": texts.columns})
+    if space.definitions[0].unit != "vector":
+        extensions.append({"has_acceptances": True})
+    for extension in extensions:
+        extended = replace(space, **extension)
+        tried = None if held_out is None else cross_validate(table, folds, objective, extended)
+        if held_out is not None and tried is not None and tried.exceeds(held_out, objective):
+            space = extended
+            held_out = tried
+    return space, held_out
 
 
 def _require_both_kinds_among(documents: FitDocuments, labels: ClusterLabels | PairLabels) -> None:
@@ -250,11 +285,11 @@ def fit_definition(
     scores = labels.score(scorer, definition)
     curve = scores.curve(np.ones(len(labels.groups), bool), FINE_STEP)
     threshold = float(curve.thresholds[objective.choose_stable(curve)])
-    return judge_settings(scores, definition, threshold, scorer.documents.across)
+    return judge_settings(scores, definition, threshold, scorer.documents)
 
 
 def judge_settings(
-    scores: LabelScores, definition: Definition, threshold: float, across: str | None = None
+    scores: LabelScores, definition: Definition, threshold: float, documents: FitDocuments
 ) -> FittedSettings:
     """Returns a definition and a threshold with their scores on all labels.
 
@@ -262,13 +297,20 @@ def judge_settings(
         scores: Similarities of the definition, with the labels.
         definition: Definition of similarity.
         threshold: Threshold.
-        across: Column of sources, of which only different ones are compared, or None.
+        documents: Documents of the fit.
     """
     everyone = np.ones(scores.documents, bool)
     totals = scores.totals(everyone, threshold)
     curve = scores.curve(everyone, FINE_STEP)
     return FittedSettings(
-        definition, threshold, totals.precision(), totals.recall(), totals.f1(), curve, across
+        definition,
+        threshold,
+        totals.precision(),
+        totals.recall(),
+        totals.f1(),
+        curve,
+        documents.across,
+        () if documents.texts is None else definition.columns or documents.texts.columns,
     )
 
 
@@ -558,6 +600,13 @@ def _warn_of_choice(
             "the best threshold is 1: only documents with equal shingles are duplicates; the "
             "texts may need another preparation"
         )
+    if documents.texts is not None and best.definition.columns:
+        share = documents.texts.share_without_text(best.definition.columns)
+        if share:
+            warnings.append(
+                f"{format_percent(share)} of the documents have no text in "
+                f"{', '.join(best.definition.columns)}; a run with these columns rejects them"
+            )
     uses_frequencies = best.definition.measure == IDF_JACCARD
     if uses_frequencies and documents.corpus_documents > len(documents.background):
         warnings.append(

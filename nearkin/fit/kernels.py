@@ -98,6 +98,7 @@ def count_leader_clusters(
     later: np.ndarray,
     earlier: np.ndarray,
     similarity: np.ndarray,
+    preference: np.ndarray,
     members: np.ndarray,
     counted: np.ndarray,
     representative: np.ndarray,
@@ -116,7 +117,8 @@ def count_leader_clusters(
     Args:
         later: Later document of each pair, uint32 (m,), in ascending order.
         earlier: Earlier document of each pair, uint32 (m,).
-        similarity: Similarity of each pair, float64 (m,).
+        similarity: Similarity of each pair that reaches a threshold or not, float64 (m,).
+        preference: Similarity by which a document joins one of several leaders, float64 (m,).
         members: Whether a document takes part, bool (n,).
         counted: Whether a member is judged with the others of its predicted cluster, bool (n,).
         representative: First exact duplicate of each document, int64 (n,). Pairs are of these.
@@ -140,7 +142,7 @@ def count_leader_clusters(
             best[d] = 0.0
         for p in range(later.shape[0]):
             if similarity[p] >= thresholds[t] and members[later[p]] and members[earlier[p]]:
-                elect_pair(later[p], earlier[p], similarity[p], leader, best)
+                elect_pair(later[p], earlier[p], preference[p], leader, best)
         for d in range(n):
             leader[d] = leader[representative[d]]
         together[t], wrong[t] = count_pairs_of_clusters(

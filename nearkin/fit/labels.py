@@ -340,6 +340,10 @@ class ClusterLabels:
 
     def score(self, scorer: DocumentScorer, definition: Definition) -> LabelScores:
         """Returns the similarities by a definition."""
+        if definition.columns:
+            chosen = scorer.choose_columns(definition)
+            scores = self._reorder(chosen.order).score(chosen.scorer, chosen.definition)
+            return _ReorderedScores(scores, chosen.order)
         wanted_pairs = self.duplicates * PAIRS_PER_DUPLICATE
         limit = min(max(wanted_pairs, LEAST_LISTED_PAIRS), MOST_LISTED_PAIRS)
         scored = scorer.most_similar_pairs(definition, limit)
@@ -348,6 +352,11 @@ class ClusterLabels:
         scored = scored.keep_most_similar(wanted_of_components(self))
         return _ComponentScores(self, scored, definition.floor)
 
+    def _reorder(self, order: np.ndarray) -> "ClusterLabels":
+        """Returns the labels of the same documents in another order."""
+        sources = None if self.sources is None else self.sources.select(order)
+        return replace(self, clusters=self.clusters[order], sources=sources)
+
 
 def wanted_of_components(labels: "ClusterLabels") -> int:
     """Returns the number of pairs up to which components are worth a try.
@@ -355,6 +364,45 @@ def wanted_of_components(labels: "ClusterLabels") -> int:
     With more, one wrong pair in a component joins whole clusters.
     """
     return PAIRS_PER_DUPLICATE_OF_COMPONENTS * labels.duplicates + SPARE_PAIRS_OF_COMPONENTS
+
+
+@dataclass(frozen=True)
+class _ReorderedScores:
+    """Scores of documents whose chosen columns have a keep order of their own.
+
+    Attributes:
+        scores: Scores in this order.
+        order: Position of each document among those of the fit, int64 (n,).
+    """
+
+    scores: LabelScores
+    order: np.ndarray
+
+    @property
+    def documents(self) -> int:
+        return self.scores.documents
+
+    def thresholds(self, step: float) -> np.ndarray:
+        return self.scores.thresholds(step)
+
+    def curve(self, members: np.ndarray, step: float) -> Curve:
+        return self.scores.curve(members[self.order], step)
+
+    def totals(self, members: np.ndarray, threshold: float) -> LabelledTotals:
+        return self.scores.totals(members[self.order], threshold)
+
+    def held_out_totals(self, judged: np.ndarray, threshold: float) -> LabelledTotals:
+        return self.scores.held_out_totals(judged[self.order], threshold)
+
+    def held_out_kept(self, judged: np.ndarray, threshold: float) -> KeptCounts | None:
+        return self.scores.held_out_kept(judged[self.order], threshold)
+
+    def mistakes(self, threshold: float) -> Mistakes:
+        mistakes = self.scores.mistakes(threshold)
+        return mistakes._replace(
+            false_pairs=np.sort(self.order[mistakes.false_pairs], axis=1),
+            missed_pairs=np.sort(self.order[mistakes.missed_pairs], axis=1),
+        )
 
 
 class _ThresholdCounts(NamedTuple):
@@ -416,6 +464,7 @@ class _ClusterScores:
             scored.later,
             scored.earlier,
             scored.similarity,
+            scored.preference,
             members,
             self.labels.counted(members),
             self._first_exact_duplicates(members),
@@ -587,9 +636,9 @@ class _ComponentScores(_ClusterScores):
 
 
 def _as_scored_pairs(scored: ScoredDocuments) -> ScoredPairs:
-    """Returns pairs whose union is 1, so that the intersection is the similarity."""
+    """Returns pairs whose union is 1, so that the intersection is the similarity of a run."""
     pairs = pack_pairs(scored.earlier, scored.later)
-    return ScoredPairs(pairs, scored.similarity, np.ones(len(pairs)))
+    return ScoredPairs(pairs, scored.preference, np.ones(len(pairs)))
 
 
 @dataclass(frozen=True)

@@ -128,6 +128,7 @@ class FittedSettings:
         f1: Harmonic mean of precision and recall.
         curve: Precision and recall at every threshold.
         across: Column of sources, of which only different ones are compared, or None.
+        columns: Columns whose texts are joined, chosen from several ones. Empty if there was one.
     """
 
     definition: Definition
@@ -137,6 +138,7 @@ class FittedSettings:
     f1: Estimate
     curve: Curve = field(repr=False)
     across: str | None = None
+    columns: tuple[str, ...] = ()
 
     @property
     def position(self) -> int:
@@ -146,7 +148,9 @@ class FittedSettings:
     @property
     def settings(self) -> dict[str, object]:
         """The values of a settings file, which `nearkin.dedup` takes as keywords."""
-        settings = {**self.definition.settings(), "threshold": self.threshold}
+        settings = self.definition.settings(self.threshold)
+        if self.columns:
+            settings = {"text": list(self.columns)} | settings
         if self.across is not None:
             settings["across"] = self.across
         return settings

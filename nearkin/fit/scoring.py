@@ -1,6 +1,6 @@
 """The similarities of documents by a definition: of given pairs, or of the most similar ones."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.cluster.components import Compare
+from nearkin.engine.document_facts import hash_digits, mix_hashes
 from nearkin.engine.document_frequencies import count_repeated
 from nearkin.engine.exact_groups import number_groups
-from nearkin.fit.definition import Definition
+from nearkin.fit.definition import CONTAINMENT, Definition
 from nearkin.fit.documents import FitDocuments
 from nearkin.measures import Measure, Payload, measure_of
-from nearkin.measures.base import StoredPayloads, as_stored, concatenate_payloads
-from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, unpack_pairs
+from nearkin.measures.base import as_stored, concatenate_payloads
+from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, pack_pairs, unpack_pairs
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.sketch.sketcher import Sketches
@@ -26,7 +27,8 @@ DOCUMENTS_AT_ONCE = 512
 LEAST_SIMILARITY = 0.03
 """The similarity below which pairs are not compared. Signatures of 128 slots cannot find them with
 a recall of 95 %."""
-
+LEAST_CONTAINMENT = 0.3
+"""The containment below which pairs are not listed."""
 FLOOR_DOCUMENTS = 500
 """The number of documents from whose pairs it is estimated how many pairs are similar."""
 SPARE_PAIRS = 2
@@ -41,7 +43,9 @@ class ScoredDocuments(NamedTuple):
     earlier: np.ndarray
     """uint32 (m,): The earlier document of each pair."""
     similarity: np.ndarray
-    """float64 (m,): The similarity."""
+    """float64 (m,): The similarity, or the containment, that reaches a threshold or not."""
+    preference: np.ndarray
+    """float64 (m,): The similarity by which a document joins one of several kept ones."""
     floor: float
     """Every pair above this similarity is listed."""
     compare: Compare
@@ -59,6 +63,7 @@ class ScoredDocuments(NamedTuple):
             self.later[rows],
             self.earlier[rows],
             self.similarity[rows],
+            self.preference[rows],
             self.floor,
             self.compare,
             self.first_copies,
@@ -131,9 +136,36 @@ class DocumentScorer:
         Returns:
             float64 (m,).
         """
+        if definition.columns:
+            chosen = self.choose_columns(definition)
+            return chosen.scorer.score_pairs(chosen.definition, chosen.renumber_pairs(pairs))
         measure = self.measure(definition)
-        similarity = _compare(measure, as_stored(self.payload(measure)), pairs)
+        payload = self.payload(measure)
+        stored = as_stored(payload)
+        judge = self._make_judge(definition, payload)
+        parts = [
+            judge.score(measure.compare(pairs[start : start + PAIRS_PER_BATCH], stored))
+            for start in range(0, len(pairs), PAIRS_PER_BATCH)
+        ]
+        similarity = np.concatenate([np.empty(0), *parts])
         return np.where(self.documents.scope.allows_packed(pairs), similarity, 0.0)
+
+    def choose_columns(self, definition: Definition) -> "ChosenColumns":
+        """Returns a scorer of the documents with the texts of the columns of a definition.
+
+        Args:
+            definition: Definition of similarity with columns.
+        """
+        documents = self.documents.with_columns(definition.columns)
+        order = documents.find_keep_order()
+        scorer = DocumentScorer(documents.select(order), self.workers)
+        return ChosenColumns(scorer, replace(definition, columns=()), order)
+
+    def _make_judge(self, definition: Definition, payload: Payload) -> "_PairJudge":
+        digits = None
+        if definition.needs_equal_numbers:
+            digits = hash_digits(self.documents.contents)
+        return _PairJudge(definition, payload.sizes, digits)
 
     def most_similar_pairs(self, definition: Definition, limit: int) -> ScoredDocuments:
         """Returns the most similar pairs of all documents, without those of one source.
@@ -146,9 +178,16 @@ class DocumentScorer:
         measure = self.measure(definition)
         payload = self.payload(measure)
         scope = self.documents.scope
-        floor = self._estimate_floor(measure, limit)
+        judge = self._make_judge(definition, payload)
+        if definition.measure == CONTAINMENT:
+            floor = LEAST_CONTAINMENT
+            least_similarity = LEAST_SIMILARITY
+        else:
+            floor = self._estimate_floor(measure, limit)
+            least_similarity = floor
         kept = ScoredPairs.concatenate([])
-        for part in measure.compare_all(payload, scope, floor, self.workers):
+        for compared in measure.compare_all(payload, scope, least_similarity, self.workers):
+            part = judge.select(compared)
             kept = ScoredPairs.concatenate([kept, part.select(part.similarity > floor)])
             if len(kept.pairs) > 2 * limit:
                 kept, floor = _most_similar(kept, limit)
@@ -160,6 +199,7 @@ class DocumentScorer:
             later[order].astype(np.uint32),
             earlier[order].astype(np.uint32),
             kept.similarity[order],
+            judge.preference(kept)[order],
             floor,
             partial(measure.compare, stored=as_stored(payload)),
             self.find_first_copies(definition),
@@ -177,6 +217,9 @@ class DocumentScorer:
         # The fingerprints depend on the unit and the normalization, not on the signature.
         sketches = self.sketch(definition, slots=8)
         groups = number_groups(sketches.fingerprints)
+        if definition.needs_equal_numbers:
+            for digits in hash_digits(self.documents.contents).T:
+                groups = mix_hashes(groups.astype(np.uint64), digits)
         _, firsts, numbers = np.unique(groups, return_index=True, return_inverse=True)
         is_filled = sketches.shingles > 0
         return np.where(is_filled, firsts[numbers], np.arange(len(groups))).astype(np.int64)
@@ -234,13 +277,86 @@ def _most_similar(scored: ScoredPairs, limit: int) -> tuple[ScoredPairs, float]:
     return scored.select(similarity > floor), floor
 
 
-def _compare(measure: Measure, stored: StoredPayloads, pairs: np.ndarray) -> np.ndarray:
-    """Returns the similarity of packed pairs, float64 (m,)."""
-    parts = [
-        measure.compare(pairs[start : start + PAIRS_PER_BATCH], stored).similarity
-        for start in range(0, len(pairs), PAIRS_PER_BATCH)
-    ]
-    return np.concatenate([np.empty(0), *parts])
+class ChosenColumns(NamedTuple):
+    """Documents with the texts of some columns, which have a keep order of their own."""
+
+    scorer: DocumentScorer
+    """Scores the documents in their own keep order."""
+    definition: Definition
+    """The definition, of which these texts are all."""
+    order: np.ndarray
+    """int64 (n,): The position of each document among those of the fit."""
+
+    def renumber_pairs(self, pairs: np.ndarray) -> np.ndarray:
+        """Returns packed pairs of the fit with the positions in the keep order of the columns.
+
+        Args:
+            pairs: Packed pairs of positions among the documents of the fit, uint64 (m,).
+        """
+        place = np.empty(len(self.order), np.int64)
+        place[self.order] = np.arange(len(self.order))
+        first, second = unpack_pairs(pairs)
+        return pack_pairs(place[first], place[second])
+
+
+class _PairJudge(NamedTuple):
+    """Applies the conditions of a definition to compared pairs.
+
+    The later document of a pair is the one that would be removed.
+    """
+
+    definition: Definition
+    sizes: np.ndarray
+    """int64 (n,): The number of shingles of each document."""
+    digits: np.ndarray | None
+    """uint64 (n, 2): The hashes of the digits of each document, if they must be equal."""
+
+    def select(self, scored: ScoredPairs) -> ScoredPairs:
+        """Returns the pairs that meet the conditions, with what the threshold applies to.
+
+        Args:
+            scored: Compared pairs.
+        """
+        return self._to_judged(scored.select(self._meet_conditions(scored)))
+
+    def score(self, scored: ScoredPairs) -> np.ndarray:
+        """Returns what the threshold applies to, and 0 for pairs that miss a condition.
+
+        Args:
+            scored: Compared pairs.
+
+        Returns:
+            float64 (m,).
+        """
+        return np.where(self._meet_conditions(scored), self._to_judged(scored).similarity, 0.0)
+
+    def preference(self, judged: ScoredPairs) -> np.ndarray:
+        """Returns the similarity of pairs by the measure of a run, float64 (m,).
+
+        Args:
+            judged: Pairs that `select` returned.
+        """
+        if self.definition.measure != CONTAINMENT:
+            return judged.similarity
+        first, second = unpack_pairs(judged.pairs)
+        union = self.sizes[first] + self.sizes[second] - judged.intersection
+        return np.asarray(judged.intersection / np.maximum(union, 1))
+
+    def _to_judged(self, scored: ScoredPairs) -> ScoredPairs:
+        if self.definition.measure != CONTAINMENT:
+            return scored
+        _, later = unpack_pairs(scored.pairs)
+        return ScoredPairs(scored.pairs, scored.intersection, np.maximum(self.sizes[later], 1))
+
+    def _meet_conditions(self, scored: ScoredPairs) -> np.ndarray:
+        earlier, later = unpack_pairs(scored.pairs)
+        meets = np.ones(len(scored.pairs), bool)
+        least = self.definition.least_containment
+        if least > 0:
+            meets &= scored.intersection / np.maximum(self.sizes[later], 1) >= least
+        if self.digits is not None:
+            meets &= (self.digits[earlier] == self.digits[later]).all(axis=1)
+        return meets
 
 
 def _slice_documents(documents: pa.Array) -> list[pa.Array]:

@@ -2,16 +2,25 @@
 
 All shingles and measures are tried with the base normalization. Steps of normalization are then
 added to the best of them as long as they help, and the shingles and measures are tried again with
-the best normalization. In the end, components are tried instead of leaders for the best of all,
-with the floor of a run without options and with none.
+the best normalization. If columns may be chosen, columns are left out of the best definition and
+added to it again as long as that helps, and the rest is tried again with the chosen ones. In the
+end, components are tried instead of leaders for the best of all, with the floor of a run without
+options and with none. If acceptances may be chosen, containment is tried as the measure, and
+conditions are added to the best definitions.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from nearkin.fit.definition import Definition, with_normalisation
+from nearkin.engine.options import ClusterMethod
+from nearkin.fit.definition import (
+    Definition,
+    add_conditions,
+    containment_definitions,
+    with_normalisation,
+)
 from nearkin.fit.labels import FitLabels
 from nearkin.fit.objective import Curve, Objective
 from nearkin.fit.scoring import DocumentScorer
@@ -30,7 +39,30 @@ JOINED = 2
 NO_FLOOR = 0.0
 """The floor with which a chain of variants is one cluster, however different its ends are."""
 LEAST_GAIN = 0.001
-"""The gain in score from which a step of normalization is added."""
+"""The gain in score from which a step of normalization, a column or a condition is changed."""
+MOST_WITHOUT_TEXT = 0.005
+"""The share of documents that may have no text in the chosen columns. A run rejects them."""
+SELECTED = 2
+"""The number of definitions of different kinds for which columns are selected."""
+CONDITIONED = 2
+"""The number of definitions to which conditions are added."""
+
+
+@dataclass(frozen=True)
+class SearchSpace:
+    """The definitions among which a search chooses.
+
+    Attributes:
+        definitions: Definitions that are tried first.
+        groups: Steps of normalization that are added, those of a group together.
+        columns: Columns of texts of which some may be left out. Empty to use all.
+        has_acceptances: Whether containment and conditions are tried.
+    """
+
+    definitions: Sequence[Definition]
+    groups: Sequence[Sequence[str]]
+    columns: tuple[str, ...] = ()
+    has_acceptances: bool = False
 
 
 @dataclass(frozen=True)
@@ -91,8 +123,7 @@ def search_settings(
     table: CurveTable,
     subset: int,
     objective: Objective,
-    definitions: Sequence[Definition],
-    groups: Sequence[Sequence[str]],
+    space: SearchSpace,
 ) -> list[Choice]:
     """Returns the definitions that were tried, each with its best threshold, the best one first.
 
@@ -100,8 +131,7 @@ def search_settings(
         table: Curves of definitions.
         subset: Number of the set of documents to which the labels belong that may be used.
         objective: What is maximized.
-        definitions: Definitions that are tried first.
-        groups: Steps of normalization that are added, those of a group together.
+        space: Definitions among which the search chooses.
     """
     tried: dict[Definition, Choice] = {}
 
@@ -111,13 +141,26 @@ def search_settings(
                 tried[definition] = _choose_threshold(table, subset, objective, definition)
         return sort_choices(tried.values())
 
-    ranked = rank_all(definitions)
-    for choice in _most_promising(ranked):
-        _add_steps(choice.definition, groups, rank_all, tried)
-    ranked = rank_all(())
-    best = ranked[0].definition
-    if best.added:
-        ranked = rank_all(with_normalisation(definitions, best.normalise))
+    def try_texts(columns: tuple[str, ...]) -> list[Choice]:
+        definitions = [replace(definition, columns=columns) for definition in space.definitions]
+        rank_all(definitions)
+        for choice in _most_promising(sort_choices(tried[each] for each in definitions)):
+            _add_steps(choice.definition, space.groups, rank_all, tried)
+        ranked = rank_all(())
+        best = ranked[0].definition
+        if best.added:
+            ranked = rank_all(with_normalisation(definitions, best.normalise))
+        return ranked
+
+    ranked = try_texts(())
+    if space.columns:
+        selected = [
+            _choose_columns(choice.definition, space.columns, table, subset, objective)
+            for choice in different_choices(ranked, SELECTED)
+        ]
+        columns = sort_choices(selected)[0].definition.columns
+        if columns:
+            ranked = try_texts(columns)
     if table.labels.are_clustered:
         # Chains of a sample are shorter than those of its corpus, and the floor limits both.
         floors = (None, NO_FLOOR) if table.scorer.documents.are_complete else (None,)
@@ -128,7 +171,75 @@ def search_settings(
                 for floor in floors
             ]
         )
+    if space.has_acceptances:
+        ranked = _try_acceptances(ranked, space.definitions, rank_all)
     return ranked
+
+
+def _try_acceptances(
+    ranked: Sequence[Choice], definitions: Sequence[Definition], rank_all: RankAll
+) -> list[Choice]:
+    """Tries containment as the measure, and conditions for the best definitions with leaders."""
+    rank_all(containment_definitions(definitions, ranked[0].definition))
+    for _ in range(2):
+        leaders = [
+            choice.definition
+            for choice in rank_all(())
+            if choice.definition.cluster == ClusterMethod.LEADERS
+        ]
+        rank_all(
+            [longer for shorter in leaders[:CONDITIONED] for longer in add_conditions(shorter)]
+        )
+    return rank_all(())
+
+
+def _choose_columns(
+    definition: Definition,
+    columns: tuple[str, ...],
+    table: CurveTable,
+    subset: int,
+    objective: Objective,
+) -> Choice:
+    """Returns a definition with the columns that stepwise selection finds.
+
+    It starts with all columns, and with the best single one, and leaves out or adds the column with
+    the largest gain as long as there is one (Efroymson, "Multiple regression analysis", 1960).
+
+    Args:
+        definition: Definition that uses all columns.
+        columns: All columns.
+        table: Curves of definitions.
+        subset: Number of the set of documents to which the labels belong that may be used.
+        objective: What is maximized.
+    """
+    texts = table.scorer.documents.texts
+    assert texts is not None
+    choices: dict[frozenset[str], Choice] = {}
+
+    def judge(used: frozenset[str]) -> Choice:
+        if used not in choices:
+            names = tuple(name for name in columns if name in used)
+            chosen = replace(definition, columns=() if names == columns else names)
+            choices[used] = _choose_threshold(table, subset, objective, chosen)
+        return choices[used]
+
+    def find_best(sets: Iterable[frozenset[str]]) -> frozenset[str]:
+        best = sort_choices(judge(used) for used in sets)[0].definition
+        return frozenset(best.columns or columns)
+
+    for start in (frozenset(columns), find_best(frozenset([name]) for name in columns)):
+        current = start
+        while True:
+            following = find_best(current ^ {name} for name in columns if current != {name})
+            if not _is_gain(judge(current).rank, judge(following).rank):
+                break
+            current = following
+    usable = [
+        choice
+        for used, choice in choices.items()
+        if texts.share_without_text(used) <= MOST_WITHOUT_TEXT
+    ]
+    return sort_choices(usable)[0]
 
 
 def _choose_threshold(

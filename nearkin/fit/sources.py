@@ -20,6 +20,14 @@ class DocumentSources(NamedTuple):
     without_value: int
     """The number of documents of the corpus without a value in the column."""
 
+    def select(self, rows: np.ndarray) -> "DocumentSources":
+        """Returns the sources of some documents.
+
+        Args:
+            rows: Positions of the documents, int64 (m,).
+        """
+        return self._replace(hashes=self.hashes[rows], sizes=self.sizes[rows])
+
     def are_equal(self, pairs: np.ndarray) -> np.ndarray:
         """Returns which pairs are of one source, bool (m,).
 
@@ -59,13 +67,12 @@ class SourceCounter:
         for source, count in zip(hashes.tolist(), counts.tolist(), strict=True):
             self._counts[source] = self._counts.get(source, 0) + count
 
-    def sources_of(self, values: pa.Array, order: np.ndarray) -> DocumentSources:
+    def sources_of(self, values: pa.Array) -> DocumentSources:
         """Returns the sources of some documents that were counted.
 
         Args:
             values: Values of the column, as text.
-            order: Positions of the documents in the order that is returned, int64 (n,).
         """
-        hashes = value_hashes(values)[order]
+        hashes = value_hashes(values)
         sizes = np.array([self._counts[source] for source in hashes.tolist()], np.int64)
         return DocumentSources(self.column, hashes, sizes, self._counts.get(NULL_VALUE, 0))

@@ -100,6 +100,10 @@ def _choice_row(fitted: FittedSettings, prefix: str) -> tuple[str, ...]:
         name = f"{prefix}{definition.unit}:{definition.n} {definition.measure}"
     if definition.added:
         name += f"\n  +{', '.join(definition.added)}"
+    if definition.conditions:
+        name += f"\n  and {' and '.join(definition.conditions)}"
+    if definition.columns:
+        name += f"\n  of {make_visible(', '.join(definition.columns))}"
     if definition.cluster == ClusterMethod.COMPONENTS:
         name += "\n  components"
     if definition.floor is not None:
@@ -145,11 +149,15 @@ def describe_command(
     Args:
         settings: The settings.
         inputs: Inputs of the fit.
-        columns: Options that name its columns, for example `["--id", "id"]`.
+        columns: Options that name its columns, for example `["--id", "id"]`. Chosen columns of
+            texts take the place of those of the fit.
         out: Settings file that was written, or None to give the settings as options.
     """
     # The column of sources is shown beside a settings file too, because the inputs need it.
     options = [] if out is None else ["--settings", str(out)]
+    if "text" in settings and "--text" in columns:
+        place = columns.index("--text")
+        columns = [*columns[:place], *columns[place + 2 :]]
     for name, value in settings.items():
         if out is not None and name != "across":
             continue

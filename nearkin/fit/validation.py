@@ -11,7 +11,6 @@ exists (Bengio, Grandvalet, *No unbiased estimator of the variance of k-fold cro
 JMLR 2004). Simulations show how often they hold nevertheless.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -21,11 +20,16 @@ from nearkin.evaluate.intervals import Estimate
 from nearkin.evaluate.totals import LabelledTotals
 from nearkin.fit.definition import Definition
 from nearkin.fit.labels import FitLabels, KeptCounts
-from nearkin.fit.objective import Objective
+from nearkin.fit.objective import REMOVED, RETAINED, Objective
 from nearkin.fit.scoring import DocumentScorer
-from nearkin.fit.search import FINE_STEP, CurveTable, search_settings
+from nearkin.fit.search import FINE_STEP, LEAST_GAIN, CurveTable, SearchSpace, search_settings
 
 FOLDS = 5
+LEAST_FOLDS = 3
+"""The number of folds from which the noise of a gain can be estimated."""
+ERRORS_OF_GAIN = 1.0
+"""The number of standard errors by which a larger search must be better than a smaller one
+(Breiman, Friedman, Olshen, Stone, *Classification and Regression Trees*, 1984, section 3.4)."""
 
 
 @dataclass(frozen=True)
@@ -37,12 +41,16 @@ class FoldChoice:
         threshold: Threshold.
         duplicates: Number of pairs of duplicates of the held-out fold.
         f1: F1 on the held-out fold.
+        score: Score on the held-out fold that the objective maximizes.
+        limited: Score on the held-out fold that has a minimum, or 1.
     """
 
     definition: Definition
     threshold: float
     duplicates: int
     f1: float
+    score: float
+    limited: float
 
 
 @dataclass(frozen=True)
@@ -74,6 +82,35 @@ class HeldOut:
             return 1 - self.kept.lost_share
         return (self.precision if objective.limited == "precision" else self.recall).value
 
+    def exceeds(self, other: "HeldOut", objective: Objective) -> bool:
+        """Returns whether these scores are better by more than noise.
+
+        The folds are the same, so their differences are compared: their mean must be more than a
+        standard error above 0.
+
+        Args:
+            other: Scores of other choices on the same folds.
+            objective: What is maximized.
+        """
+        compared = "score"
+        if objective.limited is not None:
+            is_met = self.limited_score(objective) >= objective.least
+            is_met_by_other = other.limited_score(objective) >= objective.least
+            if is_met_by_other and not is_met:
+                return False
+            if not is_met_by_other:
+                compared = "limited"
+        gains = np.array(
+            [
+                getattr(mine, compared) - getattr(its, compared)
+                for mine, its in zip(self.folds, other.folds, strict=True)
+            ]
+        )
+        if len(gains) < LEAST_FOLDS:
+            return False
+        error = float(gains.std(ddof=1)) / len(gains) ** 0.5
+        return float(gains.mean()) > max(LEAST_GAIN, ERRORS_OF_GAIN * error)
+
 
 def assign_folds(groups: np.ndarray, duplicates: np.ndarray, seed: int) -> np.ndarray:
     """Returns the fold of each document, int64 (n,).
@@ -98,8 +135,7 @@ def cross_validate(
     table: CurveTable,
     folds: np.ndarray,
     objective: Objective,
-    definitions: Sequence[Definition],
-    groups: Sequence[Sequence[str]],
+    space: SearchSpace,
 ) -> HeldOut | None:
     """Returns the held-out scores, or None if there is only one group with duplicates.
 
@@ -107,8 +143,7 @@ def cross_validate(
         table: Curves of definitions. Its set number 1 + f is the documents outside fold f.
         folds: Fold of each document, int64 (n,).
         objective: What is maximized.
-        definitions: Definitions that are tried first.
-        groups: Steps of normalization that are added, those of a group together.
+        space: Definitions among which is chosen.
     """
     count = int(folds.max(initial=0)) + 1
     if count < 2:
@@ -117,7 +152,7 @@ def cross_validate(
     chosen = []
     kept = []
     for fold in range(count):
-        best = search_settings(table, 1 + fold, objective, definitions, groups)[0].definition
+        best = search_settings(table, 1 + fold, objective, space)[0].definition
         judged = _judge_fold(table.labels, table.scorer, best, objective, folds, fold)
         totals.append(judged.totals)
         chosen.append(judged.choice)
@@ -155,5 +190,21 @@ def _judge_fold(
     threshold = float(curve.thresholds[objective.choose_stable(curve)])
     totals = scores.held_out_totals(folds == fold, threshold)
     duplicates = int(totals.all.duplicates)
-    choice = FoldChoice(definition, threshold, duplicates, totals.f1().value)
-    return _JudgedFold(totals, choice, scores.held_out_kept(folds == fold, threshold))
+    kept = scores.held_out_kept(folds == fold, threshold)
+    fold_scores = {
+        "precision": totals.precision().value,
+        "recall": totals.recall().value,
+        "f1": totals.f1().value,
+    }
+    if kept is not None:
+        fold_scores[RETAINED] = 1 - kept.lost_share
+        fold_scores[REMOVED] = kept.removed_share
+    choice = FoldChoice(
+        definition,
+        threshold,
+        duplicates,
+        fold_scores["f1"],
+        score=fold_scores[objective.score],
+        limited=1.0 if objective.limited is None else fold_scores[objective.limited],
+    )
+    return _JudgedFold(totals, choice, kept)

@@ -1,7 +1,8 @@
 """Settings files: flat TOML files whose keys are keywords of `nearkin.dedup` and `nearkin.pairs`.
 
 A settings file says what near-duplicates are and how they are found. It is valid on its own: it
-contains no columns of content, no files and nothing about the machine. `nearkin fit` writes one.
+contains no files and nothing about the machine, and of the columns of content only the texts that
+were chosen. `nearkin fit` writes one.
 """
 
 import json
@@ -28,6 +29,7 @@ from nearkin.runs.parameters import (
     make_run_options,
     require_fingerprint_for_bits,
     spec_of,
+    text_columns_of,
 )
 from nearkin.runtime.files import write_durably
 from nearkin.setting_names import name_setting
@@ -61,7 +63,10 @@ CLUSTER_OPTIONS = frozenset(
 )
 """Settings that have no effect on pairs."""
 VALID_KEYS = tuple(
-    sorted((OPTIONS_OF_RUN | OPTIONS_OF_SPEC | {"measure", "max_df", "relation"}) - MACHINE_OPTIONS)
+    sorted(
+        (OPTIONS_OF_RUN | OPTIONS_OF_SPEC | {"measure", "max_df", "relation", "text"})
+        - MACHINE_OPTIONS
+    )
 )
 """The keys that a settings file may have."""
 ALTERNATIVES = {"distance": "threshold", "threshold": "distance"}
@@ -318,9 +323,10 @@ def _require_consistent(values: Mapping[str, Any]) -> None:
     max_df = values.get("max_df")
     if max_df is not None and not 0 < max_df < 1:
         raise UsageError(f"max_df={max_df} is out of range; it must be above 0 and below 1")
+    text_columns_of(values.get("text"))
     is_of_vectors = values.get("measure") == "cosine"
     if is_of_vectors:
-        for name in (*TEXT_OPTIONS, "max_df"):
+        for name in (*TEXT_OPTIONS, "max_df", "text"):
             if name in values:
                 raise UsageError(
                     f"{name}={values[name]!r} does not go with measure='cosine', because vectors "

@@ -233,3 +233,23 @@ def test_killed_fit_leaves_earlier_files_and_nothing_half_written(
     assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
     assert sorted(folder.iterdir()) == before
     assert {path: path.read_text() for path in earlier} == earlier
+
+
+def test_chosen_columns_are_in_the_settings_and_the_command_names_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    notes = [f"{number % 3} note" for number in range(len(CORPUS.texts))]
+    table = {"id": list(CORPUS.texts), "body": list(CORPUS.texts.values()), "note": notes}
+    write_table(tmp_path / "people.csv", table)
+    write_labels(tmp_path / "labels.csv", CORPUS)
+    command = ["fit", "people.csv", "--id", "id", "--text", "note,body", "--labels", "labels.csv"]
+    assert run(*command, "--out", "settings.toml", "-q") == 0
+    text = Settings.read("settings.toml").values["text"]
+    assert isinstance(text, list)
+    assert "body" in text
+    printed = shlex.split(capsys.readouterr().out.splitlines()[-1])
+    assert "--text" not in printed
+    assert run(*printed[1:], "-q") == 0
+    recorded = json.loads((tmp_path / "deduped" / "run.json").read_text())["columns"]
+    assert [recorded["text"], *recorded.get("joined", [])] == text

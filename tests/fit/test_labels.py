@@ -39,16 +39,29 @@ DEFINITIONS = [
     Definition("words", 2, "idf-jaccard", ("nfkc", "lower", "digits")),
     Definition("chars", 2, "jaccard").with_components(),
     Definition("chars", 2, "jaccard").with_components(0.0),
+    Definition("chars", 3, "containment"),
+    Definition("words", 1, "jaccard", least_containment=0.5),
+    Definition("words", 1, "idf-jaccard", ("nfkc", "lower", "digits"), needs_equal_numbers=True),
 ]
 
 
 def place_corpus(
-    corpus: LabelledCorpus, labelled: dict[str, str] | None = None, others: int = 0
+    corpus: LabelledCorpus,
+    labelled: dict[str, str] | None = None,
+    others: int = 0,
+    table: dict[str, list[str | None]] | None = None,
 ) -> tuple[DocumentScorer, ClusterLabels]:
     golden = golden_set_from_clusters(labelled or corpus.clusters)
     sampled = sample_labels(golden, 10_000, 1)
+    names = [name for name in table or ["text"] if name != "id"]
     documents = read_documents(
-        open_corpus(corpus.table, {}), Columns(id="id"), sampled.chosen, others, 1, Silent()
+        open_corpus(table or corpus.table, {}),
+        Columns(text=names[0], joined=tuple(names[1:]), id="id"),
+        sampled.chosen,
+        others,
+        1,
+        Silent(),
+        choosable=names,
     )
     labels = place_labels(golden, documents, Labelled.CLUSTERS, sampled)
     assert isinstance(labels, ClusterLabels)
@@ -83,7 +96,7 @@ def test_scores_at_each_threshold_are_those_of_runs(definition: Definition) -> N
     curve = scores.curve(everyone, 0.2)
     golden = golden_set_from_clusters(corpus.clusters)
     for position, threshold in enumerate(curve.thresholds.tolist()):
-        settings = {**definition.settings(), "threshold": threshold}
+        settings = definition.settings(threshold)
         run = score_clusters(golden, run_clusters(corpus, settings))
         assert run.precision is not None
         assert run.f1 is not None
@@ -107,6 +120,37 @@ def test_scores_at_each_threshold_are_those_of_runs(definition: Definition) -> N
         assert of_fold.removed_share == pytest.approx(curve.removed[position])
 
 
+@pytest.mark.parametrize("measure", ["jaccard", "containment"])
+def test_scores_of_chosen_columns_are_those_of_runs(measure: str) -> None:
+    """The columns have a keep order of their own, and a document without a text is distinct."""
+    corpus = records(SIZES, seed=3)
+    words = [text.split(" ", 2) for text in corpus.texts.values()]
+    table: dict[str, list[str | None]] = {
+        "id": list(corpus.texts),
+        "name": [each[0] for each in words],
+        "surname": [each[1] for each in words],
+        "rest": [None, *(each[2] for each in words[1:])],
+    }
+    scorer, labels = place_corpus(corpus, table=table)
+    definition = Definition("chars", 2, measure, columns=("name", "rest"))
+    scores = labels.score(scorer, definition)
+    everyone = np.ones(len(corpus.texts), bool)
+    golden = golden_set_from_clusters(corpus.clusters)
+    for threshold in (0.4, 0.6, 0.9):
+        result = nk.dedup(table, id="id", settings=definition.settings(threshold)).clusters
+        ids = result["id"].to_pylist()
+        predicted = dict(zip(ids, result["cluster"].to_pylist(), strict=True))
+        run = score_clusters(golden, predicted)
+        assert run.f1 is not None
+        assert scores.totals(everyone, threshold).f1() == run.f1
+    mistakes = scores.mistakes(0.9)
+    assert len(mistakes.missed_pairs) > 0
+    for pairs, similarity in (mistakes[:2], mistakes[2:]):
+        scored = scorer.score_pairs(definition, pack_pairs(*pairs.T))
+        is_listed = similarity > 0
+        assert scored[is_listed].tolist() == similarity[is_listed].tolist()
+
+
 @pytest.mark.parametrize("unit", ["words", "chars"])
 @pytest.mark.parametrize("threshold", [0.2, 0.4, 0.6])
 def test_copies_that_are_equal_after_normalisation_are_one_group_as_in_runs(
@@ -127,7 +171,7 @@ def test_copies_that_are_equal_after_normalisation_are_one_group_as_in_runs(
     assert isinstance(scores, _ClusterScores)
     predicted = scores.predict(everyone, threshold).tolist()
     ids = scorer.documents.ids
-    run = run_clusters(corpus, {**definition.settings(), "threshold": threshold})
+    run = run_clusters(corpus, definition.settings(threshold))
     assert {id: ids[kept] for id, kept in zip(ids, predicted, strict=True)} == run
     assert all(run[id] == run[f"{id}-copy"] for id in original.texts)
 
@@ -140,7 +184,7 @@ def test_documents_without_labels_are_distinct_from_labelled_clusters() -> None:
     everyone = np.ones(len(corpus.texts), bool)
     golden = golden_set_from_clusters(labelled)
     for threshold in (0.1, 0.2, 0.4):
-        settings = {**definition.settings(), "threshold": threshold}
+        settings = definition.settings(threshold)
         run = score_clusters(golden, run_clusters(corpus, settings))
         assert labels.score(scorer, definition).totals(everyone, threshold).f1() == run.f1
 
