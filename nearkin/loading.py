@@ -526,6 +526,11 @@ def _require_verified_clusters(saved: SavedRun) -> None:
                 f"({name_setting(name, parameters[name])}), which an index does not check; build "
                 "the index from its inputs instead"
             )
+    if parameters.get("fields"):
+        raise UsageError(
+            f"{saved.folder} cannot become an index: it compared several fields, and an index "
+            "compares one; build the index from its inputs instead"
+        )
     if parameters.get("same") is not None or parameters.get("url") is not None:
         raise UsageError(
             f"{saved.folder} cannot become an index: it joined documents with equal values of a "

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from enum import Enum
 
 OPTIONS = {
+    "fields": "--field",
     "key": "--key-file",
     "cuts_over": "--cut-over",
     "hash_seed": "--seed",

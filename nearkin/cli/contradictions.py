@@ -94,6 +94,13 @@ CONTRADICTIONS = (
             *("k", "slot_bits", "scheme", "seed", "base_hash", "key_file"),
         )
     ),
+    *(
+        Contradiction("fields", name, "each field names its column, its measure and its limit")
+        for name in (
+            *("text", "tokens", "vector", "fingerprint", "bits", "measure", "threshold"),
+            *("distance", "weights", "frequencies", "max_df", "cut_list", "accept", "max_lost"),
+        )
+    ),
     Contradiction("store", "server", "documents have one destination", "stream"),
     *(
         Contradiction("server", name, "the server has its own", "stream")

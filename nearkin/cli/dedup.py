@@ -148,7 +148,7 @@ def dedup(
     *,
     given: GivenOptions,
     inputs: o.Inputs,
-    columns: o.RunColumnOptions,
+    columns: o.FieldColumnOptions,
     reading: o.RunReadOptions,
     reference: o.ReferenceOptions,
     decisions: o.DecisionsFile = None,
@@ -217,7 +217,8 @@ def dedup(
     documents = DocumentOutput(result.output, result.codec, result.sizes, weights)
     hash_inputs = reading.parse_hash_inputs()
     spec, match = apply_plan(plan, given, spec, match)
-    request = spec.to_request()
+    columns.require_used(given)
+    request = spec.to_request(columns.rules)
     policy = KeepPolicy.parse(clustering.keep)
     require_one_threshold(given.names, clustering.accept)
     limit = None
@@ -247,7 +248,7 @@ def dedup(
     workers = o.workers_or_cores(match.workers)
 
     def settings_with(resolved_spec: "Spec") -> "RunOptions":
-        options = match.to_run_options(resolved_spec, clustering)
+        options = match.to_run_options(resolved_spec, clustering, columns.fields)
         if result.audit:
             from nearkin.evaluate.audit import require_auditable
 
@@ -301,7 +302,7 @@ def dedup(
         progress.close()
     if not output.json:
         print_inputs(resolved.account)
-    print_run(record, out, as_json=output.json)
+    print_run(record, out, as_json=output.json, can_explain=not columns.fields)
     if kept_file is not None and not output.json:
         sys.stderr.write(f"kept documents in {output.out}\n")
     counts = record.counts

@@ -74,7 +74,7 @@ RANGES = {
     "error": NumberRange(0, 1, excludes_least=True),
     "distance": COUNT_OR_NONE,
     "k": COUNT,
-    "bits": NumberRange(64, 256),
+    "bits": COUNT,
     "slot_bits": NumberRange(1, 32),
     "seed": NumberRange(0, 2**64 - 1),
     "bands": COUNT,

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,6 +18,7 @@ from nearkin.cli.option_groups import (
     RUN,
     SIMILARITY,
     VERIFICATION,
+    GivenOptions,
 )
 from nearkin.runtime.files import READABLE_BY, restrict_new_files
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from nearkin.corpus import Columns
     from nearkin.corpus.input_manifest import HashedPart
     from nearkin.corpus.inputs import Selection
+    from nearkin.engine.fields import FieldRule
     from nearkin.engine.options import RunOptions
     from nearkin.keys import HashKey
     from nearkin.loading import BothColumns
@@ -94,6 +97,17 @@ Fingerprint = Annotated[
         "--fingerprint",
         "Column of fingerprints, instead of texts: hexadecimal texts, bytes, or 64-bit integers. "
         "Requires --distance.",
+    ),
+]
+Fields = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--field",
+        help="Column that is compared on its own, with its measure and limit, for example "
+        "'title:jaccard>=0.9' or 'image:hamming/64<=4'. May be repeated; all fields must be "
+        "similar.",
+        metavar="FIELD",
+        rich_help_panel=INPUT,
     ),
 ]
 Bits = Annotated[
@@ -559,6 +573,10 @@ Preset = Annotated[
     ),
 ]
 
+TEXT_FIELD_OPTIONS = (
+    *("shingle", "normalise", "stem", "k", "slot_bits", "scheme", "seed", "base_hash", "key_file"),
+)
+"""The options of a Spec of texts, which several fields share."""
 NOTHING_READ = 3
 """The exit code of a complete run whose inputs have rows but no document."""
 NORMALISE = "nfkc,lower"
@@ -680,6 +698,51 @@ class RunColumnOptions(ColumnOptions):
 
 
 @dataclass(frozen=True)
+class FieldColumnOptions(RunColumnOptions):
+    """The options that name the columns of commands which also compare several fields."""
+
+    fields: Fields = None
+
+    @property
+    def rules(self) -> "tuple[FieldRule, ...]":
+        """The fields that are compared, or none for documents of one column.
+
+        Raises:
+            UsageError: If a field is not valid.
+        """
+        from nearkin.engine.fields import parse_fields
+
+        return parse_fields(self.fields or ())
+
+    def require_used(self, given: GivenOptions) -> None:
+        """Requires that options of texts were not given if no field is a text.
+
+        Args:
+            given: The options that were given.
+
+        Raises:
+            UsageError: If one was given.
+        """
+        if self.rules and not any(rule.is_text for rule in self.rules):
+            given.require_unused(TEXT_FIELD_OPTIONS, "on fields without a text")
+
+    def to_columns(self, carried: tuple[str, ...] = (), memory: str = MEMORY) -> "Columns":
+        """Returns the columns that are read, as `RunColumnOptions.to_columns` does.
+
+        Args:
+            carried: Carried columns.
+            memory: The memory of the run, which limits the size of a document.
+
+        Raises:
+            UsageError: If several kinds of content are named, or a field is not valid.
+        """
+        columns = super().to_columns(carried, memory)
+        if not self.fields:
+            return columns
+        return replace(columns, text=None, fields=tuple(rule.content for rule in self.rules))
+
+
+@dataclass(frozen=True)
 class SelectionOptions:
     """The options that decide which files of input folders are read."""
 
@@ -785,8 +848,11 @@ class SpecOptions:
     max_df: MaxDf = None
     cut_list: CutList = None
 
-    def to_request(self) -> "SpecRequest":
+    def to_request(self, rules: "tuple[FieldRule, ...]" = ()) -> "SpecRequest":
         """Returns the request from which the Spec is made.
+
+        Args:
+            rules: Several fields that are compared, or none for documents of one column.
 
         Raises:
             UsageError: If an option is not valid or contradicts another one.
@@ -796,7 +862,7 @@ class SpecOptions:
         from nearkin.spec import parse_shingle
 
         unit, n = parse_shingle(self.shingle)
-        fields = {
+        fields: dict[str, object] = {
             "unit": unit,
             "n": n,
             "normalise": parse_steps(self.normalise),
@@ -812,6 +878,9 @@ class SpecOptions:
                 f"--base-hash {self.base_hash} and --key-file exclude each other: keyed hashing "
                 "is siphash"
             )
+        if rules and not any(rule.is_text for rule in rules):
+            # No field has shingles, so that these options were not given.
+            fields = {}
         return SpecRequest(
             measure=self.measure,
             fields={name: value for name, value in fields.items() if value is not None},
@@ -820,6 +889,7 @@ class SpecOptions:
             max_df=self.max_df,
             cut_list=self.cut_list,
             secret=read_key(self.key_file),
+            compared_fields=rules,
         )
 
 
@@ -971,13 +1041,17 @@ class MatchOptions:
         return carried_columns(policy, self.block_by, self.across, *values, *others)
 
     def to_run_options(
-        self, spec: "Spec", clustering: ClusterOptions | None = None
+        self,
+        spec: "Spec",
+        clustering: ClusterOptions | None = None,
+        fields: Sequence[str] | None = None,
     ) -> "RunOptions":
         """Returns the options of a run.
 
         Args:
             spec: Spec of the signatures.
             clustering: Options for clustering, or None for the defaults.
+            fields: Several fields that are compared, or None for documents of one column.
 
         Returns:
             The checked options.
@@ -1008,6 +1082,7 @@ class MatchOptions:
             across=self.across,
             accept=clustering.accept,
             max_lost=clustering.max_lost,
+            fields=fields or (),
             related=clustering.related,
             same=self.same,
             url=self.url,

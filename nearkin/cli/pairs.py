@@ -47,7 +47,7 @@ def pairs(
     *,
     given: GivenOptions,
     inputs: o.Inputs,
-    columns: o.RunColumnOptions,
+    columns: o.FieldColumnOptions,
     reading: o.RunReadOptions,
     spec: o.SpecOptions,
     match: o.MatchOptions,
@@ -109,7 +109,8 @@ def pairs(
 
     out = output.out
     hash_inputs = reading.parse_hash_inputs()
-    request = spec.to_request()
+    columns.require_used(given)
+    request = spec.to_request(columns.rules)
     carried = match.carried_columns(KeepPolicy.parse(o.ClusterOptions().keep))
     requested_columns = columns.to_columns(carried, match.memory)
     require_pairs_output(out, tuple(inputs), resume=resume, overwrite=output.overwrite)
@@ -118,7 +119,7 @@ def pairs(
     progress = o.open_progress(quiet=output.quiet)
 
     def options_with(resolved_spec: "Spec") -> "RunOptions":
-        run_options = match.to_run_options(resolved_spec)
+        run_options = match.to_run_options(resolved_spec, fields=columns.fields)
         parse_relation(relation, run_options, expand_exact=expand_exact)
         return run_options
 

@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from nearkin.runs.settings_file import Settings
 
 
+REPEATED = ("fields",)
+"""The settings whose options are repeated for each value of a list."""
 FINDING_LEAKS = ("split", "check")
 """The commands that keep near-duplicates apart, or find those that are not."""
 ESTIMATING = ("plan", "tune")
@@ -51,7 +53,7 @@ def apply_settings(
     merged = settings.merge_into({name: options[name] for name in given.names})
     added = merged.keys() - given.names
     for name in added:
-        options[name] = _to_option(merged[name])
+        options[name] = merged[name] if name in REPEATED else _to_option(merged[name])
     return settings, GivenOptions(given.names | added)
 
 

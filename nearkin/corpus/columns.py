@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import NotRequired, TypedDict
+from typing import NamedTuple, NotRequired, TypedDict
 
 from nearkin.setting_names import name_setting
 from nearkin.spec import FINGERPRINT
@@ -18,6 +18,8 @@ DOCUMENT_SHARE = 32
 document, in several threads at once."""
 UNFOLDED_SHARE = 8
 """Parsing one row may take this many times the document limit."""
+FIELDS = "fields"
+"""The name of the column of documents with several fields in a batch."""
 DEFAULT_BITS = 64
 """The number of bits of a fingerprint if no other one is given."""
 TEXT_SEPARATOR = "\n"
@@ -68,6 +70,15 @@ def carried_column_name(name: str) -> str:
     return CARRIED_PREFIX + name
 
 
+class ContentField(NamedTuple):
+    """One of several columns of documents that are compared each on its own."""
+
+    name: str
+    """The name of the column."""
+    bits: int | None = None
+    """The number of bits of a fingerprint, or None for texts."""
+
+
 class ColumnsRecord(TypedDict):
     """The columns of a run, as run.json and the manifest of a run contain them."""
 
@@ -82,6 +93,7 @@ class ColumnsRecord(TypedDict):
     """Further columns of texts."""
     fingerprint: NotRequired[str]
     bits: NotRequired[int]
+    fields: NotRequired[list[tuple[str, int | None]]]
     delimiter: NotRequired[str]
     encoding: NotRequired[str]
 
@@ -102,6 +114,8 @@ class Columns:
             are null are left out.
         fingerprint: The column of fingerprints, or None.
         bits: The number of bits of a fingerprint.
+        fields: Several columns that are compared each on its own, in place of one column of
+            documents. A null is a field that the document lacks.
         delimiter: The character between the values of CSV files, or None to detect it.
         encoding: The codec of CSV files, or None to detect it.
         document_limit: The maximum size of a document in bytes. Larger documents are rejected, and
@@ -118,6 +132,7 @@ class Columns:
     joined: tuple[str, ...] = ()
     fingerprint: str | None = None
     bits: int = DEFAULT_BITS
+    fields: tuple[ContentField, ...] = ()
     delimiter: str | None = None
     encoding: str | None = None
     document_limit: int = MAX_DOCUMENT
@@ -135,6 +150,7 @@ class Columns:
             joined=tuple(record.get("joined", ())),
             fingerprint=record.get("fingerprint"),
             bits=record.get("bits", DEFAULT_BITS),
+            fields=tuple(ContentField(name, bits) for name, bits in record.get("fields", ())),
             delimiter=record.get("delimiter"),
             encoding=record.get("encoding"),
         )
@@ -157,6 +173,8 @@ class Columns:
         if self.fingerprint is not None:
             record["fingerprint"] = self.fingerprint
             record["bits"] = self.bits
+        if self.fields:
+            record["fields"] = [(field.name, field.bits) for field in self.fields]
         if self.delimiter is not None:
             record["delimiter"] = self.delimiter
         if self.encoding is not None:
@@ -175,8 +193,10 @@ class Columns:
     def content(self) -> str:
         """The name of the column of documents in a batch.
 
-        It is `text`, `tokens`, `vector` or `fingerprint`.
+        It is `text`, `tokens`, `vector`, `fingerprint`, or `fields` if there are several.
         """
+        if self.fields:
+            return FIELDS
         if self.vector:
             return "vector"
         if self.fingerprint:
@@ -186,11 +206,18 @@ class Columns:
     @property
     def source(self) -> str:
         """The name of the column of documents in the inputs, or of the first one."""
+        if self.fields:
+            return self.fields[0].name
         return str(self.vector or self.fingerprint or self.tokens or self.text)
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The names of the columns of documents in the inputs. Several ones are joined."""
+        """The names of the columns of documents in the inputs.
+
+        The texts of several ones are joined, unless they are fields.
+        """
+        if self.fields:
+            return tuple(field.name for field in self.fields)
         return (self.source, *self.joined)
 
     @property

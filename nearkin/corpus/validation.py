@@ -58,7 +58,9 @@ def check_rows(rows: pa.RecordBatch, columns: Columns) -> CheckedRows:
         UsageError: If a column has a type that cannot hold documents.
     """
     content = rows[columns.source]
-    if columns.joined:
+    if columns.fields:
+        checked = check_fields(rows, columns)
+    elif columns.joined:
         checked = check_joined_texts(rows, columns)
     else:
         checked = check_content(content, columns)
@@ -105,6 +107,42 @@ def check_content(values: pa.Array, columns: Columns) -> CheckedColumn:
     if columns.tokens:
         return check_tokens(values, columns.source, columns.document_limit)
     return check_texts(values, columns.source, columns.document_limit)
+
+
+def check_fields(rows: pa.RecordBatch, columns: Columns) -> CheckedColumn:
+    """Checks several columns that are the fields of documents.
+
+    A null is a field that the document lacks, and so is an empty text in place of a fingerprint. A
+    row is rejected if another value is not a text or a fingerprint.
+
+    Args:
+        rows: The rows.
+        columns: The columns that are read.
+
+    Returns:
+        The documents, struct, and the reasons for rejections.
+
+    Raises:
+        UsageError: If a column has a type that cannot hold texts or fingerprints.
+    """
+    parts: list[pa.Array] = []
+    reasons: dict[int, str] = {}
+    for name, bits in columns.fields:
+        if bits is None:
+            checked = check_texts(rows[name], name, columns.document_limit)
+            values = checked.values
+        else:
+            stored = remove_encoding(rows[name])
+            if is_text(stored.type):
+                empty = pa.scalar(None, stored.type)
+                stored = pc.if_else(pc.equal(pc.binary_length(stored), 0), empty, stored)
+            checked = check_fingerprints(stored, name, bits)
+            values = pc.if_else(stored.is_null(), None, checked.values)
+        nulls = null_reason(name)
+        reasons.update({at: why for at, why in checked.reasons.items() if why != nulls})
+        parts.append(values)
+    documents = pa.StructArray.from_arrays(parts, fields=list(content_arrow_type(columns)))
+    return CheckedColumn(documents, reasons)
 
 
 def check_joined_texts(rows: pa.RecordBatch, columns: Columns) -> CheckedColumn:
@@ -158,6 +196,13 @@ def _join_pairwise(first: pa.Array, second: pa.Array) -> pa.Array:
 
 def content_arrow_type(columns: Columns) -> pa.DataType:
     """Returns the type of the column of documents in a batch."""
+    if columns.fields:
+        return pa.struct(
+            [
+                (name, pa.large_string() if bits is None else fingerprint_type(bits))
+                for name, bits in columns.fields
+            ]
+        )
     if columns.vector:
         return pa.list_(pa.float32(), columns.dimensions or 1)
     if columns.fingerprint:

@@ -25,8 +25,13 @@ def text_lengths(documents: pa.Array) -> np.ndarray:
 
     Args:
         documents: Texts (large_string), lists of tokens (large_list), or vectors or fingerprints,
-            whose size is 0.
+            whose size is 0. Of several fields (struct), the texts count.
     """
+    if pa.types.is_struct(documents.type):
+        fields = (documents.field(position) for position in range(documents.type.num_fields))
+        texts = [field for field in fields if pa.types.is_large_string(field.type)]
+        lengths = [pc.fill_null(pc.binary_length(text), 0).to_numpy() for text in texts]
+        return np.sum([np.zeros(len(documents), np.int64), *lengths], axis=0)
     is_fixed = pa.types.is_fixed_size_list(documents.type)
     if is_fixed or pa.types.is_fixed_size_binary(documents.type):
         return np.zeros(len(documents), np.int64)

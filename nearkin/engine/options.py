@@ -1,7 +1,7 @@
 """The options of a run: checked and parsed once, then frozen."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
@@ -22,6 +22,7 @@ from nearkin.engine.acceptance import (
     require_acceptable,
 )
 from nearkin.engine.canonical_urls import load_url_parser
+from nearkin.engine.fields import FieldRule, choose_candidate_field, parse_fields
 from nearkin.engine.removal_limit import RemovalLimit
 from nearkin.errors import UsageError
 from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
@@ -154,6 +155,7 @@ class RunOptionKeywords(TypedDict, total=False):
     accept: str
     max_lost: float | None
     related: float | None
+    fields: Sequence[str]
     same: str | None
     url: str | None
     max_removed: str | None
@@ -202,6 +204,7 @@ class RecordedOptions(TypedDict):
     keep_up_to: NotRequired[int]
     keep_function: NotRequired[str]
     """The name of the function that chose the kept documents, in results of the library."""
+    fields: NotRequired[list[str]]
     same: NotRequired[str]
     url: NotRequired[str]
 
@@ -240,6 +243,9 @@ class RunOptions:
             from 0 to 1. Documents that would lose more are kept.
         related: Smallest similarity of related documents, above 0 and below the threshold. They
             are linked with each other, and none is removed because of it.
+        fields: Columns that are compared each on its own, with their measures and limits, for
+            example `title:jaccard>=0.9` and `image:hamming/64<=4`. Near-duplicates reach all of
+            them. They replace `threshold` and `distance`.
         same: Columns, separated by commas. Documents with an equal value in one of them are
             duplicates, whatever their texts are. Null and empty values never match.
         url: Column of URLs. Documents whose URLs have the same canonical form are duplicates,
@@ -279,6 +285,7 @@ class RunOptions:
     accept: str = SIMILAR
     max_lost: float | None = None
     related: float | None = None
+    fields: Sequence[str] = ()
     same: str | None = None
     url: str | None = None
     max_removed: str | None = None
@@ -296,6 +303,7 @@ class RunOptions:
         self._parse_choice("verify", Verify)
         self._parse_choice("cluster", ClusterMethod)
         self._parse_choice("empty", EmptyDocuments)
+        self._check_fields()
         self._check_acceptance()
         self._check_similarity()
         self._check_related()
@@ -346,6 +354,50 @@ class RunOptions:
             raise UsageError(
                 f"floor {self.floor} is out of range; it must be 0 to the threshold "
                 f"{self.threshold}"
+            )
+
+    def _check_fields(self) -> None:
+        if not self.fields:
+            return
+        object.__setattr__(self, "fields", tuple(self.fields))
+        candidate = self.parsed_fields[choose_candidate_field(self.parsed_fields)]
+        if self.spec != candidate.to_spec(self.spec) or self.spec.measure != candidate.measure:
+            raise UsageError(
+                f"the Spec of a run over fields is that of {candidate.column!r}, of measure "
+                f"{candidate.measure}, not {self.spec.measure}; leave out the Spec"
+            )
+        # The signatures of one field find the candidate pairs, which reach its limit.
+        object.__setattr__(self, "threshold", candidate.threshold)
+        object.__setattr__(self, "distance", candidate.distance)
+        fields = name_setting("fields", list(self.fields))
+        others = {
+            "accept": self.accept if self._replaces_threshold else None,
+            "max_lost": self.max_lost,
+            "related": self.related,
+            "second_measure": self.second_measure,
+        }
+        for name, value in others.items():
+            if value is not None:
+                raise UsageError(
+                    f"{fields} and {name_setting(name, value)} exclude each other: the fields "
+                    "decide which documents are near-duplicates; leave out one of them"
+                )
+        if self.verify != Verify.EXACT:
+            raise UsageError(
+                f"{fields} are compared exactly; leave out "
+                f"{name_setting('verify', str(self.verify))}"
+            )
+        if self.cluster != ClusterMethod.LEADERS:
+            raise UsageError(
+                f"{fields} must be similar to those of the kept document, but "
+                f"{name_setting('cluster', str(self.cluster))} joins documents through others; "
+                f"give {name_setting('cluster', str(ClusterMethod.LEADERS))}"
+            )
+        if self.keep_policy.cluster_criterion is not None:
+            raise UsageError(
+                f"{fields} and {name_setting('keep', self.keep)} exclude each other: "
+                f"{self.keep_policy.cluster_criterion} compares by one measure; give a keep policy "
+                "that orders documents"
             )
 
     def _check_acceptance(self) -> None:
@@ -552,13 +604,18 @@ class RunOptions:
         budget = self.pair_budget or 0
         is_restricted = self.across is not None or self.acceptance is not None
         # Every pair of fingerprints within the distance is found, as `HammingIndex` finds it.
-        is_restricted |= self.spec.measure == HAMMING
+        is_restricted |= self.spec.measure == HAMMING or bool(self.fields)
         if self.pair_budget is None and is_restricted:
             # Documents of one source never remove each other, so that a hot bucket does not shrink.
             # The most similar leader of a hot bucket may not be one that an acceptance allows.
             budget = DEFAULT_PAIR_BUDGET
         within_budget = (1 + math.isqrt(1 + 8 * budget)) // 2
         return max(self.hot_bucket_size, within_budget)
+
+    @cached_property
+    def parsed_fields(self) -> tuple[FieldRule, ...]:
+        """The fields that are compared, or none for documents of one column."""
+        return parse_fields(self.fields)
 
     @cached_property
     def parsed_second_measure(self) -> SecondMeasure | None:
@@ -698,6 +755,8 @@ class RunOptions:
             recorded["related"] = self.related
         if self.keep_up_to != 1:
             recorded["keep_up_to"] = self.keep_up_to
+        if self.fields:
+            recorded["fields"] = list(self.fields)
         if self.same is not None:
             recorded["same"] = self.same
         if self.url is not None:

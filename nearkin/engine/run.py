@@ -6,6 +6,7 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import NamedTuple, final
 
+from nearkin.engine.fields import measure_of_fields
 from nearkin.engine.hot_buckets import HotBucketLoop
 from nearkin.engine.options import (
     DEFAULT_PAIR_BUDGET,
@@ -134,7 +135,10 @@ class Run(ABC):
     @cached_property
     def measure(self) -> Measure:
         """The measure of the run."""
-        return measure_of(self.options.spec, self.resources, self.options.distance)
+        options = self.options
+        if options.parsed_fields:
+            return measure_of_fields(options.parsed_fields, options.spec, self.resources)
+        return measure_of(options.spec, self.resources, options.distance)
 
     @cached_property
     def banding(self) -> Banding:

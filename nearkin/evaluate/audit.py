@@ -93,6 +93,11 @@ def require_auditable(options: RunOptions) -> None:
         UsageError: If the run has a second measure or an acceptance, or keeps several documents of
             a cluster.
     """
+    if options.fields:
+        raise UsageError(
+            f"cannot audit a run with {name_setting('fields', list(options.fields))}: an audit "
+            "compares one column; every removed document was compared in all fields"
+        )
     if options.second_measure is not None:
         raise UsageError(
             f"cannot audit a run with the second measure {options.second_measure!r}; run it "

@@ -128,7 +128,8 @@ def measure_lost_information(run: LocalRun, result: Clustering) -> LostInformati
     Returns:
         The lost information, or None if the run did not compare sets of shingles exactly.
     """
-    if not run.is_exact or not compares_sets(run.options.spec.measure):
+    compares_texts = compares_sets(run.options.spec.measure) and not run.options.fields
+    if not run.is_exact or not compares_texts:
         return None
     names: tuple[str, ...] = ()
     codes = None

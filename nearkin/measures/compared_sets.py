@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.measures.base import Measure, Payload, PayloadBuilder
+from nearkin.measures.fields import FieldsMeasure
 from nearkin.verify import kernels
 
 COMPARED_BITS = 64 - int(kernels.DROPPED_BITS)
@@ -60,4 +61,6 @@ def payload_builder_for_run(measure: Measure) -> PayloadBuilder:
         measure: Measure of the run.
     """
     builder = measure.payload_builder()
+    if isinstance(measure, FieldsMeasure):
+        return builder
     return _TruncatedSets(builder) if compares_sets(measure.spec.measure) else builder

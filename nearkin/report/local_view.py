@@ -74,7 +74,7 @@ class ExcerptCollector:
             }
         quoted |= {ordinal for pair in self.borderline for ordinal in (pair.a, pair.b)}
         self.texts: dict[int, str] = {}
-        self.has_texts = run.options.spec.has_shingles
+        self.has_texts = run.options.spec.has_shingles and not run.options.fields
         self._ordinals = np.array(sorted(quoted), np.int64)
         lengths = np.asarray(run.documents().lengths)
         self.sample = TextSample(
@@ -99,11 +99,22 @@ class ExcerptCollector:
         low, high = np.searchsorted(self._ordinals, [first, first + len(documents)])
         for ordinal in self._ordinals[low:high].tolist():
             value = documents[ordinal - first].as_py()
+            if isinstance(value, dict):
+                value = _format_fields(value)
             if isinstance(value, bytes):
                 value = value.hex()
             if not isinstance(value, str):
                 value = " ".join(map(str, value[:EXCERPT_CHARACTERS]))
             self.texts[ordinal] = value
+
+
+def _format_fields(fields: Mapping[str, str | bytes | None]) -> str:
+    """Returns the fields of a document as lines of their names and values."""
+    lines = []
+    for name, value in fields.items():
+        if value is not None:
+            lines.append(f"{name}: {value.hex() if isinstance(value, bytes) else value}")
+    return "\n".join(lines)
 
 
 class LocalRunView(RunView):

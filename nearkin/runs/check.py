@@ -123,6 +123,11 @@ def require_checkable(options: RunOptions) -> RunOptions:
                 f"{name_setting(name, value)} cannot be combined with a check, which compares "
                 "texts; leave it out"
             )
+    if options.fields:
+        raise UsageError(
+            f"{name_setting('fields', list(options.fields))} cannot be combined with a check; "
+            "leave them out, and name one column"
+        )
     if options.acceptance is not None:
         raise UsageError(
             f"a condition ({options.acceptance}) cannot be combined with a check, which counts all "

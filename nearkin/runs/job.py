@@ -128,6 +128,12 @@ def check_job(job: Job, corpus: FileCorpus) -> None:
             f"{name_setting('keep_up_to', job.settings.keep_up_to)} exclude each other: all rows "
             "are kept with annotations; leave out one of them"
         )
+    if job.settings.fields and job.save_signatures:
+        raise UsageError(
+            f"{name_flag('save_signatures')} keeps the signatures of one column, which "
+            f"{name_setting('fields', list(job.settings.fields))} need not be similar in; leave it "
+            "out"
+        )
     has_reference = bool(job.against)
     if job.decisions is not None:
         require_decidable(job.settings, has_reference=has_reference)

@@ -90,6 +90,11 @@ def parse_relation(relation: str, settings: RunOptions, *, expand_exact: bool) -
             "which dedup makes; pairs lists all pairs that reach the threshold, so give "
             f"{name_setting('threshold', settings.related)} instead"
         )
+    if relation == Relation.CONTAINMENT and settings.fields:
+        raise UsageError(
+            f"{name_setting('fields', list(settings.fields))} are compared by their similarity; "
+            f"leave out {name_setting('relation', Relation.CONTAINMENT)}"
+        )
     if relation == Relation.CONTAINMENT:
         require_containable(settings.spec)
         if expand_exact:

@@ -9,6 +9,7 @@ from nearkin.corpus import Columns
 from nearkin.corpus.columns import DEFAULT_BITS
 from nearkin.corpus.dialect import parse_delimiter, parse_encoding
 from nearkin.corpus.inputs import Selection
+from nearkin.engine.fields import make_spec_of_fields, parse_fields
 from nearkin.engine.options import RunOptionKeywords, RunOptions
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
@@ -90,8 +91,8 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
     At most one of `text`, `tokens`, `vector` and `fingerprint` is given.
     `nearkin.engine.options.RunOptions` documents the further parameters: recall, bands, rows,
     tables, probes, verify, cluster, floor, keep_up_to, related, empty, block_by, across,
-    same, url, source, split, second_measure, hot_bucket_size, pair_budget, fanout, memory (a number
-    of bytes, or a size such as `4GB`) and workers.
+    fields, same, url, source, split, second_measure, hot_bucket_size, pair_budget, fanout,
+    memory (a number of bytes, or a size such as `4GB`) and workers.
     `SpecOptionKeywords` documents the options of the Spec (shingle, normalise, stem, scheme, k,
     slot_bits, seed, base_hash, weights, bits), and `ReadKeywords` those of reading (on_error,
     hidden, follow_links, include, exclude, delimiter, encoding).
@@ -161,6 +162,16 @@ def columns_of(parameters: RunParameters, id: str | None) -> Columns:
     Raises:
         UsageError: If several kinds of content are named.
     """
+    rules = parse_fields(parameters.get("fields") or ())
+    if rules:
+        require_fields_alone({name: parameters.get(name) for name in OTHER_THAN_FIELDS})
+        return Columns(
+            text=None,
+            fields=tuple(rule.content for rule in rules),
+            id=id,
+            delimiter=parse_delimiter(parameters.get("delimiter")),
+            encoding=parse_encoding(parameters.get("encoding")),
+        )
     contents = {name: parameters.get(name) for name in ("text", "tokens", "vector", "fingerprint")}
     given = {name: value for name, value in contents.items() if value is not None}
     if len(given) > 1:
@@ -183,6 +194,30 @@ def columns_of(parameters: RunParameters, id: str | None) -> Columns:
         delimiter=parse_delimiter(parameters.get("delimiter")),
         encoding=parse_encoding(parameters.get("encoding")),
     )
+
+
+OTHER_THAN_FIELDS = (
+    *("text", "tokens", "vector", "fingerprint", "bits", "measure", "threshold", "distance"),
+    *("weights", "frequencies", "cut", "max_df"),
+)
+"""The parameters that have no meaning for several fields."""
+
+
+def require_fields_alone(others: Mapping[str, object]) -> None:
+    """Requires that nothing else says what documents and near-duplicates are.
+
+    Args:
+        others: Values of parameters that have no meaning for several fields. None is not given.
+
+    Raises:
+        UsageError: If one is given.
+    """
+    for name, value in others.items():
+        if value is not None:
+            raise UsageError(
+                f"{name_setting('fields')} and {name_setting(name)} exclude each other: each field "
+                "names its column, its measure and its limit; leave out one of them"
+            )
 
 
 def _bits_of(parameters: RunParameters) -> int | None:
@@ -320,6 +355,11 @@ def spec_of(parameters: RunParameters, columns: Columns) -> Spec:
     given = [
         name for name in SpecOptionKeywords.__annotations__ if parameters.get(name) is not None
     ]
+    rules = parse_fields(parameters.get("fields") or ())
+    if rules and spec is None:
+        return make_spec_of_fields(rules, _spec_fields(parameters))
+    if rules and spec is not None and not given:
+        return spec
     if spec is not None:
         if given:
             raise UsageError(

@@ -128,6 +128,11 @@ def require_comparable(options: RunOptions) -> None:
             "a removed document must be similar to the document of the reference itself, and not "
             f"through others; use {name_setting('cluster', str(ClusterMethod.LEADERS))}"
         )
+    if options.fields:
+        raise UsageError(
+            f"{name_setting('fields', list(options.fields))} cannot be combined with {against}: "
+            "documents of the reference are compared in one column; leave one out"
+        )
     if options.acceptance is not None:
         raise UsageError(
             f"a condition ({options.acceptance}) cannot be combined with {against}: documents of "

@@ -80,6 +80,11 @@ def explain_in_run(folder: Path, a: str, b: str, secret: HashKey | None = None) 
             document does not exist.
     """
     run, record = open_finished_run(folder, secret)
+    if run.settings.fields:
+        raise UsageError(
+            f"{folder} compared several fields, and an explanation is of one text; compare the "
+            "texts of one field with nearkin explain A B on two files"
+        )
     first, second = find_documents(run.corpus, run.columns, folder / CLUSTERS, (a, b))
     second_measure = run.settings.parsed_second_measure
     vectors = None

@@ -162,6 +162,12 @@ def with_saved_run(job: Job, saved: SavedRun) -> Job:
     """
     recorded = Columns.from_record(saved.record.require_files(saved.folder).request.columns)
     columns = replace(recorded, carried_columns=job.columns.carried_columns)
+    if job.settings.fields:
+        raise UsageError(
+            f"{name_setting('fields', list(job.settings.fields))} cannot be compared in the saved "
+            f"run {saved.folder}, which has the signatures of one column; run nearkin dedup on its "
+            "inputs instead"
+        )
     _require_same_columns(job.columns, columns, saved.folder)
     if job.settings.spec not in (Spec(), saved.spec):
         requested = json.loads(job.settings.spec.to_json())

@@ -19,14 +19,17 @@ from nearkin.acceptance.parser import SIMILAR
 from nearkin.argument_types import check_type
 from nearkin.corpus import Columns
 from nearkin.corpus.columns import DEFAULT_BITS
+from nearkin.engine.fields import parse_fields
 from nearkin.errors import UsageError
 from nearkin.runs.parameters import (
     OPTIONS_OF_RUN,
     OPTIONS_OF_SPEC,
+    OTHER_THAN_FIELDS,
     TEXT_OPTIONS,
     THRESHOLDS,
     RunParameters,
     make_run_options,
+    require_fields_alone,
     require_fingerprint_for_bits,
     spec_of,
     text_columns_of,
@@ -225,9 +228,14 @@ class Settings:
         """Returns the settings that `split` and `check` take. Those of clusters are left out.
 
         Raises:
-            UsageError: If the relation is containment, which only `pairs` finds, or an acceptance
-                takes the place of the threshold.
+            UsageError: If the relation is containment, which only `pairs` finds, several fields are
+                compared, or an acceptance takes the place of the threshold.
         """
+        if self.values.get("fields"):
+            raise UsageError(
+                f"{self.source}: fields are compared by nearkin dedup and nearkin pairs only; "
+                "delete them"
+            )
         return self.for_dedup()._without_clusters()
 
     def _without_clusters(self) -> "Settings":
@@ -333,7 +341,11 @@ def _require_consistent(values: Mapping[str, Any]) -> None:
                     "have no shingles; delete one of them"
                 )
     columns = Columns(text=None, vector="vector", dimensions=2) if is_of_vectors else Columns()
-    if values.get("measure") == HAMMING:
+    rules = parse_fields(values.get("fields", ()))
+    if rules:
+        columns = Columns(text=None, fields=tuple(rule.content for rule in rules))
+        require_fields_alone({name: values.get(name) for name in OTHER_THAN_FIELDS})
+    elif values.get("measure") == HAMMING:
         columns = Columns(text=None, fingerprint=FINGERPRINT, bits=values.get("bits", DEFAULT_BITS))
     else:
         require_fingerprint_for_bits(values.get("bits"), None)

@@ -15,6 +15,7 @@ from nearkin.corpus import Columns, FileCorpus, detect_dimensions
 from nearkin.corpus.input_file import FileStatus
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.document_frequencies import FrequencyRequest
+from nearkin.engine.fields import FieldRule, make_spec_of_fields
 from nearkin.engine.local.document_frequencies import count_frequencies
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
@@ -50,6 +51,7 @@ class SpecRequest:
         max_df: The share of the documents, in (0, 1), above which a shingle is removed.
         cut_list: A file of shingles to remove that were counted before. It replaces `max_df`.
         secret: The key with which shingles are hashed, or None for an unkeyed hash.
+        compared_fields: Several fields that are compared, or none for documents of one column.
     """
 
     measure: str | None = None
@@ -59,6 +61,7 @@ class SpecRequest:
     max_df: float | None = None
     cut_list: Path | None = None
     secret: HashKey | None = None
+    compared_fields: tuple[FieldRule, ...] = ()
 
     def to_spec(self, columns: Columns) -> Spec:
         """Returns the Spec, still without document frequencies and without a frequency cut.
@@ -72,6 +75,8 @@ class SpecRequest:
         keyed: KeyFields = {}
         if self.secret is not None:
             keyed = {"base_hash": KEYED, "key_id": self.secret.id}
+        if self.compared_fields:
+            return make_spec_of_fields(self.compared_fields, {**self.fields, **keyed})
         return resolve_spec(columns, self.measure, **self.fields, **keyed)
 
 

@@ -52,6 +52,7 @@ REFUSED_PARAMETERS = {
         ("hidden", "follow_links", "include", "exclude", "delimiter", "encoding"),
         "a DataFrame has no files; pass it to spark.read, or use dedup_files",
     ),
+    "fields": "several fields need the local engine",
     "fingerprint": "given fingerprints need the local engine",
     "second_measure": "a second measure needs the local engine; run it there over the kept "
     "documents",
@@ -102,7 +103,7 @@ def dedup(
         progress: Receives progress updates. Silent by default.
         **parameters: The columns, the measure, the threshold and further options, which
             `nearkin.runs.parameters.RunParameters` documents. `hidden`, `follow_links`, `include`,
-            `exclude`, `delimiter`, `encoding`, `fingerprint`, `second_measure` and
+            `exclude`, `delimiter`, `encoding`, `fields`, `fingerprint`, `second_measure` and
             `workers` are refused.
 
     Returns:
@@ -204,6 +205,10 @@ def require_supported(options: RunOptions) -> None:
     Raises:
         UsageError: If an option needs the local engine.
     """
+    if options.fields:
+        raise UsageError(
+            f"{name_setting('fields', list(options.fields))} needs the local engine; run it there"
+        )
     if options.spec.unit == FINGERPRINT:
         raise UsageError(
             "given fingerprints need the local engine; run them there, or leave out "

@@ -182,7 +182,8 @@ class BlockDecoder:
         if rows is None or len(rows) != len(ends):
             return None
         # Any text is a document, but not every one is a fingerprint.
-        if self._columns.fingerprint and check_rows(rows, self._columns).rejected:
+        has_fingerprints = self._columns.fingerprint or self._columns.fields
+        if has_fingerprints and check_rows(rows, self._columns).rejected:
             return None
         return DecodedBlock(rows, content, ends, len(newlines))
 

@@ -59,7 +59,9 @@ class JsonRowDecoder:
 
         self._errors = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
         texts = (columns.id, *columns.carried_columns)
-        if columns.vector or columns.fingerprint or (columns.tokens and columns.tokens in texts):
+        if columns.fields or columns.vector or columns.fingerprint:
+            return None
+        if columns.tokens and columns.tokens in texts:
             return None
         if not all(map(_is_supported_name, columns.all)):
             return None

@@ -181,6 +181,8 @@ class JsonSliceBuilder:
         name = self._columns.source
         if not isinstance(value, dict):
             return "the row is not a JSON object"
+        if self._columns.fields:
+            return self._find_field_fault(value) or self._find_id_fault(value)
         if self._columns.joined:
             return self._find_joined_fault(value) or self._find_id_fault(value)
         if name not in value:
@@ -209,6 +211,21 @@ class JsonSliceBuilder:
             return too_long_reason(name, self._columns.document_limit)
         return self._find_id_fault(value)
 
+    def _find_field_fault(self, value: dict[str, Any]) -> str | None:
+        """Returns the reason why the value of one of several fields is not valid, or None."""
+        for name, bits in self._columns.fields:
+            content = value.get(name)
+            if content is None or (bits is not None and content == ""):
+                continue
+            if bits is not None:
+                if fault := find_fingerprint_fault(content, name, bits):
+                    return fault
+            elif not isinstance(content, str):
+                return f"{name} is not a string"
+            elif _longer_than(content, self._columns.document_limit):
+                return too_long_reason(name, self._columns.document_limit)
+        return None
+
     def _find_joined_fault(self, value: dict[str, Any]) -> str | None:
         """Returns the reason why the texts of several fields are not a document, or None."""
         names = self._columns.sources
@@ -229,6 +246,8 @@ class JsonSliceBuilder:
 
     def _contents(self) -> list[Any]:
         """Returns the documents of the collected rows."""
+        if self._columns.fields:
+            return self._contents_of_fields()
         if self._columns.joined:
             texts = [self._values[name] for name in self._columns.sources]
             return list(map(join_texts, zip(*texts, strict=True)))
@@ -238,6 +257,17 @@ class JsonSliceBuilder:
                 to_fingerprint_bytes(value, bits) for value in self._values[self._columns.source]
             ]
         return self._values[self._columns.source]
+
+    def _contents_of_fields(self) -> list[dict[str, Any]]:
+        """Returns the documents of the collected rows, each with its fields."""
+        parts: dict[str, list[Any]] = {}
+        for name, bits in self._columns.fields:
+            values = self._values[name]
+            if bits is not None:
+                values = [value and to_fingerprint_bytes(value, bits) for value in values]
+            parts[name] = values
+        rows = zip(*parts.values(), strict=True)
+        return [dict(zip(parts, row, strict=True)) for row in rows]
 
     def _find_column_fault(self, value: dict[str, object]) -> str | None:
         """Returns the reason why the id or a carried column cannot be used, or None.

@@ -225,6 +225,11 @@ def require_splittable(options: RunOptions) -> None:
                 f"{name_setting(name, value)} leaves pairs out, which a split would separate; "
                 "leave it out"
             )
+    if options.fields:
+        raise UsageError(
+            f"{name_setting('fields', list(options.fields))} cannot be combined with a split; "
+            "leave them out, and name one column"
+        )
     if options.acceptance is not None:
         raise UsageError(
             f"a condition ({options.acceptance}) cannot be combined with a split, which keeps all "

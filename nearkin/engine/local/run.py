@@ -538,7 +538,7 @@ class LocalRun(Run):
         if self.shared_hashes is not None:
             return self.shared_hashes
         options = self.options
-        if options.verify != Verify.EXACT or not KeptHashes.serves(options.spec):
+        if options.fields or options.verify != Verify.EXACT or not KeptHashes.serves(options.spec):
             return None
         if self.payloads is not None:
             return None
@@ -555,7 +555,7 @@ class LocalRun(Run):
         if self.payloads is not None:
             return self.payloads
         documents = self.documents()
-        if self.options.spec.measure == HAMMING:
+        if self.options.spec.measure == HAMMING and not self.options.fields:
             return SignaturePayloads(documents.signatures)
         if self.kept_hashes is not None and self.kept_hashes.covers(len(documents)):
             return self.kept_hashes.source(documents.shingles)
