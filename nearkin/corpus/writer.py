@@ -14,7 +14,7 @@ from nearkin.corpus.corpus import FileCorpus
 from nearkin.corpus.file_names import join_inside, make_output_names
 from nearkin.corpus.formats.base import FileSlice, Writer
 from nearkin.corpus.formats.json_lines import JsonLines
-from nearkin.corpus.formats.json_rows import JsonRow
+from nearkin.corpus.formats.json_rows import JsonRow, JsonSliceBuilder
 from nearkin.errors import RunError
 from nearkin.setting_names import name_flag
 
@@ -26,7 +26,10 @@ Rewriter = Callable[[int, pa.Array], pa.Array | None]
 """A function that receives the first ordinal and the documents of a slice, and returns their new
 texts, null for each that stays as it is; or None if all do."""
 Observer = Callable[[int, pa.Array], None]
-"""A function that receives the first ordinal and the documents of each slice."""
+"""A function that receives the first ordinal and the documents of each slice.
+
+Documents that it does not need are null if `KnownDocuments` are given.
+"""
 
 
 class KnownDocuments(NamedTuple):
@@ -88,8 +91,11 @@ def write_kept(
         writer = _writer(corpus, columns, number, target)
         form = corpus.format_of(corpus.files[number])
         known_rows = None
+        observer = None
         if known is not None and rewrite is None and isinstance(form, JsonLines) and form.has_lines:
             known_rows = known.rows_of(number)
+            if observe is not None:
+                observer = _LineObserver(columns, known.observed, observe)
         for file_slice in _written(
             corpus.read_slices(number, columns, whole=True, rows=known_rows),
             writer,
@@ -98,10 +104,10 @@ def write_kept(
             first,
             None if rewrite is None else _RewrittenColumn(columns.content, rewrite),
         ):
-            if observe is not None and known_rows is None:
+            if observer is not None:
+                observer.observe(first, file_slice)
+            elif observe is not None:
                 observe(first, file_slice.documents[columns.content])
-            elif observe is not None and known is not None and isinstance(form, JsonLines):
-                _observe_lines(form, columns, file_slice, first, known.observed, observe)
             first += len(file_slice.rows)
             if advance is not None:
                 advance(len(file_slice.rows))
@@ -119,37 +125,42 @@ class _RewrittenColumn(NamedTuple):
     rewrite: Rewriter
 
 
-def _observe_lines(
-    form: JsonLines,
-    columns: Columns,
-    lines: FileSlice,
-    first: int,
-    observed: np.ndarray,
-    observe: Observer,
-) -> None:
+class _LineObserver:
     """Passes on the observed ones among lines that were not parsed.
 
     Args:
-        form: The format of the file.
         columns: The fields of a document.
-        lines: The lines, each of which is a document.
-        first: Ordinal of the first one.
-        observed: Ordinals of the documents that the observer needs, ascending.
-        observe: Receives each of these documents with its ordinal.
+        observed: Ordinals of the documents that the observer needs, ascending, int64 (m,).
+        observe: Receives the documents of a slice. Those that it does not need are null.
     """
-    low, high = np.searchsorted(observed, [first, first + len(lines.rows)])
-    places = (observed[low:high] - first).tolist()
-    if not places:
-        return
-    parsed = form.parse_documents(
-        columns,
-        [
-            JsonRow(int(lines.rows[at]), lines.complete_rows[at].removesuffix(b"\n"))
-            for at in places
-        ],
-    )
-    for at, place in enumerate(places):
-        observe(first + place, parsed[columns.content].slice(at, 1))
+
+    def __init__(self, columns: Columns, observed: np.ndarray, observe: Observer) -> None:
+        self._content = columns.content
+        self._builder = JsonSliceBuilder(columns, 0, whole=False, has_lines=True)
+        self._observed = observed
+        self._observe = observe
+
+    def observe(self, first: int, lines: FileSlice) -> None:
+        """Passes on the documents of a slice.
+
+        Args:
+            first: Ordinal of the first document.
+            lines: The lines, each of which is a document.
+        """
+        count = len(lines.rows)
+        low, high = np.searchsorted(self._observed, [first, first + count])
+        places = self._observed[low:high] - first
+        if not len(places):
+            return
+        for place in places.tolist():
+            line = lines.complete_rows[place].removesuffix(b"\n")
+            self._builder.add(JsonRow(int(lines.rows[place]), line))
+        parsed = self._builder.take_slice().documents[self._content]
+        indices = np.zeros(count, np.int64)
+        indices[places] = np.arange(len(places))
+        is_parsed = np.zeros(count, bool)
+        is_parsed[places] = True
+        self._observe(first, parsed.take(pa.array(indices, mask=~is_parsed)))
 
 
 def _writer(corpus: FileCorpus, columns: Columns, number: int, target: Path) -> Writer | None:

@@ -161,18 +161,6 @@ class JsonLines:
                 yield builder.take_slice()
             blocks.raise_damage()
 
-    def parse_documents(self, columns: Columns, lines: Sequence[JsonRow]) -> pa.RecordBatch:
-        """Returns the documents in lines that are known to be documents.
-
-        Args:
-            columns: The fields to read.
-            lines: n lines.
-        """
-        builder = JsonSliceBuilder(columns, 0, whole=False, has_lines=self.has_lines)
-        for line in lines:
-            builder.add(line)
-        return builder.take_slice().documents
-
     def writer(self, file: InputFile, columns: Columns, target: str) -> "LineWriter":
         """Returns a writer of lines.
 
