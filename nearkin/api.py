@@ -35,7 +35,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.measures import measure_of
-from nearkin.passages.cutting.request import CutRequest
+from nearkin.passages.cutting.request import CutRequest, PassageRequest
 from nearkin.passages.cutting.run import CutRun, order_documents, require_cuttable
 from nearkin.passages.run import PassageOptions, PassageRun
 from nearkin.plan.observe import SAMPLE_SIZE, observe_corpus
@@ -64,6 +64,7 @@ from nearkin.runs.check import (
     check_inputs,
     require_checkable,
 )
+from nearkin.runs.document_output import DocumentOutput
 from nearkin.runs.pairs import Relation, find_pairs, parse_relation, with_pair_budget
 from nearkin.runs.parameter_help import show_parameters
 from nearkin.runs.parameters import (
@@ -76,6 +77,7 @@ from nearkin.runs.parameters import (
     selection_of,
     spec_of,
 )
+from nearkin.runs.passage_cuts import cut_kept_passages, require_passages_cuttable
 from nearkin.runs.reference import (
     ReferenceRequest,
     columns_of_reference,
@@ -108,6 +110,9 @@ def dedup(
     only_against: bool = False,
     decisions: str | Path | Decisions | None = None,
     blocklist: Blocklist | None = None,
+    passages: int | str | None = None,
+    cut_unit: str | None = None,
+    min_left: int = 0,
     work: str | Path | None = None,
     progress: Progress | None = None,
     **parameters: Unpack[RunParameters],
@@ -129,6 +134,12 @@ def dedup(
             always in one cluster, and those decided to be different never.
         blocklist: Blocklist of the same Spec. Documents that are like one of its entries are
             removed first: their kind is `blocked`, and the column `blocked_by` names the entry.
+        passages: Smallest number of words of a passage, for example 50. Repeated passages of the
+            kept documents stay in the first one in keep order, and are cut from the others, in
+            `DedupResult.kept_documents`. By default, nothing is cut.
+        cut_unit: What is cut: `passage` (the default), `sentence`, `line`, `paragraph` or
+            `document:SHARE`, as for `passages`.
+        min_left: Number of words below which the rest of a cut document is removed, too.
         work: Folder for temporary files. The default is that of the system.
         progress: Receives stage and row-count updates. By default, stages are logged to
             `nearkin.run` (INFO).
@@ -151,6 +162,7 @@ def dedup(
         >>> result.clusters.arrow.select(["kept", "duplicate_of", "matched_in"]).to_pylist()[0]
         {'kept': False, 'duplicate_of': '0000000000', 'matched_in': 'reference'}
     """
+    request = PassageRequest.parse(passages, cut_unit, min_left)
     settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_dedup()
     keep = parameters.get("keep")
     keep_function = None
@@ -168,9 +180,16 @@ def dedup(
             decisions=_open_decisions(decisions),
             keep_function=keep_function,
         )
+        if request is not None:
+            require_passages_cuttable(
+                request, finished.run.columns, DocumentOutput(), annotate=False
+            )
     clustering = to_final_clusters(finished.run)
     require_removal_limit(finished.run, clustering)
-    result = DedupResult(finished, clustering)
+    cut_run = None
+    if request is not None:
+        cut_run = cut_kept_passages(finished.run, clustering, request)
+    result = DedupResult(finished, clustering, cut_run)
     finished.run.progress.close()
     log_warnings(result.warnings)
     return result
@@ -246,7 +265,7 @@ def passages(
     id: str | None = None,
     min_tokens: int = 50,
     source: str | None = None,
-    cut: str | None = None,
+    cut_unit: str | None = None,
     min_left: int = 0,
     keep: str | None = None,
     spec: Spec | None = None,
@@ -267,9 +286,10 @@ def passages(
         id: Column of ids. The default is the row number, or the path and the row for files.
         min_tokens: Smallest number of words of a passage, at least 2.
         source: Column of sources, whose repeated shares are computed.
-        cut: What is cut from all places of a passage but one: `passage` (the words), `sentence`,
-            `line`, `paragraph` (those that are repeated as a whole), or `document:SHARE` (documents
-            of which that share of the bytes is repeated). By default, nothing is cut.
+        cut_unit: What is cut from all places of a passage but one: `passage` (the words),
+            `sentence`, `line`, `paragraph` (those that are repeated as a whole), or
+            `document:SHARE` (documents of which that share of the bytes is repeated). By default,
+            nothing is cut.
         min_left: Number of words below which the rest of a cut document is removed, too.
         keep: Keep policy: order of the documents, of which the first one keeps a passage that is
             cut from the others. The default is `length desc`.
@@ -295,10 +315,10 @@ def passages(
         b'the cat sat on the mat'
         >>> texts[1].encode()[row["repeats_start"] : row["repeats_end"]]
         b'The Cat sat on the mat'
-        >>> passages(texts, min_tokens=4, cut="passage").kept_documents["text"].to_pylist()
+        >>> passages(texts, min_tokens=4, cut_unit="passage").kept_documents["text"].to_pylist()
         ['He said: .', 'The Cat sat on the mat, and slept']
     """
-    request = CutRequest.parse_options(cut, min_left, keep)
+    request = CutRequest.parse_options(cut_unit, min_left, keep)
     columns = columns_of({"text": text}, id)
     policy = None if request is None else require_cuttable(columns, request)
     keep_columns = () if policy is None else policy.columns

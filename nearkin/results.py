@@ -199,10 +199,14 @@ class DedupResult:
     Args:
         finished: The run.
         clustering: Its clusters.
+        cut_run: The run that cut passages of the kept documents, or None.
     """
 
-    def __init__(self, finished: TemporaryRun, clustering: Clustering) -> None:
+    def __init__(
+        self, finished: TemporaryRun, clustering: Clustering, cut_run: CutRun | None = None
+    ) -> None:
         self._finished: TemporaryRun | None = finished
+        self._cut_run = cut_run
         self._provenance = Provenance.now(finished.run.corpus.names)
         self._clustering: Clustering | None = clustering
 
@@ -216,6 +220,7 @@ class DedupResult:
         """Releases the work folder. What was not read before cannot be read any more."""
         self._finished = None
         self._clustering = None
+        self._cut_run = None
 
     @property
     def _open(self) -> tuple[TemporaryRun, Clustering]:
@@ -333,6 +338,36 @@ class DedupResult:
         places[np.asarray(finished.run.documents().rows)] = np.arange(len(ids))
         return ids.take(pa.array(places, mask=places < 0))
 
+    @cached_property
+    def kept_documents(self) -> ResultTable:
+        """The documents that are kept, without the passages that were cut from them.
+
+        The columns are id, text, and cut_spans (start and end of each part that was cut, in bytes
+        of the original text). The texts are read once more. Without `passages`, nothing is cut and
+        the table is empty.
+        """
+        run = self._open[0].run
+        if self._cut_run is None:
+            return ResultTable(KEPT_DOCUMENTS.empty_table())
+        batches = run.corpus.batches(run.columns)
+        texts = (batch.documents[run.columns.content] for batch in batches)
+        return ResultTable(self._cut_run.kept_documents(texts, self._open[1].kept))
+
+    @cached_property
+    def cuts(self) -> ResultTable:
+        """The parts that were cut from kept documents, as `PassagesResult.cuts` describes them."""
+        if self._cut_run is None:
+            return ResultTable(CUTS.empty_table())
+        return ResultTable(pa.Table.from_batches(self._cut_run.cut_batches(), CUTS))
+
+    def _require_uncut(self, purpose: str) -> None:
+        """Requires that the texts of the documents are unchanged."""
+        if self._cut_run is not None:
+            raise UsageError(
+                f"{purpose} does not change texts, and passages were cut from them; take "
+                "result.kept_documents, or deduplicate without passages"
+            )
+
     @property
     def removed(self) -> ResultTable:
         """The removed documents: the rows of `clusters` that are not kept."""
@@ -361,6 +396,7 @@ class DedupResult:
             UsageError: If the number of rows differs, or the data is an iterator, which can be read
                 only once.
         """
+        self._require_uncut("filter")
         return select_kept_rows(data, self.kept)
 
     @cached_property
@@ -408,6 +444,7 @@ class DedupResult:
                 with leaders of the run's threshold only, or the run has a second measure or a
                 reference or a blocklist, or the result is closed or unpickled.
         """
+        self._require_uncut("rethreshold")
         finished = self._open[0]
         options = finished.run.options
         if options.second_measure is not None:
@@ -483,6 +520,7 @@ class DedupResult:
                 format cannot hold a column, `readable_by`, `output` or `codec` is unknown or has
                 no effect, or the result is closed or unpickled.
         """
+        self._require_uncut("write")
         finished, clustering = self._open
         readers = Readers.parse(readable_by)
         documents = DocumentOutput(output, codec, sizes, DocumentWeights.parse(document_weights))
@@ -538,6 +576,8 @@ class DedupResult:
         return {
             "clusters": self.clusters,
             "pairs": self.pairs,
+            "kept_documents": self.kept_documents,
+            "cuts": self.cuts,
             "kept": self.kept,
             "rejected": self.rejected,
             "statistics": self.statistics,
@@ -549,6 +589,7 @@ class DedupResult:
     def __setstate__(self, state: dict[str, object]) -> None:
         self._finished = None
         self._clustering = None
+        self._cut_run = None
         self.__dict__.update(state)
 
     def __repr__(self) -> str:

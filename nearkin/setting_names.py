@@ -13,6 +13,7 @@ from enum import Enum
 OPTIONS = {
     "fields": "--field",
     "key": "--key-file",
+    "cut_unit": "--cut",
     "cuts_over": "--cut-over",
     "hash_seed": "--seed",
     "min_tokens": "--min",

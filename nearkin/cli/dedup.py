@@ -157,6 +157,7 @@ def dedup(
     clustering: o.ClusterOptions,
     output: o.OutputOptions,
     result: ResultOptions,
+    cutting: o.PassageCutOptions,
     execution: EngineOptions,
     plan: o.PlanFile = None,
     settings: o.SettingsFile = None,
@@ -177,6 +178,7 @@ def dedup(
         clustering: Options for clusters and for the choice of kept documents.
         output: Options of the output.
         result: Options for the content of the output.
+        cutting: Options that cut passages of the kept documents.
         execution: Options of the engine.
         plan: File of a plan whose settings are used, or None.
         settings: Settings file whose values the options have, or None.
@@ -208,6 +210,7 @@ def dedup(
         from nearkin.engine.cluster_columns import DocumentWeights
         from nearkin.engine.removal_limit import RemovalLimit
         from nearkin.errors import UsageError
+        from nearkin.passages.cutting.request import CUT_SPANS
         from nearkin.runs.document_output import DocumentOutput
         from nearkin.runs.kept_file import KeptFile
         from nearkin.runs.output import require_output_free
@@ -215,6 +218,7 @@ def dedup(
 
     weights = DocumentWeights.parse(result.document_weights)
     documents = DocumentOutput(result.output, result.codec, result.sizes, weights)
+    passages = cutting.to_request()
     hash_inputs = reading.parse_hash_inputs()
     spec, match = apply_plan(plan, given, spec, match)
     columns.require_used(given)
@@ -236,7 +240,8 @@ def dedup(
     out = output.out
     if kept_file is not None:
         documents.require_folder(output.out)
-        kept_file.require_holds(documents.added_columns(clustering.source).names)
+        added = documents.added_columns(clustering.source).names
+        kept_file.require_holds((*added, *(() if passages is None else (CUT_SPANS,))))
         kept_file.require_free(inputs, resume=resume, overwrite=output.overwrite)
         require_convertible_inputs(kept_file, inputs, reading)
         out = kept_file.run_folder
@@ -256,6 +261,12 @@ def dedup(
         return options
 
     require_usable_reference(reference, execution, result)
+    if passages is not None and execution.engine == SPARK:
+        raise UsageError(
+            f"{name_setting('engine', SPARK)} cannot be combined with "
+            f"{name_setting('passages', str(passages.least))}; leave out "
+            f"{name_setting('engine', SPARK)}"
+        )
     if decisions is not None and execution.engine == SPARK:
         raise UsageError(
             f"{name_setting('engine', SPARK)} cannot be combined with "
@@ -287,6 +298,7 @@ def dedup(
             documents=documents,
             reference=reference,
             decisions=decisions,
+            passages=passages,
         )
         record = run(job, progress)
         if result.audit:

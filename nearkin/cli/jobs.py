@@ -9,6 +9,7 @@ from nearkin.cli.options import OutputOptions, ReadOptions, ReferenceOptions
 if TYPE_CHECKING:
     from nearkin.corpus.input_manifest import HashedPart
     from nearkin.engine.options import RunOptions
+    from nearkin.passages.cutting.request import PassageRequest
     from nearkin.runs.document_output import DocumentOutput
     from nearkin.runs.job import Job
     from nearkin.runs.spec_request import ResolvedInputs
@@ -28,6 +29,7 @@ def make_job(
     documents: "DocumentOutput | None" = None,
     reference: ReferenceOptions | None = None,
     decisions: Path | None = None,
+    passages: "PassageRequest | None" = None,
 ) -> "Job":
     """Returns the job that the options of a command describe.
 
@@ -44,6 +46,7 @@ def make_job(
         documents: What the output holds of the documents. By default, the kept ones.
         reference: The options of the reference, or None for a run without one.
         decisions: File of decisions, or None for a run without them.
+        passages: The request to cut passages of the kept documents, or None.
 
     Returns:
         The job.
@@ -73,4 +76,5 @@ def make_job(
         only_against=reference is not None and reference.only_against,
         decisions=decisions,
         blocklist=None if reference is None else reference.blocklist,
+        passages=passages,
     )

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from nearkin.engine.options import RunOptions
     from nearkin.keys import HashKey
     from nearkin.loading import BothColumns
+    from nearkin.passages.cutting.request import PassageRequest
     from nearkin.runs.spec_request import SpecRequest
     from nearkin.runtime.progress import Progress
     from nearkin.spec import Spec
@@ -795,6 +796,54 @@ DecisionsFile = Annotated[
         rich_help_panel=CLUSTERING,
     ),
 ]
+
+
+CutUnit = Annotated[
+    str | None,
+    typer.Option(
+        "--cut",
+        help="Write the documents with each repeated passage in one place only. What is cut from "
+        "the others: passage (the words), sentence, line, paragraph (those that are repeated as a "
+        "whole), or document:SHARE (documents of which that share of the bytes is repeated).",
+        metavar="UNIT",
+        rich_help_panel=OUTPUT,
+    ),
+]
+MinLeft = Annotated[
+    int,
+    typer.Option(
+        help="Number of words below which the rest of a cut document is removed, too.",
+        metavar="N",
+        rich_help_panel=OUTPUT,
+    ),
+]
+
+
+@dataclass(frozen=True)
+class PassageCutOptions:
+    """The options that cut repeated passages of the kept documents."""
+
+    passages: Annotated[
+        str | None,
+        typer.Option(
+            help="Cut passages of at least this number of words from all places but one, after "
+            "duplicates have been removed, for example 50.",
+            metavar="N",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None
+    cut_unit: CutUnit = None
+    min_left: MinLeft = 0
+
+    def to_request(self) -> "PassageRequest | None":
+        """Returns the request to cut passages, or None if they are not cut.
+
+        Raises:
+            UsageError: If an option is not valid, or has no effect without --passages.
+        """
+        from nearkin.passages.cutting.request import PassageRequest
+
+        return PassageRequest.parse(self.passages, self.cut_unit, self.min_left)
 
 
 @dataclass(frozen=True)

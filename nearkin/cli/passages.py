@@ -15,7 +15,7 @@ COMMON_OPTIONS = (
     "id_column",
     "min_tokens",
     "source",
-    "cut",
+    "cut_unit",
     "out",
     "overwrite",
     "memory",
@@ -33,24 +33,6 @@ MinTokens = Annotated[
 ]
 Source = Annotated[
     str | None, o.column_option("--source", "Column of sources, whose repeated shares are listed.")
-]
-Cut = Annotated[
-    str | None,
-    typer.Option(
-        help="Also write the documents with each passage in one place only. What is cut elsewhere: "
-        "passage (the words), sentence, line, paragraph (those that are repeated as a whole), or "
-        "document:SHARE (documents of which that share of the bytes is repeated).",
-        metavar="UNIT",
-        rich_help_panel=OUTPUT,
-    ),
-]
-MinLeft = Annotated[
-    int,
-    typer.Option(
-        help="Number of words below which the rest of a cut document is removed, too.",
-        metavar="N",
-        rich_help_panel=OUTPUT,
-    ),
 ]
 Keep = Annotated[
     str | None,
@@ -72,8 +54,8 @@ def passages(
     output: o.OutputOptions,
     min_tokens: MinTokens = 50,
     source: Source = None,
-    cut: Cut = None,
-    min_left: MinLeft = 0,
+    cut_unit: o.CutUnit = None,
+    min_left: o.MinLeft = 0,
     keep: Keep = None,
     normalise: o.Normalise = "nfkc,lower",
     memory: o.Memory = o.MEMORY,
@@ -92,7 +74,7 @@ def passages(
         output: Options of the output.
         min_tokens: Smallest number of words of a passage.
         source: Column of sources, or None.
-        cut: What is cut from all places of a passage but one, or None to cut nothing.
+        cut_unit: What is cut from all places of a passage but one, or None to cut nothing.
         min_left: Number of words below which the rest of a cut document is removed.
         keep: Keep policy, or None for the default.
         normalise: Normalization steps of words.
@@ -118,7 +100,7 @@ def passages(
         from nearkin.spec import Spec
 
     hash_inputs = reading.parse_hash_inputs()
-    request = CutRequest.parse_options(cut, min_left, keep)
+    request = CutRequest.parse_options(cut_unit, min_left, keep)
     spec = Spec(n=1, normalise=o.parse_steps(normalise))
     threads = o.workers_or_cores(workers)
     options = PassageOptions(spec, min_tokens, source, parse_size(memory), threads)

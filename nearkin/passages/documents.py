@@ -54,13 +54,14 @@ class DocumentWriter:
         self._writer.close()
         self._sink.close()
 
-    def add(self, batch: Batch) -> None:
+    def add(self, batch: Batch, texts: pa.Array) -> None:
         """Appends the documents of a batch.
 
         Args:
             batch: Documents that follow the previous ones.
+            texts: Their texts, large_string (n,).
         """
-        sizes = pc.binary_length(batch.documents[self._columns.content])
+        sizes = pc.binary_length(texts)
         values = [make_ids(batch, self._columns, self._names), sizes.cast(pa.int64())]
         if self._source is not None:
             values.append(batch.documents[carried_column_name(self._source)])

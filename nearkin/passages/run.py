@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nearkin.corpus import Batch, Columns, Corpus, FileCorpus, QuarantineWriter
 from nearkin.corpus.columns import carried_column_name
@@ -124,6 +125,7 @@ class PassageRun:
         work: Folder of the stage results.
         progress: Receives progress updates.
         key: Hash key, if the Spec is keyed.
+        wanted: True for each document whose passages are found, bool (n,), or None for all.
     """
 
     def __init__(
@@ -134,6 +136,7 @@ class PassageRun:
         work: WorkFolder,
         progress: Progress,
         key: HashKey | None = None,
+        wanted: np.ndarray | None = None,
     ) -> None:
         self.corpus = corpus
         self.columns = options.columns_of(columns)
@@ -141,7 +144,20 @@ class PassageRun:
         self.work = work
         self.progress = progress
         self.key = key
+        self._wanted = wanted
         self._tools = ObjectPool(self._make_tool)
+
+    def texts_of(self, batch: Batch) -> pa.Array:
+        """Returns the texts of a batch, large_string (n,). Those of unwanted documents are empty.
+
+        Args:
+            batch: Documents of the corpus.
+        """
+        texts = batch.documents[self.columns.content]
+        if self._wanted is None:
+            return texts
+        is_wanted = self._wanted[batch.first : batch.first + len(texts)]
+        return pc.if_else(pa.array(is_wanted), texts, pa.scalar("", texts.type))
 
     def _make_tool(self) -> _Tool:
         shingler = Shingler(self.options.spec, self.key)
@@ -190,7 +206,7 @@ class PassageRun:
             for batch, anchors in self._map_pieces(collect):
                 for hashes in anchors:
                     table.add(hashes)
-                documents.add(batch)
+                documents.add(batch, self.texts_of(batch))
                 quarantine.add(batch.rejected)
                 rejected += len(batch.rejected)
                 self.progress.advance(len(batch.rows))
@@ -236,7 +252,7 @@ class PassageRun:
         """
 
         def read(batch: Batch, tool: _Tool) -> Iterator[Result]:
-            texts = batch.documents[self.columns.content]
+            texts = self.texts_of(batch)
             for piece in tool.reader.read_pieces(texts, batch.first):
                 yield work(piece, tool.buffers)
 

@@ -14,6 +14,7 @@ from nearkin.evaluate.audit import Audit
 from nearkin.evaluate.boilerplate import Boilerplate
 from nearkin.evaluate.lost_share import LostShare
 from nearkin.evaluate.overlap import Overlap
+from nearkin.passages.cutting.request import CutCounts
 from nearkin.runtime.number_format import format_percent
 from nearkin.version import VERSION
 
@@ -354,6 +355,23 @@ class LostReport:
         }
 
 
+@dataclass(frozen=True)
+class PassageReport:
+    """The passages that were cut from the kept documents.
+
+    Attributes:
+        min_tokens: Smallest number of words of a passage.
+        cut: What was cut, as it is written on the command line.
+        min_left: Number of words below which the rest of a cut document was removed.
+        counts: Counts of the cut.
+    """
+
+    min_tokens: int
+    cut: str
+    min_left: int
+    counts: CutCounts
+
+
 class ClosestCall(NamedTuple):
     """The removed near-duplicate that is least similar to its kept document."""
 
@@ -424,6 +442,7 @@ class ReportData:
         closest_call: Removed near-duplicate that is least similar to its kept document, if any.
         provenance: Date, version, inputs and command, or None in reports of older versions.
         lost: Information that the run lost, or None if it was not measured.
+        passages: Passages that were cut from the kept documents, or None if none were asked for.
 
     Examples:
         >>> parameters = Parameters(
@@ -463,6 +482,7 @@ class ReportData:
     provenance: Provenance | None = None
     lost: LostReport | None = None
     better_copies: tuple[BetterCopies, ...] = ()
+    passages: PassageReport | None = None
 
     def __repr__(self) -> str:
         return f"<ReportData: {self.title}: {self.headline}>"
@@ -516,6 +536,8 @@ class ReportData:
         for name in OPTIONAL_COUNTS:
             if values["counts"][name] is None:
                 del values["counts"][name]
+        if self.passages is None:
+            del values["passages"]
         return values
 
     def to_json(self) -> str:

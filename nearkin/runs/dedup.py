@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nearkin.blocklist.blocklist import Blocklist
 from nearkin.corpus import FileCorpus, count_reasons, write_kept
@@ -17,13 +18,14 @@ from nearkin.engine.local.second_measure import to_final_clusters
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.report.collect import collect_report, title_of
 from nearkin.report.local_view import ExcerptCollector, LocalRunView
-from nearkin.report.model import Provenance
+from nearkin.report.model import PassageReport, Provenance
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.document_output import (
     IDS,
     SAME_CODEC,
     columns_to_add,
     documents_to_copy,
+    join_columns,
     known_documents,
     write_removed_ids,
 )
@@ -53,6 +55,9 @@ from nearkin.runs.saved import (
 from nearkin.runtime.memory import PeakMemory
 from nearkin.runtime.outputs import RESULT, require_apart
 from nearkin.runtime.progress import Progress
+
+if TYPE_CHECKING:
+    from nearkin.passages.cutting.run import CutRun
 
 
 def run_dedup(job: Job, progress: Progress) -> RunRecord:
@@ -103,16 +108,19 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
         )
         clustering = to_final_clusters(run)
         require_removal_limit(run, clustering)
+        cut_run = _cut_passages(job, run, clustering)
         excerpts = ExcerptCollector(run, clustering, job.quoted)
         staging = work.path / RESULT
-        _write_outputs(job, run, corpus, clustering, excerpts, staging)
+        _write_outputs(job, run, corpus, clustering, excerpts, staging, cut_run)
         rejected = count_reasons(staging / REJECTED)
         inputs_shown = [hide_password(path) for path in job.inputs]
         view = LocalRunView(run, clustering, excerpts, rejected)
         provenance = Provenance.now(inputs_shown, job.command_line)
         report_data = collect_report(view, title_of(inputs_shown), memory.peak, provenance)
         # The peak includes the memory that collecting the report took.
-        report_data = replace(report_data, peak_memory=memory.peak)
+        report_data = replace(
+            report_data, peak_memory=memory.peak, passages=_report_passages(job, cut_run)
+        )
         manifest = work.manifest
         record = build_run_record(
             job,
@@ -136,6 +144,28 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
             replaces=may_replace_output(job, work),
         )
     return record
+
+
+def _cut_passages(job: Job, run: LocalRun, clustering: Clustering) -> "CutRun | None":
+    """Cuts the passages of the kept documents, or returns None if the job does not ask for it."""
+    if job.passages is None:
+        return None
+    from nearkin.runs.passage_cuts import cut_kept_passages
+
+    return cut_kept_passages(run, clustering, job.passages)
+
+
+def _report_passages(job: Job, cut_run: "CutRun | None") -> PassageReport | None:
+    """Returns what was cut, for the report and for run.json."""
+    if job.passages is None or cut_run is None:
+        return None
+    record = job.passages.to_record()
+    return PassageReport(
+        min_tokens=job.passages.least,
+        cut=str(record["cut"]),
+        min_left=job.passages.cut.min_left,
+        counts=cut_run.counts,
+    )
 
 
 def open_references_of(
@@ -218,6 +248,7 @@ def _write_outputs(
     clustering: Clustering,
     excerpts: ExcerptCollector,
     staging: Path,
+    cut_run: "CutRun | None",
 ) -> None:
     """Writes the documents or the ids that were asked for, and the tables of a run."""
     output = job.documents
@@ -228,14 +259,20 @@ def _write_outputs(
         if output.has_copies:
             corpus.set_codec(None if output.codec == SAME_CODEC else output.codec)
             (staging / "kept").mkdir()
+            copied = documents_to_copy(clustering, output, annotate=job.annotate)
+            columns = columns_to_add(run, clustering, output, annotate=job.annotate)
+            if cut_run is not None:
+                copied = copied & cut_run.kept
+                columns = join_columns(columns, cut_run.span_column)
             write_kept(
                 corpus,
                 run.columns,
-                documents_to_copy(clustering, output, annotate=job.annotate),
+                copied,
                 staging / "kept",
-                columns_to_add(run, clustering, output, annotate=job.annotate),
+                columns,
                 excerpts.observe,
                 run.progress.advance,
+                rewrite=None if cut_run is None else cut_run.rewrite,
                 known=known_documents(run, excerpts.ordinals),
             )
         else:
@@ -246,3 +283,7 @@ def _write_outputs(
         if output.output == IDS:
             write_removed_ids(run, clustering, staging)
         write_result_tables(run, clustering, staging)
+        if cut_run is not None:
+            from nearkin.runs.passage_cuts import write_cut_table
+
+            write_cut_table(cut_run, staging)

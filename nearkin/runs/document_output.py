@@ -272,13 +272,27 @@ def columns_to_add(
     cluster_columns = LocalClusterColumns(run, clustering, added)
     ids = run.documents().ids
 
+    def cluster_facts(start: int, end: int) -> pa.RecordBatch:
+        rows = result_tables.cluster_rows(ids, clustering, start, end)
+        return rows.drop_columns(["id"])
+
+    if not annotate:
+        return cluster_columns.rows
+    return join_columns(cluster_facts, cluster_columns.rows) if added.names else cluster_facts
+
+
+def join_columns(first: Annotations | None, second: Annotations) -> Annotations:
+    """Returns a function that makes the columns of two functions.
+
+    Args:
+        first: A function as `columns_to_add` returns it, or None.
+        second: Another one.
+    """
+    if first is None:
+        return second
+
     def columns_of(start: int, end: int) -> pa.RecordBatch:
-        parts = []
-        if annotate:
-            rows = result_tables.cluster_rows(ids, clustering, start, end)
-            parts.append(rows.drop_columns(["id"]))
-        if added.names:
-            parts.append(cluster_columns.rows(start, end))
+        parts = (first(start, end), second(start, end))
         columns = [column for part in parts for column in part.columns]
         return pa.record_batch(columns, [name for part in parts for name in part.schema.names])
 

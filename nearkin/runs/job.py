@@ -14,6 +14,7 @@ from nearkin.engine.local.second_measure import vector_columns
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.measures import measure_of
+from nearkin.passages.cutting.request import CUT_SPANS, PassageRequest
 from nearkin.runs.document_output import DocumentOutput
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import require_apart, work_folder_of
@@ -49,6 +50,7 @@ class Job:
         only_against: Whether the documents of the inputs are not compared with each other.
         decisions: File of decisions about pairs of documents, or None without decisions.
         blocklist: The file of a blocklist, or None.
+        passages: The request to cut passages of the kept documents, or None.
     """
 
     inputs: tuple[str, ...]
@@ -72,6 +74,7 @@ class Job:
     only_against: bool = field(default=False, kw_only=True)
     decisions: Path | None = field(default=None, kw_only=True)
     blocklist: Path | None = field(default=None, kw_only=True)
+    passages: PassageRequest | None = field(default=None, kw_only=True)
 
     def open_corpus(self) -> FileCorpus:
         """Finds the input files and returns them as a corpus."""
@@ -96,9 +99,11 @@ class Job:
             A mapping that can be written as JSON.
         """
         only = {"only_against": self.only_against} if self.against else {}
+        passages = {} if self.passages is None else {"passages": self.passages.to_record()}
         return {
             **other,
             **only,
+            **passages,
             **self.documents.to_record(),
             "command": command,
             "spec": json.loads(self.settings.spec.to_json()),
@@ -139,6 +144,12 @@ def check_job(job: Job, corpus: FileCorpus) -> None:
         require_decidable(job.settings, has_reference=has_reference)
         require_apart(job.out, [str(job.decisions)])
     compares_others = has_reference or job.blocklist is not None
+    if job.passages is not None:
+        # A run without passages does not load what cuts them.
+        from nearkin.runs.passage_cuts import require_passages_cuttable
+
+        require_passages_cuttable(job.passages, job.columns, job.documents, annotate=job.annotate)
+        corpus.require_new_columns((CUT_SPANS,), job.columns)
     job.documents.require_usable(corpus, job.columns, job.settings, compares_others=compares_others)
     corpus.check(job.columns)
     second_measure = job.settings.parsed_second_measure

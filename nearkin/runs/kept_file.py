@@ -27,6 +27,7 @@ from nearkin.engine.cluster_columns import CLUSTER_SOURCES
 from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.errors import RunError, UsageError
+from nearkin.passages.cutting.request import CUT_SPANS
 from nearkin.runs.document_output import (
     DocumentOutput,
     columns_to_add,
@@ -114,11 +115,13 @@ class KeptFile:
             names: Names of the added columns.
 
         Raises:
-            UsageError: If sources are counted, and the format is CSV or TSV.
+            UsageError: If sources are counted or passages cut, and the format is CSV or TSV.
         """
-        if CLUSTER_SOURCES in names and self.table.delimits:
+        nested = sorted({CLUSTER_SOURCES, CUT_SPANS} & set(names))
+        if nested and self.table.delimits:
+            kind = "map" if nested[0] == CLUSTER_SOURCES else "list"
             raise UsageError(
-                f"cannot write {str(self.table.path)!r}: column {CLUSTER_SOURCES!r} is a map, "
+                f"cannot write {str(self.table.path)!r}: column {nested[0]!r} is a {kind}, "
                 f"which .{self.table.format} cannot hold; use .parquet or .arrow, or a folder"
             )
 

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -417,6 +418,7 @@ def build_run_record(
         metrics=QualityMetrics.from_stages(stages),
         files=files,
         lost=None if data.lost is None else data.lost.to_record(),
+        passages=None if data.passages is None else asdict(data.passages),
     )
 
 

@@ -7,14 +7,12 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from nearkin.corpus import FileCorpus, find_first_change, write_kept
+from nearkin.corpus import find_first_change
 from nearkin.corpus.input_manifest import InputRecord
 from nearkin.engine.local import result_tables
 from nearkin.errors import UsageError
-from nearkin.passages.cutting.request import CutRequest
+from nearkin.passages.cutting.request import CUT_SPANS, CutRequest
 from nearkin.passages.cutting.run import (
-    CUT_SPANS,
-    CUTS,
     CutRun,
     order_documents,
     require_cuttable,
@@ -25,6 +23,7 @@ from nearkin.report.run_warnings import warn_of_inputs
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.job import Job
 from nearkin.runs.output import is_output_finished, require_output_free, require_same_request
+from nearkin.runs.passage_cuts import write_cut_documents
 from nearkin.runs.saved import delete_folder
 from nearkin.runtime.files import disk_errors, set_readers, to_json, write_durably
 from nearkin.runtime.memory import PeakMemory
@@ -34,8 +33,6 @@ from nearkin.setting_names import name_setting
 from nearkin.version import VERSION
 
 FACTS = "passages.json"
-CUTS_TABLE = "cuts.parquet"
-"""The table of what was cut."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,26 +153,6 @@ def _write_tables(run: PassageRun, tables: PassageTables, folder: Path) -> None:
     if run.options.source is not None:
         write(folder / "sources.parquet", SOURCES, iter(tables.sources.to_batches()))
     shutil.copyfile(run.work.path / REJECTED, folder / REJECTED)
-
-
-def write_cut_documents(run: CutRun, corpus: FileCorpus, folder: Path) -> None:
-    """Writes the documents without what is cut into `kept/`, and the table of what is cut.
-
-    Args:
-        run: The run, whose stages are finished.
-        corpus: Its corpus.
-        folder: The folder of the result.
-    """
-    (folder / "kept").mkdir()
-    write_kept(
-        corpus,
-        run.passages.columns,
-        run.kept,
-        folder / "kept",
-        run.span_column,
-        rewrite=run.rewrite,
-    )
-    result_tables.write_batches(folder / CUTS_TABLE, CUTS, run.cut_batches())
 
 
 def _read_facts(folder: Path) -> dict[str, object]:

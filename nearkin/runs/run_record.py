@@ -229,6 +229,7 @@ class RunRecord:
             library.
         audit: Result of an audit as a JSON object, or None if the run was not audited.
         lost: Information that the run lost as a JSON object, or None if it was not measured.
+        passages: Passages that were cut as a JSON object, or None if none were asked for.
     """
 
     version: str
@@ -240,6 +241,7 @@ class RunRecord:
     files: FileRun | None = None
     audit: Mapping[str, object] | None = None
     lost: Mapping[str, object] | None = None
+    passages: Mapping[str, object] | None = None
 
     @property
     def spec(self) -> Spec:
@@ -265,6 +267,7 @@ class RunRecord:
         files = {} if self.files is None else self.files.to_json()
         audit = {} if self.audit is None else {"audit": self.audit}
         lost = {} if self.lost is None else {"information_lost": self.lost}
+        passages = {} if self.passages is None else {"passages": self.passages}
         return {
             "nearkin": self.version,
             "spec": self.spec_json,
@@ -274,6 +277,7 @@ class RunRecord:
             "metrics": self.metrics.to_dict(),
             **files,
             **lost,
+            **passages,
             **audit,
         }
 
@@ -297,6 +301,7 @@ class RunRecord:
             files=FileRun.from_json(values) if "inputs" in values else None,
             audit=values.get("audit"),
             lost=values.get("information_lost"),
+            passages=values.get("passages"),
         )
 
     def require_files(self, folder: Path) -> FileRun:

@@ -8,6 +8,9 @@ from nearkin.errors import UsageError
 from nearkin.setting_names import name_setting
 from nearkin.suggestions import did_you_mean
 
+CUT_SPANS = "cut_spans"
+"""The column of the bytes that were cut from a document."""
+
 
 class CutUnit(StrEnum):
     """The smallest part of a text that is cut."""
@@ -58,8 +61,8 @@ class CutRequest:
         units = list(CutUnit)
         if name not in units:
             raise UsageError(
-                f"{name_setting('cut', cut)} is not one of passage, sentence, line, paragraph, "
-                f"document:SHARE{did_you_mean(name, units)}"
+                f"{name_setting('cut_unit', cut)} is not one of passage, sentence, line, "
+                f"paragraph, document:SHARE{did_you_mean(name, units)}"
             )
         unit = CutUnit(name)
         share = 0.0
@@ -67,7 +70,8 @@ class CutRequest:
             share = _parse_share(cut, written_share)
         elif colon:
             raise UsageError(
-                f"{name_setting('cut', cut)} is not valid: only document has a share; write {name}"
+                f"{name_setting('cut_unit', cut)} is not valid: only document has a share; "
+                f"write {name}"
             )
         if min_left < 0:
             raise UsageError(
@@ -76,7 +80,7 @@ class CutRequest:
         if min_left and unit == CutUnit.DOCUMENT:
             raise UsageError(
                 f"{name_setting('min_left', min_left)} has no effect with "
-                f"{name_setting('cut', cut)}, which keeps documents whole; leave it out"
+                f"{name_setting('cut_unit', cut)}, which keeps documents whole; leave it out"
             )
         return cls(unit, share, min_left, keep)
 
@@ -110,8 +114,79 @@ class CutRequest:
         return {"cut": name, "min_left": self.min_left, "keep": self.keep}
 
 
+@dataclass(frozen=True)
+class CutCounts:
+    """The counts of a cut.
+
+    Attributes:
+        cuts: Number of parts that were cut from kept documents.
+        cut_bytes: Number of their bytes.
+        documents_cut: Number of kept documents from which something was cut.
+        documents_removed: Number of documents that were removed as a whole.
+        removed_bytes: Number of bytes of these documents.
+    """
+
+    cuts: int
+    cut_bytes: int
+    documents_cut: int
+    documents_removed: int
+    removed_bytes: int
+
+
+@dataclass(frozen=True)
+class PassageRequest:
+    """A request to cut the passages of the documents that a deduplication keeps.
+
+    Attributes:
+        least: Smallest number of words of a passage.
+        cut: What is cut. The keep order is that of the deduplication.
+    """
+
+    least: int
+    cut: CutRequest
+
+    @classmethod
+    def parse(
+        cls, passages: str | int | None, cut: str | None, min_left: int = 0
+    ) -> "PassageRequest | None":
+        """Returns the request that options make, or None if no passages are cut.
+
+        Args:
+            passages: Smallest number of words of a passage, for example `50` or `50:words`.
+            cut: What is cut, or None for the default, `passage`.
+            min_left: Number of words below which the rest of a cut document is removed.
+
+        Raises:
+            UsageError: If an option is not valid, or has no effect without passages.
+
+        Examples:
+            >>> PassageRequest.parse("50:words", "line").to_record()
+            {'min_tokens': 50, 'cut': 'line', 'min_left': 0}
+        """
+        if passages is None:
+            for name, value in (("cut_unit", cut), ("min_left", min_left)):
+                if value:
+                    raise UsageError(
+                        f"{name_setting(name, value)} has no effect without "
+                        f"{name_setting('passages')}; add {name_setting('passages', '50')}, or "
+                        "leave it out"
+                    )
+            return None
+        number, colon, unit = str(passages).partition(":")
+        if not number.isdecimal() or (colon and unit != "words"):
+            raise UsageError(
+                f"{name_setting('passages', passages)} is not of the form 50 or 50:words"
+            )
+        return cls(int(number), CutRequest.parse(cut or str(CutUnit.PASSAGE), min_left))
+
+    def to_record(self) -> dict[str, object]:
+        """Returns the request as JSON values, to record and to resume a run."""
+        record = self.cut.to_record()
+        return {"min_tokens": self.least, "cut": record["cut"], "min_left": record["min_left"]}
+
+
 def _describe_missing_cut(setting: str) -> str:
-    cut = name_setting("cut", str(CutUnit.PASSAGE))
+    cut = name_setting("cut_unit", str(CutUnit.PASSAGE))
     return f"{setting} has no effect, because nothing is cut; add {cut}, or leave it out"
 
 
@@ -122,7 +197,7 @@ def _parse_share(cut: str, written: str) -> float:
         share = 0.0
     if not 0 < share <= 1:
         raise UsageError(
-            f"{name_setting('cut', cut)} is not valid; write document:SHARE with a share above 0 "
-            "and at most 1, for example document:0.5"
+            f"{name_setting('cut_unit', cut)} is not valid; write document:SHARE with a share "
+            "above 0 and at most 1, for example document:0.5"
         )
     return share

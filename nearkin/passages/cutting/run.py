@@ -5,7 +5,6 @@ windows to cut again, finds the boundaries, and writes what is cut to a file.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -19,7 +18,7 @@ from nearkin.engine.local.work_folder import map_file
 from nearkin.errors import UsageError
 from nearkin.passages.cutting.boundaries import TokenizedText, require_graphemes
 from nearkin.passages.cutting.plan import CutPlan, plan_cuts
-from nearkin.passages.cutting.request import CutRequest
+from nearkin.passages.cutting.request import CUT_SPANS, CutCounts, CutRequest
 from nearkin.passages.documents import BYTES, ID
 from nearkin.passages.run import PassageRun
 from nearkin.passages.tokens import TokenReader
@@ -27,8 +26,6 @@ from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.setting_names import name_setting
 from nearkin.shingle.shingler import Shingler
 
-CUT_SPANS = "cut_spans"
-"""The column of the bytes that were cut from a document."""
 SPAN = pa.struct([("start", pa.int64()), ("end", pa.int64())])
 CUTS = pa.schema(
     [
@@ -69,20 +66,33 @@ def require_cuttable(columns: Columns, request: CutRequest) -> KeepPolicy:
         UsageError: If several columns are joined, or the policy chooses documents of clusters.
         MissingExtraError: If the library of grapheme clusters is not installed.
     """
-    if columns.joined:
-        names = ", ".join(columns.sources)
-        raise UsageError(
-            f"{name_setting('cut')} rewrites one column of texts, and {name_setting('text')} names "
-            f"several ({names}); name one"
-        )
+    require_rewritable(columns)
     policy = KeepPolicy.parse(request.keep)
     if policy.cluster_criterion is not None:
         raise UsageError(
             f"{name_setting('keep', request.keep)} chooses documents of clusters, and passages "
             f"have none; leave out {policy.cluster_criterion}"
         )
-    require_graphemes()
     return policy
+
+
+def require_rewritable(columns: Columns) -> None:
+    """Requires that texts can be rewritten: they are in one column, and boundaries can be found.
+
+    Args:
+        columns: Columns of the run.
+
+    Raises:
+        UsageError: If several columns are joined.
+        MissingExtraError: If the library of grapheme clusters is not installed.
+    """
+    if columns.joined:
+        names = ", ".join(columns.sources)
+        raise UsageError(
+            f"{name_setting('cut_unit')} rewrites one column of texts, and "
+            f"{name_setting('text')} names several ({names}); name one"
+        )
+    require_graphemes()
 
 
 def order_documents(run: PassageRun, policy: KeepPolicy) -> np.ndarray:
@@ -106,25 +116,6 @@ class DocumentCuts(NamedTuple):
     keepers: list[int]
     """The document that holds the content of each part, or NO_KEEPER."""
     is_removed: bool
-
-
-@dataclass(frozen=True)
-class CutCounts:
-    """The counts of a cut.
-
-    Attributes:
-        cuts: Number of parts that were cut from kept documents.
-        cut_bytes: Number of their bytes.
-        documents_cut: Number of kept documents from which something was cut.
-        documents_removed: Number of documents that were removed as a whole.
-        removed_bytes: Number of bytes of these documents.
-    """
-
-    cuts: int
-    cut_bytes: int
-    documents_cut: int
-    documents_removed: int
-    removed_bytes: int
 
 
 class CutRun:
@@ -185,7 +176,7 @@ class CutRun:
 
         def cut_batch(batch: Batch) -> tuple[int, list[DocumentCuts]]:
             low, high = np.searchsorted(changed, [batch.first, batch.first + len(batch.rows)])
-            texts = batch.documents[run.columns.content]
+            texts = run.texts_of(batch)
             numbers = changed[low:high].tolist()
             return len(batch.rows), self._readers.use(
                 lambda reader: [
@@ -306,12 +297,16 @@ class CutRun:
                 ]
                 yield pa.record_batch(columns, schema=CUTS)
 
-    def kept_documents(self, texts: Iterable[pa.Array]) -> pa.Table:
+    def kept_documents(
+        self, texts: Iterable[pa.Array], wanted: np.ndarray | None = None
+    ) -> pa.Table:
         """Returns the documents that are kept: their ids, rewritten texts and cut bytes.
 
         Args:
             texts: Original texts of all documents, in order.
+            wanted: True for each document whose passages were found, bool (n,), or None for all.
         """
+        kept = self.kept if wanted is None else self.kept & wanted
         tables = [KEPT_DOCUMENTS.empty_table()]
         first = 0
         for part in texts:
@@ -321,7 +316,7 @@ class CutRun:
             ids = self.passages.documents[ID].slice(first, len(part)).combine_chunks()
             spans = self.span_column(first, end)[CUT_SPANS]
             table = pa.table([ids, new_texts, spans], KEPT_DOCUMENTS.names)
-            tables.append(table.filter(pa.array(self.kept[first:end])))
+            tables.append(table.filter(pa.array(kept[first:end])))
             first = end
         return pa.concat_tables(tables)
 

@@ -1,13 +1,14 @@
 """Prints the summary of a finished run over passages on a terminal."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nearkin.passages.cutting.request import CutRequest, CutUnit
+from nearkin.passages.cutting.request import CutCounts, CutRequest, CutUnit
 from nearkin.report.escaping import make_visible
 from nearkin.report.formatting import format_bytes
 from nearkin.runtime.number_format import format_count, format_percent
@@ -64,7 +65,8 @@ def print_passages(
     if frequent:
         console.print(_frequent_table(frequent[:SHOWN]))
     if cut is not None:
-        print_cuts(counts, cut, console)
+        names = [item.name for item in fields(CutCounts)]
+        print_cuts(CutCounts(**{name: counts[name] for name in names}), cut, console)
     if counts["rejected"]:
         rejected = format_count(counts["rejected"], "row")
         verb = "was" if counts["rejected"] == 1 else "were"
@@ -79,30 +81,30 @@ def print_passages(
     console.print(files)
 
 
-def print_cuts(counts: Mapping[str, int], request: CutRequest, console: Console) -> None:
+def print_cuts(counts: CutCounts, request: CutRequest, console: Console) -> None:
     """Prints what was cut from documents, and which ones were removed.
 
     Args:
-        counts: Counts of the run.
+        counts: Counts of the cut.
         request: The request.
         console: Console to print to.
     """
     if request.unit != CutUnit.DOCUMENT:
-        cuts = format_count(counts["cuts"], "part")
-        verb = "was" if counts["cuts"] == 1 else "were"
+        cuts = format_count(counts.cuts, "part")
+        verb = "was" if counts.cuts == 1 else "were"
         console.print(
-            f"{cuts} {verb} cut from {format_count(counts['documents_cut'], 'document')} "
-            f"({format_bytes(counts['cut_bytes'])})",
+            f"{cuts} {verb} cut from {format_count(counts.documents_cut, 'document')} "
+            f"({format_bytes(counts.cut_bytes)})",
             highlight=False,
         )
-    if counts["documents_removed"]:
-        removed = format_count(counts["documents_removed"], "document")
-        verb = "was" if counts["documents_removed"] == 1 else "were"
+    if counts.documents_removed:
+        removed = format_count(counts.documents_removed, "document")
+        verb = "was" if counts.documents_removed == 1 else "were"
         reason = f"with fewer than {format_count(request.min_left, 'word')} left"
         if request.unit == CutUnit.DOCUMENT:
             reason = f"of which {format_percent(request.share)} or more is repeated"
         console.print(
-            f"{removed} {reason} {verb} removed ({format_bytes(counts['removed_bytes'])})",
+            f"{removed} {reason} {verb} removed ({format_bytes(counts.removed_bytes)})",
             highlight=False,
         )
 

@@ -8,10 +8,12 @@ from rich.table import Table
 from rich.text import Text
 
 from nearkin.evaluate.lost_share import LostShare
+from nearkin.passages.cutting.request import CutRequest
 from nearkin.report.escaping import make_visible
 from nearkin.report.formatting import format_bytes
 from nearkin.report.model import ReportData
 from nearkin.report.row_categories import categorize_rows
+from nearkin.report.terminal.passages import print_cuts
 from nearkin.runtime.number_format import format_percent, format_similarity
 from nearkin.spec import HAMMING
 
@@ -19,6 +21,7 @@ OUTPUT_FILES = (
     ("kept documents", "kept"),
     ("clusters", "clusters.parquet"),
     ("pairs", "pairs.parquet"),
+    ("cut parts", "cuts.parquet"),
     ("related documents", "related.parquet"),
     ("rejected rows", "rejected.jsonl"),
     ("report", "report.html"),
@@ -49,6 +52,9 @@ def print_summary(
     console.print(_category_table(data))
     if data.lost is not None and data.lost.total.worst:
         console.print(_describe_lost(data.lost.total))
+    if data.passages is not None:
+        request = CutRequest.parse(data.passages.cut, data.passages.min_left)
+        print_cuts(data.passages.counts, request, console)
     if data.total_seconds:
         console.print(Text(_describe_speed(data), style="dim"))
     if data.compile_seconds >= LEAST_COMPILATION:

@@ -27,7 +27,7 @@ class CutTexts:
                 "rank": pa.array(numbers, pa.int64()),
             }
         )
-        options = {"keep": "rank asc", "cut": "passage", **options}
+        options = {"keep": "rank asc", "cut_unit": "passage", **options}
         result = nearkin.passages(rows, id="id", min_tokens=least, **options)  # type: ignore[arg-type]
         self.result = result
         self.cuts = result.cuts.to_pylist()
@@ -114,7 +114,7 @@ def test_units_are_cut_as_wholes_and_nothing_vanishes(unit: str, full: bool) -> 
             "".join(word + str(rng.choice(separators)) for word in text.split())
             for text in generate_texts(rng)
         ]
-        cut = CutTexts(texts, 3, cut=unit, min_left=int(rng.integers(0, 20)))
+        cut = CutTexts(texts, 3, cut_unit=unit, min_left=int(rng.integers(0, 20)))
         cut.require_restorable()
         # Words before a full stop are other words for the oracle, so it sees them without.
         cut.words = [text.lower().replace(".", " ").replace("!", " ").split() for text in texts]
@@ -125,7 +125,7 @@ def test_passage_stays_complete_in_the_first_document_of_the_keep_order() -> Non
     shared = "all visitors leave their bags at the desk"
     texts = [f"one {shared} one", f"{shared}", f"three, {shared}; three"]
     rows = [{"text": text, "rank": -number} for number, text in enumerate(texts)]
-    result = nearkin.passages(rows, min_tokens=5, cut="passage", keep="rank asc")
+    result = nearkin.passages(rows, min_tokens=5, cut_unit="passage", keep="rank asc")
     assert result.kept_documents["text"].to_pylist() == ["one one", "", f"three, {shared}; three"]
     assert [row["kept_id"] for row in result.cuts.to_pylist()] == ["0000000002"] * 2
     assert result.statistics["documents_cut"] == 2
@@ -161,14 +161,14 @@ def test_documents_below_min_left_are_removed_unless_a_passage_stays_in_them() -
 def test_documents_are_removed_from_the_given_share_on() -> None:
     shared = "aaaa bbbb cccc dddd"
     texts = [shared, f"{shared} eeee", f"{shared} eeee ffff gggg hhhh iiii jjjj"]
-    assert sorted(CutTexts(texts, 3, cut="document:0.5").kept) == [0, 2]
-    assert sorted(CutTexts(texts, 3, cut="document:0.3").kept) == [0]
-    assert sorted(CutTexts(texts, 3, cut="document:0.79").kept) == [0, 2]
-    assert sorted(CutTexts(texts, 3, cut="document:1").kept) == [0, 1, 2]
+    assert sorted(CutTexts(texts, 3, cut_unit="document:0.5").kept) == [0, 2]
+    assert sorted(CutTexts(texts, 3, cut_unit="document:0.3").kept) == [0]
+    assert sorted(CutTexts(texts, 3, cut_unit="document:0.79").kept) == [0, 2]
+    assert sorted(CutTexts(texts, 3, cut_unit="document:1").kept) == [0, 1, 2]
 
 
 def test_document_that_repeats_itself_is_not_removed() -> None:
-    assert sorted(CutTexts(["a b c d " * 20], 3, cut="document:0.1").kept) == [0]
+    assert sorted(CutTexts(["a b c d " * 20], 3, cut_unit="document:0.1").kept) == [0]
 
 
 def test_result_does_not_depend_on_batches_and_threads(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -182,7 +182,7 @@ def test_result_does_not_depend_on_batches_and_threads(monkeypatch: pytest.Monke
 def test_cuts_never_divide_graphemes() -> None:
     shared = "eins zwei drei vier fünf"
     texts = [f"x {shared} y", f"x {shared}\u0301 y", f"x {shared}\u200d\u0301 \u0301y"]
-    result = nearkin.passages(texts, min_tokens=4, cut="passage", keep="length asc")
+    result = nearkin.passages(texts, min_tokens=4, cut_unit="passage", keep="length asc")
     for row, text in zip(result.kept_documents.to_pylist(), texts, strict=True):
         for span in row["cut_spans"]:
             for position in (span["start"], span["end"]):
@@ -191,7 +191,7 @@ def test_cuts_never_divide_graphemes() -> None:
 
 def test_nothing_to_cut_leaves_all_documents() -> None:
     for texts in ([], [""], ["one text alone"]):
-        result = nearkin.passages(pa.table({"text": pa.array(texts, pa.string())}), cut="line")
+        result = nearkin.passages(pa.table({"text": pa.array(texts, pa.string())}), cut_unit="line")
         assert result.kept_documents["text"].to_pylist() == texts
         assert len(result.cuts) == 0
 
@@ -199,18 +199,18 @@ def test_nothing_to_cut_leaves_all_documents() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"cut": "word"}, "cut='word' is not one of passage"),
-        ({"cut": "line:0.5"}, "only document has a share"),
-        ({"cut": "document"}, "write document:SHARE"),
-        ({"cut": "document:1.5"}, "write document:SHARE"),
-        ({"cut": "document:x"}, "write document:SHARE"),
-        ({"cut": "passage", "min_left": -1}, "min_left=-1 is out of range"),
-        ({"cut": "document:0.5", "min_left": 3}, "min_left=3 has no effect with"),
-        ({"min_left": 3}, "nothing is cut; add cut='passage'"),
-        ({"keep": "length asc"}, "nothing is cut; add cut='passage'"),
-        ({"cut": "passage", "keep": "central"}, "have none; leave out central"),
-        ({"cut": "passage", "keep": "absent"}, "absent"),
-        ({"cut": "passage", "text": ["text", "other"]}, "rewrites one column of texts"),
+        ({"cut_unit": "word"}, "cut_unit='word' is not one of passage"),
+        ({"cut_unit": "line:0.5"}, "only document has a share"),
+        ({"cut_unit": "document"}, "write document:SHARE"),
+        ({"cut_unit": "document:1.5"}, "write document:SHARE"),
+        ({"cut_unit": "document:x"}, "write document:SHARE"),
+        ({"cut_unit": "passage", "min_left": -1}, "min_left=-1 is out of range"),
+        ({"cut_unit": "document:0.5", "min_left": 3}, "min_left=3 has no effect with"),
+        ({"min_left": 3}, "nothing is cut; add cut_unit='passage'"),
+        ({"keep": "length asc"}, "nothing is cut; add cut_unit='passage'"),
+        ({"cut_unit": "passage", "keep": "central"}, "have none; leave out central"),
+        ({"cut_unit": "passage", "keep": "absent"}, "absent"),
+        ({"cut_unit": "passage", "text": ["text", "other"]}, "rewrites one column of texts"),
     ],
 )
 def test_invalid_cut_is_an_error_with_the_value(options: dict[str, object], message: str) -> None:

@@ -1,0 +1,120 @@
+"""Cuts of passages in the documents that a deduplication keeps."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from nearkin.corpus import Columns, FileCorpus, write_kept
+from nearkin.engine.local import result_tables
+from nearkin.engine.local.clustering import Clustering
+from nearkin.engine.local.run import LocalRun
+from nearkin.errors import UsageError
+from nearkin.passages.cutting.request import PassageRequest
+from nearkin.passages.cutting.run import CUTS, CutRun, require_rewritable
+from nearkin.passages.run import PassageOptions, PassageRun
+from nearkin.runs.document_output import DocumentOutput
+from nearkin.setting_names import name_flag, name_setting
+from nearkin.spec import Spec
+
+CUTS_TABLE = "cuts.parquet"
+"""The table of what was cut."""
+
+
+def require_passages_cuttable(
+    request: PassageRequest, columns: Columns, documents: DocumentOutput, *, annotate: bool
+) -> None:
+    """Requires that passages can be cut from the documents in an output.
+
+    Args:
+        request: What is cut.
+        columns: Columns of the run.
+        documents: What the output holds of the documents.
+        annotate: Whether all rows are kept and get cluster columns.
+
+    Raises:
+        UsageError: If documents are not copied, or removed ones are copied, too; or they are not
+            texts of one column.
+        MissingExtraError: If the library of grapheme clusters is not installed.
+    """
+    passages = name_setting("passages", str(request.least))
+    if not documents.has_copies:
+        raise UsageError(
+            f"{passages} rewrites copies of documents, and "
+            f"{name_setting('output', documents.output)} copies none; leave one out"
+        )
+    if annotate or documents.weights is not None:
+        other = name_flag("annotate") if annotate else name_setting("document_weights")
+        raise UsageError(
+            f"{passages} and {other} exclude each other: passages are cut from kept documents, and "
+            "all documents are copied; leave one out"
+        )
+    options_of(request).columns_of(columns)
+    require_rewritable(columns)
+
+
+def options_of(request: PassageRequest, memory: int = 4 << 30, workers: int = 1) -> PassageOptions:
+    """Returns the options of the run over passages.
+
+    Args:
+        request: What is cut.
+        memory: Bound on the anonymous memory, in bytes.
+        workers: Number of threads.
+    """
+    return PassageOptions(Spec(n=1), request.least, memory=memory, workers=workers)
+
+
+def cut_kept_passages(run: LocalRun, clustering: Clustering, request: PassageRequest) -> CutRun:
+    """Cuts the passages of the documents that a run keeps.
+
+    Args:
+        run: The run, whose stages are finished.
+        clustering: Its final clusters.
+        request: What is cut.
+    """
+    options = options_of(request, run.options.memory, run.options.workers)
+    passages = PassageRun(
+        run.corpus,
+        replace(run.columns, carried_columns=()),
+        options,
+        run.work,
+        run.progress,
+        wanted=np.asarray(clustering.kept),
+    )
+    # The same rows are documents as in the run, which may have begun with another memory bound.
+    limit = run.columns.document_limit
+    passages.columns = replace(passages.columns, document_limit=limit)
+    cut_run = CutRun(passages, request.cut, partial(run.work.load, "order"))
+    cut_run.find()
+    return cut_run
+
+
+def write_cut_table(run: CutRun, folder: Path) -> None:
+    """Writes the table of what is cut.
+
+    Args:
+        run: The run, whose stages are finished.
+        folder: The folder of the result.
+    """
+    result_tables.write_batches(folder / CUTS_TABLE, CUTS, run.cut_batches())
+
+
+def write_cut_documents(run: CutRun, corpus: FileCorpus, folder: Path) -> None:
+    """Writes the documents without what is cut into `kept/`, and the table of what is cut.
+
+    Args:
+        run: The run, whose stages are finished.
+        corpus: Its corpus.
+        folder: The folder of the result.
+    """
+    (folder / "kept").mkdir()
+    write_kept(
+        corpus,
+        run.passages.columns,
+        run.kept,
+        folder / "kept",
+        run.span_column,
+        rewrite=run.rewrite,
+    )
+    write_cut_table(run, folder)

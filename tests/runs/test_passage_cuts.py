@@ -1,0 +1,168 @@
+"""Cuts of passages in the documents that a deduplication keeps."""
+
+import json
+import pickle
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+import nearkin as nk
+from nearkin.corpus.writer import write_kept
+from nearkin.errors import UsageError
+from nearkin.passages.cutting.run import CutRun
+from nearkin.runs import dedup as dedup_runs
+from tests.cli.conftest import run
+
+SHARED = "all visitors leave their bags at the desk before they enter"
+OTHER = " ".join(f"word{number}" for number in range(40))
+ROWS = [
+    {"id": "a", "text": f"one two three {SHARED} and go home now quickly"},
+    {"id": "b", "text": f"ONE two three {SHARED} and go home now quickly"},
+    {"id": "c", "text": f"something else entirely: {SHARED}. {OTHER}"},
+    {"id": "d", "text": f"{SHARED} alone"},
+]
+LEFT = {"a": "one two three and go home now quickly", "c": ROWS[2]["text"]}
+OPTIONS = {"passages": 6, "min_left": 3, "id": "id"}
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    path = tmp_path / "texts.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+def line_of(texts: Path, out: Path, *options: object) -> tuple[object, ...]:
+    passages = ("--passages", "6:words", "--cut", "passage", "--min-left", "3")
+    return ("dedup", texts, "--id", "id", *passages, "--out", out, *options)
+
+
+def test_passages_are_cut_from_kept_documents_alone(
+    texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Documents a and b are exact duplicates, so a is kept, and its passage stays in c."""
+    out = tmp_path / "out"
+    assert run(*line_of(texts, out)) == 0
+    rows = [json.loads(line) for line in (out / "kept" / "texts.jsonl").read_text().splitlines()]
+    assert {row["id"]: row["text"] for row in rows} == LEFT
+    cuts = pq.read_table(out / "cuts.parquet").to_pylist()
+    assert [(row["id"], row["text"].strip(), row["kept_id"]) for row in cuts] == [
+        ("a", SHARED, "c"),
+        ("d", f"{SHARED} alone", None),
+    ]
+    record = json.loads((out / "run.json").read_text())
+    assert record["passages"] == {
+        "min_tokens": 6,
+        "cut": "passage",
+        "min_left": 3,
+        "counts": {
+            "cuts": 1,
+            "cut_bytes": len(SHARED) + 1,
+            "documents_cut": 1,
+            "documents_removed": 1,
+            "removed_bytes": len(ROWS[3]["text"]),
+        },
+    }
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "1 part was cut from 1 document (60 B)" in printed
+    assert "1 document with fewer than 3 words left was removed (65 B)" in printed
+    assert "Repeated passages</h2>" in (out / "report.html").read_text()
+    assert run(*line_of(texts, out, "--resume", "-q")) == 0
+    assert run("dedup", texts, "--id", "id", "--out", out, "--resume", "-q") == 2
+
+
+def test_library_gives_the_same_documents_and_cuts(texts: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run(*line_of(texts, out, "-q")) == 0
+    result = nk.dedup(ROWS, **OPTIONS)  # type: ignore[arg-type]
+    assert result.cuts.arrow.equals(pq.read_table(out / "cuts.parquet"))
+    kept = result.kept_documents.to_pylist()
+    assert [row["id"] for row in kept] == ["a", "c"]
+    assert pickle.loads(pickle.dumps(result)).kept_documents.to_pylist() == kept
+    for refused in (
+        lambda: result.filter(ROWS),
+        lambda: result.write(tmp_path / "other"),
+        lambda: result.rethreshold(0.9),
+    ):
+        with pytest.raises(UsageError, match=r"take result\.kept_documents"):
+            refused()
+
+
+def test_run_without_passages_has_no_trace_of_them(texts: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run("dedup", texts, "--id", "id", "--out", out, "-q") == 0
+    assert "passages" not in json.loads((out / "run.json").read_text())
+    assert "passages" not in json.loads((out / "report.json").read_text())
+    assert not (out / "cuts.parquet").exists()
+    result = nk.dedup(ROWS, id="id")
+    assert len(result.cuts) == len(result.kept_documents) == 0
+
+
+def test_columns_of_sizes_and_cuts_are_both_added(texts: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    assert run(*line_of(texts, out, "--sizes", "-q")) == 0
+    row = json.loads((out / "kept" / "texts.jsonl").read_text().splitlines()[0])
+    assert row["cluster_size"] == 2
+    assert row["cut_spans"] == [{"start": 14, "end": 74}]
+
+
+@pytest.mark.parametrize("stage", ["_plan", "_cut", "write"])
+def test_interrupted_cut_is_resumed_with_the_same_result(
+    stage: str, texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = tmp_path / "expected"
+    assert run(*line_of(texts, expected, "-q")) == 0
+
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        if stage == "write":
+            patch.setattr(dedup_runs, write_kept.__name__, interrupt)
+        else:
+            patch.setattr(CutRun, stage, interrupt)
+        assert run(*line_of(texts, out, "-q")) != 0
+    assert run(*line_of(texts, out, "--resume", "-q")) == 0
+    for name in ("kept/texts.jsonl", "cuts.parquet"):
+        assert (out / name).read_bytes() == (expected / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--passages", "x"), "is not of the form 50 or 50:words"),
+        (("--passages", "50:chars"), "is not of the form 50 or 50:words"),
+        (("--passages", "1"), "--min 1 is out of range"),
+        (("--cut", "line"), "--cut line has no effect without --passages"),
+        (("--min-left", "3"), "--min-left 3 has no effect without --passages"),
+        (("--passages", "6", "--cut", "word"), "--cut word is not one of"),
+        (("--passages", "6", "--annotate"), "--annotate exclude each other"),
+        (("--passages", "6", "--output", "ids"), "--output ids copies none"),
+        (("--passages", "6", "--document-weights", "sqrt"), "exclude each other"),
+        (("--passages", "6", "--text", "text,id"), "rewrites one column of texts"),
+        (("--passages", "6", "--tokens", "text"), "names no texts"),
+        (("--passages", "6", "--engine", "spark"), "--engine spark cannot be combined with"),
+    ],
+)
+def test_invalid_passages_are_an_error_before_anything_is_written(
+    options: tuple[str, ...],
+    message: str,
+    texts: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "out"
+    assert run("dedup", texts, *options, "--out", out, "-q") == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not out.exists()
+
+
+def test_file_of_kept_documents_holds_cut_texts_if_it_can(
+    texts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(*line_of(texts, tmp_path / "kept.parquet", "-q")) == 0
+    assert pq.read_table(tmp_path / "kept.parquet")["cut_spans"].to_pylist()[1] == []
+    assert run(*line_of(texts, tmp_path / "kept.csv", "-q")) == 2
+    assert "column 'cut_spans' is a list" in " ".join(capsys.readouterr().err.split())
