@@ -291,6 +291,11 @@ def _columns_of_run(record: RunRecord, request: ReferenceRequest) -> Columns:
             f"inputs have {request.columns.content}; give a reference with "
             f"{request.columns.content}"
         )
+    if recorded.bits != request.columns.bits:
+        raise UsageError(
+            f"the reference {record.files.request.out} has fingerprints of {recorded.bits} bits, "
+            f"and the inputs of {request.columns.bits}; give a reference with as many"
+        )
     carried = columns_of_reference(request.columns, request.options).carried_columns
     limit = request.columns.document_limit
     return replace(recorded, carried_columns=carried, document_limit=limit)

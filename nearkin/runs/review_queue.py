@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from nearkin.corpus.columns import FIELDS
 from nearkin.decisions import Decisions
 from nearkin.engine.result_schema import RELATED_FILE
 from nearkin.errors import UsageError
@@ -18,6 +19,7 @@ from nearkin.runs.reopen import CLUSTERS, open_finished_run
 from nearkin.runs.table_files import TableFile, write_table_file
 from nearkin.runtime.files import disk_errors
 from nearkin.setting_names import name_flag
+from nearkin.spec import FINGERPRINT
 
 PAIR_TABLES = ("pairs.parquet", RELATED_FILE)
 """The tables whose pairs are reviewed. Only a run with related documents has the second one."""
@@ -83,10 +85,11 @@ def collect_review_queue(
             f"{folder} cannot be reviewed: its tables are those of another engine, whose rows are "
             "not in the order of the inputs; run it with the local engine"
         )
-    if run.columns.vector is not None:
+    if run.columns.content not in ("text", "tokens"):
+        compared = {"vector": "vectors", FINGERPRINT: "fingerprints", FIELDS: "several fields"}
         raise UsageError(
             f"{folder} cannot be reviewed: a review shows texts side by side, and this run "
-            "compared vectors"
+            f"compared {compared[run.columns.content]}"
         )
     counter = _DecidedCounter(decisions)
     undecided = counter.skip_decided(_list_pairs(folder, run.settings.threshold))

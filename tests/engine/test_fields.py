@@ -193,6 +193,7 @@ def test_files_have_the_result_of_a_table_and_invalid_values_are_rejected(
     assert run(["pairs", *given, "--expand-exact", "--out", str(listing)]) == 0
     assert listed(pq.read_table(listing)) == similar_pairs(documents)
     assert run(["explain", "d0", "d1", "--run", str(out)]) == 2
+    assert run(["review", str(out)]) == 2
     assert run(["audit", str(out)]) == 2
 
 
@@ -295,6 +296,7 @@ def test_contradictions_of_fields_are_errors(parameters: dict[str, Any], message
         (("--engine", "spark"), "needs the local engine"),
         (("--save-signatures",), "--save-signatures keeps the signatures of one column"),
         (("--audit",), "cannot audit a run with --field"),
+        (("--blocklist", "BLOCKED"), "cannot be combined with --blocklist"),
         (("--field", "title:jaccard>=0.3"), "column 'title' is in two fields"),
     ],
 )
@@ -304,11 +306,15 @@ def test_contradictory_options_end_a_command_before_anything_is_written(
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    pq.write_table(table_of(clumps(8, 4)), tmp_path / "docs.parquet")
-    given = ["dedup", str(tmp_path / "docs.parquet"), "--field", "title:jaccard>=0.5", *options]
+    source = str(tmp_path / "docs.parquet")
+    blocked = str(tmp_path / "blocked")
+    pq.write_table(table_of(clumps(8, 4)), source)
+    assert run(["block", "add", source, "--text", "title", "--list", blocked]) == 0
+    words = [word.replace("BLOCKED", blocked) for word in options]
+    given = ["dedup", source, "--field", "title:jaccard>=0.5", *words]
     assert run([*given, "--out", str(tmp_path / "out")]) == 2
     assert message in " ".join(capsys.readouterr().err.split())
-    assert [path.name for path in tmp_path.iterdir()] == ["docs.parquet"]
+    assert {path.name for path in tmp_path.iterdir()} == {"docs.parquet", "blocked"}
 
 
 @pytest.mark.parametrize("count", [0, 1])

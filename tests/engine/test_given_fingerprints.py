@@ -143,6 +143,24 @@ def test_documents_within_the_distance_of_a_reference_are_removed() -> None:
     assert [not kept for kept in result.kept.tolist()] == expected
 
 
+def test_a_finished_run_is_a_reference_for_fingerprints_of_as_many_bits(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = clumps(15, 60, 64, 3)
+    short, long = tmp_path / "short.parquet", tmp_path / "long.parquet"
+    pq.write_table(table_of(values, 64), short)
+    pq.write_table(table_of([value << 64 | value for value in values], 128), long)
+    options = ("--fingerprint", "hash", "--id", "id", "--distance", 3, "-q")
+    old, new = tmp_path / "old", tmp_path / "new"
+    assert command("dedup", short, *options, "--out", old) == 0
+    assert command("dedup", short, *options, "--against", old, "--out", new) == 0
+    assert json.loads((new / "run.json").read_text())["counts"]["kept"] == 0
+    against = ("--bits", 128, "--against", old, "--out", tmp_path / "other")
+    assert command("dedup", long, *options, *against) == 2
+    assert "has fingerprints of 64 bits" in " ".join(capsys.readouterr().err.split())
+    assert command("review", old) == 2
+
+
 def test_a_settings_file_sets_the_bits_and_the_distance(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text('measure = "hamming"\nbits = 128\ndistance = 5\n')

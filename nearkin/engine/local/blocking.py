@@ -42,6 +42,11 @@ def require_blockable(options: RunOptions, blocklist: Blocklist, *, has_decision
             "decided to be the same count as one, and only some of them may be blocked; run twice, "
             "first with the blocklist"
         )
+    if options.fields:
+        raise UsageError(
+            f"{name_setting('fields', list(options.fields))} cannot be combined with {option}, "
+            "whose entries are documents of one column; run twice, first with the blocklist"
+        )
     if options.second_measure is not None:
         raise UsageError(
             f"{name_setting('second_measure', options.second_measure)} cannot be combined with "
