@@ -240,6 +240,10 @@ CASES: dict[str, Callable[[Parts], Case]] = {
         {"ids": [1], "signatures": SIGNS[:1]},
     ),
     "HammingIndex.remove": lambda parts: (parts.hamming.remove, {"id": 5}),
+    "Index.use_blocklist": lambda parts: (
+        parts.index.use_blocklist,
+        {"blocklist": parts.blocklist},
+    ),
     "Index.check_document": lambda parts: (parts.index.check_document, {"document": "a b c"}),
     "Index.require_writable": lambda parts: (parts.index.require_writable, {"scope": "a"}),
     "IndexSettings.from_env": lambda parts: (nk.IndexSettings.from_env, {"environment": {}}),

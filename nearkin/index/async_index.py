@@ -18,6 +18,7 @@ from nearkin.index.settings import IndexSettings, SettingsFields
 from nearkin.spec import Spec
 
 if TYPE_CHECKING:
+    from nearkin.blocklist.blocklist import Blocklist
     from nearkin.index.stores.base import Store
     from nearkin.measures.explanation import Explanation
     from nearkin.sketch.resources import SpecResources
@@ -57,6 +58,7 @@ class AsyncIndex:
         resources: "SpecResources | None" = None,
         spec_resources: str | Path | None = None,
         clock: Callable[[], float] | None = None,
+        blocklist: "Blocklist | None" = None,
         **fields: Unpack[SettingsFields],
     ) -> Self:
         """Opens an index, or creates one if the store is empty. See `Index.open`.
@@ -72,6 +74,8 @@ class AsyncIndex:
             spec_resources: Folder of a run with the data that the Spec refers to.
             clock: Returns the time in seconds. By default the machine's clock, or the store's if
                 they differ.
+            blocklist: Blocklist of the Spec of the index. Texts that are like one of its entries
+                are not stored.
             **fields: Fields of IndexSettings that replace those of `settings`.
 
         Raises:
@@ -89,6 +93,7 @@ class AsyncIndex:
             resources=resources,
             spec_resources=spec_resources,
             clock=clock,
+            blocklist=blocklist,
             **fields,
         )
         return cls(await asyncio.to_thread(opened))

@@ -290,6 +290,8 @@ class OutcomeKind(StrEnum):
     """Another content was stored under a known id; it is resolved, or a cluster of its own."""
     RELATED = "related"
     """The document forms a cluster of its own, and is related to other representatives."""
+    BLOCKED = "blocked"
+    """The document is like an entry of the blocklist, and was not stored."""
 
 
 class Layer(StrEnum):
@@ -303,6 +305,8 @@ class Layer(StrEnum):
     """A resolution in the store."""
     SEARCH = "search"
     """A search for similar representatives."""
+    BLOCKLIST = "blocklist"
+    """The blocklist of the process."""
 
 
 @dataclass(frozen=True)
@@ -325,6 +329,9 @@ class Outcome:
         related: Other representatives whose similarity reaches the setting `related`, the most
             similar ones first, at most 10. Empty if no search was made, because the document was
             known. None in an index without the setting.
+        blocked_by: Name of the entry of the blocklist that a document of the kind `blocked` is
+            like, otherwise None. Such a document has no cluster and no representative (both are
+            empty), and the similarity is that to the entry.
     """
 
     kind: OutcomeKind
@@ -337,14 +344,18 @@ class Outcome:
     seconds: Mapping[str, float] = field(default_factory=dict)
     evidence: Evidence | None = None
     related: tuple[RelatedDocument, ...] | None = None
+    blocked_by: str | None = None
 
     @property
     def duplicate(self) -> bool:
-        """True if another document of the index is the representative."""
+        """True if another document is the representative, or the document is blocked."""
         return self.representative != self.id
 
     def to_dict(self) -> dict[str, object]:
-        """Returns the outcome as values that JSON can hold, without `related` if it is None."""
+        """Returns the outcome as values that JSON can hold.
+
+        `related` and `blocked_by` are left out if they are None.
+        """
         values: dict[str, object] = {
             **self.__dict__,
             "kind": str(self.kind),
@@ -355,6 +366,8 @@ class Outcome:
         del values["related"]
         if self.related is not None:
             values["related"] = [asdict(document) for document in self.related]
+        if self.blocked_by is None:
+            del values["blocked_by"]
         return _without_absent_evidence(values, self.evidence)
 
 

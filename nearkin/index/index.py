@@ -26,6 +26,7 @@ from nearkin.setting_names import name_setting
 from nearkin.spec import Spec
 
 if TYPE_CHECKING:
+    from nearkin.blocklist.blocklist import Blocklist
     from nearkin.index.stores.base import Store
     from nearkin.sketch.resources import SpecResources
 
@@ -68,6 +69,7 @@ class Index(IndexReader):
         spec_resources: str | Path | None = None,
         clock: Callable[[], float] | None = None,
         follow: bool = True,
+        blocklist: "Blocklist | None" = None,
         **fields: Unpack[SettingsFields],
     ) -> Self:
         """Opens an index, or creates one if the store is empty.
@@ -91,13 +93,16 @@ class Index(IndexReader):
                 differ.
             follow: False for a copy in the making, whose steps fail (MovedError) if a migration
                 begins or ends. By default the index follows migrations to other stores.
+            blocklist: Blocklist of the Spec of the index. Texts that are like one of its entries
+                are not stored, in any scope: their upsert has the kind `blocked`. See
+                `use_blocklist`.
             **fields: Fields of IndexSettings that replace those of `settings`.
 
         Raises:
             UsageError: If a field is unknown or not valid, not exactly one of a URL and a store
                 is given, or the Spec needs document frequencies and none are given.
             IncompatibleError: If the index was created with another Spec, threshold or document
-                frequencies.
+                frequencies, or the blocklist has another Spec.
             StoreError: If the store cannot be reached.
         """
         requested = merge_settings(settings or IndexSettings(), spec, threshold, fields)
@@ -119,7 +124,13 @@ class Index(IndexReader):
         except UsageError:
             opened.store.close()
             raise
-        return cls(Session(opened, resources, clock, folder, follow=follow))
+        index = cls(Session(opened, resources, clock, folder, follow=follow))
+        try:
+            index.use_blocklist(blocklist)
+        except UsageError:
+            index.close()
+            raise
+        return index
 
     def __enter__(self) -> Self:
         return self
@@ -140,6 +151,27 @@ class Index(IndexReader):
             StoreError: If the store, or the one that the index has moved to, cannot be reached.
         """
         self._session.refresh()
+
+    @property
+    def blocklist(self) -> "Blocklist | None":
+        """The blocklist of this process, or None."""
+        blocker = self._upserts.blocker
+        return None if blocker is None else blocker.blocklist
+
+    @check_arguments
+    def use_blocklist(self, blocklist: "Blocklist | None") -> None:
+        """Sets the blocklist that upserts of this process are compared with from now on.
+
+        Documents that are stored already stay. Entries that are added to the list later count after
+        another call.
+
+        Args:
+            blocklist: Blocklist of the Spec of the index, or None for no blocklist.
+
+        Raises:
+            IncompatibleError: If the list has another Spec.
+        """
+        self._upserts.use_blocklist(blocklist)
 
     @check_arguments
     def upsert(self, scope: str, document: Document, id: str | None = None) -> Outcome:

@@ -29,6 +29,8 @@ from nearkin.index.removal import Removals
 from nearkin.index.session import Session
 
 if TYPE_CHECKING:
+    from nearkin.blocklist.blocklist import Blocklist
+    from nearkin.index.blocking import UpsertBlocker
     from nearkin.index.document_preparation import PreparedBatch
     from nearkin.index.search import Decision
 
@@ -80,6 +82,17 @@ class Upserts:
     def __init__(self, session: Session, removals: Removals) -> None:
         self._session = session
         self._removals = removals
+        self.blocker: UpsertBlocker | None = None
+        """Finds documents that are not stored, or None without a blocklist."""
+
+    def use_blocklist(self, blocklist: "Blocklist | None") -> None:
+        """Sets the blocklist, as `Index.use_blocklist` does."""
+        if blocklist is None:
+            self.blocker = None
+            return
+        from nearkin.index.blocking import UpsertBlocker
+
+        self.blocker = UpsertBlocker(self._session, blocklist)
 
     def upsert_many(
         self, scope: str, documents: Sequence[Document], ids: Sequence[str | None] | None
@@ -113,7 +126,29 @@ class Upserts:
                 name if id is None else require_id(id) for id, name in zip(ids, names, strict=True)
             ]
         batch = _Batch(scope, checked, digests, names)
+        blocker = self.blocker
+        if blocker is not None:
+            return self._upsert_allowed(batch, blocker, began)
         return session.run_step(scope, lambda: self._upsert(batch, began))
+
+    def _upsert_allowed(
+        self, batch: _Batch, blocker: "UpsertBlocker", began: float
+    ) -> list[Outcome]:
+        """Upserts the documents of a batch that are not like an entry of the blocklist."""
+        from nearkin.index.blocking import blocked_outcome
+
+        session = self._session
+        blocked = blocker.find(batch.scope, batch.documents, batch.digests)
+        positions = [i for i in range(len(batch.ids)) if i not in blocked]
+        seconds = (time.perf_counter() - began) / max(len(batch.ids), 1)
+        outcomes = {
+            i: blocked_outcome(batch.ids[i], match, seconds) for i, match in blocked.items()
+        }
+        if positions:
+            rest = batch.select(positions)
+            upserted = session.run_step(batch.scope, lambda: self._upsert(rest, began))
+            outcomes |= zip(positions, upserted, strict=True)
+        return [outcomes[i] for i in range(len(batch.ids))]
 
     def require_writable(self, scope: str) -> None:
         """Refuses a new scope with a confusable name, as `Index.require_writable` does."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from nearkin.blocklist.blocklist import Blocklist
 from nearkin.errors import IncompatibleError, NearkinError, UsageError
 from nearkin.index.index import Index
 from nearkin.index.migration.copy import UNLIMITED_SIZE
@@ -57,8 +58,10 @@ class ServerResources:
             NearkinError: If one of the resources cannot be opened.
         """
         golden_pairs = [] if settings.golden is None else read_golden_pairs(settings.golden)
+        blocklist = None if settings.blocklist is None else Blocklist.open(settings.blocklist)
         index = open_index(settings)
         try:
+            index.use_blocklist(blocklist)
             if golden_pairs and index.settings.combine == "both":
                 raise UsageError(
                     f"golden pairs have one kind of documents, and {index.url} compares texts and "

@@ -89,6 +89,11 @@ class ServerSettings(BaseSettings):
         description="Folder of a run that contains the frequency cut and document frequencies of "
         "the index's Spec.",
     )
+    blocklist: Path | None = Field(
+        None,
+        description="File of a blocklist, of the Spec and the key of the index. Documents that are "
+        "like one of its entries are not stored. It is read when the server starts.",
+    )
     tokens: Path = Field(
         Path("nearkin-tokens.json"),
         description="File of hashed tokens, which `nearkin token` writes.",

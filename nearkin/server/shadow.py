@@ -25,7 +25,7 @@ from threading import Condition, Thread
 from typing import Any, NamedTuple, TypedDict
 
 from nearkin.errors import IncompatibleError, MovedError, NearkinError, StoreError, UsageError
-from nearkin.index.entry import Entry, Outcome
+from nearkin.index.entry import Entry, Outcome, OutcomeKind
 from nearkin.index.index import Index
 from nearkin.index.migration.copy import (
     CopySource,
@@ -230,6 +230,7 @@ class ShadowIndex:
             outcomes: Outcomes in the live index.
             seconds: Time that the live index took.
         """
+        outcomes = [outcome for outcome in outcomes if outcome.kind is not OutcomeKind.BLOCKED]
         self._queue_changes(
             {(scope, outcome.id): _Change(outcome.duplicate) for outcome in outcomes}
         )

@@ -159,7 +159,9 @@ class Instruments:
                 self._candidates.record(outcome.candidates)
         for result, count in counts.items():
             self._upserts.add(count, {"result": result, "scope": label})
-        clusters = [outcome.cluster for outcome in outcomes if outcome.duplicate]
+        clusters = [
+            outcome.cluster for outcome in outcomes if outcome.duplicate and outcome.cluster
+        ]
         self._matches.add(len(clusters), {"by": "upsert"})
         self.representatives.add(scope, clusters)
         self.recent.add_counts(counts)

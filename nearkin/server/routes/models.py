@@ -179,17 +179,23 @@ class RelatedAnswer(Model):
 class UpsertResult(Model):
     """The outcome of an upsert."""
 
-    kind: Literal["new", "exact", "resolved", "match", "updated", "related"] = Field(
+    kind: Literal["new", "exact", "resolved", "match", "updated", "related", "blocked"] = Field(
         description="Kind of the outcome."
     )
-    layer: Literal["record", "memory", "store", "search"] = Field(
+    layer: Literal["record", "memory", "store", "search", "blocklist"] = Field(
         description="Layer that determined the outcome."
     )
     id: str = Field(description="Id of the document.")
-    cluster: str = Field(description="Id of the cluster.")
-    representative: str = Field(description="Id of the representative.")
-    similarity: float = Field(description="Exact similarity to the representative.")
-    duplicate: bool = Field(description="True if another document is the representative.")
+    cluster: str = Field(description="Id of the cluster. Empty if the document is blocked.")
+    representative: str = Field(
+        description="Id of the representative. Empty if the document is blocked."
+    )
+    similarity: float = Field(
+        description="Exact similarity to the representative, or to the blocked document."
+    )
+    duplicate: bool = Field(
+        description="True if another document is the representative, or the document is blocked."
+    )
     candidates: int = Field(
         description="Number of stored documents that the document was compared with."
     )
@@ -203,6 +209,11 @@ class UpsertResult(Model):
         description="Other representatives whose similarity reaches the setting `related` of the "
         "index, the most similar ones first, at most 10. Empty if the document was known. Only an "
         "index with the setting has this member.",
+    )
+    blocked_by: str | None = Field(
+        None,
+        description="Name of the entry of the blocklist that the document is like. Only blocked "
+        "documents, which are not stored, have this member.",
     )
 
 

@@ -58,6 +58,8 @@ EVIDENCE_SCHEMA = pa.schema(
 
 RELATED_FIELD = pa.field("related", pa.string())
 """The column of related documents, as JSON, of an index with the setting `related`."""
+BLOCKED_FIELD = pa.field("blocked_by", pa.string())
+"""The column of entries of the blocklist, of a server with the setting `blocklist`."""
 
 
 class ArrowFormat:
@@ -97,6 +99,9 @@ class ArrowFormat:
         self._has_related = service.index.settings.related is not None
         if self._has_related:
             self.schema = self.schema.append(RELATED_FIELD)
+        self._has_blocklist = service.index.blocklist is not None
+        if self._has_blocklist:
+            self.schema = self.schema.append(BLOCKED_FIELD)
         self._writer = pa.ipc.new_stream(self._buffer, self.schema)
 
     async def parts(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[StreamPart]:
@@ -181,6 +186,10 @@ class ArrowFormat:
                 ]
         if self._has_related:
             columns[RELATED_FIELD.name] = [_encode_related(outcome) for outcome in outcomes]
+        if self._has_blocklist:
+            columns[BLOCKED_FIELD.name] = [
+                None if outcome is None else outcome.blocked_by for outcome in outcomes
+            ]
         self._writer.write_batch(pa.RecordBatch.from_pydict(columns, self.schema))
         return self._take_buffer()
 
