@@ -131,6 +131,13 @@ def dedup(
         columns = columns.with_memory(run_options.memory)
         require_supported(run_options)
         _require_columns(frame, columns)
+        if extend is not None and run_options.containment_threshold is not None:
+            raise UsageError(
+                f"extend= cannot be combined with the condition {str(run_options.acceptance)!r}: "
+                "the pairs of a saved run are found by bands, and those of a low jaccard by "
+                "containment; run over all documents, or add a condition such as jaccard >= "
+                f"{LEAST_BANDED:g}"
+            )
         if against is not None:
             grows = extend is not None or merge_parts
             _require_reference(against, columns, run_options, grows=grows)
@@ -218,12 +225,6 @@ def require_supported(options: RunOptions) -> None:
         raise UsageError(
             f"{name_setting('second_measure', options.second_measure)} needs the local engine; run "
             "it there over the kept documents"
-        )
-    if options.containment_threshold is not None:
-        raise UsageError(
-            f"the condition {str(options.acceptance)!r} can hold for documents of a low jaccard, "
-            "which only the local engine finds, by their containment; run it there, or add a "
-            f"condition such as jaccard >= {LEAST_BANDED:g}"
         )
 
 

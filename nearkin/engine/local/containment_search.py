@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nearkin.engine.containment_margins import SMALLEST, containment_margins
 from nearkin.engine.local.payload_batches import PayloadBatch, PayloadSource
 from nearkin.engine.local.work_folder import create_mapped_file
 from nearkin.engine.options import RunOptions
 from nearkin.hashing.sorted_lookup import PrefixIndex
 from nearkin.lsh.band_keys import SourceBuckets
-from nearkin.lsh.solve import MAX_PASS_RATE, largest_margin
 from nearkin.measures.base import row_starts
 from nearkin.packed_pairs import isin_sorted, sorted_unique
 from nearkin.pair_scope import PairScope
@@ -31,8 +31,6 @@ from nearkin.verify import kernels
 ROWS_AT_ONCE = 1 << 15
 """Number of documents whose smallest hashes are read at a time."""
 NO_HASHES = np.empty(0, np.uint64)
-SMALLEST = 64
-"""Number of hashes of a document that are looked up (m)."""
 BYTES_PER_HASH = 64
 """Anonymous memory of a hash while it is looked up, in bytes."""
 
@@ -128,7 +126,8 @@ class ContainmentSearch:
         skipped = np.bincount(
             posted[np.repeat(is_crowded, np.diff(firsts))], minlength=len(searched)
         )
-        margins = self._margins(looked_up - skipped)
+        margin_of = containment_margins(self.threshold, self.options.recall, SMALLEST)
+        margins = margin_of[looked_up - skipped]
         self.progress.stage("look up", len(sizes))
 
         def find_pairs(batch: PayloadBatch) -> tuple[np.ndarray, int]:
@@ -153,18 +152,6 @@ class ContainmentSearch:
         for pairs, documents in self.source().map_batches(find_pairs):
             yield pairs
             self.progress.advance(documents)
-
-    def _margins(self, looked_up: np.ndarray) -> np.ndarray:
-        """Returns the number of hits that a candidate pair needs, int64, by the looked-up hashes.
-
-        It cannot be reached by a document of which no hash is looked up.
-        """
-        pass_rate = min(self.options.recall, MAX_PASS_RATE)
-        margin_of = [
-            largest_margin(hashes, self.threshold, pass_rate) for hashes in range(SMALLEST + 1)
-        ]
-        margin_of[0] = SMALLEST + 1
-        return np.maximum(np.array(margin_of, np.int64)[looked_up], 1)
 
 
 def _read_smallest_hashes(

@@ -21,6 +21,7 @@ from nearkin.engine.run import Run, VerifiedCandidates
 from nearkin.engine.spark.banding import BandingTasks
 from nearkin.engine.spark.candidates import CandidateSearch, CandidateTables
 from nearkin.engine.spark.cluster_tables import ClusterBuilder, ClusterTables
+from nearkin.engine.spark.containment import SparkContainmentSearch
 from nearkin.engine.spark.document_tables import DocumentTables
 from nearkin.engine.spark.exact_groups import (
     ExactDuplicateTables,
@@ -276,7 +277,17 @@ class SparkRun(Run):
     @cached_property
     def candidate_tables(self) -> CandidateTables:
         """The candidate pairs of the active documents."""
-        return self.candidate_search.find_pairs(self.active)
+        banded = self.candidate_search.find_pairs(self.active)
+        threshold = self.options.containment_threshold
+        if threshold is None:
+            return banded
+        search = SparkContainmentSearch(
+            document_tables=self.document_tables,
+            search=self.candidate_search,
+            threshold=threshold,
+            payload_bytes=self._payload_bytes,
+        )
+        return search.add_pairs(banded, self.active)
 
     def find_candidates(self) -> CandidateStats:
         """Bands the active documents."""

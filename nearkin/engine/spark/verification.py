@@ -114,6 +114,19 @@ class Scoring:
             [make_batch(AGREED, a=a[enough], b=b[enough], agree=agreeing[enough]), facts]
         )
 
+    def agreeing(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
+        """Returns pairs (a, b, agree), however few slots agree.
+
+        Args:
+            pairs: Pairs (a, b).
+            documents: Documents (doc, signature).
+        """
+        a, b = to_numbers(pairs["a"]), to_numbers(pairs["b"])
+        members = Members(to_numbers(documents["doc"]))
+        agreeing = self.agreements(members.pack(a, b), documents["signature"])
+        columns = [pa.array(a), pa.array(b), pa.array(agreeing).cast(pa.int32())]
+        return pa.table(columns, ["a", "b", "agree"])
+
     def by_estimate(self, pairs: pa.Table) -> pa.Table:
         """Returns SCORED of pairs (a, b, agree), with estimated similarities."""
         agreeing = to_numbers(pairs["agree"]).astype(np.int64)

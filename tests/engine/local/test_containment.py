@@ -8,7 +8,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run
-from nearkin.engine.local.containment_search import SMALLEST
+from nearkin.engine.containment_margins import SMALLEST
 from nearkin.errors import UsageError
 from nearkin.lsh.solve import largest_margin
 from nearkin.sketch.resources import SpecResources

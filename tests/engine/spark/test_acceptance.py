@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
@@ -10,7 +11,7 @@ import nearkin as nk
 from nearkin import spark as nks
 from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError, UsageError
-from nearkin.spark.frames import require_supported, require_whole_documents
+from nearkin.spark.frames import require_whole_documents
 from tests.engine.local.test_acceptance import make_texts
 from tests.engine.spark.conftest import rows_of
 
@@ -68,15 +69,63 @@ def test_the_same_run_is_refused_as_by_the_local_engine(
         nks.dedup(frame, shingle="words:2", id="id", accept="safe", threshold=0.8)
 
 
+def make_additions(texts: int) -> list[str]:
+    """Returns texts, each followed by a copy with long additions, and texts of frequent words."""
+    rng = np.random.default_rng(23)
+    syllables = [first + second for first in "bdfg" for second in "aeiou"]
+    vocabulary = [first + second for first in syllables for second in syllables]
+    made = []
+    for number in range(texts):
+        words = rng.choice(vocabulary, 30).tolist()
+        added = rng.choice(vocabulary, 60 * (number % 3)).tolist()
+        made += [" ".join(words), " ".join([*added, *words, *added])]
+        made += [" ".join(["all of them begin like this"] * 2 + words[:4])]
+    return made
+
+
 @pytest.mark.parametrize(
-    ("accept", "reason"),
+    "options",
     [
-        ("safe", "which only the local engine finds, by their containment"),
+        {"accept": "safe"},
+        pytest.param(
+            {"accept": "contained", "across": "lang", "pair_budget": 190}, marks=pytest.mark.full
+        ),
+        pytest.param(
+            {"accept": "containment >= 0.7", "block_by": "lang", "pair_budget": 190},
+            marks=pytest.mark.full,
+        ),
     ],
+    ids=str,
 )
-def test_conditions_that_need_the_local_engine_are_refused(accept: str, reason: str) -> None:
-    with pytest.raises(UsageError, match=reason):
-        require_supported(RunOptions(accept=accept))
+def test_contained_documents_are_found_as_by_the_local_engine(
+    options: dict[str, Any], spark: SparkSession
+) -> None:
+    """Hashes that too many documents have are not looked up in either engine."""
+    texts = make_additions(40)
+    languages = ["de" if number % 4 else "en" for number in range(len(texts))]
+    ids = [f"d{number:03d}" for number in range(len(texts))]
+    table = pa.table({"id": ids, "text": texts, "lang": languages})
+    options = {"shingle": "words:2", "id": "id", "hot_bucket_size": 20, **BANDED, **options}
+    local = nk.dedup(table, **options)
+    assert 0 < local.kept.sum() < len(table)
+    frame = spark.createDataFrame(table.to_pylist(), "id string, text string, lang string")
+    with nks.dedup(frame.repartition(3), **options) as result:
+        assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
+        pairs = [tuple(row) for row in result.pairs.collect()]
+        candidates = result.stages["candidates"]
+    assert sorted(pair[:3] for pair in pairs) == sorted(
+        (row["id_a"], row["id_b"], row["similarity"]) for row in local.pairs.arrow.to_pylist()
+    )
+    assert min(pair[2] for pair in pairs) < 0.4
+    hot_shingles = candidates["hot_shingles"]
+    assert hot_shingles == local.stages["candidates"]["hot_shingles"]
+    assert (hot_shingles > 0) == ("pair_budget" in options)
+
+
+def test_a_saved_run_is_not_extended_by_containment(table: pa.Table, spark: SparkSession) -> None:
+    frame = spark.createDataFrame(table.to_pylist(), "id string, text string, lang string")
+    with pytest.raises(UsageError, match="extend= cannot be combined with the condition"):
+        nks.dedup(frame, id="id", accept="safe", extend="saved", before=frame)
 
 
 def test_a_condition_on_merged_documents_is_refused() -> None:
