@@ -92,6 +92,7 @@ def dedup_files(
     for texts in () if references is None else references.texts:
         _require_readable_names(texts)
     identity = job.identity("dedup", engine="spark", merge_parts=merge_parts)
+    request = TaskRequest(job.columns, job.settings, job.resources, job.on_error, merge_parts)
     finished = find_finished_run(job, identity, corpus, references)
     if finished is not None:
         return finished
@@ -112,7 +113,6 @@ def dedup_files(
         result_folder.mkdir()
         inputs = describe_inputs(corpus, job.hash_inputs)
         described = [] if references is None else references.describe(job.hash_inputs)
-        request = TaskRequest(job.columns, job.settings, job.resources, job.on_error, merge_parts)
         tables = IntermediateTables(spark, str((claim.path / "tables").absolute()))
         source = FileSource(spark, corpus, request)
         matcher = None if references is None else _match_files(references)

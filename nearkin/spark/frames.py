@@ -52,8 +52,8 @@ REFUSED_PARAMETERS = {
         ("hidden", "follow_links", "include", "exclude", "delimiter", "encoding"),
         "a DataFrame has no files; pass it to spark.read, or use dedup_files",
     ),
-    "fields": "several fields need the local engine",
-    "fingerprint": "given fingerprints need the local engine",
+    "fields": "several fields need the local engine; use nearkin.dedup",
+    "fingerprint": "given fingerprints need the local engine; use nearkin.dedup",
     "second_measure": "a second measure needs the local engine; run it there over the kept "
     "documents",
     "workers": "the number of tasks is a setting of Spark, for example spark.default.parallelism",

@@ -1,0 +1,83 @@
+"""Options that need the local engine are refused before anything is written or a session starts."""
+
+import re
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from pyspark.sql import DataFrame
+
+from nearkin import spark as nks
+from nearkin.cli.app import run
+from nearkin.errors import UsageError
+from nearkin.spark.frames import REFUSED_PARAMETERS
+
+GUIDE = Path(__file__).parents[3] / "docs" / "how-to" / "run-on-spark.md"
+GIVEN: dict[str, Any] = {
+    "workers": 2,
+    "second_measure": "cosine:vector:0.9",
+    "hidden": True,
+    "follow_links": True,
+    "fields": ["text:jaccard>=0.9"],
+    "include": ["*.txt"],
+    "exclude": ["*.txt"],
+}
+FLAGS: dict[str, tuple[list[str], str]] = {
+    "--second-measure": (["cosine:vector:0.9"], "run it there over the kept documents"),
+    "--save-signatures": ([], "nearkin.spark.save saves signatures and band keys"),
+    "--codec": (["zstd"], "copies of Parquet files have the codec of their inputs"),
+    "--key-file": (["KEY"], "a hash key is not sent to the tasks of Spark"),
+    "--fingerprint": (["id", "--distance", "4"], "given fingerprints need the local engine"),
+    "--field": (["text:jaccard>=0.9"], "needs the local engine; run it there"),
+    "--passages": (["50"], "leave out --engine spark"),
+    "--decisions": (["DECISIONS"], "leave out --engine spark"),
+    "--blocklist": (["LIST"], "leave out --engine spark"),
+}
+
+
+def listed_in_guide(heading: str) -> set[str]:
+    """Returns the names in the first column of the table under a sentence of the guide."""
+    table = GUIDE.read_text("utf-8").split(heading)[1].lstrip().split("\n\n")[0]
+    cells = [row[1:].split("|")[0] for row in table.splitlines()[2:]]
+    return {name for cell in cells for name in re.findall("`([^`]+)`", cell)}
+
+
+@pytest.mark.parametrize("name", REFUSED_PARAMETERS)
+def test_parameters_that_spark_cannot_follow_are_refused_with_the_reason(name: str) -> None:
+    options: dict[str, Any] = {name: GIVEN.get(name, "value")}
+    with pytest.raises(UsageError, match="is not possible with Spark") as refused:
+        nks.dedup(cast(DataFrame, SimpleNamespace(sparkSession=None)), id="id", **options)
+    assert REFUSED_PARAMETERS[name] in str(refused.value)
+
+
+def test_the_guide_lists_all_refused_parameters() -> None:
+    listed = listed_in_guide("These are refused:")
+    assert listed == {*REFUSED_PARAMETERS, "key"}
+
+
+@pytest.mark.parametrize("flag", FLAGS)
+def test_options_of_files_that_need_the_local_engine_are_refused(
+    flag: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values, reason = FLAGS[flag]
+    contents = {
+        "KEY": "0" * 31 + "1",
+        "DECISIONS": '{"a": "1", "b": "2", "decision": "same"}\n',
+        "LIST": "",
+    }
+    for name, content in contents.items():
+        (tmp_path / name).write_text(content)
+        (tmp_path / name).chmod(0o600)
+    data = tmp_path / "texts.jsonl"
+    data.write_text('{"id": 1, "text": "a text of some words", "vector": [1, 2]}\n')
+    given = [str(tmp_path / value) if value in contents else value for value in values]
+    command = ["dedup", str(data), "--id", "id", "--engine", "spark", flag, *given]
+    assert run([*command, "-o", str(tmp_path / "out")]) == 2
+    assert reason in " ".join(capsys.readouterr().err.split())
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_guide_lists_all_refused_options_of_files() -> None:
+    listed = listed_in_guide("On the command line, these are refused with `--engine spark`:")
+    assert listed == {*FLAGS, "--resume"}
