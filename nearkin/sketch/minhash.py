@@ -182,7 +182,7 @@ def fill_shares(signatures: np.ndarray) -> FillShares:
         return FillShares(0.0, 0.0)
     later = np.count_nonzero(filled >= np.uint32(1 << 29))
     completed = np.count_nonzero(filled >= np.uint32(ROUNDS << 29))
-    return FillShares(later / filled.size, completed / filled.size)
+    return FillShares(float(later / filled.size), float(completed / filled.size))
 
 
 def slot_sources(hashes: np.ndarray, which: np.ndarray, scheme: SlotScheme, k: int) -> np.ndarray:
