@@ -253,7 +253,8 @@ def test_keywords_of_spark_are_those_of_the_local_engine() -> None:
     local = inspect.signature(nk.dedup).parameters
     spark = inspect.signature(nks.dedup).parameters
     common = set(local) & set(spark)
-    assert set(local) - common == {"data", "blocklist", "decisions"}
+    needs_local_engine = {"blocklist", "cut_unit", "decisions", "min_left", "passages"}
+    assert set(local) - common == {"data", *needs_local_engine}
     assert set(spark) - common == {"frame", "merge_parts", "extend", "before"}
     assert all(spark[name].default == local[name].default for name in common - {"id"})
     assert "shingle: Shingle" in (nks.dedup.__doc__ or "")
