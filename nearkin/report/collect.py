@@ -18,6 +18,7 @@ from nearkin.engine.stats import ReferenceStats, Stage
 from nearkin.evaluate.boilerplate import Boilerplate
 from nearkin.evaluate.information_lost import LostInformation
 from nearkin.evaluate.overlap import Overlap
+from nearkin.evaluate.template_families import TemplateFamilies
 from nearkin.lsh.sign_bands import SignBanding
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure
@@ -180,6 +181,10 @@ class RunView(ABC):
         """Returns the phrases that many kept documents share."""
         return None
 
+    def template_families(self) -> TemplateFamilies | None:
+        """Returns the documents that are equal but for values such as dates."""
+        return None
+
     def overlap_by(self, column: str | None) -> Overlap | None:
         """Returns the duplicates between the values of a column."""
         return None
@@ -262,6 +267,7 @@ def collect_report(
         provenance=provenance,
         warnings=tuple(warnings),
         boilerplate=view.boilerplate(),
+        templates=view.template_families(),
         overlap=view.overlap_by(run.options.source),
         leakage=view.overlap_by(run.options.split),
         what_if=view.threshold_steps(),

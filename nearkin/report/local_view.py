@@ -15,6 +15,11 @@ from nearkin.evaluate.boilerplate import Boilerplate, TextSample, find_boilerpla
 from nearkin.evaluate.information_lost import LostInformation, measure_lost_information
 from nearkin.evaluate.labels import most_frequent_labels
 from nearkin.evaluate.overlap import Overlap, compute_overlap
+from nearkin.evaluate.template_families import (
+    TemplateFamilies,
+    draw_documents,
+    find_template_families,
+)
 from nearkin.packed_pairs import PAIRS_PER_BATCH
 from nearkin.report.collect import (
     EXAMPLES_PER_CLUSTER,
@@ -80,11 +85,14 @@ class ExcerptCollector:
         self.sample = TextSample(
             np.flatnonzero(np.asarray(result.kept)), float(lengths.mean()) if len(lengths) else 0.0
         )
+        self.examined = draw_documents(lengths)
 
     @property
     def ordinals(self) -> np.ndarray:
         """The numbers of the documents that must be observed, ascending, int64 (n,)."""
-        sampled = self.sample.ordinals if self.has_texts else self._ordinals[:0]
+        if not self.has_texts:
+            return self._ordinals
+        sampled = np.union1d(self.sample.ordinals, self.examined.ordinals)
         return np.union1d(self._ordinals, sampled)
 
     def observe(self, first: int, documents: pa.Array) -> None:
@@ -96,6 +104,7 @@ class ExcerptCollector:
         """
         if self.has_texts:
             self.sample.observe(first, documents)
+            self.examined.observe(first, documents)
         low, high = np.searchsorted(self._ordinals, [first, first + len(documents)])
         for ordinal in self._ordinals[low:high].tolist():
             value = documents[ordinal - first].as_py()
@@ -236,6 +245,12 @@ class LocalRunView(RunView):
         if options.source is not None:
             sources = self._local.documents().carried[options.source]
         return find_boilerplate(self._excerpts.sample, options.spec, self._local.resources, sources)
+
+    def template_families(self) -> TemplateFamilies | None:
+        """Returns the documents that are equal but for values such as dates, or None."""
+        if not self._excerpts.has_texts:
+            return None
+        return find_template_families(self._excerpts.examined, np.asarray(self._result.leader))
 
     def overlap_by(self, column: str | None) -> Overlap | None:
         """Returns the duplicates between the values of a column, or None without a column."""

@@ -14,6 +14,7 @@ from nearkin.evaluate.audit import Audit
 from nearkin.evaluate.boilerplate import Boilerplate
 from nearkin.evaluate.lost_share import LostShare
 from nearkin.evaluate.overlap import Overlap
+from nearkin.evaluate.template_families import TemplateFamilies
 from nearkin.passages.cutting.request import CutCounts
 from nearkin.runtime.number_format import format_percent
 from nearkin.version import VERSION
@@ -443,6 +444,8 @@ class ReportData:
         provenance: Date, version, inputs and command, or None in reports of older versions.
         lost: Information that the run lost, or None if it was not measured.
         passages: Passages that were cut from the kept documents, or None if none were asked for.
+        templates: Documents that are equal but for values such as dates, or None if a sample of
+            the documents shows none (local engine only).
 
     Examples:
         >>> parameters = Parameters(
@@ -481,6 +484,7 @@ class ReportData:
     closest_call: ClosestCall | None = None
     provenance: Provenance | None = None
     lost: LostReport | None = None
+    templates: TemplateFamilies | None = None
     better_copies: tuple[BetterCopies, ...] = ()
     passages: PassageReport | None = None
 
@@ -538,6 +542,8 @@ class ReportData:
                 del values["counts"][name]
         if self.passages is None:
             del values["passages"]
+        if self.templates is None:
+            del values["templates"]
         return values
 
     def to_json(self) -> str:

@@ -256,6 +256,7 @@ def _list_sections(data: ReportData) -> list[tuple[str, str]]:
         ("lost", "Information lost", data.lost and data.lost.total.removed),
         ("leakage", "Leakage", data.leakage),
         ("boilerplate", "Boilerplate", data.boilerplate),
+        ("templates", "Templates", data.templates),
         ("clusters", "Clusters", data.clusters),
         ("sources", "Sources", data.sources),
         ("hot", "Hot buckets", data.hot_buckets),

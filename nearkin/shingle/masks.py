@@ -91,3 +91,26 @@ def mask_texts(texts: pa.Array, steps: Sequence[str]) -> pa.Array:
         if step in steps:
             texts = pc.replace_substring_regex(texts, mask.pattern, mask.replacement)
     return texts
+
+
+MARK_START = "‹"
+MARK_END = "›"
+
+
+def mark_values(text: str) -> str:
+    """Returns a text in which each value is the name of its kind between two marks.
+
+    Args:
+        text: The text.
+
+    Examples:
+        >>> mark_values("2026-01-31 10:00:00 10.0.0.7 read /var/log/a in 35 ms")
+        '‹date› ‹ip› read ‹path› in ‹number› ms'
+    """
+    texts = pa.array([text], pa.large_string())
+    for step, mask in MASKS.items():
+        before = r"\1" if mask.pattern.startswith(START) else ""
+        replacement = f"{before}{MARK_START}{step}{MARK_END}"
+        texts = pc.replace_substring_regex(texts, mask.pattern, replacement)
+    marked: str = texts[0].as_py()
+    return marked

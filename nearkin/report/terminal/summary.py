@@ -8,6 +8,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nearkin.evaluate.lost_share import LostShare
+from nearkin.evaluate.template_families import TemplateFamilies
 from nearkin.passages.cutting.request import CutRequest
 from nearkin.report.escaping import make_visible
 from nearkin.report.formatting import format_bytes
@@ -30,6 +31,8 @@ OUTPUT_FILES = (
 """The names and the paths of the files of an output, in the order in which they are listed."""
 WITHOUT_WORDS = ("cosine", HAMMING)
 """The measures of documents that are not texts, which `nearkin explain` cannot compare."""
+SKELETON_CHARACTERS = 100
+"""The number of characters of a skeleton that are shown."""
 LEAST_COMPILATION = 0.05
 """The shortest compilation of kernels that is shown, in seconds."""
 
@@ -55,6 +58,8 @@ def print_summary(
     if data.passages is not None:
         request = CutRequest.parse(data.passages.cut, data.passages.min_left)
         print_cuts(data.passages.counts, request, console)
+    if data.templates is not None:
+        console.print(Text(_describe_templates(data.templates)))
     if data.total_seconds:
         console.print(Text(_describe_speed(data), style="dim"))
     if data.compile_seconds >= LEAST_COMPILATION:
@@ -99,6 +104,20 @@ def _describe_lost(lost: LostShare) -> str:
     return (
         f"Removed documents lost {format_percent(lost.mean)} of their shingles on average, and at "
         f"most {format_percent(lost.worst)}."
+    )
+
+
+def _describe_templates(templates: TemplateFamilies) -> str:
+    """Returns how many documents are made from templates, with the skeleton of the largest."""
+    largest = templates.largest[0]
+    skeleton = largest.skeleton
+    if len(skeleton) > SKELETON_CHARACTERS:
+        skeleton = f"{skeleton[:SKELETON_CHARACTERS]}…"
+    families = "family" if templates.families == 1 else "families"
+    return (
+        f"{templates.documents:,} of {templates.examined:,} examined documents are in "
+        f"{templates.families:,} template {families}; the largest has {largest.documents:,}: "
+        f"{make_visible(skeleton)}"
     )
 
 
