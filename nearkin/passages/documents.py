@@ -8,10 +8,12 @@ import pyarrow.compute as pc
 
 from nearkin.corpus import Batch, Columns, make_ids
 from nearkin.corpus.columns import carried_column_name
+from nearkin.corpus.places import places_of
 
 ID = "id"
 BYTES = "bytes"
 SOURCE = "source"
+PLACE = "place"
 
 
 class DocumentWriter:
@@ -37,7 +39,7 @@ class DocumentWriter:
         self._names = names
         self._source = source
         self._keep_columns = tuple(map(carried_column_name, keep_columns))
-        fields = [(ID, pa.large_string()), (BYTES, pa.int64())]
+        fields = [(ID, pa.large_string()), (BYTES, pa.int64()), (PLACE, pa.uint64())]
         if source is not None:
             fields.append((SOURCE, pa.large_string()))
         fields += [(name, pa.large_string()) for name in self._keep_columns]
@@ -63,6 +65,7 @@ class DocumentWriter:
         """
         sizes = pc.binary_length(texts)
         values = [make_ids(batch, self._columns, self._names), sizes.cast(pa.int64())]
+        values.append(pa.array(places_of(batch.files, batch.rows)))
         if self._source is not None:
             values.append(batch.documents[carried_column_name(self._source)])
         values += [batch.documents[name] for name in self._keep_columns]

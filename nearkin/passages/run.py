@@ -22,7 +22,7 @@ from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import LEAST_MEMORY
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
-from nearkin.passages.documents import BYTES, ID, SOURCE, DocumentWriter, read_documents
+from nearkin.passages.documents import BYTES, ID, PLACE, SOURCE, DocumentWriter, read_documents
 from nearkin.passages.fingerprints import AnchorTable, Buffers, collect_anchors
 from nearkin.passages.tokens import TokenPiece, TokenReader
 from nearkin.passages.windows import (
@@ -301,6 +301,24 @@ class PassageRun:
         """The ids, sizes and sources of the documents, mapped from disk."""
         names = (ID, BYTES, SOURCE)
         return self._facts.select([name for name in names if name in self._facts.column_names])
+
+    def batches_of(self, numbers: np.ndarray) -> Iterator[Batch]:
+        """Yields some documents in batches, whose ordinals count these documents alone.
+
+        Args:
+            numbers: Numbers of the documents, ascending, int64 (m,).
+        """
+        places = self._facts[PLACE].to_numpy()[numbers]
+        return self.corpus.batches_at(self.columns, places)
+
+    def read_texts(self, numbers: np.ndarray) -> Iterator[pa.Scalar]:
+        """Yields the texts of some documents, large_binary. Only parts of files with them are read.
+
+        Args:
+            numbers: Numbers of the documents, ascending, int64 (m,).
+        """
+        for batch in self.batches_of(numbers):
+            yield from batch.documents[self.columns.content].cast(pa.large_binary())
 
     @property
     def keep_columns(self) -> pa.Table:

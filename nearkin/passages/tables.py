@@ -195,8 +195,8 @@ class PassageTables:
     def frequent(self) -> pa.Table:
         """The most frequent passages, with the beginnings of their texts.
 
-        Passages at more places come first, then longer ones, then earlier ones. The corpus is read
-        up to the last document that is quoted.
+        Passages at more places come first, then longer ones, then earlier ones. The documents that
+        are quoted are read again.
         """
         order = np.lexsort((self._first_rows, -self._places))
         wanted_row = np.sort(self._first_rows[order[:FREQUENT_LISTED]])
@@ -219,18 +219,12 @@ class PassageTables:
         documents = passages["document"].to_numpy()
         starts, ends = passages["start"].to_pylist(), passages["end"].to_pylist()
         run = self._run
-        batches = run.corpus.batches(run.columns)
-        while len(quoted) < len(documents):
-            batch = next(batches)
-            rows = wanted_rows(documents, batch.first, len(batch.rows))
-            texts = (
-                batch.documents[run.columns.content].take(pa.array(rows)).cast(pa.large_binary())
-            )
-            for text in texts:
-                part = memoryview(text.as_buffer())
-                at = len(quoted)
+        numbers, counts = np.unique(documents, return_counts=True)
+        for text, count in zip(run.read_texts(numbers), counts.tolist(), strict=True):
+            content = memoryview(text.as_buffer())
+            for at in range(len(quoted), len(quoted) + count):
                 end = min(ends[at], starts[at] + QUOTED_BYTES)
-                quoted.append(bytes(part[starts[at] : end]).decode(errors="ignore"))
+                quoted.append(bytes(content[starts[at] : end]).decode(errors="ignore"))
         return quoted
 
     def counts(self) -> dict[str, int]:

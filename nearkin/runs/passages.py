@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from nearkin.corpus import find_first_change
+from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.input_manifest import InputRecord
 from nearkin.engine.local import result_tables
 from nearkin.errors import UsageError
@@ -17,8 +18,12 @@ from nearkin.passages.cutting.run import (
     order_documents,
     require_cuttable,
 )
+from nearkin.passages.quotes import quote_documents
 from nearkin.passages.run import REJECTED, PassageOptions, PassageRun
 from nearkin.passages.tables import FREQUENT, PASSAGES, SOURCES, PassageTables
+from nearkin.report.collect import title_of
+from nearkin.report.files import REPORT_PAGE
+from nearkin.report.passages_page import PassagesReport, render_passages_page
 from nearkin.report.run_warnings import warn_of_inputs
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.job import Job
@@ -123,6 +128,7 @@ def run_passages(
             if cut_run is not None:
                 write_cut_documents(cut_run, corpus, staging)
                 counts |= asdict(cut_run.counts)
+            _write_page(job, tables, run, cut_run, staging)
             facts = {
                 "nearkin": VERSION,
                 **identity,
@@ -153,6 +159,23 @@ def _write_tables(run: PassageRun, tables: PassageTables, folder: Path) -> None:
     if run.options.source is not None:
         write(folder / "sources.parquet", SOURCES, iter(tables.sources.to_batches()))
     shutil.copyfile(run.work.path / REJECTED, folder / REJECTED)
+
+
+def _write_page(
+    job: Job, tables: PassageTables, run: PassageRun, cut_run: CutRun | None, folder: Path
+) -> None:
+    """Writes the report page of a run."""
+    report = PassagesReport(
+        title=title_of([hide_password(path) for path in job.inputs]),
+        least=run.options.least,
+        counts=tables.counts(),
+        frequent=tables.frequent.to_pylist(),
+        sources=tables.sources.to_pylist(),
+        documents=quote_documents(run, tables),
+        cuts=None if cut_run is None else cut_run.counts,
+    )
+    page = render_passages_page(report).encode("utf-8", "backslashreplace")
+    write_durably(folder / REPORT_PAGE, page)
 
 
 def _read_facts(folder: Path) -> dict[str, object]:

@@ -38,6 +38,7 @@ def test_output_lists_passages_with_their_bytes(
         "passages.json",
         "passages.parquet",
         "rejected.jsonl",
+        "report.html",
         "sources.parquet",
     }
     assert pq.read_table(out / "passages.parquet").to_pylist()[0] == {

@@ -148,7 +148,6 @@ class CutRun:
                 record.update(self._plan())
         if work.done("cut") is None:
             with work.stage("cut") as record:
-                self.passages.progress.stage("cut", self.passages.documents_read)
                 record.update(self._cut())
 
     def _plan(self) -> dict[str, object]:
@@ -172,20 +171,20 @@ class CutRun:
         work = run.work
         plan = CutPlan(work.load(PLANNED), work.load(HOLDS), work.load(REMOVED))
         removed = np.array(plan.removed)
-        changed = np.union1d(plan.spans[:, 0], np.flatnonzero(removed))
+        changed = np.union1d(plan.spans[:, 0], np.flatnonzero(removed)).astype(np.int64)
 
         def cut_batch(batch: Batch) -> tuple[int, list[DocumentCuts]]:
-            low, high = np.searchsorted(changed, [batch.first, batch.first + len(batch.rows)])
-            texts = run.texts_of(batch)
-            numbers = changed[low:high].tolist()
+            numbers = changed[batch.first : batch.first + len(batch.rows)].tolist()
+            texts = batch.documents[run.columns.content]
             return len(batch.rows), self._readers.use(
                 lambda reader: [
-                    self._cut_document(number, texts[number - batch.first], plan, reader)
-                    for number in numbers
+                    self._cut_document(number, text, plan, reader)
+                    for number, text in zip(numbers, texts, strict=True)
                 ]
             )
 
-        batches = run.corpus.batches(run.columns)
+        batches = run.batches_of(changed)
+        run.progress.stage("cut", len(changed))
         with (
             (work.path / BOUNDS_FILE).open("wb") as bounds_file,
             pa.OSFile(str(work.path / TEXT_FILE), "wb") as text_file,

@@ -24,6 +24,7 @@ OUTPUT_FILES = (
     ("kept documents", "kept"),
     ("cut parts", "cuts.parquet"),
     ("rejected rows", "rejected.jsonl"),
+    ("report", "report.html"),
     ("facts of the run", "passages.json"),
 )
 """The names and the paths of the files of an output, in the order in which they are listed."""
