@@ -93,6 +93,7 @@ def add_files(
     distance: int | None = None,
     related: float | None = None,
     observe: Callable[[Outcome], None] | None = None,
+    decisions: Path | None = None,
 ) -> AddedDocuments:
     """Upserts the documents of files.
 
@@ -110,6 +111,7 @@ def add_files(
         distance: Hamming distance of a new index of simhash, which replaces the threshold, or None.
         related: Smallest similarity of related documents of a new index, or None without them.
         observe: Receives the outcome of each document, in the order of the documents.
+        decisions: File of decisions about pairs of documents of the scope, or None.
 
     Raises:
         UsageError: If an input, a column or a document is not valid.
@@ -127,7 +129,13 @@ def add_files(
     new_threshold = None if spec is None else threshold
     resources = SpecResources(request.secret)
     with Index.open(
-        url, spec, new_threshold, resources=resources, spec_resources=spec_resources, **fields
+        url,
+        spec,
+        new_threshold,
+        resources=resources,
+        spec_resources=spec_resources,
+        decisions={} if decisions is None else {scope: decisions},
+        **fields,
     ) as index:
         reader = _FileReader(corpus, columns)
         portions = reader.portions(index.settings.max_batch)
@@ -163,6 +171,7 @@ def add_files_of_both(
     evidence: NewEvidence | None = None,
     spec_resources: Path | None = None,
     selection: Selection | None = None,
+    decisions: Path | None = None,
 ) -> AddedDocuments:
     """Upserts the documents of files into an index of texts and vectors.
 
@@ -180,6 +189,7 @@ def add_files_of_both(
         evidence: Settings of the vectors of a new index. None opens an existing index.
         spec_resources: Folder of a run with the data that the Spec refers to.
         selection: Rules that decide which files of input folders are read.
+        decisions: File of decisions about pairs of documents of the scope, or None.
 
     Returns:
         The result. A row that has neither a text nor a vector, or lacks one of them with
@@ -209,7 +219,13 @@ def add_files_of_both(
     new_threshold = None if spec is None else threshold
     resources = SpecResources(request.secret)
     with Index.open(
-        url, spec, new_threshold, resources=resources, spec_resources=spec_resources, **fields
+        url,
+        spec,
+        new_threshold,
+        resources=resources,
+        spec_resources=spec_resources,
+        decisions={} if decisions is None else {scope: decisions},
+        **fields,
     ) as index:
         if not index.holds_both:
             kind = "vectors" if index.holds_vectors else "texts"

@@ -266,6 +266,7 @@ def add_files_with_matches(
     secret: HashKey | None = None,
     spec_resources: Path | None = None,
     selection: Selection | None = None,
+    decisions: Path | None = None,
 ) -> AddedDocuments:
     """Upserts the documents of files, and writes those that are not resolved to another one.
 
@@ -280,6 +281,7 @@ def add_files_with_matches(
         secret: Key of the Spec, or None.
         spec_resources: Folder of a run with the data that the Spec refers to.
         selection: Rules that decide which files of input folders are read.
+        decisions: File of decisions about pairs of documents of the scope, or None.
 
     Raises:
         UsageError: If an input, a column or a document is not valid, there is no column of ids, or
@@ -305,6 +307,7 @@ def add_files_with_matches(
         spec_resources=spec_resources,
         selection=selection,
         observe=matches.add_outcome,
+        decisions=decisions,
     )
     output.write(corpus, detect_dimensions(corpus, columns), matches, "index add", url)
     return added

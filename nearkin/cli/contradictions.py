@@ -153,6 +153,10 @@ DEPENDENCIES = (
         )
     ),
     Dependency("id_column", "decisions", command="tune"),
+    *(
+        Dependency("scope", "decisions", command=command)
+        for command in ("index check", "index compact")
+    ),
     *(Dependency(name, "index", command="explain") for name in ("scope", "spec_resources")),
     *(Dependency(name, "engine", ("index",)) for name in ("clusters", "latency")),
     *(Dependency(name, "engine", ("index",), command="plan") for name in ("store", "store_text")),

@@ -1,6 +1,6 @@
 """`nearkin index`: an online index from the command line."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -49,6 +49,10 @@ Scope = Annotated[
         help="Scope, for example a tenant. Documents of different scopes are never compared.",
         rich_help_panel=INPUT,
     ),
+]
+DecisionScope = Annotated[
+    str,
+    typer.Option("--scope", help="Scope of the decisions.", rich_help_panel=INPUT),
 ]
 Target = Annotated[
     str,
@@ -192,6 +196,11 @@ def open_existing_index(url: str, resources: o.IndexKeyOptions, **fields: Any) -
     require_existing_index(url)
     with open_index(url, resources, **fields) as opened:
         yield opened
+
+
+def _decided(scope: str, decisions: Path | None) -> "dict[str, Mapping[str, Path]]":
+    """Returns the arguments by which an index is opened with the decisions of a scope."""
+    return {} if decisions is None else {"decisions": {scope: decisions}}
 
 
 def require_existing_index(url: str) -> None:
@@ -391,6 +400,7 @@ def add(
     encoding: o.Encoding = None,
     memory: o.ReadMemory = o.MEMORY,
     kept: KeptFolder = None,
+    decisions: o.DecisionsFile = None,
     overwrite: o.Overwrite = False,
     json: o.Json = False,
 ) -> None:
@@ -412,6 +422,7 @@ def add(
         memory: Memory for reading, for example `4GB`.
         kept: Folder for the documents that are not resolved to another one, and for the table of
             matches, or None.
+        decisions: File of decisions about pairs of documents of the scope, or None.
         overwrite: Whether an existing folder of this kind is replaced.
         json: Whether the result is printed as JSON.
 
@@ -451,6 +462,7 @@ def add(
             secret=request.secret,
             spec_resources=folder,
             selection=reading.selection,
+            decisions=decisions,
         )
         _print_added(added, as_json=json)
         return
@@ -465,6 +477,7 @@ def add(
             postings=None,
             spec_resources=folder,
             selection=reading.selection,
+            decisions=decisions,
         )
         _print_added(added, as_json=json)
         return
@@ -478,6 +491,7 @@ def add(
         postings=None,
         spec_resources=folder,
         selection=reading.selection,
+        decisions=decisions,
     )
     _print_added(added, as_json=json)
 
@@ -686,6 +700,7 @@ def remove(
     store: Store,
     resources: o.IndexKeyOptions,
     scope: Scope = "default",
+    decisions: o.DecisionsFile = None,
     json: o.Json = False,
 ) -> None:
     """Delete documents. The cluster of a removed representative elects another one.
@@ -695,9 +710,10 @@ def remove(
         store: URL of the store of the index.
         resources: Options for the data that the Spec of the index refers to.
         scope: Scope of the documents.
+        decisions: File of decisions about pairs of documents of the scope, or None.
         json: Whether the result is printed as JSON.
     """
-    with open_existing_index(store, resources) as opened:
+    with open_existing_index(store, resources, **_decided(scope, decisions)) as opened:
         removed = [name for name in ids if opened.remove(scope, name)]
     facts = {"removed": len(removed), "not_there": len(ids) - len(removed)}
     print_facts(facts, as_json=json)
@@ -719,7 +735,14 @@ def info(*, store: Store, resources: o.IndexKeyOptions, json: o.Json = False) ->
 
 @index.command()
 @with_option_groups
-def check(*, store: Store, resources: o.IndexKeyOptions, json: o.Json = False) -> None:
+def check(
+    *,
+    store: Store,
+    resources: o.IndexKeyOptions,
+    decisions: o.DecisionsFile = None,
+    scope: DecisionScope = "default",
+    json: o.Json = False,
+) -> None:
     """Check that an index is consistent, and verify every match again.
 
     The exit code is 1 if it is not consistent.
@@ -727,11 +750,13 @@ def check(*, store: Store, resources: o.IndexKeyOptions, json: o.Json = False) -
     Args:
         store: URL of the store of the index.
         resources: Options for the data that the Spec of the index refers to.
+        decisions: File of decisions about pairs of documents of the scope, or None.
+        scope: Scope of the decisions.
         json: Whether the result is printed as JSON.
     """
     from nearkin.index.maintenance import check_index
 
-    with open_existing_index(store, resources) as opened:
+    with open_existing_index(store, resources, **_decided(scope, decisions)) as opened:
         finding = check_index(opened)
     if json:
         print_json(finding.to_dict())
@@ -748,7 +773,14 @@ def check(*, store: Store, resources: o.IndexKeyOptions, json: o.Json = False) -
 
 @index.command()
 @with_option_groups
-def compact(*, store: Store, resources: o.IndexKeyOptions, json: o.Json = False) -> None:
+def compact(
+    *,
+    store: Store,
+    resources: o.IndexKeyOptions,
+    decisions: o.DecisionsFile = None,
+    scope: DecisionScope = "default",
+    json: o.Json = False,
+) -> None:
     """Merge clusters whose representatives are near-duplicates of each other.
 
     Such clusters arise from the order of arrival, or from two processes that write at the same time.
@@ -756,11 +788,13 @@ def compact(*, store: Store, resources: o.IndexKeyOptions, json: o.Json = False)
     Args:
         store: URL of the store of the index.
         resources: Options for the data that the Spec of the index refers to.
+        decisions: File of decisions about pairs of documents of the scope, or None.
+        scope: Scope of the decisions.
         json: Whether the result is printed as JSON.
     """  # noqa: E501
     from nearkin.index.maintenance import merge_clusters
 
-    with open_existing_index(store, resources) as opened:
+    with open_existing_index(store, resources, **_decided(scope, decisions)) as opened:
         print_facts(merge_clusters(opened), as_json=json)
 
 

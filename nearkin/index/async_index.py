@@ -4,12 +4,13 @@ The work is done in threads. The kernels and the stores release the interpreter 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, Unpack
 
 from nearkin.argument_types import check_arguments
+from nearkin.decisions import Decisions
 from nearkin.index.description import IndexStats
 from nearkin.index.documents import Document
 from nearkin.index.entry import Cluster, Entry, Match, Outcome
@@ -59,6 +60,7 @@ class AsyncIndex:
         spec_resources: str | Path | None = None,
         clock: Callable[[], float] | None = None,
         blocklist: "Blocklist | None" = None,
+        decisions: Mapping[str, str | Path | Decisions] | None = None,
         **fields: Unpack[SettingsFields],
     ) -> Self:
         """Opens an index, or creates one if the store is empty. See `Index.open`.
@@ -76,6 +78,7 @@ class AsyncIndex:
                 they differ.
             blocklist: Blocklist of the Spec of the index. Texts that are like one of its entries
                 are not stored.
+            decisions: People's decisions about pairs of documents, or files of them, by scope.
             **fields: Fields of IndexSettings that replace those of `settings`.
 
         Raises:
@@ -94,6 +97,7 @@ class AsyncIndex:
             spec_resources=spec_resources,
             clock=clock,
             blocklist=blocklist,
+            decisions=decisions,
             **fields,
         )
         return cls(await asyncio.to_thread(opened))

@@ -5,12 +5,14 @@
 is in `search`.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
 from nearkin.argument_types import check_arguments
+from nearkin.decisions import Decisions, read_decisions
 from nearkin.errors import UsageError
+from nearkin.index.decided_pairs import PairGuard
 from nearkin.index.documents import Document
 from nearkin.index.entry import Outcome
 from nearkin.index.expiry import Expiry
@@ -68,6 +70,7 @@ class Index(IndexReader):
         resources: "SpecResources | None" = None,
         spec_resources: str | Path | None = None,
         clock: Callable[[], float] | None = None,
+        decisions: Mapping[str, str | Path | Decisions] | None = None,
         follow: bool = True,
         blocklist: "Blocklist | None" = None,
         **fields: Unpack[SettingsFields],
@@ -91,6 +94,10 @@ class Index(IndexReader):
             clock: Returns the time in seconds, for times to live, for the window and for the
                 interval of refreshes. By default the machine's clock, or the store's if they
                 differ.
+            decisions: People's decisions about pairs of documents, or files of them, by scope. A
+                document is never resolved to a representative of a document from which it is
+                decided to be different, and always to that of one that it is decided to be the
+                same as. They hold for the steps of this index object, and are not stored.
             follow: False for a copy in the making, whose steps fail (MovedError) if a migration
                 begins or ends. By default the index follows migrations to other stores.
             blocklist: Blocklist of the Spec of the index. Texts that are like one of its entries
@@ -114,6 +121,12 @@ class Index(IndexReader):
                 f"that is given; "
                 "remove the setting"
             )
+        guard = PairGuard(
+            {
+                scope: given if isinstance(given, Decisions) else read_decisions(given)
+                for scope, given in (decisions or {}).items()
+            }
+        )
         urls = store.url if store is not None else url
         assert urls is not None
         folder = None if spec_resources is None else Path(spec_resources)
@@ -124,7 +137,7 @@ class Index(IndexReader):
         except UsageError:
             opened.store.close()
             raise
-        index = cls(Session(opened, resources, clock, folder, follow=follow))
+        index = cls(Session(opened, resources, clock, folder, follow=follow, guard=guard))
         try:
             index.use_blocklist(blocklist)
         except UsageError:

@@ -259,7 +259,8 @@ class Removals:
         prepared = session.documents.prepare_stored(scope, members)
         excluded = frozenset((removed.ref, *(member.ref for member in members)))
         empty = prepared.empty
-        decisions = session.searcher.decide(prepared, excluded, changes)
+        ids = [member.id for member in members]
+        decisions = session.searcher.decide(prepared, ids, excluded, changes)
         needs_heir = handover is not None and not self._has_heir(removed, handover, changes)
         clusters: dict[int, str] = {}
         for i, (member, decision) in enumerate(zip(members, decisions, strict=True)):
@@ -362,6 +363,8 @@ class Removals:
         older = self._most_similar_older(entry)
         if older is None:
             return 0
+        if self._session.guard.separates(self._session.store, entry, older[0]):
+            return 0
         changes = self._stage_merge(entry, older[0], older[1])
         self._session.apply(changes)
         return len(changes.changed)
@@ -460,7 +463,7 @@ class Removals:
             return None
         pairs = np.array([1], np.uint64)
         compared = session.searcher.comparer.compare_entries([older, entry], pairs)
-        if not compared.reached[0]:
+        if not compared.reached[0] or session.guard.separates(session.store, entry, older):
             return None
         changes = self._stage_merge(entry, older, float(compared.similarity[0]))
         session.apply(changes)

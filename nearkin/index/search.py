@@ -5,13 +5,14 @@ and exact comparison.
 """
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from nearkin.index.changes import Changes
 from nearkin.index.comparison import ComparableKind, ComparedPairs, DocumentComparer
+from nearkin.index.decided_pairs import NO_GUARD, GuardedBatch, PairGuard, Representative
 from nearkin.index.document_preparation import DocumentPreparer, PreparedBatch
 from nearkin.index.entry import MAX_SIZE, MEMBER, REF_SHIFT, Entry, Evidence, Match
 from nearkin.index.lookup_probes import LookupProber
@@ -148,6 +149,7 @@ class Searcher:
         documents: Preparer of the index's documents.
         clock: Returns the time in seconds.
         on_comparisons: Receives the number of exact comparisons of each document.
+        guard: People's decisions about the documents.
     """
 
     def __init__(
@@ -157,11 +159,13 @@ class Searcher:
         documents: DocumentPreparer,
         clock: Callable[[], float],
         on_comparisons: Callable[[int], None] | None = None,
+        guard: PairGuard = NO_GUARD,
     ) -> None:
         assert settings.spec is not None
         self.store = store
         self.settings = settings
         self.documents = documents
+        self.guard = guard
         self.comparer = DocumentComparer(documents, settings)
         self.stats = SearchStats(clock, on_comparisons)
         self._clock = clock
@@ -175,7 +179,11 @@ class Searcher:
         ]
 
     def decide(
-        self, prepared: PreparedBatch, excluded: frozenset[int], changes: Changes
+        self,
+        prepared: PreparedBatch,
+        ids: Sequence[str],
+        excluded: frozenset[int],
+        changes: Changes,
     ) -> list[Decision]:
         """Decides for each document of a batch which representative it is resolved to.
 
@@ -183,6 +191,7 @@ class Searcher:
 
         Args:
             prepared: The batch.
+            ids: Ids of the documents, by which people's decisions name them.
             excluded: Numbers of stored documents that are not representatives any more.
             changes: Changes of the step. `may_overflow` is set if a bucket may overflow.
         """
@@ -191,7 +200,8 @@ class Searcher:
         ranked = self.rank(prepared, leaders_only=True, excluded=excluded, read_keys=read_keys)
         changes.may_overflow |= ranked.may_overflow
         decisions = [NO_REPRESENTATIVE] * n
-        if n == 1 and not len(ranked.words):
+        guarded = self.guard.guard_batch(self.store, prepared.scope, ids, excluded, changes.changed)
+        if n == 1 and not len(ranked.words) and guarded is None:
             return decisions
         batch_keys = [
             _keys_shared_in_batch(kind.keys, read, kind.empty)
@@ -199,6 +209,8 @@ class Searcher:
         ]
         # most documents of a batch meet no other document, and need not be looked at
         met = set(ranked.documents.tolist()).union(*batch_keys)
+        if guarded is not None:
+            met |= guarded.positions
         if not met:
             return decisions
         pool = self.fetch(prepared, ranked)
@@ -220,12 +232,77 @@ class Searcher:
                 options[i] += self._compare_in_batch(i, near, pool)
                 options[i].sort(key=lambda option: (-option.shared, option.age))
                 del options[i][self.settings.max_candidates :]
-            if options[i]:
+            is_guarded = guarded is not None and i in guarded.positions
+            if is_guarded and guarded is not None:
+                decisions[i] = self._decide_guarded(i, ids, options[i], guarded, prepared, pool)
+                guarded.placed[ids[i]] = _representative_of(decisions[i], ids, i)
+            elif options[i]:
                 decisions[i] = self._best_candidate(options[i], pool, n)
             if decisions[i].entry is None and decisions[i].position is None:
                 for key in (key for keys in batch_keys if i in keys for key in keys[i].posted):
                     new_leaders.setdefault(key, []).append(i)
         return decisions
+
+    def _decide_guarded(
+        self,
+        position: int,
+        ids: Sequence[str],
+        options: list[_Option],
+        guarded: GuardedBatch,
+        prepared: PreparedBatch,
+        pool: Pool,
+    ) -> Decision:
+        """Returns the decision for a document that people have decided about.
+
+        Args:
+            position: Position of the document in the batch.
+            ids: Ids of the documents of the batch.
+            options: Representatives that were compared with the document.
+            guarded: What the decisions say.
+            prepared: The batch.
+            pool: The batch and its candidates.
+        """
+        n = len(ids)
+        id = ids[position]
+        required = guarded.representative_of(id)
+        if required is not None:
+            return self._resolve_to(position, required, ids, prepared, len(options))
+        forbidden = guarded.forbidden_of(id)
+        allowed = [option for option in options if not forbidden & _names_of(option, ids, pool)]
+        if not allowed:
+            return NO_REPRESENTATIVE._replace(compared=len(options))
+        return self._best_candidate(allowed, pool, n)
+
+    def _resolve_to(
+        self,
+        position: int,
+        leader: Representative,
+        ids: Sequence[str],
+        prepared: PreparedBatch,
+        compared: int,
+    ) -> Decision:
+        """Returns the decision for a document whose representative people have decided.
+
+        Args:
+            position: Position of the document in the batch.
+            leader: The representative.
+            ids: Ids of the documents of the batch.
+            prepared: The batch.
+            compared: Number of documents that were compared.
+        """
+        entry = leader.entry
+        stored = [] if entry is None else [entry]
+        kinds = self._comparable_kinds(prepared, stored, with_signatures=False)
+        other = len(ids) if entry is not None else ids.index(leader.id)
+        pair = pack_pairs(np.array([position]), np.array([other]))
+        scores = self.comparer.compare(pair, kinds)
+        return Decision(
+            entry=entry,
+            position=None if entry is not None else other,
+            similarity=float(np.nan_to_num(scores.similarity[0])),
+            compared=compared,
+            evidence=scores.evidence(0),
+        )
 
     def match(self, prepared: PreparedBatch) -> list[Match | None]:
         """Returns the most similar stored document of each document of a batch, or None.
@@ -648,6 +725,21 @@ class Searcher:
 def _pairs_with_first(count: int) -> np.ndarray:
     """Returns the pairs of position 0 with each of the next positions, uint64 (count,)."""
     return pack_pairs(np.zeros(1, np.uint64), np.arange(1, 1 + count, dtype=np.uint64))
+
+
+def _representative_of(decision: Decision, ids: Sequence[str], position: int) -> Representative:
+    """Returns the representative that a document of a batch is resolved to."""
+    if decision.entry is not None:
+        return Representative(decision.entry.id, decision.entry)
+    return Representative(ids[position if decision.position is None else decision.position], None)
+
+
+def _names_of(option: _Option, ids: Sequence[str], pool: Pool) -> frozenset[str]:
+    """Returns the ids of a representative and of its cluster."""
+    if option.age >= pool.size:
+        return frozenset((ids[option.age - pool.size],))
+    entry = pool.entries[option.age - len(ids)]
+    return frozenset((entry.id, entry.cluster))
 
 
 def _was_seen(entry: Entry, now: float, times: tuple[float | None, ...]) -> bool:

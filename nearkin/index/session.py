@@ -21,6 +21,7 @@ from nearkin.errors import LargeClusterError, MovedError, RacedError, StoreError
 from nearkin.index.cache import ResolvedCache
 from nearkin.index.changes import TOUCHED, Changes, Event
 from nearkin.index.clock import ClockWatch, SystemClock
+from nearkin.index.decided_pairs import NO_GUARD, PairGuard
 from nearkin.index.entry import Entry, require_id, require_scope
 from nearkin.index.migration.state import (
     CLOSING,
@@ -116,6 +117,7 @@ class Session:
             store's if they differ.
         spec_resources: Folder of a run with the data that the Spec refers to.
         follow: False for a copy in the making: its steps fail if a migration begins or ends.
+        guard: People's decisions about the documents.
     """
 
     store: Store
@@ -143,9 +145,11 @@ class Session:
         spec_resources: Path | None,
         *,
         follow: bool,
+        guard: PairGuard = NO_GUARD,
     ) -> None:
         self.clock = SystemClock() if clock is None else clock
         self.follow = follow
+        self.guard = guard
         self.process_name = uuid.uuid4().hex
         """A name that no other open index has, in this process or another one."""
         self.cache = ResolvedCache(opened.settings.cache, opened.settings.max_cache_bytes)
@@ -204,7 +208,9 @@ class Session:
         )
         self.telemetry = telemetry_of(settings.spec.measure)
         on_comparisons = None if self.telemetry is None else self.telemetry.record_comparisons
-        self.searcher = Searcher(self.store, settings, self.documents, self.clock, on_comparisons)
+        self.searcher = Searcher(
+            self.store, settings, self.documents, self.clock, on_comparisons, self.guard
+        )
         self.cache.sync_generation(self.state.generation, self.cache.stamp())
         self.clocks = ClockWatch(self.clock, self.store)
         self.scope_names = ScopeNames(self.store)

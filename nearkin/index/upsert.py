@@ -180,7 +180,7 @@ class Upserts:
             if replaced:
                 self._removals.stage_removal(replaced[0], changes, inherits_cluster=False)
                 excluded = frozenset((replaced[0].ref,))
-            decisions = session.searcher.decide(prepared, excluded, changes)
+            decisions = session.searcher.decide(prepared, rest.ids, excluded, changes)
             is_binned = session.spec.scheme == "binned" and not session.spec.truncated
             session.searcher.stats.record_batch(
                 documents=len(pending),
@@ -373,13 +373,16 @@ class Upserts:
         clusters = list(batch.ids)
         similarities = [1.0] * len(batch.ids)
         renewed = {entry.id for entry in changes.changed}
+        # these become representatives in the same step, so they need not be ones before
+        promoted = {entry.id for entry in changes.changed if entry.is_leader}
         oldest = self._renewal_limit(now)
         for i, decision in enumerate(decisions):
             if decision.entry is not None:
                 leaders[i] = decision.entry.id
                 clusters[i] = decision.entry.cluster
                 similarities[i] = decision.similarity
-                changes.required_leaders.append(decision.entry)
+                if leaders[i] not in promoted:
+                    changes.required_leaders.append(decision.entry)
                 if decision.entry.seen < oldest and leaders[i] not in renewed:
                     renewed.add(leaders[i])
                     changes.changed.append(decision.entry._replace(seen=now))

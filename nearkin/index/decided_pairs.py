@@ -1,0 +1,204 @@
+"""People's decisions about documents of an index, which every step of this process follows.
+
+Decisions join and separate groups: documents that are decided to be the same are a group, and two
+groups are separate if a document of one is decided to be different from one of the other.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from nearkin.decisions import Decisions
+from nearkin.index.entry import Entry, require_scope
+from nearkin.index.stores.base import Store
+
+
+class _ScopeDecisions:
+    """The decisions about the documents of one scope.
+
+    Args:
+        decisions: Decisions about pairs of ids.
+    """
+
+    def __init__(self, decisions: Decisions) -> None:
+        self._group_of: dict[str, int] = {}
+        self._members: dict[int, list[str]] = {}
+        self._separate: dict[int, set[int]] = {}
+        for id in sorted({id for decision in decisions for id in decision.pair}):
+            number = len(self._group_of)
+            self._group_of[id] = number
+            self._members[number] = [id]
+        for first, second in decisions.same:
+            self._unite(self._group_of[first], self._group_of[second])
+        for first, second in decisions.different:
+            a = self._group_of[first]
+            b = self._group_of[second]
+            self._separate.setdefault(a, set()).add(b)
+            self._separate.setdefault(b, set()).add(a)
+
+    def _unite(self, first: int, second: int) -> None:
+        if first == second:
+            return
+        for id in self._members[second]:
+            self._group_of[id] = first
+        self._members[first] += self._members.pop(second)
+
+    def concerns(self, id: str) -> bool:
+        """Returns whether a decision is about a document."""
+        return id in self._group_of
+
+    def same_as(self, id: str) -> list[str]:
+        """Returns the other documents of the group of a document, in ascending order."""
+        members = self._members.get(self._group_of.get(id, -1), [])
+        return sorted(other for other in members if other != id)
+
+    def separate_from(self, id: str) -> list[str]:
+        """Returns the documents that are never in one cluster with a document, in order."""
+        groups = self._separate.get(self._group_of.get(id, -1), ())
+        return sorted(other for group in groups for other in self._members[group])
+
+
+class Representative(NamedTuple):
+    """A representative that is stored, or in a batch."""
+
+    id: str
+    entry: Entry | None
+    """The stored entry, or None if it is in the batch."""
+
+
+class GuardedBatch(NamedTuple):
+    """The decisions about the documents of a batch."""
+
+    positions: frozenset[int]
+    """The positions of the documents in the batch."""
+    partners: Mapping[str, Entry]
+    """The stored documents that decisions are about, as they are before the step."""
+    leaders: Mapping[str, Entry]
+    """The stored representatives of documents that are decided to be the same as one of these."""
+    scope_decisions: _ScopeDecisions
+    placed: dict[str, Representative]
+    """The representative of each document of the batch that was decided about so far."""
+
+    def forbidden_of(self, id: str) -> frozenset[str]:
+        """Returns the representatives and the clusters that a document must not join."""
+        forbidden: set[str] = set()
+        for other in self.scope_decisions.separate_from(id):
+            if other in self.placed:
+                placed = self.placed[other]
+                forbidden.add(placed.id)
+                if placed.entry is not None:
+                    forbidden.add(placed.entry.cluster)
+            elif other in self.partners:
+                entry = self.partners[other]
+                forbidden |= {entry.leader, entry.cluster}
+        return frozenset(forbidden)
+
+    def representative_of(self, id: str) -> Representative | None:
+        """Returns the representative that a document must be resolved to, or None.
+
+        Of several, it is that of the smallest id. One that the document must not join is left out.
+        """
+        forbidden = self.forbidden_of(id)
+        for other in self.scope_decisions.same_as(id):
+            placed = self.placed.get(other)
+            if placed is None and other in self.partners:
+                leader = self.leaders.get(self.partners[other].leader)
+                placed = None if leader is None else Representative(leader.id, leader)
+            if placed is not None and placed.id not in forbidden:
+                return placed
+        return None
+
+
+class PairGuard:
+    """The decisions about the documents of an index, by scope.
+
+    Args:
+        decisions: Decisions of each scope.
+
+    Raises:
+        UsageError: If the name of a scope is not valid.
+    """
+
+    def __init__(self, decisions: Mapping[str, Decisions]) -> None:
+        self._scopes = {
+            require_scope(scope): _ScopeDecisions(of_scope) for scope, of_scope in decisions.items()
+        }
+
+    def guard_batch(
+        self,
+        store: Store,
+        scope: str,
+        ids: Sequence[str],
+        excluded: frozenset[int],
+        changed: Sequence[Entry],
+    ) -> GuardedBatch | None:
+        """Returns what decisions say about a batch, or None if they are about none of it.
+
+        Args:
+            store: The store.
+            scope: Scope of the batch.
+            ids: Ids of the documents.
+            excluded: Numbers of stored documents that are not representatives any more.
+            changed: Stored documents as the same step has changed them.
+        """
+        scope_decisions = self._scopes.get(scope)
+        if scope_decisions is None:
+            return None
+        positions = frozenset(i for i, id in enumerate(ids) if scope_decisions.concerns(id))
+        if not positions:
+            return None
+        wanted: set[str] = set()
+        for position in positions:
+            wanted.update(scope_decisions.same_as(ids[position]))
+            wanted.update(scope_decisions.separate_from(ids[position]))
+        stored = store.entries(scope, sorted(wanted - set(ids)))
+        partners = {entry.id: entry for entry in stored if entry is not None}
+        partners = {id: entry for id, entry in partners.items() if entry.ref not in excluded}
+        partners.update({entry.id: entry for entry in changed if entry.id in partners})
+        leader_ids = {
+            partners[id].leader
+            for position in positions
+            for id in scope_decisions.same_as(ids[position])
+            if id in partners
+        }
+        leaders = {
+            entry.id: entry
+            for entry in store.entries(scope, sorted(leader_ids))
+            if entry is not None
+        }
+        leaders.update({entry.id: entry for entry in changed if entry.id in leaders})
+        leaders = {
+            id: entry
+            for id, entry in leaders.items()
+            if entry.is_leader and entry.ref not in excluded
+        }
+        return GuardedBatch(positions, partners, leaders, scope_decisions, {})
+
+    def joins(self, scope: str, id: str) -> bool:
+        """Returns whether a document is decided to be the same as another one.
+
+        It can be resolved to a representative that it does not resemble.
+        """
+        scope_decisions = self._scopes.get(scope)
+        return scope_decisions is not None and bool(scope_decisions.same_as(id))
+
+    def separates(self, store: Store, entry: Entry, older: Entry) -> bool:
+        """Returns whether a document of a cluster is decided to be different from one of another.
+
+        Args:
+            store: The store.
+            entry: Representative of a cluster.
+            older: Representative of another cluster of the same scope.
+        """
+        scope_decisions = self._scopes.get(entry.scope)
+        if scope_decisions is None:
+            return False
+        count = store.member_count(entry.scope, entry.id)
+        members = store.members(entry.scope, entry.id, max(count, 1))
+        others: set[str] = set()
+        for id in (entry.id, *(member.id for member in members)):
+            others.update(scope_decisions.separate_from(id))
+        stored = store.entries(entry.scope, sorted(others))
+        return any(other is not None and other.leader == older.id for other in stored)
+
+
+NO_GUARD = PairGuard({})
