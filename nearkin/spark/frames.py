@@ -41,7 +41,7 @@ from nearkin.setting_names import name_flag, name_setting
 from nearkin.sketch.resources import DocumentFrequencies, weighted_by
 from nearkin.spark.incremental import open_saved_run
 from nearkin.spark.result import SparkResult
-from nearkin.spec import FINGERPRINT, IDF_JACCARD
+from nearkin.spec import IDF_JACCARD
 from nearkin.suggestions import describe_columns, did_you_mean
 
 ID_TYPES = ("string", "byte", "short", "integer", "long")
@@ -53,7 +53,6 @@ REFUSED_PARAMETERS = {
         "a DataFrame has no files; pass it to spark.read, or use dedup_files",
     ),
     "fields": "several fields need the local engine; use nearkin.dedup",
-    "fingerprint": "given fingerprints need the local engine; use nearkin.dedup",
     "second_measure": "a second measure needs the local engine; run it there over the kept "
     "documents",
     "workers": "the number of tasks is a setting of Spark, for example spark.default.parallelism",
@@ -103,7 +102,7 @@ def dedup(
         progress: Receives progress updates. Silent by default.
         **parameters: The columns, the measure, the threshold and further options, which
             `nearkin.runs.parameters.RunParameters` documents. `hidden`, `follow_links`, `include`,
-            `exclude`, `delimiter`, `encoding`, `fields`, `fingerprint`, `second_measure` and
+            `exclude`, `delimiter`, `encoding`, `fields`, `second_measure` and
             `workers` are refused.
 
     Returns:
@@ -215,11 +214,6 @@ def require_supported(options: RunOptions) -> None:
     if options.fields:
         raise UsageError(
             f"{name_setting('fields', list(options.fields))} needs the local engine; run it there"
-        )
-    if options.spec.unit == FINGERPRINT:
-        raise UsageError(
-            "given fingerprints need the local engine; run them there, or leave out "
-            f"{name_setting('engine', 'spark')}"
         )
     if options.second_measure is not None:
         raise UsageError(

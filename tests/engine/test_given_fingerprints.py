@@ -219,7 +219,6 @@ def test_bits_and_the_measure_hamming_need_a_column_of_fingerprints() -> None:
     [
         (("--text", "id"), "--fingerprint and --text exclude each other"),
         (("--seed", "3"), "--fingerprint and --seed exclude each other"),
-        (("--engine", "spark"), "given fingerprints need the local engine"),
         (("--bits", "100"), "fingerprints of 100 bits are not supported"),
         (("--bits", "32"), "fingerprints of 32 bits are not supported"),
         (("--bits", "0"), "--bits 0 is out of range"),

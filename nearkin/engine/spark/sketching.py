@@ -23,6 +23,7 @@ from nearkin.corpus.arrow_conversion import replace_views
 from nearkin.corpus.batches import WHOLE_FILE
 from nearkin.corpus.columns import ID, carried_column_name
 from nearkin.corpus.corpus import FileCorpus
+from nearkin.corpus.fingerprints import fingerprint_type
 from nearkin.corpus.ids import make_ids
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import check_rows
@@ -331,6 +332,8 @@ def _warm(sketcher: DocumentSketcher, request: TaskRequest) -> float:
         sample = pa.FixedSizeListArray.from_arrays(
             pa.array(np.ones(request.options.spec.n, np.float32)), request.options.spec.n
         )
+    elif columns.fingerprint:
+        sample = pa.array([bytes(columns.bits // 8)], fingerprint_type(columns.bits))
     elif columns.tokens:
         sample = pa.array([["a", "b", "c"]], pa.large_list(pa.large_string()))
     else:

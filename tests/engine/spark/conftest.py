@@ -64,12 +64,15 @@ def make_code(folder: Path, documents: int) -> pa.Table:
     n = len(rows)
     vectors = rng.normal(size=(n, 24))
     vectors[n // 2 :] = vectors[: n - n // 2] + rng.normal(scale=0.05, size=(n - n // 2, 24))
+    hashes = np.random.default_rng(6).integers(0, 2**63, n, dtype=np.uint64)
+    hashes[n // 2 :] = hashes[: n - n // 2] ^ (np.uint64(1) << (hashes[n // 2 :] % np.uint64(9)))
     scores = [
         None if i % 7 == 0 else float("nan") if i % 11 == 0 else float(i % 5) for i in range(n)
     ]
     more = {
         "words": [row["text"].split() for row in rows],
         "vector": pa.array(list(vectors.astype(np.float32)), pa.list_(pa.float32())),
+        "hash": [None if i % 50 == 3 else f"{value:016x}" for i, value in enumerate(hashes)],
         "score": pa.array(scores, pa.float64()),
         "stamp": [None if i % 13 == 0 else str(i % 9 + 5) for i in range(n)],
     }

@@ -72,6 +72,7 @@ MEASURES: dict[str, dict[str, Any]] = {
     "distance": {"text": "text", "measure": "simhash", "distance": 6},
     "cosine": {"vector": "vector", "threshold": 0.98, "bands": 24, "rows": 10},
     "vectors by distance": {"vector": "vector", "distance": 60},
+    "fingerprints": {"fingerprint": "hash", "distance": 2},
     "estimates": {"text": "text", "verify": "estimate", **BANDED},
     "candidates": {"text": "text", "verify": "none", **BANDED},
 }
@@ -87,6 +88,7 @@ QUICK = [
     ("weighted", "components", KEEPS[1], 37),
     ("cosine", "leaders", KEEPS[3], 1),
     ("options of the Spec", "leaders", KEEPS[0], 4),
+    ("fingerprints", "leaders", KEEPS[1], 4),
 ]
 FULL = [
     (measure, cluster, keep, partitions)

@@ -28,7 +28,6 @@ FLAGS: dict[str, tuple[list[str], str]] = {
     "--save-signatures": ([], "nearkin.spark.save saves signatures and band keys"),
     "--codec": (["zstd"], "copies of Parquet files have the codec of their inputs"),
     "--key-file": (["KEY"], "a hash key is not sent to the tasks of Spark"),
-    "--fingerprint": (["id", "--distance", "4"], "given fingerprints need the local engine"),
     "--field": (["text:jaccard>=0.9"], "needs the local engine; run it there"),
     "--passages": (["50"], "leave out --engine spark"),
     "--decisions": (["DECISIONS"], "leave out --engine spark"),
