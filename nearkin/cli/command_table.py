@@ -125,6 +125,9 @@ COMMANDS = (
     CommandEntry(
         "block", SERVICE, "Create, change and show a blocklist of documents that are not wanted."
     ),
+    CommandEntry(
+        "purge", SERVICE, "Remove the documents of an index that are like those of files."
+    ),
     CommandEntry("token", SERVICE, "Create, list and revoke the tokens of a server."),
     CommandEntry(
         "sketch",

@@ -7,6 +7,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run
+from nearkin.purge import purge_index
 from tests.engine.reference_oracle import make_texts, share_texts
 
 BLOCKED = "the minutes of the meeting that was never held in the house at the lake in may"
@@ -152,3 +153,13 @@ def test_an_empty_list_blocks_nothing_and_another_list_counts_at_once() -> None:
         index.use_blocklist(None)
         assert index.blocklist is None
         assert index.upsert("a", BLOCKED, id="x").kind == "exact"
+
+
+def test_purge_works_over_every_store(url: str | list[str]) -> None:
+    text = "the minutes of the meeting that was never held in the house at the lake"
+    with nk.Index.open(url, threshold=0.6) as index:
+        texts = [text, f"{text} now", "something else altogether with several words", ""]
+        index.upsert_many("a", texts, ["w", "x", "y", "z"])
+        result = purge_index(index, "a", list_of([text]), removes=True)
+        assert sorted(document.id for document in result.purged) == ["w", "x"]
+        assert [index.get("a", id) is None for id in "wxyz"] == [True, True, False, False]
