@@ -46,7 +46,8 @@ def estimate_documents(corpus: Corpus) -> int | None:
         corpus: Files or a table. Nothing is remembered of it.
 
     Returns:
-        The estimate, or None if no row was seen, or the corpus has another type.
+        The estimate, or None if no row was seen, a file is not there any more, or the corpus has
+        another type.
     """
     if isinstance(corpus, TableCorpus):
         return corpus.table.num_rows
@@ -55,7 +56,11 @@ def estimate_documents(corpus: Corpus) -> int | None:
     files_by_kind: dict[tuple[str, bool], list[InputFile]] = {}
     for file in corpus.files:
         files_by_kind.setdefault((file.suffix, file.remote), []).append(file)
-    rows = sum(_estimate_rows(corpus, files) for files in files_by_kind.values())
+    try:
+        rows = sum(_estimate_rows(corpus, files) for files in files_by_kind.values())
+    except OSError:
+        # Reading the file fails later, with its path.
+        return None
     return round(rows) or None
 
 

@@ -106,6 +106,22 @@ class InputFile:
         )
 
 
+def identify_file(path: str) -> str | tuple[int, int]:
+    """Returns what all links of a local file share, its device and inode, or a URL as it is.
+
+    Args:
+        path: Path or URL of a file.
+    """
+    if "://" in path:
+        return path
+    try:
+        status = Path(path).stat()
+    except OSError:
+        # Reading the file fails later, with its path.
+        return path
+    return status.st_dev, status.st_ino
+
+
 def _parse_seconds(changed: object) -> float:
     try:
         return float(str(changed))

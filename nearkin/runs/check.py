@@ -1,7 +1,6 @@
 """Near-duplicates between two inputs, such as a training and a test set."""
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -13,6 +12,7 @@ from nearkin.corpus import FileCorpus
 from nearkin.corpus.columns import ID
 from nearkin.corpus.file_names import format_path
 from nearkin.corpus.ids import make_position_ids
+from nearkin.corpus.input_file import identify_file
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.local.documents import Documents, read_columns, take_values
 from nearkin.engine.local.missing_pairs import estimate_missing_pairs
@@ -64,8 +64,8 @@ class FilesOfInputs:
         """
         of_first = {file.path for file in FileCorpus.open([first], selection=selection).files}
         of_second = {file.path for file in FileCorpus.open([second], selection=selection).files}
-        targets = {os.path.realpath(path) for path in of_first}
-        common = sorted(path for path in of_second if os.path.realpath(path) in targets)
+        targets = {identify_file(path) for path in of_first}
+        common = sorted(path for path in of_second if identify_file(path) in targets)
         if common:
             raise UsageError(
                 f"{format_path(common[0])} is in both inputs, so that each of its documents would "

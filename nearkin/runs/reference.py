@@ -8,6 +8,7 @@ import numpy as np
 
 from nearkin.corpus import Columns, FileCorpus, describe_inputs, find_first_change
 from nearkin.corpus.file_names import format_path, hide_password
+from nearkin.corpus.input_file import identify_file
 from nearkin.corpus.input_manifest import HashedPart, InputRecord
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.banding import builds_keys_while_sketching
@@ -89,27 +90,15 @@ class OpenedReferences:
         Raises:
             UsageError: If a file is both. Each of its documents would be removed.
         """
-        inputs = {_identify_file(file.path) for file in corpus.files}
+        inputs = {identify_file(file.path) for file in corpus.files}
         for texts in self.texts:
             for file in texts.files:
-                if _identify_file(file.path) in inputs:
+                if identify_file(file.path) in inputs:
                     raise UsageError(
                         f"{format_path(file.path)} is both an input and a part of the reference, "
                         f"so that each of its documents would be removed; leave it out of the "
                         f"inputs or of {name_setting('against')}"
                     )
-
-
-def _identify_file(path: str) -> str | tuple[int, int]:
-    """Returns the device and the inode of a local file, which links share, or a URL as it is."""
-    if "://" in path:
-        return path
-    try:
-        status = Path(path).stat()
-    except OSError:
-        # Reading the file fails later, with its path.
-        return path
-    return status.st_dev, status.st_ino
 
 
 def require_comparable(options: RunOptions) -> None:

@@ -143,6 +143,10 @@ def test_command_ends_with_3_if_there_are_more_pairs_than_allowed(
     link.symlink_to(paths[0])
     assert app.run(["check", str(paths[0]), str(link), *COMMAND]) == 2
     assert "is in both inputs" in capfd.readouterr().err
+    hard_link = out.with_name("hard.parquet")
+    hard_link.hardlink_to(paths[0])
+    assert app.run(["check", str(paths[0]), str(hard_link), *COMMAND]) == 2
+    assert "is in both inputs" in capfd.readouterr().err
     assert app.run([*command, "--out", str(paths[0]), "--overwrite"]) == 2
     assert app.run([*command, "--across", "shop"]) == 2
     assert "--across shop has no effect on a check" in capfd.readouterr().err

@@ -324,6 +324,30 @@ def test_resumed_run_does_not_sketch_the_reference_again(
     dedup(new, tmp_path / "out", old, resume=True)
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".jsonl", ".csv"])
+def test_a_reference_that_is_deleted_during_a_run_is_named(
+    suffix: str, tmp_path: Path, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new, _ = files
+    old = tmp_path / f"old{suffix}"
+    if suffix == ".parquet":
+        pq.write_table(pq.read_table(new), old)
+    elif suffix == ".csv":
+        pq.read_table(new).to_pandas().to_csv(old, index=False)
+    else:
+        rows = pq.read_table(new).to_pylist()
+        old.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    opened = local_reference._ReferenceComparison.open
+
+    def delete(*arguments: Any) -> Any:
+        old.unlink()
+        return opened(*arguments)
+
+    monkeypatch.setattr(local_reference._ReferenceComparison, "open", delete)
+    with pytest.raises(RunError, match=rf"cannot read .*old\{suffix}.*restore it"):
+        dedup(new, tmp_path / "out", old)
+
+
 def test_changed_reference_is_detected(
     tmp_path: Path,
     files: tuple[Path, Path],
