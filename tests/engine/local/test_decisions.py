@@ -143,3 +143,32 @@ def test_file_is_read_and_contradictions_are_refused(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     with pytest.raises(UsageError, match="neither is later"):
         nk.dedup(table, id="id", decisions=str(path))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"fields": ["title:jaccard>=0.5", "text:jaccard>=0.5"]},
+        {"fingerprint": "hash", "distance": 2},
+        {"threshold": 0.6, "related": 0.3},
+        {"accept": "jaccard >= 0.6 and containment >= 0.6"},
+        {"threshold": 0.6, "same": "title"},
+        {"threshold": 0.6, "block_by": "title"},
+    ],
+    ids=lambda options: next(reversed(options)),
+)
+def test_decisions_hold_with_other_ways_of_finding_duplicates(options: dict[str, object]) -> None:
+    text = " ".join(WORDS[:12])
+    table = {
+        "id": ["a", "b", "c", "x"],
+        "text": [text, f"{text} more", f"{text} than", "nothing of this here"],
+        "title": ["one equal title", "one equal title", "one equal title", "another"],
+        "hash": ["00000000000000ff", "00000000000000fe", "00000000000000fd", "ffffffffffffffff"],
+    }
+    plain = nk.dedup(table, id="id", **options)  # type: ignore[arg-type]
+    assert plain.kept.sum() == 2
+    decisions = decide([("a", "x")], [("b", "c")])
+    result = nk.dedup(table, id="id", decisions=decisions, **options)  # type: ignore[arg-type]
+    rows = {row["id"]: row["cluster"] for row in result.clusters.arrow.to_pylist()}
+    assert rows["b"] != rows["c"]
+    assert rows["a"] == rows["x"]
