@@ -27,7 +27,7 @@ PANELS = {
         "tls_key",
         "workers",
     ),
-    ACCESS: ("keyed", "spec_resources", "allow_anonymous", "trusted_proxies"),
+    ACCESS: ("keyed", "spec_resources", "decisions", "allow_anonymous", "trusted_proxies"),
     OBSERVATION: (
         "golden",
         "golden_every",
@@ -51,6 +51,7 @@ PLACEHOLDERS = {
     "limits_store": "URL",
     "otlp": "URL",
     "index": "NAME=VALUE",
+    "decisions": "SCOPE=FILE",
     "key_file": "FILE",
     "tokens": "FILE",
     "tls_cert": "FILE",
@@ -102,12 +103,19 @@ def start(config: Path | None, **options: Any) -> None:
         nearkin serve --host 0.0.0.0 --tokens tokens.json --tls-cert chain.pem --tls-key key.pem
     """
     from nearkin.server.processes import serve as run_server
-    from nearkin.server.settings import ServerSettings, parse_index_setting
+    from nearkin.server.settings import (
+        ServerSettings,
+        parse_decisions_setting,
+        parse_index_setting,
+    )
 
     given = {name: value for name, value in options.items() if value is not None}
     index_settings = dict(map(parse_index_setting, given.pop("index", None) or []))
     if index_settings:
         given["index"] = index_settings
+    decisions = dict(map(parse_decisions_setting, given.pop("decisions", None) or []))
+    if decisions:
+        given["decisions"] = decisions
     run_server(ServerSettings.read(config, **given))
 
 
@@ -161,7 +169,7 @@ def _optional_parameter(name: str, annotation: Any) -> inspect.Parameter:
 
 def _option_type(name: str, kind: Any) -> Any:
     """Returns the type of the option for a setting. Values of other types are given as text."""
-    if name == "index":
+    if name in ("index", "decisions"):
         return list[str] | None
     if kind in (bool, int, float):
         return kind | None

@@ -167,6 +167,7 @@ def _open_index(settings: ServerSettings) -> Index:
                 settings=keyed,
                 resources=resources,
                 spec_resources=settings.spec_resources,
+                decisions=settings.decisions,
             )
         except IncompatibleError:
             # the index exists already, with another key or without one, so that a new key is
@@ -180,6 +181,7 @@ def _open_index(settings: ServerSettings) -> Index:
         settings=index_settings,
         resources=resources,
         spec_resources=settings.spec_resources,
+        decisions=settings.decisions,
     )
     try:
         if not index.holds_vectors:

@@ -42,6 +42,18 @@ def parse_index_setting(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def parse_decisions_setting(text: str) -> tuple[str, str]:
+    """Parses a file of decisions of the form `scope=file`.
+
+    Raises:
+        UsageError: If the text has no equals sign.
+    """
+    scope, equals, file = text.partition("=")
+    if not equals:
+        raise UsageError(f"decisions {text!r} are not of the form SCOPE=FILE")
+    return scope.strip(), file.strip()
+
+
 class ServerSettings(BaseSettings):
     """The settings of `nearkin serve`.
 
@@ -93,6 +105,11 @@ class ServerSettings(BaseSettings):
         None,
         description="File of a blocklist, of the Spec and the key of the index. Documents that are "
         "like one of its entries are not stored. It is read when the server starts.",
+    )
+    decisions: Annotated[dict[str, Path], NoDecode] = Field(
+        {},
+        description="File of decisions about pairs of documents of a scope, as SCOPE=FILE. Can be "
+        "repeated. It is read when the server starts.",
     )
     tokens: Path = Field(
         Path("nearkin-tokens.json"),
@@ -346,6 +363,16 @@ class ServerSettings(BaseSettings):
         if value.lstrip().startswith("{"):
             return json.loads(value)
         return dict(parse_index_setting(part) for part in value.split(",") if part)
+
+    @field_validator("decisions", mode="before")
+    @classmethod
+    def _parse_decisions(cls, value: Any) -> Any:
+        """Parses the variable NEARKIN_DECISIONS: a JSON object, or `scope=file` pairs."""
+        if not isinstance(value, str):
+            return value
+        if value.lstrip().startswith("{"):
+            return json.loads(value)
+        return dict(parse_decisions_setting(part) for part in value.split(",") if part)
 
     @model_validator(mode="after")
     def _check(self) -> Self:
