@@ -15,7 +15,12 @@ from nearkin.report.model import ClusterExcerpt, RemovedExample
 from nearkin.report.page import compare_cluster
 from nearkin.report.terminal.clusters import side_by_side_table
 from nearkin.runtime.number_format import format_fraction, format_similarity
+from nearkin.verify.shared_passages import find_shared_passages
 
+SHOWN_PASSAGES = 3
+"""The number of shared passages that are shown."""
+SHOWN_CHARACTERS = 160
+"""The number of characters that are shown of a shared passage."""
 SHOWN_EXAMPLES = 6
 """The number of example shingles that are shown of each kind."""
 FATES = {
@@ -86,6 +91,30 @@ def describe_explanation(explanation: Explanation) -> list[tuple[str, str]]:
     return [(name, make_visible(value)) for name, value in rows]
 
 
+def describe_passages(explanation: Explanation) -> list[tuple[str, str, str]]:
+    """Returns the longest passages that both texts share, safe to show.
+
+    Args:
+        explanation: Explanation of a pair.
+
+    Returns:
+        The number of words of each in words, its beginning in the first text, and in the second.
+    """
+    return [
+        (f"{passage.tokens:,} words", _shorten(passage.first), _shorten(passage.second))
+        for passage in find_shared_passages(*explanation.texts, SHOWN_PASSAGES)
+    ]
+
+
+def _shorten(passage: str) -> str:
+    """Returns the beginning and the end of a passage in one line."""
+    text = make_visible(" ".join(passage.split()))
+    if len(text) <= SHOWN_CHARACTERS:
+        return text
+    half = SHOWN_CHARACTERS // 2
+    return f"{text[:half].rstrip()} … {text[-half:].lstrip()}"
+
+
 def _as_cluster(explanation: Explanation) -> ClusterExcerpt:
     """Returns the pair as a cluster, which is what side-by-side views are made from."""
     example = RemovedExample(
@@ -107,6 +136,15 @@ def print_explanation(explanation: Explanation, console: Console) -> None:
     for name, value in describe_explanation(explanation):
         table.add_row(Text(name, style="dim"), Text(value))
     console.print(table)
+    passages = describe_passages(explanation)
+    if passages:
+        shared = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+        shared.add_column("longest shared", justify="right")
+        shared.add_column("passage of the first", ratio=1)
+        shared.add_column("passage of the second", ratio=1)
+        for size, first, second in passages:
+            shared.add_row(Text(size), Text(first), Text(second))
+        console.print(shared)
     # an empty rule of rich does not follow the encoding of the console
     characters = "─" if console.encoding.lower().startswith("utf") else "-"
     console.print(Rule(style="dim", characters=characters))
@@ -159,6 +197,7 @@ def render_explanation(explanation: Explanation) -> str:
     return environment.get_template("explanation.html").render(
         names=[make_visible(name) for name in explanation.names],
         rows=describe_explanation(explanation),
+        passages=describe_passages(explanation),
         pair=compare_cluster(_as_cluster(explanation), *find_roles(explanation)),
         labels=_label_documents(find_roles(explanation)),
         style=(folder / "page.css").read_text("utf-8"),

@@ -30,8 +30,8 @@ def hash_runs(tokens: np.ndarray, length: int, out: np.ndarray) -> None:
 
 
 @kernel
-def share_run(a: np.ndarray, b: np.ndarray, length: int) -> bool:
-    """Returns True if two documents share a run of a length.
+def find_shared_run(a: np.ndarray, b: np.ndarray, length: int) -> tuple[int, int]:
+    """Finds a run of a length that two documents share.
 
     Equal hashes of runs are confirmed by a comparison of the tokens.
 
@@ -39,6 +39,9 @@ def share_run(a: np.ndarray, b: np.ndarray, length: int) -> bool:
         a: Hashes of the tokens of one document, uint64 (n,).
         b: Hashes of the tokens of the other document, uint64 (m,).
         length: Number of tokens of the run, from 1 to the smaller of n and m.
+
+    Returns:
+        The position of its first token in each document, or -1 twice.
     """
     runs_of_a = np.empty(a.shape[0] - length + 1, np.uint64)
     runs_of_b = np.empty(b.shape[0] - length + 1, np.uint64)
@@ -54,30 +57,49 @@ def share_run(a: np.ndarray, b: np.ndarray, length: int) -> bool:
             while equal < length and a[i + equal] == b[j + equal]:
                 equal += 1
             if equal == length:
-                return True
+                return i, j
             place += 1
-    return False
+    return -1, -1
 
 
 @kernel
-def longest_shared_run(a: np.ndarray, b: np.ndarray) -> int:
-    """Returns the number of tokens of the longest run that two documents share.
+def locate_longest_run(a: np.ndarray, b: np.ndarray) -> tuple[int, int, int]:
+    """Finds the longest run that two documents share.
 
     If a run is shared, every shorter run inside it is, so the length is found by bisection.
 
     Args:
         a: Hashes of the tokens of one document, uint64 (n,).
         b: Hashes of the tokens of the other document, uint64 (m,).
+
+    Returns:
+        The number of its tokens, and the position of its first token in each document.
     """
+    first = -1
+    second = -1
     shared = 0
     too_long = min(a.shape[0], b.shape[0]) + 1
     while too_long - shared > 1:
         length = (shared + too_long) // 2
-        if share_run(a, b, length):
+        i, j = find_shared_run(a, b, length)
+        if i >= 0:
             shared = length
+            first = i
+            second = j
         else:
             too_long = length
-    return shared
+    return shared, first, second
+
+
+@kernel
+def longest_shared_run(a: np.ndarray, b: np.ndarray) -> int:
+    """Returns the number of tokens of the longest run that two documents share.
+
+    Args:
+        a: Hashes of the tokens of one document, uint64 (n,).
+        b: Hashes of the tokens of the other document, uint64 (m,).
+    """
+    return locate_longest_run(a, b)[0]
 
 
 @kernel

@@ -1,14 +1,17 @@
 """The explanation of one pair in words."""
 
+import io
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from nearkin.cli.app import run
 from nearkin.engine.result_schema import KINDS
-from nearkin.report.explanation import FATES
+from nearkin.evaluate.explain import explain
+from nearkin.report.explanation import FATES, print_explanation, render_explanation
 
 
 def test_every_kind_of_document_has_words() -> None:
@@ -28,3 +31,17 @@ def test_documents_of_a_run_are_described_in_words(
     shown = " ".join(capsys.readouterr().out.split())
     assert "in the run, third kept, cluster of third" in shown
     assert "in the run, first removed as a near-duplicate, cluster of third" in shown
+
+
+def test_longest_shared_passages_are_side_by_side_and_escaped() -> None:
+    shared = "all visitors leave their bags at the desk before they enter"
+    pair = explain(f"First <b>: {shared}.", f"{shared.upper()} \x1b[31m now")
+    written = io.StringIO()
+    print_explanation(pair, Console(file=written, width=200))
+    printed = written.getvalue()
+    assert f"11 words  {shared}" in printed
+    assert shared.upper() in printed
+    page = render_explanation(pair)
+    assert f'<th scope="row">11 words</th><td dir="auto">{shared}</td>' in page
+    assert "<b>" not in page
+    assert "Longest shared" not in render_explanation(explain("one two", "one two"))
