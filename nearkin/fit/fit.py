@@ -41,8 +41,8 @@ def fit(
 ) -> FitResult:
     """Chooses the settings with which duplicates are found best, from labels.
 
-    Shingles, normalization, measures and thresholds are tried, and judged by the clusters that
-    `dedup` makes with them. The same search is repeated in cross-validation, whose scores are those
+    Shingles, normalization, measures, thresholds, acceptances and columns are tried, and judged by
+    the clusters that `dedup` makes with them. The same search is repeated in cross-validation, whose scores are those
     to expect on documents without labels.
 
     Args:
@@ -50,7 +50,8 @@ def fit(
         labels: A file of labelled pairs (`id_a`, `id_b`, `label`), clusters (`id`, `cluster`) or
             decisions, a golden set, or the name of the true cluster of each document, by id.
         id: Column of ids. The default is the row number, or the path and the row for files.
-        text: Column of texts, or several columns, whose texts are joined. The default is `text`.
+        text: Column of texts, or several columns, whose texts are joined. The default is `text`. Of
+            several columns, those are chosen that are best, and the settings contain them.
         tokens: Column of token lists, instead of texts.
         vector: Column of vectors, instead of texts. Only the threshold of the cosine is chosen.
         across: Column of sources. Only documents of different sources are compared, as in runs with

@@ -189,3 +189,40 @@ def elect(similarity: np.ndarray, threshold: float) -> np.ndarray:
             kept.append(document)
             leader.append(document)
     return np.array(leader)
+
+
+def make_words(source: random.Random, count: int) -> str:
+    return " ".join(make_word(source) for _ in range(count))
+
+
+def extended_texts(families: int) -> LabelledCorpus:
+    """Returns texts and longer ones that contain them. Three longer ones share most of theirs."""
+    source = random.Random(5)
+    texts: dict[str, str] = {}
+    clusters: dict[str, str] = {}
+    for family in range(families):
+        shared = make_words(source, 60)
+        for member in range(3):
+            base = make_words(source, 20)
+            cluster = f"{family}-{member}"
+            texts[f"{cluster}-base"] = base
+            texts[f"{cluster}-long"] = f"{base} {shared} {make_words(source, 5)}"
+            clusters |= {f"{cluster}-base": cluster, f"{cluster}-long": cluster}
+    return LabelledCorpus(texts, clusters)
+
+
+def filled_forms(families: int) -> LabelledCorpus:
+    """Returns forms and copies with typing errors, and forms with one other number."""
+    source = random.Random(6)
+    texts: dict[str, str] = {}
+    clusters: dict[str, str] = {}
+    for family in range(families):
+        words = make_words(source, 12)
+        number = source.randrange(10_000, 99_990)
+        for member, filled in enumerate((number, number, number + 1, number + 1)):
+            text = words
+            for _ in range(4 * (member % 2)):
+                text = misspell(text, source)
+            texts[f"{family}-{member}"] = f"{text} {filled}"
+            clusters[f"{family}-{member}"] = f"{family}-{filled}"
+    return LabelledCorpus(texts, clusters)
