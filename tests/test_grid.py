@@ -116,6 +116,22 @@ def test_contained_documents_are_clusters_of_a_cell() -> None:
     assert similar == {name: name for name in "abcd"}
 
 
+@pytest.mark.parametrize(
+    "grid",
+    [
+        "accept=contained,jaccard >= 0.4 and containment >= 0.7,numbers_equal and jaccard >= 0.3;n=1,2",
+        "max_lost=0.05,0.4;threshold=0.3,0.6",
+    ],
+)
+def test_acceptance_of_a_cell_is_that_of_a_run_of_its_own(grid: str) -> None:
+    require_clusters_of_fresh_runs(grid)
+
+
+def test_acceptance_beside_a_threshold_is_refused() -> None:
+    with pytest.raises(UsageError, match="accept=contained of the grid is not possible"):
+        check_grid("accept=similar,contained;threshold=0.7", {})
+
+
 def test_second_measure_is_run_for_each_cell() -> None:
     table = pa.table(
         {"id": ["a", "b", "c"], "text": ["one two three", "four five six", "one two three"]}

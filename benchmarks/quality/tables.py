@@ -70,7 +70,8 @@ the other half, so that no scored document gave a label. The columns are:
   these sets. So these scores are higher than those to expect on other data of the same kind.
 - **asked**: `nearkin fit --ask 50`, without labels: a simulated user who knows the true clusters
   answers 50 questions about pairs of the half that is scored.
-- **fitted**: `nearkin fit`, with the labels of all clusters of the other half.
+- **fitted**: `nearkin fit`, with the labels of all clusters of the other half. Of records with
+  several fields, it chooses the columns.
 - **search**: the best single measure of an exhaustive search, by an independent program: words 1 to
   5 and characters 2 to 9, normalizations, Jaccard, weighted and idf-weighted Jaccard, thresholds
   from 0.1 to 1, leaders and components. The setting is the best one of the *other* half, as for
@@ -305,16 +306,10 @@ def quality_section(record: QualityRecord, machine: str) -> str:
 
 LOSSES = """### Where nearkin loses, and why
 
-- **Records with many errors** (*people, many errors*): dedupe is a little better, and splink as
-  good. They compare field by field and learn how much each field counts. nearkin compares the
-  joined text of all fields. Over one half, 94 % of the wrong pairs shared most of the address, and
-  97 % had another given name: they are relatives, who share more text than two copies with errors
-  do. `nearkin fit` does not choose columns. Fitted to the given name, the surname and the date of
-  birth alone, F1 is 0.90, and cross-validation shows it before. With few errors, fitted settings
-  are better than all three tools.
-- **Libraries**: dedupe is better than fitted settings. The wrong pairs are publications of the same
-  authors whose titles differ in one word, while the copies abbreviate the names and the venue. The
-  fields have different weights in dedupe, and the same in a joined text.
+- **Records with many errors** (*people, many errors*): the presets and 50 answers compare the joined
+  text of all fields. Over one half, 94 % of the wrong pairs shared most of the address, and 97 %
+  had another given name: they are relatives, who share more text than two copies with errors do.
+  Fitted settings leave the address out.
 - **Products** are hard for every single measure: models of one family differ in one digit, and both
   sources describe the same product in other words.
 - **The default**: three words at 0.8 find copies of long texts. They miss nearly all variants of
