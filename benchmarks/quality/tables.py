@@ -306,10 +306,10 @@ def quality_section(record: QualityRecord, machine: str) -> str:
 
 LOSSES = """### Where nearkin loses, and why
 
-- **Records with many errors** (*people, many errors*): the presets and 50 answers compare the joined
-  text of all fields. Over one half, 94 % of the wrong pairs shared most of the address, and 97 %
-  had another given name: they are relatives, who share more text than two copies with errors do.
-  Fitted settings leave the address out.
+- **Records with many errors** (*people, many errors*): the presets and 50 answers compare the
+  joined text of all fields. Over one half, 94 % of the wrong pairs shared most of the address, and
+  97 % had another given name: they are relatives, who share more text than two copies with errors
+  do. Fitted settings leave the address out, or parts of it.
 - **Products** are hard for every single measure: models of one family differ in one digit, and both
   sources describe the same product in other words.
 - **The default**: three words at 0.8 find copies of long texts. They miss nearly all variants of

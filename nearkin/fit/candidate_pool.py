@@ -17,7 +17,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkin.errors import UsageError
-from nearkin.fit.definition import BASE_STEPS, CONTAINMENT, Definition
+from nearkin.fit.definition import BASE_STEPS, Definition
 from nearkin.fit.documents import FitDocuments, content_sizes, limit_compared
 from nearkin.fit.scoring import DocumentScorer
 from nearkin.fit.similar_pairs import SimilarPairs, find_similar_pairs
@@ -38,6 +38,8 @@ PAIRS_PER_DOCUMENT = 20
 """The number of pairs that a definition lists for each document, approximately."""
 RANDOM_PAIRS = 8000
 """The number of pairs that stand for all pairs that no definition lists."""
+LISTED_SIMILARITY = 0.1
+"""The similarity from which pairs are listed."""
 
 
 def _with_digits_folded(unit: str, n: int) -> Definition:
@@ -56,11 +58,9 @@ COMPETING_DEFINITIONS = (
     _with_digits_folded("words", 1),
     _with_digits_folded("words", 3),
     _with_digits_folded("chars", 5),
-    Definition("chars", 3, CONTAINMENT),
-    Definition("words", 2, "jaccard", needs_equal_numbers=True),
 )
-"""The definitions between which the answers decide: short and long shingles, rare words, folded
-digits, texts that contain others, and equal numbers. Each was the best one on some kind of data."""
+"""The definitions between which the answers decide: short and long shingles, rare words and folded
+digits. Each was the best one on some kind of data."""
 SEARCH_DEFINITIONS = (
     Definition("words", 1, "jaccard"),
     Definition("chars", 3, "jaccard"),
@@ -260,9 +260,13 @@ def _list_pairs(scorer: DocumentScorer, rows: np.ndarray, progress: Progress) ->
     limit = PAIRS_PER_DOCUMENT * len(rows)
     of_definitions = []
     for definition in COMPETING_DEFINITIONS:
+        measure = scorer.measure(definition)
+        payload = scorer.payload(measure)
         # Documents that are not used are each in a block of their own.
         scope = PairScope(np.where(is_used, 0, 1 + np.arange(len(is_used))).astype(np.uint64))
-        scored = ScoredPairs.concatenate(scorer.list_pairs(definition, scope))
+        scored = ScoredPairs.concatenate(
+            list(measure.compare_all(payload, scope, LISTED_SIMILARITY, scorer.workers))
+        )
         if len(scored.pairs) > limit:
             place = len(scored.pairs) - limit
             least = np.partition(scored.similarity, place)[place]

@@ -42,8 +42,8 @@ def fit(
     """Chooses the settings with which duplicates are found best, from labels.
 
     Shingles, normalization, measures, thresholds, acceptances and columns are tried, and judged by
-    the clusters that `dedup` makes with them. The same search is repeated in cross-validation, whose scores are those
-    to expect on documents without labels.
+    the clusters that `dedup` makes with them. The same search is repeated in cross-validation,
+    whose scores are those to expect on documents without labels.
 
     Args:
         data: The documents, as for `dedup`.

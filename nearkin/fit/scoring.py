@@ -1,6 +1,5 @@
 """The similarities of documents by a definition: of given pairs, or of the most similar ones."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -17,7 +16,6 @@ from nearkin.fit.documents import FitDocuments
 from nearkin.measures import Measure, Payload, measure_of
 from nearkin.measures.base import as_stored, concatenate_payloads
 from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, pack_pairs, unpack_pairs
-from nearkin.pair_scope import PairScope
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.sketch.resources import DocumentFrequencies, SpecResources
 from nearkin.sketch.sketcher import Sketches
@@ -29,8 +27,6 @@ DOCUMENTS_AT_ONCE = 512
 LEAST_SIMILARITY = 0.03
 """The similarity below which pairs are not compared. Signatures of 128 slots cannot find them with
 a recall of 95 %."""
-LISTED_SIMILARITY = 0.1
-"""The similarity from which pairs are listed to ask about them."""
 LEAST_CONTAINMENT = 0.3
 """The containment below which pairs are not listed."""
 FLOOR_DOCUMENTS = 500
@@ -181,13 +177,17 @@ class DocumentScorer:
         """
         measure = self.measure(definition)
         payload = self.payload(measure)
+        scope = self.documents.scope
         judge = self._make_judge(definition, payload)
         if definition.measure == CONTAINMENT:
             floor = LEAST_CONTAINMENT
+            least_similarity = LEAST_SIMILARITY
         else:
             floor = self._estimate_floor(measure, limit)
+            least_similarity = floor
         kept = ScoredPairs.concatenate([])
-        for part in self._judge_all(judge, measure, payload, self.documents.scope, floor):
+        for compared in measure.compare_all(payload, scope, least_similarity, self.workers):
+            part = judge.select(compared)
             kept = ScoredPairs.concatenate([kept, part.select(part.similarity > floor)])
             if len(kept.pairs) > 2 * limit:
                 kept, floor = _most_similar(kept, limit)
@@ -204,36 +204,6 @@ class DocumentScorer:
             partial(measure.compare, stored=as_stored(payload)),
             self.find_first_copies(definition),
         )
-
-    def list_pairs(self, definition: Definition, scope: PairScope) -> list[ScoredPairs]:
-        """Returns the pairs of a scope that are similar by a definition, in batches.
-
-        Args:
-            definition: Definition of similarity.
-            scope: Pairs that are compared.
-        """
-        measure = self.measure(definition)
-        payload = self.payload(measure)
-        judge = self._make_judge(definition, payload)
-        floor = LISTED_SIMILARITY
-        if definition.measure == CONTAINMENT:
-            floor = LEAST_CONTAINMENT
-        return list(self._judge_all(judge, measure, payload, scope, floor))
-
-    def _judge_all(
-        self,
-        judge: "_PairJudge",
-        measure: Measure,
-        payload: Payload,
-        scope: PairScope,
-        floor: float,
-    ) -> Iterator[ScoredPairs]:
-        """Yields the pairs of a scope that meet a definition, from a floor on."""
-        is_of_containment = judge.definition.measure == CONTAINMENT
-        least_similarity = LEAST_SIMILARITY if is_of_containment else floor
-        for compared in measure.compare_all(payload, scope, least_similarity, self.workers):
-            part = judge.select(compared)
-            yield part.select(part.similarity >= floor)
 
     def find_first_copies(self, definition: Definition) -> np.ndarray:
         """Returns the first document of the exact group of each document, int64 (n,).

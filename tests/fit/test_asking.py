@@ -14,14 +14,7 @@ from nearkin.fit.objective import Objective
 from nearkin.fit.pair_model import PairModel, log_ranks, to_probability
 from nearkin.runs.settings_file import Settings
 from nearkin.runtime.progress import Silent
-from tests.fit.corpora import (
-    LabelledCorpus,
-    bibliography,
-    extended_texts,
-    filled_forms,
-    records,
-    templates,
-)
+from tests.fit.corpora import LabelledCorpus, bibliography, records, templates
 
 SIZES = [2] * 60 + [3] * 40 + [5] * 8 + [1] * 160
 COLUMNS = Columns(id="id")
@@ -82,21 +75,6 @@ def test_fifty_answers_choose_settings_that_find_the_true_clusters(
     asked = AskedSettings.of_session(session)
     assert cluster_f1(corpus, {}) < 0.7
     assert cluster_f1(corpus, asked.settings) >= least
-
-
-@pytest.mark.parametrize(
-    ("corpus", "condition"),
-    [(extended_texts(30), "containment >= "), (filled_forms(30), "numbers_equal")],
-    ids=["texts with long additions", "forms"],
-)
-def test_fifty_answers_choose_an_acceptance_where_it_is_right(
-    corpus: LabelledCorpus, condition: str
-) -> None:
-    session = open_corpus(corpus, [])
-    answer_questions(session, corpus, 50)
-    settings = AskedSettings.of_session(session).settings
-    assert condition in str(settings["accept"])
-    assert cluster_f1(corpus, settings) >= 0.95
 
 
 def ask_for_rare_duplicates(duplicates: int, documents: int) -> AskSession:
