@@ -411,6 +411,10 @@ CASES: dict[str, Callable[[Parts], Case]] = {
         golden_set_from_pairs,
         {"pairs": [("a", "b")], "labels": None},
     ),
+    "spark.check": lambda parts: (
+        nearkin.spark.check,
+        {"first": object(), "second": object(), "id": "id"},
+    ),
     "spark.dedup": lambda parts: (nearkin.spark.dedup, {"frame": object(), "id": "id"}),
 }
 """What is called, with valid arguments, by the name of the function."""

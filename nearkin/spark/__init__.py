@@ -4,15 +4,17 @@ The result is the same as on one machine. It needs Java 17 or 21, and the extra 
 """
 
 from nearkin.spark.files import dedup_files, prepare_files
-from nearkin.spark.frames import dedup
+from nearkin.spark.frames import check, dedup
 from nearkin.spark.incremental import backfill, save
-from nearkin.spark.result import SparkResult
+from nearkin.spark.result import SparkCheckResult, SparkResult
 from nearkin.spark.streaming import StreamUpserts
 
 __all__ = [
+    "SparkCheckResult",
     "SparkResult",
     "StreamUpserts",
     "backfill",
+    "check",
     "dedup",
     "dedup_files",
     "prepare_files",

@@ -3,7 +3,8 @@
 import tempfile
 from contextlib import ExitStack
 from dataclasses import replace
-from typing import TypeAlias, Unpack
+from functools import partial
+from typing import NamedTuple, TypeAlias, Unpack
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
@@ -17,7 +18,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.engine.spark.document_parts import require_mergeable
 from nearkin.engine.spark.frequencies import count_over_spark
 from nearkin.engine.spark.materialized import IntermediateTables
-from nearkin.engine.spark.reference import SparkReference
+from nearkin.engine.spark.reference import SparkReference, run_over_both
 from nearkin.engine.spark.removal_limit import require_removal_limit
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
@@ -25,6 +26,7 @@ from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.sources import FrameSource, quote_column
 from nearkin.errors import UsageError
 from nearkin.report.run_warnings import log_warnings, warn_of_run
+from nearkin.runs.check import require_checkable
 from nearkin.runs.parameter_help import show_parameters
 from nearkin.runs.parameters import (
     RunParameters,
@@ -36,11 +38,12 @@ from nearkin.runs.parameters import (
 from nearkin.runs.reference import columns_of_reference, require_comparable
 from nearkin.runs.settings_file import Settings
 from nearkin.runs.spec_request import require_valid_cut, select_frequency_cut
+from nearkin.runs.split import SPLIT_RECALL, with_recall_of_splits
 from nearkin.runtime.progress import Progress, Silent
 from nearkin.setting_names import name_flag, name_setting
 from nearkin.sketch.resources import DocumentFrequencies, weighted_by
 from nearkin.spark.incremental import open_saved_run
-from nearkin.spark.result import SparkResult
+from nearkin.spark.result import SparkCheckResult, SparkResult
 from nearkin.spec import IDF_JACCARD
 from nearkin.suggestions import describe_columns, did_you_mean
 
@@ -148,16 +151,9 @@ def dedup(
             require_whole_documents(run_options)
             require_mergeable(run_options.spec, run_options.probes)
         run_options.spec.require_key(resources.secret)
-        # The folder is deleted as a whole, so it is a new one inside the given folder.
-        folder = (
-            f"{work.rstrip('/')}/nearkin-{uuid4().hex}" if work else _make_temporary_folder(spark)
-        )
-        tables = IntermediateTables(spark, folder)
-        on_failure.callback(tables.remove)
-        max_df = parameters.get("max_df")
-        if max_df is not None:
-            request = _with_frequency_cut(frame, request, tables, max_df)
-        request = _with_frequencies(frame, request, tables, parameters.get("weights"))
+        prepared = _prepare_tables(spark, frame, request, parameters, work, on_failure)
+        request = prepared.request
+        tables = prepared.tables
         saved = None
         if extend is not None:
             saved = open_saved_run(spark, extend, before, request)
@@ -173,6 +169,112 @@ def dedup(
     if before is None:
         return SparkResult(run, frame)
     return SparkResult(run, frame.unionByName(before, allowMissingColumns=True))
+
+
+@partial(show_parameters, recall=SPLIT_RECALL)
+@check_arguments
+def check(
+    first: "SparkFrame",
+    second: "SparkFrame",
+    *,
+    id: str,
+    work: str | None = None,
+    progress: Progress | None = None,
+    **parameters: Unpack[RunParameters],
+) -> SparkCheckResult:
+    """Finds the near-duplicates between two DataFrames, such as a training and a test set.
+
+    Rows of one DataFrame are not compared with each other. The pairs are those of `nearkin.check`.
+
+    Args:
+        first: Rows of the first corpus. They may be computed more than once and must be the same
+            each time.
+        second: Rows of the second corpus, with the same columns.
+        id: Column of ids, text or whole numbers, which are unique in each DataFrame.
+        work: Folder for intermediate tables, path or URL, which the driver and all workers can
+            write. The default is a temporary folder, which works on one machine only.
+        progress: Receives progress updates. Silent by default.
+        **parameters: The columns, the measure, the threshold and further options, which
+            `nearkin.runs.parameters.RunParameters` documents. The default of `recall` is 0.99.
+
+    Returns:
+        The result. Close it to delete its intermediate tables.
+
+    Raises:
+        UsageError: If a frame is not one of Spark, an argument is not valid or has no meaning
+            between two corpora, a column is missing, or ids are repeated.
+        RunError: If a task failed. The message names the document that caused it, if there is one.
+    """
+    for frame in (first, second):
+        if not hasattr(frame, "sparkSession"):
+            raise UsageError(
+                f"{type_name(frame)} is not a Spark DataFrame; nearkin.check takes tables in memory"
+            )
+    settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_splits()
+    parameters = with_recall_of_splits(settings.apply_to(parameters))
+    _refuse_local_parameters(parameters)
+    columns = columns_of(parameters, id)
+    resources = resources_of(parameters)
+    spark = require_classic_session(first.sparkSession)
+    with settings.named_in_errors(), translate_spark_errors(), ExitStack() as on_failure:
+        columns = _with_dimensions(first, columns)
+        options = make_run_options(spec_of(parameters, columns), parameters)
+        columns = replace(columns, carried_columns=options.carried_columns)
+        columns = columns.with_memory(options.memory)
+        require_supported(options)
+        options = require_checkable(options)
+        for frame in (first, second):
+            _require_columns(frame, columns)
+        options.spec.require_key(resources.secret)
+        on_error = parameters.get("on_error", "quarantine")
+        request = TaskRequest(columns, options, resources, on_error)
+        names = [f.col(quote_column(name)) for name in columns.all]
+        both = first.select(*names).unionByName(second.select(*names))
+        prepared = _prepare_tables(spark, both, request, parameters, work, on_failure)
+        run = run_over_both(
+            spark, first, second, prepared.request, prepared.tables, progress or Silent()
+        )
+        run.to_pairs()
+        result = SparkCheckResult.from_run(run)
+        log_warnings(result.warnings)
+        on_failure.pop_all()
+    return result
+
+
+class _PreparedRequest(NamedTuple):
+    """A request whose shingles are counted where it needs it, and the tables of its run."""
+
+    request: TaskRequest
+    tables: IntermediateTables
+
+
+def _prepare_tables(
+    spark: SparkSession,
+    frame: DataFrame,
+    request: TaskRequest,
+    parameters: RunParameters,
+    work: str | None,
+    on_failure: ExitStack,
+) -> _PreparedRequest:
+    """Makes the folder of a run, and counts the shingles of the documents if it is necessary.
+
+    Args:
+        spark: Session.
+        frame: All documents of the run.
+        request: Request of the run.
+        parameters: Parameters of the run.
+        work: Folder for intermediate tables, or None for a temporary one.
+        on_failure: Receives the removal of the tables.
+    """
+    # The folder is deleted as a whole, so it is a new one inside the given folder.
+    folder = f"{work.rstrip('/')}/nearkin-{uuid4().hex}" if work else _make_temporary_folder(spark)
+    tables = IntermediateTables(spark, folder)
+    on_failure.callback(tables.remove)
+    max_df = parameters.get("max_df")
+    if max_df is not None:
+        request = _with_frequency_cut(frame, request, tables, max_df)
+    request = _with_frequencies(frame, request, tables, parameters.get("weights"))
+    return _PreparedRequest(request, tables)
 
 
 def _require_reference(

@@ -10,6 +10,7 @@ from nearkin.argument_types import check_arguments
 from nearkin.engine.cluster_columns import ClusterColumns, DocumentWeights
 from nearkin.engine.result_schema import RELATED
 from nearkin.engine.spark.cluster_columns import ColumnsById, with_cluster_columns
+from nearkin.engine.spark.reference import OURS, THEIRS
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import translate_spark_errors
 from nearkin.engine.spark.sources import quote_column, unused_name
@@ -160,3 +161,69 @@ class SparkResult:
         counts = self.statistics
         documents = counts["read"] - counts["rejected"]
         return f"<SparkResult: {documents:,} documents, {counts['kept']:,} kept>"
+
+
+@dataclass(frozen=True, repr=False)
+class SparkCheckResult:
+    """The near-duplicates between two DataFrames.
+
+    Their table is in a work folder. `close`, or leaving `with`, deletes the folder; the table
+    cannot be computed any more then.
+
+    Attributes:
+        pairs: A table with the columns id_a (of the first DataFrame), id_b (of the second one),
+            similarity and estimate, and distance for simhash and cosine.
+        documents: Number of documents of each DataFrame.
+        affected: Number of documents of each DataFrame that have a near-duplicate in the other one.
+        warnings: Sentences about the result, for example that most texts are short.
+    """
+
+    pairs: DataFrame
+    documents: tuple[int, int]
+    affected: tuple[int, int]
+    warnings: tuple[str, ...]
+    _run: SparkRun
+
+    @classmethod
+    def from_run(cls, run: SparkRun) -> "SparkCheckResult":
+        """Returns the result of a run over two DataFrames.
+
+        Args:
+            run: Run of `run_over_both`, after its pairs are verified.
+        """
+        ids = run.documents.select("id")
+        counted = ids.agg(
+            f.count(f.when(f.col("id").startswith(OURS), 1)).alias("first"),
+            f.count(f.when(f.col("id").startswith(THEIRS), 1)).alias("second"),
+        ).first()
+        table = run.scorer.pair_table.drop("a", "b")
+        is_swapped = f.col("id_a").startswith(THEIRS)
+        first = f.when(is_swapped, f.col("id_b")).otherwise(f.col("id_a"))
+        second = f.when(is_swapped, f.col("id_a")).otherwise(f.col("id_b"))
+        score_columns = [name for name in table.columns if not name.startswith("id_")]
+        pairs = table.select(
+            f.substring(first, 2, 1 << 30).alias("id_a"),
+            f.substring(second, 2, 1 << 30).alias("id_b"),
+            *score_columns,
+        )
+        affected = pairs.agg(f.countDistinct("id_a"), f.countDistinct("id_b")).first()
+        return cls(
+            pairs,
+            (counted[0], counted[1]),
+            (affected[0], affected[1]),
+            tuple(warn_of_run(run)),
+            run,
+        )
+
+    def __enter__(self) -> "SparkCheckResult":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Deletes the intermediate tables. The table of pairs cannot be computed then."""
+        self._run.tables.remove()
+
+    def __repr__(self) -> str:
+        return f"<SparkCheckResult: {self.affected[1]:,} documents affected>"

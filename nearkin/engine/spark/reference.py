@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
 from itertools import zip_longest
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nearkin.cluster.keep import DEFAULT_ORDER
@@ -23,7 +23,7 @@ from nearkin.engine.spark.run import ReferenceMatchTable, SparkRun
 from nearkin.engine.spark.sketching import ACROSS, FILE_SHIFT, TaskRequest
 from nearkin.engine.spark.sources import FileSource, FrameSource, quote_column, unused_name
 from nearkin.engine.stats import ReferenceStats
-from nearkin.runtime.progress import Silent
+from nearkin.runtime.progress import Progress, Silent
 
 OURS = "n"
 THEIRS = "r"
@@ -102,23 +102,43 @@ class SparkReference(JointReference):
         return int(both.document_tables.rejected.where(place.startswith(THEIRS)).count())
 
     def _run_over_both(self, run: SparkRun) -> SparkRun:
-        columns = run.request.columns
-        id_name = unused_name("id", self.frame.columns)
-        side = unused_name("side", self.frame.columns)
-        options = _options_of_sides(run.options, side)
-        columns = replace(columns, id=id_name, carried_columns=options.carried_columns)
-        copied = [name for name in columns.all if name not in (id_name, side)]
-        own_id = f.col(quote_column(str(run.request.columns.id))).cast("string")
-
-        def select(frame: DataFrame, letter: str) -> DataFrame:
-            names = (f.col(quote_column(name)) for name in copied)
-            named = f.concat(f.lit(letter), own_id).alias(id_name)
-            return frame.select(*names, named, f.lit(letter).alias(side))
-
-        both = select(self.frame, OURS).unionByName(select(self.reference, THEIRS))
-        request = TaskRequest(columns, options, run.resources, run.request.on_error)
         tables = IntermediateTables(run.spark, f"{run.tables.folder}/against")
-        return SparkRun(run.spark, FrameSource(both, request), request, Silent(), tables)
+        return run_over_both(run.spark, self.frame, self.reference, run.request, tables, Silent())
+
+
+def run_over_both(
+    spark: SparkSession,
+    first: DataFrame,
+    second: DataFrame,
+    request: TaskRequest,
+    tables: IntermediateTables,
+    progress: Progress,
+) -> SparkRun:
+    """Returns a run over two DataFrames, of which only rows of different ones are compared.
+
+    Args:
+        spark: Session.
+        first: Rows whose ids begin with OURS in the run.
+        second: Rows with the same columns, whose ids begin with THEIRS in the run.
+        request: Request whose columns and options the run has.
+        tables: Intermediate tables.
+        progress: Receives progress updates.
+    """
+    id_name = unused_name("id", first.columns)
+    side = unused_name("side", first.columns)
+    options = _options_of_sides(request.options, side)
+    columns = replace(request.columns, id=id_name, carried_columns=options.carried_columns)
+    copied = [name for name in columns.all if name not in (id_name, side)]
+    own_id = f.col(quote_column(str(request.columns.id))).cast("string")
+
+    def select(frame: DataFrame, letter: str) -> DataFrame:
+        names = (f.col(quote_column(name)) for name in copied)
+        named = f.concat(f.lit(letter), own_id).alias(id_name)
+        return frame.select(*names, named, f.lit(letter).alias(side))
+
+    both = select(first, OURS).unionByName(select(second, THEIRS))
+    joint = TaskRequest(columns, options, request.resources, request.on_error)
+    return SparkRun(spark, FrameSource(both, joint), joint, progress, tables)
 
 
 @dataclass(frozen=True)
