@@ -161,6 +161,33 @@ def test_a_finished_run_is_a_reference_for_fingerprints_of_as_many_bits(
     assert command("review", old) == 2
 
 
+def test_a_run_warns_of_groups_that_are_larger_than_the_pair_budget(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 10)
+    crowd = [(1 << a) ^ (1 << b) for a, b in combinations(range(12), 2)]
+    table = table_of([*clumps(17, 100, 64, 6), *crowd], 64)
+    for budget, is_missing in ((10, True), (None, False)):
+        options = {"hot_bucket_size": 5, "pair_budget": budget}
+        result = nk.dedup(table, id="id", fingerprint="hash", distance=3, **options)
+        warnings = result.report_data.all_warnings
+        assert any("may be missing" in warning for warning in warnings) == is_missing
+
+
+def test_splits_and_checks_take_fingerprints() -> None:
+    values = clumps(19, 120, 64, 5)
+    table = table_of(values, 64)
+    split = nk.split(table, [0.5, 0.5], id="id", fingerprint="hash", distance=3)
+    groups = [split.select(table, name)["id"].to_pylist() for name in split.names]
+    group_of = {id: number for number, ids in enumerate(groups) for id in ids}
+    assert len(group_of) == len(values)
+    assert all(group_of[a] == group_of[b] for a, b, _ in pairs_within(values, 3))
+    checked = nk.check(table.slice(0, 60), table.slice(60), id="id", fingerprint="hash", distance=3)
+    between = {(a, b) for a, b, _ in pairs_within(values, 3) if int(a[1:]) < 60 <= int(b[1:])}
+    rows = checked.pairs.arrow.to_pylist()
+    assert {(row["id_a"], row["id_b"]) for row in rows} == between
+
+
 def test_a_settings_file_sets_the_bits_and_the_distance(tmp_path: Path) -> None:
     path = tmp_path / "settings.toml"
     path.write_text('measure = "hamming"\nbits = 128\ndistance = 5\n')
