@@ -174,7 +174,11 @@ def _read_sizes(documents: Documents, counted: int) -> np.ndarray:
 def _sum_sizes(
     documents: Documents, clustering: Clustering, own_sizes: np.ndarray, options: RunOptions
 ) -> pa.Table:
-    """Returns the sizes of clusters, each in the row of its kept document."""
+    """Returns the sizes of clusters, each in the row of its kept document.
+
+    Raises:
+        UsageError: If the sources of a document are not those of its cluster.
+    """
     kept = np.flatnonzero(clustering.kept)
     leader = np.asarray(clustering.leader)
     sizes = np.zeros(len(leader), np.int64)
@@ -184,20 +188,40 @@ def _sum_sizes(
     if options.source is None:
         return table
     totals: dict[int, Counter[str]] = {}
-    for number, text in zip(leader.tolist(), carried[CLUSTER_SOURCES].to_pylist(), strict=True):
-        totals.setdefault(number, Counter()).update(_read_counts(text))
+    texts = carried[CLUSTER_SOURCES].to_pylist()
+    for number, text, size in zip(leader.tolist(), texts, own_sizes.tolist(), strict=True):
+        totals.setdefault(number, Counter()).update(_read_counts(text, size))
     entries = [sorted(totals[number].items()) for number in kept.tolist()]
     return table.append_column(CLUSTER_SOURCES, pa.array(entries, SOURCE_COUNTS))
 
 
-def _read_counts(text: str) -> dict[str, int]:
+def _read_counts(text: str | None, size: int) -> dict[str, int]:
     """Returns the number of documents of each source from the text of a carried column.
 
+    Args:
+        text: The text, or None for a null.
+        size: Number of documents of the cluster.
+
+    Raises:
+        UsageError: If the text is something else, or the numbers do not add up to the size. A row
+            of JSON had a field of this name, beside which the sources have another name.
+
     Examples:
-        >>> _read_counts('{"web":2}'), _read_counts('[{"key":"web","value":2}]')
+        >>> _read_counts('{"web":2}', 2), _read_counts('[{"key":"web","value":2}]', 2)
         ({'web': 2}, {'web': 2})
     """
-    counts = orjson.loads(text)
-    if isinstance(counts, dict):
-        return counts
-    return {entry["key"]: entry["value"] for entry in counts}
+    try:
+        counts = orjson.loads(text or "null")
+        if not isinstance(counts, dict):
+            counts = {entry["key"]: entry["value"] for entry in counts}
+        is_whole = all(type(count) is int and count > 0 for count in counts.values())
+    except (ValueError, TypeError, KeyError):
+        is_whole = False
+    if not is_whole or sum(counts.values()) != size:
+        raise UsageError(
+            f"the value {str(text)[:60]} of {CLUSTER_SOURCES} in a kept document does not add up "
+            f"to the {size:,} documents of its cluster, because rows had a field {CLUSTER_SOURCES} "
+            "before, or the kept documents were changed; rename the field of the inputs, and run "
+            "nearkin dedup again"
+        )
+    return counts

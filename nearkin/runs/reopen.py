@@ -34,7 +34,11 @@ WARM_UP_BELOW = 100_000
 
 
 def open_finished_run(
-    folder: Path, secret: HashKey | None = None, workers: int = 2
+    folder: Path,
+    secret: HashKey | None = None,
+    workers: int = 2,
+    *,
+    uses_signatures: bool = False,
 ) -> tuple[ReopenedRun, RunRecord]:
     """Opens a finished run and its inputs.
 
@@ -42,6 +46,7 @@ def open_finished_run(
         folder: Output folder of the run.
         secret: The key, if the Spec requires one.
         workers: Number of threads.
+        uses_signatures: Whether the saved signatures are read, so that they must be whole.
 
     Returns:
         The run, and its run record.
@@ -60,7 +65,7 @@ def open_finished_run(
     settings.spec.require_key(secret)
     documents = record.require_sketch_stats(folder).documents
     banding = solve_run_banding(settings, documents) if files.bands else None
-    corpus = saved.open_corpus("quarantine")
+    corpus = saved.open_corpus("quarantine", uses_signatures=uses_signatures)
     candidates = record.stats.candidates
     run = ReopenedRun(folder, corpus, columns, settings, resources, banding, candidates)
     return run, record
@@ -208,7 +213,7 @@ def shadow_run(
     """
     labels = None if golden is None else read_golden_set(golden)
     SavedRun.find((str(folder),))
-    run, record = open_finished_run(folder, secret, workers)
+    run, record = open_finished_run(folder, secret, workers, uses_signatures=True)
     record.require_no_reference(folder, "be compared with other settings")
     record.require_no_decisions(folder, "be compared with other settings")
     live = replace(run.settings, second_measure=None)

@@ -67,17 +67,19 @@ class SavedRun:
         """The Spec of the signatures."""
         return self.record.spec
 
-    def open_corpus(self, on_error: str) -> FileCorpus:
+    def open_corpus(self, on_error: str, *, uses_signatures: bool = True) -> FileCorpus:
         """Opens the inputs from which the run was made.
 
         Args:
             on_error: `quarantine` or `fail`, for rows and files that cannot be read.
+            uses_signatures: Whether the signatures are read, too. If not, they may be missing or
+                damaged.
 
         Raises:
             UsageError: If an input has changed since, its URL contained a password, or the
                 signatures are damaged.
         """
-        if (self.folder / SIGNATURES).exists():  # Audits and explanations need none.
+        if uses_signatures:
             self._require_whole_signatures()
         files = self.record.require_files(self.folder).inputs.files
         paths = [entry["path"] for entry in files]

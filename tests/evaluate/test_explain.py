@@ -229,3 +229,18 @@ def test_run_that_compared_all_pairs_of_signs_is_explained_and_audited(
     assert explained["verdict"] in ("match", "below the threshold")
     assert run(["audit", out, "--sample", "3", "--removed", "3", "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["recall"]["value"] == 1.0
+
+
+def test_damaged_signatures_hinder_neither_explanation_nor_audit(tmp_path: Path) -> None:
+    texts = ["one two three four five six", "one two three four five six seven", "a b c d e f"]
+    rows = [{"id": f"d{number}", "text": text} for number, text in enumerate(texts)]
+    path = tmp_path / "docs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    out = tmp_path / "out"
+    flags = ["--id", "id", "--save-signatures", "--threshold", "0.5", "--quiet"]
+    assert run(["dedup", str(path), *flags, "--out", str(out)]) == 0
+    (out / "signatures" / "signatures").write_bytes(b"damaged")
+    assert run(["explain", "d0", "d1", "--run", str(out)]) == 0
+    assert run(["audit", str(out)]) == 0
+    assert run(["shadow", str(out), "--threshold", "0.6"]) == 2
+    assert run(["dedup", str(out), "--threshold", "0.6", "--out", str(tmp_path / "b")]) == 2

@@ -151,3 +151,26 @@ def test_sizes_that_do_not_add_up_to_the_documents_of_the_runs_are_refused(
     message = " ".join(capsys.readouterr().err.split())
     assert "do not add up to the 3,001 documents of the runs" in message
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    "own_value", [{"web": 1000}, {"web": "1"}, {"web": 3, "other": -2}, "big", 7, [], [7], None]
+)
+def test_sources_that_are_not_those_of_a_cluster_are_refused(
+    own_value: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows: list[dict[str, object]] = [
+        {"id": f"d{i}", "text": f"a{i} b{i}", "site": "web"} for i in range(3000)
+    ]
+    rows.append({"id": "last", "text": "other words", "site": "web", "cluster_sources": own_value})
+    path = tmp_path / "pages.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    flags = ["--id", "id", "--shingle", "words:1", "--sizes", "--source", "site"]
+    folder = tmp_path / "run"
+    assert run(["dedup", str(path), *flags, "--out", str(folder)]) == 0
+    out = tmp_path / "sizes.parquet"
+    capsys.readouterr()
+    assert run(["merge", str(folder), "--out", str(out)]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "of cluster_sources in a kept document does not add up to the 1 documents" in message
+    assert not out.exists()
