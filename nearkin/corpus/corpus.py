@@ -302,6 +302,11 @@ class FileCorpus:
                     f"cannot read {format_path(file.path)}: it holds {content}. "
                     f"{READABLE}; remove the file from the inputs"
                 )
+            if form is TEXT and (columns.fingerprint or columns.fields):
+                raise UsageError(
+                    f"{format_path(file.path)} is one text without columns; fingerprints and "
+                    "fields are read from files with columns, such as parquet, CSV and JSON"
+                )
             if columns.vector and not isinstance(form, JsonLines):
                 raise UsageError(
                     f"{format_path(file.path)} cannot hold vectors; they are read "

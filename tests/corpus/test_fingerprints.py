@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearkin.corpus import Columns, FileCorpus, TableCorpus
+from nearkin.corpus.columns import ContentField
 from nearkin.corpus.fingerprints import (
     check_fingerprints,
     find_fingerprint_fault,
@@ -112,6 +113,21 @@ def test_every_format_has_the_same_fingerprints_and_rejected_rows(tmp_path: Path
         assert [(entry.row, entry.reason) for entry in rejected] == [
             (entry.row, entry.reason) for entry in expected_rejected
         ], name
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        Columns(text=None, fingerprint="text"),
+        Columns(text=None, fields=(ContentField("text"),)),
+    ],
+)
+def test_texts_without_columns_hold_neither_fingerprints_nor_fields(
+    columns: Columns, tmp_path: Path
+) -> None:
+    (tmp_path / "a.txt").write_text("00000000000000ff")
+    with pytest.raises(UsageError, match="is one text without columns"):
+        FileCorpus.open([str(tmp_path)]).check(columns)
 
 
 def test_json_integers_are_fingerprints_with_and_without_a_sign(tmp_path: Path) -> None:
