@@ -206,8 +206,14 @@ def test_outputs_of_other_runs_have_no_trace_of_the_option(tmp_path: Path) -> No
 
 @pytest.mark.full
 def test_share_of_related_pairs_that_bands_find_is_the_requested_recall() -> None:
-    table = make_versions(7, 900)
-    expected = {pair for pair, value in compare_by_sets(table).items() if value >= 0.6}
+    table = make_versions(7, 800)
+    # Texts of different groups share a seventh of their words.
+    expected = {
+        pair
+        for start in range(1, len(table), len(SWAPS))
+        for pair, value in compare_by_sets(table.slice(start, len(SWAPS))).items()
+        if value >= 0.6
+    }
     result = nk.dedup(table, related=0.6, recall=0.95, **WORDS)
     assert not result.stages["verify"]["brute_force"]
     pairs = [*result.related.to_pylist(), *result.pairs.to_pylist()]
