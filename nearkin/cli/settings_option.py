@@ -53,10 +53,23 @@ def apply_settings(
     merged = settings.merge_into({name: options[name] for name in given.names})
     added = merged.keys() - given.names
     for name in added:
-        options[name] = merged[name] if name in REPEATED else _to_option(merged[name])
+        options[name] = merged[name] if name in REPEATED else _to_option(name, merged[name])
     return settings, GivenOptions(given.names | added)
 
 
-def _to_option(value: object) -> object:
-    """Returns a value as the command line has it: a list is a text with commas."""
-    return ",".join(value) if isinstance(value, list | tuple) else value
+def _to_option(name: str, value: object) -> object:
+    """Returns a value as the command line has it: a list is a text with commas.
+
+    Raises:
+        UsageError: If a text of a list of several has a comma, so that it would be two.
+    """
+    if not isinstance(value, list | tuple):
+        return value
+    if len(value) > 1 and any("," in each for each in value):
+        from nearkin.errors import UsageError
+
+        raise UsageError(
+            f"{name}={value!r} has a name with a comma, which separates names on the command line; "
+            "rename the column, or pass the settings to nearkin.dedup"
+        )
+    return ",".join(value)

@@ -253,3 +253,13 @@ def test_chosen_columns_are_in_the_settings_and_the_command_names_none(
     assert run(*printed[1:], "-q") == 0
     recorded = json.loads((tmp_path / "deduped" / "run.json").read_text())["columns"]
     assert [recorded["text"], *recorded.get("joined", [])] == text
+
+
+def test_columns_of_settings_that_have_a_comma_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "settings.toml").write_text('text = ["a,b", "c"]')
+    write_table(tmp_path / "a.csv", {"a,b": ["x"], "c": ["y"]})
+    settings = str(tmp_path / "settings.toml")
+    assert run("dedup", str(tmp_path / "a.csv"), "--settings", settings, "-o", "x") == 2
+    assert "has a name with a comma" in " ".join(capsys.readouterr().err.split())
