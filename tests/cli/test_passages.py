@@ -1,13 +1,16 @@
 """`nearkin passages`: its output, its summary and its errors."""
 
+import io
 import json
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from nearkin.errors import RunError
 from nearkin.passages.run import PassageRun
+from nearkin.report.terminal.passages import print_passages
 from nearkin.runs import passages
 from tests.cli.conftest import run
 
@@ -140,3 +143,12 @@ def test_no_documents_is_an_empty_result(tmp_path: Path) -> None:
     path.write_text("")
     assert run("passages", path, "--out", tmp_path / "out", "-q") == 0
     assert pq.read_table(tmp_path / "out" / "passages.parquet").num_rows == 0
+
+
+def test_summary_says_one_passage_and_one_document_in_the_singular(tmp_path: Path) -> None:
+    names = ("documents", "rejected", "text_bytes", "passages", "repeated_bytes")
+    counts = dict.fromkeys((*names, "different_passages", "documents_with_passages"), 1)
+    written = io.StringIO()
+    print_passages(counts, 5, None, [], [], tmp_path, Console(file=written, width=200))
+    assert "1 passage of at least 5 words (1 different) in 1 of 1 document\n" in written.getvalue()
+    assert "1 row was rejected" in written.getvalue()
