@@ -231,7 +231,9 @@ def test_run_that_compared_all_pairs_of_signs_is_explained_and_audited(
     assert json.loads(capfd.readouterr().out)["recall"]["value"] == 1.0
 
 
-def test_damaged_signatures_hinder_neither_explanation_nor_audit(tmp_path: Path) -> None:
+def test_damaged_signatures_hinder_neither_explanation_nor_audit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     texts = ["one two three four five six", "one two three four five six seven", "a b c d e f"]
     rows = [{"id": f"d{number}", "text": text} for number, text in enumerate(texts)]
     path = tmp_path / "docs.jsonl"
@@ -242,5 +244,6 @@ def test_damaged_signatures_hinder_neither_explanation_nor_audit(tmp_path: Path)
     (out / "signatures" / "signatures").write_bytes(b"damaged")
     assert run(["explain", "d0", "d1", "--run", str(out)]) == 0
     assert run(["audit", str(out)]) == 0
-    assert run(["shadow", str(out), "--threshold", "0.6"]) == 2
+    assert run(["shadow", str(out), "--against", "threshold=0.6"]) == 2
+    assert "7 bytes instead of" in capsys.readouterr().err
     assert run(["dedup", str(out), "--threshold", "0.6", "--out", str(tmp_path / "b")]) == 2

@@ -7,6 +7,7 @@ from pyspark.sql import functions as f
 
 from nearkin.engine.options import ClusterMethod, EmptyDocuments
 from nearkin.engine.result_schema import (
+    BLOCKED,
     EMPTY,
     EXACT,
     FURTHER,
@@ -132,7 +133,12 @@ class ClusterBuilder:
         if options.keep_up_to > 1:
             joined = self._with_further_copies(joined)
         joined = self.tables.keep(joined, "removed")
-        are_counted = {SAME: options.groups_by_value, FURTHER: options.keep_up_to > 1}
+        are_counted = {
+            SAME: options.groups_by_value,
+            FURTHER: options.keep_up_to > 1,
+            # Spark has no blocklists.
+            BLOCKED: False,
+        }
         kinds = [kind for number, kind in enumerate(KINDS) if are_counted.get(number, True)]
         by_kind = {kind: f.count(f.when(f.col("kind") == kind, 1)) for kind in kinds}
         rows = self._list_clusters(joined)
