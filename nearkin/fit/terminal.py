@@ -11,9 +11,9 @@ from rich.text import Text
 from nearkin.engine.options import ClusterMethod
 from nearkin.evaluate.intervals import Estimate
 from nearkin.fit.result import FitResult, FittedSettings, LabelCounts, WrongPair
-from nearkin.report.escaping import make_visible
 from nearkin.report.terminal.tables import text_table
 from nearkin.runtime.number_format import format_fraction, format_similarity
+from nearkin.runtime.visible_text import make_visible
 from nearkin.setting_names import name_setting
 
 EXCERPT_LENGTH = 160

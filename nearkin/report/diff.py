@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
-from nearkin.report.escaping import make_visible
+from nearkin.runtime.visible_text import make_visible
 
 MAX_CHARACTERS = 4000
 """The number of characters of each text that are compared."""

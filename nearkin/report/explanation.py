@@ -10,11 +10,11 @@ from rich.text import Text
 
 from nearkin.measures.explanation import Explanation
 from nearkin.report.diff import DocumentRole
-from nearkin.report.escaping import make_visible
 from nearkin.report.model import ClusterExcerpt, RemovedExample
 from nearkin.report.page import compare_cluster
 from nearkin.report.terminal.clusters import side_by_side_table
 from nearkin.runtime.number_format import format_fraction, format_similarity
+from nearkin.runtime.visible_text import make_visible
 from nearkin.verify.shared_passages import find_shared_passages
 
 SHOWN_PASSAGES = 3

@@ -19,7 +19,6 @@ from markupsafe import Markup, escape
 from nearkin.evaluate.boilerplate import MIN_SHARE
 from nearkin.report import charts
 from nearkin.report.diff import MAX_CHARACTERS, DocumentRole, Piece, SpanKind, diff_sides
-from nearkin.report.escaping import make_visible
 from nearkin.report.formatting import describe_match, format_bytes, format_compact
 from nearkin.report.model import (
     BORDERLINE_CHARACTERS,
@@ -35,6 +34,7 @@ from nearkin.report.row_categories import categorize_rows
 from nearkin.report.template_cache import open_template_cache
 from nearkin.runtime.number_format import format_percent, format_similarity
 from nearkin.runtime.progress import describe_stage
+from nearkin.runtime.visible_text import make_visible
 
 MAX_CLUSTERS = 20
 """The largest number of clusters on a page."""

@@ -12,10 +12,10 @@ from nearkin.decisions import Decision, Verdict
 from nearkin.decisions.files import DecisionFile
 from nearkin.errors import UsageError
 from nearkin.report.diff import DocumentRole
-from nearkin.report.escaping import make_visible
 from nearkin.report.terminal.clusters import DocumentView, two_documents_table
 from nearkin.runs.review_queue import DoubtfulPair, ReviewQueue
 from nearkin.runtime.number_format import format_similarity
+from nearkin.runtime.visible_text import make_visible
 
 PROMPT = "[s]ame  [d]ifferent  [u]nsure  [q]uit: "
 HELP = "Press s if both are the same, d if they are different, u to leave the pair, or q to stop."

@@ -17,10 +17,10 @@ from nearkin.report.diff import (
     focus_changes,
     may_be_cut,
 )
-from nearkin.report.escaping import make_visible
 from nearkin.report.formatting import describe_match
 from nearkin.report.model import ClusterExcerpt, ReportData
 from nearkin.report.page import choose_example
+from nearkin.runtime.visible_text import make_visible
 
 MAX_LINES = 14
 """The largest number of lines that are shown of a document."""

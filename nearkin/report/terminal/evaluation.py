@@ -10,9 +10,9 @@ from rich.text import Text
 from nearkin.evaluate.audit import Audit
 from nearkin.evaluate.golden import Scores
 from nearkin.evaluate.shadow import ShadowComparison, ShadowSide
-from nearkin.report.escaping import make_visible
 from nearkin.report.terminal.tables import format_proportion, text_table
 from nearkin.runtime.number_format import format_fraction, format_percent, format_similarity
+from nearkin.runtime.visible_text import make_visible
 from nearkin.setting_names import name_flag
 
 

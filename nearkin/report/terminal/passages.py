@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from nearkin.passages.cutting.request import CutCounts, CutRequest, CutUnit
-from nearkin.report.escaping import make_visible
 from nearkin.report.formatting import format_bytes
 from nearkin.runtime.number_format import format_count, format_percent
+from nearkin.runtime.visible_text import make_visible
 
 SHOWN = 5
 """The number of the most frequent passages that are shown."""

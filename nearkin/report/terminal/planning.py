@@ -8,9 +8,9 @@ from nearkin.plan.capacity import LimitVerdict, Line, Plan, group_lines
 from nearkin.plan.data_kind import PROFILE_CHARACTERS, DataProfile, find_kind
 from nearkin.plan.tune import GAP_WIDTH, REPETITION_SIMILARITIES, Tuning
 from nearkin.report.curves import format_banding
-from nearkin.report.escaping import make_visible
 from nearkin.report.terminal.tables import format_number, text_table
 from nearkin.runtime.number_format import format_fraction, format_percent
+from nearkin.runtime.visible_text import make_visible
 
 BYTE_UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1.0, "B"))
 SHOWN_SCRIPTS = 4

@@ -10,12 +10,12 @@ from rich.text import Text
 from nearkin.evaluate.lost_share import LostShare
 from nearkin.evaluate.template_families import TemplateFamilies
 from nearkin.passages.cutting.request import CutRequest
-from nearkin.report.escaping import make_visible
 from nearkin.report.formatting import format_bytes
 from nearkin.report.model import ReportData
 from nearkin.report.row_categories import categorize_rows
 from nearkin.report.terminal.passages import print_cuts
 from nearkin.runtime.number_format import format_percent, format_similarity
+from nearkin.runtime.visible_text import make_visible
 from nearkin.spec import HAMMING
 
 OUTPUT_FILES = (

@@ -8,8 +8,8 @@ from dash import dcc, html
 from dash.development.base_component import Component
 
 from nearkin.report.diff import MAX_CHARACTERS, DocumentRole, Piece, SpanKind, diff_sides
-from nearkin.report.escaping import make_visible
 from nearkin.runtime.number_format import format_similarity
+from nearkin.runtime.visible_text import make_visible
 from nearkin.server.console.visitor import ScopeMenu, page_url
 
 EXCERPT_LENGTH = 140

@@ -6,7 +6,7 @@ from dash.development.base_component import Component
 
 from nearkin.index.entry import RESERVED, Entry
 from nearkin.index.stats import MAX_HOT_BUCKETS
-from nearkin.report.escaping import make_visible
+from nearkin.runtime.visible_text import make_visible
 from nearkin.server.console import components as ui
 from nearkin.server.console.visitor import Page, Visit
 

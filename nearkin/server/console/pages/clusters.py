@@ -11,9 +11,9 @@ from nearkin.index.entry import MAX_NAME_BYTES, ClusterPart, Entry
 from nearkin.index.index import Index
 from nearkin.measures.explanation import Explanation
 from nearkin.report.diff import DocumentRole
-from nearkin.report.escaping import make_visible
 from nearkin.report.explanation import describe_explanation
 from nearkin.runtime.number_format import format_similarity
+from nearkin.runtime.visible_text import make_visible
 from nearkin.server.cluster_listings import ClusterSummary
 from nearkin.server.console import components as ui
 from nearkin.server.console.pages.search import MAX_MATCHES

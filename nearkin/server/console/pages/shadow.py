@@ -5,8 +5,8 @@ from typing import Any
 
 from dash.development.base_component import Component
 
-from nearkin.report.escaping import make_visible
 from nearkin.runtime.number_format import format_fraction
+from nearkin.runtime.visible_text import make_visible
 from nearkin.server.console import components as ui
 from nearkin.server.console.visitor import Page, Visit
 

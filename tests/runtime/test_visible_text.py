@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearkin.report.escaping import make_visible
+from nearkin.runtime.visible_text import make_visible
 
 
 @pytest.mark.parametrize(
