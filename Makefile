@@ -5,7 +5,7 @@ DEV := .venv/.dev
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: demo test test-full coverage lint types contract check docs docs-output readme readme-clone bench bench-compare bench-peers bench-quality clean
+.PHONY: demo test test-full coverage lint types contract check docs docs-output readme notebooks readme-clone bench bench-compare bench-peers bench-quality clean
 
 $(RUNTIME): pyproject.toml constraints.txt scripts/environment.sh
 	PYTHON="$(PYTHON)" bash scripts/environment.sh
@@ -48,6 +48,9 @@ readme: $(DEV)  ## the examples of README and docs run, and print what the pages
 	@bash scripts/services.sh
 	$(BIN)/python scripts/run_readme.py README.md docs
 
+notebooks: $(DEV)  ## the example notebooks run, and show what is stored in them
+	$(BIN)/python scripts/run_notebooks.py
+
 readme-clone: $(DEV)  ## the commands of the README, literally, from a clone with its own environment
 	$(BIN)/python scripts/run_readme.py --clone README.md
 
@@ -57,7 +60,7 @@ docs-output: $(DEV)  ## writes what the examples print into the pages
 docs: $(DEV)  ## the documentation site, in docs/_build/html; a warning is an error
 	$(BIN)/python -m sphinx -W --keep-going -q -E -j auto -b html docs docs/_build/html
 
-check: lint types contract docs test readme
+check: lint types contract docs test readme notebooks
 
 bench: $(RUNTIME)
 	$(BIN)/python -m benchmarks.run

@@ -87,8 +87,9 @@ from nearkin.runs.reference import (
 from nearkin.runs.settings_file import Settings
 from nearkin.runs.spec_request import count_frequency_cut
 from nearkin.runs.split import SPLIT_RECALL, execute_split, with_recall_of_splits
+from nearkin.runtime.notebook_progress import default_progress
 from nearkin.runtime.outputs import require_page_output
-from nearkin.runtime.progress import LoggedProgress, Progress
+from nearkin.runtime.progress import Progress
 from nearkin.runtime.sizes import parse_size
 from nearkin.signatures.sketching import sketch_documents, sketcher_pool
 from nearkin.sketch.resources import (
@@ -328,7 +329,7 @@ def passages(
     corpus = open_corpus(data, reading)
     folder = TemporaryFolder(work)
     work_folder = WorkFolder.create(folder.path / "work", {}, durable=False)
-    updates = progress or LoggedProgress()
+    updates = progress or default_progress()
     run = PassageRun(corpus, columns, options, work_folder, updates, key)
     cut_run = None
     if request is not None and policy is not None:
@@ -589,7 +590,7 @@ def prepare_corpus_run(
     if keep_function is not None:
         require_choosable(options, corpus)
     folder = TemporaryFolder(work)
-    updates = progress or LoggedProgress()
+    updates = progress or default_progress()
     request = _Request(corpus, columns, options, resources_of(parameters))
     request = _count_shingles(request, parameters, folder.path, updates)
     columns = replace(columns, carried_columns=request.options.carried_columns)
@@ -791,10 +792,12 @@ def frequencies(
     folder = TemporaryFolder(work)
     columns = columns_of({"text": text, "tokens": tokens}, None)
     corpus = open_corpus(data, {})
+    updates = default_progress()
     counting = FrequencyRequest(
-        corpus, columns, spec or Spec(), SpecResources(key), workers, folder.path, LoggedProgress()
+        corpus, columns, spec or Spec(), SpecResources(key), workers, folder.path, updates
     )
     counted = count_frequencies(counting)
+    updates.close()
     folder.remove()
     return counted
 

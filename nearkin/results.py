@@ -9,7 +9,7 @@ from copy import deepcopy
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import numpy as np
 import orjson
@@ -35,6 +35,7 @@ from nearkin.passages.tables import PASSAGES, PassageTables
 from nearkin.report.collect import collect_counts, collect_report, summary_counts
 from nearkin.report.local_view import ExcerptCollector, LocalRunView
 from nearkin.report.model import Provenance, ReportData
+from nearkin.report.notebook import first_rows, plot_similarities, similarity_bars
 from nearkin.report.run_warnings import warn_of_inputs, warn_of_run
 from nearkin.runs.check import CheckOutcome
 from nearkin.runs.document_output import DocumentOutput, require_weightable
@@ -43,8 +44,12 @@ from nearkin.runs.output import write_result
 from nearkin.runs.pairs import write_pairs_file
 from nearkin.runs.split import FinishedSplit
 from nearkin.runtime.files import Readers
+from nearkin.runtime.notebook_view import TableView, render_view
 from nearkin.setting_names import name_setting
 from nearkin.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 T = TypeVar("T")
 
@@ -133,6 +138,11 @@ class ResultTable:
         if left_out > 0:
             lines.append(f"... and {left_out:,} more rows")
         return "\n".join([f"<ResultTable: {len(self):,} rows>", *lines])
+
+    def _repr_html_(self) -> str:
+        return render_view(
+            "ResultTable", {"rows": len(self)}, [], [first_rows("first rows", self.arrow)]
+        )
 
 
 def _shorten(value: object) -> str:
@@ -599,6 +609,30 @@ class DedupResult:
         documents = counts["read"] - counts["rejected"]
         return f"<DedupResult: {documents:,} documents, {counts['kept']:,} kept>"
 
+    def _repr_html_(self) -> str:
+        if self._finished is None and "statistics" not in self.__dict__:
+            return render_view("DedupResult", {"work folder": "closed"})
+        removed = self.removed.arrow
+        return render_view(
+            "DedupResult",
+            self.statistics,
+            similarity_bars("removed documents by similarity", removed["similarity"]),
+            [first_rows("removed documents", removed)],
+        )
+
+    def plot(self, axes: "Axes | None" = None) -> "Axes":
+        """Draws the histogram of the similarities of all verified pairs, with Matplotlib.
+
+        Args:
+            axes: Axes to draw on. By default, those of a new figure.
+
+        Raises:
+            MissingExtraError: If matplotlib is not installed.
+            UsageError: If the result is closed.
+        """
+        threshold = self._open[0].run.options.threshold
+        return plot_similarities(self.pairs.arrow["similarity"], threshold, axes)
+
 
 @dataclass(frozen=True, repr=False)
 class SplitResult:
@@ -664,6 +698,12 @@ class SplitResult:
             f"{group['name']} {group['documents']:,}" for group in self.facts["groups"]
         )
         return f"<SplitResult: {sizes}>"
+
+    def _repr_html_(self) -> str:
+        numbers = {name: self.facts[name] for name in ("documents", "clusters", "pairs")}
+        columns = ("group", "documents", "clusters")
+        rows = [(row["name"], row["documents"], row["clusters"]) for row in self.facts["groups"]]
+        return render_view("SplitResult", numbers, [], [TableView("groups", columns, rows)])
 
 
 @dataclass(frozen=True, repr=False)
@@ -749,6 +789,10 @@ class PassagesResult:
             f"{counts['documents_with_passages']:,} of {counts['documents']:,} documents>"
         )
 
+    def _repr_html_(self) -> str:
+        shown = first_rows("passages", self.passages.arrow)
+        return render_view("PassagesResult", self.statistics, [], [shown])
+
 
 @dataclass(frozen=True, repr=False)
 class CheckResult:
@@ -790,6 +834,10 @@ class CheckResult:
 
     def __repr__(self) -> str:
         return f"<CheckResult: {len(self):,} pairs, {self.affected[1]:,} documents affected>"
+
+    def _repr_html_(self) -> str:
+        numbers = {"pairs": len(self), "documents affected": self.affected[1]}
+        return _show_pairs("CheckResult", numbers, self.pairs.arrow)
 
 
 @dataclass(frozen=True, repr=False)
@@ -896,6 +944,30 @@ class PairsResult:
     def __repr__(self) -> str:
         documents = self.statistics["read"] - self.statistics["rejected"]
         return f"<PairsResult: {len(self):,} pairs of {documents:,} documents>"
+
+    def _repr_html_(self) -> str:
+        return _show_pairs("PairsResult", self.statistics, self.pairs.arrow)
+
+    def plot(self, axes: "Axes | None" = None) -> "Axes":
+        """Draws the histogram of the similarities, with Matplotlib.
+
+        Args:
+            axes: Axes to draw on. By default, those of a new figure.
+
+        Raises:
+            MissingExtraError: If matplotlib is not installed.
+        """
+        return plot_similarities(_similarities_of(self.pairs.arrow), None, axes)
+
+
+def _show_pairs(title: str, numbers: Mapping[str, object], pairs: pa.Table) -> str:
+    """Returns the HTML of a result that consists of pairs."""
+    bars = similarity_bars("pairs by similarity", _similarities_of(pairs))
+    return render_view(title, numbers, bars, [first_rows("pairs", pairs)])
+
+
+def _similarities_of(pairs: pa.Table) -> pa.ChunkedArray:
+    return pairs["similarity" if "similarity" in pairs.column_names else "containment"]
 
 
 def read_rejected_rows(path: Path) -> ResultTable:

@@ -18,7 +18,8 @@ from nearkin.fit.objective import Objective
 from nearkin.fit.result import FitResult
 from nearkin.report.run_warnings import log_warnings
 from nearkin.runs.parameters import ReadKeywords, RunParameters, columns_of
-from nearkin.runtime.progress import LoggedProgress, Progress
+from nearkin.runtime.notebook_progress import default_progress
+from nearkin.runtime.progress import Progress
 
 
 @check_arguments
@@ -96,7 +97,7 @@ def fit(
     columns = columns_of({**content, **reading}, id)
     corpus = open_corpus(data, reading)
     columns = detect_dimensions(corpus, columns)
-    updates = progress or LoggedProgress()
+    updates = progress or default_progress()
     fitted = fit_settings(corpus, columns, golden, request, updates)
     updates.close()
     log_warnings(fitted.warnings)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nearkin.errors import UsageError
+from nearkin.runtime.notebook_view import TableView, render_view
 
 RESERVED = "\x1f"
 """The first character of scopes that hold data of the system itself.
@@ -425,3 +426,8 @@ class Cluster:
     id: str
     representative: str
     members: tuple[tuple[str, float], ...]
+
+    def _repr_html_(self) -> str:
+        numbers = {"representative": self.representative, "documents": len(self.members)}
+        shown = TableView("members", ("id", "similarity"), self.members)
+        return render_view(f"Cluster {self.id}", numbers, [], [shown])

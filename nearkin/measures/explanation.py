@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from nearkin.lsh.slot_bands import Banding
 from nearkin.measures.base import Measure, as_stored, band_layout_of
 from nearkin.measures.compared_sets import payload_builder_for_run
 from nearkin.measures.registry import measure_of
+from nearkin.runtime.notebook_view import TableView, render_view
 from nearkin.runtime.number_format import format_fraction, format_similarity
 from nearkin.setting_names import name_setting
 from nearkin.shingle.readable import shingle_texts
@@ -166,6 +168,21 @@ class Explanation:
             f"<Explanation: {first!r} and {second!r}: {self.verdict}, {self.measure} "
             f"{format_similarity(self.similarity, digits=4)}, threshold {self.threshold:g}>"
         )
+
+    def _repr_html_(self) -> str:
+        first, second = self.names
+        numbers = {
+            "verdict": str(self.verdict),
+            self.measure: format_similarity(self.similarity, digits=4),
+            "threshold": self.threshold,
+            "estimate": self.estimate,
+            "shared bands": f"{self.shared_bands} of {self.bands}",
+        }
+        both, only_first, only_second = self.shingles.examples
+        columns = (f"only in {first}", f"only in {second}", "in both")
+        rows = list(zip_longest(only_first, only_second, both, fillvalue=""))
+        shown = TableView(self.why, columns, rows)
+        return render_view(f"{first} and {second}", numbers, [], [shown])
 
     def to_dict(self) -> dict[str, object]:
         """Returns the explanation as a JSON object."""

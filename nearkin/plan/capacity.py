@@ -31,6 +31,7 @@ from nearkin.plan.index_sizes import (
 )
 from nearkin.plan.rates import Rates, known_rates
 from nearkin.plan.tune import Distribution, candidate_probabilities
+from nearkin.runtime.notebook_view import TableView, render_view
 from nearkin.setting_names import name_setting
 from nearkin.sketch.minhash import ROUNDS
 from nearkin.spec import IDF_JACCARD, MAX_DIMENSIONS, Spec
@@ -366,6 +367,27 @@ class Plan:
         return (
             f"<Plan: {self.workload.documents:,} documents, {self.bands} bands of {self.rows} "
             f"rows, k={self.spec.k}, {missed} of {len(self.verdicts)} limits not met>"
+        )
+
+    def _repr_html_(self) -> str:
+        numbers = {
+            "documents": self.workload.documents,
+            "bands": f"{self.bands} of {self.rows} rows",
+            "signature": f"k={self.spec.k}",
+        }
+        limits = [
+            (verdict.limit, verdict.asked, verdict.needed, verdict.unit, verdict.holds)
+            for verdict in self.verdicts
+        ]
+        lines = [(line.part, line.name, line.value, line.unit, line.formula) for line in self.lines]
+        return render_view(
+            "Plan",
+            numbers,
+            [],
+            [
+                TableView("limits", ("limit", "requested", "needed", "unit", "met"), limits),
+                TableView("numbers", ("part", "name", "value", "unit", "formula"), lines),
+            ],
         )
 
     @property

@@ -30,6 +30,7 @@ from nearkin.plan.data_kind import (
     to_record,
     warn_of_unspaced_scripts,
 )
+from nearkin.runtime.notebook_view import TableView, render_view
 from nearkin.setting_names import name_setting
 from nearkin.spec import Spec
 
@@ -255,6 +256,16 @@ class Tuning:
             f"<Tuning: {len(self.points)} operating points for threshold {self.threshold:g}; best: "
             f"{best.bands} bands of {best.rows} rows, recall {best.recall:.4f}>"
         )
+
+    def _repr_html_(self) -> str:
+        numbers = {"threshold": self.threshold, "recall": self.recall, "points": len(self.points)}
+        columns = ("bands", "rows", "tables", "probes", "recall", "candidates per document", "keys")
+        rows = [
+            (p.bands, p.rows, p.tables, p.probes, p.recall, p.candidates, p.keys)
+            for p in self.points
+        ]
+        points = TableView("operating points, the cheapest first", columns, rows)
+        return render_view("Tuning", numbers, [], [points])
 
     @property
     def best(self) -> OperatingPoint:

@@ -1,0 +1,71 @@
+"""Tests of what notebooks show of results."""
+
+import matplotlib
+import pyarrow as pa
+import pytest
+
+import nearkin as nk
+from nearkin.report.notebook import first_rows, similarity_bars
+
+matplotlib.use("Agg")
+
+TEXTS = [
+    "the cat sat on the mat <b>",
+    "the cat sat on the mat now",
+    "a dog",
+    "The cat sat on the mat <b>!",
+]
+
+
+def test_bars_leave_out_the_empty_ends() -> None:
+    chart = similarity_bars("pairs", pa.chunked_array([[0.5, 0.52, 0.61, None]]))[0]
+    assert chart.labels == ["0.50 to 0.55", "0.55 to 0.60", "0.60 to 0.65"]
+    assert chart.values == [2, 0, 1]
+    assert similarity_bars("pairs", pa.chunked_array([[None]], pa.float64())) == []
+
+
+def test_first_rows_know_the_number_of_all_rows() -> None:
+    view = first_rows("rows", pa.table({"n": range(100)}))
+    assert (len(view.rows), view.total, list(view.columns)) == (20, 100, ["n"])
+
+
+def test_every_result_has_a_view_for_notebooks() -> None:
+    deduplicated = nk.dedup(TEXTS, threshold=0.5)
+    index = nk.Index.open("memory://")
+    outcome = index.upsert("a", TEXTS[0], id="<i>")
+    results = {
+        "removed documents by similarity": deduplicated,
+        "pairs by similarity": nk.pairs(TEXTS, threshold=0.5),
+        "only in a": nk.explain(TEXTS[0], TEXTS[1]),
+        "limits": nk.plan(1_000_000),
+        "operating points": nk.tune(threshold=0.8),
+        "groups": nk.split(TEXTS),
+        "documents affected": nk.check(TEXTS[:1], TEXTS[1:]),
+        "passages": nk.passages(TEXTS, min_tokens=3),
+        "first rows": deduplicated.clusters,
+        "members": index.cluster("a", outcome.cluster),
+    }
+    for shown, result in results.items():
+        html = result._repr_html_()  # type: ignore[attr-defined]
+        assert shown in html
+        assert "<b>" not in html
+        assert "<i>" not in html
+    deduplicated.close()
+    assert "kept" in deduplicated._repr_html_()
+
+
+def test_a_closed_result_without_counts_is_shown_as_closed() -> None:
+    deduplicated = nk.dedup(TEXTS)
+    deduplicated.close()
+    assert "closed" in deduplicated._repr_html_()
+
+
+@pytest.mark.parametrize("name", ["dedup", "pairs"])
+def test_plot_draws_all_pairs_on_axes_of_matplotlib(name: str) -> None:
+    from matplotlib import pyplot
+
+    result = getattr(nk, name)(TEXTS, threshold=0.5)
+    axes = result.plot()
+    assert sum(bar.get_height() for bar in axes.patches) == len(result.pairs)
+    assert result.plot(axes) is axes
+    pyplot.close(axes.figure)
