@@ -192,7 +192,8 @@ class _Functions:
         if not compares_sets(spec.measure):
             raise UsageError(
                 f"the SQL functions compare sets of shingles, and "
-                f"{name_setting('measure', spec.measure)} does not; use measure='jaccard'"
+                f"{name_setting('measure', spec.measure)} does not; use "
+                f"{name_setting('measure', 'jaccard')}"
             )
         resources = resources_of(applied)
         of_signs = replace(spec, measure="simhash", scheme="signs", k=64, slot_bits=1)

@@ -53,7 +53,7 @@ def test_no_message_of_the_library_names_an_option_of_the_command_line() -> None
 KEYWORD = re.compile(r"(?<![\w.?&;\[-])([a-z_]+|…)=(?=…|'|True|False|\d)")
 """A keyword with a value. The name can be that of a variable, which is shown as an ellipsis."""
 SHOW_KEYWORDS = (
-    *("sketch", "signatures", "spark"),
+    *("sketch", "signatures", "spark", "text_columns.py"),
     *("server", "runs/settings_file.py", "grid.py"),
     *("index/settings.py:8", "shingle/stemming.py:1"),
 )

@@ -69,7 +69,7 @@ def _to_option(name: str, value: object) -> object:
         from nearkin.errors import UsageError
 
         raise UsageError(
-            f"{name}={value!r} has a name with a comma, which separates names on the command line; "
-            "rename the column, or pass the settings to nearkin.dedup"
+            f"the setting {name!r} is {value!r}, and a name with a comma would be two names on the "
+            "command line; rename the column, or pass the settings to nearkin.dedup"
         )
     return ",".join(value)

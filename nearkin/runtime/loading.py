@@ -1,4 +1,4 @@
-"""Loading of large libraries: without garbage collections in between, and without pandas."""
+"""Loading of large libraries: without garbage collections and without pandas and SciPy."""
 
 import gc
 import sys
@@ -11,6 +11,7 @@ from types import ModuleType
 LARGE = "numba"
 """A library that every command with kernels loads. If it is there, the others are too."""
 PANDAS = "pandas"
+SCIPY = "scipy"
 
 
 @contextmanager
@@ -33,13 +34,20 @@ def paused_collector() -> Iterator[None]:
         gc.enable()
 
 
-class _PandasBlocker(MetaPathFinder):
-    """A finder of modules that says that pandas is not installed."""
+class _Blocker(MetaPathFinder):
+    """A finder of modules that says that a library is not installed.
+
+    Args:
+        library: Name of the library.
+    """
+
+    def __init__(self, library: str) -> None:
+        self._library = library
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Returns None, so that other finders are asked, unless the module is pandas.
+        """Returns None, so that other finders are asked, unless the module is the library.
 
         Args:
             fullname: Name of the module.
@@ -47,10 +55,10 @@ class _PandasBlocker(MetaPathFinder):
             target: Module that is loaded again, or None. It is not used.
 
         Raises:
-            ModuleNotFoundError: If the module is pandas.
+            ModuleNotFoundError: If the module is the library.
         """
-        if fullname == PANDAS:
-            raise ModuleNotFoundError("pandas is hidden from Arrow", name=PANDAS)
+        if fullname == self._library:
+            raise ModuleNotFoundError(f"{fullname} is hidden from this process", name=fullname)
         return None
 
 
@@ -64,7 +72,7 @@ def load_arrow_without_pandas() -> None:
     """
     if PANDAS in sys.modules:
         return
-    blocker = _PandasBlocker()
+    blocker = _Blocker(PANDAS)
     sys.meta_path.insert(0, blocker)
     try:
         import pyarrow as pa
@@ -72,3 +80,13 @@ def load_arrow_without_pandas() -> None:
         pa.array([0])
     finally:
         sys.meta_path.remove(blocker)
+
+
+def hide_scipy() -> None:
+    """Hides SciPy from this process, unless it has been imported already.
+
+    Numba imports it, if it is installed, for linear algebra, which the kernels do not have. It does
+    so again when it loads compiled kernels, so SciPy stays hidden.
+    """
+    if SCIPY not in sys.modules:
+        sys.meta_path.insert(0, _Blocker(SCIPY))

@@ -262,4 +262,4 @@ def test_columns_of_settings_that_have_a_comma_are_refused(
     write_table(tmp_path / "a.csv", {"a,b": ["x"], "c": ["y"]})
     settings = str(tmp_path / "settings.toml")
     assert run("dedup", str(tmp_path / "a.csv"), "--settings", settings, "-o", "x") == 2
-    assert "has a name with a comma" in " ".join(capsys.readouterr().err.split())
+    assert "a name with a comma would be two names" in " ".join(capsys.readouterr().err.split())

@@ -48,3 +48,15 @@ def test_the_collector_is_left_alone_in_a_process_that_has_loaded_them() -> None
     with paused_collector():
         assert gc.isenabled()
     assert gc.get_freeze_count() == frozen
+
+
+def test_scipy_is_hidden_from_numba_only_if_nobody_loaded_it_before() -> None:
+    code = (
+        "from nearkin.runtime.loading import hide_scipy\n{before}\nhide_scipy()\n"
+        "import numba, sys; print('scipy' in sys.modules)"
+    )
+    for before, shown in (("", "False\n"), ("import scipy", "True\n")):
+        ended = subprocess.run(
+            [sys.executable, "-c", code.format(before=before)], capture_output=True, text=True
+        )
+        assert ended.stdout == shown, ended.stderr
