@@ -4,9 +4,11 @@ import gc
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
 from types import ModuleType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
 
 LARGE = "numba"
 """A library that every command with kernels loads. If it is there, the others are too."""
@@ -34,7 +36,7 @@ def paused_collector() -> Iterator[None]:
         gc.enable()
 
 
-class _Blocker(MetaPathFinder):
+class _Blocker:
     """A finder of modules that says that a library is not installed.
 
     Args:
@@ -46,7 +48,7 @@ class _Blocker(MetaPathFinder):
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
+    ) -> "ModuleSpec | None":
         """Returns None, so that other finders are asked, unless the module is the library.
 
         Args:
