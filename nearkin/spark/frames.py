@@ -1,16 +1,17 @@
 """The deduplication of a DataFrame."""
 
 import tempfile
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
-from typing import NamedTuple, TypeAlias, Unpack
+from functools import partial, wraps
+from typing import Any, NamedTuple, TypeAlias, Unpack, cast
 from uuid import uuid4
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from nearkin.argument_types import check_arguments
+from nearkin.argument_types import Function, check_arguments
 from nearkin.corpus import Columns
 from nearkin.corpus.arrow_conversion import type_name
 from nearkin.engine.acceptance import LEAST_BANDED
@@ -59,6 +60,10 @@ REFUSED_PARAMETERS = {
     "second_measure": "a second measure needs the local engine; run it there over the kept "
     "documents",
     "workers": "the number of tasks is a setting of Spark, for example spark.default.parallelism",
+    **dict.fromkeys(
+        ("blocklist", "decisions", "passages", "cut_unit", "min_left"),
+        "it needs the local engine; use nearkin.dedup",
+    ),
 }
 """The parameters of `nearkin.dedup` that Spark cannot follow, with the reason."""
 
@@ -68,7 +73,25 @@ SparkFrame: TypeAlias = "DataFrame"
 OptionalFrame: TypeAlias = "DataFrame | None"
 
 
+def _refuse_before_check(function: Function) -> Function:
+    """Makes a function refuse parameters that Spark cannot follow before it checks their names.
+
+    Some of them are parameters of `nearkin.dedup` alone. They would be refused as unknown settings.
+
+    Args:
+        function: Function that takes the parameters as keywords.
+    """
+
+    @wraps(function)
+    def refuse_or_call(*arguments: Any, **keywords: Any) -> Any:
+        _refuse_local_parameters(keywords)
+        return function(*arguments, **keywords)
+
+    return cast(Function, refuse_or_call)
+
+
 @show_parameters
+@_refuse_before_check
 @check_arguments
 def dedup(
     frame: "SparkFrame",
@@ -105,8 +128,8 @@ def dedup(
         progress: Receives progress updates. Silent by default.
         **parameters: The columns, the measure, the threshold and further options, which
             `nearkin.runs.parameters.RunParameters` documents. `hidden`, `follow_links`, `include`,
-            `exclude`, `delimiter`, `encoding`, `fields`, `second_measure` and
-            `workers` are refused.
+            `exclude`, `delimiter`, `encoding`, `fields`, `second_measure` and `workers` are
+            refused, and so are the parameters that only `nearkin.dedup` has, such as `blocklist`.
 
     Returns:
         The result. Close it to delete its intermediate tables.
@@ -341,7 +364,7 @@ def require_whole_documents(options: RunOptions) -> None:
         )
 
 
-def _refuse_local_parameters(parameters: RunParameters) -> None:
+def _refuse_local_parameters(parameters: Mapping[str, object]) -> None:
     """Refuses parameters that Spark cannot follow.
 
     Raises:

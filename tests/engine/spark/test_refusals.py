@@ -1,5 +1,6 @@
 """Options that need the local engine are refused before anything is written or a session starts."""
 
+import inspect
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,6 +9,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import DataFrame
 
+import nearkin as nk
 from nearkin import spark as nks
 from nearkin.cli.app import run
 from nearkin.errors import UsageError
@@ -22,6 +24,7 @@ GIVEN: dict[str, Any] = {
     "fields": ["text:jaccard>=0.9"],
     "include": ["*.txt"],
     "exclude": ["*.txt"],
+    "min_left": 5,
 }
 FLAGS: dict[str, tuple[list[str], str]] = {
     "--second-measure": (["cosine:vector:0.9"], "run it there over the kept documents"),
@@ -48,6 +51,11 @@ def test_parameters_that_spark_cannot_follow_are_refused_with_the_reason(name: s
     with pytest.raises(UsageError, match="is not possible with Spark") as refused:
         nks.dedup(cast(DataFrame, SimpleNamespace(sparkSession=None)), id="id", **options)
     assert REFUSED_PARAMETERS[name] in str(refused.value)
+
+
+def test_every_parameter_of_the_local_engine_is_followed_or_refused_with_a_reason() -> None:
+    local = set(inspect.signature(nk.dedup).parameters) - {"data"}
+    assert local <= {*inspect.signature(nks.dedup).parameters, *REFUSED_PARAMETERS}
 
 
 def test_the_guide_lists_all_refused_parameters() -> None:
