@@ -90,11 +90,21 @@ def _to_table(data: Any) -> pa.Table:
         return _iterator_to_table(iter(data))
     if isinstance(data, list | tuple):
         refuse_paths(data)
-        if data and all(isinstance(row, Mapping) for row in data):
-            return pa.Table.from_struct_array(to_chunked(data))
+        return _values_to_table(data)
     if not _is_column(data):
         raise UsageError(f"{type_name(data)} is not a table; give {TABLES}")
     return pa.table({"vector" if _is_matrix(data) else "text": to_chunked(data)})
+
+
+def _values_to_table(values: Sequence[Any]) -> pa.Table:
+    """Returns the table of a list of texts or of dictionaries."""
+    if _are_rows(values):
+        return pa.Table.from_struct_array(to_chunked(values))
+    return pa.table({"text": to_chunked(values)})
+
+
+def _are_rows(values: Sequence[Any]) -> bool:
+    return bool(values) and all(isinstance(value, Mapping) for value in values)
 
 
 def _import_stream(data: Any) -> pa.ChunkedArray:
@@ -148,14 +158,21 @@ def _iterator_to_table(values: Iterator[Any]) -> pa.Table:
     Its values become Arrow columns in blocks, so that few of them are Python objects at a time.
 
     Raises:
-        UsageError: If the blocks have columns of one name and of types that cannot be combined.
+        UsageError: If the blocks have columns of one name and of types that cannot be combined, if
+            dictionaries are mixed with other values, or if the first block consists of paths.
     """
-    blocks: list[pa.Table] = []
-    while True:
-        block = list(itertools.islice(values, ITERATOR_BLOCK))
-        if blocks and not block:
-            break
-        blocks.append(_to_table(block))
+    block = list(itertools.islice(values, ITERATOR_BLOCK))
+    # A later block may be short, and its texts may be names of files by chance.
+    refuse_paths(block)
+    are_rows = _are_rows(block)
+    blocks = [_values_to_table(block)]
+    while block := list(itertools.islice(values, ITERATOR_BLOCK)):
+        if _are_rows(block) != are_rows:
+            raise UsageError(
+                "the values are not of one Arrow type: some are dictionaries and others are not; "
+                "give either dictionaries or texts"
+            )
+        blocks.append(_values_to_table(block))
     try:
         return pa.concat_tables(blocks, promote_options="permissive")
     except pa.ArrowException as error:

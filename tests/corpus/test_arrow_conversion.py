@@ -117,6 +117,26 @@ def test_iterator_is_read_in_blocks_whose_columns_are_united() -> None:
         to_table({"text": str(n) if n < rows - 1 else n} for n in range(rows))
 
 
+def test_last_block_of_an_iterator_may_hold_the_name_of_a_file(tmp_path: Path) -> None:
+    texts = [f"text {number}" for number in range(ITERATOR_BLOCK)] + [str(tmp_path)]
+    assert to_table(iter(texts))["text"].to_pylist() == texts
+    with pytest.raises(UsageError, match="paths of existing files"):
+        to_table(iter([str(tmp_path)]))
+
+
+@pytest.mark.parametrize("other", ["a text", None], ids=str)
+@pytest.mark.parametrize("is_reversed", [False, True])
+def test_iterator_does_not_mix_dictionaries_with_other_values(
+    other: str | None, is_reversed: bool
+) -> None:
+    """The values of two blocks were united as columns."""
+    blocks: list[list[Any]] = [[{"id": "a", "text": "one"}] * ITERATOR_BLOCK, [other]]
+    if is_reversed:
+        blocks = [[other] * ITERATOR_BLOCK, blocks[0][:1]]
+    with pytest.raises(UsageError, match="some are dictionaries and others are not"):
+        to_table(itertools.chain(*blocks))
+
+
 def test_iterator_of_paths_is_read_as_files(tmp_path: Path) -> None:
     for name in ("a.jsonl", "b.jsonl"):
         (tmp_path / name).write_text('{"text": "one two three four"}\n')
