@@ -24,7 +24,6 @@ from nearkin.engine.document_frequencies import FrequencyRequest
 from nearkin.engine.local.blocking import BlocklistMatcher, require_blockable
 from nearkin.engine.local.decisions import require_decidable
 from nearkin.engine.local.document_frequencies import count_frequencies
-from nearkin.engine.local.document_split import SplitGroups, require_splittable
 from nearkin.engine.local.keep_function import KeepFunction, require_choosable
 from nearkin.engine.local.reference import Reference, ReferenceMatcher
 from nearkin.engine.local.removal_limit import require_removal_limit
@@ -32,6 +31,7 @@ from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.second_measure import to_final_clusters
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
+from nearkin.engine.split_groups import SplitGroups, require_splittable
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.measures import measure_of

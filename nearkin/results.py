@@ -22,11 +22,11 @@ from nearkin.engine.cluster_columns import ClusterColumns, DocumentWeights
 from nearkin.engine.local import result_tables
 from nearkin.engine.local.cluster_columns import LocalClusterColumns
 from nearkin.engine.local.clustering import Clustering
-from nearkin.engine.local.document_split import SplitFacts
 from nearkin.engine.local.related_documents import with_related_documents
 from nearkin.engine.local.run import LocalRun
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.result_schema import GROUPS, RELATED
+from nearkin.engine.split_groups import SplitFacts, describe_group_sizes, require_group
 from nearkin.engine.stats import MissingPairsStats, StageRecords
 from nearkin.errors import MissingExtraError, UsageError
 from nearkin.passages.cutting.run import CUTS, KEPT_DOCUMENTS, CutRun
@@ -46,7 +46,6 @@ from nearkin.runs.split import FinishedSplit
 from nearkin.runtime.files import Readers
 from nearkin.runtime.notebook_view import TableView, render_view
 from nearkin.setting_names import name_setting
-from nearkin.suggestions import did_you_mean
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -686,18 +685,11 @@ class SplitResult:
             UsageError: If there is no such group, the number of rows differs, or the data is an
                 iterator, which can be read only once.
         """
-        if name not in self.names:
-            raise UsageError(
-                f"there is no group {name!r}; the groups are {', '.join(self.names)}"
-                f"{did_you_mean(name, self.names)}"
-            )
+        require_group(name, self.names)
         return select_kept_rows(data, self.rows == self.names.index(name))
 
     def __repr__(self) -> str:
-        sizes = ", ".join(
-            f"{group['name']} {group['documents']:,}" for group in self.facts["groups"]
-        )
-        return f"<SplitResult: {sizes}>"
+        return f"<SplitResult: {describe_group_sizes(self.facts)}>"
 
     def _repr_html_(self) -> str:
         numbers = {name: self.facts[name] for name in ("documents", "clusters", "pairs")}

@@ -17,8 +17,8 @@ from nearkin.cli.saved_runs import require_as_saved
 from nearkin.runtime.number_format import format_percent
 
 if TYPE_CHECKING:
-    from nearkin.engine.local.document_split import SplitFacts
     from nearkin.engine.options import RunOptions
+    from nearkin.engine.split_groups import SplitFacts
     from nearkin.spec import Spec
 
 COMMON_OPTIONS = (
@@ -116,7 +116,7 @@ def split(
     """  # noqa: E501
     with file_imports():
         from nearkin.cluster.keep import KeepPolicy
-        from nearkin.engine.local.document_split import SplitGroups, require_splittable
+        from nearkin.engine.split_groups import SplitGroups, require_splittable
         from nearkin.runs.output import require_output_free
         from nearkin.runs.spec_request import resolve_inputs
         from nearkin.runs.split import run_split

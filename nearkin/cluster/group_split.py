@@ -46,10 +46,28 @@ def hash_clusters(cluster: np.ndarray, content: np.ndarray, seed: int) -> np.nda
     Returns:
         uint64 (clusters, 2), two independent words.
     """
-    salt = splitmix64(seed, 1)[0]
-    documents = _mix(_mix(content[:, 0] ^ salt) ^ content[:, 1])
     smallest = np.full(int(cluster.max(initial=-1)) + 1, np.iinfo(np.uint64).max, np.uint64)
-    np.minimum.at(smallest, cluster, documents)
+    np.minimum.at(smallest, cluster, hash_documents(content, seed))
+    return expand_smallest_hashes(smallest)
+
+
+def hash_documents(content: np.ndarray, seed: int) -> np.ndarray:
+    """Returns the hash of each document, of which the smallest represents a cluster, uint64 (n,).
+
+    Args:
+        content: Content hash of each document, uint64 (n, 2).
+        seed: Seed of the hash.
+    """
+    salt = splitmix64(seed, 1)[0]
+    return _mix(_mix(content[:, 0] ^ salt) ^ content[:, 1])
+
+
+def expand_smallest_hashes(smallest: np.ndarray) -> np.ndarray:
+    """Returns the hashes of clusters, uint64 (clusters, 2), two independent words.
+
+    Args:
+        smallest: Smallest hash of a document of each cluster, uint64 (clusters,).
+    """
     return np.stack([_mix(smallest + GOLDEN), _mix(smallest + GOLDEN + GOLDEN)], axis=1)
 
 

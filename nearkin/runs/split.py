@@ -11,13 +11,7 @@ import numpy as np
 
 from nearkin.corpus import FileCorpus, find_first_change, write_kept
 from nearkin.corpus.input_manifest import InputRecord
-from nearkin.engine.local.document_split import (
-    DocumentSplit,
-    SplitFacts,
-    SplitGroups,
-    require_splittable,
-    split_documents,
-)
+from nearkin.engine.local.document_split import DocumentSplit, split_documents
 from nearkin.engine.local.missing_pairs import estimate_missing_pairs
 from nearkin.engine.local.result_tables import write_batches
 from nearkin.engine.local.run import LocalRun
@@ -25,6 +19,7 @@ from nearkin.engine.local.sketching import REJECTED
 from nearkin.engine.local.work_folder import first_difference
 from nearkin.engine.options import RecordedOptions
 from nearkin.engine.result_schema import GROUPS
+from nearkin.engine.split_groups import SplitFacts, SplitGroups, require_splittable
 from nearkin.engine.stats import Stage, StageRecords
 from nearkin.engine.value_keys import value_columns_of
 from nearkin.errors import UsageError

@@ -4,14 +4,15 @@ The result is the same as on one machine. It needs Java 17 or 21, and the extra 
 """
 
 from nearkin.spark.files import dedup_files, prepare_files
-from nearkin.spark.frames import check, dedup
+from nearkin.spark.frames import check, dedup, split
 from nearkin.spark.incremental import backfill, save
-from nearkin.spark.result import SparkCheckResult, SparkResult
+from nearkin.spark.result import SparkCheckResult, SparkResult, SparkSplitResult
 from nearkin.spark.streaming import StreamUpserts
 
 __all__ = [
     "SparkCheckResult",
     "SparkResult",
+    "SparkSplitResult",
     "StreamUpserts",
     "backfill",
     "check",
@@ -19,4 +20,5 @@ __all__ = [
     "dedup_files",
     "prepare_files",
     "save",
+    "split",
 ]

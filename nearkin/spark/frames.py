@@ -1,7 +1,7 @@
 """The deduplication of a DataFrame."""
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial, wraps
@@ -17,6 +17,7 @@ from nearkin.corpus.arrow_conversion import type_name
 from nearkin.engine.acceptance import LEAST_BANDED
 from nearkin.engine.options import RunOptions
 from nearkin.engine.spark.document_parts import require_mergeable
+from nearkin.engine.spark.document_split import split_documents
 from nearkin.engine.spark.frequencies import count_over_spark
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.reference import SparkReference, run_over_both
@@ -25,9 +26,11 @@ from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import require_classic_session, translate_spark_errors
 from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.sources import FrameSource, quote_column
+from nearkin.engine.split_groups import SplitGroups, require_splittable
 from nearkin.errors import UsageError
 from nearkin.report.run_warnings import log_warnings, warn_of_run
 from nearkin.runs.check import require_checkable
+from nearkin.runs.pairs import with_pair_budget
 from nearkin.runs.parameter_help import show_parameters
 from nearkin.runs.parameters import (
     RunParameters,
@@ -44,7 +47,7 @@ from nearkin.runtime.progress import Progress, Silent
 from nearkin.setting_names import name_flag, name_setting
 from nearkin.sketch.resources import DocumentFrequencies, weighted_by
 from nearkin.spark.incremental import open_saved_run
-from nearkin.spark.result import SparkCheckResult, SparkResult
+from nearkin.spark.result import SparkCheckResult, SparkResult, SparkSplitResult
 from nearkin.spec import IDF_JACCARD
 from nearkin.suggestions import describe_columns, did_you_mean
 
@@ -236,21 +239,13 @@ def check(
     settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_splits()
     parameters = with_recall_of_splits(settings.apply_to(parameters))
     _refuse_local_parameters(parameters)
-    columns = columns_of(parameters, id)
-    resources = resources_of(parameters)
     spark = require_classic_session(first.sparkSession)
     with settings.named_in_errors(), translate_spark_errors(), ExitStack() as on_failure:
-        columns = _with_dimensions(first, columns)
-        options = make_run_options(spec_of(parameters, columns), parameters)
-        columns = replace(columns, carried_columns=options.carried_columns)
-        columns = columns.with_memory(options.memory)
-        require_supported(options)
-        options = require_checkable(options)
+        request = _make_request(first, id, parameters)
+        request = replace(request, options=require_checkable(request.options))
+        columns = request.columns
         for frame in (first, second):
             _require_columns(frame, columns)
-        options.spec.require_key(resources.secret)
-        on_error = parameters.get("on_error", "quarantine")
-        request = TaskRequest(columns, options, resources, on_error)
         names = [f.col(quote_column(name)) for name in columns.all]
         both = first.select(*names).unionByName(second.select(*names))
         prepared = _prepare_tables(spark, both, request, parameters, work, on_failure)
@@ -262,6 +257,94 @@ def check(
         log_warnings(result.warnings)
         on_failure.pop_all()
     return result
+
+
+@partial(show_parameters, recall=SPLIT_RECALL)
+@check_arguments
+def split(
+    frame: "SparkFrame",
+    groups: Sequence[float] = (0.8, 0.1, 0.1),
+    *,
+    id: str,
+    names: Sequence[str] | None = None,
+    group_seed: int = 0,
+    work: str | None = None,
+    progress: Progress | None = None,
+    **parameters: Unpack[RunParameters],
+) -> SparkSplitResult:
+    """Splits the rows of a DataFrame so that no near-duplicates are in different groups.
+
+    Whole clusters of near-duplicates are assigned to groups, by a hash of their content. The groups
+    are those of `nearkin.split`.
+
+    Args:
+        frame: Rows with an id column. They may be computed more than once and must be the same
+            each time.
+        groups: Share of each group, which add up to 1.
+        id: Column of unique ids, text or whole numbers.
+        names: Names of the groups. The default is `train` and `test` for two groups, `validation`
+            between them for three, and `group-1`, `group-2` and so on for more.
+        group_seed: Seed of the hashes that select groups.
+        work: Folder for intermediate tables, path or URL, which the driver and all workers can
+            write. The default is a temporary folder, which works on one machine only.
+        progress: Receives progress updates. Silent by default.
+        **parameters: The columns, the measure, the threshold and further options, which
+            `nearkin.runs.parameters.RunParameters` documents. The default of `recall` is 0.99.
+            Equal values of `same` and `url` keep rows together.
+
+    Returns:
+        The result. Close it to delete its intermediate tables.
+
+    Raises:
+        UsageError: If the frame is not one of Spark, an argument is not valid or leaves pairs out,
+            a column is missing, or ids are repeated.
+        RunError: If a task failed. The message names the document that caused it, if there is one.
+    """
+    if not hasattr(frame, "sparkSession"):
+        raise UsageError(
+            f"{type_name(frame)} is not a Spark DataFrame; nearkin.split takes tables in memory"
+        )
+    parsed = SplitGroups(tuple(groups), tuple(names or ()), group_seed)
+    settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_splits()
+    parameters = with_recall_of_splits(settings.apply_to(parameters))
+    _refuse_local_parameters(parameters)
+    spark = require_classic_session(frame.sparkSession)
+    with settings.named_in_errors(), translate_spark_errors(), ExitStack() as on_failure:
+        request = _make_request(frame, id, parameters)
+        require_splittable(request.options)
+        request = replace(request, options=with_pair_budget(request.options))
+        _require_columns(frame, request.columns)
+        prepared = _prepare_tables(spark, frame, request, parameters, work, on_failure)
+        source = FrameSource(frame, prepared.request)
+        run = SparkRun(spark, source, prepared.request, progress or Silent(), prepared.tables)
+        # Tasks read the values of these columns, which do not replace the comparison of texts.
+        run.options = replace(run.options, same=None, url=None)
+        documents = split_documents(run, parsed)
+        result = SparkSplitResult.from_run(run, frame, documents)
+        log_warnings(result.warnings)
+        on_failure.pop_all()
+    return result
+
+
+def _make_request(frame: DataFrame, id: str, parameters: RunParameters) -> TaskRequest:
+    """Returns the request of a run whose documents are rows of a DataFrame.
+
+    Args:
+        frame: Rows.
+        id: Column of ids.
+        parameters: Parameters of the run.
+
+    Raises:
+        UsageError: If a parameter is not valid, or needs the local engine.
+    """
+    columns = _with_dimensions(frame, columns_of(parameters, id))
+    resources = resources_of(parameters)
+    options = make_run_options(spec_of(parameters, columns), parameters)
+    columns = replace(columns, carried_columns=options.carried_columns)
+    require_supported(options)
+    options.spec.require_key(resources.secret)
+    on_error = parameters.get("on_error", "quarantine")
+    return TaskRequest(columns.with_memory(options.memory), options, resources, on_error)
 
 
 class _PreparedRequest(NamedTuple):

@@ -10,10 +10,12 @@ from nearkin.argument_types import check_arguments
 from nearkin.engine.cluster_columns import ClusterColumns, DocumentWeights
 from nearkin.engine.result_schema import RELATED
 from nearkin.engine.spark.cluster_columns import ColumnsById, with_cluster_columns
+from nearkin.engine.spark.document_split import SparkDocumentSplit
 from nearkin.engine.spark.reference import OURS, THEIRS
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.session import translate_spark_errors
 from nearkin.engine.spark.sources import quote_column, unused_name
+from nearkin.engine.split_groups import SplitFacts, describe_group_sizes, require_group
 from nearkin.engine.stats import StageRecords
 from nearkin.errors import UsageError
 from nearkin.report.collect import collect_counts, collect_report, summary_counts
@@ -94,10 +96,8 @@ class SparkResult:
     @property
     def kept(self) -> DataFrame:
         """The input rows of kept documents."""
-        kept_id = unused_name("kept", self._frame.columns)
-        kept = self._run.clusters.where("kept").select(f.col("id").alias(kept_id))
-        id_column = f.col(quote_column(str(self._run.request.columns.id))).cast("string")
-        return self._frame.join(kept, id_column == f.col(kept_id), "left_semi")
+        ids = self._run.clusters.where("kept").select("id")
+        return select_rows_of_ids(self._frame, str(self._run.request.columns.id), ids)
 
     @check_arguments
     def cluster_columns(self, document_weights: str = "none") -> DataFrame:
@@ -227,3 +227,83 @@ class SparkCheckResult:
 
     def __repr__(self) -> str:
         return f"<SparkCheckResult: {self.affected[1]:,} documents affected>"
+
+
+@dataclass(frozen=True, repr=False)
+class SparkSplitResult:
+    """The groups of a DataFrame, between which there are no near-duplicates.
+
+    Their table is in a work folder. `close`, or leaving `with`, deletes the folder; the table
+    cannot be computed any more then.
+
+    Attributes:
+        groups: A table with a row for each document: id, group (the name) and cluster (the id of
+            the first document of its cluster). Documents of one cluster are in one group.
+        facts: The numbers of documents and clusters, of each group too, the largest cluster, and
+            the numbers of pairs.
+        warnings: Sentences about the result, for example that most texts are short.
+    """
+
+    groups: DataFrame
+    facts: SplitFacts
+    warnings: tuple[str, ...]
+    _frame: DataFrame
+    _run: SparkRun
+
+    @classmethod
+    def from_run(
+        cls, run: SparkRun, frame: DataFrame, documents: SparkDocumentSplit
+    ) -> "SparkSplitResult":
+        """Returns the result of a run over a DataFrame.
+
+        Args:
+            run: Run, after its pairs are verified.
+            frame: Rows that were split.
+            documents: The groups of the documents.
+        """
+        return cls(documents.groups, documents.facts, tuple(warn_of_run(run)), frame, run)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the groups."""
+        return tuple(group["name"] for group in self.facts["groups"])
+
+    def select(self, name: str) -> DataFrame:
+        """Returns the input rows of one group.
+
+        Args:
+            name: The name of the group.
+
+        Raises:
+            UsageError: If there is no such group.
+        """
+        require_group(name, self.names)
+        ids = self.groups.where(f.col("group") == name).select("id")
+        return select_rows_of_ids(self._frame, str(self._run.request.columns.id), ids)
+
+    def __enter__(self) -> "SparkSplitResult":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Deletes the intermediate tables. The table of groups cannot be computed then."""
+        self._run.tables.remove()
+
+    def __repr__(self) -> str:
+        return f"<SparkSplitResult: {describe_group_sizes(self.facts)}>"
+
+
+def select_rows_of_ids(frame: DataFrame, id_column: str, ids: DataFrame) -> DataFrame:
+    """Returns the rows of a frame whose ids are in a table.
+
+    Args:
+        frame: Rows.
+        id_column: Column of ids of the frame, text or whole numbers.
+        ids: (id), as text.
+    """
+    chosen_id = unused_name("chosen", frame.columns)
+    chosen = ids.select(f.col("id").alias(chosen_id))
+    own_id = f.col(quote_column(id_column)).cast("string")
+    return frame.join(chosen, own_id == f.col(chosen_id), "left_semi")

@@ -14,7 +14,7 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run
-from nearkin.engine.local.document_split import SplitGroups
+from nearkin.engine.split_groups import SplitGroups
 from nearkin.errors import UsageError
 from tests.engine.test_across import jaccard, random_table
 from tests.engine.test_value_groups import canonical, table_with_values

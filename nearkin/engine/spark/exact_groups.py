@@ -49,7 +49,7 @@ def find_exact_duplicates(
     if not has_groups:
         none = documents.select("doc", f.col("doc").alias("head"), f.lit(False).alias("same"))
         return ExactDuplicateTables(none.where(f.lit(False)), 0)
-    copies = _find_copies(documents, ["fp0", "fp1", *group], _has_shingles())
+    copies = find_copies(documents, ["fp0", "fp1", *group], _has_shingles())
     table, counts = tables.counted(copies.withColumn("same", f.lit(False)), "copies")
     return ExactDuplicateTables(table, counts["rows"])
 
@@ -79,13 +79,8 @@ def join_by_values(
         is_grouped = f.col(name).isNotNull()
         if drops_empty:
             is_grouped &= _has_shingles()
-        edges = edges.unionByName(_find_copies(documents, [name, "block"], is_grouped))
-    ordered = edges.select(f.least("doc", "head").alias("a"), f.greatest("doc", "head").alias("b"))
-    stored, counts = tables.counted(ordered, "value-edges")
-    if counts["rows"] <= EDGES_IN_ONE_TASK:
-        components = stored.coalesce(1).mapInArrow(_unite_edges, "doc long, component long")
-    else:
-        components = find_components(stored, lambda frame: tables.keep(frame, "value-groups"))
+        edges = edges.unionByName(find_copies(documents, [name, "block"], is_grouped))
+    components = join_edges(edges, tables)
     facts = documents.select("doc", "sort", "fp0", "fp1", (~_has_shingles()).alias("empty"))
     members = components.join(facts, "doc")
     heads = members.groupBy("component").agg(
@@ -98,6 +93,20 @@ def join_by_values(
     )
     table, counts = tables.counted(copies, "joined-copies")
     return ExactDuplicateTables(table, exact.count, counts["rows"] - exact.count)
+
+
+def join_edges(edges: DataFrame, tables: IntermediateTables) -> DataFrame:
+    """Returns (doc, component): each document of an edge, and the smallest of its component.
+
+    Args:
+        edges: (doc, head): documents that belong together.
+        tables: Intermediate tables.
+    """
+    ordered = edges.select(f.least("doc", "head").alias("a"), f.greatest("doc", "head").alias("b"))
+    stored, counts = tables.counted(ordered, "joined-edges")
+    if counts["rows"] <= EDGES_IN_ONE_TASK:
+        return stored.coalesce(1).mapInArrow(_unite_edges, "doc long, component long")
+    return find_components(stored, lambda frame: tables.keep(frame, "joined-groups"))
 
 
 def _unite_edges(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -116,7 +125,7 @@ def _has_shingles() -> Column:
     return (f.col("fp0") != 0) | (f.col("fp1") != 0)
 
 
-def _find_copies(documents: DataFrame, group: list[str], is_grouped: Column) -> DataFrame:
+def find_copies(documents: DataFrame, group: list[str], is_grouped: Column) -> DataFrame:
     """Returns (doc, head): the documents with the same key as an earlier one in keep order.
 
     Args:
