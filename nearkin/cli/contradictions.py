@@ -98,7 +98,7 @@ CONTRADICTIONS = (
         Contradiction("fields", name, "each field names its column, its measure and its limit")
         for name in (
             *("text", "tokens", "vector", "fingerprint", "bits", "measure", "threshold"),
-            *("distance", "weights", "frequencies", "max_df", "cut_list", "accept", "max_lost"),
+            *("distance", "weights", "frequencies", "max_df", "cut_list", "max_lost"),
         )
     ),
     Contradiction("store", "server", "documents have one destination", "stream"),

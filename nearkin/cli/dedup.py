@@ -232,7 +232,7 @@ def dedup(
         policy,
         clustering.source,
         clustering.split,
-        *columns_of_acceptance(clustering.accept),
+        *(() if columns.fields else columns_of_acceptance(clustering.accept)),
         None if limit is None else limit.column,
     )
     requested_columns = columns.to_columns(carried, match.memory)

@@ -999,7 +999,8 @@ class ClusterOptions:
         str,
         typer.Option(
             help="Condition under which a document is removed, for example 'jaccard >= 0.8 and "
-            "containment >= 0.98'; or safe, contained, or similar (the threshold decides).",
+            "containment >= 0.98'; or safe, contained, or similar (the threshold decides). With "
+            "--field, 'title and (body or image)'.",
             metavar="EXPR",
             rich_help_panel=VERIFICATION,
         ),

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from nearkin.corpus.columns import DEFAULT_BITS, ContentField
+from nearkin.engine.field_alternatives import parse_alternatives
 from nearkin.errors import UsageError
 from nearkin.measures import measure_of
 from nearkin.measures.fields import ComparedField, FieldsMeasure
@@ -150,6 +151,64 @@ def parse_fields(texts: Sequence[str]) -> tuple[FieldRule, ...]:
     return rules
 
 
+def parse_condition(accept: str, rules: Sequence[FieldRule]) -> tuple[tuple[int, ...], ...]:
+    """Parses the condition that decides which fields must be similar.
+
+    Args:
+        accept: The condition, as `parse_alternatives` takes it.
+        rules: The fields.
+
+    Returns:
+        The positions of the fields of each alternative.
+
+    Raises:
+        UsageError: If the condition is not valid, or no field whose signatures can find the
+            candidate pairs is in all alternatives.
+
+    Examples:
+        >>> rules = parse_fields(["a:jaccard>=0.5", "b:jaccard>=0.9", "c:hamming<=1"])
+        >>> parse_condition("a and (b or c)", rules)
+        ((0, 1), (0, 2))
+    """
+    alternatives = parse_alternatives(accept, [rule.column for rule in rules])
+    if _candidate_fields(rules, alternatives):
+        return alternatives
+    run_field = rules[choose_candidate_field(rules)]
+    kind = "text" if run_field.is_text else f"fingerprint of {run_field.bits} bits"
+    raise UsageError(
+        f"{name_setting('accept', accept)} can hold without each single {kind}, so that no "
+        f"signatures find all candidate pairs; require a {kind}, for example {run_field.column!r}, "
+        "in each alternative, or run once for each alternative"
+    )
+
+
+def _candidate_fields(
+    rules: Sequence[FieldRule], alternatives: tuple[tuple[int, ...], ...]
+) -> list[int]:
+    """Returns the positions of the fields of all alternatives with the Spec of the run."""
+    run_spec = rules[choose_candidate_field(rules)].to_spec(Spec())
+    required = set(range(len(rules))).intersection(*alternatives)
+    return sorted(at for at in required if rules[at].to_spec(Spec()) == run_spec)
+
+
+def choose_required_field(
+    rules: Sequence[FieldRule], alternatives: tuple[tuple[int, ...], ...]
+) -> int:
+    """Returns the position of the field whose signatures find the pairs of all alternatives.
+
+    Args:
+        rules: The fields.
+        alternatives: The positions of the fields of each alternative, from `parse_condition`.
+
+    Examples:
+        >>> rules = parse_fields(["a:jaccard>=0.5", "b:jaccard>=0.9", "c:hamming<=1"])
+        >>> choose_required_field(rules, ((0, 1), (0, 2)))
+        0
+    """
+    candidates = _candidate_fields(rules, alternatives)
+    return candidates[choose_candidate_field([rules[at] for at in candidates])]
+
+
 def choose_candidate_field(rules: Sequence[FieldRule]) -> int:
     """Returns the position of the field whose signatures find the candidate pairs.
 
@@ -192,12 +251,16 @@ def make_spec_of_fields(rules: Sequence[FieldRule], given: Mapping[str, Any]) ->
 
 
 def measure_of_fields(
-    rules: Sequence[FieldRule], spec: Spec, resources: SpecResources
+    rules: Sequence[FieldRule],
+    alternatives: tuple[tuple[int, ...], ...],
+    spec: Spec,
+    resources: SpecResources,
 ) -> FieldsMeasure:
     """Returns the measure of documents with several fields.
 
     Args:
         rules: The fields.
+        alternatives: The positions of the fields of each alternative, from `parse_condition`.
         spec: Spec of the candidate field, which is that of all texts if there are any.
         resources: The key of the Spec, if it has one.
     """
@@ -212,4 +275,4 @@ def measure_of_fields(
         )
         for rule in rules
     ]
-    return FieldsMeasure(tuple(fields), choose_candidate_field(rules))
+    return FieldsMeasure(tuple(fields), choose_required_field(rules, alternatives), alternatives)

@@ -22,7 +22,12 @@ from nearkin.engine.acceptance import (
     require_acceptable,
 )
 from nearkin.engine.canonical_urls import load_url_parser
-from nearkin.engine.fields import FieldRule, choose_candidate_field, parse_fields
+from nearkin.engine.fields import (
+    FieldRule,
+    choose_required_field,
+    parse_condition,
+    parse_fields,
+)
 from nearkin.engine.removal_limit import RemovalLimit
 from nearkin.errors import UsageError
 from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
@@ -245,7 +250,8 @@ class RunOptions:
             are linked with each other, and none is removed because of it.
         fields: Columns that are compared each on its own, with their measures and limits, for
             example `title:jaccard>=0.9` and `image:hamming/64<=4`. Near-duplicates reach all of
-            them. They replace `threshold` and `distance`.
+            them, or those that `accept` requires, for example `title and (body or image)`. They
+            replace `threshold` and `distance`.
         same: Columns, separated by commas. Documents with an equal value in one of them are
             duplicates, whatever their texts are. Null and empty values never match.
         url: Column of URLs. Documents whose URLs have the same canonical form are duplicates,
@@ -360,7 +366,8 @@ class RunOptions:
         if not self.fields:
             return
         object.__setattr__(self, "fields", tuple(self.fields))
-        candidate = self.parsed_fields[choose_candidate_field(self.parsed_fields)]
+        rules = self.parsed_fields
+        candidate = rules[choose_required_field(rules, self.field_alternatives)]
         if self.spec != candidate.to_spec(self.spec) or self.spec.measure != candidate.measure:
             raise UsageError(
                 f"the Spec of a run over fields is that of {candidate.column!r}, of measure "
@@ -371,7 +378,6 @@ class RunOptions:
         object.__setattr__(self, "distance", candidate.distance)
         fields = name_setting("fields", list(self.fields))
         others = {
-            "accept": self.accept if self._replaces_threshold else None,
             "max_lost": self.max_lost,
             "related": self.related,
             "second_measure": self.second_measure,
@@ -618,6 +624,11 @@ class RunOptions:
         return parse_fields(self.fields)
 
     @cached_property
+    def field_alternatives(self) -> tuple[tuple[int, ...], ...]:
+        """The positions of the fields of each alternative in which near-duplicates are similar."""
+        return parse_condition(self.accept, self.parsed_fields)
+
+    @cached_property
     def parsed_second_measure(self) -> SecondMeasure | None:
         """The second measure, or None if there is none."""
         if self.second_measure is None:
@@ -636,8 +647,20 @@ class RunOptions:
 
     @cached_property
     def acceptance(self) -> Expression | None:
-        """The condition under which documents are removed; None if the threshold alone decides."""
+        """The condition under which documents are removed; None if the threshold alone decides.
+
+        It is None for several fields, whose condition is that of `field_alternatives`.
+        """
+        if self.fields:
+            return None
         return combine_acceptance(self.accept, self.max_lost, self.threshold, self.spec.measure)
+
+    @property
+    def condition(self) -> str | None:
+        """The text of the condition under which documents are removed, or None without one."""
+        if self.fields:
+            return self.accept if self._replaces_threshold else None
+        return None if self.acceptance is None else str(self.acceptance)
 
     @property
     def _replaces_threshold(self) -> bool:
@@ -715,7 +738,7 @@ class RunOptions:
             self.url,
             self.source,
             self.split,
-            *columns_of_acceptance(self.accept),
+            *(() if self.fields else columns_of_acceptance(self.accept)),
             None if self.removal_limit is None else self.removal_limit.column,
         )
 

@@ -137,7 +137,9 @@ class Run(ABC):
         """The measure of the run."""
         options = self.options
         if options.parsed_fields:
-            return measure_of_fields(options.parsed_fields, options.spec, self.resources)
+            return measure_of_fields(
+                options.parsed_fields, options.field_alternatives, options.spec, self.resources
+            )
         return measure_of(options.spec, self.resources, options.distance)
 
     @cached_property

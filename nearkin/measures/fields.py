@@ -1,8 +1,9 @@
-"""Several fields of a document, which must all be similar.
+"""Several fields of a document, all or some of which must be similar.
 
-A document is a struct with a value of each field. One field has the signatures from which candidate
-pairs are found. Every pair is then compared in all fields, exactly. Its similarity is that of the
-field with the signatures, or 0 if another field is not similar enough.
+A document is a struct with a value of each field. One field, which all near-duplicates need, has
+the signatures from which candidate pairs are found. Every pair is then compared in all fields,
+exactly. Its similarity is that of the field with the signatures, or 0 if other fields that it needs
+are not similar enough.
 """
 
 from collections.abc import Callable, Iterator
@@ -51,10 +52,12 @@ class FieldsMeasure:
     Attributes:
         fields: The fields, in the order of the parts of a document.
         candidate: The position of the field with the signatures.
+        alternatives: The sets of fields that suffice, as positions. Each contains the candidate.
     """
 
     fields: tuple[ComparedField, ...]
     candidate: int
+    alternatives: tuple[tuple[int, ...], ...]
 
     @property
     def _signed(self) -> Measure:
@@ -90,14 +93,16 @@ class FieldsMeasure:
 
         Returns:
             The pairs with the similarity of the field with the signatures. It is 0 for pairs of
-            which another field is not similar enough.
+            which the other fields of no alternative are all similar enough.
         """
         scored = self._compare_field(self.candidate, pairs, stored)
-        is_accepted = np.ones(len(pairs), bool)
-        for position, field in enumerate(self.fields):
-            if position != self.candidate:
-                compared = self._compare_field(position, pairs, stored)
-                is_accepted &= compared.meets_threshold(field.threshold)
+        reached = [
+            np.ones(len(pairs), bool)
+            if position == self.candidate
+            else self._reach_threshold(position, pairs, stored)
+            for position in range(len(self.fields))
+        ]
+        is_accepted = _holds_for_any(self.alternatives, np.stack(reached, axis=1))
         return scored._replace(intersection=np.where(is_accepted, scored.intersection, 0))
 
     def compare_all(
@@ -124,6 +129,28 @@ class FieldsMeasure:
         for portion in self._signed.compare_all(signed, scope, threshold, workers, memory):
             compared = self.compare(portion.pairs, stored)
             yield compared.select(compared.meets_threshold(threshold))
+
+    def _reach_threshold(
+        self, position: int, pairs: np.ndarray, stored: StoredPayloads
+    ) -> np.ndarray:
+        """Returns for which pairs a field reaches its threshold, bool (m,).
+
+        It does not if one of the documents lacks the field.
+        """
+        first, second = unpack_pairs(pairs)
+        has_field = self._have_field(position, first, stored)
+        has_field &= self._have_field(position, second, stored)
+        compared = self._compare_field(position, pairs[has_field], stored)
+        is_reached = np.zeros(len(pairs), bool)
+        is_reached[has_field] = compared.meets_threshold(self.fields[position].threshold)
+        return is_reached
+
+    def _have_field(
+        self, position: int, documents: np.ndarray, stored: StoredPayloads
+    ) -> np.ndarray:
+        """Returns which stored documents have a value of a field, bool (m,)."""
+        parts = stored.place[documents].astype(np.int64) * len(self.fields) + position
+        return np.asarray(stored.starts[parts + 1] > stored.starts[parts])
 
     def _compare_field(
         self, position: int, pairs: np.ndarray, stored: StoredPayloads
@@ -158,6 +185,7 @@ class _FieldsSketcher:
 
     def __init__(self, measure: FieldsMeasure, key_builder: BandKeyBuilder | None) -> None:
         self._candidate = measure.candidate
+        self._alternatives = measure.alternatives
         self._sketchers = [
             field.measure.sketcher(key_builder)
             if position == measure.candidate
@@ -170,7 +198,8 @@ class _FieldsSketcher:
     ) -> Sketches:
         """Returns the signatures of the candidate field, and hashes of all fields.
 
-        A document that lacks a field has no shingles, so that it matches no other one.
+        A document that lacks a field of each alternative has no shingles, so that it matches no
+        other one.
 
         Args:
             documents: The documents, a struct of their fields.
@@ -181,10 +210,18 @@ class _FieldsSketcher:
             sketcher.sketch(without_nulls(field))
             for sketcher, field in zip(self._sketchers, fields, strict=True)
         ]
-        is_empty = np.zeros(len(documents), bool)
-        for sketch, field in zip(sketches, fields, strict=True):
-            is_empty |= (sketch.shingles == 0) | field.is_null().to_numpy(zero_copy_only=False)
-        words = np.hstack([sketch.fingerprints for sketch in sketches])
+        has_fields = np.stack(
+            [
+                (sketch.shingles > 0) & field.is_valid().to_numpy(zero_copy_only=False)
+                for sketch, field in zip(sketches, fields, strict=True)
+            ],
+            axis=1,
+        )
+        is_empty = ~_holds_for_any(self._alternatives, has_fields)
+        # A null is not equal to the value that takes its place.
+        words = np.hstack(
+            [*(sketch.fingerprints for sketch in sketches), has_fields.astype(np.uint64)]
+        )
         hashes = hash_rows(np.ascontiguousarray(words).view(np.uint8))
         hashes[is_empty] = EMPTY_STREAM
         signed = sketches[self._candidate]
@@ -202,10 +239,10 @@ class _FieldsPayloads:
         """Returns the payload of a batch of documents, see `PayloadBuilder`.
 
         Its sizes are those of the parts, int64 (n · fields,): all parts of the first document, then
-        those of the second one.
+        those of the second one. The part of a field that a document lacks is empty.
         """
         payloads = [
-            builder.build(without_nulls(documents.field(position)))
+            _build_without_nulls(builder, documents.field(position))
             for position, builder in enumerate(self._builders)
         ]
         widths = [payload.columns[0][:1].size or 1 for payload in payloads]
@@ -229,6 +266,30 @@ def _sketcher_of_hashes(measure: Measure) -> DocumentSketcher:
     if not spec.has_slots:
         return measure.sketcher()
     return replace(measure, spec=replace(spec, k=HASHED_SLOTS)).sketcher()  # type: ignore[type-var]
+
+
+def _build_without_nulls(builder: PayloadBuilder, field: pa.Array) -> Payload:
+    """Returns the payload of a field, in which nulls have no rows."""
+    payload = builder.build(without_nulls(field))
+    if not field.null_count:
+        return payload
+    is_valid = field.is_valid().to_numpy(zero_copy_only=False)
+    rows = np.repeat(is_valid, payload.sizes)
+    columns = tuple(column[rows] for column in payload.columns)
+    return Payload(np.where(is_valid, payload.sizes, 0), columns)
+
+
+def _holds_for_any(alternatives: tuple[tuple[int, ...], ...], holds: np.ndarray) -> np.ndarray:
+    """Returns for which rows all fields of an alternative hold, bool (n,).
+
+    Args:
+        alternatives: The positions of the fields of each alternative.
+        holds: For which rows each field holds, bool (n, fields).
+    """
+    accepted = np.zeros(len(holds), bool)
+    for fields in alternatives:
+        accepted |= holds[:, list(fields)].all(axis=1)
+    return accepted
 
 
 def without_nulls(field: pa.Array) -> pa.Array:

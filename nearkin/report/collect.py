@@ -391,7 +391,7 @@ def collect_parameters(run: FinishedStages) -> Parameters:
         then=options.second_measure,
         expected_bucket=expected_bucket,
         curve=curve,
-        accept=None if options.acceptance is None else str(options.acceptance),
+        accept=options.condition,
     )
 
 

@@ -105,6 +105,95 @@ def test_pairs_are_similar_in_all_fields(order: list[str]) -> None:
     assert len(similar_pairs(documents)) > 20
 
 
+EITHER = [*FIELDS, "sound:hamming<=3"]
+CONDITION = "body and (title or image and sound)"
+
+
+def with_sounds(documents: list[Document]) -> pa.Table:
+    """Each third document lacks a sound; the others have one of four."""
+    sounds = [None if at % 3 == 0 else at % 4 for at in range(len(documents))]
+    return table_of(documents).append_column("sound", pa.array(sounds, pa.uint64()))
+
+
+def fulfils_condition(documents: list[Document], a: int, b: int) -> bool:
+    """CONDITION, by plain sets and integers. Sounds differ in at most two bits."""
+    first, second = documents[a], documents[b]
+    if jaccard(first.body, second.body) < 0.6:
+        return False
+    if jaccard(first.title, second.title) >= 0.5:
+        return True
+    if first.image is None or second.image is None or a % 3 == 0 or b % 3 == 0:
+        return False
+    return (first.image ^ second.image).bit_count() <= 4
+
+
+def lacks_alternatives(documents: list[Document], at: int) -> bool:
+    title, body, image = documents[at]
+    return body is None or (title is None and (image is None or at % 3 == 0))
+
+
+@pytest.mark.parametrize("small_corpus", [10, 10_000])
+def test_pairs_fulfil_the_condition_over_fields(
+    small_corpus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", small_corpus)
+    documents = clumps(11, 300)
+    result = nk.pairs(
+        with_sounds(documents),
+        id="id",
+        fields=EITHER,
+        accept=CONDITION,
+        expand_exact=True,
+        **COMPLETE,
+    )
+    expected = {
+        (f"d{a}", f"d{b}")
+        for a, b in combinations(range(len(documents)), 2)
+        if fulfils_condition(documents, a, b)
+    }
+    assert listed(result.pairs.arrow) == expected
+    assert len(expected) > len(similar_pairs(documents)) > 10
+
+
+def test_removed_documents_fulfil_the_condition_with_the_kept_one(tmp_path: Path) -> None:
+    documents = clumps(12, 200)
+    source = tmp_path / "docs.parquet"
+    pq.write_table(with_sounds(documents), source)
+    options = [word for field in EITHER for word in ("--field", field)]
+    given = [str(source), "--id", "id", *options, "--accept", CONDITION, "--shingle", "words:1"]
+    out = tmp_path / "out"
+    assert run(["dedup", *given, "-q", "--out", str(out)]) == 0
+    kept: list[int] = []
+    for row in pq.read_table(out / "clusters.parquet").to_pylist():
+        document, leader = int(row["id"][1:]), int(row["cluster"][1:])
+        assert row["kept"] or fulfils_condition(documents, document, leader)
+        if row["kept"]:
+            kept.append(document)
+    assert not any(fulfils_condition(documents, a, b) for a, b in combinations(kept, 2))
+    assert len(kept) < 190
+    record = json.loads((out / "run.json").read_text())
+    assert record["parameters"]["accept"] == CONDITION
+    empty = sum(lacks_alternatives(documents, at) for at in range(len(documents)))
+    assert record["counts"]["empty"] == empty
+
+
+@pytest.mark.parametrize("quoted", ['"my ""title"""', '( "my ""title""" )'])
+def test_a_column_of_any_name_is_quoted_in_a_condition(quoted: str) -> None:
+    table = pa.table({'my "title"': ["a b"] * 3, "or": ["c d", "c d", "e"], "x-y": ["f", "g", "f"]})
+    fields = ['my "title":jaccard>=0.5', "or:jaccard>=0.5", "x-y:jaccard>=0.5"]
+    accept = f'{quoted} and ("or" or x-y)'
+    result = nk.pairs(table, fields=fields, accept=accept, shingle="words:1")
+    assert result.pairs.arrow.num_rows == 2
+
+
+def test_fingerprints_alone_have_a_condition() -> None:
+    table = pa.table({"a": [0, 1, 0], "b": [0, 255 << 8, 255], "c": [7, 7, 255 << 20]})
+    fields = ["a:hamming<=3", "b:hamming<=2", "c:hamming<=1"]
+    result = nk.pairs(table, fields=fields, accept="a and (b or c)")
+    assert result.pairs.arrow.num_rows == 1
+    assert nk.dedup(table, fields=fields, accept="a and (b or c)").kept.sum() == 2
+
+
 def test_candidates_of_bands_are_verified_in_all_fields(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", 10)
     documents = clumps(2, 400)
@@ -267,7 +356,12 @@ def test_candidates_come_from_the_text_with_the_highest_threshold() -> None:
         ({"threshold": 0.5}, "`fields` and `threshold` exclude each other"),
         ({"distance": 3}, "`fields` and `distance` exclude each other"),
         ({"measure": "simhash"}, "`fields` and `measure` exclude each other"),
-        ({"accept": "safe"}, "accept='safe' exclude each other"),
+        ({"accept": "safe"}, "unknown field 'safe'; join the fields 'title', 'body', 'image'"),
+        ({"accept": "title and body"}, "does not name the field 'image'; add it"),
+        ({"accept": "title and image or body"}, "without each single text.*run once for each"),
+        ({"accept": "image and (title or body)"}, "without each single text"),
+        ({"accept": "title and body and imag"}, "did you mean 'image'"),
+        ({"accept": "title and body and image", "threshold": 0.5}, "exclude each other"),
         ({"max_lost": 0.1}, "max_lost=0.1 exclude each other"),
         ({"related": 0.1}, "related=0.1 exclude each other"),
         ({"second_measure": "cosine:v:0.9"}, "exclude each other"),

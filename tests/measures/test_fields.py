@@ -1,6 +1,8 @@
 """Tests of the comparison of several fields against that of each field alone."""
 
+from dataclasses import replace
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +25,10 @@ MEASURE = FieldsMeasure(
         ComparedField(measure_of(TEXTS), 0.5),
     ),
     candidate=2,
+    alternatives=((0, 1, 2),),
 )
+EITHER = replace(MEASURE, alternatives=((0, 2), (1, 2)))
+"""The measure of documents that are similar in the body, and in the title or the image."""
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +81,62 @@ def test_brute_force_finds_the_pairs_that_reach_the_threshold(documents: pa.Stru
     found = [part.pairs for part in MEASURE.compare_all(payload, scope, 0.5, 1)]
     assert np.concatenate(found).tolist() == expected.tolist()
     assert len(expected) > 5
+
+
+def test_pairs_that_reach_all_fields_of_an_alternative_are_accepted(
+    documents: pa.StructArray,
+) -> None:
+    stored = as_parts(documents)
+    first, second = np.array(list(combinations(range(40), 2))).T
+    compared = EITHER.compare(pack_pairs(first, second), stored)
+    accepted = compared.similarity >= 0.5
+    rows = documents.to_pylist()
+    expected = [is_similar(rows[a], rows[b]) for a, b in zip(first, second, strict=True)]
+    assert accepted.tolist() == expected
+    assert 5 < sum(expected) < len(expected)
+
+
+def as_parts(documents: pa.StructArray) -> StoredPayloads:
+    payload = EITHER.payload_builder().build(documents)
+    place = np.arange(len(documents), dtype=np.uint32)
+    return StoredPayloads(place, row_starts(payload), payload.columns)
+
+
+def is_similar(a: dict[str, Any], b: dict[str, Any]) -> bool:
+    """The condition of EITHER, by plain sets and integers."""
+    if overlap(a["body"], b["body"]) < 0.5:
+        return False
+    if overlap(a["title"], b["title"]) >= 0.3:
+        return True
+    if a["image"] is None or b["image"] is None:
+        return False
+    first, second = (int.from_bytes(row["image"]) for row in (a, b))
+    return (first ^ second).bit_count() <= 30
+
+
+def overlap(a: str | None, b: str | None) -> float:
+    first, second = set((a or "").split()), set((b or "").split())
+    return len(first & second) / len(first | second) if first and second else 0
+
+
+def test_null_fingerprints_are_similar_to_no_other_one() -> None:
+    fields = [
+        pa.array([bytes(16), None, None, bytes(16)], pa.binary(16)),
+        pa.array(["a", "b", "c", "d"], pa.large_string()),
+        pa.array(["x"] * 4, pa.large_string()),
+    ]
+    rows = pa.StructArray.from_arrays(fields, ["image", "title", "body"])
+    first, second = np.array(list(combinations(range(4), 2))).T
+    compared = EITHER.compare(pack_pairs(first, second), as_parts(rows))
+    assert compared.similarity.tolist() == [0, 0, 1, 0, 0, 0]
+    equal = pa.StructArray.from_arrays(
+        [fields[0], pa.array(["a"] * 4, pa.large_string()), fields[2]], ["image", "title", "body"]
+    )
+    sketches = EITHER.sketcher().sketch(equal)
+    assert sketches.shingles.tolist() == [1, 1, 1, 1]
+    assert (sketches.fingerprints[0] == sketches.fingerprints[3]).all()
+    assert (sketches.fingerprints[1] == sketches.fingerprints[2]).all()
+    assert (sketches.fingerprints[0] != sketches.fingerprints[1]).any()
 
 
 def test_documents_that_lack_a_field_have_no_shingles(documents: pa.StructArray) -> None:
