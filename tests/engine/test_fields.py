@@ -297,6 +297,12 @@ def test_a_settings_file_names_fields(tmp_path: Path) -> None:
     assert by_file.kept.tolist() == direct.kept.tolist()
     with pytest.raises(UsageError, match="nearkin dedup and nearkin pairs only"):
         nk.split(table, id="id", settings=path)
+    settings = {"shingle": "words:1", "fields": FIELDS, "accept": "title and (body or image)"}
+    by_settings = nk.dedup(table, id="id", settings=settings)
+    either = nk.dedup(table, id="id", **settings)
+    assert by_settings.kept.tolist() == either.kept.tolist() != direct.kept.tolist()
+    with pytest.raises(UsageError, match="without each single text"):
+        Settings({**settings, "accept": "body or image or title"})
     with pytest.raises(UsageError, match="`fields` and `threshold` exclude each other"):
         Settings({"fields": FIELDS, "threshold": 0.5})
 
