@@ -15,6 +15,7 @@ from nearkin.corpus.file_names import join_inside, make_output_names
 from nearkin.corpus.formats.base import FileSlice, Writer
 from nearkin.corpus.formats.json_lines import JsonLines
 from nearkin.corpus.formats.json_rows import JsonRow, JsonSliceBuilder
+from nearkin.corpus.formats.record_batches import TableWriter
 from nearkin.errors import RunError
 from nearkin.setting_names import name_flag
 
@@ -89,6 +90,8 @@ def write_kept(
         target = join_inside(folder, name)
         target.parent.mkdir(parents=True, exist_ok=True)
         writer = _writer(corpus, columns, number, target)
+        if rewrite is not None and isinstance(writer, TableWriter):
+            writer.expect_new_texts()
         form = corpus.format_of(corpus.files[number])
         known_rows = None
         observer = None

@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -26,21 +27,35 @@ def cut_file(path: Path, out: Path, *options: object) -> None:
     assert run("passages", path, *names, *options) == 0
 
 
+KINDS = [
+    pa.string(),
+    pa.large_string(),
+    pa.string_view(),
+    pa.dictionary(pa.int32(), pa.string()),
+]
+RUN_KINDS = [
+    pa.run_end_encoded(pa.int16(), pa.string()),
+    pa.run_end_encoded(pa.int32(), pa.string_view()),
+]
+
+
 @pytest.mark.parametrize(
-    "kind",
+    ("kind", "suffix"),
     [
-        pa.string(),
-        pa.large_string(),
-        pa.string_view(),
-        pa.dictionary(pa.int32(), pa.string()),
+        *[(kind, ".parquet") for kind in KINDS],
+        *[(kind, ".arrow") for kind in [*KINDS, *RUN_KINDS]],
     ],
+    ids=str,
 )
-@pytest.mark.parametrize("suffix", [".parquet", ".arrow"])
 def test_tables_keep_their_columns_and_types(
     kind: pa.DataType, suffix: str, tmp_path: Path
 ) -> None:
     texts = pa.array(TEXTS)
-    column = texts.dictionary_encode() if pa.types.is_dictionary(kind) else texts.cast(kind)
+    if pa.types.is_run_end_encoded(kind):
+        ends = pa.array(range(1, len(TEXTS) + 1), kind.run_end_type)
+        column = pa.RunEndEncodedArray.from_arrays(ends, texts.cast(kind.value_type))
+    else:
+        column = texts.dictionary_encode() if pa.types.is_dictionary(kind) else texts.cast(kind)
     table = pa.table({"n": [3, 1, 2], "text": column, "m": [None, 1.5, 2.5]})
     path = tmp_path / f"in{suffix}"
     if suffix == ".parquet":
@@ -52,10 +67,42 @@ def test_tables_keep_their_columns_and_types(
     kept = tmp_path / "out" / "kept" / f"in{suffix}"
     written = pq.read_table(kept) if suffix == ".parquet" else pa.ipc.open_file(kept).read_all()
     assert written.schema.names == ["n", "text", "m", "cut_spans"]
-    assert written.schema.field("text").type == table.schema.field("text").type
+    expected = table.schema.field("text").type
+    if suffix == ".arrow" and pa.types.is_dictionary(kind):
+        expected = pa.string()
+    assert written.schema.field("text").type == expected
     assert written["text"].to_pylist() == LEFT
     assert written["m"].to_pylist() == [None, 1.5, 2.5]
     assert written["cut_spans"].to_pylist() == SPANS
+
+
+@pytest.mark.parametrize("open_writer", [pa.ipc.new_file, pa.ipc.new_stream])
+def test_dictionaries_of_many_batches_are_rewritten(open_writer: Any, tmp_path: Path) -> None:
+    """An Arrow file has one dictionary, so another one for the new texts of a batch is an error."""
+    table = pa.table({"n": [3, 1, 2], "text": pa.array(TEXTS).dictionary_encode()})
+    path = tmp_path / "in.arrow"
+    with open_writer(path, table.schema) as writer:
+        writer.write_table(table, max_chunksize=1)
+    cut_file(path, tmp_path / "out", "--keep", "n desc")
+    source = (tmp_path / "out" / "kept" / "in.arrow").read_bytes()
+    is_file = open_writer is pa.ipc.new_file
+    reader = pa.ipc.open_file(source) if is_file else pa.ipc.open_stream(source)
+    assert reader.read_all()["text"].to_pylist() == LEFT
+
+
+@pytest.mark.parametrize("depth", [10, 1000])
+@pytest.mark.parametrize("suffix", [".jsonl", ".json"])
+def test_texts_beside_deeply_nested_fields_are_rewritten(
+    depth: int, suffix: str, tmp_path: Path
+) -> None:
+    nested = '[{"]": ' * (depth // 2) + '"}]"' + "}]" * (depth // 2)
+    rows = [f'{{"nested": {nested}, "text": {json.dumps(text)}}}' for text in TEXTS]
+    path = tmp_path / f"in{suffix}"
+    path.write_text("\n".join(rows) if suffix == ".jsonl" else f"[{', '.join(rows)}]")
+    cut_file(path, tmp_path / "out", "--keep", "length asc")
+    written = (tmp_path / "out" / "kept" / path.name).read_text()
+    assert written.count(nested) == len(TEXTS)
+    assert written.count('"cut_spans":[{') == 1
 
 
 def test_other_fields_of_json_lines_are_copied_byte_for_byte(tmp_path: Path) -> None:

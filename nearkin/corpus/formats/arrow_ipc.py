@@ -193,4 +193,4 @@ class ArrowIpc:
                 self._writer.close()
                 sink.close()
 
-        return TableWriter(schema, _Closing, columns.source)
+        return TableWriter(schema, _Closing, columns.source, has_one_dictionary=is_file)

@@ -2,6 +2,7 @@
 
 import io
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 from typing import Any, NamedTuple
@@ -30,6 +31,8 @@ BLOCK = 1 << 19
 
 JSON_SPACES = " \t\r\n"
 JSON_DECODER = json.JSONDecoder()
+VALUE_PART = re.compile(r'[\[{]|[\]}]|"[^"\\]*+(?:\\.[^"\\]*+)*+"|[^][{}",:\s]+')
+"""A pattern of a bracket, a string, or another value of JSON."""
 
 
 class LineBlock(NamedTuple):
@@ -306,7 +309,7 @@ def _replace_field(line: bytes, name: str, text: str) -> bytes:
         at = _skip_spaces(source, at)
         key, at = JSON_DECODER.raw_decode(source, at)
         start = _skip_spaces(source, source.index(":", at) + 1)
-        _, at = JSON_DECODER.raw_decode(source, start)
+        at = _skip_value(source, start)
         if key == name:
             parts += [source[copied:start], written]
             copied = at
@@ -319,6 +322,20 @@ def _replace_field(line: bytes, name: str, text: str) -> bytes:
 def _skip_spaces(source: str, at: int) -> int:
     while source[at] in JSON_SPACES:
         at += 1
+    return at
+
+
+def _skip_value(source: str, at: int) -> int:
+    """Returns the end of a value of valid JSON, which may be nested to any depth."""
+    level = 0
+    for part in VALUE_PART.finditer(source, at):
+        at = part.end()
+        if part[0] in ("[", "{"):
+            level += 1
+        elif part[0] in ("]", "}"):
+            level -= 1
+        if not level:
+            break
     return at
 
 

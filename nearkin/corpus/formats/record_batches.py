@@ -134,13 +134,32 @@ class TableWriter:
         schema: The schema of the input.
         open_writer: A function that opens the writer for the schema of the rows.
         text_column: Name of the column of texts.
+        has_one_dictionary: True if all batches of a file share the dictionary of a column.
     """
 
-    def __init__(self, schema: pa.Schema, open_writer: Any, text_column: str) -> None:
+    def __init__(
+        self,
+        schema: pa.Schema,
+        open_writer: Any,
+        text_column: str,
+        *,
+        has_one_dictionary: bool = False,
+    ) -> None:
         self._schema = schema
+        self._has_one_dictionary = has_one_dictionary
         self._text_column = text_column
         self._open = open_writer
         self._writer: Any = None
+
+    def expect_new_texts(self) -> None:
+        """Prepares for texts that the input does not have, before the first rows are written.
+
+        They are written without a dictionary if it would have to hold the texts of all batches.
+        """
+        at = self._schema.get_field_index(self._text_column)
+        stored = self._schema.field(at)
+        if self._has_one_dictionary and pa.types.is_dictionary(stored.type):
+            self._schema = self._schema.set(at, stored.with_type(stored.type.value_type))
 
     def replace_texts(self, complete_rows: pa.RecordBatch, texts: pa.Array) -> pa.RecordBatch:
         """Returns rows with other texts, in the type of the input.
@@ -155,6 +174,11 @@ class TableWriter:
         replaced = pc.coalesce(texts, before)
         if pa.types.is_dictionary(stored.type):
             replaced = replaced.dictionary_encode()
+        elif pa.types.is_run_end_encoded(stored.type):
+            # Arrow cannot encode views and dictionaries, but it can cast the values of runs.
+            runs = pc.run_end_encode(replaced, run_end_type=stored.type.run_end_type)
+            values = runs.values.cast(stored.type.value_type)
+            replaced = pa.RunEndEncodedArray.from_arrays(runs.run_ends, values, stored.type)
         return complete_rows.set_column(at, stored.with_type(replaced.type), replaced)
 
     def select(
