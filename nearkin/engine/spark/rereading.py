@@ -31,7 +31,9 @@ from nearkin.engine.spark.sketching import (
 from nearkin.engine.token_runs import hash_tokens, token_shingler
 from nearkin.measures.compared_sets import payload_builder_for_run
 
-EXCERPT = 4000
+EXCERPT = 4001
+"""The number of characters of a text that are read for the report: one more than it shows, by which
+it finds out whether a word ends there."""
 TOKENS = "tokens"
 """The column of the hashes of a document's tokens."""
 WRITTEN = "facts string"

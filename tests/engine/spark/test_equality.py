@@ -11,7 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 import nearkin as nk
 from nearkin import spark as nks
 from nearkin.engine.spark import cluster_tables, exact_groups, pair_bins
+from nearkin.engine.spark.rereading import excerpt
 from nearkin.errors import IncompatibleError
+from nearkin.report.collect import cut_excerpt
 from nearkin.sketch.resources import weighted_by
 from nearkin.spec import Spec
 from tests.engine.spark.conftest import make_code, rows_of
@@ -266,3 +268,8 @@ def test_components_across_tasks_and_crowded_bins_are_those_of_the_local_engine(
     }
     mine, theirs = both(code, frame, **options)
     assert theirs == mine
+
+
+def test_excerpts_of_long_texts_end_where_those_of_the_local_engine_do() -> None:
+    for text in ("word " * 2000, "x" * 3999 + " word", "x" * 4000 + " word", "x" * 5000):
+        assert cut_excerpt(excerpt(text)) == cut_excerpt(text)
