@@ -522,6 +522,7 @@ WITHOUT_A_CASE = {
     "Blocklist.require_spec": "runs and indexes call it",
     "DedupResult.__init__": "the library makes results",
     "DedupResult.filter": "it takes tables of every library",
+    "DedupResult.plot": "it takes axes of Matplotlib",
     "Index.__init__": "Index.open makes indexes",
     "Index.refresh": "it has no arguments",
     "MinHashBuilder.update": "its arguments have no names",

@@ -28,7 +28,6 @@ from nearkin.redaction import redact
 from nearkin.runtime.compilation import COMPILATION
 from nearkin.runtime.environment import check_numba_settings
 from nearkin.runtime.files import READABLE_BY, Readers, restrict_new_files
-from nearkin.runtime.loading import hide_scipy
 from nearkin.setting_names import SettingForm, settings_named_as
 from nearkin.version import VERSION
 
@@ -124,7 +123,6 @@ def main() -> None:
     """Runs the command line of the process and exits."""
     OWNS_PROCESS.set(True)
     gc.set_threshold(NEW_OBJECTS)
-    hide_scipy()
     prepare_streams()
     warnings.showwarning = show_warning
     code = run(sys.argv[1:])

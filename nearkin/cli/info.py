@@ -79,8 +79,9 @@ def _signature_file_facts(path: Path) -> dict[str, object]:
 
 
 def _run_facts(path: Path) -> dict[str, object]:
-    from nearkin.runs.run_record import RUN, read_run_record
-    from nearkin.runs.saved import SIGNATURES
+    with file_imports():
+        from nearkin.runs.run_record import RUN, read_run_record
+        from nearkin.runs.saved import SIGNATURES
 
     record = read_run_record(path / RUN).to_json()
     return {

@@ -5,11 +5,13 @@ groups are separate if a document of one is decided to be different from one of 
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from nearkin.decisions import Decisions
 from nearkin.index.entry import Entry, require_scope
 from nearkin.index.stores.base import Store
+
+if TYPE_CHECKING:
+    from nearkin.decisions import Decisions
 
 
 class _ScopeDecisions:
@@ -19,7 +21,7 @@ class _ScopeDecisions:
         decisions: Decisions about pairs of ids.
     """
 
-    def __init__(self, decisions: Decisions) -> None:
+    def __init__(self, decisions: "Decisions") -> None:
         self._group_of: dict[str, int] = {}
         self._members: dict[int, list[str]] = {}
         self._separate: dict[int, set[int]] = {}
@@ -118,7 +120,7 @@ class PairGuard:
         UsageError: If the name of a scope is not valid.
     """
 
-    def __init__(self, decisions: Mapping[str, Decisions]) -> None:
+    def __init__(self, decisions: "Mapping[str, Decisions]") -> None:
         self._scopes = {
             require_scope(scope): _ScopeDecisions(of_scope) for scope, of_scope in decisions.items()
         }

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nearkin.errors import UsageError
-from nearkin.runtime.notebook_view import TableView, render_view
 
 RESERVED = "\x1f"
 """The first character of scopes that hold data of the system itself.
@@ -428,6 +427,9 @@ class Cluster:
     members: tuple[tuple[str, float], ...]
 
     def _repr_html_(self) -> str:
+        # Notebooks alone show clusters, and every process with an index imports this module.
+        from nearkin.runtime.notebook_view import TableView, render_view
+
         numbers = {"representative": self.representative, "documents": len(self.members)}
         shown = TableView("members", ("id", "similarity"), self.members)
         return render_view(f"Cluster {self.id}", numbers, [], [shown])

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self, Unpack
 
 from nearkin.argument_types import check_arguments
-from nearkin.decisions import Decisions, read_decisions
 from nearkin.errors import UsageError
 from nearkin.index.decided_pairs import PairGuard
 from nearkin.index.documents import Document
@@ -29,6 +28,7 @@ from nearkin.spec import Spec
 
 if TYPE_CHECKING:
     from nearkin.blocklist.blocklist import Blocklist
+    from nearkin.decisions import Decisions
     from nearkin.index.stores.base import Store
     from nearkin.sketch.resources import SpecResources
 
@@ -70,7 +70,7 @@ class Index(IndexReader):
         resources: "SpecResources | None" = None,
         spec_resources: str | Path | None = None,
         clock: Callable[[], float] | None = None,
-        decisions: Mapping[str, str | Path | Decisions] | None = None,
+        decisions: "Mapping[str, str | Path | Decisions] | None" = None,
         follow: bool = True,
         blocklist: "Blocklist | None" = None,
         **fields: Unpack[SettingsFields],
@@ -121,12 +121,7 @@ class Index(IndexReader):
                 f"that is given; "
                 "remove the setting"
             )
-        guard = PairGuard(
-            {
-                scope: given if isinstance(given, Decisions) else read_decisions(given)
-                for scope, given in (decisions or {}).items()
-            }
-        )
+        guard = PairGuard(_read_all(decisions) if decisions else {})
         urls = store.url if store is not None else url
         assert urls is not None
         folder = None if spec_resources is None else Path(spec_resources)
@@ -361,3 +356,14 @@ class Index(IndexReader):
         from nearkin.index.exports import write_export
 
         return write_export(self._session.store, Path(path))
+
+
+def _read_all(decisions: "Mapping[str, str | Path | Decisions]") -> "dict[str, Decisions]":
+    """Returns the decisions of each scope, of which some are given as files."""
+    # Few indexes have decisions, and every process with an index imports this module.
+    from nearkin.decisions import read_decisions
+
+    return {
+        scope: read_decisions(given) if isinstance(given, str | Path) else given
+        for scope, given in decisions.items()
+    }
