@@ -128,6 +128,11 @@ COMMANDS = (
     CommandEntry(
         "purge", SERVICE, "Remove the documents of an index that are like those of files."
     ),
+    CommandEntry(
+        "mcp",
+        SERVICE,
+        "Let agents search an index or read a finished run, over the Model Context Protocol.",
+    ),
     CommandEntry("token", SERVICE, "Create, list and revoke the tokens of a server."),
     CommandEntry(
         "sketch",

@@ -99,6 +99,7 @@ RANGES = {
     "sample": COUNT,
     "ask": COUNT,
     "removed": COUNT_OR_NONE,
+    "http": NumberRange(1, 65_535),
     "top": COUNT,
     "show": COUNT,
     "batch": COUNT,

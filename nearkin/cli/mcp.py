@@ -1,0 +1,107 @@
+"""`nearkin mcp`."""
+
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nearkin.cli import options as o
+from nearkin.cli.imports import file_imports
+from nearkin.cli.index import require_existing_index
+from nearkin.cli.option_groups import INPUT, RUN, with_option_groups
+
+
+@with_option_groups
+def mcp(
+    *,
+    store: Annotated[
+        str | None,
+        typer.Option(
+            help="URL of the index that agents search.", metavar="URL", rich_help_panel=INPUT
+        ),
+    ] = None,
+    scope: Annotated[
+        str, typer.Option(help="Scope of the index that agents search.", rich_help_panel=INPUT)
+    ] = "default",
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            help="Output folder of a run that agents read.", metavar="DIR", rich_help_panel=INPUT
+        ),
+    ] = None,
+    allow_write: Annotated[
+        bool,
+        typer.Option(
+            "--allow-write", help="Let agents store documents in the scope.", rich_help_panel=RUN
+        ),
+    ] = False,
+    http: Annotated[
+        int | None,
+        typer.Option(
+            help="Serve HTTP on this port of the host, instead of standard input and output.",
+            metavar="PORT",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Loopback address for --http.", rich_help_panel=RUN)
+    ] = "127.0.0.1",
+    key_file: o.KeyFile = None,
+) -> None:
+    """Let agents search an index or read a finished run, over the Model Context Protocol.
+
+    Agents cannot change anything unless --allow-write is given. They see one scope of the index, and ids and similarities instead of texts.
+
+    Args:
+        store: URL of the index, or None.
+        scope: Scope of the index that agents search.
+        run: Output folder of a run, or None.
+        allow_write: Whether agents may store documents.
+        http: Port of an HTTP server, or None for standard input and output.
+        host: Loopback address of the HTTP server.
+        key_file: File or variable that holds the hash key, or None for no key.
+
+    Raises:
+        UsageError: If neither an index nor a run is given, one of them does not exist, or the host
+            is not a loopback address.
+
+    Examples:
+        nearkin mcp --store sqlite:///kin.db --scope news
+
+        nearkin mcp --run deduped/ --http 8081
+    """  # noqa: E501
+    with file_imports():
+        from contextlib import ExitStack
+
+        from nearkin.index.index import Index
+        from nearkin.mcp_server import AgentAccess, make_server
+        from nearkin.sketch.resources import SpecResources
+
+    _require_loopback(host)
+    secret = o.read_key(key_file)
+    with ExitStack() as stack:
+        index = None
+        if store is not None:
+            require_existing_index(store)
+            index = stack.enter_context(Index.open(store, resources=SpecResources(secret)))
+        server = make_server(AgentAccess(index, scope, run, allow_write, secret))
+        if http is None:
+            server.run("stdio")
+        else:
+            server.run("streamable-http", host=host, port=http)
+
+
+def _require_loopback(host: str) -> None:
+    """Requires an address of this machine, because the server has no tokens."""
+    from nearkin.errors import UsageError
+
+    try:
+        is_loopback = ip_address(host).is_loopback
+    except ValueError:
+        is_loopback = host == "localhost"
+    if not is_loopback:
+        raise UsageError(
+            f"--host {host} can be reached by other machines, and this server asks nobody for a "
+            "token; use 127.0.0.1, behind a proxy with authentication if others need it"
+        )
