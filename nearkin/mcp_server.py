@@ -19,6 +19,7 @@ from nearkin.keys import HashKey
 from nearkin.measures.explanation import Explanation
 from nearkin.runs.reopen import CLUSTERS, explain_in_run
 from nearkin.runs.run_record import RUN, read_run_record
+from nearkin.setting_names import name_flag, name_setting
 from nearkin.version import VERSION
 
 try:
@@ -62,11 +63,13 @@ class AgentAccess:
     def __post_init__(self) -> None:
         if self.index is None and self.run is None:
             raise UsageError(
-                "there is nothing to serve; give an index (--store), a run (--run), or both"
+                f"there is nothing to serve; give {name_setting('store')}, "
+                f"{name_setting('run')}, or both"
             )
         if self.index is None and self.allow_write:
             raise UsageError(
-                "a run cannot be written to; give an index (--store), or leave out --allow-write"
+                f"a run cannot be written to; give {name_setting('store')}, or leave out "
+                f"{name_flag('allow_write')}"
             )
         if self.run is not None:
             read_run_record(self.run / RUN).require_files(self.run)
@@ -240,5 +243,5 @@ def _require_short(text: str) -> str:
 
 def _require_rows(top: int) -> int:
     if not 1 <= top <= MAX_ROWS:
-        raise ToolError(f"top={top} is out of range; it must be 1 to {MAX_ROWS}")
+        raise ToolError(f"{top} matches were asked for; top must be 1 to {MAX_ROWS}")
     return top

@@ -137,7 +137,7 @@ def test_what_agents_send_is_bounded(index: nk.Index) -> None:
 def test_access_to_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(nk.UsageError, match="nothing to serve"):
         AgentAccess()
-    with pytest.raises(nk.UsageError, match="--allow-write"):
+    with pytest.raises(nk.UsageError, match="leave out allow_write=True"):
         AgentAccess(run=tmp_path, allow_write=True)
     with pytest.raises(nk.UsageError, match=r"run\.json"):
         AgentAccess(run=tmp_path)

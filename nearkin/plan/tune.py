@@ -32,7 +32,7 @@ from nearkin.plan.data_kind import (
 )
 from nearkin.runtime.notebook_view import TableView, render_view
 from nearkin.setting_names import name_setting
-from nearkin.spec import Spec
+from nearkin.spec import HAMMING, Spec
 
 LANDMARKS = (0.001, 0.5, 0.99)
 """The candidate probabilities whose similarities are reported."""
@@ -547,6 +547,11 @@ def tune(
     spec = spec or default_spec(bands, rows, max(tables))
     if budget is not None:
         spec = fit_spec(spec, budget)
+    if spec.measure == HAMMING:
+        raise UsageError(
+            "fingerprints have nothing to tune: every pair within the distance is found; choose "
+            f"{name_setting('distance')} alone"
+        )
     measure = measure_of(spec)
     if spec.signature_type is np.uint64 and (max(tables) > 1 or max(probes) > 0):
         raise UsageError(

@@ -70,7 +70,12 @@ def test_search_finds_42_by_3_or_better() -> None:
     )
 
 
-@pytest.mark.parametrize("measure", sorted(MEASURES))
+def test_fingerprints_have_nothing_to_tune() -> None:
+    with pytest.raises(UsageError, match="every pair within the distance is found"):
+        tune(0.95, spec=Spec(measure="hamming", unit="fingerprint", n=64, k=64))
+
+
+@pytest.mark.parametrize("measure", sorted(set(MEASURES) - {"hamming"}))
 def test_every_measure_is_tuned(measure: str) -> None:
     spec = (
         Spec(measure="cosine", unit="vector", n=8) if measure == "cosine" else Spec(measure=measure)
