@@ -54,7 +54,7 @@ def most_frequent_labels(values: pa.ChunkedArray, limit: int) -> Labels:
     chosen = _rank_values(values, firsts, counts, len(keys) if is_complete else limit - 1)
     positions = np.full(len(keys), len(chosen), np.uint32)
     positions[[key for key, _ in chosen]] = np.arange(len(chosen), dtype=np.uint32)
-    names = [_shorten(name) for _, name in chosen]
+    names = [shorten_label(name) for _, name in chosen]
     if not is_complete:
         names.append(OTHERS_LABEL)
     return Labels(tuple(names), positions[codes])
@@ -97,5 +97,10 @@ def _text_portions(values: pa.ChunkedArray) -> Iterator[pa.Array]:
         yield pc.fill_null(part.cast(pa.large_string()), NONE_LABEL)
 
 
-def _shorten(name: str) -> str:
+def shorten_label(name: str) -> str:
+    """Returns the first characters of the name of a value.
+
+    Args:
+        name: Name.
+    """
     return name if len(name) <= MAX_LABEL_CHARACTERS else name[:MAX_LABEL_CHARACTERS] + "…"

@@ -226,6 +226,9 @@ def collect_report(
     sampled = view.sampled_clusters()
     closest = view.closest_call()
     quoted = {ordinal for cluster in (*clusters, *sampled) for ordinal in cluster.ordinals}
+    lost = view.lost_information()
+    if lost is not None:
+        quoted |= {ordinal for entry in lost.worst for ordinal in (entry.kept, entry.removed)}
     texts = view.texts_of(quoted | {first for _, _, first in hottest})
     ids = view.ids_of(quoted if closest is None else quoted | {closest.kept, closest.removed})
     reasons = sorted(view.rejected_reasons().items(), key=lambda entry: (-entry[1], entry[0]))
@@ -259,7 +262,7 @@ def collect_report(
         rejected=tuple(ReasonCount(reason, rows) for reason, rows in reasons),
         clusters=_quote_clusters(clusters, ids, texts),
         sampled_clusters=_quote_clusters(sampled, ids, texts),
-        lost=_describe_lost(view.lost_information(), view),
+        lost=None if lost is None else _describe_lost(lost, ids, texts),
         better_copies=view.better_copies(),
         closest_call=None
         if closest is None
@@ -275,13 +278,10 @@ def collect_report(
     )
 
 
-def _describe_lost(lost: LostInformation | None, view: RunView) -> LostReport | None:
+def _describe_lost(
+    lost: LostInformation, ids: Mapping[int, str], texts: Mapping[int, str]
+) -> LostReport:
     """Returns the information that a run lost, with excerpts of the documents that lost most."""
-    if lost is None:
-        return None
-    quoted = {ordinal for entry in lost.worst for ordinal in (entry.kept, entry.removed)}
-    ids = view.ids_of(quoted)
-    texts = view.texts_of(quoted)
     examples = [
         LossyExample(
             kept=ids[entry.kept],

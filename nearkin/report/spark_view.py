@@ -16,6 +16,8 @@ from nearkin.engine.spark.rereading import ExcerptRows
 from nearkin.engine.spark.run import SparkRun
 from nearkin.engine.spark.sources import FileSource
 from nearkin.engine.spark.task_functions import collect_facts
+from nearkin.evaluate.information_lost import LostInformation
+from nearkin.evaluate.spark_information_lost import measure_lost_information
 from nearkin.packed_pairs import ScoredPairs
 from nearkin.report.collect import (
     EXAMPLES_PER_CLUSTER,
@@ -129,6 +131,10 @@ class SparkRunView(RunView):
         if row is None:
             return None
         return ClosestPair(row.leader, row.doc, float(row.similarity))
+
+    def lost_information(self) -> LostInformation | None:
+        """Returns the information that the run lost, or None if it was not measured."""
+        return measure_lost_information(self._spark_run)
 
     def _cluster_sizes(self) -> DataFrame:
         """Returns (leader, size, members): kept documents with the number of their removed ones."""

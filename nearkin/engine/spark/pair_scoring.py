@@ -10,7 +10,7 @@ from nearkin.engine.spark.document_tables import DocumentTables
 from nearkin.engine.spark.pair_bins import apply_to_bins, assign_bins, list_documents_of_bins
 from nearkin.engine.spark.saved import split_known
 from nearkin.engine.spark.task_functions import apply_to_batches, apply_to_groups
-from nearkin.engine.spark.verification import ACCEPTANCE_COLUMNS, SCORED, Scoring
+from nearkin.engine.spark.verification import ACCEPTANCE_COLUMNS, SCORED, SHARED, Scoring
 from nearkin.errors import RunError
 
 
@@ -109,6 +109,19 @@ class PairScorer:
         return apply_to_bins(
             in_bins, documents_of_bins.join(payloads, "doc"), self.scoring.exactly, SCORED
         )
+
+    def count_shared(self, pairs: DataFrame) -> DataFrame:
+        """Returns (a, b, shared) of pairs, however similar they are.
+
+        Args:
+            pairs: Pairs (a, b), each once.
+        """
+        stored, counts = self.document_tables.tables.counted(pairs, "unscored")
+        in_bins = assign_bins(stored, counts["rows"], self.payload_bytes)
+        documents_of_bins = list_documents_of_bins(in_bins)
+        payloads = self.document_tables.payloads(documents_of_bins.select("doc").distinct())
+        documents = documents_of_bins.join(payloads, "doc")
+        return apply_to_bins(in_bins, documents, self.scoring.count_shared, SHARED)
 
     def compare_all(self, active: DataFrame) -> None:
         """Compares all pairs of some documents in one task, and stores the scored pairs.

@@ -36,6 +36,7 @@ AGREED = "a long,b long,agree int,facts string"
 ACCEPTANCE_COLUMNS = ("sort", "length", ACCEPTED_BY)
 """The columns of documents that an acceptance reads."""
 SCORED = "a long,b long,agree int,shared double,joint double"
+SHARED = "a long,b long,shared double"
 
 
 class HistogramFacts(TypedDict):
@@ -157,6 +158,19 @@ class Scoring:
         keep = scored.meets_threshold(self.request.options.scored_threshold)
         keep &= self._are_accepted(scored, documents, stored)
         return _scored(a, b, to_numbers(pairs["agree"]), scored, keep)
+
+    def count_shared(self, pairs: pa.Table, documents: pa.Table) -> pa.Table:
+        """Returns SHARED of pairs, however similar they are.
+
+        Args:
+            pairs: Pairs (a, b).
+            documents: Documents (doc, payload0, ...).
+        """
+        a, b = to_numbers(pairs["a"]), to_numbers(pairs["b"])
+        documents, payload = with_payloads(documents, self.request)
+        packed = Members(to_numbers(documents["doc"])).pack(a, b)
+        shared = self.request.measure.compare(packed, as_stored(payload)).intersection
+        return pa.Table.from_batches([make_batch(SHARED, a=a, b=b, shared=np.asarray(shared))])
 
     def _are_accepted(
         self, scored: ScoredPairs, documents: pa.Table, stored: StoredPayloads

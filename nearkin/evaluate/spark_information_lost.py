@@ -1,0 +1,123 @@
+"""The information that a run over Spark lost, counted where the rows are."""
+
+from typing import cast
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from nearkin.engine.options import ClusterMethod
+from nearkin.engine.result_schema import KINDS, NEAR, NONE_LABEL
+from nearkin.engine.spark.run import SparkRun
+from nearkin.evaluate.information_lost import (
+    LISTED_REMOVALS,
+    MAX_SOURCES,
+    LossyRemoval,
+    LostInformation,
+)
+from nearkin.evaluate.labels import OTHERS_LABEL, shorten_label
+from nearkin.evaluate.lost_share import LostShare
+from nearkin.measures.compared_sets import compares_sets
+
+
+def measure_lost_information(run: SparkRun) -> LostInformation | None:
+    """Returns the information that a run lost, as `nearkin.evaluate.information_lost` defines it.
+
+    The shared shingles are those of the verification. Pairs of components that were not verified
+    are compared here.
+
+    Args:
+        run: The run after its last stage.
+
+    Returns:
+        The lost information, or None if the run did not compare sets of shingles exactly, or merged
+        documents from several rows, whose numbers of shingles are not known.
+    """
+    if not run.is_exact or not compares_sets(run.options.spec.measure) or run.request.merge_parts:
+        return None
+    losses = run.tables.keep(_list_losses(run), "losses")
+    measured = losses.where(f.col("lost").isNotNull())
+    unmeasured = losses.count() - measured.count()
+    if run.has_reference:
+        # A document that repeats one of a reference has no kept document in the run.
+        unmeasured += run.matches.count()
+    total = _sum_losses(measured.withColumn("source", f.lit("")))
+    sources: list[LostShare] = []
+    if run.options.source is not None:
+        sources = _sum_losses(_with_labels(run, measured))
+        sources.sort(key=lambda share: (-share.shingles, share.source))
+    lossy = measured.where("lost > 0").orderBy(f.desc("lost"), "doc").limit(LISTED_REMOVALS)
+    worst = [LossyRemoval(row["leader"], row["doc"], row["lost"]) for row in lossy.collect()]
+    no_removal = LostShare("", 0, 0.0, 0.0, 0)
+    return LostInformation(
+        total[0] if total else no_removal, tuple(sources), unmeasured, tuple(worst)
+    )
+
+
+def _list_losses(run: SparkRun) -> DataFrame:
+    """Returns (doc, leader, missing, lost) of each removed document.
+
+    `missing` is the number of its shingles that the kept document lacks, and `lost` their share.
+    Both are null if the loss is not known.
+    """
+    own = run.documents.select("doc", "fp0", "fp1", "shingles")
+    kept = run.documents.select(
+        f.col("doc").alias("leader"), f.col("fp0").alias("kept0"), f.col("fp1").alias("kept1")
+    )
+    copies = run.exact_duplicates.copies.where(~f.col("same")).select("doc", "head")
+    removed = run.removed.select("doc", "leader", "kind").join(own, "doc").join(kept, "leader")
+    compared = f.coalesce("head", "doc")
+    removed = removed.join(copies, "doc", "left").select(
+        "doc",
+        "leader",
+        "shingles",
+        f.least(compared, "leader").alias("a"),
+        f.greatest(compared, "leader").alias("b"),
+        ((f.col("fp0") == f.col("kept0")) & (f.col("fp1") == f.col("kept1"))).alias("is_copy"),
+        (f.col("kind") == KINDS[NEAR]).alias("is_near"),
+    )
+    is_compared = f.col("is_near") & ~f.col("is_copy")
+    shared = run.scored.select("a", "b", "shared")
+    if run.options.cluster == ClusterMethod.COMPONENTS:
+        pairs = removed.where(is_compared).select("a", "b").distinct()
+        unscored = pairs.join(shared, ["a", "b"], "left_anti")
+        shared = shared.unionByName(run.scorer.count_shared(unscored))
+    missing = f.col("shingles") - f.col("shared").cast("long")
+    return removed.join(shared, ["a", "b"], "left").select(
+        "doc",
+        "leader",
+        _of_known(f.lit(0), missing, is_compared).alias("missing"),
+        _of_known(f.lit(0.0), missing / f.col("shingles"), is_compared).alias("lost"),
+    )
+
+
+def _of_known(of_copies: Column, of_compared: Column, is_compared: Column) -> Column:
+    """Returns a number of copies and of compared documents, and null for all others."""
+    return f.when(f.col("is_copy"), of_copies).when(is_compared, of_compared)
+
+
+def _sum_losses(losses: DataFrame) -> list[LostShare]:
+    """Returns the information that the removed documents of each source lost.
+
+    Args:
+        losses: (source, missing, lost) of each removed document.
+    """
+    totals = losses.groupBy("source").agg(
+        f.count("*"), f.avg("lost"), f.max("lost"), f.sum("missing")
+    )
+    return [
+        LostShare(shorten_label(row[0]), row[1], row[2], row[3], row[4]) for row in totals.collect()
+    ]
+
+
+def _with_labels(run: SparkRun, losses: DataFrame) -> DataFrame:
+    """Adds the source of each removed document. Less frequent ones are counted together."""
+    source = f.coalesce("source", f.lit(NONE_LABEL)).alias("source")
+    documents = run.documents.select("doc", source)
+    by_frequency = documents.groupBy("source").count().orderBy(f.desc("count"), "source")
+    names = [cast(str, row["source"]) for row in by_frequency.limit(MAX_SOURCES + 1).collect()]
+    labelled = losses.join(documents, "doc")
+    if len(names) <= MAX_SOURCES:
+        return labelled
+    is_frequent = f.col("source").isin(names[: MAX_SOURCES - 1])
+    label = f.when(is_frequent, f.col("source")).otherwise(OTHERS_LABEL)
+    return labelled.withColumn("source", label)
