@@ -37,6 +37,8 @@ from nearkin.keys import HashKey
 from nearkin.measures import measure_of
 from nearkin.passages.cutting.request import CutRequest, PassageRequest
 from nearkin.passages.cutting.run import CutRun, order_documents, require_cuttable
+from nearkin.passages.lines.request import LinesRequest
+from nearkin.passages.lines.run import LineRun, require_lines_request
 from nearkin.passages.run import PassageOptions, PassageRun
 from nearkin.plan.observe import SAMPLE_SIZE, observe_corpus
 from nearkin.plan.tune import Distribution
@@ -268,6 +270,9 @@ def passages(
     source: str | None = None,
     cut_unit: str | None = None,
     min_left: int = 0,
+    repeated_lines: int | None = None,
+    repeated_paragraphs: int | None = None,
+    lines_action: str | None = None,
     keep: str | None = None,
     spec: Spec | None = None,
     key: HashKey | None = None,
@@ -277,7 +282,7 @@ def passages(
     progress: Progress | None = None,
     **reading: Unpack[ReadKeywords],
 ) -> PassagesResult:
-    """Finds the passages that occur at two or more places: runs of words that two texts share.
+    r"""Finds the passages that occur at two or more places: runs of words that two texts share.
 
     Each passage is given with its bytes in both texts, and continues at neither end in both.
 
@@ -292,8 +297,13 @@ def passages(
             `document:SHARE` (documents of which that share of the bytes is repeated). By default,
             nothing is cut.
         min_left: Number of words below which the rest of a cut document is removed, too.
-        keep: Keep policy: order of the documents, of which the first one keeps a passage that is
-            cut from the others. The default is `length desc`.
+        repeated_lines: Number of documents, at least 2. Lines that occur in so many documents are
+            found instead of passages. Normalization is that of `spec`, and white space is folded.
+        repeated_paragraphs: The same for paragraphs between blank lines.
+        lines_action: What is done with repeated lines or paragraphs: `keep-one` (the default) cuts
+            all places but one, `remove` cuts all, `report` none.
+        keep: Keep policy: order of the documents, of which the first one keeps a passage or line
+            that is cut from the others. The default is `length desc`.
         spec: Spec of the words. Its normalization steps are `lower`, and perhaps `nfkc` and
             `marks`. The default is `Spec()`.
         key: The hash key, if the Spec requires one.
@@ -318,10 +328,21 @@ def passages(
         b'The Cat sat on the mat'
         >>> passages(texts, min_tokens=4, cut_unit="passage").kept_documents["text"].to_pylist()
         ['He said: .', 'The Cat sat on the mat, and slept']
+        >>> pages = ["Home | News\nFirst text", "home |  news\nSecond text, longer"]
+        >>> passages(pages, repeated_lines=2).kept_documents["text"].to_pylist()
+        ['First text', 'home |  news\nSecond text, longer']
     """
-    request = CutRequest.parse_options(cut_unit, min_left, keep)
+    lines = LinesRequest.parse_options(repeated_lines, repeated_paragraphs, lines_action, keep)
     columns = columns_of({"text": text}, id)
-    policy = None if request is None else require_cuttable(columns, request)
+    request = None
+    policy = None
+    if lines is not None:
+        lines.require_alone(cut_unit, min_left)
+        policy = require_lines_request(columns, lines)
+    else:
+        request = CutRequest.parse_options(cut_unit, min_left, keep)
+    if request is not None:
+        policy = require_cuttable(columns, request)
     keep_columns = () if policy is None else policy.columns
     options = PassageOptions(
         spec or Spec(n=1), min_tokens, source, parse_size(memory), workers, keep_columns
@@ -330,14 +351,19 @@ def passages(
     folder = TemporaryFolder(work)
     work_folder = WorkFolder.create(folder.path / "work", {}, durable=False)
     updates = progress or default_progress()
-    run = PassageRun(corpus, columns, options, work_folder, updates, key)
-    cut_run = None
-    if request is not None and policy is not None:
-        cut_run = CutRun(run, request, partial(order_documents, run, policy))
-        cut_run.find()
+    if lines is not None and policy is not None:
+        line_run = LineRun(corpus, columns, options, work_folder, updates, key)
+        line_run.find_lines(lines, partial(order_documents, line_run, policy))
+        result = PassagesResult.from_line_run(line_run, lines)
     else:
-        run.find()
-    result = PassagesResult.from_run(run, cut_run)
+        run = PassageRun(corpus, columns, options, work_folder, updates, key)
+        cut_run = None
+        if request is not None and policy is not None:
+            cut_run = CutRun(run, request, partial(order_documents, run, policy))
+            cut_run.find()
+        else:
+            run.find()
+        result = PassagesResult.from_run(run, cut_run)
     updates.close()
     log_warnings(result.warnings)
     folder.remove()

@@ -29,9 +29,11 @@ from nearkin.engine.result_schema import GROUPS, RELATED
 from nearkin.engine.split_groups import SplitFacts, describe_group_sizes, require_group
 from nearkin.engine.stats import MissingPairsStats, StageRecords
 from nearkin.errors import MissingExtraError, UsageError
-from nearkin.passages.cutting.run import CUTS, KEPT_DOCUMENTS, CutRun
+from nearkin.passages.cutting.run import CUTS, KEPT_DOCUMENTS, CutRun, CutTexts
+from nearkin.passages.lines.request import LinesRequest
+from nearkin.passages.lines.run import REPEATED_LINES, LineRun, count_lines
 from nearkin.passages.run import PassageRun
-from nearkin.passages.tables import PASSAGES, PassageTables
+from nearkin.passages.tables import FREQUENT, PASSAGES, SOURCES, PassageTables
 from nearkin.report.collect import collect_counts, collect_report, summary_counts
 from nearkin.report.local_view import ExcerptCollector, LocalRunView
 from nearkin.report.model import Provenance, ReportData
@@ -722,6 +724,9 @@ class PassagesResult:
         cuts: A table with a row for each part that was cut: id, start, end, text, kept_id (the
             document that holds the passage with which it begins; null for a document that was
             removed), and document. Empty if nothing is cut.
+        repeated_lines: A table with a row for each repeated line or paragraph, if these were found
+            instead of passages: documents and places (their numbers), id, start, end and text of
+            the first place in keep order, and sources (each with its number of documents).
     """
 
     passages: ResultTable
@@ -735,6 +740,9 @@ class PassagesResult:
         default_factory=lambda: ResultTable(KEPT_DOCUMENTS.empty_table())
     )
     cuts: ResultTable = field(default_factory=lambda: ResultTable(CUTS.empty_table()))
+    repeated_lines: ResultTable = field(
+        default_factory=lambda: ResultTable(REPEATED_LINES.empty_table())
+    )
 
     @classmethod
     def from_run(cls, run: PassageRun, cut_run: CutRun | None = None) -> "PassagesResult":
@@ -750,9 +758,7 @@ class PassagesResult:
         cuts = CUTS.empty_table()
         if cut_run is not None:
             counts |= asdict(cut_run.counts)
-            batches = run.corpus.batches(run.columns)
-            texts = (batch.documents[run.columns.content] for batch in batches)
-            kept_documents = cut_run.kept_documents(texts)
+            kept_documents = _read_kept_documents(cut_run)
             cuts = pa.Table.from_batches(cut_run.cut_batches(), CUTS)
         documents = pa.Table.from_batches(tables.document_batches(), tables.document_schema)
         return cls(
@@ -765,6 +771,34 @@ class PassagesResult:
             warnings=tuple(warn_of_inputs(run.corpus, run.columns)),
             kept_documents=ResultTable(kept_documents),
             cuts=ResultTable(cuts),
+        )
+
+    @classmethod
+    def from_line_run(cls, run: LineRun, request: LinesRequest) -> "PassagesResult":
+        """Returns the repeated lines of a finished run. The work folder is not needed any more.
+
+        Args:
+            run: The run.
+            request: What was found.
+        """
+        kept_documents = KEPT_DOCUMENTS.empty_table()
+        cuts = CUTS.empty_table()
+        if request.is_cut:
+            cut_texts = CutTexts(run)
+            kept_documents = _read_kept_documents(cut_texts)
+            cuts = pa.Table.from_batches(cut_texts.cut_batches(), CUTS)
+        lines = pa.Table.from_batches(run.line_batches(), REPEATED_LINES)
+        return cls(
+            passages=ResultTable(PASSAGES.empty_table()),
+            documents=ResultTable(run.documents),
+            frequent=ResultTable(FREQUENT.empty_table()),
+            sources=ResultTable(SOURCES.empty_table()),
+            rejected=read_rejected_rows(run.work.path / REJECTED),
+            statistics=count_lines(run, request),
+            warnings=tuple(warn_of_inputs(run.corpus, run.columns)),
+            kept_documents=ResultTable(kept_documents),
+            cuts=ResultTable(cuts),
+            repeated_lines=ResultTable(lines),
         )
 
     def to_arrow(self) -> pa.Table:
@@ -970,3 +1004,10 @@ def read_rejected_rows(path: Path) -> ResultTable:
     """
     rows = [orjson.loads(line) for line in path.read_bytes().splitlines()]
     return ResultTable(pa.Table.from_pylist(rows, REJECTED_ROWS))
+
+
+def _read_kept_documents(cut_texts: CutTexts) -> pa.Table:
+    """Returns the documents that are kept after a cut, with rewritten texts."""
+    run = cut_texts.run
+    texts = (batch.documents[run.columns.content] for batch in run.corpus.batches(run.columns))
+    return cut_texts.kept_documents(texts)

@@ -43,6 +43,32 @@ Keep = Annotated[
         rich_help_panel=OUTPUT,
     ),
 ]
+RepeatedLines = Annotated[
+    int | None,
+    typer.Option(
+        help="Find lines that occur in at least this number of documents, instead of passages.",
+        metavar="N",
+        rich_help_panel=SIMILARITY,
+    ),
+]
+RepeatedParagraphs = Annotated[
+    int | None,
+    typer.Option(
+        help="Find paragraphs that occur in at least this number of documents, instead of "
+        "passages.",
+        metavar="N",
+        rich_help_panel=SIMILARITY,
+    ),
+]
+LinesActionOption = Annotated[
+    str | None,
+    typer.Option(
+        help="What is done with repeated lines or paragraphs: keep-one (cut from all places but "
+        "one), remove, or report.  [default: keep-one]",
+        metavar="ACTION",
+        rich_help_panel=OUTPUT,
+    ),
+]
 
 
 @partial(with_option_groups, common=COMMON_OPTIONS)
@@ -56,6 +82,9 @@ def passages(
     source: Source = None,
     cut_unit: o.CutUnit = None,
     min_left: o.MinLeft = 0,
+    repeated_lines: RepeatedLines = None,
+    repeated_paragraphs: RepeatedParagraphs = None,
+    lines_action: LinesActionOption = None,
     keep: Keep = None,
     normalise: o.Normalise = "nfkc,lower",
     memory: o.Memory = o.MEMORY,
@@ -76,6 +105,9 @@ def passages(
         source: Column of sources, or None.
         cut_unit: What is cut from all places of a passage but one, or None to cut nothing.
         min_left: Number of words below which the rest of a cut document is removed.
+        repeated_lines: Number of documents from which a line is repeated, or None.
+        repeated_paragraphs: Number of documents from which a paragraph is repeated, or None.
+        lines_action: What is done with repeated lines, or None for the default.
         keep: Keep policy, or None for the default.
         normalise: Normalization steps of words.
         memory: Maximum memory of the run, for example `4GB`.
@@ -88,10 +120,13 @@ def passages(
         nearkin passages "crawl/*.jsonl.zst" --source site --out passages/
 
         nearkin passages docs.parquet --cut sentence --min-left 20 --out cut/
+
+        nearkin passages pages.parquet --repeated-lines 10 --out lines/
     """
     with file_imports():
         from nearkin.engine.options import RunOptions
         from nearkin.passages.cutting.request import CutRequest
+        from nearkin.passages.lines.request import LinesRequest
         from nearkin.passages.run import PassageOptions
         from nearkin.runs.job import Job
         from nearkin.runs.passages import run_passages
@@ -100,7 +135,12 @@ def passages(
         from nearkin.spec import Spec
 
     hash_inputs = reading.parse_hash_inputs()
-    request = CutRequest.parse_options(cut_unit, min_left, keep)
+    lines = LinesRequest.parse_options(repeated_lines, repeated_paragraphs, lines_action, keep)
+    request = None
+    if lines is not None:
+        lines.require_alone(cut_unit, min_left)
+    else:
+        request = CutRequest.parse_options(cut_unit, min_left, keep)
     spec = Spec(n=1, normalise=o.parse_steps(normalise))
     threads = o.workers_or_cores(workers)
     options = PassageOptions(spec, min_tokens, source, parse_size(memory), threads)
@@ -118,11 +158,19 @@ def passages(
     )
     progress = o.open_progress(quiet=output.quiet)
     try:
-        summary = run_passages(job, options, progress, request)
+        summary = run_passages(job, options, progress, request, lines)
     finally:
         progress.close()
     if output.json:
         print_json(summary.to_json())
+    elif lines is not None:
+        from rich.console import Console
+
+        from nearkin.report.terminal.passages import print_repeated_lines
+
+        print_repeated_lines(
+            summary.counts, lines, summary.warnings, output.out, Console(stderr=True)
+        )
     else:
         import pyarrow.parquet as pq
         from rich.console import Console

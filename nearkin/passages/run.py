@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, TypeVar
+from typing import ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -115,8 +115,8 @@ class _Tool(NamedTuple):
     buffers: Buffers
 
 
-class PassageRun:
-    """A run over one corpus in one work folder.
+class DocumentRun:
+    """A run over the texts of one corpus in one work folder.
 
     Args:
         corpus: Documents.
@@ -125,8 +125,11 @@ class PassageRun:
         work: Folder of the stage results.
         progress: Receives progress updates.
         key: Hash key, if the Spec is keyed.
-        wanted: True for each document whose passages are found, bool (n,), or None for all.
+        wanted: True for each document whose text is read, bool (n,), or None for all.
     """
+
+    READING_STAGE: ClassVar[str]
+    """The name of the stage that reads all documents, and writes their facts."""
 
     def __init__(
         self,
@@ -145,7 +148,6 @@ class PassageRun:
         self.progress = progress
         self.key = key
         self._wanted = wanted
-        self._tools = ObjectPool(self._make_tool)
 
     def texts_of(self, batch: Batch) -> pa.Array:
         """Returns the texts of a batch, large_string (n,). Those of unwanted documents are empty.
@@ -159,6 +161,121 @@ class PassageRun:
         is_wanted = self._wanted[batch.first : batch.first + len(texts)]
         return pc.if_else(pa.array(is_wanted), texts, pa.scalar("", texts.type))
 
+    def check_corpus(self) -> None:
+        """Requires that the corpus has the columns, and sets its folder for temporary files.
+
+        Raises:
+            UsageError: If a column does not exist, or the corpus has no texts.
+        """
+        self.corpus.check(self.columns)
+        if isinstance(self.corpus, FileCorpus):
+            self.corpus.set_scratch_folder(self.work.path)
+
+    def write_facts(
+        self, batches: Iterable[tuple[Batch, Result]], use: Callable[[Result], None]
+    ) -> dict[str, object]:
+        """Writes the facts of all documents while another stage uses what was made of their texts.
+
+        Args:
+            batches: Batches of the corpus in order, each with what was made of it.
+            use: Receives what was made of each batch, in order.
+
+        Returns:
+            The counts of documents, rejected rows and bytes, for the record of the stage.
+        """
+        rejected = 0
+        with ExitStack() as stack:
+            documents = stack.enter_context(
+                DocumentWriter(
+                    self.work.path / DOCUMENTS,
+                    self.columns,
+                    list(self.corpus.names),
+                    self.options.source,
+                    self.options.keep_columns,
+                )
+            )
+            quarantine_file = stack.enter_context((self.work.path / REJECTED).open("wb"))
+            quarantine = QuarantineWriter(quarantine_file, self.corpus.names)
+            for batch, made in batches:
+                use(made)
+                documents.add(batch, self.texts_of(batch))
+                quarantine.add(batch.rejected)
+                rejected += len(batch.rejected)
+                self.progress.advance(len(batch.rows))
+        return {
+            "documents": documents.documents,
+            "rejected": rejected,
+            "text_bytes": documents.text_bytes,
+        }
+
+    @property
+    def documents_read(self) -> int:
+        """The number of documents."""
+        return int(self.work.manifest["stages"][self.READING_STAGE]["documents"])
+
+    @property
+    def text_bytes(self) -> int:
+        """The size of all texts, in bytes."""
+        return int(self.work.manifest["stages"][self.READING_STAGE]["text_bytes"])
+
+    @property
+    def rejected(self) -> int:
+        """The number of rejected rows."""
+        return int(self.work.manifest["stages"][self.READING_STAGE]["rejected"])
+
+    @cached_property
+    def _facts(self) -> pa.Table:
+        return read_documents(self.work.path / DOCUMENTS)
+
+    @property
+    def documents(self) -> pa.Table:
+        """The ids, sizes and sources of the documents, mapped from disk."""
+        names = (ID, BYTES, SOURCE)
+        return self._facts.select([name for name in names if name in self._facts.column_names])
+
+    def batches_of(self, numbers: np.ndarray) -> Iterator[Batch]:
+        """Yields some documents in batches, whose ordinals count these documents alone.
+
+        Args:
+            numbers: Numbers of the documents, ascending, int64 (m,).
+        """
+        places = self._facts[PLACE].to_numpy()[numbers]
+        return self.corpus.batches_at(self.columns, places)
+
+    def read_texts(self, numbers: np.ndarray) -> Iterator[pa.Scalar]:
+        """Yields the texts of some documents, large_binary. Only parts of files with them are read.
+
+        Args:
+            numbers: Numbers of the documents, ascending, int64 (m,).
+        """
+        for batch in self.batches_of(numbers):
+            yield from batch.documents[self.columns.content].cast(pa.large_binary())
+
+    @property
+    def keep_columns(self) -> pa.Table:
+        """The columns from which the keep order follows, by their names in the inputs."""
+        names = list(self.options.keep_columns)
+        return self._facts.select(list(map(carried_column_name, names))).rename_columns(names)
+
+
+class PassageRun(DocumentRun):
+    """A run that finds the passages of one corpus. For its arguments, see `DocumentRun`."""
+
+    READING_STAGE = "fingerprints"
+
+    def __init__(
+        self,
+        corpus: Corpus,
+        columns: Columns,
+        options: PassageOptions,
+        work: WorkFolder,
+        progress: Progress,
+        key: HashKey | None = None,
+        wanted: np.ndarray | None = None,
+    ) -> None:
+        super().__init__(corpus, columns, options, work, progress, key, wanted)
+        self._tools = ObjectPool(self._make_tool)
+
     def _make_tool(self) -> _Tool:
         shingler = Shingler(self.options.spec, self.key)
         return _Tool(TokenReader(shingler, self.options.least), Buffers())
@@ -169,9 +286,7 @@ class PassageRun:
         Raises:
             UsageError: If a column does not exist, or the corpus has no texts.
         """
-        self.corpus.check(self.columns)
-        if isinstance(self.corpus, FileCorpus):
-            self.corpus.set_scratch_folder(self.work.path)
+        self.check_corpus()
         for name, stage in (
             ("fingerprints", self._collect_fingerprints),
             ("windows", self._collect_windows),
@@ -185,37 +300,18 @@ class PassageRun:
         """Reads the corpus, and writes the table of the anchors that occur twice."""
         table = AnchorTable.for_corpus(self._text_bytes(), self.options.memory)
         least = self.options.least
-        rejected = 0
 
         def collect(piece: TokenPiece, buffers: Buffers) -> np.ndarray:
             return collect_anchors(piece, least, buffers)
 
+        def add(anchors: Iterable[np.ndarray]) -> None:
+            for hashes in anchors:
+                table.add(hashes)
+
         self.progress.stage("fingerprints", estimate_documents(self.corpus))
-        with ExitStack() as stack:
-            documents = stack.enter_context(
-                DocumentWriter(
-                    self.work.path / DOCUMENTS,
-                    self.columns,
-                    list(self.corpus.names),
-                    self.options.source,
-                    self.options.keep_columns,
-                )
-            )
-            quarantine_file = stack.enter_context((self.work.path / REJECTED).open("wb"))
-            quarantine = QuarantineWriter(quarantine_file, self.corpus.names)
-            for batch, anchors in self._map_pieces(collect):
-                for hashes in anchors:
-                    table.add(hashes)
-                documents.add(batch, self.texts_of(batch))
-                quarantine.add(batch.rejected)
-                rejected += len(batch.rejected)
-                self.progress.advance(len(batch.rows))
+        counts = self.write_facts(self._map_pieces(collect), add)
         self.work.save(TWICE, table.twice)
-        return {
-            "documents": documents.documents,
-            "rejected": rejected,
-            "text_bytes": documents.text_bytes,
-        }
+        return counts
 
     def _text_bytes(self) -> int:
         """Returns the size of the corpus, from which the size of the table follows."""
@@ -276,55 +372,6 @@ class PassageRun:
         """Returns the windows that may occur twice, with their sources."""
         record = self.work.manifest["stages"]["windows"]
         return WindowFiles(self.work.path / "windows", int(record["windows"]))
-
-    @property
-    def documents_read(self) -> int:
-        """The number of documents."""
-        return int(self.work.manifest["stages"]["fingerprints"]["documents"])
-
-    @property
-    def text_bytes(self) -> int:
-        """The size of all texts, in bytes."""
-        return int(self.work.manifest["stages"]["fingerprints"]["text_bytes"])
-
-    @property
-    def rejected(self) -> int:
-        """The number of rejected rows."""
-        return int(self.work.manifest["stages"]["fingerprints"]["rejected"])
-
-    @cached_property
-    def _facts(self) -> pa.Table:
-        return read_documents(self.work.path / DOCUMENTS)
-
-    @property
-    def documents(self) -> pa.Table:
-        """The ids, sizes and sources of the documents, mapped from disk."""
-        names = (ID, BYTES, SOURCE)
-        return self._facts.select([name for name in names if name in self._facts.column_names])
-
-    def batches_of(self, numbers: np.ndarray) -> Iterator[Batch]:
-        """Yields some documents in batches, whose ordinals count these documents alone.
-
-        Args:
-            numbers: Numbers of the documents, ascending, int64 (m,).
-        """
-        places = self._facts[PLACE].to_numpy()[numbers]
-        return self.corpus.batches_at(self.columns, places)
-
-    def read_texts(self, numbers: np.ndarray) -> Iterator[pa.Scalar]:
-        """Yields the texts of some documents, large_binary. Only parts of files with them are read.
-
-        Args:
-            numbers: Numbers of the documents, ascending, int64 (m,).
-        """
-        for batch in self.batches_of(numbers):
-            yield from batch.documents[self.columns.content].cast(pa.large_binary())
-
-    @property
-    def keep_columns(self) -> pa.Table:
-        """The columns from which the keep order follows, by their names in the inputs."""
-        names = list(self.options.keep_columns)
-        return self._facts.select(list(map(carried_column_name, names))).rename_columns(names)
 
     def passages(self) -> Iterator[Passages]:
         """Yields the passages, ordered by document and first byte."""

@@ -12,7 +12,7 @@ from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.errors import UsageError
 from nearkin.passages.cutting.request import PassageRequest
-from nearkin.passages.cutting.run import CUTS, CutRun, require_rewritable
+from nearkin.passages.cutting.run import CUTS, CutRun, CutTexts, require_rewritable
 from nearkin.passages.run import PassageOptions, PassageRun
 from nearkin.runs.document_output import DocumentOutput
 from nearkin.setting_names import name_flag, name_setting
@@ -90,7 +90,7 @@ def cut_kept_passages(run: LocalRun, clustering: Clustering, request: PassageReq
     return cut_run
 
 
-def write_cut_table(run: CutRun, folder: Path) -> None:
+def write_cut_table(run: CutTexts, folder: Path) -> None:
     """Writes the table of what is cut.
 
     Args:
@@ -100,21 +100,21 @@ def write_cut_table(run: CutRun, folder: Path) -> None:
     result_tables.write_batches(folder / CUTS_TABLE, CUTS, run.cut_batches())
 
 
-def write_cut_documents(run: CutRun, corpus: FileCorpus, folder: Path) -> None:
+def write_cut_documents(cuts: CutTexts, corpus: FileCorpus, folder: Path) -> None:
     """Writes the documents without what is cut into `kept/`, and the table of what is cut.
 
     Args:
-        run: The run, whose stages are finished.
+        cuts: What is cut, after the stages of the run.
         corpus: Its corpus.
         folder: The folder of the result.
     """
     (folder / "kept").mkdir()
     write_kept(
         corpus,
-        run.passages.columns,
-        run.kept,
+        cuts.run.columns,
+        cuts.kept,
         folder / "kept",
-        run.span_column,
-        rewrite=run.rewrite,
+        cuts.span_column,
+        rewrite=cuts.rewrite,
     )
-    write_cut_table(run, folder)
+    write_cut_table(cuts, folder)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from nearkin.corpus import find_first_change
+from nearkin.corpus import FileCorpus, find_first_change
 from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.input_manifest import InputRecord
 from nearkin.engine.local import result_tables
@@ -18,6 +18,8 @@ from nearkin.passages.cutting.run import (
     order_documents,
     require_cuttable,
 )
+from nearkin.passages.lines.request import LinesRequest
+from nearkin.passages.lines.run import LineRun, require_lines_request
 from nearkin.passages.quotes import quote_documents
 from nearkin.passages.run import REJECTED, PassageOptions, PassageRun
 from nearkin.passages.tables import FREQUENT, PASSAGES, SOURCES, PassageTables
@@ -29,6 +31,7 @@ from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.job import Job
 from nearkin.runs.output import is_output_finished, require_output_free, require_same_request
 from nearkin.runs.passage_cuts import write_cut_documents
+from nearkin.runs.repeated_lines import write_repeated_lines
 from nearkin.runs.saved import delete_folder
 from nearkin.runtime.files import disk_errors, set_readers, to_json, write_durably
 from nearkin.runtime.memory import PeakMemory
@@ -68,7 +71,11 @@ class PassagesSummary:
 
 
 def run_passages(
-    job: Job, options: PassageOptions, progress: Progress, cut: CutRequest | None = None
+    job: Job,
+    options: PassageOptions,
+    progress: Progress,
+    cut: CutRequest | None = None,
+    lines: LinesRequest | None = None,
 ) -> PassagesSummary:
     """Writes the passages of files into the output folder of a job.
 
@@ -77,6 +84,7 @@ def run_passages(
         options: The options of the run.
         progress: Receives stage and row-count updates.
         cut: The request to cut the passages, or None.
+        lines: The request to find repeated lines instead of passages, or None.
 
     Returns:
         What was done.
@@ -91,10 +99,13 @@ def run_passages(
     policy = None
     if cut is not None:
         policy = require_cuttable(job.columns, cut)
+    if lines is not None:
+        policy = require_lines_request(job.columns, lines)
+    if policy is not None:
         options = replace(options, keep_columns=policy.columns)
     columns = options.columns_of(job.columns)
     corpus.check(columns)
-    if cut is not None:
+    if cut is not None or (lines is not None and lines.is_cut):
         corpus.require_new_columns((CUT_SPANS,), columns)
     identity = {
         "command": "passages",
@@ -104,31 +115,33 @@ def run_passages(
     }
     if cut is not None:
         identity["cut"] = cut.to_record()
+    if lines is not None:
+        identity["lines"] = lines.to_record()
     if is_output_finished(job):
         require_same_request(
             job, identity, lambda: find_first_change(_read_inputs(job.out), corpus)
         )
         return PassagesSummary(out=job.out, facts=_read_facts(job.out))
     with PeakMemory() as memory, open_work_folder(job, identity, corpus) as (claim, work):
-        run = PassageRun(corpus, columns, options, work, progress, job.resources.secret)
-        cut_run = None
-        if cut is not None and policy is not None:
-            cut_run = CutRun(run, cut, partial(order_documents, run, policy))
-            cut_run.find()
-        else:
-            run.find()
-        progress.stage("write", None)
-        tables = PassageTables(run)
         staging = claim.path / RESULT
+        if lines is not None and policy is not None:
+            line_run = LineRun(corpus, columns, options, work, progress, job.resources.secret)
+            line_run.find_lines(lines, partial(order_documents, line_run, policy))
+            write = partial(write_repeated_lines, line_run, lines, corpus)
+        else:
+            run = PassageRun(corpus, columns, options, work, progress, job.resources.secret)
+            cut_run = None
+            if cut is not None and policy is not None:
+                cut_run = CutRun(run, cut, partial(order_documents, run, policy))
+                cut_run.find()
+            else:
+                run.find()
+            write = partial(_write_passages, job, run, cut_run, corpus)
+        progress.stage("write", None)
         with disk_errors(job.out.parent):
             delete_folder(staging)
             staging.mkdir()
-            _write_tables(run, tables, staging)
-            counts = tables.counts()
-            if cut_run is not None:
-                write_cut_documents(cut_run, corpus, staging)
-                counts |= asdict(cut_run.counts)
-            _write_page(job, tables, run, cut_run, staging)
+            counts = write(staging)
             facts = {
                 "nearkin": VERSION,
                 **identity,
@@ -148,6 +161,20 @@ def run_passages(
         warnings=warn_of_inputs(corpus, columns),
         peak_memory=memory.peak,
     )
+
+
+def _write_passages(
+    job: Job, run: PassageRun, cut_run: CutRun | None, corpus: FileCorpus, folder: Path
+) -> dict[str, int]:
+    """Writes the result of a run into an empty folder, and returns its counts."""
+    tables = PassageTables(run)
+    _write_tables(run, tables, folder)
+    counts = tables.counts()
+    if cut_run is not None:
+        write_cut_documents(cut_run, corpus, folder)
+        counts |= asdict(cut_run.counts)
+    _write_page(job, tables, run, cut_run, folder)
+    return counts
 
 
 def _write_tables(run: PassageRun, tables: PassageTables, folder: Path) -> None:

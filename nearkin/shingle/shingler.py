@@ -40,6 +40,10 @@ U+FDFA (3 bytes) becomes 18 code points of 33 bytes, and U+3300 becomes 6 tokens
 """
 
 
+WHOLE_TEXT = 1 << 40
+"""More code points than a text has, so that its only window is the whole text."""
+
+
 class Shingles(NamedTuple):
     """The shingle hashes of documents, in the order of their texts, with repetitions."""
 
@@ -177,7 +181,7 @@ class Shingler:
         if self._masks:
             data, offsets = text_buffers(mask_texts(to_texts(data, offsets), self._masks))
         if self.spec.unit == "chars":
-            shingles = self._characters(data, offsets)
+            shingles = self._characters(data, offsets, self.spec.n)
         elif self._stems is not None:
             shingles = self._stemmed(data, offsets, self._stems)
         else:
@@ -234,6 +238,23 @@ class Shingler:
         total = token_offsets[-1]
         return LocatedTokens(hashes[:total], starts[:total], ends[:total], token_offsets)
 
+    def hash_whole_texts(self, data: np.ndarray, offsets: np.ndarray) -> Shingles:
+        """Returns one hash of each text after normalization, and none of a text without content.
+
+        A run of white space counts as one space, and white space at both ends is not hashed.
+
+        Args:
+            data: Valid UTF-8 bytes of the texts, uint8.
+            offsets: First byte of each text, and the end, int64 (n + 1,).
+
+        Raises:
+            UsageError: If the Spec has steps that change whole documents.
+        """
+        require_located_tokens(self.spec)
+        hashes = self._characters(data, offsets, WHOLE_TEXT)
+        self.release_large_buffers()
+        return hashes
+
     @property
     def has_plain_words(self) -> bool:
         """True if `kernels.word_shingles` alone computes the compared shingles of texts."""
@@ -266,14 +287,14 @@ class Shingler:
         )
         return Shingles(out[: ends[-1]], ends)
 
-    def _characters(self, data: np.ndarray, offsets: np.ndarray) -> Shingles:
+    def _characters(self, data: np.ndarray, offsets: np.ndarray, n: int) -> Shingles:
         scratch, growth = self._scratch(data, offsets)
         longest = int(np.diff(offsets).max(initial=0))
         text = self._buffer("document", np.uint8, longest * min(growth, TEXT_PER_BYTE))[FRONT:]
         out = self._buffer("hashes", np.uint64, _total(offsets) * min(growth, POINTS_PER_BYTE))
         ends = np.empty(len(offsets), np.int64)
         kernels.character_shingles(
-            data, offsets, self.spec.n, self.tables, scratch, self.key, text, out, ends
+            data, offsets, n, self.tables, scratch, self.key, text, out, ends
         )
         return Shingles(out[: ends[-1]], ends)
 

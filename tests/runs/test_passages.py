@@ -192,3 +192,24 @@ def test_input_with_the_added_column_is_an_error_before_anything_is_written(
         assert run("passages", path, "--cut", "passage", "--out", out, "-q") == 2
         assert "cut_spans" in capsys.readouterr().err
         assert not out.exists()
+
+
+def test_repeated_lines_are_cut_listed_and_counted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "in.jsonl"
+    texts = ["Home\nfirst", "HOME\r\nsecond, longer"]
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    out = tmp_path / "out"
+    line = ("passages", path, "--repeated-lines", "2", "--out", out)
+    assert run(*line) == 0
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "1 different line occurs in at least 2 of 2 documents, at 2 places" in printed
+    kept = [json.loads(row) for row in (out / "kept" / "in.jsonl").read_text().splitlines()]
+    assert [row["text"] for row in kept] == ["first", texts[1]]
+    assert pq.read_table(out / "repeated_lines.parquet")["text"].to_pylist() == ["HOME\r\n"]
+    facts = json.loads((out / "passages.json").read_text())
+    assert facts["lines"]["documents"] == 2
+    assert facts["counts"]["repeated_places"] == 2
+    assert run(*line, "--resume", "-q") == 0
+    assert run(*line, "--lines-action", "remove", "--resume", "-q") == 2

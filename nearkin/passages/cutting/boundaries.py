@@ -16,7 +16,7 @@ CONTEXT = 256
 """The number of bytes before and after a position in which a grapheme cluster is looked for."""
 BLANKS = b" \t"
 SPACES = b" \t\r\n"
-NEW_LINE = rb"(?:\r\n|\n|\r)"
+NEW_LINE = rb"(?:\r\n|\n|\r(?!\n))"
 CLOSING = "|".join(map(re.escape, "\"')]”’»」』）】"))
 UNIT_ENDS = {
     CutUnit.LINE: re.compile(NEW_LINE),
@@ -25,7 +25,7 @@ UNIT_ENDS = {
         (
             rf"(?:[.!?]|…)+(?:{CLOSING})*(?=[ \t\r\n])[ \t]*"
             rf"|(?:。|！|？)+(?:{CLOSING})*[ \t]*"
-            r"|(?:\r\n|\n|\r)(?:[ \t]*(?:\r\n|\n|\r))+"
+            rf"|{NEW_LINE.decode()}(?:[ \t]*{NEW_LINE.decode()})+"
         ).encode()
     ),
 }

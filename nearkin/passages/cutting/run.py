@@ -20,7 +20,7 @@ from nearkin.passages.cutting.boundaries import TokenizedText, require_graphemes
 from nearkin.passages.cutting.plan import CutPlan, plan_cuts
 from nearkin.passages.cutting.request import CUT_SPANS, CutCounts, CutRequest
 from nearkin.passages.documents import BYTES, ID
-from nearkin.passages.run import PassageRun
+from nearkin.passages.run import DocumentRun, PassageRun
 from nearkin.passages.tokens import TokenReader
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.setting_names import name_setting
@@ -67,10 +67,22 @@ def require_cuttable(columns: Columns, request: CutRequest) -> KeepPolicy:
         MissingExtraError: If the library of grapheme clusters is not installed.
     """
     require_rewritable(columns)
-    policy = KeepPolicy.parse(request.keep)
+    return parse_document_policy(request.keep)
+
+
+def parse_document_policy(keep: str) -> KeepPolicy:
+    """Parses a keep policy that orders all documents of a corpus.
+
+    Args:
+        keep: The policy.
+
+    Raises:
+        UsageError: If the policy chooses documents of clusters.
+    """
+    policy = KeepPolicy.parse(keep)
     if policy.cluster_criterion is not None:
         raise UsageError(
-            f"{name_setting('keep', request.keep)} chooses documents of clusters, and passages "
+            f"{name_setting('keep', keep)} chooses documents of clusters, and passages "
             f"have none; leave out {policy.cluster_criterion}"
         )
     return policy
@@ -86,17 +98,30 @@ def require_rewritable(columns: Columns) -> None:
         UsageError: If several columns are joined.
         MissingExtraError: If the library of grapheme clusters is not installed.
     """
-    if columns.joined:
-        names = ", ".join(columns.sources)
-        raise UsageError(
-            f"{name_setting('cut_unit')} rewrites one column of texts, and "
-            f"{name_setting('text')} names several ({names}); name one"
-        )
+    require_one_column(columns, "cut_unit")
     require_graphemes()
 
 
-def order_documents(run: PassageRun, policy: KeepPolicy) -> np.ndarray:
-    """Returns the documents of a run over passages in keep order, uint32 (n,).
+def require_one_column(columns: Columns, setting: str) -> None:
+    """Requires that the texts to be rewritten are in one column.
+
+    Args:
+        columns: Columns of the run.
+        setting: Name of the setting that rewrites texts.
+
+    Raises:
+        UsageError: If several columns are joined.
+    """
+    if columns.joined:
+        names = ", ".join(columns.sources)
+        raise UsageError(
+            f"{name_setting(setting)} rewrites one column of texts, and "
+            f"{name_setting('text')} names several ({names}); name one"
+        )
+
+
+def order_documents(run: DocumentRun, policy: KeepPolicy) -> np.ndarray:
+    """Returns the documents of a run in keep order, uint32 (n,).
 
     Args:
         run: The run, whose stages are finished.
@@ -118,7 +143,125 @@ class DocumentCuts(NamedTuple):
     is_removed: bool
 
 
-class CutRun:
+class CutTexts:
+    """The cuts of a run, from the files that its stages wrote.
+
+    Args:
+        run: The run, whose stages are finished before anything is read.
+    """
+
+    def __init__(self, run: DocumentRun) -> None:
+        self.run = run
+
+    @cached_property
+    def _bounds(self) -> np.ndarray:
+        """The document, its keeper, first byte and byte after the last one of each cut, int64."""
+        return map_file(self.run.work.path / BOUNDS_FILE, np.int64, 4)
+
+    @cached_property
+    def kept(self) -> np.ndarray:
+        """True for each document that is not removed as a whole, bool (n,)."""
+        return ~np.asarray(self.run.work.load(REMOVED_AFTER))
+
+    def rewrite(self, first: int, texts: pa.Array) -> pa.Array | None:
+        """Returns the texts of documents without what is cut.
+
+        Args:
+            first: Number of the first document.
+            texts: Original texts of consecutive documents, large_string (n,).
+
+        Returns:
+            The new texts, null for each that stays as it is; or None if all do.
+        """
+        bounds = self._bounds_between(first, first + len(texts))
+        if not len(bounds):
+            return None
+        rewritten: list[str | None] = [None] * len(texts)
+        numbers, starts = np.unique(bounds[:, 0], return_index=True)
+        for number, spans in zip(numbers.tolist(), np.split(bounds, starts[1:]), strict=True):
+            text = texts[number - first].as_py().encode()
+            rewritten[number - first] = remove_spans(text, spans[:, 2:].tolist()).decode()
+        return pa.array(rewritten, pa.large_string())
+
+    def span_column(self, first: int, end: int) -> pa.RecordBatch:
+        """Returns the column of the bytes that are cut from documents.
+
+        Args:
+            first: Number of the first document.
+            end: Number after the last document.
+        """
+        bounds = self._bounds_between(first, end)
+        offsets = np.searchsorted(bounds[:, 0], np.arange(first, end + 1)).astype(np.int32)
+        starts = pa.array(np.ascontiguousarray(bounds[:, 2]))
+        ends = pa.array(np.ascontiguousarray(bounds[:, 3]))
+        spans = pa.StructArray.from_arrays([starts, ends], fields=list(SPAN))
+        return pa.record_batch([pa.ListArray.from_arrays(pa.array(offsets), spans)], [CUT_SPANS])
+
+    def _bounds_between(self, first: int, end: int) -> np.ndarray:
+        low, high = np.searchsorted(self._bounds[:, 0], [first, end])
+        return np.asarray(self._bounds[low:high])
+
+    def cut_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yields the table of what is cut, with the schema CUTS, ordered by document and byte."""
+        ids = self.run.documents[ID]
+        first = 0
+        with pa.memory_map(str(self.run.work.path / TEXT_FILE)) as source:
+            reader = pa.ipc.open_file(source)
+            for number in range(reader.num_record_batches):
+                texts = reader.get_batch(number)["text"]
+                bounds = np.asarray(self._bounds[first : first + len(texts)])
+                first += len(texts)
+                has_keeper = bounds[:, 1] != NO_KEEPER
+                keepers = take_values(ids, np.where(has_keeper, bounds[:, 1], bounds[:, 0]))
+                columns = [
+                    take_values(ids, bounds[:, 0]),
+                    pa.array(np.ascontiguousarray(bounds[:, 2])),
+                    pa.array(np.ascontiguousarray(bounds[:, 3])),
+                    texts,
+                    pa.compute.if_else(pa.array(has_keeper), keepers, None),
+                    pa.array(np.ascontiguousarray(bounds[:, 0])),
+                ]
+                yield pa.record_batch(columns, schema=CUTS)
+
+    def kept_documents(
+        self, texts: Iterable[pa.Array], wanted: np.ndarray | None = None
+    ) -> pa.Table:
+        """Returns the documents that are kept: their ids, rewritten texts and cut bytes.
+
+        Args:
+            texts: Original texts of all documents, in order.
+            wanted: True for each document whose passages were found, bool (n,), or None for all.
+        """
+        kept = self.kept if wanted is None else self.kept & wanted
+        tables = [KEPT_DOCUMENTS.empty_table()]
+        first = 0
+        for part in texts:
+            end = first + len(part)
+            rewritten = self.rewrite(first, part)
+            new_texts = part if rewritten is None else pa.compute.coalesce(rewritten, part)
+            ids = self.run.documents[ID].slice(first, len(part)).combine_chunks()
+            spans = self.span_column(first, end)[CUT_SPANS]
+            table = pa.table([ids, new_texts, spans], KEPT_DOCUMENTS.names)
+            tables.append(table.filter(pa.array(kept[first:end])))
+            first = end
+        return pa.concat_tables(tables)
+
+    @property
+    def counts(self) -> CutCounts:
+        """The counts of the cut."""
+        bounds = self._bounds
+        sizes = np.asarray(bounds[:, 3] - bounds[:, 2])
+        is_in_kept = self.kept[bounds[:, 0]]
+        return CutCounts(
+            cuts=int(is_in_kept.sum()),
+            cut_bytes=int(sizes[is_in_kept].sum()),
+            documents_cut=len(np.unique(bounds[is_in_kept, 0])),
+            documents_removed=int((~self.kept).sum()),
+            removed_bytes=int(sizes[~is_in_kept].sum()),
+        )
+
+
+class CutRun(CutTexts):
     """A run that cuts the passages that another run finds.
 
     Args:
@@ -130,6 +273,7 @@ class CutRun:
     def __init__(
         self, run: PassageRun, request: CutRequest, order_of: Callable[[], np.ndarray]
     ) -> None:
+        super().__init__(run)
         self.passages = run
         self.request = request
         self._order_of = order_of
@@ -225,113 +369,6 @@ class CutRun:
         firsts = np.searchsorted(planned[:, 2], [start for start, _ in spans], side="right")
         keepers = planned[np.minimum(firsts, len(planned) - 1), 3].tolist()
         return DocumentCuts(number, content, spans, keepers, is_removed=False)
-
-    @cached_property
-    def _bounds(self) -> np.ndarray:
-        """The document, its keeper, first byte and byte after the last one of each cut, int64."""
-        return map_file(self.passages.work.path / BOUNDS_FILE, np.int64, 4)
-
-    @cached_property
-    def kept(self) -> np.ndarray:
-        """True for each document that is not removed as a whole, bool (n,)."""
-        return ~np.asarray(self.passages.work.load(REMOVED_AFTER))
-
-    def rewrite(self, first: int, texts: pa.Array) -> pa.Array | None:
-        """Returns the texts of documents without what is cut.
-
-        Args:
-            first: Number of the first document.
-            texts: Original texts of consecutive documents, large_string (n,).
-
-        Returns:
-            The new texts, null for each that stays as it is; or None if all do.
-        """
-        bounds = self._bounds_between(first, first + len(texts))
-        if not len(bounds):
-            return None
-        rewritten: list[str | None] = [None] * len(texts)
-        numbers, starts = np.unique(bounds[:, 0], return_index=True)
-        for number, spans in zip(numbers.tolist(), np.split(bounds, starts[1:]), strict=True):
-            text = texts[number - first].as_py().encode()
-            rewritten[number - first] = remove_spans(text, spans[:, 2:].tolist()).decode()
-        return pa.array(rewritten, pa.large_string())
-
-    def span_column(self, first: int, end: int) -> pa.RecordBatch:
-        """Returns the column of the bytes that are cut from documents.
-
-        Args:
-            first: Number of the first document.
-            end: Number after the last document.
-        """
-        bounds = self._bounds_between(first, end)
-        offsets = np.searchsorted(bounds[:, 0], np.arange(first, end + 1)).astype(np.int32)
-        starts = pa.array(np.ascontiguousarray(bounds[:, 2]))
-        ends = pa.array(np.ascontiguousarray(bounds[:, 3]))
-        spans = pa.StructArray.from_arrays([starts, ends], fields=list(SPAN))
-        return pa.record_batch([pa.ListArray.from_arrays(pa.array(offsets), spans)], [CUT_SPANS])
-
-    def _bounds_between(self, first: int, end: int) -> np.ndarray:
-        low, high = np.searchsorted(self._bounds[:, 0], [first, end])
-        return np.asarray(self._bounds[low:high])
-
-    def cut_batches(self) -> Iterator[pa.RecordBatch]:
-        """Yields the table of what is cut, with the schema CUTS, ordered by document and byte."""
-        ids = self.passages.documents[ID]
-        first = 0
-        with pa.memory_map(str(self.passages.work.path / TEXT_FILE)) as source:
-            reader = pa.ipc.open_file(source)
-            for number in range(reader.num_record_batches):
-                texts = reader.get_batch(number)["text"]
-                bounds = np.asarray(self._bounds[first : first + len(texts)])
-                first += len(texts)
-                has_keeper = bounds[:, 1] != NO_KEEPER
-                keepers = take_values(ids, np.where(has_keeper, bounds[:, 1], bounds[:, 0]))
-                columns = [
-                    take_values(ids, bounds[:, 0]),
-                    pa.array(np.ascontiguousarray(bounds[:, 2])),
-                    pa.array(np.ascontiguousarray(bounds[:, 3])),
-                    texts,
-                    pa.compute.if_else(pa.array(has_keeper), keepers, None),
-                    pa.array(np.ascontiguousarray(bounds[:, 0])),
-                ]
-                yield pa.record_batch(columns, schema=CUTS)
-
-    def kept_documents(
-        self, texts: Iterable[pa.Array], wanted: np.ndarray | None = None
-    ) -> pa.Table:
-        """Returns the documents that are kept: their ids, rewritten texts and cut bytes.
-
-        Args:
-            texts: Original texts of all documents, in order.
-            wanted: True for each document whose passages were found, bool (n,), or None for all.
-        """
-        kept = self.kept if wanted is None else self.kept & wanted
-        tables = [KEPT_DOCUMENTS.empty_table()]
-        first = 0
-        for part in texts:
-            end = first + len(part)
-            rewritten = self.rewrite(first, part)
-            new_texts = part if rewritten is None else pa.compute.coalesce(rewritten, part)
-            ids = self.passages.documents[ID].slice(first, len(part)).combine_chunks()
-            spans = self.span_column(first, end)[CUT_SPANS]
-            table = pa.table([ids, new_texts, spans], KEPT_DOCUMENTS.names)
-            tables.append(table.filter(pa.array(kept[first:end])))
-            first = end
-        return pa.concat_tables(tables)
-
-    @property
-    def counts(self) -> CutCounts:
-        """The counts of the cut."""
-        bounds = self._bounds
-        sizes = np.asarray(bounds[:, 3] - bounds[:, 2])
-        is_in_kept = self.kept[bounds[:, 0]]
-        return CutCounts(
-            cuts=int(is_in_kept.sum()),
-            cut_bytes=int(sizes[is_in_kept].sum()),
-            documents_cut=len(np.unique(bounds[is_in_kept, 0])),
-            documents_removed=int((~self.kept).sum()),
-            removed_bytes=int(sizes[~is_in_kept].sum()),
-        )
 
 
 def remove_spans(text: bytes, spans: Iterable[tuple[int, int]]) -> bytes:

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nearkin.passages.cutting.request import CutCounts, CutRequest, CutUnit
+from nearkin.passages.lines.request import LinesRequest
 from nearkin.report.formatting import format_bytes
 from nearkin.runtime.number_format import format_count, format_percent
 from nearkin.runtime.visible_text import make_visible
@@ -21,6 +22,7 @@ OUTPUT_FILES = (
     ("documents", "documents.parquet"),
     ("frequent passages", "frequent.parquet"),
     ("sources", "sources.parquet"),
+    ("repeated lines", "repeated_lines.parquet"),
     ("kept documents", "kept"),
     ("cut parts", "cuts.parquet"),
     ("rejected rows", "rejected.jsonl"),
@@ -68,6 +70,42 @@ def print_passages(
     if cut is not None:
         names = [item.name for item in fields(CutCounts)]
         print_cuts(CutCounts(**{name: counts[name] for name in names}), cut, console)
+    _print_end(counts, warnings, output, console)
+
+
+def print_repeated_lines(
+    counts: Mapping[str, int],
+    request: LinesRequest,
+    warnings: Sequence[str],
+    output: Path,
+    console: Console,
+) -> None:
+    """Prints how many lines are repeated, what was cut, and the output files.
+
+    Args:
+        counts: Counts of the run.
+        request: What was found.
+        warnings: Warnings about inputs.
+        output: Output folder.
+        console: Console to print to, usually standard error.
+    """
+    verb = "occurs" if counts["repeated_lines"] == 1 else "occur"
+    console.print()
+    console.print(
+        f"{format_count(counts['repeated_lines'], f'different {request.unit}')} {verb} in at least "
+        f"{request.least:,} of {format_count(counts['documents'], 'document')}, at "
+        f"{format_count(counts['repeated_places'], 'place')}",
+        highlight=False,
+    )
+    if request.is_cut:
+        _print_cut_parts(counts["cuts"], counts["documents_cut"], counts["cut_bytes"], console)
+    _print_end(counts, warnings, output, console)
+
+
+def _print_end(
+    counts: Mapping[str, int], warnings: Sequence[str], output: Path, console: Console
+) -> None:
+    """Prints the rejected rows, the warnings and the output files."""
     if counts["rejected"]:
         rejected = format_count(counts["rejected"], "row")
         verb = "was" if counts["rejected"] == 1 else "were"
@@ -91,13 +129,7 @@ def print_cuts(counts: CutCounts, request: CutRequest, console: Console) -> None
         console: Console to print to.
     """
     if request.unit != CutUnit.DOCUMENT:
-        cuts = format_count(counts.cuts, "part")
-        verb = "was" if counts.cuts == 1 else "were"
-        console.print(
-            f"{cuts} {verb} cut from {format_count(counts.documents_cut, 'document')} "
-            f"({format_bytes(counts.cut_bytes)})",
-            highlight=False,
-        )
+        _print_cut_parts(counts.cuts, counts.documents_cut, counts.cut_bytes, console)
     if counts.documents_removed:
         removed = format_count(counts.documents_removed, "document")
         verb = "was" if counts.documents_removed == 1 else "were"
@@ -108,6 +140,15 @@ def print_cuts(counts: CutCounts, request: CutRequest, console: Console) -> None
             f"{removed} {reason} {verb} removed ({format_bytes(counts.removed_bytes)})",
             highlight=False,
         )
+
+
+def _print_cut_parts(parts: int, documents: int, size: int, console: Console) -> None:
+    verb = "was" if parts == 1 else "were"
+    console.print(
+        f"{format_count(parts, 'part')} {verb} cut from {format_count(documents, 'document')} "
+        f"({format_bytes(size)})",
+        highlight=False,
+    )
 
 
 def _frequent_table(frequent: Sequence[Mapping[str, object]]) -> Table:

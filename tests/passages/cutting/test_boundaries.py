@@ -68,3 +68,9 @@ def test_missing_library_is_an_error_that_names_the_extra(monkeypatch: pytest.Mo
     monkeypatch.setattr(boundaries, "find_spec", lambda _: None)
     with pytest.raises(MissingExtraError, match=r"\.\[cut\]"):
         require_graphemes()
+
+
+@pytest.mark.parametrize("unit", [CutUnit.PARAGRAPH, CutUnit.SENTENCE])
+def test_one_line_end_of_two_characters_is_not_a_blank_line(unit: CutUnit) -> None:
+    assert cut_words("a\r\nb\r\n\r\nc", unit, {"a"}) == "a\r\nb\r\n\r\nc"
+    assert cut_words("a\r\nb\r\n\r\nc", unit, {"a", "b"}) == "c"

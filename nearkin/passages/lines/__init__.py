@@ -1,0 +1,1 @@
+"""Lines and paragraphs that occur in several documents."""

@@ -1,0 +1,33 @@
+"""Repeated lines of files: their table, and the documents without them."""
+
+import shutil
+from pathlib import Path
+
+from nearkin.corpus import FileCorpus
+from nearkin.engine.local import result_tables
+from nearkin.passages.cutting.run import CutTexts
+from nearkin.passages.lines.request import LinesRequest
+from nearkin.passages.lines.run import REPEATED_LINES, LineRun, count_lines
+from nearkin.passages.run import REJECTED
+from nearkin.runs.passage_cuts import write_cut_documents
+
+LINES_TABLE = "repeated_lines.parquet"
+"""The table of the repeated lines or paragraphs."""
+
+
+def write_repeated_lines(
+    run: LineRun, request: LinesRequest, corpus: FileCorpus, folder: Path
+) -> dict[str, int]:
+    """Writes the result of a run into an empty folder, and returns its counts.
+
+    Args:
+        run: The run, whose stages are finished.
+        request: What was found.
+        corpus: Its corpus.
+        folder: The folder of the result.
+    """
+    result_tables.write_batches(folder / LINES_TABLE, REPEATED_LINES, run.line_batches())
+    if request.is_cut:
+        write_cut_documents(CutTexts(run), corpus, folder)
+    shutil.copyfile(run.work.path / REJECTED, folder / REJECTED)
+    return count_lines(run, request)
