@@ -128,6 +128,12 @@ def check_fields(rows: pa.RecordBatch, columns: Columns) -> CheckedColumn:
     parts: list[pa.Array] = []
     reasons: dict[int, str] = {}
     for name, bits in columns.fields:
+        if is_list(rows[name].type):
+            raise UsageError(
+                f"column {name!r} is {rows[name].type}, and the fields of "
+                f"{name_setting('fields')} are texts or fingerprints; leave out this field, or "
+                "join the tokens of a list to one text"
+            )
         if bits is None:
             checked = check_texts(rows[name], name, columns.document_limit)
             values = checked.values

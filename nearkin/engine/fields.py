@@ -58,10 +58,12 @@ class FieldRule(NamedTuple):
             raise UsageError(f"{asked} is not valid; write it as {EXAMPLES}")
         measure = parts["measure"]
         if measure not in MEASURES_OF_FIELDS:
+            remedy = did_you_mean(measure, MEASURES_OF_FIELDS)
+            if measure == "cosine":
+                remedy = f"; compare vectors alone, in a run with {name_setting('vector')}"
             raise UsageError(
                 f"{asked} is not valid: the measure of a field is one of "
-                f"{', '.join(MEASURES_OF_FIELDS)}, not {measure!r}"
-                f"{did_you_mean(measure, MEASURES_OF_FIELDS)}"
+                f"{', '.join(MEASURES_OF_FIELDS)}, not {measure!r}{remedy}"
             )
         if parts["relation"] != RELATIONS[measure]:
             raise UsageError(

@@ -329,6 +329,7 @@ def test_a_field_is_a_column_a_measure_and_a_limit(text: str, rule: FieldRule) -
         (":jaccard>=0.5", "write it as"),
         ("title:jaccard>=x", "write it as"),
         ("title:jacard>=0.5", "did you mean 'jaccard'"),
+        ("vector:cosine>=0.9", "not 'cosine'; compare vectors alone, in a run with `vector`"),
         ("title:jaccard<=0.5", "jaccard is compared with >="),
         ("title:jaccard>0.5", "jaccard is compared with >="),
         ("image:hamming>=4", "hamming is compared with <="),
@@ -379,11 +380,14 @@ def test_candidates_come_from_the_text_with_the_highest_threshold() -> None:
         ({"fields": ["nosuch:jaccard>=0.5"]}, "no column 'nosuch'"),
         ({"fields": ["id:hamming<=3"], "shingle": "words:1"}, "no field is a text"),
         ({"fields": ["number:jaccard>=0.5"]}, "column 'number' is int64, not text"),
+        ({"fields": ["tokens:jaccard>=0.5"]}, "'tokens' is list<.*join the tokens of a list"),
+        ({"fields": ["tokens:hamming<=3"]}, "fields of `fields` are texts or fingerprints"),
         ({"against": ["a"]}, "cannot be combined with `against`"),
     ],
 )
 def test_contradictions_of_fields_are_errors(parameters: dict[str, Any], message: str) -> None:
     table = table_of(clumps(7, 4)).append_column("number", pa.array(range(4)))
+    table = table.append_column("tokens", pa.array([["a", "b"]] * 4))
     with pytest.raises(UsageError, match=message):
         nk.dedup(table, **{"fields": FIELDS, **parameters})
 
