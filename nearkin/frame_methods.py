@@ -63,8 +63,8 @@ class FrameMethods(Generic[Frame, Series]):
         Raises:
             UsageError: If a column does not exist, or a parameter is unknown or out of range.
         """
-        found = api.pairs(self._frame, id=id, **_with_text(parameters, text))
-        return self._to_frame(found.pairs)
+        result = api.pairs(self._frame, id=id, **_with_text(parameters, text))
+        return self._to_frame(result.pairs)
 
     def cluster_ids(
         self,

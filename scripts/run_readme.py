@@ -239,7 +239,7 @@ def run_file(path: str, *, write: bool, slow: bool = False) -> str:
                 raise SystemExit(message) from error
     if parts:
         Path(path).write_text("".join([*parts, page[end:]]), "utf-8")
-    return f"{path}: {count} examples run"
+    return f"{path}: {count} {'example' if count == 1 else 'examples'} run"
 
 
 def run_from_clone(page: str, repository: Path = ROOT) -> str:

@@ -59,8 +59,8 @@ CONTAINED = pa.schema(
 )
 """The table of `--relation containment`: document a is contained in document b."""
 OUTCOMES = ("same", "related", "new")
-"""What a document of a run with the option `related` is: removed or kept as a duplicate, similar to
-a document of another cluster, or neither."""
+"""The outcome of a document in a run with the option `related`: removed or kept as a duplicate,
+similar to a document of another cluster, or neither."""
 SAME_OUTCOME = OUTCOMES.index("same")
 RELATED_OUTCOME = OUTCOMES.index("related")
 NEW_OUTCOME = OUTCOMES.index("new")

@@ -83,7 +83,7 @@ def find_template_families(sample: TextSample, leader: np.ndarray) -> TemplateFa
         leader: Kept document of the cluster of each document, integers (n,).
 
     Returns:
-        The families, or None if there is none.
+        The families, or None without one.
     """
     documents = sample.documents
     if not pa.types.is_string(documents.type) and not pa.types.is_large_string(documents.type):

@@ -35,7 +35,7 @@ def similarity_bars(title: str, similarities: pa.ChunkedArray) -> list[BarView]:
         similarities: Similarities from 0 to 1. Nulls are left out.
 
     Returns:
-        One chart, or none if there is no similarity.
+        One chart, or none without similarities.
     """
     counts, edges = np.histogram(_numbers(similarities), bins=BARS, range=(0, 1))
     occupied = np.flatnonzero(counts)

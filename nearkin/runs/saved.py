@@ -30,7 +30,7 @@ SIGNATURES = "signatures"
 CLUSTERS = "clusters.parquet"
 """The table of an output with a row for each document."""
 RUN_AGAIN = "run nearkin dedup on the inputs themselves"
-"""What to do about a saved run that cannot be used."""
+"""The remedy for a saved run that cannot be used."""
 
 
 @dataclass(frozen=True)

@@ -37,8 +37,10 @@ CUTS = pa.schema(
         ("document", pa.int64()),
     ]
 )
-"""What was cut: bytes from `start` up to `end` of document `id`, and their `text`. `kept_id` is the
-document that holds the passage with which it begins, and null for a document that was removed."""
+"""A part that was cut: bytes from `start` up to `end` of document `id`, and their `text`.
+
+`kept_id` is the document that holds the passage with which it begins, and null for a
+document that was removed."""
 KEPT_DOCUMENTS = pa.schema(
     [("id", pa.large_string()), ("text", pa.large_string()), (CUT_SPANS, pa.list_(SPAN))]
 )
