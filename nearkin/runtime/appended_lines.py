@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from nearkin.runtime.files import sync_folder
+
 
 def append_line(path: Path, line: bytes, header: bytes = b"") -> int:
     """Appends a line to a file, and waits until it is on the disk.
@@ -37,6 +39,8 @@ def append_line(path: Path, line: bytes, header: bytes = b"") -> int:
             # A part of a line would make the file unreadable.
             file.truncate(previous_length)
             raise
+    if not previous_length:
+        sync_folder(path.parent)
     return previous_length + len(separator)
 
 

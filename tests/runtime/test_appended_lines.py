@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nearkin.runtime import appended_lines
 from nearkin.runtime.appended_lines import append_line
 
 
@@ -31,3 +32,13 @@ def test_failed_append_leaves_the_file_unchanged(
     with pytest.raises(OSError, match="No space left"):
         append_line(path, b"two\n")
     assert path.read_bytes() == b"one\n"
+
+
+def test_name_of_a_new_file_is_synced_with_its_first_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[Path] = []
+    monkeypatch.setattr(appended_lines, "sync_folder", synced.append)
+    for line in (b"one\n", b"two\n"):
+        append_line(tmp_path / "lines", line)
+    assert synced == [tmp_path]
