@@ -13,6 +13,7 @@ import pytest
 from datasets import Dataset
 
 import nearkin as nk
+from nearkin.text_columns import TextColumns
 
 BASE = [
     f"the text number {i} has some words of its own like w{i} x{i * 7} y{i * 11} and z{i * 13} at "
@@ -239,3 +240,21 @@ def test_usage_errors_name_the_invalid_value() -> None:
         nk.dedup(TABLE, text="body")
     with pytest.raises(nk.UsageError, match="the table has 3 rows, but the result has 51"):
         nk.dedup(TABLE).filter(["a", "b", "c"])
+
+
+@pytest.mark.parametrize("threshold", [0.1, 0.3, 0.5])
+def test_simhash_at_a_low_threshold_compares_all_documents_of_a_small_corpus(
+    threshold: float,
+) -> None:
+    """No bands of signs reach such a threshold, and a small corpus needs none."""
+    rng = np.random.default_rng(4)
+    texts = [" ".join(rng.choice(list("abcdefgh"), 12)) for _ in range(40)]
+    spec = nk.Spec(measure="simhash", n=1)
+    first, second = np.triu_indices(len(texts), 1)
+    similarities = TextColumns(spec).compare(
+        [texts[row] for row in first], [texts[row] for row in second]
+    )
+    near = np.asarray(similarities) >= threshold
+    expected = {(f"{a:010d}", f"{b:010d}") for a, b in zip(first[near], second[near], strict=True)}
+    pairs = nk.pairs(texts, spec=spec, threshold=threshold).pairs.arrow
+    assert set(zip(pairs["id_a"].to_pylist(), pairs["id_b"].to_pylist(), strict=True)) == expected
