@@ -192,6 +192,8 @@ class RunTools:
             id: Id of any document of the cluster.
             start: Position of the first document, of 100 at a time.
         """
+        if start < 0:
+            raise ToolError(f"start is {start}; the first document has the position 0")
         table = self._folder / CLUSTERS
         own = pq.read_table(table, columns=["cluster"], filters=[("id", "==", id)])
         if own.num_rows == 0:
@@ -202,7 +204,7 @@ class RunTools:
         return {
             "kept": cluster,
             "size": members.num_rows,
-            "members": members.slice(max(start, 0), MAX_ROWS).to_pylist(),
+            "members": members.slice(start, MAX_ROWS).to_pylist(),
         }
 
     def explain_pair_of_run(self, a: str, b: str) -> dict[str, Any]:

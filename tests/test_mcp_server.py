@@ -106,13 +106,15 @@ def test_agents_store_documents_only_if_it_is_allowed(index: nk.Index) -> None:
 
 
 def test_agents_read_a_finished_run(run: Path) -> None:
-    summary, cluster, pair, missing = call(
+    summary, cluster, pair, missing, negative = call(
         AgentAccess(run=run),
         ("summarize_run", {}),
         ("show_cluster_of_run", {"id": "a"}),
         ("explain_pair_of_run", {"a": "a", "b": "b"}),
         ("show_cluster_of_run", {"id": "x' or 1"}),
+        ("show_cluster_of_run", {"id": "a", "start": -1}),
     )
+    assert negative.endswith("start is -1; the first document has the position 0")
     assert (summary["counts"]["kept"], summary["threshold"]) == (2, 0.8)
     assert (cluster["kept"], cluster["size"]) == ("b", 2)
     assert {member["id"] for member in cluster["members"]} == {"a", "b"}
@@ -127,7 +129,9 @@ def test_what_agents_send_is_bounded(index: nk.Index) -> None:
         ("find_near_duplicates", {"text": TEXT, "top": 101}),
         ("find_near_duplicates", {"text": TEXT, "top": 0}),
         ("show_cluster", {"id": "a" * 5000}),
+        ("show_cluster", {"id": "a", "start": -5}),
     )
+    assert "start=-5 is negative" in answers[4]
     assert "at most 1,048,576 are accepted" in answers[0]
     assert "must be 1 to 100" in answers[1]
     assert "must be 1 to 100" in answers[2]

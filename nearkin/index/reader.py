@@ -314,7 +314,13 @@ class IndexReader(IndexDescription):
 
         Returns:
             The part, or None if the document does not exist.
+
+        Raises:
+            UsageError: If a name is not valid, or `start` is negative.
+            StoreError: If the store fails.
         """
+        if start < 0:
+            raise UsageError(f"{name_setting('start', start)} is negative; 0 is the representative")
         self._session.refresh_if_due()
         store = self._session.searcher.store
         ids = [require_id(id)]

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+import nearkin as nk
 from nearkin.errors import UsageError
 from tests.index.conftest import (
     NEAR,
@@ -152,3 +153,10 @@ def test_parts_of_a_cluster_list_each_lasting_member_once(opened: Opener, limit:
     stayed = {name for name, _ in left.members} & set(names) - gone
     assert stayed
     assert stayed <= set(listed)
+
+
+def test_a_part_of_a_cluster_does_not_begin_before_its_representative() -> None:
+    with nk.Index.open("memory://") as index:
+        index.upsert("a", "one two three four", id="first")
+        with pytest.raises(nk.UsageError, match="start=-1 is negative"):
+            index.cluster_part("a", "first", -1)
