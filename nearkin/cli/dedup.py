@@ -16,6 +16,7 @@ from nearkin.cli.option_groups import OUTPUT, RUN, GivenOptions, with_option_gro
 from nearkin.cli.plan_file import apply_plan
 from nearkin.cli.printing import print_inputs, print_json, require_documents
 from nearkin.cli.saved_runs import require_as_saved
+from nearkin.cli.standard_files import StandardFiles, copy_file, with_standard_files
 from nearkin.runtime.loading import paused_collector
 from nearkin.setting_names import name_setting
 
@@ -144,10 +145,12 @@ COMMON_OPTIONS = (
 
 
 @partial(with_option_groups, common=COMMON_OPTIONS)
+@partial(with_standard_files, result="kept.jsonl", write_rows=copy_file)
 def dedup(
     *,
     given: GivenOptions,
-    inputs: o.Inputs,
+    standard: StandardFiles,
+    inputs: o.StandardInputs,
     columns: o.FieldColumnOptions,
     reading: o.RunReadOptions,
     reference: o.ReferenceOptions,
@@ -168,6 +171,7 @@ def dedup(
 
     Args:
         given: Names of the options that were given on the command line.
+        standard: The standard streams that are read and written in place of files.
         inputs: Files, globs, folders or URLs, or the folder of a saved run.
         columns: Options for the columns that are read.
         reading: Options for the selection of files and for rows that cannot be read.
@@ -192,7 +196,7 @@ def dedup(
 
         nearkin dedup people.csv --text name,city --preset records --out out.csv
 
-        nearkin dedup docs.csv --settings settings.toml --out cleaned.csv
+        nearkin dedup - --settings settings.toml --out - < docs.jsonl > kept.jsonl
 
         nearkin dedup docs.parquet --vector embedding --threshold 0.95 --out out/
 
@@ -243,11 +247,17 @@ def dedup(
         added = documents.added_columns(clustering.source).names
         kept_file.require_holds((*added, *(() if passages is None else (CUT_SPANS,))))
         kept_file.require_free(inputs, resume=resume, overwrite=output.overwrite)
-        require_convertible_inputs(kept_file, inputs, reading)
+        if not standard.reads:
+            require_convertible_inputs(kept_file, inputs, reading)
         out = kept_file.run_folder
     require_output_free(out, resume=resume, overwrite=output.overwrite)
     o.require_apart_from_files(out, spec, plan, settings)
     require_as_saved(given, inputs, columns, spec)
+    if standard.used and execution.engine == SPARK:
+        raise UsageError(
+            f"{name_setting('engine', SPARK)} cannot be combined with -, because the workers of "
+            "Spark cannot read the standard streams of this process; name files"
+        )
     run, resolve = functions_of_engine(execution)
     progress = o.open_progress(quiet=output.quiet)
     workers = o.workers_or_cores(match.workers)
@@ -274,6 +284,7 @@ def dedup(
             f"{name_setting('engine', SPARK)}"
         )
     try:
+        inputs = standard.read_inputs(inputs)
         resolved = resolve(
             tuple(inputs),
             requested_columns,
@@ -314,12 +325,21 @@ def dedup(
         progress.close()
     if not output.json:
         print_inputs(resolved.account)
-    print_run(record, out, as_json=output.json, can_explain=not columns.fields)
+    print_run(
+        record,
+        out,
+        as_json=output.json,
+        can_explain=not columns.fields and not standard.reads,
+        lists_files=not standard.writes,
+    )
     if kept_file is not None and not output.json:
-        sys.stderr.write(f"kept documents in {output.out}\n")
+        sys.stderr.write(f"kept documents in {standard.name_output(output.out)}\n")
     counts = record.counts
     rejected = counts["rejected"]
-    require_documents(counts["read"] - rejected, rejected, f"see {out / 'rejected.jsonl'}")
+    advice = f"see {out / 'rejected.jsonl'}"
+    if standard.writes:
+        advice = "nearkin dedup lists the reasons in the folder of another --out"
+    require_documents(counts["read"] - rejected, rejected, advice)
 
 
 def require_usable_reference(
@@ -410,7 +430,14 @@ def functions_of_engine(
     return run_dedup, resolve_inputs
 
 
-def print_run(record: "RunRecord", out: Path, *, as_json: bool, can_explain: bool = True) -> None:
+def print_run(
+    record: "RunRecord",
+    out: Path,
+    *,
+    as_json: bool,
+    can_explain: bool = True,
+    lists_files: bool = True,
+) -> None:
     """Prints the result of a run.
 
     Args:
@@ -419,6 +446,7 @@ def print_run(record: "RunRecord", out: Path, *, as_json: bool, can_explain: boo
         as_json: Whether the record is written as JSON on standard output. Otherwise a short
             account is written on standard error.
         can_explain: Whether the inputs still exist, so that `nearkin explain` can read them.
+        lists_files: Whether the output folder outlives the command, so that its files are listed.
     """
     if as_json:
         print_json(record.to_json())
@@ -428,4 +456,5 @@ def print_run(record: "RunRecord", out: Path, *, as_json: bool, can_explain: boo
     from nearkin.report.files import read_report
     from nearkin.report.terminal.summary import print_summary
 
-    print_summary(read_report(out), Console(stderr=True), out, can_explain=can_explain)
+    listed = out if lists_files else None
+    print_summary(read_report(out), Console(stderr=True), listed, can_explain=can_explain)

@@ -75,6 +75,14 @@ Inputs = Annotated[
         "saved run."
     ),
 ]
+StandardInputs = Annotated[
+    list[str],
+    typer.Argument(
+        help="Files, globs, folders, URLs (s3://, gs://, abfs://), a saved run, or - for standard "
+        "input.",
+        metavar="INPUTS",
+    ),
+]
 InputFiles = Annotated[
     list[str],
     typer.Argument(help="Files, globs, folders or URLs (s3://, gs://, abfs://, file://)."),

@@ -12,6 +12,7 @@ from nearkin.cli.jobs import make_job
 from nearkin.cli.option_groups import OUTPUT, VERIFICATION, GivenOptions, with_option_groups
 from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
 from nearkin.cli.saved_runs import require_as_saved
+from nearkin.cli.standard_files import StandardFiles, copy_file, with_standard_files
 from nearkin.runtime.number_format import format_percent
 
 if TYPE_CHECKING:
@@ -43,10 +44,12 @@ def describe_missing(missing: "MissingPairsStats | None") -> str:
 
 
 @partial(with_option_groups, common=COMMON_OPTIONS)
+@partial(with_standard_files, result="pairs.jsonl", write_rows=copy_file)
 def pairs(
     *,
     given: GivenOptions,
-    inputs: o.Inputs,
+    standard: StandardFiles,
+    inputs: o.StandardInputs,
     columns: o.FieldColumnOptions,
     reading: o.RunReadOptions,
     spec: o.SpecOptions,
@@ -79,6 +82,7 @@ def pairs(
 
     Args:
         given: Names of the options that were given on the command line.
+        standard: The standard streams that are read and written in place of files.
         inputs: Files, globs, folders or URLs, or the folder of a saved run.
         columns: Options for the columns that are read.
         reading: Options for the selection of files and for rows that cannot be read.
@@ -124,6 +128,7 @@ def pairs(
         return run_options
 
     try:
+        inputs = standard.read_inputs(inputs)
         resolved = resolve_inputs(
             tuple(inputs),
             requested_columns,
@@ -154,7 +159,8 @@ def pairs(
     else:
         print_inputs(resolved.account)
         missing = describe_missing(summary.missing)
-        sys.stderr.write(f"{summary.pairs:,} verified pairs in {out}{missing}\n")
+        shown = standard.name_output(out)
+        sys.stderr.write(f"{summary.pairs:,} verified pairs in {shown}{missing}\n")
     sketch_stats = summary.stages.get("sketch")
     if sketch_stats:
         advice = "nearkin dedup lists the reasons"

@@ -2,11 +2,14 @@
 
 import sys
 from functools import partial
+from pathlib import Path
 
 from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
-from nearkin.cli.option_groups import with_option_groups
+from nearkin.cli.option_groups import GivenOptions, with_option_groups
 from nearkin.cli.printing import print_inputs, print_json, print_warnings, require_documents
+from nearkin.cli.standard_files import StandardFiles, with_standard_files
+from nearkin.cli.standard_streams import write_to_stdout
 
 COMMON_OPTIONS = (
     "text",
@@ -22,10 +25,34 @@ COMMON_OPTIONS = (
 )
 
 
+def write_signature_rows(path: Path) -> None:
+    """Writes the signatures of a file to standard output, one JSON object a line.
+
+    Each object has the fingerprint of the Spec, so that signatures of two Specs can be told apart.
+
+    Args:
+        path: The signature file.
+    """
+    import orjson
+    import pyarrow as pa
+
+    from nearkin.sketch.signature_file import FINGERPRINT
+
+    with pa.OSFile(str(path)) as file, pa.ipc.open_file(file) as reader:
+        fingerprint = reader.schema.metadata[FINGERPRINT].decode()
+        for number in range(reader.num_record_batches):
+            rows = reader.get_batch(number).to_pylist()
+            lines = [orjson.dumps({**row, "spec": fingerprint}) + b"\n" for row in rows]
+            write_to_stdout(b"".join(lines))
+
+
 @partial(with_option_groups, common=COMMON_OPTIONS)
+@partial(with_standard_files, result="signatures.arrow", write_rows=write_signature_rows)
 def sketch(
     *,
-    inputs: o.Inputs,
+    given: GivenOptions,
+    standard: StandardFiles,
+    inputs: o.StandardInputs,
     columns: o.ColumnOptions,
     reading: o.ReadOptions,
     spec: o.SpecOptions,
@@ -38,6 +65,8 @@ def sketch(
     Its columns are id, signature and shingles.
 
     Args:
+        given: Names of the options that were given on the command line.
+        standard: The standard streams that are read and written in place of files.
         inputs: Files, globs, folders or URLs, or the folder of a saved run.
         columns: Options for the columns that are read.
         reading: Options for the selection of files and for rows that cannot be read.
@@ -64,6 +93,7 @@ def sketch(
     progress = o.open_progress(quiet=output.quiet)
     threads = o.workers_or_cores(workers)
     try:
+        inputs = standard.read_inputs(inputs)
         resolved = resolve_inputs(
             tuple(inputs),
             requested_columns,
@@ -94,8 +124,9 @@ def sketch(
         print_json(summary.to_json())
     else:
         print_inputs(resolved.account)
+        shown = standard.name_output(out)
         sys.stderr.write(
-            f"{summary.documents:,} signatures in {out} ({summary.rejected:,} rows rejected)\n"
+            f"{summary.documents:,} signatures in {shown} ({summary.rejected:,} rows rejected)\n"
         )
     reasons = ", ".join(summary.reasons)
     require_documents(summary.documents, summary.rejected, f"reasons: {reasons}")

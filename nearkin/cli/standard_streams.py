@@ -31,6 +31,13 @@ class StandardStream:
             self._drop_output(error)
             return len(text)
 
+    def write_bytes(self, data: bytes) -> None:
+        """Writes bytes."""
+        try:
+            self._stream.buffer.write(data)
+        except OSError as error:
+            self._drop_output(error)
+
     def flush(self) -> None:
         """Writes the buffered output."""
         try:
@@ -47,6 +54,22 @@ class StandardStream:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
+
+
+def write_to_stdout(data: bytes) -> None:
+    """Writes bytes on standard output. They are dropped if no process reads it any more.
+
+    Args:
+        data: The bytes.
+
+    Raises:
+        RunError: If they cannot be written for another reason.
+    """
+    stream: Any = sys.stdout
+    if not isinstance(stream, StandardStream):
+        stream = StandardStream(stream, needed=True)
+    stream.flush()
+    stream.write_bytes(data)
 
 
 def prepare_streams() -> None:

@@ -1,0 +1,156 @@
+"""`-` as an input and as an output."""
+
+import io
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nearkin.cli import app
+from nearkin.sketch.signature_file import read_signatures
+from tests.cli.conftest import SECRET, run
+
+
+@pytest.fixture
+def rows() -> bytes:
+    """Four documents in near-duplicate pairs, and a row that is not valid JSON."""
+    texts = [" ".join(f"{SECRET}{i // 2}x{j}" for j in range(60)) + f" {i}" for i in range(4)]
+    lines = [json.dumps({"id": f"d{i}", "text": text}) for i, text in enumerate(texts)]
+    return "\n".join([*lines, '{"text": ']).encode()
+
+
+@pytest.fixture
+def feed(monkeypatch: pytest.MonkeyPatch) -> Callable[[bytes], None]:
+    """Returns a function that makes bytes the standard input."""
+
+    def make_standard_input(data: bytes) -> None:
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+
+    return make_standard_input
+
+
+def test_dedup_writes_only_kept_rows_to_standard_output(
+    rows: bytes, feed: Callable[[bytes], None], capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    feed(rows)
+    assert run("dedup", "-", "--id", "id", "--out", "-") == app.DONE
+    written, messages = capfdbinary.readouterr()
+    lines = rows.splitlines()
+    assert written == b"\n".join([lines[0], lines[2]]) + b"\n"
+    assert b"2 of 5 documents kept" in messages
+    assert b"kept documents in standard output" in messages
+
+
+def test_pairs_writes_json_lines_to_standard_output(
+    rows: bytes, feed: Callable[[bytes], None], capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    feed(rows)
+    assert run("pairs", "-", "--out", "-") == app.DONE
+    pairs = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
+    # Without a column of ids, documents are named after the standard input and their row.
+    assert [pair["id_a"].partition(":")[0] for pair in pairs] == ["stdin.jsonl"] * 2
+
+
+def test_sketch_writes_the_signatures_of_a_signature_file(
+    rows: bytes,
+    feed: Callable[[bytes], None],
+    capfdbinary: pytest.CaptureFixture[bytes],
+    tmp_path: Path,
+) -> None:
+    options = ("--id", "id", "--k", 4)
+    feed(rows)
+    assert run("sketch", "-", *options, "--out", "-") == app.DONE
+    written = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
+    feed(rows)
+    assert run("sketch", "-", *options, "--out", tmp_path / "x.arrow") == app.DONE
+    expected = read_signatures(tmp_path / "x.arrow")
+    assert [row["signature"] for row in written] == expected.signatures.tolist()
+    assert {row["spec"] for row in written} == {expected.spec.fingerprint}
+
+
+def test_standard_input_is_not_kept_beside_the_output(
+    rows: bytes, feed: Callable[[bytes], None], tmp_path: Path
+) -> None:
+    feed(rows)
+    assert run("dedup", "-", "--id", "id", "--out", tmp_path / "out", "--quiet") == app.DONE
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert len((tmp_path / "out/kept/stdin.jsonl").read_bytes().splitlines()) == 2
+
+
+def test_file_is_deduplicated_to_standard_output(
+    documents: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    assert run("dedup", documents, "--out", "-", "--quiet") == app.DONE
+    kept = capfdbinary.readouterr().out.splitlines()
+    assert len(kept) == 20
+    assert set(kept) < set(documents.read_bytes().splitlines())
+
+
+def test_failed_run_over_standard_input_leaves_nothing_to_resume(
+    rows: bytes,
+    feed: Callable[[bytes], None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    feed(rows)
+    monkeypatch.setattr("nearkin.runs.dedup._write_outputs", fail)
+    assert run("dedup", "-", "--out", tmp_path / "kept.jsonl") != app.DONE
+    assert list(tmp_path.iterdir()) == []
+    assert "--resume" not in capfd.readouterr().err
+
+
+def test_nothing_is_written_to_standard_output_if_a_row_is_refused(
+    rows: bytes, feed: Callable[[bytes], None], capfd: pytest.CaptureFixture[str]
+) -> None:
+    feed(rows)
+    assert run("dedup", "-", "--out", "-", "--on-error", "fail") == app.FAILED
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["dedup", "-", "--out", "o", "--resume"], "--resume cannot be combined with the input -"),
+        (["dedup", "-", "x.jsonl", "--out", "o"], "cannot be combined with other inputs"),
+        (["dedup", "-", "--out", "-", "--overwrite"], "--overwrite has no effect with --out -"),
+        (["dedup", "-", "--out", "-", "--save-signatures"], "--save-signatures has no effect"),
+        (["dedup", "-", "--out", "-", "--engine", "spark"], "cannot be combined with -"),
+        (["pairs", "-", "--out", "-", "--json"], "--json has no effect with --out -"),
+        (["dedup", "-", "--out", "-", "--output", "ids"], "needs an output folder"),
+    ],
+)
+def test_options_without_a_meaning_are_refused_before_reading(
+    arguments: list[str],
+    message: str,
+    feed: Callable[[bytes], None],
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    feed(b"unread")
+    assert run(*arguments) == app.USAGE
+    assert message in capfd.readouterr().err
+    assert sys.stdin.read() == "unread"
+
+
+def test_terminal_is_refused_as_input(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    assert run("dedup", "-", "--out", "-") == app.USAGE
+    assert "standard input is a terminal" in capfd.readouterr().err
+
+
+def test_reader_of_standard_output_may_stop_early(rows: bytes) -> None:
+    line = f"{sys.executable} -m nearkin dedup - --out - --quiet | head -c 1"
+    ended = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {line}"], input=rows, capture_output=True, check=False
+    )
+    assert ended.returncode == app.DONE, ended.stderr
+    assert ended.stdout == b"{"
+    assert b"Traceback" not in ended.stderr
