@@ -35,6 +35,8 @@ DONE = 0
 FAILED = 1
 USAGE = 2
 
+REPETITION_OPTIONS = ("--resume", "--overwrite")
+"""The options with which an error advises to repeat a command."""
 NEW_OBJECTS = 50_000
 """The number of new objects after which the garbage collector of a command runs.
 
@@ -214,7 +216,8 @@ def with_clean_ending(
         The command.
 
     Raises:
-        RunError: If the returned command fails. The message says how to resume the run.
+        RunError: If the returned command fails. The message says how to resume the run, unless it
+            names another remedy.
     """
     has_resume = "resume" in signature(command).parameters
 
@@ -231,7 +234,8 @@ def with_clean_ending(
                 command(*arguments, **options)
             sys.stdout.flush()
         except RunError as error:
-            if "--resume" in str(error) or not advice():
+            has_remedy = any(option in str(error) for option in REPETITION_OPTIONS)
+            if has_remedy or not advice():
                 raise
             raise RunError(f"{error}{advice()}") from error
         except EndedBySignalError as ended:

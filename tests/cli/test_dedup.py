@@ -14,6 +14,7 @@ import pytest
 import nearkin as nk
 from nearkin.runtime.compilation import ANNOUNCEMENT
 from tests.cli.conftest import SECRET, nearkin, run
+from tests.corpus.samples import ActAtStage, lines_of
 
 
 def test_dedup_writes_documents_and_a_report_without_external_resources(
@@ -82,6 +83,24 @@ def test_failed_run_leaves_nothing_so_that_the_command_can_be_repeated(tmp_path:
     assert [path.name for path in tmp_path.iterdir()] == ["a.jsonl"]
     (tmp_path / "a.jsonl").write_text('{"text": "fine"}\n')
     assert run("dedup", tmp_path / "a.jsonl", "--out", tmp_path / "out") == 0
+
+
+def test_changed_input_is_reported_with_the_only_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A run over other texts than before cannot be resumed."""
+    source = tmp_path / "a.jsonl"
+    source.write_text(lines_of(1, 1))
+    command = ("dedup", source, "--out", tmp_path / "out")
+    change = ActAtStage("write", lambda: source.write_text(lines_of(2, 2, 3)))
+    with monkeypatch.context() as changing:
+        changing.setattr("nearkin.cli.options.open_progress", lambda **_: change)
+        assert run(*command) == 1
+    printed = " ".join(capfd.readouterr().err.split())
+    assert printed.endswith("has changed while the run was reading it; run again with --overwrite")
+    assert run(*command, "--resume") == 2
+    assert "Run with --overwrite to start again" in " ".join(capfd.readouterr().err.split())
+    assert run(*command, "--overwrite") == 0
 
 
 def test_unwritable_output_is_reported(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
