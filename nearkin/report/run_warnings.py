@@ -1,8 +1,10 @@
 """Warnings about a finished run, as sentences for its report."""
 
 import logging
+import sys
 import warnings as python_warnings
 from collections.abc import Iterable, Sequence
+from types import FrameType
 from typing import Protocol
 
 from nearkin.corpus import Columns, Corpus, FileCorpus
@@ -26,6 +28,9 @@ from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import SpecResources
 
 log = logging.getLogger("nearkin")
+SKIPPED_PACKAGES = ("nearkin", "sklearn")
+"""The packages whose lines a Python warning does not name: nearkin, and one whose methods call it.
+"""
 MIN_INDEPENDENT_COSINE = 0.8
 """The cosine below which the signs of SimHash signatures of texts agree less evenly than
 independent ones."""
@@ -305,9 +310,8 @@ def log_warnings(warnings: Iterable[str]) -> None:
     """Logs the warnings of a run of the library, which has no terminal to print them on.
 
     A program that has not configured logging receives Python warnings instead, so that a result
-    that is not what it seems is never returned in silence.
-
-    Its caller is a function with `check_arguments`, whose caller a warning names.
+    that is not what it seems is never returned in silence. They name the line of the program that
+    called nearkin.
 
     Args:
         warnings: The warnings.
@@ -317,7 +321,21 @@ def log_warnings(warnings: Iterable[str]) -> None:
         if logged:
             log.warning("%s", warning)
         else:
-            python_warnings.warn(warning, stacklevel=4)
+            python_warnings.warn(warning, stacklevel=_count_skipped_frames() + 1)
+
+
+def _count_skipped_frames() -> int:
+    """Returns the number of frames between this one and the line that called nearkin."""
+    count = 0
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and _package_of(frame) in SKIPPED_PACKAGES:
+        count += 1
+        frame = frame.f_back
+    return count
+
+
+def _package_of(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
 
 
 def _has_log_handler() -> bool:

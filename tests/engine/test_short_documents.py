@@ -2,18 +2,25 @@
 
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 
 import nearkin as nk
+import nearkin.pandas
+import nearkin.polars
 from nearkin.cli.app import run
 from nearkin.engine.short_documents import (
     count_short_documents,
     fewest_robust_shingles,
     propose_short_text_settings,
 )
+from nearkin.report import run_warnings
+from nearkin.sklearn import NearDuplicateGroups
 
 TITLES = [
     "Senior Data Engineer in Berlin",
@@ -81,6 +88,28 @@ def test_short_texts_cause_a_warning_that_names_the_setting(
     better = nk.dedup(TITLES, threshold=0.5, spec=proposed)
     assert better.statistics["removed"] >= 3
     assert not better.warnings
+
+
+CALLS: dict[str, Callable[[], object]] = {
+    "library": lambda: nk.dedup(TITLES),
+    "pandas": lambda: pd.DataFrame({"text": TITLES}).nearkin.dedup(),
+    "polars": lambda: pl.DataFrame({"text": TITLES}).nearkin.cluster_ids("text"),
+    "sklearn": lambda: NearDuplicateGroups().fit_predict(TITLES),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_python_warning_names_the_line_of_the_program(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that has configured no logging gets a Python warning."""
+    monkeypatch.setattr(run_warnings, "_has_log_handler", lambda: False)
+    call = CALLS[name]
+    with pytest.warns(UserWarning, match="shingles words:3") as caught:
+        call()
+    assert {(warning.filename, warning.lineno) for warning in caught} == {
+        (__file__, call.__code__.co_firstlineno)
+    }
 
 
 def test_long_texts_cause_no_warning_of_short_texts() -> None:
