@@ -48,6 +48,30 @@ def remove_encoding(values: pa.Array) -> pa.Array:
     return values
 
 
+def encode_runs(values: pa.Array, kind: pa.DataType) -> pa.RunEndEncodedArray:
+    """Returns a column with run-end encoding.
+
+    Arrow cannot encode views and dictionaries, but it can cast the values of runs.
+
+    Args:
+        values: A column without encoding.
+        kind: The type to return.
+    """
+    runs = pc.run_end_encode(values, run_end_type=kind.run_end_type)
+    return pa.RunEndEncodedArray.from_arrays(runs.run_ends, runs.values.cast(kind.value_type), kind)
+
+
+def without_dictionary(kind: pa.DataType) -> pa.DataType:
+    """Returns the type of a column without dictionary encoding. Run-end encoding is kept.
+
+    Args:
+        kind: The type of the column.
+    """
+    if pa.types.is_run_end_encoded(kind):
+        return pa.run_end_encoded(kind.run_end_type, without_dictionary(kind.value_type))
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
 def measure_decoded_rows(values: pa.Array) -> np.ndarray | None:
     """Returns the number of bytes of text that each row takes once the encoding is removed.
 
@@ -105,6 +129,8 @@ def cast_to_stored_type(values: pa.Array, kind: pa.DataType) -> pa.Array:
         values = values.take(pa.array(np.arange(len(values))))
     if pa.types.is_dictionary(values.type):
         values = use_large_offsets(values.dictionary).take(values.indices)
+    if pa.types.is_run_end_encoded(kind):
+        return encode_runs(remove_encoding(values), kind)
     return replace_list_views(values).cast(kind)
 
 

@@ -3,6 +3,7 @@
 import csv
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -76,10 +77,21 @@ def test_tables_keep_their_columns_and_types(
     assert written["cut_spans"].to_pylist() == SPANS
 
 
+ENCODINGS: dict[str, Callable[[pa.Array], pa.Array]] = {
+    "dictionary": pa.Array.dictionary_encode,
+    "runs of a dictionary": lambda texts: pa.RunEndEncodedArray.from_arrays(
+        pa.array(range(1, len(texts) + 1), pa.int32()), texts.dictionary_encode()
+    ),
+}
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("open_writer", [pa.ipc.new_file, pa.ipc.new_stream])
-def test_dictionaries_of_many_batches_are_rewritten(open_writer: Any, tmp_path: Path) -> None:
+def test_dictionaries_of_many_batches_are_rewritten(
+    open_writer: Any, encoding: str, tmp_path: Path
+) -> None:
     """An Arrow file has one dictionary, so another one for the new texts of a batch is an error."""
-    table = pa.table({"n": [3, 1, 2], "text": pa.array(TEXTS).dictionary_encode()})
+    table = pa.table({"n": [3, 1, 2], "text": ENCODINGS[encoding](pa.array(TEXTS))})
     path = tmp_path / "in.arrow"
     with open_writer(path, table.schema) as writer:
         writer.write_table(table, max_chunksize=1)

@@ -11,8 +11,10 @@ import pyarrow.ipc
 from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
 from nearkin.corpus.encoded_columns import (
     cast_to_stored_type,
+    encode_runs,
     measure_decoded_rows,
     remove_encoding,
+    without_dictionary,
 )
 from nearkin.corpus.formats.base import FileSlice, RejectedRow, make_unused_name
 from nearkin.corpus.validation import check_rows
@@ -156,10 +158,10 @@ class TableWriter:
 
         They are written without a dictionary if it would have to hold the texts of all batches.
         """
-        at = self._schema.get_field_index(self._text_column)
-        stored = self._schema.field(at)
-        if self._has_one_dictionary and pa.types.is_dictionary(stored.type):
-            self._schema = self._schema.set(at, stored.with_type(stored.type.value_type))
+        if self._has_one_dictionary:
+            at = self._schema.get_field_index(self._text_column)
+            stored = self._schema.field(at)
+            self._schema = self._schema.set(at, stored.with_type(without_dictionary(stored.type)))
 
     def replace_texts(self, complete_rows: pa.RecordBatch, texts: pa.Array) -> pa.RecordBatch:
         """Returns rows with other texts, in the type of the input.
@@ -175,10 +177,7 @@ class TableWriter:
         if pa.types.is_dictionary(stored.type):
             replaced = replaced.dictionary_encode()
         elif pa.types.is_run_end_encoded(stored.type):
-            # Arrow cannot encode views and dictionaries, but it can cast the values of runs.
-            runs = pc.run_end_encode(replaced, run_end_type=stored.type.run_end_type)
-            values = runs.values.cast(stored.type.value_type)
-            replaced = pa.RunEndEncodedArray.from_arrays(runs.run_ends, values, stored.type)
+            replaced = encode_runs(replaced, stored.type)
         return complete_rows.set_column(at, stored.with_type(replaced.type), replaced)
 
     def select(
