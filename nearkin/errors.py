@@ -42,6 +42,10 @@ class IncompatibleError(UsageError):
     """An error: two artifacts have different Specs, so that their comparison would be wrong."""
 
 
+class MissingIndexError(UsageError):
+    """An error: a store has no index, and the request is for an existing one."""
+
+
 class KeyRequiredError(UsageError):
     """An error: the hash key that a Spec names is missing, or another key was given."""
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from heapq import merge
 from itertools import groupby
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import NamedTuple, TypedDict
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from nearkin.corpus.inputs import Selection
 from nearkin.engine.local.documents import Documents
 from nearkin.errors import UsageError
 from nearkin.index.bulk_load import BulkLoad, ClusterRow
-from nearkin.index.documents import TextAndVector
+from nearkin.index.documents import TextAndVector, documents_of
 from nearkin.index.entry import Entry, Outcome, require_id, require_scope
 from nearkin.index.exports import read_entries, read_header
 from nearkin.index.index import Index
@@ -427,23 +427,6 @@ def _upsert_rows(
     )
 
 
-def documents_of(column: pa.Array) -> list[Any]:
-    """Returns the texts or vectors of a column as an index takes them.
-
-    Raises:
-        UsageError: If the column holds lists of tokens.
-    """
-    if pa.types.is_fixed_size_list(column.type):
-        flat = np.asarray(column.flatten(), np.float32)
-        return list(flat.reshape(len(column), column.type.list_size))
-    if pa.types.is_large_list(column.type):
-        raise UsageError(
-            "an index stores texts and vectors, not lists of tokens; join the tokens to a text"
-        )
-    values: list[Any] = column.to_pylist()
-    return values
-
-
 def load_run(
     saved: SavedRun, url: str, scope: str, secret: HashKey | None, postings: str
 ) -> LoadedRun:
@@ -593,7 +576,9 @@ def migrate(
         with _open_copy(target_url, read_header(path), resources, spec_resources) as target:
             return _load_entries(target, read_entries(path))
     with (
-        Index.open(source, resources=resources, spec_resources=spec_resources) as index,
+        Index.open(
+            source, resources=resources, spec_resources=spec_resources, must_exist=True
+        ) as index,
         _open_copy(target_url, index.header(), resources, spec_resources) as target,
     ):
         return _load_entries(target, index.scan())

@@ -23,10 +23,11 @@ from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.errors import UsageError
+from nearkin.index.documents import documents_of
 from nearkin.index.entry import Match, Outcome, require_scope
 from nearkin.index.index import Index
 from nearkin.keys import HashKey
-from nearkin.loading import AddedDocuments, add_files, documents_of
+from nearkin.loading import AddedDocuments, add_files
 from nearkin.report.run_warnings import warn_of_inputs
 from nearkin.runs.spec_request import SpecRequest
 from nearkin.runtime.files import Readers, disk_errors, set_readers
@@ -232,7 +233,9 @@ def match_files(
     corpus.check(columns)
     matches = MatchTable()
     rejected = 0
-    with Index.open(url, resources=SpecResources(secret), spec_resources=spec_resources) as index:
+    with Index.open(
+        url, resources=SpecResources(secret), spec_resources=spec_resources, must_exist=True
+    ) as index:
         for batch in corpus.batches(columns):
             rejected += len(batch.rejected)
             ids = make_ids(batch, columns, corpus.names).to_pylist()

@@ -74,7 +74,9 @@ class StoreContract(ABC):
     def test_the_first_header_stays(self) -> None:
         """A second header does not replace the first one."""
         store = self.open_store()
+        assert store.read_header() is None
         assert store.claim({"format": 1, "name": "first"})["name"] == "first"
+        assert store.read_header() == {"format": 1, "name": "first"}
         assert store.claim({"format": 1, "name": "second"})["name"] == "first"
         store.close()
 

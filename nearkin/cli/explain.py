@@ -159,7 +159,9 @@ def _explain_in_index(
     from nearkin.index.index import Index
     from nearkin.sketch.resources import SpecResources
 
-    with Index.open(url, resources=SpecResources(secret), spec_resources=spec_resources) as index:
+    with Index.open(
+        url, resources=SpecResources(secret), spec_resources=spec_resources, must_exist=True
+    ) as index:
         return index.explain(scope, a, b)
 
 

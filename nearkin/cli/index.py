@@ -193,30 +193,13 @@ def open_existing_index(url: str, resources: o.IndexKeyOptions, **fields: Any) -
         UsageError: If the index does not exist or an argument is not valid.
         RunError: If the store cannot be opened.
     """
-    require_existing_index(url)
-    with open_index(url, resources, **fields) as opened:
+    with open_index(url, resources, must_exist=True, **fields) as opened:
         yield opened
 
 
 def _decided(scope: str, decisions: Path | None) -> "dict[str, Mapping[str, Path]]":
     """Returns the arguments by which an index is opened with the decisions of a scope."""
     return {} if decisions is None else {"decisions": {scope: decisions}}
-
-
-def require_existing_index(url: str) -> None:
-    """Requires that the file of an SQLite index exists, because opening it would create it.
-
-    Args:
-        url: URL of the store.
-
-    Raises:
-        UsageError: If the file does not exist.
-    """
-    from nearkin.errors import UsageError
-    from nearkin.index.stores.sqlite import file_of
-
-    if url.startswith("sqlite:") and not file_of(url).is_file():
-        raise UsageError(f"there is no index at {url}: no such file")
 
 
 def _print_added(added: "AddedDocuments", *, as_json: bool) -> None:
@@ -550,7 +533,6 @@ def match(
     )
     if options.to_both_columns(memory=memory) is not None:
         raise UsageError("index match searches by one column; leave out --text or --vector")
-    require_existing_index(store)
     matched = match_files(
         tuple(inputs),
         options.to_columns(memory=memory),

@@ -8,7 +8,6 @@ import typer
 
 from nearkin.cli import options as o
 from nearkin.cli.imports import file_imports
-from nearkin.cli.index import require_existing_index
 from nearkin.cli.option_groups import INPUT, RUN, with_option_groups
 
 
@@ -83,8 +82,9 @@ def mcp(
     with ExitStack() as stack:
         index = None
         if store is not None:
-            require_existing_index(store)
-            index = stack.enter_context(Index.open(store, resources=SpecResources(secret)))
+            index = stack.enter_context(
+                Index.open(store, resources=SpecResources(secret), must_exist=True)
+            )
         server = make_server(AgentAccess(index, scope, run, allow_write, secret))
         if http is None:
             server.run("stdio")

@@ -59,6 +59,7 @@ class AsyncIndex:
         resources: "SpecResources | None" = None,
         spec_resources: str | Path | None = None,
         clock: Callable[[], float] | None = None,
+        must_exist: bool = False,
         blocklist: "Blocklist | None" = None,
         decisions: Mapping[str, str | Path | Decisions] | None = None,
         **fields: Unpack[SettingsFields],
@@ -76,6 +77,8 @@ class AsyncIndex:
             spec_resources: Folder of a run with the data that the Spec refers to.
             clock: Returns the time in seconds. By default the machine's clock, or the store's if
                 they differ.
+            must_exist: True to open an existing index only, and to write nothing to a store
+                without one.
             blocklist: Blocklist of the Spec of the index. Texts that are like one of its entries
                 are not stored.
             decisions: People's decisions about pairs of documents, or files of them, by scope.
@@ -83,6 +86,7 @@ class AsyncIndex:
 
         Raises:
             UsageError: If a field is unknown or not valid.
+            MissingIndexError: If the store has no index, and `must_exist` is True.
             IncompatibleError: If the index was created with another Spec or threshold.
             StoreError: If the store cannot be reached.
         """
@@ -96,6 +100,7 @@ class AsyncIndex:
             resources=resources,
             spec_resources=spec_resources,
             clock=clock,
+            must_exist=must_exist,
             blocklist=blocklist,
             decisions=decisions,
             **fields,

@@ -3,9 +3,10 @@
 import base64
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import pyarrow as pa
 
 from nearkin.argument_types import describe_as
 from nearkin.errors import UsageError
@@ -94,3 +95,20 @@ def default_ids(digests: Sequence[bytes]) -> list[str]:
     # with two more bytes, each digest has 24 characters of its own
     encoded = base64.urlsafe_b64encode(b"".join([digest + b"\0\0" for digest in digests])).decode()
     return [encoded[start : start + 22] for start in range(0, 24 * len(digests), 24)]
+
+
+def documents_of(column: pa.Array) -> list[Any]:
+    """Returns the texts or vectors of a column as an index takes them.
+
+    Raises:
+        UsageError: If the column holds lists of tokens.
+    """
+    if pa.types.is_fixed_size_list(column.type):
+        flat = np.asarray(column.flatten(), np.float32)
+        return list(flat.reshape(len(column), column.type.list_size))
+    if pa.types.is_large_list(column.type):
+        raise UsageError(
+            "an index stores texts and vectors, not lists of tokens; join the tokens to a text"
+        )
+    values: list[Any] = column.to_pylist()
+    return values

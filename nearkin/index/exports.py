@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from nearkin.errors import StoreError, UsageError
+from nearkin.index import opening
 from nearkin.index.entry import Entry
 from nearkin.index.opening import IndexHeader
 from nearkin.index.stores.base import Store
@@ -58,7 +59,9 @@ def write_export(store: Store, path: Path) -> int:
         StoreError: If the store fails or the file cannot be written. A previous file is kept then.
     """
     require_outside_work_folders(path)
-    schema = EXPORTED.with_metadata({HEADER: json.dumps(store.claim({}), sort_keys=True)})
+    schema = EXPORTED.with_metadata(
+        {HEADER: json.dumps(opening.read_header(store), sort_keys=True)}
+    )
     seen: set[bytes] = set()
     try:
         with (

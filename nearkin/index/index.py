@@ -72,10 +72,11 @@ class Index(IndexReader):
         clock: Callable[[], float] | None = None,
         decisions: "Mapping[str, str | Path | Decisions] | None" = None,
         follow: bool = True,
+        must_exist: bool = False,
         blocklist: "Blocklist | None" = None,
         **fields: Unpack[SettingsFields],
     ) -> Self:
-        """Opens an index, or creates one if the store is empty.
+        """Opens an index, or creates one if the store is empty and `must_exist` is False.
 
         Args:
             url: URL of the store: `memory://`, `sqlite:///file.db`, `redis://…`, `postgresql://…`
@@ -100,6 +101,8 @@ class Index(IndexReader):
                 same as. They hold for the steps of this index object, and are not stored.
             follow: False for a copy in the making, whose steps fail (MovedError) if a migration
                 begins or ends. By default the index follows migrations to other stores.
+            must_exist: True to open an existing index only. A store without an index is refused,
+                and nothing is written to it.
             blocklist: Blocklist of the Spec of the index. Texts that are like one of its entries
                 are not stored, in any scope: their upsert has the kind `blocked`. See
                 `use_blocklist`.
@@ -108,6 +111,7 @@ class Index(IndexReader):
         Raises:
             UsageError: If a field is unknown or not valid, not exactly one of a URL and a store
                 is given, or the Spec needs document frequencies and none are given.
+            MissingIndexError: If the store has no index, and `must_exist` is True.
             IncompatibleError: If the index was created with another Spec, threshold or document
                 frequencies, or the blocklist has another Spec.
             StoreError: If the store cannot be reached.
@@ -126,7 +130,7 @@ class Index(IndexReader):
         assert urls is not None
         folder = None if spec_resources is None else Path(spec_resources)
         requested = with_frequencies(requested, resources, folder)
-        opened = open_index(urls, requested, follow=follow, store=store)
+        opened = open_index(urls, requested, follow=follow, store=store, must_exist=must_exist)
         try:
             require_used_resources(folder, opened.settings)
         except UsageError:

@@ -1,12 +1,13 @@
 """The opening of an index: its header is compared with the request, and its migrations followed."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple, NotRequired, TypedDict, cast
 
-from nearkin.errors import IncompatibleError, StoreError, UsageError
+from nearkin.errors import IncompatibleError, MissingIndexError, StoreError, UsageError
 from nearkin.index.migration.state import MOVED, StoreState
 from nearkin.index.settings import (
     IndexSettings,
@@ -105,6 +106,7 @@ def open_index(
     *,
     follow: bool,
     store: Store | None = None,
+    must_exist: bool = False,
 ) -> Opened:
     """Opens the store of an index, following migrations to other stores.
 
@@ -116,8 +118,10 @@ def open_index(
         requested: Settings. A Spec or threshold of None accepts the existing one.
         follow: True to open the store that the index has moved to.
         store: The store of the URL if it is open already.
+        must_exist: True to create no index. A store that an index has moved to must always have it.
 
     Raises:
+        MissingIndexError: If there is no index and it must exist.
         IncompatibleError: If the index was created with other settings.
         StoreError: If a store cannot be reached, or the migrations form a loop.
     """
@@ -126,9 +130,13 @@ def open_index(
     while True:
         # A request that is not valid is refused before the store makes a file.
         requested_header = new_header(requested)
-        store = open_store(urls, requested) if store is None else store
+        if store is None:
+            store = _open_next_store(urls, requested, visited, must_exist=must_exist)
         try:
-            header = read_header(store, requested_header)
+            if must_exist or visited:
+                header = read_header(store)
+            else:
+                header = cast(IndexHeader, store.claim(dict(requested_header)))
             state = store.state()
             if not follow or state.migration.phase != MOVED:
                 settings = settings_of(header, requested, store.url)
@@ -145,15 +153,59 @@ def open_index(
         store = None
 
 
-def read_header(store: Store, wanted: IndexHeader | None = None) -> IndexHeader:
-    """Returns the header of the index in a store.
+def _open_next_store(
+    urls: Sequence[str], requested: IndexSettings, visited: Sequence[str], *, must_exist: bool
+) -> Store:
+    """Opens a store of an index, or the store that the index has moved to.
+
+    Args:
+        urls: URLs of the store.
+        requested: Settings.
+        visited: Stores that the index has moved from.
+        must_exist: True to create no index.
+
+    Raises:
+        MissingIndexError: If there is no index and it must exist.
+        StoreError: If the index has moved to a store that does not have it.
+    """
+    if not visited:
+        return open_store(urls, requested, must_exist=must_exist)
+    with target_of_move(visited[-1]):
+        return open_store(urls, requested, must_exist=True)
+
+
+@contextmanager
+def target_of_move(source: str) -> Iterator[None]:
+    """Turns the error that there is no index into one of a store that has lost an index.
+
+    Args:
+        source: URL of the store that the index has moved from, without a password.
+
+    Raises:
+        StoreError: If the body raises MissingIndexError.
+    """
+    try:
+        yield
+    except MissingIndexError as error:
+        raise StoreError(
+            f"the index has moved from {source}, and {error}; restore that store, or run nearkin "
+            f"index rebuild --store {source} --cut-back to go back"
+        ) from error
+
+
+def read_header(store: Store) -> IndexHeader:
+    """Returns the header of the index in a store, and writes nothing.
 
     Args:
         store: The store.
-        wanted: Header of a new index, which is written if the store has none. By default nothing is
-            written, and the store must have one.
+
+    Raises:
+        MissingIndexError: If the store has no index.
     """
-    return cast(IndexHeader, store.claim({} if wanted is None else dict(wanted)))
+    header = store.read_header()
+    if header is None:
+        raise MissingIndexError(f"there is no index at {store.url}")
+    return cast(IndexHeader, header)
 
 
 def lasting_name(urls: Sequence[str]) -> str:

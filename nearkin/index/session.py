@@ -31,7 +31,7 @@ from nearkin.index.migration.state import (
     MigrationState,
     StoreState,
 )
-from nearkin.index.opening import Opened, open_index, without_fixed_settings
+from nearkin.index.opening import Opened, open_index, target_of_move, without_fixed_settings
 from nearkin.index.scope_names import ScopeNames
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.addresses import MEMORY_URL
@@ -252,7 +252,9 @@ class Session:
         """Switches to the store that the index has moved to, while no step is under way."""
         settings = without_fixed_settings(self.settings)
         settings = without_inapplicable_bound(settings, migration.urls)
-        opened = open_index(with_passwords(migration.urls, self.urls), settings, follow=True)
+        urls = with_passwords(migration.urls, self.urls)
+        with target_of_move(" ".join(self.public_urls())):
+            opened = open_index(urls, settings, follow=True, must_exist=True)
         with ExitStack() as stack:
             for lock in self._locks:
                 stack.enter_context(lock)

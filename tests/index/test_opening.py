@@ -1,13 +1,153 @@
 """Tests of the opening of an index: the settings of the request and those of the index."""
 
+import contextlib
+import sqlite3
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
+import psycopg
 import pytest
+import redis
 
 import nearkin as nk
-from nearkin.errors import IncompatibleError
+from nearkin.cli.app import run as command
+from nearkin.errors import IncompatibleError, MissingIndexError, StoreError
+from nearkin.index.migration.key_rotation import rotate_key
+from nearkin.index.migration.state import MOVED, MigrationState
+from nearkin.keys import HashKey
 from nearkin.loading import migrate
-from tests.index.conftest import Opener
+from tests.index.conftest import Opener, store_of
+from tests.index.fake_aerospike import Cluster
+
+
+def stored_content(urls: str | list[str], cluster: Cluster | None) -> list[object]:
+    """Returns all that stores hold for the URLs, as other programs see it."""
+    found: list[object] = []
+    for url in [urls] if isinstance(urls, str) else urls:
+        parts = urlsplit(url)
+        options = parse_qs(parts.query)
+        if parts.scheme == "sqlite":
+            folder = Path(parts.path.removeprefix("/")).parent
+            found.append({path.name: path.read_bytes() for path in folder.glob("*.db*")})
+        elif parts.scheme == "redis":
+            with contextlib.closing(redis.Redis.from_url(url.partition("?")[0])) as client:
+                keys = sorted(client.scan_iter(f"{options['prefix'][0]}:*"))
+                found.append([(key, client.dump(key)) for key in keys])
+        elif parts.scheme == "postgresql":
+            with psycopg.connect(url.replace(f"schema={options['schema'][0]}&", "")) as connection:
+                query = "SELECT nspname FROM pg_namespace WHERE nspname = %s"
+                found.append(connection.execute(query, options["schema"]).fetchall())
+        elif cluster is not None:
+            found += [sorted(map(str, cluster.records)), sorted(cluster.indexes)]
+    return found
+
+
+def cluster_of(url: str | list[str], request: pytest.FixtureRequest) -> Cluster | None:
+    """Returns the simulated cluster of a URL, or None if it is of another store."""
+    if not str(url).startswith("aerospike://127.0.0.1:3000"):
+        return None
+    cluster: Cluster = request.getfixturevalue("aerospike_cluster")
+    return cluster
+
+
+def test_an_absent_index_that_must_exist_is_refused_and_its_store_is_unchanged(
+    url: str | list[str], request: pytest.FixtureRequest
+) -> None:
+    cluster = cluster_of(url, request)
+    before = stored_content(url, cluster)
+    readers: list[Callable[[], Any]] = [
+        lambda: nk.Index.open(url, must_exist=True),
+        lambda: nk.Index.open(url, threshold=0.5, must_exist=True, follow=False),
+    ]
+    if isinstance(url, str):
+        readers.append(lambda: migrate(url, "memory://", None))
+        readers.append(lambda: rotate_key(url, "memory://", HashKey(bytes(16))))
+    for read in readers:
+        with pytest.raises(MissingIndexError, match="there is no index at"):
+            read()
+        assert stored_content(url, cluster) == before
+    if url != "memory://":
+        nk.Index.open(url).close()
+        assert stored_content(url, cluster) != before
+        with nk.Index.open(url, must_exist=True) as index:
+            assert index.header()["threshold"] == 0.8
+
+
+READING = [
+    ["index", "match", "DOCS", "--store", "URL", "--out", "OUT"],
+    ["index", "query", "DOCS", "--store", "URL"],
+    ["index", "info", "--store", "URL"],
+    ["index", "check", "--store", "URL"],
+    ["index", "export", "--store", "URL", "--out", "OUT.parquet"],
+    ["index", "remove", "x", "--store", "URL"],
+    ["index", "compact", "--store", "URL"],
+    ["index", "expire", "--store", "URL", "--record-ttl", "1d"],
+    ["index", "migrate", "--store", "URL", "--to", "memory://"],
+    ["index", "rebuild", "--store", "URL", "--to", "memory://"],
+    ["index", "rebuild", "--store", "URL", "--cut-back"],
+    ["index", "rotate-key", "--store", "URL", "--to", "memory://", "--new-key-file", "env:NEW"],
+    ["explain", "a", "b", "--index", "URL"],
+    ["purge", "URL", "--like", "DOCS", "--scope", "s", "--yes"],
+    ["mcp", "--store", "URL"],
+]
+
+
+@pytest.mark.parametrize("url", ["sqlite", "redis", "postgres", "aerospike"], indirect=True)
+def test_commands_on_an_absent_index_say_so_and_write_nothing(
+    url: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("NEW", "ab" * 16)
+    cluster = cluster_of(url, request)
+    docs = tmp_path / "docs.jsonl"
+    docs.write_text('{"text": "one two three four"}\n')
+    names = {"URL": url, "DOCS": str(docs), "OUT": str(tmp_path / "out")}
+    names["OUT.parquet"] = str(tmp_path / "out.parquet")
+    before = stored_content(url, cluster)
+    for line in READING:
+        assert command([names.get(word, word) for word in line]) == 2, line
+        assert "there is no index at" in capsys.readouterr().err, line
+        assert stored_content(url, cluster) == before, line
+    assert list(tmp_path.iterdir()) == [docs]
+
+
+def test_a_file_of_another_program_is_not_an_index(tmp_path: Path) -> None:
+    path = tmp_path / "other.db"
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute("CREATE TABLE meta (name TEXT, value TEXT)")
+        other.commit()
+    before = path.read_bytes()
+    with pytest.raises(MissingIndexError, match="the file has no header of one"):
+        nk.Index.open(f"sqlite:///{path}", must_exist=True)
+    (tmp_path / "no.db").write_bytes(b"no database, but more than sixteen bytes of text" * 20)
+    with pytest.raises(StoreError, match="not an SQLite file"):
+        nk.Index.open(f"sqlite:///{tmp_path / 'no.db'}", must_exist=True)
+    assert path.read_bytes() == before
+    assert {file.name for file in tmp_path.iterdir()} == {"other.db", "no.db"}
+
+
+def test_an_index_whose_shard_is_absent_is_refused(tmp_path: Path) -> None:
+    urls = [f"sqlite:///{tmp_path}/{name}.db" for name in ("first", "second")]
+    nk.Index.open(urls).close()
+    (tmp_path / "second.db").unlink()
+    with pytest.raises(MissingIndexError, match=r"second\.db: no such file"):
+        nk.Index.open(urls, must_exist=True)
+    assert not (tmp_path / "second.db").exists()
+
+
+def test_an_index_that_moved_to_an_absent_store_is_not_created_there(tmp_path: Path) -> None:
+    first, second = (f"sqlite:///{tmp_path}/{name}.db" for name in ("first", "second"))
+    with nk.Index.open(first) as index, nk.Index.open(first) as other:
+        store_of(index).redirect(MigrationState(1, MOVED, (second,)))
+        for read in (lambda: nk.Index.open(first), other.refresh):
+            with pytest.raises(StoreError, match=r"has moved from .*first\.db.* there is no index"):
+                read()
+    assert not (tmp_path / "second.db").exists()
 
 
 def test_other_settings_than_those_of_the_index_are_refused(opened: Opener, url: str) -> None:

@@ -145,7 +145,10 @@ def rebuild(
             `combine="both"` requires it.
     """
     with Index.open(
-        source_url, resources=SpecResources(secret), spec_resources=spec_resources
+        source_url,
+        resources=SpecResources(secret),
+        spec_resources=spec_resources,
+        must_exist=True,
     ) as source:
         resources = source.resources
         spec = replace(source.spec, **changes)
@@ -339,6 +342,7 @@ def cut_back(
         resources=resources,
         spec_resources=spec_resources,
         follow=False,
+        must_exist=True,
         cache=1,
         max_document=UNLIMITED_SIZE,
     ) as target:
@@ -350,7 +354,9 @@ def cut_back(
             store.redirect(MigrationState(migration.epoch + 1, OPEN))
             return {"opened": " ".join(target.public_urls), "was": str(migration.phase)}
         urls = with_passwords(migration.urls, (url,) if isinstance(url, str) else url)
-        with Index.open(urls, resources=resources, spec_resources=spec_resources) as source:
+        with Index.open(
+            urls, resources=resources, spec_resources=spec_resources, must_exist=True
+        ) as source:
             if source.public_urls != migration.urls:
                 raise UsageError(
                     f"the index moved on from {' '.join(migration.urls)}; cut back to that store "

@@ -67,7 +67,7 @@ def rotate_key(
         StoreError: If the index was written to while the last documents were copied. The new one is
             not opened then. Stop the processes that write, and repeat the call.
     """
-    opened = open_index(source_url, IndexSettings(), follow=True)
+    opened = open_index(source_url, IndexSettings(), follow=True, must_exist=True)
     spec = opened.settings.spec
     assert spec is not None
     source = CopySource(opened.store, tuple(map(recorded_url, opened.urls)))

@@ -56,7 +56,7 @@ from typing import Any
 
 import numpy as np
 
-from nearkin.errors import RacedError, StoreError, UsageError
+from nearkin.errors import MissingIndexError, RacedError, StoreError, UsageError
 from nearkin.index.changes import Changes, Event, LeaderSnapshot
 from nearkin.index.entry import REF_SHIFT, Entry, PostingPortion, Postings, without_content
 from nearkin.index.migration.state import MigrationState, StoreState
@@ -105,8 +105,10 @@ class AerospikeStore:
         record_ttl: Time to live of a document after it was last seen, in seconds; None for no
             limit.
         bucket_ttl: Time to live of a posting after it was last used, in seconds; None for no limit.
+        must_exist: True to create no index.
 
     Raises:
+        MissingIndexError: If there is no index and it must exist.
         UsageError: If a bucket is larger than a record, or the namespace refuses times to live.
         StoreError: If the cluster cannot be reached.
     """
@@ -118,7 +120,13 @@ class AerospikeStore:
         expected: int,
         record_ttl: float | None = None,
         bucket_ttl: float | None = None,
+        *,
+        must_exist: bool = False,
     ) -> None:
+        self._records = records
+        if must_exist and self.read_header() is None:
+            records.close()
+            raise MissingIndexError(f"there is no index at {records.url}: no record of one")
         largest = records.namespace.record_size // POSTING_SHARE
         if most > largest:
             raise UsageError(
@@ -129,7 +137,6 @@ class AerospikeStore:
         if record_ttl is not None or bucket_ttl is not None:
             records.namespace.require_expiry()
         self._most_bytes = int(DOCUMENT_SHARE * records.namespace.record_size)
-        self._records = records
         self._keeps_keys = record_ttl is not None or bucket_ttl is not None
         lives = [
             None if record_ttl is None else times * record_ttl
@@ -177,6 +184,11 @@ class AerospikeStore:
             self._write_once("header", json.dumps(header, sort_keys=True))
         )
         return stored_header
+
+    def read_header(self) -> dict[str, object] | None:
+        record = self._records.read(META, ["header"])[0]
+        header: dict[str, object] | None = None if record is None else json.loads(record.bins["v"])
+        return header or None
 
     def protect(self) -> None:
         self._write_once("protected", 1)

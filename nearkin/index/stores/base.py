@@ -82,6 +82,9 @@ class StateStore(Protocol):
             IncompatibleError: If the store consists of shards that do not belong to one index.
         """
 
+    def read_header(self) -> dict[str, object] | None:
+        """Returns the header of the index, or None if the store has none. Nothing is written."""
+
     def protect(self) -> None:
         """Marks the index permanently as one that requires tokens. Repeating it has no effect."""
 

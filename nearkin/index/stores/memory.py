@@ -77,6 +77,10 @@ class MemoryStore:
             self._header = self._header or header
             return self._header
 
+    def read_header(self) -> dict[str, object] | None:
+        with self._lock:
+            return self._header or None
+
     def protect(self) -> None:
         self._protected = True
 

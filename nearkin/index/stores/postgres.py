@@ -16,6 +16,7 @@ import numpy as np
 from nearkin.errors import (
     IncompatibleError,
     MissingExtraError,
+    MissingIndexError,
     MovedError,
     OutcomeUnknownError,
     RacedError,
@@ -138,15 +139,17 @@ class PostgresStore:
             (`nearkin` by default). `connect_timeout` also bounds the wait for the first connection,
             which is at least 30 seconds.
         most: Maximum number of postings of a bucket.
+        must_exist: True to create no schema.
 
     Raises:
         MissingExtraError: If psycopg is not installed.
         UsageError: If the name of the schema is not a plain identifier.
+        MissingIndexError: If there is no index and it must exist.
         IncompatibleError: If a later version of nearkin wrote the index.
         StoreError: If the database cannot be reached.
     """
 
-    def __init__(self, url: str, most: int) -> None:
+    def __init__(self, url: str, most: int, *, must_exist: bool = False) -> None:
         try:
             import psycopg
             import psycopg_pool
@@ -186,7 +189,13 @@ class PostgresStore:
             self._pool.open(
                 wait=True, timeout=max(TIMEOUT, float(options.get("connect_timeout", 0)))
             )
-            self._create_schema()
+            try:
+                if must_exist:
+                    self._require_index()
+                self._create_schema()
+            except MissingIndexError:
+                self._pool.close()
+                raise
 
     @property
     def url(self) -> str:
@@ -264,12 +273,27 @@ class PostgresStore:
                     ) from error
                 raise
 
+    def _require_index(self) -> None:
+        """Verifies that there is an index, and writes nothing.
+
+        Raises:
+            MissingIndexError: If there is none.
+        """
+        with self._reading() as run:
+            has_tables = self._has_tables(run)
+        if not has_tables or self.read_header() is None:
+            raise MissingIndexError(
+                f"there is no index at {self._recorded_url}: no index in schema {self._s!r}"
+            )
+
+    def _has_tables(self, run: Any) -> bool:
+        query = "SELECT to_regclass(%s) IS NOT NULL"
+        return bool(run.execute(query, (f"{self._s}.meta",)).fetchone()[0])
+
     def _create_schema(self) -> None:
         with self._transaction() as run:
             run.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
-            if run.execute("SELECT to_regclass(%s) IS NOT NULL", (f"{self._s}.meta",)).fetchone()[
-                0
-            ]:
+            if self._has_tables(run):
                 version = run.execute(
                     f"SELECT value FROM {self._s}.meta WHERE name = 'schema'"
                 ).fetchone()[0]
@@ -315,6 +339,12 @@ class PostgresStore:
                 f"SELECT value FROM {self._s}.meta WHERE name = 'header'"
             ).fetchone()[0]
             return stored_header
+
+    def read_header(self) -> dict[str, object] | None:
+        with self._reading() as run:
+            row = run.execute(f"SELECT value FROM {self._s}.meta WHERE name = 'header'").fetchone()
+        header: dict[str, object] | None = None if row is None else row[0]
+        return header or None
 
     def protect(self) -> None:
         with self._transaction() as run:

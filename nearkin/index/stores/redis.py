@@ -21,6 +21,7 @@ import numpy as np
 from nearkin.errors import (
     IncompatibleError,
     MissingExtraError,
+    MissingIndexError,
     MovedError,
     OutcomeUnknownError,
     RacedError,
@@ -58,6 +59,8 @@ stop.
 """
 SORTED_SETS = 2
 """The first layout with sorted sets."""
+FIRST_HEADER = "header"
+"""The name of the header in the first layout."""
 CONVERTING = 60
 """The time after which another process continues a conversion that has stopped, in seconds."""
 WAIT = 0.05
@@ -72,15 +75,17 @@ class RedisStore:
             prefix is `nearkin`.
         most: Maximum number of postings of a bucket.
         expected: Expected number of postings, which decides the number of hashes.
+        must_exist: True to create no index.
 
     Raises:
         MissingExtraError: If redis-py is not installed.
         UsageError: If an option is unknown, or if the server may delete keys when it is full.
+        MissingIndexError: If there is no index and it must exist.
         IncompatibleError: If a later version of nearkin wrote the index.
         StoreError: If the server cannot be reached.
     """
 
-    def __init__(self, url: str, most: int, expected: int) -> None:
+    def __init__(self, url: str, most: int, expected: int, *, must_exist: bool = False) -> None:
         try:
             import redis
             import redis.backoff
@@ -111,6 +116,8 @@ class RedisStore:
             ),
         )
         with self._redis_errors():
+            if must_exist:
+                self._require_index()
             require_no_eviction(self._client, self._url)
             bits = max(0, min(8, (expected // GROUP >> 16).bit_length()))
             self._client.set(self._key("mask"), str((1 << bits) - 1), nx=True)
@@ -143,6 +150,19 @@ class RedisStore:
             raise StoreError(
                 f"{self._url}: {error}; nothing was written; the call may be repeated"
             ) from error
+
+    def _require_index(self) -> None:
+        """Verifies that there is an index, of this layout or an older one.
+
+        Raises:
+            MissingIndexError: If there is none.
+        """
+        if not self._client.exists(self._key("made"), self._key(FIRST_HEADER)):
+            self._client.close()
+            raise MissingIndexError(
+                f"there is no index at {self._url}: no keys with the prefix "
+                f"{self._prefix.decode()!r}"
+            )
 
     def _convert(self) -> None:
         """Converts an index of an older layout, in portions. Other processes that open it wait."""
@@ -210,6 +230,14 @@ class RedisStore:
             stored_header: Any = self._client.get(self._key("made"))
         header_there: dict[str, object] = json.loads(stored_header)
         return header_there
+
+    def read_header(self) -> dict[str, object] | None:
+        with self._redis_errors():
+            stored_header: Any = self._client.get(self._key("made"))
+        header: dict[str, object] | None = (
+            None if stored_header is None else json.loads(stored_header)
+        )
+        return header or None
 
     def protect(self) -> None:
         with self._redis_errors():

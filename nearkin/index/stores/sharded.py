@@ -38,6 +38,7 @@ import numpy as np
 
 from nearkin.errors import (
     IncompatibleError,
+    MissingIndexError,
     MovedError,
     OutcomeUnknownError,
     RacedError,
@@ -103,11 +104,34 @@ class ShardedStore:
         size = len(self.shards)
 
         def one(number: int, shard: Store) -> dict[str, object]:
-            return shard.claim({**header, "shard": [number, size]} if header else {})
+            return shard.claim({**header, "shard": [number, size]})
 
-        shard_headers = self._on_all_shards(one)
+        return self._merge_headers(self._on_all_shards(one))
+
+    def read_header(self) -> dict[str, object] | None:
+        shard_headers = self._on_all_shards(lambda _, shard: shard.read_header())
+        if all(header is None for header in shard_headers):
+            return None
+        for shard, header in zip(self.shards, shard_headers, strict=True):
+            if header is None:
+                raise MissingIndexError(
+                    f"there is no index at {shard.url}, which is one of several shards; check the "
+                    "URLs"
+                )
+        return self._merge_headers([header for header in shard_headers if header is not None])
+
+    def _merge_headers(self, shard_headers: Sequence[dict[str, object]]) -> dict[str, object]:
+        """Returns the header that all shards have in common.
+
+        Args:
+            shard_headers: Header of each shard.
+
+        Raises:
+            IncompatibleError: If the shards do not belong to one index, or are in another order.
+        """
+        size = len(self.shards)
         for number, stored_header in enumerate(shard_headers):
-            if header and stored_header.get("shard") != [number, size]:
+            if stored_header.get("shard") != [number, size]:
                 raise IncompatibleError(
                     f"{self.shards[number].url} is shard {stored_header.get('shard')} of an index, "
                     f"not {[number, size]}"

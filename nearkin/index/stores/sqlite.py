@@ -23,6 +23,7 @@ import numpy as np
 from nearkin.errors import (
     IncompatibleError,
     IndexFullError,
+    MissingIndexError,
     MovedError,
     OutcomeUnknownError,
     RacedError,
@@ -151,6 +152,28 @@ def file_of(url: str) -> Path:
     return Path(path)
 
 
+def require_index_file(path: Path) -> None:
+    """Requires that a file is an index. It is opened for reading only.
+
+    Args:
+        path: File.
+
+    Raises:
+        MissingIndexError: If the file does not exist, or another program made it.
+        sqlite3.DatabaseError: If the file cannot be read.
+    """
+    if not path.is_file():
+        raise MissingIndexError(f"there is no index at sqlite:///{path}: no such file")
+    uri = f"file:{quote(str(path))}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True, timeout=BUSY, isolation_level=None)) as db:
+        tables = db.execute("SELECT 1 FROM sqlite_master WHERE name = 'meta'").fetchall()
+        if tables and db.execute("SELECT 1 FROM meta WHERE name = 'header'").fetchall():
+            return
+    raise MissingIndexError(
+        f"there is no index at sqlite:///{path}: the file has no header of one; check the path"
+    )
+
+
 @contextmanager
 def sqlite_errors(path: Path) -> Iterator[None]:
     """Turns errors of SQLite and of the file system into StoreError."""
@@ -204,9 +227,11 @@ class SqliteStore:
             enough that it survives the end of the process.
         max_memory: Maximum memory of buckets and pages in this process, in bytes, or None for no
             limit. A quarter of it is for pages.
+        must_exist: True to create no index.
 
     Raises:
         UsageError: If `synchronous` has another value.
+        MissingIndexError: If there is no index and it must exist.
         IndexFullError: If the buckets of the file need more memory.
         IncompatibleError: If a later version of nearkin wrote the file.
         StoreError: If the file cannot be opened.
@@ -218,6 +243,8 @@ class SqliteStore:
         most: int,
         synchronous: str = "full",
         max_memory: int | None = None,
+        *,
+        must_exist: bool = False,
     ) -> None:
         if synchronous not in ("full", "normal"):
             raise UsageError(
@@ -241,6 +268,8 @@ class SqliteStore:
         None after own writes.
         """
         with self._converted_errors():
+            if must_exist:
+                require_index_file(path)
             is_new = not path.exists()
             if is_new:
                 require_outside_work_folders(path)
@@ -262,7 +291,9 @@ class SqliteStore:
                 raise
 
     @classmethod
-    def of_url(cls, url: str, most: int, max_memory: int | None = None) -> "SqliteStore":
+    def of_url(
+        cls, url: str, most: int, max_memory: int | None = None, *, must_exist: bool = False
+    ) -> "SqliteStore":
         """Opens the store of a URL.
 
         Args:
@@ -270,14 +301,16 @@ class SqliteStore:
                 `?synchronous=normal`.
             most: Maximum number of postings of a bucket.
             max_memory: Maximum memory of buckets and pages in this process, in bytes.
+            must_exist: True to create no index.
 
         Raises:
             UsageError: If the URL has an unknown option.
+            MissingIndexError: If there is no index and it must exist.
         """
         options = parse_qs(urlsplit(url).query)
         require_known_options(options, ["synchronous"], repr(url))
         synchronous = options.get("synchronous", ["full"])[0]
-        return cls(file_of(url), most, synchronous, max_memory)
+        return cls(file_of(url), most, synchronous, max_memory, must_exist=must_exist)
 
     @property
     def url(self) -> str:
@@ -461,6 +494,12 @@ class SqliteStore:
                 self._fetch_rows("SELECT value FROM meta WHERE name = 'header'")[0][0]
             )
             return stored_header
+
+    def read_header(self) -> dict[str, object] | None:
+        with self._lock, self._converted_errors():
+            rows = self._fetch_rows("SELECT value FROM meta WHERE name = 'header'")
+        header: dict[str, object] | None = json.loads(rows[0][0]) if rows else None
+        return header or None
 
     def protect(self) -> None:
         with self._lock, self._converted_errors():

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
-from nearkin.errors import UsageError
+from nearkin.errors import MissingIndexError, UsageError
 from nearkin.index.settings import IndexSettings
 from nearkin.index.stores.addresses import (
     MEMORY_URL,
@@ -31,32 +31,40 @@ ONE_PORT = ("redis", "rediss", "aerospike")
 # a store's module is imported when its scheme is opened
 
 
-def _open_memory(url: str, settings: IndexSettings) -> Store:
+def _open_memory(url: str, settings: IndexSettings, *, must_exist: bool) -> Store:
     from nearkin.index.stores.memory import MemoryStore
 
     require_known_options(dict(parse_qsl(urlsplit(url).query)), [], MEMORY_URL)
+    if must_exist:
+        raise MissingIndexError(
+            f"there is no index at {MEMORY_URL}: it ends with the process that has it"
+        )
     return MemoryStore(settings.bucket_capacity, settings.max_store_memory)
 
 
-def _open_sqlite(url: str, settings: IndexSettings) -> Store:
+def _open_sqlite(url: str, settings: IndexSettings, *, must_exist: bool) -> Store:
     from nearkin.index.stores.sqlite import SqliteStore
 
-    return SqliteStore.of_url(url, settings.bucket_capacity, settings.max_store_memory)
+    return SqliteStore.of_url(
+        url, settings.bucket_capacity, settings.max_store_memory, must_exist=must_exist
+    )
 
 
-def _open_redis(url: str, settings: IndexSettings) -> Store:
+def _open_redis(url: str, settings: IndexSettings, *, must_exist: bool) -> Store:
     from nearkin.index.stores.redis import RedisStore
 
-    return RedisStore(url, settings.bucket_capacity, _expect_postings(settings))
+    return RedisStore(
+        url, settings.bucket_capacity, _expect_postings(settings), must_exist=must_exist
+    )
 
 
-def _open_postgres(url: str, settings: IndexSettings) -> Store:
+def _open_postgres(url: str, settings: IndexSettings, *, must_exist: bool) -> Store:
     from nearkin.index.stores.postgres import PostgresStore
 
-    return PostgresStore(url, settings.bucket_capacity)
+    return PostgresStore(url, settings.bucket_capacity, must_exist=must_exist)
 
 
-def _open_aerospike(url: str, settings: IndexSettings) -> Store:
+def _open_aerospike(url: str, settings: IndexSettings, *, must_exist: bool) -> Store:
     from nearkin.index.stores.aerospike import AerospikeStore
     from nearkin.index.stores.aerospike_records import Records
 
@@ -66,6 +74,7 @@ def _open_aerospike(url: str, settings: IndexSettings) -> Store:
         _expect_postings(settings),
         record_ttl=settings.record_ttl,
         bucket_ttl=settings.bucket_ttl,
+        must_exist=must_exist,
     )
 
 
@@ -75,10 +84,25 @@ def _expect_postings(settings: IndexSettings) -> int:
 
 
 StoreOpener: TypeAlias = Callable[[str, IndexSettings], Store]
-"""A function that opens a store by its URL and the settings of the index."""
+"""A function of another package that opens a store by its URL and the settings of the index."""
+
+
+class SchemeOpener(Protocol):
+    """A function that opens the stores of a scheme of nearkin."""
+
+    def __call__(self, url: str, settings: IndexSettings, *, must_exist: bool) -> Store:
+        """Opens a store.
+
+        Args:
+            url: URL of the store.
+            settings: Settings of the index.
+            must_exist: True to refuse a store without an index, and to write nothing to it.
+        """
+
+
 STORE_GROUP = "nearkin.stores"
 """The group of entry points by which other packages add schemes. Own schemes come first."""
-SCHEMES: dict[str, StoreOpener] = {
+SCHEMES: dict[str, SchemeOpener] = {
     "memory": _open_memory,
     "sqlite": _open_sqlite,
     "redis": _open_redis,
@@ -89,18 +113,23 @@ SCHEMES: dict[str, StoreOpener] = {
 }
 
 
-def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
+def open_store(
+    url: str | Sequence[str], settings: IndexSettings, *, must_exist: bool = False
+) -> Store:
     """Opens a store.
 
     Args:
         url: URL of the store, or a sequence of URLs of shards. A sequence of one URL is that store.
         settings: Settings of the index.
+        must_exist: True to refuse a store without an index, and to write nothing to it. Stores of
+            other packages decide for themselves what they write.
 
     Returns:
         The open store.
 
     Raises:
         UsageError: If the scheme is unknown, or a setting does not apply to the store.
+        MissingIndexError: If there is no index and it must exist.
         StoreError: If the store cannot be reached.
     """
     if not isinstance(url, str):
@@ -110,15 +139,16 @@ def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
                 f"{len(url)} shards; "
                 "remove the setting"
             )
-        shards = [open_store(shard, settings) for shard in url]
+        shards = _open_shards(url, settings, must_exist=must_exist)
         if len(shards) == 1:
             return shards[0]
         from nearkin.index.stores.sharded import ShardedStore
 
         return ShardedStore(shards)
     scheme = scheme_of(url)
-    opener = SCHEMES.get(scheme) or _registered_opener(scheme)
-    if opener is None:
+    opener = SCHEMES.get(scheme)
+    registered_opener = None if opener is not None else _registered_opener(scheme)
+    if opener is None and registered_opener is None:
         registered = [entry_point.name for entry_point in entry_points(group=STORE_GROUP)]
         known = ", ".join(f"{name}://" for name in (*SCHEMES, *sorted(registered)))
         # the place of a password in a URL without a scheme is unknown
@@ -131,7 +161,52 @@ def open_store(url: str | Sequence[str], settings: IndexSettings) -> Store:
             f"sqlite:// only; a server "
             f"holds the index of {scheme}://; remove the setting, and bound the server"
         )
-    return opener(url, settings)
+    if opener is not None:
+        return opener(url, settings, must_exist=must_exist)
+    assert registered_opener is not None
+    return registered_opener(url, settings)
+
+
+def _open_shards(urls: Sequence[str], settings: IndexSettings, *, must_exist: bool) -> list[Store]:
+    """Opens the shards of an index. If one cannot be opened, those before it are closed."""
+    shards: list[Store] = []
+    try:
+        for url in urls:
+            shards.append(open_store(url, settings, must_exist=must_exist))
+    except BaseException:
+        for shard in shards:
+            shard.close()
+        raise
+    return shards
+
+
+def is_store_url(text: str) -> bool:
+    """Returns whether a text is the URL of a kind of store, and not that of a file.
+
+    Examples:
+        >>> is_store_url("redis://db/0"), is_store_url("https://example.org/docs.parquet")
+        (True, False)
+    """
+    scheme, separator, _ = text.partition("://")
+    if not separator:
+        return False
+    return scheme in SCHEMES or bool(entry_points(group=STORE_GROUP, name=scheme))
+
+
+def local_file_of(url: str) -> Path | None:
+    """Returns the file on this machine that holds a store, or None if it is not a file.
+
+    Args:
+        url: URL of a store.
+
+    Raises:
+        UsageError: If the URL cannot be parsed.
+    """
+    if scheme_of(url) != "sqlite":
+        return None
+    from nearkin.index.stores.sqlite import file_of
+
+    return file_of(url)
 
 
 def without_inapplicable_bound(settings: IndexSettings, urls: Sequence[str]) -> IndexSettings:
