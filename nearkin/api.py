@@ -93,6 +93,7 @@ from nearkin.runtime.notebook_progress import default_progress
 from nearkin.runtime.outputs import require_page_output
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.sizes import parse_size
+from nearkin.setting_names import name_setting
 from nearkin.signatures.sketching import sketch_documents, sketcher_pool
 from nearkin.sketch.resources import (
     NO_RESOURCES,
@@ -111,6 +112,7 @@ def dedup(
     id: str | None = None,
     against: Any = None,
     only_against: bool = False,
+    scope: str | None = None,
     decisions: str | Path | Decisions | None = None,
     blocklist: Blocklist | None = None,
     passages: int | str | None = None,
@@ -129,9 +131,10 @@ def dedup(
             `Path`s.
         id: Column of ids. The default is the row number, or the path and the row for files.
         against: The reference: data as above with the same columns; or the path of a finished run,
-            for its kept documents. Documents that repeat one of it are removed, and those of the
-            reference never are.
+            for its kept documents; or the URL of an index of the same Spec. Documents that repeat
+            one of it are removed, and those of the reference never are.
         only_against: Whether the documents of `data` are not compared with each other.
+        scope: Scope of the index that `against` names. The default is `default`.
         decisions: File of decisions about pairs of documents (see
             `nearkin.decisions.read_decisions`), or the decisions. Pairs decided to be the same are
             always in one cluster, and those decided to be different never.
@@ -179,7 +182,7 @@ def dedup(
             work,
             progress,
             settings.apply_to(parameters),
-            reference=ReferenceData(against, only=only_against, blocklist=blocklist),
+            reference=ReferenceData(against, only=only_against, blocklist=blocklist, scope=scope),
             decisions=_open_decisions(decisions),
             keep_function=keep_function,
         )
@@ -379,6 +382,8 @@ class ReferenceData(NamedTuple):
     """True if the documents of the run are not compared with each other."""
     blocklist: Blocklist | None = None
     """The blocklist, or None."""
+    scope: str | None = None
+    """The scope of an index, or None for the default one."""
 
 
 NO_REFERENCE = ReferenceData()
@@ -624,7 +629,7 @@ def prepare_corpus_run(
     if reference.blocklist is not None:
         require_blockable(request.options, reference.blocklist, has_decisions=decisions is not None)
         blocker = BlocklistMatcher(reference.blocklist)
-    matcher = _open_matcher(reference, corpus, columns, request.options, parameters)
+    matcher = _open_matcher(reference, request._replace(columns=columns), parameters)
     work_folder = WorkFolder.create(folder.path / "work", {}, durable=False)
     run = LocalRun(
         corpus,
@@ -642,16 +647,18 @@ def prepare_corpus_run(
 
 
 def _open_matcher(
-    reference: ReferenceData,
-    corpus: Corpus,
-    columns: Columns,
-    options: RunOptions,
-    parameters: RunParameters,
+    reference: ReferenceData, request: _Request, parameters: RunParameters
 ) -> ReferenceMatcher | None:
     """Returns the comparison with the reference, or None for a run without one."""
+    corpus, columns, options, resources = request
     paths: tuple[str, ...] = ()
     data = reference.data
     if data is not None and not (isinstance(data, str | Path) or _are_paths(data)):
+        if reference.scope is not None:
+            raise UsageError(
+                f"{name_setting('scope', reference.scope)} is the scope of an index, and "
+                f"{name_setting('against')} is {type_name(data)}; leave it out"
+            )
         table = open_corpus(data, parameters)
         return ReferenceMatcher(
             [Reference(table, columns_of_reference(columns, options))], reference.only
@@ -667,6 +674,8 @@ def _open_matcher(
             on_error=parameters.get("on_error", "quarantine"),
             selection=selection_of(parameters),
             only=reference.only,
+            scope=reference.scope,
+            resources=resources,
         )
     )
     if opened is None:

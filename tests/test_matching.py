@@ -178,7 +178,7 @@ def test_commands_write_kept_documents_and_matches(
         (["index", "match", "NEW", "--store", "STORE", "--text", "b", "--out", "OUT"], "column"),
         (["index", "add", "NEW", "--store", "STORE", "--kept", "OUT"], "needs ids"),
         (["index", "add", "NEW", "--store", "STORE", "--overwrite"], "without --kept"),
-        (["dedup", "NEW", "--against", "STORE", "--out", "OUT"], "nearkin index match"),
+        (["dedup", "NEW", "--against", "STORE", "-t", "0.5", "--out", "OUT"], "no similarities"),
     ],
     ids=str,
 )

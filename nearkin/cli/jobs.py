@@ -74,6 +74,7 @@ def make_job(
         command_line=describe_command_line(ARGUMENTS.get()),
         against=() if reference is None else tuple(reference.against or ()),
         only_against=reference is not None and reference.only_against,
+        scope=None if reference is None else reference.scope,
         decisions=decisions,
         blocklist=None if reference is None else reference.blocklist,
         passages=passages,

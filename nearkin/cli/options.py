@@ -861,8 +861,8 @@ class ReferenceOptions:
     against: Annotated[
         list[str] | None,
         typer.Option(
-            help="Reference: files, globs, folders or URLs, or the folder of a finished run. "
-            "Documents that repeat one of it are removed. May be repeated.",
+            help="Reference: files, globs, folders or URLs, the folder of a finished run, or the "
+            "URL of an index. Documents that repeat one of it are removed. May be repeated.",
             metavar="REF",
             rich_help_panel=INPUT,
         ),
@@ -875,6 +875,13 @@ class ReferenceOptions:
             rich_help_panel=INPUT,
         ),
     ] = False
+    scope: Annotated[
+        str | None,
+        typer.Option(
+            help="Scope of the index that --against names.  [default: default]",
+            rich_help_panel=INPUT,
+        ),
+    ] = None
     blocklist: Annotated[
         Path | None,
         typer.Option(

@@ -182,7 +182,7 @@ def warn_of_reference(run: FinishedStages) -> list[str]:
     if not stats.documents:
         warnings.append(
             f"the reference has no documents, so no document was compared with it; check "
-            f"{name_setting('against')}"
+            f"{name_setting('against')}, and {name_setting('scope')} of an index"
         )
     if stats.rejected:
         rows = "row" if stats.rejected == 1 else "rows"

@@ -37,7 +37,13 @@ from nearkin.runs.output import (
     require_output_free,
     write_result_tables,
 )
-from nearkin.runs.reference import OpenedReferences, ReferenceRequest, open_references
+from nearkin.runs.reference import (
+    DEFAULT_SCOPE,
+    OpenedReferences,
+    ReferenceRequest,
+    find_store_urls,
+    open_references,
+)
 from nearkin.runs.run_record import (
     BlocklistRecord,
     DecisionsRecord,
@@ -85,7 +91,8 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
     decided = {} if decisions is None else {"decisions": decisions.fingerprint}
     blocklist = _open_blocklist(job)
     blocked = {} if blocklist is None else {"blocklist": blocklist.fingerprint}
-    identity = job.identity("dedup", **decided, **blocked)
+    indexed = {} if references is None else references.identify_indexes()
+    identity = job.identity("dedup", **decided, **blocked, **indexed)
     finished = find_finished_run(job, identity, corpus, references)
     if finished is not None:
         return finished
@@ -194,12 +201,13 @@ def open_references_of(
             selection=job.selection,
             only=job.only_against,
             uses_signatures=uses_signatures,
+            scope=job.scope,
+            resources=job.resources,
         )
     )
     if references is not None:
         references.require_other_files(corpus)
-        files = [file.path for texts in references.texts for file in texts.files]
-        require_apart(job.out, [*job.against, *files])
+        require_apart(job.out, [*job.against, *references.list_local_files()])
     return references
 
 
@@ -229,9 +237,12 @@ def record_references(job: Job, files: Sequence[Sequence[InputRecord]]) -> Refer
     """
     if not job.against:
         return None
-    return ReferenceRecord(
+    record = ReferenceRecord(
         paths=[hide_password(path) for path in job.against], only=job.only_against, files=files
     )
+    if find_store_urls(job.against):
+        record["scope"] = job.scope or DEFAULT_SCOPE
+    return record
 
 
 def _record_decisions(job: Job, decisions: Decisions | None) -> DecisionsRecord | None:

@@ -46,8 +46,10 @@ class Job:
         readers: The users who may read the output.
         hash_inputs: The part of the content of inputs that is hashed to detect changes.
         command_line: The command line that made the job, without passwords. Empty for the library.
-        against: Paths, globs, folders and URLs of the reference, and folders of finished runs.
+        against: Paths, globs, folders and URLs of the reference, folders of finished runs, and URLs
+            of indexes.
         only_against: Whether the documents of the inputs are not compared with each other.
+        scope: Scope of the indexes of the reference, or None for the default one.
         decisions: File of decisions about pairs of documents, or None without decisions.
         blocklist: The file of a blocklist, or None.
         passages: The request to cut passages of the kept documents, or None.
@@ -72,6 +74,7 @@ class Job:
     command_line: str = field(default="", kw_only=True)
     against: tuple[str, ...] = field(default=(), kw_only=True)
     only_against: bool = field(default=False, kw_only=True)
+    scope: str | None = field(default=None, kw_only=True)
     decisions: Path | None = field(default=None, kw_only=True)
     blocklist: Path | None = field(default=None, kw_only=True)
     passages: PassageRequest | None = field(default=None, kw_only=True)

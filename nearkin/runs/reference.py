@@ -1,8 +1,9 @@
-"""The references of a run: files or finished runs whose documents are never removed."""
+"""The references of a run: files, finished runs or indexes whose documents are never removed."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,8 +21,14 @@ from nearkin.measures import measure_of
 from nearkin.runs.run_record import RUN, RunRecord, read_run_record
 from nearkin.runs.saved import CLUSTERS, SIGNATURES, SavedRun
 from nearkin.setting_names import name_flag, name_setting
+from nearkin.sketch.resources import NO_RESOURCES, SpecResources
+
+if TYPE_CHECKING:
+    from nearkin.runs.index_reference import IndexReference
 
 KEPT = "kept"
+DEFAULT_SCOPE = "default"
+"""The scope of an index that is searched if none is given, as for the commands of an index."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +36,16 @@ class ReferenceRequest:
     """A request to open references, and to compare documents with them.
 
     Attributes:
-        paths: Paths, globs, folders and URLs of files, and folders of finished runs.
+        paths: Paths, globs, folders and URLs of files, folders of finished runs, and URLs of
+            indexes.
         columns: Columns of the inputs, which files of references have too.
         options: Options of the run.
         on_error: `quarantine` or `fail`, for rows and files that cannot be read.
         selection: Rules that decide which files of folders are read.
         only: Whether the documents of the run are not compared with each other.
         uses_signatures: Whether signatures of finished runs are used instead of sketching.
+        scope: Scope of the indexes, or None for the default one.
+        resources: The hash key and the data that the Spec refers to, which indexes need.
     """
 
     paths: tuple[str, ...]
@@ -45,6 +55,8 @@ class ReferenceRequest:
     selection: Selection | None = None
     only: bool = False
     uses_signatures: bool = True
+    scope: str | None = None
+    resources: SpecResources = NO_RESOURCES
 
 
 @dataclass(frozen=True)
@@ -56,11 +68,28 @@ class OpenedReferences:
         files: Files of each reference. Of a run whose signatures are used, these are its run record
             and its clusters, because the record holds the digests of its inputs.
         texts: Files of each reference that hold its texts.
+        indexes: References that are indexes, which have no such files.
     """
 
     matcher: ReferenceMatcher
     files: tuple[FileCorpus, ...]
     texts: tuple[FileCorpus, ...]
+    indexes: "tuple[IndexReference, ...]" = ()
+
+    def identify_indexes(self) -> dict[str, object]:
+        """Returns what identifies the indexes of a run that is resumed. An index may change."""
+        if not self.indexes:
+            return {}
+        return {
+            "indexes": [index.shown_url for index in self.indexes],
+            "scope": self.indexes[0].scope,
+        }
+
+    def list_local_files(self) -> list[Path | str]:
+        """Returns the files on this machine that the references consist of."""
+        files: list[Path | str] = [file.path for texts in self.texts for file in texts.files]
+        stores = [index.local_file for index in self.indexes]
+        return files + [file for file in stores if file is not None]
 
     def describe(self, hash_inputs: HashedPart) -> list[list[InputRecord]]:
         """Returns an entry for each file of each reference, with its size, time and hash.
@@ -157,7 +186,7 @@ def require_comparable(options: RunOptions) -> None:
 def open_references(request: ReferenceRequest) -> OpenedReferences | None:
     """Opens the references of a run.
 
-    The files of the request are one reference, and each finished run is another one.
+    The files of the request are one reference, and each finished run or index is another one.
 
     Args:
         request: The request.
@@ -175,11 +204,18 @@ def open_references(request: ReferenceRequest) -> OpenedReferences | None:
                 f"{name_flag('only_against')} has no effect without {name_setting('against')}; "
                 "leave it out"
             )
+        if request.scope is not None:
+            raise UsageError(
+                f"{name_setting('scope', request.scope)} has no effect without "
+                f"{name_setting('against')}; leave it out"
+            )
         return None
     require_comparable(request.options)
-    _refuse_stores(request.paths)
-    runs = [path for path in request.paths if (Path(path) / RUN).is_file()]
-    files = [path for path in request.paths if path not in runs]
+    indexes = _open_indexes(request)
+    urls = find_store_urls(request.paths)
+    paths = [path for path in request.paths if path not in urls]
+    runs = [path for path in paths if (Path(path) / RUN).is_file()]
+    files = [path for path in paths if path not in runs]
     opened = [_open_run(Path(path), request) for path in runs]
     if files:
         opened.insert(
@@ -189,29 +225,56 @@ def open_references(request: ReferenceRequest) -> OpenedReferences | None:
     for entry in opened:
         entry.texts.check(entry.reference.columns)
     return OpenedReferences(
-        ReferenceMatcher(references, only_reference=request.only),
+        ReferenceMatcher((*references, *indexes), only_reference=request.only),
         files=tuple(entry.files for entry in opened),
         texts=tuple(entry.texts for entry in opened),
+        indexes=indexes,
     )
 
 
-def _refuse_stores(paths: Sequence[str]) -> None:
-    """Refuses URLs of stores of an index, which have a command of their own.
+def find_store_urls(paths: Sequence[str]) -> list[str]:
+    """Returns the paths that are URLs of stores of an index.
 
-    Raises:
-        UsageError: If a path is such a URL.
+    Args:
+        paths: Paths and URLs of a reference.
     """
     urls = [path for path in paths if "://" in path]
     if not urls:
-        return
-    from nearkin.index.stores.urls import SCHEMES
+        return []
+    # A run without an index does not load it.
+    from nearkin.index.stores.urls import is_store_url
 
-    for path in urls:
-        if path.partition("://")[0] in SCHEMES:
-            raise UsageError(
-                f"{name_setting('against', hide_password(path))} is the URL of an index; compare "
-                f"with it by nearkin index match {name_setting('store', hide_password(path))}"
-            )
+    return [url for url in urls if is_store_url(url)]
+
+
+def _open_indexes(request: ReferenceRequest) -> "tuple[IndexReference, ...]":
+    """Returns the references of a request that are indexes, after a look at each of them.
+
+    Raises:
+        UsageError: If an index does not exist or cannot answer for the run, or a scope is given
+            without one.
+    """
+    urls = find_store_urls(request.paths)
+    if request.scope is not None and not urls:
+        raise UsageError(
+            f"{name_setting('scope', request.scope)} is the scope of an index, and "
+            f"{name_setting('against')} names none; leave it out, or give the URL of an index"
+        )
+    if urls and not request.uses_signatures:
+        raise UsageError(
+            f"{name_setting('engine', 'spark')} cannot be combined with "
+            f"{name_setting('against', hide_password(urls[0]))}, which is an index; leave out "
+            f"{name_setting('engine', 'spark')}, or give the files of its documents"
+        )
+    if not urls:
+        return ()
+    from nearkin.runs.index_reference import IndexReference
+
+    scope = DEFAULT_SCOPE if request.scope is None else request.scope
+    indexes = tuple(IndexReference(url, scope, request.resources) for url in urls)
+    for index in indexes:
+        index.check(request.columns, request.options)
+    return indexes
 
 
 @dataclass(frozen=True)

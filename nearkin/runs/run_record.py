@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self, TypedDict
+from typing import Any, NotRequired, Self, TypedDict
 
 from nearkin.corpus import Columns
 from nearkin.corpus.columns import ColumnsRecord
@@ -74,6 +74,8 @@ class ReferenceRecord(TypedDict):
     """True if the documents of the inputs were not compared with each other."""
     files: Sequence[Sequence[InputRecord]]
     """The files of each reference. Of a run whose signatures were used, its record and clusters."""
+    scope: NotRequired[str]
+    """The scope that was searched, if the reference has an index."""
 
 
 class DecisionsRecord(TypedDict):

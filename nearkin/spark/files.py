@@ -13,6 +13,7 @@ from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.file_names import format_path, hide_password
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.document_frequencies import FrequencyRequest
+from nearkin.engine.local.reference import Reference
 from nearkin.engine.options import RunOptions
 from nearkin.engine.result_schema import RELATED_FILE
 from nearkin.engine.spark.document_parts import require_mergeable
@@ -273,6 +274,7 @@ def _match_files(references: OpenedReferences) -> SparkFileReference:
     """Returns a comparison with the files of references."""
     sets_of_files = []
     for reference in references.matcher.references:
+        assert isinstance(reference, Reference)
         assert isinstance(reference.corpus, FileCorpus)
         sets_of_files.append(ReferenceFiles(reference.corpus, reference.columns))
     return SparkFileReference(tuple(sets_of_files), references.matcher.only_reference)

@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import pyarrow.compute as pc
@@ -57,9 +57,24 @@ class SavedSignatures:
     evidence: FileCorpus
 
 
+class DocumentReference(Protocol):
+    """Documents that the documents of a run are compared with."""
+
+    def compare(self, run: LocalRun, number: int) -> tuple[ReferenceMatches, ReferenceStats]:
+        """Finds the first documents of exact groups that repeat one of the reference.
+
+        Args:
+            run: Run whose exact duplicates are grouped.
+            number: Position of the reference among those of the run.
+
+        Returns:
+            The matches, several for some documents, and the statistics.
+        """
+
+
 @dataclass(frozen=True)
 class Reference:
-    """Documents that the documents of a run are compared with.
+    """Documents of files or of a table that the documents of a run are compared with.
 
     Attributes:
         corpus: Its texts.
@@ -72,6 +87,15 @@ class Reference:
     columns: Columns
     saved: SavedSignatures | None = None
     kept: np.ndarray | None = None
+
+    def compare(self, run: LocalRun, number: int) -> tuple[ReferenceMatches, ReferenceStats]:
+        """Compares the documents of a run, as `DocumentReference` describes.
+
+        Args:
+            run: Run whose exact duplicates are grouped.
+            number: Position of the reference among those of the run.
+        """
+        return _ReferenceComparison.open(run, self, number).match()
 
 
 class _Side(NamedTuple):
@@ -97,7 +121,7 @@ class ReferenceMatcher:
         only_reference: Whether the documents of the run are not compared with each other.
     """
 
-    references: Sequence[Reference]
+    references: Sequence[DocumentReference]
     only_reference: bool = False
 
     def match(self, run: LocalRun) -> tuple[ReferenceMatches, ReferenceStats]:
@@ -109,8 +133,7 @@ class ReferenceMatcher:
         parts = []
         stats = ReferenceStats()
         for number, reference in enumerate(self.references):
-            comparison = _ReferenceComparison.open(run, reference, number)
-            matches, counts = comparison.match()
+            matches, counts = reference.compare(run, number)
             parts.append(matches)
             stats = stats.add(counts)
         representative = np.asarray(run.work.load("representative"))

@@ -1,0 +1,196 @@
+"""An online index as the reference of a run: its documents are searched for, and never changed."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.corpus import Batch, Columns
+from nearkin.corpus.batches import read_content
+from nearkin.corpus.file_names import hide_password
+from nearkin.corpus.places import places_of
+from nearkin.engine.local.reference_matches import ReferenceMatches
+from nearkin.engine.local.run import LocalRun
+from nearkin.engine.options import RunOptions
+from nearkin.engine.stats import ReferenceStats
+from nearkin.errors import IncompatibleError, UsageError
+from nearkin.index.documents import documents_of
+from nearkin.index.entry import Match, require_scope
+from nearkin.index.index import Index
+from nearkin.index.migration.copy import UNLIMITED_SIZE
+from nearkin.index.stores.urls import local_file_of
+from nearkin.runtime.threads import ordered_map
+from nearkin.setting_names import name_setting
+from nearkin.sketch.resources import SpecResources
+from nearkin.spec import find_spec_difference
+
+
+class _Found(NamedTuple):
+    """The matches of some documents of a run."""
+
+    documents: list[int]
+    matches: list[Match]
+
+
+@dataclass(frozen=True)
+class IndexReference:
+    """A scope of an index that the documents of a run are compared with.
+
+    The index answers as in `Index.match_many`: with representatives, or with all documents if it
+    was created with `postings="all"`. It is opened when documents are searched for, so that its
+    memory is not held longer.
+
+    Attributes:
+        url: URL of the store.
+        scope: Scope that is searched.
+        resources: The hash key and the data that the Spec of the run refers to.
+    """
+
+    url: str
+    scope: str
+    resources: SpecResources
+
+    @property
+    def shown_url(self) -> str:
+        """The URL without a password."""
+        return hide_password(self.url)
+
+    @property
+    def local_file(self) -> Path | None:
+        """The file on this machine that holds the store, or None if it is not a file."""
+        return local_file_of(self.url)
+
+    def check(self, columns: Columns, options: RunOptions) -> None:
+        """Checks that the documents of a run can be searched for.
+
+        Args:
+            columns: Columns of the run.
+            options: Options of the run.
+
+        Raises:
+            MissingIndexError: If there is no index.
+            IncompatibleError: If the index has another Spec or a higher threshold.
+            UsageError: If the scope, a column or an option contradicts the index.
+            StoreError: If the store cannot be reached.
+        """
+        require_scope(self.scope)
+        against = name_setting("against", self.shown_url)
+        if columns.tokens is not None:
+            raise UsageError(
+                f"column {columns.tokens!r} holds lists of tokens, and the index of {against} "
+                "stores texts and vectors; join the tokens to texts"
+            )
+        if options.block_by is not None:
+            raise UsageError(
+                f"{name_setting('block_by', options.block_by)} cannot be combined with {against}: "
+                "documents of an index are in no blocks; leave one out"
+            )
+        with self._open(options):
+            pass
+
+    @contextmanager
+    def _open(self, options: RunOptions) -> Iterator[Index]:
+        """Opens the index, if it can answer for a run with some options."""
+        with Index.open(
+            self.url, resources=self.resources, must_exist=True, max_document=UNLIMITED_SIZE
+        ) as index:
+            self._require_comparable(index, options)
+            yield index
+
+    def _require_comparable(self, index: Index, options: RunOptions) -> None:
+        """Requires that an index finds what a run would count as duplicates.
+
+        Raises:
+            IncompatibleError: If it would miss some of them.
+        """
+        name = f"the index {self.shown_url}"
+        if index.holds_both:
+            raise IncompatibleError(
+                f"{name} compares documents by texts and vectors, and the run by one of them; "
+                f"give an index of one kind with {name_setting('against')}"
+            )
+        difference = find_spec_difference(options.spec, index.spec)
+        if difference is not None:
+            field, own_value, value_of_index = difference
+            raise IncompatibleError(
+                f"{name} has the Spec {index.spec.fingerprint} ({field}={value_of_index!r}), and "
+                f"the run has the Spec {options.spec.fingerprint} ({field}={own_value!r}); run "
+                f"with the options of the index, or give the files of its documents with "
+                f"{name_setting('against')}"
+            )
+        distance = index.settings.distance
+        if (distance is None) != (options.distance is None):
+            measured = "similarity" if distance is None else "distance"
+            raise IncompatibleError(
+                f"{name} compares documents by their {measured}, and the run does not; run with "
+                f"{name_setting('threshold' if distance is None else 'distance')}"
+            )
+        if index.threshold > options.threshold:
+            wanted = name_setting("threshold", index.threshold)
+            if distance is not None:
+                wanted = name_setting("distance", distance)
+            raise IncompatibleError(
+                f"{name} finds no similarities below {index.threshold:g}, and the run counts "
+                f"documents as duplicates from {options.threshold:g}; run with {wanted}, or "
+                "rebuild the index with a lower threshold"
+            )
+
+    def compare(self, run: LocalRun, number: int) -> tuple[ReferenceMatches, ReferenceStats]:
+        """Searches for the first document of each exact group, as `DocumentReference` describes.
+
+        Args:
+            run: Run whose exact duplicates are grouped.
+            number: Position of the reference, which is of no importance here.
+        """
+        documents = run.documents()
+        wanted = np.flatnonzero(run.first_of_groups() & ~documents.matchless)
+        places = places_of(documents.files[wanted], documents.rows[wanted])
+        found: list[_Found] = []
+        with self._open(run.options) as index:
+
+            def search(numbered: tuple[np.ndarray, Batch]) -> _Found:
+                return self._search(index, run, *numbered)
+
+            batches = _number_batches(read_content(run.corpus, run.columns, places), wanted)
+            found.extend(ordered_map(search, batches, run.options.workers))
+            has_scope = self.scope in index.iterate_scopes()
+            stored = index.counts()["records"] if has_scope else 0
+        matches = [match for part in found for match in part.matches]
+        numbers = [document for part in found for document in part.documents]
+        near = ReferenceMatches(
+            documents=np.array(numbers, np.int64),
+            similarity=np.array([match.similarity for match in matches]),
+            is_exact=np.zeros(len(matches), bool),
+            ids=pa.array([match.id for match in matches], pa.large_string()),
+        )
+        return near, ReferenceStats(references=1, documents=stored, compared=len(near))
+
+    def _search(self, index: Index, run: LocalRun, numbers: np.ndarray, batch: Batch) -> _Found:
+        """Returns the matches of the documents of a batch that reach the threshold of the run."""
+        documents = documents_of(batch.documents[run.columns.content])
+        found = _Found([], [])
+        most = index.settings.max_batch
+        for start in range(0, len(documents), most):
+            matches = index.match_many(self.scope, documents[start : start + most])
+            for number, match in zip(numbers[start : start + most], matches, strict=True):
+                if match is not None and match.similarity >= run.options.threshold:
+                    found.documents.append(int(number))
+                    found.matches.append(match)
+        return found
+
+
+def _number_batches(
+    batches: Iterator[Batch], wanted: np.ndarray
+) -> Iterator[tuple[np.ndarray, Batch]]:
+    """Yields batches with the numbers of their documents.
+
+    Args:
+        batches: Batches of the wanted documents, in order.
+        wanted: Numbers of these documents, ascending, int64 (m,).
+    """
+    for batch in batches:
+        yield wanted[batch.first : batch.first + len(batch.rows)], batch
