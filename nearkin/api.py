@@ -78,6 +78,7 @@ from nearkin.runs.parameters import (
     resources_of,
     selection_of,
     spec_of,
+    with_contents,
 )
 from nearkin.runs.passage_cuts import cut_kept_passages, require_passages_cuttable
 from nearkin.runs.reference import (
@@ -612,6 +613,7 @@ def prepare_corpus_run(
     """
     columns = columns_of(parameters, id).with_memory(memory_of(parameters))
     columns = detect_dimensions(corpus, columns)
+    parameters = with_contents(parameters, columns)
     spec = spec_of(parameters, columns)
     options = make_run_options(spec, parameters)
     if reference.data is not None:

@@ -4,6 +4,7 @@ A packed pair is one uint64: the smaller document number in the high 32 bits and
 the low 32 bits. Sorting packed pairs orders them by their first document, then by their second one.
 """
 
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -65,6 +66,39 @@ def sorted_unique(values: np.ndarray) -> np.ndarray:
     is_first = np.ones(len(ordered), bool)
     is_first[1:] = ordered[1:] != ordered[:-1]
     return ordered[is_first]
+
+
+def merge_sorted_pairs(streams: Sequence[Iterator[np.ndarray]]) -> Iterator[np.ndarray]:
+    """Yields the distinct pairs of several streams in ascending order.
+
+    One array of each stream is in memory at a time.
+
+    Args:
+        streams: Arrays of packed pairs, uint64 (m,) each. The pairs of a stream ascend, also from
+            one array to the next.
+
+    Examples:
+        >>> streams = [iter([np.array([1, 4]), np.array([6])]), iter([np.array([2, 4, 9])])]
+        >>> np.concatenate(list(merge_sorted_pairs(streams))).tolist()
+        [1, 2, 4, 6, 9]
+    """
+    pending = [next(stream, None) for stream in streams]
+    while any(part is not None for part in pending):
+        for at, part in enumerate(pending):
+            while part is not None and not len(part):
+                part = pending[at] = next(streams[at], None)
+        ends = [part[-1] for part in pending if part is not None]
+        if not ends:
+            return
+        # What follows in a stream is greater than the end of its array.
+        end = min(ends)
+        ready = []
+        for at, part in enumerate(pending):
+            if part is not None:
+                cut = int(np.searchsorted(part, end, "right"))
+                ready.append(part[:cut])
+                pending[at] = part[cut:]
+        yield sorted_unique(np.concatenate(ready))
 
 
 def isin_sorted(values: np.ndarray, ordered: np.ndarray) -> np.ndarray:

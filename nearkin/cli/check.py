@@ -138,7 +138,7 @@ def check(
                 o.workers_or_cores(match.workers),
                 Path(folder) / "check",
                 progress,
-                check=options_with,
+                check=lambda resolved_spec, _: options_with(resolved_spec),
                 selection=reading.selection,
             )
             options = options_with(resolved.spec)

@@ -21,6 +21,7 @@ from nearkin.runtime.loading import paused_collector
 from nearkin.setting_names import name_setting
 
 if TYPE_CHECKING:
+    from nearkin.corpus import Columns
     from nearkin.engine.options import RunOptions
     from nearkin.runs.kept_file import KeptFile
     from nearkin.runs.run_record import RunRecord
@@ -226,7 +227,7 @@ def dedup(
     hash_inputs = reading.parse_hash_inputs()
     spec, match = apply_plan(plan, given, spec, match)
     columns.require_used(given)
-    request = spec.to_request(columns.rules)
+    request = spec.to_request(columns.rules, clustering.accept)
     policy = KeepPolicy.parse(clustering.keep)
     require_one_threshold(given.names, clustering.accept)
     limit = None
@@ -262,8 +263,9 @@ def dedup(
     progress = o.open_progress(quiet=output.quiet)
     workers = o.workers_or_cores(match.workers)
 
-    def settings_with(resolved_spec: "Spec") -> "RunOptions":
-        options = match.to_run_options(resolved_spec, clustering, columns.fields)
+    def settings_with(resolved_spec: "Spec", found: "Columns") -> "RunOptions":
+        fields = columns.name_contents(found)
+        options = match.to_run_options(resolved_spec, clustering, fields)
         if result.audit:
             from nearkin.evaluate.audit import require_auditable
 
@@ -299,7 +301,7 @@ def dedup(
         job = make_job(
             inputs,
             resolved,
-            settings_with(resolved.spec),
+            settings_with(resolved.spec, resolved.columns),
             reading,
             replace(output, out=out),
             hash_inputs=hash_inputs,

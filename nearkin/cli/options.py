@@ -112,9 +112,9 @@ Fields = Annotated[
     list[str] | None,
     typer.Option(
         "--field",
-        help="Column that is compared on its own, with its measure and limit, for example "
-        "'title:jaccard>=0.9' or 'image:hamming/64<=4'. May be repeated; all fields must be "
-        "similar.",
+        help="Column that is compared on its own, with its measure and limit: "
+        "'title:jaccard>=0.9', 'image:hamming/64<=4' or 'vector:cosine>=0.95'. May be repeated; "
+        "all fields must be similar.",
         metavar="FIELD",
         rich_help_panel=INPUT,
     ),
@@ -723,6 +723,16 @@ class FieldColumnOptions(RunColumnOptions):
 
         return parse_fields(self.fields or ())
 
+    def name_contents(self, found: "Columns") -> tuple[str, ...]:
+        """Returns the fields, with the kinds and the sizes that the inputs have.
+
+        Args:
+            found: The columns of the inputs.
+        """
+        from nearkin.engine.fields import name_contents
+
+        return name_contents(self.fields or (), found.fields)
+
     def require_used(self, given: GivenOptions) -> None:
         """Requires that options of texts were not given if no field is a text.
 
@@ -732,7 +742,7 @@ class FieldColumnOptions(RunColumnOptions):
         Raises:
             UsageError: If one was given.
         """
-        if self.rules and not any(rule.is_text for rule in self.rules):
+        if self.rules and not any(rule.has_shingles for rule in self.rules):
             given.require_unused(TEXT_FIELD_OPTIONS, "on fields without a text")
 
     def to_columns(self, carried: tuple[str, ...] = (), memory: str = MEMORY) -> "Columns":
@@ -912,11 +922,14 @@ class SpecOptions:
     max_df: MaxDf = None
     cut_list: CutList = None
 
-    def to_request(self, rules: "tuple[FieldRule, ...]" = ()) -> "SpecRequest":
+    def to_request(
+        self, rules: "tuple[FieldRule, ...]" = (), accept: str = "similar"
+    ) -> "SpecRequest":
         """Returns the request from which the Spec is made.
 
         Args:
             rules: Several fields that are compared, or none for documents of one column.
+            accept: The condition over these fields.
 
         Raises:
             UsageError: If an option is not valid or contradicts another one.
@@ -942,7 +955,7 @@ class SpecOptions:
                 f"--base-hash {self.base_hash} and --key-file exclude each other: keyed hashing "
                 "is siphash"
             )
-        if rules and not any(rule.is_text for rule in rules):
+        if rules and not any(rule.has_shingles for rule in rules):
             # No field has shingles, so that these options were not given.
             fields = {}
         return SpecRequest(
@@ -954,6 +967,7 @@ class SpecOptions:
             cut_list=self.cut_list,
             secret=read_key(self.key_file),
             compared_fields=rules,
+            accept=accept,
         )
 
 

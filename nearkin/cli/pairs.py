@@ -16,6 +16,7 @@ from nearkin.cli.standard_files import StandardFiles, copy_file, with_standard_f
 from nearkin.runtime.number_format import format_percent
 
 if TYPE_CHECKING:
+    from nearkin.corpus import Columns
     from nearkin.engine.options import RunOptions
     from nearkin.engine.stats import MissingPairsStats
     from nearkin.spec import Spec
@@ -122,8 +123,8 @@ def pairs(
     require_as_saved(given, inputs, columns, spec)
     progress = o.open_progress(quiet=output.quiet)
 
-    def options_with(resolved_spec: "Spec") -> "RunOptions":
-        run_options = match.to_run_options(resolved_spec, fields=columns.fields)
+    def options_with(resolved_spec: "Spec", found: "Columns") -> "RunOptions":
+        run_options = match.to_run_options(resolved_spec, fields=columns.name_contents(found))
         parse_relation(relation, run_options, expand_exact=expand_exact)
         return run_options
 
@@ -140,7 +141,7 @@ def pairs(
             check=options_with,
             selection=reading.selection,
         )
-        run_options = options_with(resolved.spec)
+        run_options = options_with(resolved.spec, resolved.columns)
         job = make_job(
             inputs,
             resolved,

@@ -145,7 +145,7 @@ def split(
             o.workers_or_cores(match.workers),
             out,
             progress,
-            check=options_with,
+            check=lambda resolved_spec, _: options_with(resolved_spec),
             selection=reading.selection,
         )
         job = make_job(

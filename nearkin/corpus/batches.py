@@ -85,6 +85,12 @@ class Corpus(Protocol):
             UsageError: If a column is missing.
         """
 
+    def list_columns(self) -> set[str]:
+        """Returns the names of the columns whose values are lists, as far as types say so.
+
+        Of files, the first one that can be read is looked at. Of JSON, its first objects are.
+        """
+
     def batches(
         self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0
     ) -> Iterator[Batch]:

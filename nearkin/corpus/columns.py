@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import NamedTuple, NotRequired, TypedDict
 
 from nearkin.setting_names import name_setting
@@ -70,13 +71,25 @@ def carried_column_name(name: str) -> str:
     return CARRIED_PREFIX + name
 
 
+class FieldKind(StrEnum):
+    """The kinds of values of a field."""
+
+    TEXT = "text"
+    TOKENS = "tokens"
+    FINGERPRINT = FINGERPRINT
+    VECTOR = "vector"
+
+
 class ContentField(NamedTuple):
     """One of several columns of documents that are compared each on its own."""
 
     name: str
     """The name of the column."""
-    bits: int | None = None
-    """The number of bits of a fingerprint, or None for texts."""
+    kind: FieldKind = FieldKind.TEXT
+    """The kind of its values."""
+    size: int = 0
+    """The number of bits of a fingerprint, or of numbers of a vector; 0 for texts and tokens, and
+    for vectors whose length is not known yet."""
 
 
 class ColumnsRecord(TypedDict):
@@ -93,7 +106,7 @@ class ColumnsRecord(TypedDict):
     """Further columns of texts."""
     fingerprint: NotRequired[str]
     bits: NotRequired[int]
-    fields: NotRequired[list[tuple[str, int | None]]]
+    fields: NotRequired[list[tuple[str, str, int]]]
     delimiter: NotRequired[str]
     encoding: NotRequired[str]
 
@@ -150,7 +163,10 @@ class Columns:
             joined=tuple(record.get("joined", ())),
             fingerprint=record.get("fingerprint"),
             bits=record.get("bits", DEFAULT_BITS),
-            fields=tuple(ContentField(name, bits) for name, bits in record.get("fields", ())),
+            fields=tuple(
+                ContentField(name, FieldKind(kind), size)
+                for name, kind, size in record.get("fields", ())
+            ),
             delimiter=record.get("delimiter"),
             encoding=record.get("encoding"),
         )
@@ -174,7 +190,7 @@ class Columns:
             record["fingerprint"] = self.fingerprint
             record["bits"] = self.bits
         if self.fields:
-            record["fields"] = [(field.name, field.bits) for field in self.fields]
+            record["fields"] = [(field.name, str(field.kind), field.size) for field in self.fields]
         if self.delimiter is not None:
             record["delimiter"] = self.delimiter
         if self.encoding is not None:

@@ -38,6 +38,7 @@ from nearkin.corpus.inputs import Selection, SkippedPath, find_inputs
 from nearkin.corpus.places import places_from, split_places
 from nearkin.corpus.validation import make_empty_documents
 from nearkin.errors import NearkinError, RunError, UsageError
+from nearkin.runtime.arrow_types import names_of_lists
 from nearkin.setting_names import name_flag, name_setting
 from nearkin.suggestions import describe_columns, did_you_mean
 
@@ -247,6 +248,20 @@ class FileCorpus:
             if names is not None:
                 _require(columns, names, file)
         self._require_fields(columns, fields)
+
+    def list_columns(self) -> set[str]:
+        """Returns the names of the columns of lists of the first file that can be read."""
+        for file in self.files:
+            form = self.format_of(file)
+            try:
+                if isinstance(form, JsonLines):
+                    return sample_fields(file, form).lists
+                if isinstance(form, (Parquet, ArrowIpc)):
+                    return names_of_lists(form.schema(file))
+            except UNREADABLE:
+                continue
+            return set()
+        return set()
 
     def require_new_columns(self, names: Sequence[str], columns: Columns) -> None:
         """Requires that the files can have further columns, and have none of these names.
@@ -631,6 +646,10 @@ class TableCorpus:
                     f"{did_you_mean(name, self.table.schema.names)}"
                 )
             require_unique_column(name, self.table.schema.names, "the table")
+
+    def list_columns(self) -> set[str]:
+        """Returns the names of the columns of lists."""
+        return names_of_lists(self.table.schema)
 
     def require_new_columns(self, names: Sequence[str], columns: Columns) -> None:
         """Requires that the table has no columns of these names.

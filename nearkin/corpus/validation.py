@@ -15,6 +15,8 @@ from nearkin.corpus.columns import (
     MAX_DOCUMENT,
     TEXT_SEPARATOR,
     Columns,
+    ContentField,
+    FieldKind,
     carried_column_name,
 )
 from nearkin.corpus.encoded_columns import (
@@ -113,7 +115,7 @@ def check_fields(rows: pa.RecordBatch, columns: Columns) -> CheckedColumn:
     """Checks several columns that are the fields of documents.
 
     A null is a field that the document lacks, and so is an empty text in place of a fingerprint. A
-    row is rejected if another value is not a text or a fingerprint.
+    row is rejected if another value is not of the kind of the field.
 
     Args:
         rows: The rows.
@@ -123,32 +125,65 @@ def check_fields(rows: pa.RecordBatch, columns: Columns) -> CheckedColumn:
         The documents, struct, and the reasons for rejections.
 
     Raises:
-        UsageError: If a column has a type that cannot hold texts or fingerprints.
+        UsageError: If a column has a type that cannot hold values of this kind.
     """
     parts: list[pa.Array] = []
     reasons: dict[int, str] = {}
-    for name, bits in columns.fields:
-        if is_list(rows[name].type):
-            raise UsageError(
-                f"column {name!r} is {rows[name].type}, and the fields of "
-                f"{name_setting('fields')} are texts or fingerprints; leave out this field, or "
-                "join the tokens of a list to one text"
-            )
-        if bits is None:
-            checked = check_texts(rows[name], name, columns.document_limit)
-            values = checked.values
-        else:
-            stored = remove_encoding(rows[name])
-            if is_text(stored.type):
-                empty = pa.scalar(None, stored.type)
-                stored = pc.if_else(pc.equal(pc.binary_length(stored), 0), empty, stored)
-            checked = check_fingerprints(stored, name, bits)
-            values = pc.if_else(stored.is_null(), None, checked.values)
-        nulls = null_reason(name)
+    for field in columns.fields:
+        checked = _check_field(rows[field.name], field, columns.document_limit)
+        nulls = null_reason(field.name)
         reasons.update({at: why for at, why in checked.reasons.items() if why != nulls})
-        parts.append(values)
+        parts.append(checked.values)
     documents = pa.StructArray.from_arrays(parts, fields=list(content_arrow_type(columns)))
     return CheckedColumn(documents, reasons)
+
+
+def _check_field(values: pa.Array, field: ContentField, limit: int) -> CheckedColumn:
+    """Checks the column of one field. The values of fields that documents lack are null.
+
+    Args:
+        values: The column.
+        field: The field.
+        limit: The maximum size of a text or a list of tokens in bytes.
+
+    Raises:
+        UsageError: If the column has a type that cannot hold values of this kind.
+    """
+    name = field.name
+    if field.kind == FieldKind.TEXT:
+        if is_list(values.type):
+            raise UsageError(
+                f"column {name!r} is {values.type}, and {name_setting('fields')} compares it as a "
+                f"text; write the field of a list as {name}:jaccard/tokens, with its limit"
+            )
+        return check_texts(values, name, limit)
+    if field.kind == FieldKind.TOKENS:
+        if pa.types.is_null(values.type):
+            values = values.cast(TOKENS)
+        return check_tokens(values, name, limit)
+    stored = remove_encoding(values)
+    if field.kind == FieldKind.VECTOR:
+        if pa.types.is_null(stored.type):
+            stored = stored.cast(pa.list_(pa.float32()))
+        checked = check_vectors(stored, name, field.size)
+    else:
+        if is_text(stored.type):
+            empty = pa.scalar(None, stored.type)
+            stored = pc.if_else(pc.equal(pc.binary_length(stored), 0), empty, stored)
+        checked = check_fingerprints(stored, name, field.size)
+    null = pa.scalar(None, checked.values.type)
+    return checked._replace(values=pc.if_else(stored.is_null(), null, checked.values))
+
+
+def field_arrow_type(field: ContentField) -> pa.DataType:
+    """Returns the type of the values of one of several fields in a batch."""
+    if field.kind == FieldKind.TOKENS:
+        return TOKENS
+    if field.kind == FieldKind.VECTOR:
+        return pa.list_(pa.float32(), field.size)
+    if field.kind == FieldKind.FINGERPRINT:
+        return fingerprint_type(field.size)
+    return pa.large_string()
 
 
 def check_joined_texts(rows: pa.RecordBatch, columns: Columns) -> CheckedColumn:
@@ -203,12 +238,7 @@ def _join_pairwise(first: pa.Array, second: pa.Array) -> pa.Array:
 def content_arrow_type(columns: Columns) -> pa.DataType:
     """Returns the type of the column of documents in a batch."""
     if columns.fields:
-        return pa.struct(
-            [
-                (name, pa.large_string() if bits is None else fingerprint_type(bits))
-                for name, bits in columns.fields
-            ]
-        )
+        return pa.struct([(field.name, field_arrow_type(field)) for field in columns.fields])
     if columns.vector:
         return pa.list_(pa.float32(), columns.dimensions or 1)
     if columns.fingerprint:

@@ -1,9 +1,9 @@
-"""The number of dimensions of the vectors of a corpus."""
+"""The parts of columns that depend on a corpus: lengths of vectors, and fields that are lists."""
 
 from dataclasses import replace
 
 from nearkin.corpus.batches import Corpus
-from nearkin.corpus.columns import Columns
+from nearkin.corpus.columns import Columns, ContentField, FieldKind
 from nearkin.errors import UsageError
 from nearkin.setting_names import name_setting
 
@@ -11,13 +11,18 @@ from nearkin.setting_names import name_setting
 def detect_dimensions(corpus: Corpus, columns: Columns) -> Columns:
     """Returns the columns with the number of dimensions that most vectors of the first batch have.
 
+    Of several fields, those that are lists become lists of tokens, and the number of dimensions of
+    each field of vectors is detected.
+
     Args:
-        corpus: The corpus, which is read only if the columns name vectors of unknown length.
+        corpus: The corpus, whose rows are read only if the columns name vectors of unknown length.
         columns: The columns.
 
     Raises:
         UsageError: If the corpus holds no vector, or a column is missing.
     """
+    if columns.fields:
+        return _detect_field_kinds(corpus, columns)
     if columns.vector is None or columns.dimensions is not None:
         return columns
     corpus.check(columns)
@@ -28,3 +33,23 @@ def detect_dimensions(corpus: Corpus, columns: Columns) -> Columns:
         f"column {columns.vector!r} holds no vector; choose another column with "
         f"{name_setting('vector')}"
     )
+
+
+def _detect_field_kinds(corpus: Corpus, columns: Columns) -> Columns:
+    """Returns columns of several fields with the kind and the size of each field."""
+    is_unknown = [field.kind in (FieldKind.TEXT, FieldKind.VECTOR) for field in columns.fields]
+    if not any(is_unknown):
+        return columns
+    corpus.check(columns)
+    lists = corpus.list_columns()
+    fields: list[ContentField] = []
+    for field in columns.fields:
+        if field.kind == FieldKind.TEXT and field.name in lists:
+            field = field._replace(kind=FieldKind.TOKENS)
+        elif field.kind == FieldKind.VECTOR and not field.size:
+            vectors = replace(columns, fields=(), vector=field.name)
+            dimensions = detect_dimensions(corpus, vectors).dimensions
+            assert dimensions is not None
+            field = field._replace(size=dimensions)
+        fields.append(field)
+    return replace(columns, fields=tuple(fields))

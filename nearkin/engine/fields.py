@@ -2,55 +2,83 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
+from itertools import combinations
 from typing import Any, NamedTuple
 
-from nearkin.corpus.columns import DEFAULT_BITS, ContentField
+from nearkin.corpus.columns import DEFAULT_BITS, ContentField, FieldKind
 from nearkin.engine.field_alternatives import parse_alternatives
 from nearkin.errors import UsageError
 from nearkin.measures import measure_of
 from nearkin.measures.fields import ComparedField, FieldsMeasure
 from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import SpecResources
-from nearkin.spec import FINGERPRINT, HAMMING, Spec, require_fingerprint_bits
+from nearkin.spec import (
+    FINGERPRINT,
+    HAMMING,
+    MAX_DIMENSIONS,
+    Spec,
+    require_fingerprint_bits,
+)
 from nearkin.suggestions import did_you_mean
 
 JACCARD = "jaccard"
-MEASURES_OF_FIELDS = (JACCARD, HAMMING)
+COSINE = "cosine"
+MEASURES_OF_FIELDS = (JACCARD, HAMMING, COSINE)
 """The measures that a field can have."""
-RELATIONS = {JACCARD: ">=", HAMMING: "<="}
+RELATIONS = {JACCARD: ">=", HAMMING: "<=", COSINE: ">="}
 """The relation of a field's similarity, or distance, to its limit."""
+MEASURE_OF_KIND = {
+    FieldKind.TEXT: JACCARD,
+    FieldKind.TOKENS: JACCARD,
+    FieldKind.FINGERPRINT: HAMMING,
+    FieldKind.VECTOR: COSINE,
+}
+"""The measure of each kind of values."""
+SOURCES_OF_CANDIDATES = tuple(MEASURE_OF_KIND)
+"""The kinds of fields whose signatures find candidate pairs, the preferred one first."""
+MAX_FIELDS = 16
+"""The largest number of fields of a run."""
+SPEC_FIELDS_OF_KEY = ("base_hash", "key_id")
+"""The fields of a Spec that a key decides."""
 FORM = re.compile(
-    r"(?P<column>.+):(?P<measure>[a-z-]+)(?:/(?P<bits>\d+))?\s*(?P<relation>[<>]=?)\s*"
-    r"(?P<limit>\d+(?:\.\d+)?)\s*",
-    re.DOTALL,
+    r"(?P<column>.+):(?P<measure>[a-z-]+)(?:/(?P<size>\d{1,9}|tokens))?\s*(?P<relation>[<>]=?)\s*"
+    r"(?P<limit>\d{1,9}(?:\.\d{1,20})?)\s*",
+    re.DOTALL | re.ASCII,
 )
-EXAMPLES = "title:jaccard>=0.9, or image:hamming<=4 or image:hamming/128<=9 of fingerprints"
+EXAMPLES = (
+    "title:jaccard>=0.9, tags:jaccard/tokens>=0.8 of lists, image:hamming<=4 or "
+    "image:hamming/128<=9 of fingerprints, or embedding:cosine>=0.95 of vectors"
+)
 
 
 class FieldRule(NamedTuple):
     """A field of documents, and how similar it must be."""
 
     column: str
-    measure: str
-    """`jaccard` of texts, or `hamming` of fingerprints."""
+    kind: FieldKind
     limit: float
-    """The smallest similarity of texts, or the largest distance of fingerprints in bits."""
-    bits: int = DEFAULT_BITS
-    """The number of bits of a fingerprint."""
+    """The smallest similarity, or the largest distance of fingerprints in bits."""
+    size: int = 0
+    """The number of bits of a fingerprint, or of numbers of a vector; 0 for texts and tokens, and
+    for vectors whose length is not known yet."""
 
     @classmethod
     def parse(cls, text: str) -> "FieldRule":
         """Parses a field.
 
         Args:
-            text: The field, for example `title:jaccard>=0.9` or `image:hamming/64<=4`.
+            text: The field, for example `title:jaccard>=0.9`, `tags:jaccard/tokens>=0.8`,
+                `image:hamming/64<=4` or `embedding:cosine/384>=0.95`.
 
         Raises:
             UsageError: If the text has another form, or a number is out of range.
 
         Examples:
-            >>> FieldRule.parse("title:jaccard>=0.9")
-            FieldRule(column='title', measure='jaccard', limit=0.9, bits=64)
+            >>> rule = FieldRule.parse("image:hamming<=4")
+            >>> rule.column, rule.measure, rule.limit, rule.size
+            ('image', 'hamming', 4.0, 64)
         """
         parts = FORM.fullmatch(text)
         asked = name_setting("fields", [text])
@@ -59,8 +87,6 @@ class FieldRule(NamedTuple):
         measure = parts["measure"]
         if measure not in MEASURES_OF_FIELDS:
             remedy = did_you_mean(measure, MEASURES_OF_FIELDS)
-            if measure == "cosine":
-                remedy = f"; compare vectors alone, in a run with {name_setting('vector')}"
             raise UsageError(
                 f"{asked} is not valid: the measure of a field is one of "
                 f"{', '.join(MEASURES_OF_FIELDS)}, not {measure!r}{remedy}"
@@ -70,70 +96,136 @@ class FieldRule(NamedTuple):
                 f"{asked} is not valid: {measure} is compared with {RELATIONS[measure]}; write it "
                 f"as {EXAMPLES}"
             )
-        if parts["bits"] is not None and measure != HAMMING:
-            raise UsageError(
-                f"{asked} is not valid: texts have no bits; leave out /{parts['bits']}"
-            )
-        rule = cls(
-            parts["column"], measure, float(parts["limit"]), int(parts["bits"] or DEFAULT_BITS)
-        )
+        kind, size = _parse_kind(measure, parts["size"], asked)
+        rule = cls(parts["column"], kind, float(parts["limit"]), size)
         rule._require_limit(asked)
         return rule
 
     def _require_limit(self, asked: str) -> None:
-        """Requires that the limit is in range.
+        """Requires that the limit and the size are in range.
 
         Raises:
-            UsageError: If it is not.
+            UsageError: If one is not.
         """
-        if self.measure == JACCARD:
+        if self.kind != FieldKind.FINGERPRINT:
             if not 0 < self.limit <= 1:
                 raise UsageError(
                     f"{asked} is out of range; the similarity must be above 0 and at most 1"
                 )
+            if self.size > MAX_DIMENSIONS:
+                raise UsageError(
+                    f"{asked} is out of range; vectors have at most {MAX_DIMENSIONS:,} numbers"
+                )
             return
-        require_fingerprint_bits(self.bits)
-        if self.limit != int(self.limit) or self.limit >= self.bits // 2:
+        require_fingerprint_bits(self.size)
+        if self.limit != int(self.limit) or self.limit >= self.size // 2:
             raise UsageError(
                 f"{asked} is out of range; the distance must be a whole number from 0 to "
-                f"{self.bits // 2 - 1}"
+                f"{self.size // 2 - 1}"
             )
 
     @property
-    def is_text(self) -> bool:
-        """True if the field is a text, False if it is a fingerprint."""
+    def measure(self) -> str:
+        """The measure: `jaccard`, `hamming` or `cosine`."""
+        return MEASURE_OF_KIND[self.kind]
+
+    @property
+    def has_shingles(self) -> bool:
+        """True if the values of the field are texts or lists of tokens."""
         return self.measure == JACCARD
 
     @property
     def threshold(self) -> float:
         """The smallest similarity."""
-        return (self.bits - self.limit) / self.bits if self.measure == HAMMING else self.limit
+        if self.kind == FieldKind.FINGERPRINT:
+            return (self.size - self.limit) / self.size
+        return self.limit
 
     @property
     def distance(self) -> int | None:
-        """The largest distance in bits, or None for a text."""
-        return int(self.limit) if self.measure == HAMMING else None
+        """The largest distance in bits, or None for other values than fingerprints."""
+        return int(self.limit) if self.kind == FieldKind.FINGERPRINT else None
+
+    @property
+    def condition(self) -> str:
+        """The measure and the limit as text, for example `jaccard>=0.9`."""
+        size = ""
+        if self.size:
+            size = f"/{self.size}"
+        elif self.kind == FieldKind.TOKENS:
+            size = f"/{FieldKind.TOKENS}"
+        return f"{self.measure}{size}{RELATIONS[self.measure]}{self.limit:g}"
 
     @property
     def text(self) -> str:
         """The field as text, from which it can be parsed."""
-        bits = f"/{self.bits}" if self.measure == HAMMING else ""
-        return f"{self.column}:{self.measure}{bits}{RELATIONS[self.measure]}{self.limit:g}"
+        return f"{self.column}:{self.condition}"
 
     @property
     def content(self) -> ContentField:
         """The column and the kind of its values."""
-        return ContentField(self.column, self.bits if self.measure == HAMMING else None)
+        return ContentField(self.column, self.kind, self.size)
 
-    def to_spec(self, texts: Spec) -> Spec:
+    def with_default_size(self) -> "FieldRule":
+        """Returns the field with vectors of two numbers if their length is not known."""
+        return self if self.kind != FieldKind.VECTOR or self.size else self._replace(size=2)
+
+    def to_spec(self, run_spec: Spec) -> Spec:
         """Returns the Spec of the field.
 
         Args:
-            texts: The Spec of texts.
+            run_spec: The Spec of the run, which is that of texts if there are any.
+
+        Raises:
+            UsageError: If the number of numbers of a vector is not known.
         """
-        if self.measure == JACCARD:
-            return texts
-        return Spec(measure=HAMMING, unit=FINGERPRINT, n=self.bits)
+        if self.kind == FieldKind.TEXT:
+            return run_spec
+        if self.kind == FieldKind.TOKENS:
+            return replace(run_spec, unit="words", n=1)
+        if self.kind == FieldKind.FINGERPRINT:
+            return Spec(measure=HAMMING, unit=FINGERPRINT, n=self.size)
+        if not self.size:
+            raise UsageError(
+                f"{name_setting('fields', [self.text])} does not say how many numbers a vector "
+                f"has; write it as {self.column}:cosine/384>={self.limit:g}, for example"
+            )
+        if run_spec.measure == COSINE:
+            return replace(run_spec, n=self.size)
+        keyed = {} if run_spec.key_id is None else _key_of(run_spec)
+        return Spec(measure=COSINE, unit="vector", n=self.size, **keyed)
+
+
+def _key_of(spec: Spec) -> dict[str, Any]:
+    """Returns the fields of a keyed Spec that its key decides."""
+    return {name: getattr(spec, name) for name in SPEC_FIELDS_OF_KEY}
+
+
+def _parse_kind(measure: str, size: str | None, asked: str) -> tuple[FieldKind, int]:
+    """Returns the kind of the values of a field and their size.
+
+    Args:
+        measure: The measure of the field.
+        size: What follows the measure after a slash, or None.
+        asked: The field, for a message.
+
+    Raises:
+        UsageError: If values of the measure have no such size.
+    """
+    if measure == JACCARD:
+        if size is None:
+            return FieldKind.TEXT, 0
+        if size == FieldKind.TOKENS:
+            return FieldKind.TOKENS, 0
+        raise UsageError(f"{asked} is not valid: texts have no bits; leave out /{size}")
+    if size == FieldKind.TOKENS or size == "0":
+        raise UsageError(
+            f"{asked} is not valid: /{size} is not a number of bits or of numbers of a vector; "
+            f"write it as {EXAMPLES}"
+        )
+    if measure == HAMMING:
+        return FieldKind.FINGERPRINT, int(size or DEFAULT_BITS)
+    return FieldKind.VECTOR, int(size or 0)
 
 
 def parse_fields(texts: Sequence[str]) -> tuple[FieldRule, ...]:
@@ -143,14 +235,52 @@ def parse_fields(texts: Sequence[str]) -> tuple[FieldRule, ...]:
         texts: The fields, as `FieldRule.parse` takes them.
 
     Raises:
-        UsageError: If one is not valid, or a column has two fields.
+        UsageError: If one is not valid, a column has two fields, or there are too many.
     """
+    if len(texts) > MAX_FIELDS:
+        raise UsageError(
+            f"{name_setting('fields')} has {len(texts):,} fields; a run compares at most "
+            f"{MAX_FIELDS}; leave out some of them"
+        )
     rules = tuple(FieldRule.parse(text) for text in texts)
     columns = [rule.column for rule in rules]
     for column in columns:
         if columns.count(column) > 1:
             raise UsageError(f"column {column!r} is in two fields; give one field for each column")
     return rules
+
+
+def with_sizes(
+    rules: Sequence[FieldRule], contents: Sequence[ContentField]
+) -> tuple[FieldRule, ...]:
+    """Returns fields with the kinds and the sizes that the columns of the inputs have.
+
+    Args:
+        rules: The fields.
+        contents: The columns of these fields, in the same order.
+    """
+    return tuple(
+        rule._replace(kind=content.kind, size=content.size)
+        for rule, content in zip(rules, contents, strict=True)
+    )
+
+
+def name_contents(texts: Sequence[str], contents: Sequence[ContentField]) -> tuple[str, ...]:
+    """Returns fields whose texts name the kinds and the sizes of the columns of the inputs.
+
+    Args:
+        texts: The fields, as `FieldRule.parse` takes them.
+        contents: The columns of these fields, in the same order.
+
+    Examples:
+        >>> name_contents(["v:cosine>=0.9"], [ContentField("v", FieldKind.VECTOR, 3)])
+        ('v:cosine/3>=0.9',)
+    """
+    rules = parse_fields(texts)
+    return tuple(
+        text if rule == resolved else resolved.text
+        for text, rule, resolved in zip(texts, rules, with_sizes(rules, contents), strict=True)
+    )
 
 
 def parse_condition(accept: str, rules: Sequence[FieldRule]) -> tuple[tuple[int, ...], ...]:
@@ -164,8 +294,7 @@ def parse_condition(accept: str, rules: Sequence[FieldRule]) -> tuple[tuple[int,
         The positions of the fields of each alternative.
 
     Raises:
-        UsageError: If the condition is not valid, or no field whose signatures can find the
-            candidate pairs is in all alternatives.
+        UsageError: If the condition is not valid, or a field never decides.
 
     Examples:
         >>> rules = parse_fields(["a:jaccard>=0.5", "b:jaccard>=0.9", "c:hamming<=1"])
@@ -173,82 +302,97 @@ def parse_condition(accept: str, rules: Sequence[FieldRule]) -> tuple[tuple[int,
         ((0, 1), (0, 2))
     """
     alternatives = parse_alternatives(accept, [rule.column for rule in rules])
-    if _candidate_fields(rules, alternatives):
-        return alternatives
-    run_field = rules[choose_candidate_field(rules)]
-    kind = "text" if run_field.is_text else f"fingerprint of {run_field.bits} bits"
-    raise UsageError(
-        f"{name_setting('accept', accept)} can hold without each single {kind}, so that no "
-        f"signatures find all candidate pairs; require a {kind}, for example {run_field.column!r}, "
-        "in each alternative, or run once for each alternative"
-    )
+    deciding = set().union(*alternatives)
+    for position, rule in enumerate(rules):
+        if position not in deciding:
+            raise UsageError(
+                f"{name_setting('accept', accept)} holds whether {rule.column!r} is similar or "
+                "not, so that this field decides nothing; leave it out of both options"
+            )
+    return alternatives
 
 
-def _candidate_fields(
+def choose_candidate_fields(
     rules: Sequence[FieldRule], alternatives: tuple[tuple[int, ...], ...]
-) -> list[int]:
-    """Returns the positions of the fields of all alternatives with the Spec of the run."""
-    run_spec = rules[choose_candidate_field(rules)].to_spec(Spec())
-    required = set(range(len(rules))).intersection(*alternatives)
-    return sorted(at for at in required if rules[at].to_spec(Spec()) == run_spec)
+) -> tuple[int, ...]:
+    """Returns the positions of the fields whose signatures find the candidate pairs.
 
-
-def choose_required_field(
-    rules: Sequence[FieldRule], alternatives: tuple[tuple[int, ...], ...]
-) -> int:
-    """Returns the position of the field whose signatures find the pairs of all alternatives.
+    They are as few as possible, so that each alternative has one of them: a text if it has a text,
+    otherwise tokens, a fingerprint or a vector, in this order. Among sets of equal size, the one
+    with the highest thresholds is chosen, and the first of equal ones.
 
     Args:
         rules: The fields.
         alternatives: The positions of the fields of each alternative, from `parse_condition`.
 
+    Returns:
+        The positions. The preferred kinds come first, then the highest thresholds.
+
     Examples:
         >>> rules = parse_fields(["a:jaccard>=0.5", "b:jaccard>=0.9", "c:hamming<=1"])
-        >>> choose_required_field(rules, ((0, 1), (0, 2)))
-        0
+        >>> choose_candidate_fields(rules, ((0, 1), (0, 2)))
+        (0,)
+        >>> choose_candidate_fields(rules, ((0,), (1,), (2,)))
+        (1, 0, 2)
     """
-    candidates = _candidate_fields(rules, alternatives)
-    return candidates[choose_candidate_field([rules[at] for at in candidates])]
+    return _choose_candidate_fields(tuple(rules), alternatives)
 
 
-def choose_candidate_field(rules: Sequence[FieldRule]) -> int:
-    """Returns the position of the field whose signatures find the candidate pairs.
+@cache
+def _choose_candidate_fields(
+    rules: tuple[FieldRule, ...], alternatives: tuple[tuple[int, ...], ...]
+) -> tuple[int, ...]:
+    preference = [SOURCES_OF_CANDIDATES.index(rule.kind) for rule in rules]
+    preferred = []
+    for fields in alternatives:
+        best = min(preference[at] for at in fields)
+        preferred.append({at for at in fields if preference[at] == best})
 
-    It is the text with the highest threshold. Without texts, it is the fingerprint whose distance
-    is the smallest share of its bits. The first of equal ones is chosen.
+    def thresholds(chosen: tuple[int, ...]) -> float:
+        return sum(rules[at].threshold for at in chosen)
+
+    for count in range(1, len(rules) + 1):
+        sufficient = [
+            chosen
+            for chosen in combinations(range(len(rules)), count)
+            if not any(fields.isdisjoint(chosen) for fields in preferred)
+        ]
+        if sufficient:
+            # `max` returns the first of equal ones.
+            chosen = max(sufficient, key=thresholds)
+            return tuple(sorted(chosen, key=lambda at: (preference[at], -rules[at].threshold, at)))
+    raise AssertionError("the set of all fields suffices")
+
+
+def make_spec_of_fields(rules: Sequence[FieldRule], accept: str, given: Mapping[str, Any]) -> Spec:
+    """Returns the Spec of the first field whose signatures find candidate pairs.
 
     Args:
         rules: The fields.
-
-    Examples:
-        >>> choose_candidate_field(parse_fields(["a:hamming<=3", "b:jaccard>=0.5"]))
-        1
-    """
-    return max(
-        range(len(rules)), key=lambda at: (rules[at].measure == JACCARD, rules[at].threshold, -at)
-    )
-
-
-def make_spec_of_fields(rules: Sequence[FieldRule], given: Mapping[str, Any]) -> Spec:
-    """Returns the Spec of the candidate field.
-
-    Args:
-        rules: The fields.
+        accept: The condition that decides which fields must be similar.
         given: Fields of the Spec of texts that were given.
 
     Raises:
-        UsageError: If fields of the Spec of texts are given, and no field is a text.
+        UsageError: If the condition is not valid, or a field of the Spec has no meaning for the
+            fields.
     """
-    candidate = rules[choose_candidate_field(rules)]
-    if candidate.measure == JACCARD:
+    candidate = rules[choose_candidate_fields(rules, parse_condition(accept, rules))[0]]
+    if candidate.kind == FieldKind.TEXT:
         return Spec(**{**given, "measure": JACCARD})
+    if candidate.kind == FieldKind.TOKENS:
+        # A list of tokens is a set of them, whatever the shingles of texts are.
+        of_tokens = {name: value for name, value in given.items() if name not in ("unit", "n")}
+        return Spec(**{**of_tokens, "unit": "words", "n": 1, "measure": JACCARD})
+    allowed = SPEC_FIELDS_OF_KEY if candidate.kind == FieldKind.VECTOR else ()
+    for name in given:
+        if name not in allowed:
+            raise UsageError(
+                f"{name_setting(name)} does not go with "
+                f"{name_setting('fields', [rule.text for rule in rules])}, because no field is a "
+                "text; leave it out"
+            )
     if given:
-        name = next(iter(given))
-        raise UsageError(
-            f"{name_setting(name)} does not go with "
-            f"{name_setting('fields', [rule.text for rule in rules])}, because no field is a text; "
-            "leave it out"
-        )
+        return Spec(measure=COSINE, unit="vector", n=candidate.size, **given)
     return candidate.to_spec(Spec())
 
 
@@ -263,18 +407,18 @@ def measure_of_fields(
     Args:
         rules: The fields.
         alternatives: The positions of the fields of each alternative, from `parse_condition`.
-        spec: Spec of the candidate field, which is that of all texts if there are any.
+        spec: Spec of the run, which is that of all texts if there are any.
         resources: The key of the Spec, if it has one.
     """
     fields = [
         ComparedField(
             measure_of(
                 rule.to_spec(spec),
-                resources if rule.measure == JACCARD else SpecResources(),
+                SpecResources() if rule.kind == FieldKind.FINGERPRINT else resources,
                 rule.distance,
             ),
             rule.threshold,
         )
         for rule in rules
     ]
-    return FieldsMeasure(tuple(fields), choose_required_field(rules, alternatives), alternatives)
+    return FieldsMeasure(tuple(fields), choose_candidate_fields(rules, alternatives), alternatives)

@@ -24,7 +24,7 @@ from nearkin.engine.acceptance import (
 from nearkin.engine.canonical_urls import load_url_parser
 from nearkin.engine.fields import (
     FieldRule,
-    choose_required_field,
+    choose_candidate_fields,
     parse_condition,
     parse_fields,
 )
@@ -325,6 +325,11 @@ class RunOptions:
         self.removal_limit  # noqa: B018
         self._check_keep_policy()
         self._check_value_columns()
+        for options in self.candidate_options:
+            options._check_banding()
+
+    def _check_banding(self) -> None:
+        """Requires that the bands and rows are possible, as far as this does not need documents."""
         is_banded_by_distance = self.spec.measure == HAMMING
         if self.bands is not None or self.spec.has_slots or is_banded_by_distance:
             self.banding(measure_of(self.spec, distance=self.distance), SMALL_CORPUS)
@@ -339,7 +344,7 @@ class RunOptions:
         object.__setattr__(self, name, choices(value))
 
     def _check_similarity(self) -> None:
-        if self.distance is None and self.spec.measure == HAMMING:
+        if self.distance is None and self.spec.measure == HAMMING and not self.fields:
             raise UsageError(
                 "fingerprints are compared by their Hamming distance, which is not given; give "
                 f"{name_setting('distance', 4)}, for example"
@@ -367,16 +372,26 @@ class RunOptions:
             return
         object.__setattr__(self, "fields", tuple(self.fields))
         rules = self.parsed_fields
-        candidate = rules[choose_required_field(rules, self.field_alternatives)]
+        candidates = [rules[position] for position in self.candidate_fields]
+        candidate = candidates[0]
         if self.spec != candidate.to_spec(self.spec) or self.spec.measure != candidate.measure:
             raise UsageError(
                 f"the Spec of a run over fields is that of {candidate.column!r}, of measure "
                 f"{candidate.measure}, not {self.spec.measure}; leave out the Spec"
             )
-        # The signatures of one field find the candidate pairs, which reach its limit.
-        object.__setattr__(self, "threshold", candidate.threshold)
-        object.__setattr__(self, "distance", candidate.distance)
+        # The signatures of these fields find the candidate pairs, which reach one of the limits.
+        object.__setattr__(self, "threshold", min(rule.threshold for rule in candidates))
+        object.__setattr__(self, "distance", candidate.distance if len(candidates) == 1 else None)
         fields = name_setting("fields", list(self.fields))
+        if len(candidates) > 1 and (self.probes or self.spec.truncated):
+            option = name_setting("slot_bits", self.spec.slot_bits)
+            if self.probes:
+                option = name_setting("probes", self.probes)
+            named = " and ".join(repr(rule.column) for rule in candidates)
+            raise UsageError(
+                f"{option} cannot be combined with candidate pairs of several fields, here "
+                f"{named}; leave it out, or require one of these fields in each alternative"
+            )
         others = {
             "max_lost": self.max_lost,
             "related": self.related,
@@ -627,6 +642,44 @@ class RunOptions:
     def field_alternatives(self) -> tuple[tuple[int, ...], ...]:
         """The positions of the fields of each alternative in which near-duplicates are similar."""
         return parse_condition(self.accept, self.parsed_fields)
+
+    @cached_property
+    def candidate_fields(self) -> tuple[int, ...]:
+        """The positions of the fields whose signatures find candidate pairs, or none."""
+        if not self.fields:
+            return ()
+        return choose_candidate_fields(self.parsed_fields, self.field_alternatives)
+
+    @cached_property
+    def candidate_options(self) -> tuple["RunOptions", ...]:
+        """The options of a run over each field whose signatures find candidate pairs.
+
+        They are these options themselves if only one kind of signatures finds them.
+        """
+        if len(self.candidate_fields) < 2:
+            return (self,)
+        return tuple(
+            self._options_of_field(self.parsed_fields[position])
+            for position in self.candidate_fields
+        )
+
+    def _options_of_field(self, rule: FieldRule) -> "RunOptions":
+        """Returns the options of a run that compares one field only."""
+        spec = rule.to_spec(self.spec)
+        return replace(
+            self,
+            spec=spec,
+            fields=(),
+            accept=SIMILAR,
+            threshold=rule.threshold,
+            distance=rule.distance,
+            bands=self.bands if spec.has_slots else None,
+            rows=self.rows if spec.has_slots else None,
+            tables=self.tables if spec.has_slots else 1,
+            floor=None,
+            hot_bucket_size=self.complete_bucket_size,
+            pair_budget=0,
+        )
 
     @cached_property
     def parsed_second_measure(self) -> SecondMeasure | None:

@@ -33,6 +33,7 @@ from nearkin.errors import RunError
 from nearkin.lsh.sign_bands import fixed_sign_banding
 from nearkin.lsh.slot_bands import Banding
 from nearkin.measures import Measure, measure_of
+from nearkin.measures.fields import FieldsMeasure
 from nearkin.runtime.progress import Progress
 from nearkin.sketch.resources import SpecResources
 
@@ -143,17 +144,39 @@ class Run(ABC):
         return measure_of(options.spec, self.resources, options.distance)
 
     @cached_property
+    def candidate_measures(self) -> tuple[Measure, ...]:
+        """The measures whose signatures find candidate pairs: one, or those of several fields."""
+        if isinstance(self.measure, FieldsMeasure):
+            return self.measure.candidate_measures
+        return (self.measure,)
+
+    @property
     def banding(self) -> Banding:
-        """The bands and rows. For signatures of signs they depend on the size of the corpus."""
+        """The bands and rows of the signatures, or of the first field that finds candidates."""
+        return self.bandings[0]
+
+    @cached_property
+    def bandings(self) -> tuple[Banding, ...]:
+        """The bands and rows of each kind of signatures that finds candidate pairs.
+
+        For signatures of signs they depend on the size of the corpus.
+        """
         sketched = self.stats.sketch
         documents = 0 if sketched is None else sketched.documents
-        if sketched is not None and not self._is_bandable and self.brute_force:
-            # All pairs are compared. The layout of the signatures is read, and no band.
-            options = self.options
-            return fixed_sign_banding(
-                options.threshold, options.recall, options.spec.k, documents, bands=1, rows=1
-            )
-        return self.options.banding(self.measure, documents)
+        compares_all = sketched is not None and not self._is_bandable and self.brute_force
+        bandings = []
+        for options, measure in zip(
+            self.options.candidate_options, self.candidate_measures, strict=True
+        ):
+            if compares_all and options.banding_if_possible(measure, documents) is None:
+                # All pairs are compared. The layout of the signatures is read, and no band.
+                banding: Banding = fixed_sign_banding(
+                    options.threshold, options.recall, options.spec.k, documents, bands=1, rows=1
+                )
+            else:
+                banding = options.banding(measure, documents)
+            bandings.append(banding)
+        return tuple(bandings)
 
     @cached_property
     def _is_bandable(self) -> bool:
@@ -162,7 +185,12 @@ class Run(ABC):
         Signatures of signs have none at a low similarity. Those of slots were checked before.
         """
         documents = self.sketch_stats.documents
-        return self.options.banding_if_possible(self.measure, documents) is not None
+        return all(
+            options.banding_if_possible(measure, documents) is not None
+            for options, measure in zip(
+                self.options.candidate_options, self.candidate_measures, strict=True
+            )
+        )
 
     @property
     @final
@@ -226,7 +254,7 @@ class Run(ABC):
     @final
     def key_bytes(self) -> int:
         """The size of the band keys of all documents, in bytes."""
-        keys_per_document = self.banding.bands * (1 + self.banding.probes)
+        keys_per_document = sum(banding.bands * (1 + banding.probes) for banding in self.bandings)
         return 8 * self.sketch_stats.documents * keys_per_document
 
     @final

@@ -154,8 +154,10 @@ class CandidateStats(StageStats):
     """The statistics of finding candidate pairs.
 
     Attributes:
-        candidates: Number of candidate pairs whose signatures were compared.
-        histogram: Number of candidate pairs by the number of agreeing slots, from 0 to k.
+        candidates: Number of candidate pairs whose signatures were compared. A pair counts for each
+            of several fields that find it.
+        histogram: Number of candidate pairs by the number of agreeing slots, from 0 to k. Those of
+            the first one of several fields are counted.
         bucket_sizes: Pairs of a bucket size and the number of buckets of this size, ascending.
         hot_buckets: Number of hot buckets.
         hot_members: Number of documents in hot buckets. A document counts once for each bucket.
@@ -188,6 +190,7 @@ class CandidateStats(StageStats):
         survivors: int,
         key_bytes: int,
         hot_shingles: int | None = None,
+        further_candidates: int = 0,
     ) -> "CandidateStats":
         """Returns the statistics of a banding.
 
@@ -200,10 +203,11 @@ class CandidateStats(StageStats):
             survivors: Number of candidate pairs that passed the prefilter.
             key_bytes: Size of the band keys, in bytes.
             hot_shingles: Number of shingle hashes that too many documents share, or None.
+            further_candidates: Number of candidate pairs that further fields find.
         """
         hottest = sorted(hot, key=lambda bucket: (-bucket.members, bucket.band, bucket.first))
         return cls(
-            candidates=int(histogram.sum()),
+            candidates=int(histogram.sum()) + further_candidates,
             histogram=histogram.tolist(),
             bucket_sizes=sorted([size, count] for size, count in bucket_sizes.items() if count),
             hot_buckets=hot_buckets,

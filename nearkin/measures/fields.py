@@ -1,13 +1,14 @@
 """Several fields of a document, all or some of which must be similar.
 
-A document is a struct with a value of each field. One field, which all near-duplicates need, has
-the signatures from which candidate pairs are found. Every pair is then compared in all fields,
-exactly. Its similarity is that of the field with the signatures, or 0 if other fields that it needs
-are not similar enough.
+A document is a struct with a value of each field. A condition over the fields has alternatives:
+sets of fields that suffice. Each alternative has a field whose signatures find its candidate pairs.
+Every pair is then compared in all fields, exactly. Its similarity is that of the field with the
+signatures, the highest one if several alternatives hold, or 0 if none holds.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -25,24 +26,68 @@ from nearkin.measures.base import (
     StoredPayloads,
     as_stored,
 )
-from nearkin.packed_pairs import ScoredPairs, pack_pairs, sorted_unique, unpack_pairs
+from nearkin.packed_pairs import (
+    PAIRS_PER_BATCH,
+    ScoredPairs,
+    merge_sorted_pairs,
+    pack_pairs,
+    sorted_unique,
+    unpack_pairs,
+)
 from nearkin.pair_scope import PairScope
 from nearkin.shingle import Shingles
-from nearkin.sketch.sketcher import EMPTY_STREAM, BandKeyBuilder, Sketches
+from nearkin.sketch.sketcher import EMPTY_STREAM, BandKeyBuilder, FieldSketches, Sketches
 from nearkin.spec import Spec
 from nearkin.verify.weighted import DEFAULT_MEMORY
 
 HASHED_SLOTS = 8
 """The number of slots of texts of which only the hash of all shingles is needed."""
+WORD = np.dtype(np.uint64)
+"""The type of the words of which the payloads of all fields consist."""
 
 
 class ComparedField(NamedTuple):
     """One field of documents."""
 
     measure: Measure
-    """The measure of the field: jaccard of texts, or hamming of fingerprints."""
+    """The measure of the field: jaccard of texts and tokens, hamming of fingerprints, or cosine of
+    vectors."""
     threshold: float
     """The smallest similarity of the field of near-duplicates."""
+
+    @property
+    def row_words(self) -> int:
+        """The number of words that a row of the field's payload takes."""
+        return -(-self._row_bytes // WORD.itemsize)
+
+    @property
+    def _row_bytes(self) -> int:
+        dtype, width = self.measure.column_types[0]
+        return np.dtype(dtype).itemsize * (width or 1)
+
+    def pack_rows(self, rows: np.ndarray) -> np.ndarray:
+        """Returns rows of the field's payload as words, uint64 (n, words).
+
+        Args:
+            rows: The rows, (n,) or (n, width). The last word is filled with zeros.
+        """
+        packed = np.zeros((len(rows), self.row_words * WORD.itemsize), np.uint8)
+        content = np.ascontiguousarray(rows).view(np.uint8)
+        packed[:, : self._row_bytes] = content.reshape(len(rows), self._row_bytes)
+        return packed.view(WORD)
+
+    def unpack_rows(self, words: np.ndarray) -> np.ndarray:
+        """Returns the rows of the field's payload that `pack_rows` packed.
+
+        Args:
+            words: The words of the rows, one row after the other, uint64 (m,).
+        """
+        dtype, width = self.measure.column_types[0]
+        if width is None:
+            return words.view(dtype)
+        row_numbers = self.row_words * WORD.itemsize // np.dtype(dtype).itemsize
+        numbers = words.view(dtype).reshape(-1, row_numbers)
+        return np.ascontiguousarray(numbers[:, :width])
 
 
 @dataclass(frozen=True)
@@ -51,17 +96,23 @@ class FieldsMeasure:
 
     Attributes:
         fields: The fields, in the order of the parts of a document.
-        candidate: The position of the field with the signatures.
-        alternatives: The sets of fields that suffice, as positions. Each contains the candidate.
+        candidates: The positions of the fields with signatures. The Spec, the estimator and the
+            banding are those of the first one.
+        alternatives: The sets of fields that suffice, as positions. Each contains a candidate.
     """
 
     fields: tuple[ComparedField, ...]
-    candidate: int
+    candidates: tuple[int, ...]
     alternatives: tuple[tuple[int, ...], ...]
 
     @property
+    def candidate_measures(self) -> tuple[Measure, ...]:
+        """The measures of the fields with signatures."""
+        return tuple(self.fields[position].measure for position in self.candidates)
+
+    @property
     def _signed(self) -> Measure:
-        return self.fields[self.candidate].measure
+        return self.candidate_measures[0]
 
     @property
     def spec(self) -> Spec:
@@ -74,6 +125,15 @@ class FieldsMeasure:
     @property
     def column_types(self) -> tuple[tuple[type[np.generic], int | None], ...]:
         return ((np.uint64, None),)
+
+    @cached_property
+    def _alternatives_of_candidates(self) -> dict[int, tuple[tuple[int, ...], ...]]:
+        """The alternatives by the field that finds their pairs: their first candidate."""
+        found: dict[int, tuple[tuple[int, ...], ...]] = dict.fromkeys(self.candidates, ())
+        for fields in self.alternatives:
+            finder = next(at for at in self.candidates if at in fields)
+            found[finder] += (fields,)
+        return found
 
     def sketcher(self, key_builder: BandKeyBuilder | None = None) -> DocumentSketcher:
         return _FieldsSketcher(self, key_builder)
@@ -92,18 +152,29 @@ class FieldsMeasure:
             stored: Payloads of the documents. Each has a part for each field.
 
         Returns:
-            The pairs with the similarity of the field with the signatures. It is 0 for pairs of
-            which the other fields of no alternative are all similar enough.
+            The pairs with the similarity of a field with signatures, the highest one of the
+            alternatives that hold. It is 0 for pairs for which none holds.
         """
-        scored = self._compare_field(self.candidate, pairs, stored)
-        reached = [
-            np.ones(len(pairs), bool)
-            if position == self.candidate
-            else self._reach_threshold(position, pairs, stored)
-            for position in range(len(self.fields))
+        scored = [
+            self.compare_field(position, pairs, stored) for position in range(len(self.fields))
         ]
-        is_accepted = _holds_for_any(self.alternatives, np.stack(reached, axis=1))
-        return scored._replace(intersection=np.where(is_accepted, scored.intersection, 0))
+        reached = np.stack(
+            [
+                field.meets_threshold(self.fields[position].threshold)
+                for position, field in enumerate(scored)
+            ],
+            axis=1,
+        )
+        intersection = np.zeros(len(pairs))
+        union = np.ones(len(pairs))
+        best = np.zeros(len(pairs))
+        for position, alternatives in self._alternatives_of_candidates.items():
+            similarity = scored[position].similarity
+            is_higher = holds_for_any(alternatives, reached) & (similarity > best)
+            intersection[is_higher] = scored[position].intersection[is_higher]
+            union[is_higher] = scored[position].union[is_higher]
+            best[is_higher] = similarity[is_higher]
+        return ScoredPairs(pairs, intersection, union)
 
     def compare_all(
         self,
@@ -118,32 +189,65 @@ class FieldsMeasure:
         Args:
             payload: Payload of the documents. Pairs consist of positions in it.
             scope: Pairs that are compared.
-            threshold: Smallest similarity of the field with the signatures.
+            threshold: Smallest similarity of a pair, at most that of each field with signatures.
             workers: Number of threads.
             memory: Maximum number of bytes of intermediate results.
         """
         parts = as_stored(payload)
         documents = len(payload.sizes) // len(self.fields)
         stored = parts._replace(place=np.arange(documents, dtype=np.uint32))
-        signed = self._payload_of_field(self.candidate, np.arange(documents), stored)
-        for portion in self._signed.compare_all(signed, scope, threshold, workers, memory):
-            compared = self.compare(portion.pairs, stored)
-            yield compared.select(compared.meets_threshold(threshold))
+        found = [
+            self._similar_pairs(position, stored, scope, workers, memory)
+            for position in self.candidates
+        ]
+        for pairs in merge_sorted_pairs(found):
+            for start in range(0, len(pairs), PAIRS_PER_BATCH):
+                compared = self.compare(pairs[start : start + PAIRS_PER_BATCH], stored)
+                yield compared.select(compared.meets_threshold(threshold))
 
-    def _reach_threshold(
+    def _similar_pairs(
+        self, position: int, stored: StoredPayloads, scope: PairScope, workers: int, memory: int
+    ) -> Iterator[np.ndarray]:
+        """Yields the packed pairs of documents that are similar in a field, in order."""
+        documents = np.arange(len(stored.place))
+        documents = documents[self._have_field(position, documents, stored)]
+        payload = self._payload_of_field(position, documents, stored)
+        field = self.fields[position]
+        for portion in field.measure.compare_all(
+            payload, scope.select(documents), field.threshold, workers, memory
+        ):
+            first, second = unpack_pairs(portion.pairs)
+            yield pack_pairs(documents[first], documents[second])
+
+    def compare_field(
         self, position: int, pairs: np.ndarray, stored: StoredPayloads
-    ) -> np.ndarray:
-        """Returns for which pairs a field reaches its threshold, bool (m,).
+    ) -> ScoredPairs:
+        """Compares pairs in one field.
 
-        It does not if one of the documents lacks the field.
+        Args:
+            position: Position of the field.
+            pairs: Packed pairs of document numbers, uint64 (m,).
+            stored: Payloads of the documents.
+
+        Returns:
+            The pairs. Intersection and union are 0 if one of the documents lacks the field, so that
+            the pair reaches no threshold.
         """
         first, second = unpack_pairs(pairs)
         has_field = self._have_field(position, first, stored)
         has_field &= self._have_field(position, second, stored)
-        compared = self._compare_field(position, pairs[has_field], stored)
-        is_reached = np.zeros(len(pairs), bool)
-        is_reached[has_field] = compared.meets_threshold(self.fields[position].threshold)
-        return is_reached
+        first, second = first[has_field], second[has_field]
+        documents = sorted_unique(np.concatenate([first, second]))
+        payload = self._payload_of_field(position, documents, stored)
+        local_pairs = pack_pairs(
+            np.searchsorted(documents, first), np.searchsorted(documents, second)
+        )
+        scored = self.fields[position].measure.compare(local_pairs, as_stored(payload))
+        intersection = np.zeros(len(pairs))
+        union = np.zeros(len(pairs))
+        intersection[has_field] = scored.intersection
+        union[has_field] = scored.union
+        return ScoredPairs(pairs, intersection, union)
 
     def _have_field(
         self, position: int, documents: np.ndarray, stored: StoredPayloads
@@ -152,54 +256,39 @@ class FieldsMeasure:
         parts = stored.place[documents].astype(np.int64) * len(self.fields) + position
         return np.asarray(stored.starts[parts + 1] > stored.starts[parts])
 
-    def _compare_field(
-        self, position: int, pairs: np.ndarray, stored: StoredPayloads
-    ) -> ScoredPairs:
-        """Compares pairs in one field."""
-        first, second = unpack_pairs(pairs)
-        documents = sorted_unique(np.concatenate([first, second]))
-        payload = self._payload_of_field(position, documents, stored)
-        local_pairs = pack_pairs(
-            np.searchsorted(documents, first), np.searchsorted(documents, second)
-        )
-        scored = self.fields[position].measure.compare(local_pairs, as_stored(payload))
-        return scored._replace(pairs=pairs)
-
     def _payload_of_field(
         self, position: int, documents: np.ndarray, stored: StoredPayloads
     ) -> Payload:
-        """Returns the payloads of one field of stored documents."""
+        """Returns the payloads of one field of stored documents, each of which has the field."""
         parts = stored.place[documents].astype(np.int64) * len(self.fields) + position
         sizes = np.asarray(stored.starts[parts + 1] - stored.starts[parts])
         before = np.cumsum(sizes) - sizes
         rows = np.repeat(stored.starts[parts] - before, sizes) + np.arange(int(sizes.sum()))
-        values = np.asarray(stored.columns[0][rows])
-        _, width = self.fields[position].measure.column_types[0]
-        if width is None:
-            return Payload(sizes, (values,))
-        return Payload(np.ones(len(documents), np.int64), (values.reshape(-1, width),))
+        field = self.fields[position]
+        words = np.ascontiguousarray(stored.columns[0][rows])
+        return Payload(sizes // field.row_words, (field.unpack_rows(words),))
 
 
 class _FieldsSketcher:
     """A sketcher of documents with several fields."""
 
     def __init__(self, measure: FieldsMeasure, key_builder: BandKeyBuilder | None) -> None:
-        self._candidate = measure.candidate
+        self._candidates = measure.candidates
         self._alternatives = measure.alternatives
         self._sketchers = [
-            field.measure.sketcher(key_builder)
-            if position == measure.candidate
-            else _sketcher_of_hashes(field.measure)
-            for position, field in enumerate(measure.fields)
+            _sketcher_of_hashes(field.measure) for position, field in enumerate(measure.fields)
         ]
+        for position in measure.candidates:
+            builder = key_builder if position == measure.candidates[0] else None
+            self._sketchers[position] = measure.fields[position].measure.sketcher(builder)
 
     def sketch(
         self, documents: pa.Array, also: Callable[[Shingles], None] | None = None
     ) -> Sketches:
-        """Returns the signatures of the candidate field, and hashes of all fields.
+        """Returns the signatures of the candidate fields, and hashes of all fields.
 
         A document that lacks a field of each alternative has no shingles, so that it matches no
-        other one.
+        other one. Otherwise its shingles are those of the candidate fields.
 
         Args:
             documents: The documents, a struct of their fields.
@@ -217,46 +306,59 @@ class _FieldsSketcher:
             ],
             axis=1,
         )
-        is_empty = ~_holds_for_any(self._alternatives, has_fields)
+        is_empty = ~holds_for_any(self._alternatives, has_fields)
         # A null is not equal to the value that takes its place.
         words = np.hstack(
             [*(sketch.fingerprints for sketch in sketches), has_fields.astype(np.uint64)]
         )
         hashes = hash_rows(np.ascontiguousarray(words).view(np.uint8))
         hashes[is_empty] = EMPTY_STREAM
-        signed = sketches[self._candidate]
-        shingles = np.where(is_empty, np.uint32(0), signed.shingles)
-        return signed._replace(shingles=shingles, fingerprints=hashes)
+        shingles = np.zeros(len(documents), np.uint32)
+        for position in self._candidates:
+            is_counted = has_fields[:, position] & ~is_empty
+            shingles[is_counted] += sketches[position].shingles[is_counted]
+        signed = sketches[self._candidates[0]]._replace(shingles=shingles, fingerprints=hashes)
+        if len(self._candidates) == 1:
+            return signed
+        by_field = tuple(
+            FieldSketches(sketches[position].signatures, has_fields[:, position])
+            for position in self._candidates
+        )
+        return signed._replace(fields=by_field)
 
 
 class _FieldsPayloads:
     """A builder of payloads with a part for each field of a document."""
 
     def __init__(self, measure: FieldsMeasure) -> None:
+        self._fields = measure.fields
         self._builders = [field.measure.payload_builder() for field in measure.fields]
 
     def build(self, documents: pa.Array) -> Payload:
         """Returns the payload of a batch of documents, see `PayloadBuilder`.
 
-        Its sizes are those of the parts, int64 (n · fields,): all parts of the first document, then
-        those of the second one. The part of a field that a document lacks is empty.
+        Its sizes are those of the parts in words, int64 (n · fields,): all parts of the first
+        document, then those of the second one. The part of a field that a document lacks is empty.
         """
         payloads = [
             _build_without_nulls(builder, documents.field(position))
             for position, builder in enumerate(self._builders)
         ]
-        widths = [payload.columns[0][:1].size or 1 for payload in payloads]
         sizes = np.stack(
-            [payload.sizes * width for payload, width in zip(payloads, widths, strict=True)], axis=1
+            [
+                payload.sizes * field.row_words
+                for payload, field in zip(payloads, self._fields, strict=True)
+            ],
+            axis=1,
         )
         flat_sizes = sizes.reshape(-1)
         starts = (np.cumsum(flat_sizes) - flat_sizes).reshape(sizes.shape)
         values = np.empty(int(flat_sizes.sum()), np.uint64)
-        for position, payload in enumerate(payloads):
+        for position, (payload, field) in enumerate(zip(payloads, self._fields, strict=True)):
             own = sizes[:, position]
             before = np.cumsum(own) - own
             rows = np.repeat(starts[:, position] - before, own) + np.arange(int(own.sum()))
-            values[rows] = payload.columns[0].reshape(-1)
+            values[rows] = field.pack_rows(payload.columns[0]).reshape(-1)
         return Payload(flat_sizes, (values,))
 
 
@@ -279,7 +381,7 @@ def _build_without_nulls(builder: PayloadBuilder, field: pa.Array) -> Payload:
     return Payload(np.where(is_valid, payload.sizes, 0), columns)
 
 
-def _holds_for_any(alternatives: tuple[tuple[int, ...], ...], holds: np.ndarray) -> np.ndarray:
+def holds_for_any(alternatives: tuple[tuple[int, ...], ...], holds: np.ndarray) -> np.ndarray:
     """Returns for which rows all fields of an alternative hold, bool (n,).
 
     Args:
@@ -293,13 +395,23 @@ def _holds_for_any(alternatives: tuple[tuple[int, ...], ...], holds: np.ndarray)
 
 
 def without_nulls(field: pa.Array) -> pa.Array:
-    """Returns the values of a field with an empty value in place of each null.
+    """Returns the values of a field with another value in place of each null.
 
     Args:
-        field: Texts (large_string), or fingerprints (fixed_size_binary).
+        field: Texts (large_string), lists of tokens (large_list), fingerprints (fixed_size_binary)
+            or vectors (fixed_size_list). Their nulls become empty values, zeros and ones.
     """
     if not field.null_count:
         return field
-    if pa.types.is_fixed_size_binary(field.type):
-        return field.fill_null(bytes(field.type.byte_width))
+    kind = field.type
+    if pa.types.is_fixed_size_binary(kind):
+        return field.fill_null(bytes(kind.byte_width))
+    if pa.types.is_large_list(kind):
+        return field.fill_null(pa.scalar([], kind))
+    if pa.types.is_fixed_size_list(kind):
+        size = kind.list_size
+        numbers = field.values.slice(field.offset * size, len(field) * size)
+        vectors = numbers.to_numpy(zero_copy_only=False).reshape(-1, size).copy()
+        vectors[field.is_null().to_numpy(zero_copy_only=False)] = 1
+        return pa.FixedSizeListArray.from_arrays(pa.array(vectors.reshape(-1)), size)
     return field.fill_null("")

@@ -56,6 +56,10 @@ class FinishedStages(Protocol):
         """The bands and rows of the run."""
 
     @property
+    def bandings(self) -> tuple[Banding, ...]:
+        """The bands and rows of each kind of signatures that finds candidate pairs."""
+
+    @property
     def brute_force(self) -> bool:
         """True if the run compared every pair, without banding."""
 
@@ -125,10 +129,11 @@ def warn_of_run(run: FinishedStages) -> list[str]:
             f"similarities are estimates (verify={options.verify}); use "
             f"{name_setting('verify', 'exact')} to verify them"
         )
-    if not run.brute_force and run.banding.recall < options.recall:
+    lowest = None if run.brute_force else min(run.bandings, key=lambda banding: banding.recall)
+    if lowest is not None and lowest.recall < options.recall:
         warnings.append(
-            f"{run.banding.bands} bands of {run.banding.rows} rows reach a recall of "
-            f"{run.banding.recall:.3f} at the threshold, less than the requested {options.recall}; "
+            f"{lowest.bands} bands of {lowest.rows} rows reach a recall of "
+            f"{lowest.recall:.3f} at the threshold, less than the requested {options.recall}; "
             f"omit {name_setting('bands')} and {name_setting('rows')} to have them solved"
         )
     hot_buckets = run.recorded("candidates").get("hot_buckets", 0)

@@ -9,7 +9,7 @@ from nearkin.corpus import Columns
 from nearkin.corpus.columns import DEFAULT_BITS
 from nearkin.corpus.dialect import parse_delimiter, parse_encoding
 from nearkin.corpus.inputs import Selection
-from nearkin.engine.fields import make_spec_of_fields, parse_fields
+from nearkin.engine.fields import make_spec_of_fields, name_contents, parse_fields, with_sizes
 from nearkin.engine.options import RunOptionKeywords, RunOptions
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
@@ -279,6 +279,18 @@ def memory_of(parameters: RunParameters) -> int:
     return parse_size(parameters.get("memory", RunOptions.memory))
 
 
+def with_contents(parameters: RunParameters, columns: Columns) -> RunParameters:
+    """Returns parameters whose fields name the kinds and the sizes that the inputs have.
+
+    Args:
+        parameters: The parameters of a run.
+        columns: The columns of the inputs.
+    """
+    if not columns.fields:
+        return parameters
+    return {**parameters, "fields": name_contents(parameters["fields"], columns.fields)}
+
+
 def make_run_options(spec: Spec, parameters: RunParameters) -> RunOptions:
     """Returns the options of a run.
 
@@ -355,9 +367,10 @@ def spec_of(parameters: RunParameters, columns: Columns) -> Spec:
     given = [
         name for name in SpecOptionKeywords.__annotations__ if parameters.get(name) is not None
     ]
-    rules = parse_fields(parameters.get("fields") or ())
+    rules = with_sizes(parse_fields(parameters.get("fields") or ()), columns.fields)
     if rules and spec is None:
-        return make_spec_of_fields(rules, _spec_fields(parameters))
+        accept = parameters.get("accept") or SIMILAR
+        return make_spec_of_fields(rules, accept, _spec_fields(parameters))
     if rules and spec is not None and not given:
         return spec
     if spec is not None:

@@ -343,6 +343,9 @@ def _require_consistent(values: Mapping[str, Any]) -> None:
     columns = Columns(text=None, vector="vector", dimensions=2) if is_of_vectors else Columns()
     rules = parse_fields(values.get("fields", ()))
     if rules:
+        # The vectors of the inputs may have any length.
+        rules = tuple(rule.with_default_size() for rule in rules)
+        values = {**values, "fields": [rule.text for rule in rules]}
         columns = Columns(text=None, fields=tuple(rule.content for rule in rules))
         require_fields_alone({name: values.get(name) for name in OTHER_THAN_FIELDS})
     elif values.get("measure") == HAMMING:

@@ -11,11 +11,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypedDict
 
+from nearkin.acceptance.parser import SIMILAR
 from nearkin.corpus import Columns, FileCorpus, detect_dimensions
 from nearkin.corpus.input_file import FileStatus
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.document_frequencies import FrequencyRequest
-from nearkin.engine.fields import FieldRule, make_spec_of_fields
+from nearkin.engine.fields import FieldRule, make_spec_of_fields, with_sizes
 from nearkin.engine.local.document_frequencies import count_frequencies
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
@@ -52,6 +53,7 @@ class SpecRequest:
         cut_list: A file of shingles to remove that were counted before. It replaces `max_df`.
         secret: The key with which shingles are hashed, or None for an unkeyed hash.
         compared_fields: Several fields that are compared, or none for documents of one column.
+        accept: The condition over these fields.
     """
 
     measure: str | None = None
@@ -62,6 +64,7 @@ class SpecRequest:
     cut_list: Path | None = None
     secret: HashKey | None = None
     compared_fields: tuple[FieldRule, ...] = ()
+    accept: str = SIMILAR
 
     def to_spec(self, columns: Columns) -> Spec:
         """Returns the Spec, still without document frequencies and without a frequency cut.
@@ -76,7 +79,8 @@ class SpecRequest:
         if self.secret is not None:
             keyed = {"base_hash": KEYED, "key_id": self.secret.id}
         if self.compared_fields:
-            return make_spec_of_fields(self.compared_fields, {**self.fields, **keyed})
+            rules = with_sizes(self.compared_fields, columns.fields)
+            return make_spec_of_fields(rules, self.accept, {**self.fields, **keyed})
         return resolve_spec(columns, self.measure, **self.fields, **keyed)
 
 
@@ -161,7 +165,7 @@ FrequencyCounter = Callable[[FrequencyRequest, float], DocumentFrequencies]
 """A function that counts documents for each shingle that more than a share of them contain."""
 
 
-def _accept(spec: Spec) -> None:
+def _accept(spec: Spec, columns: Columns) -> None:
     """Accepts every Spec."""
 
 
@@ -174,7 +178,7 @@ def resolve_inputs(
     out: Path,
     progress: Progress,
     count: FrequencyCounter = count_frequencies,
-    check: Callable[[Spec], object] = _accept,
+    check: Callable[[Spec, Columns], object] = _accept,
     selection: Selection | None = None,
 ) -> ResolvedInputs:
     """Reads the inputs as far as their Spec requires it.
@@ -190,8 +194,8 @@ def resolve_inputs(
         out: The output of the run. Shingles are counted in its work folder.
         progress: Receives stage and row-count updates.
         count: Counts document frequencies, on one machine or over Spark.
-        check: Raises UsageError if the rest of the request is invalid with a Spec. It is called
-            before shingles are counted.
+        check: Raises UsageError if the rest of the request is invalid with a Spec and the columns
+            that were found. It is called before shingles are counted.
         selection: The rules that decide which files of input folders are read.
 
     Raises:
@@ -212,7 +216,7 @@ def resolve_inputs(
         corpus, columns, spec, SpecResources(request.secret), workers, work_folder_of(out), progress
     )
     _check_weights(request, spec)
-    check(spec)
+    check(spec, columns)
 
     def count_in_work_folder(counting: FrequencyRequest, share: float) -> DocumentFrequencies:
         with _hold_work_folder(out):
@@ -226,7 +230,10 @@ def resolve_inputs(
 
 
 def _resolve_saved(
-    saved: SavedRun, columns: Columns, request: SpecRequest, check: Callable[[Spec], object]
+    saved: SavedRun,
+    columns: Columns,
+    request: SpecRequest,
+    check: Callable[[Spec, Columns], object],
 ) -> ResolvedInputs:
     if request.max_df is not None or request.cut_list is not None:
         raise UsageError(
@@ -238,7 +245,7 @@ def _resolve_saved(
             f"{name_setting('key')} contradicts the saved run {saved.folder}, which was hashed "
             "without a key; leave it out"
         )
-    check(saved.spec)
+    check(saved.spec, columns)
     resources = SpecResources.read(saved.folder, saved.spec, request.secret)
     return ResolvedInputs(columns, saved.spec, resources)
 

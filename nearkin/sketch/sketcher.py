@@ -22,6 +22,15 @@ EMPTY_STREAM = 0
 """The value of both words of the fingerprint of a document without shingles."""
 
 
+class FieldSketches(NamedTuple):
+    """The signatures of one of several fields of n documents."""
+
+    signatures: np.ndarray
+    """(n, w): The signatures, of the signature type of the field's Spec."""
+    has_field: np.ndarray
+    """bool (n,): Whether a document has the field. Other signatures have no meaning."""
+
+
 class Sketches(NamedTuple):
     """The signatures and other facts of a batch of n documents."""
 
@@ -33,6 +42,9 @@ class Sketches(NamedTuple):
     """uint64 (n, 2): 128-bit hashes of the shingles before the cut, equal for exact duplicates."""
     keys: np.ndarray | None = None
     """uint64 (n, b): Band keys without a block, if a `BandKeyBuilder` was given."""
+    fields: tuple[FieldSketches, ...] = ()
+    """The fields that find candidate pairs, if there are several. The first one's signatures are
+    those of the documents."""
 
 
 class BandKeyBuilder(NamedTuple):

@@ -160,7 +160,7 @@ def prepare_files(
     workers: int,
     out: Path,
     progress: Progress,
-    check: Callable[[Spec], object] = lambda spec: None,
+    check: Callable[[Spec, Columns], object] = lambda spec, columns: None,
     selection: Selection | None = None,
 ) -> ResolvedInputs:
     """Resolves inputs as `resolve_inputs` does, but counts document frequencies with Spark.
@@ -175,7 +175,8 @@ def prepare_files(
         workers: Number of threads of the driver.
         out: Output of the run.
         progress: Receives progress updates.
-        check: Raises an error if the run cannot use the Spec. It is called before counting.
+        check: Raises an error if the run cannot use the Spec and the columns. It is called before
+            counting.
         selection: Files of input folders that are read.
 
     Raises:

@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 
 from nearkin.engine.field_alternatives import MAX_ALTERNATIVES, parse_alternatives
-from nearkin.engine.fields import choose_required_field, parse_condition, parse_fields
+from nearkin.engine.fields import choose_candidate_fields, parse_condition, parse_fields
 from nearkin.errors import UsageError
 
 COLUMNS = list("abcde")
@@ -68,11 +68,14 @@ def test_candidates_come_from_a_field_of_all_alternatives() -> None:
         ("a and (b or c) and d", 0),
         ("a and c and (b or d)", 2),
     ):
-        assert choose_required_field(rules, parse_condition(accept, rules)) == expected
+        assert choose_candidate_fields(rules, parse_condition(accept, rules)) == (expected,)
 
 
-def test_candidates_of_fingerprints_come_from_those_of_the_spec() -> None:
-    rules = parse_fields(["a:hamming<=3", "b:hamming/128<=3", "c:hamming<=4"])
-    assert choose_required_field(rules, parse_condition("b and (a or c)", rules)) == 1
-    with pytest.raises(UsageError, match="a fingerprint of 128 bits, for example 'b'"):
-        parse_condition("a and (b or c)", rules)
+def test_each_alternative_has_a_field_that_finds_its_candidates() -> None:
+    rng = random.Random(2)
+    rules = parse_fields([f"{column}:jaccard>=0.{at + 1}" for at, column in enumerate(COLUMNS)])
+    for _ in range(100):
+        text = " and ".join([random_condition(rng, 4), *rng.sample(COLUMNS, 2)])
+        alternatives = parse_alternatives(f"{text} or (a and b and c and d and e)", COLUMNS)
+        chosen = choose_candidate_fields(rules, alternatives)
+        assert all(set(fields) & set(chosen) for fields in alternatives)

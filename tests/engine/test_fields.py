@@ -13,7 +13,13 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run
-from nearkin.engine.fields import FieldRule, choose_candidate_field, parse_fields
+from nearkin.corpus.columns import FieldKind
+from nearkin.engine.fields import (
+    FieldRule,
+    choose_candidate_fields,
+    parse_condition,
+    parse_fields,
+)
 from nearkin.errors import RunError, UsageError
 from nearkin.measures.fields import FieldsMeasure
 from nearkin.runs.settings_file import Settings
@@ -301,8 +307,8 @@ def test_a_settings_file_names_fields(tmp_path: Path) -> None:
     by_settings = nk.dedup(table, id="id", settings=settings)
     either = nk.dedup(table, id="id", **settings)
     assert by_settings.kept.tolist() == either.kept.tolist() != direct.kept.tolist()
-    with pytest.raises(UsageError, match="without each single text"):
-        Settings({**settings, "accept": "body or image or title"})
+    with pytest.raises(UsageError, match="this field decides nothing"):
+        Settings({**settings, "accept": "body or image or title and body"})
     with pytest.raises(UsageError, match="`fields` and `threshold` exclude each other"):
         Settings({"fields": FIELDS, "threshold": 0.5})
 
@@ -310,10 +316,13 @@ def test_a_settings_file_names_fields(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "rule"),
     [
-        ("title:jaccard>=0.9", FieldRule("title", "jaccard", 0.9)),
-        ("a:b:jaccard >= 1", FieldRule("a:b", "jaccard", 1.0)),
-        ("image:hamming<=4", FieldRule("image", "hamming", 4.0, 64)),
-        ("image:hamming/256 <= 30", FieldRule("image", "hamming", 30.0, 256)),
+        ("title:jaccard>=0.9", FieldRule("title", FieldKind.TEXT, 0.9)),
+        ("a:b:jaccard >= 1", FieldRule("a:b", FieldKind.TEXT, 1.0)),
+        ("tags:jaccard/tokens>=0.8", FieldRule("tags", FieldKind.TOKENS, 0.8)),
+        ("image:hamming<=4", FieldRule("image", FieldKind.FINGERPRINT, 4.0, 64)),
+        ("image:hamming/256 <= 30", FieldRule("image", FieldKind.FINGERPRINT, 30.0, 256)),
+        ("v:cosine>=0.95", FieldRule("v", FieldKind.VECTOR, 0.95)),
+        ("v:cosine/384>=0.95", FieldRule("v", FieldKind.VECTOR, 0.95, 384)),
     ],
 )
 def test_a_field_is_a_column_a_measure_and_a_limit(text: str, rule: FieldRule) -> None:
@@ -329,7 +338,12 @@ def test_a_field_is_a_column_a_measure_and_a_limit(text: str, rule: FieldRule) -
         (":jaccard>=0.5", "write it as"),
         ("title:jaccard>=x", "write it as"),
         ("title:jacard>=0.5", "did you mean 'jaccard'"),
-        ("vector:cosine>=0.9", "not 'cosine'; compare vectors alone, in a run with `vector`"),
+        ("vector:cosin>=0.9", "did you mean 'cosine'"),
+        ("vector:cosine<=0.9", "cosine is compared with >="),
+        ("vector:cosine/0>=0.9", "/0 is not a number of bits"),
+        ("vector:cosine/tokens>=0.9", "/tokens is not a number of bits"),
+        ("vector:cosine/65537>=0.9", "vectors have at most 65,536 numbers"),
+        ("vector:cosine>=1.1", "above 0 and at most 1"),
         ("title:jaccard<=0.5", "jaccard is compared with >="),
         ("title:jaccard>0.5", "jaccard is compared with >="),
         ("image:hamming>=4", "hamming is compared with <="),
@@ -346,13 +360,25 @@ def test_invalid_fields_are_errors(text: str, message: str) -> None:
         parse_fields([text])
 
 
-def test_candidates_come_from_the_text_with_the_highest_threshold() -> None:
-    for fields, expected in (
-        (["a:jaccard>=0.5", "b:jaccard>=0.9", "c:hamming<=1"], 1),
-        (["a:jaccard>=0.9", "b:jaccard>=0.9"], 0),
-        (["a:hamming<=3", "b:hamming/128<=3"], 1),
-    ):
-        assert choose_candidate_field(parse_fields(fields)) == expected
+@pytest.mark.parametrize(
+    ("fields", "accept", "expected"),
+    [
+        (["a:jaccard>=0.5", "b:jaccard>=0.9", "c:hamming<=1"], "similar", (1,)),
+        (["a:jaccard>=0.9", "b:jaccard>=0.9"], "similar", (0,)),
+        (["a:hamming<=3", "b:hamming/128<=3"], "similar", (1,)),
+        (["a:cosine>=0.99", "b:jaccard/tokens>=0.1", "c:hamming<=0"], "similar", (1,)),
+        (["a:jaccard>=0.5", "b:jaccard>=0.9"], "a or b", (1, 0)),
+        (["a:hamming<=3", "b:jaccard>=0.5", "c:jaccard>=0.6"], "a and (b or c)", (2, 1)),
+        (["a:hamming<=3", "b:hamming/128<=3", "c:hamming<=4"], "a and (b or c)", (0,)),
+        (["a:cosine/8>=0.9", "b:hamming<=3", "c:jaccard>=0.6"], "a or b or c", (2, 1, 0)),
+        (["a:jaccard>=0.5", "b:jaccard>=0.9", "c:jaccard>=0.8"], "a and b or a and c", (0,)),
+    ],
+)
+def test_candidates_come_from_the_fewest_fields_with_the_highest_thresholds(
+    fields: list[str], accept: str, expected: tuple[int, ...]
+) -> None:
+    rules = parse_fields(fields)
+    assert choose_candidate_fields(rules, parse_condition(accept, rules)) == expected
 
 
 @pytest.mark.parametrize(
@@ -365,8 +391,10 @@ def test_candidates_come_from_the_text_with_the_highest_threshold() -> None:
         ({"measure": "simhash"}, "`fields` and `measure` exclude each other"),
         ({"accept": "safe"}, "unknown field 'safe'; join the fields 'title', 'body', 'image'"),
         ({"accept": "title and body"}, "does not name the field 'image'; add it"),
-        ({"accept": "title and image or body"}, "without each single text.*run once for each"),
-        ({"accept": "image and (title or body)"}, "without each single text"),
+        ({"accept": "title or title and (body or image)"}, "'body' is similar or not.*leave it"),
+        ({"accept": "image or title or body", "probes": 1}, "probes=1 cannot be combined"),
+        ({"accept": "image or title or body", "slot_bits": 8}, "slot_bits=8 cannot be combined"),
+        ({"fields": [f"c{n}:jaccard>=0.5" for n in range(17)]}, "at most 16"),
         ({"accept": "title and body and imag"}, "did you mean 'image'"),
         ({"accept": "title and body and image", "threshold": 0.5}, "exclude each other"),
         ({"max_lost": 0.1}, "max_lost=0.1 exclude each other"),
@@ -380,8 +408,9 @@ def test_candidates_come_from_the_text_with_the_highest_threshold() -> None:
         ({"fields": ["nosuch:jaccard>=0.5"]}, "no column 'nosuch'"),
         ({"fields": ["id:hamming<=3"], "shingle": "words:1"}, "no field is a text"),
         ({"fields": ["number:jaccard>=0.5"]}, "column 'number' is int64, not text"),
-        ({"fields": ["tokens:jaccard>=0.5"]}, "'tokens' is list<.*join the tokens of a list"),
-        ({"fields": ["tokens:hamming<=3"]}, "fields of `fields` are texts or fingerprints"),
+        ({"fields": ["number:jaccard/tokens>=0.5"]}, "'number' is int64, not lists of text"),
+        ({"fields": ["tokens:hamming<=3"]}, "'tokens' is list<.*not fingerprints"),
+        ({"fields": ["tokens:cosine>=0.5"]}, "'tokens' is list<.*not lists of numbers"),
         ({"against": ["a"]}, "cannot be combined with `against`"),
     ],
 )

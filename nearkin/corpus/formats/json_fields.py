@@ -21,6 +21,8 @@ class FieldSample(NamedTuple):
 
     names: dict[str, None]
     """The names, in order of appearance."""
+    lists: set[str]
+    """The names of the fields whose values are lists, apart from nulls."""
     objects: int
     """The number of objects that were examined."""
     complete: bool
@@ -35,6 +37,8 @@ def sample_fields(file: InputFile, form: JsonLines) -> FieldSample:
         form: The format, which divides the file into objects.
     """
     names: dict[str, None] = {}
+    lists: set[str] = set()
+    others: set[str] = set()
     objects = size = 0
     with file.open_decompressed() as stream:
         for line in form.read_rows(stream, SAMPLED_BYTES):
@@ -42,10 +46,16 @@ def sample_fields(file: InputFile, form: JsonLines) -> FieldSample:
             value = _parse_object(line.raw)
             if value is not None:
                 names.update(dict.fromkeys(value))
+                lists.update(name for name, content in value.items() if isinstance(content, list))
+                others.update(
+                    name
+                    for name, content in value.items()
+                    if content is not None and not isinstance(content, list)
+                )
                 objects += 1
             if objects >= SAMPLED_OBJECTS or size >= SAMPLED_BYTES:
-                return FieldSample(names, objects, complete=False)
-    return FieldSample(names, objects, complete=True)
+                return FieldSample(names, lists - others, objects, complete=False)
+    return FieldSample(names, lists - others, objects, complete=True)
 
 
 def _parse_object(raw: bytes | None) -> dict[str, object] | None:

@@ -14,6 +14,7 @@ from nearkin.corpus.columns import (
     ID,
     UNFOLDED_SHARE,
     Columns,
+    FieldKind,
     carried_column_name,
     join_texts,
 )
@@ -196,15 +197,8 @@ class JsonSliceBuilder:
             if fault := find_fingerprint_fault(value[name], name, self._columns.bits):
                 return fault
         elif self._columns.tokens:
-            if not (
-                isinstance(value[name], list)
-                and all(isinstance(token, str) for token in value[name])
-            ):
-                return f"{name} is not a list of strings"
-            if sum(map(len, value[name])) > self._columns.document_limit // 4 and (
-                sum(len(token.encode()) for token in value[name]) > self._columns.document_limit
-            ):
-                return too_long_reason(name, self._columns.document_limit)
+            if fault := _find_tokens_fault(value[name], name, self._columns.document_limit):
+                return fault
         elif not isinstance(value[name], str):
             return f"{name} is not a string"
         elif _longer_than(value[name], self._columns.document_limit):
@@ -213,17 +207,25 @@ class JsonSliceBuilder:
 
     def _find_field_fault(self, value: dict[str, Any]) -> str | None:
         """Returns the reason why the value of one of several fields is not valid, or None."""
-        for name, bits in self._columns.fields:
+        limit = self._columns.document_limit
+        for name, kind, size in self._columns.fields:
             content = value.get(name)
-            if content is None or (bits is not None and content == ""):
+            fault = None
+            if content is None:
                 continue
-            if bits is not None:
-                if fault := find_fingerprint_fault(content, name, bits):
-                    return fault
+            if kind == FieldKind.FINGERPRINT:
+                if content != "":
+                    fault = find_fingerprint_fault(content, name, size)
+            elif kind == FieldKind.VECTOR:
+                fault = find_vector_fault(content, name, size)
+            elif kind == FieldKind.TOKENS:
+                fault = _find_tokens_fault(content, name, limit)
             elif not isinstance(content, str):
-                return f"{name} is not a string"
-            elif _longer_than(content, self._columns.document_limit):
-                return too_long_reason(name, self._columns.document_limit)
+                fault = f"{name} is not a string"
+            elif _longer_than(content, limit):
+                fault = too_long_reason(name, limit)
+            if fault:
+                return fault
         return None
 
     def _find_joined_fault(self, value: dict[str, Any]) -> str | None:
@@ -261,10 +263,13 @@ class JsonSliceBuilder:
     def _contents_of_fields(self) -> list[dict[str, Any]]:
         """Returns the documents of the collected rows, each with its fields."""
         parts: dict[str, list[Any]] = {}
-        for name, bits in self._columns.fields:
+        for name, kind, size in self._columns.fields:
             values = self._values[name]
-            if bits is not None:
-                values = [value and to_fingerprint_bytes(value, bits) for value in values]
+            if kind == FieldKind.FINGERPRINT:
+                values = [
+                    None if value in (None, "") else to_fingerprint_bytes(value, size)
+                    for value in values
+                ]
             parts[name] = values
         rows = zip(*parts.values(), strict=True)
         return [dict(zip(parts, row, strict=True)) for row in rows]
@@ -325,6 +330,16 @@ class JsonSliceBuilder:
         )
         self._clear()
         return file_slice
+
+
+def _find_tokens_fault(content: Any, name: str, limit: int) -> str | None:
+    """Returns the reason why a parsed JSON value is not a list of tokens, or None."""
+    if not isinstance(content, list) or not all(isinstance(token, str) for token in content):
+        return f"{name} is not a list of strings"
+    is_long = sum(map(len, content)) > limit // 4
+    if is_long and sum(len(token.encode()) for token in content) > limit:
+        return too_long_reason(name, limit)
+    return None
 
 
 def _find_json_fault(raw: bytes, error: orjson.JSONDecodeError) -> str:

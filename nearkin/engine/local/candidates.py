@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkin.engine.banding import AgreementLimits, build_band_keys
-from nearkin.engine.local.documents import Documents
+from nearkin.engine.local.documents import Documents, signatures_file
 from nearkin.engine.local.exact_groups import load_pair_scope
 from nearkin.engine.local.pair_files import BucketWriter, PairSpool
 from nearkin.engine.local.work_folder import WorkFolder, map_file
@@ -64,21 +64,40 @@ class SignatureComparison(NamedTuple):
     banding: Banding
     band_layout: BandLayout
     limits: AgreementLimits
+    signatures: np.ndarray
+    """The signatures of all documents, (n, width), mapped."""
+    sketched_keys: np.ndarray | None
+    """The band keys that were built while sketching, uint64 (n, key_count), or None."""
+    keys_folder: str = "keys"
+    """The name of the folder of the band keys in the work folder."""
 
     @classmethod
     def create(
-        cls, measure: Measure, banding: Banding, documents: Documents, options: RunOptions
+        cls,
+        measure: Measure,
+        banding: Banding,
+        documents: Documents,
+        options: RunOptions,
+        number: int = 0,
     ) -> "SignatureComparison":
         """Returns the comparison of a run's signatures.
 
         Args:
-            measure: Measure of the run.
+            measure: Measure of the run, or of one of the fields that find candidate pairs.
             banding: Bands and rows.
             documents: Sketched documents.
-            options: Options of the run.
+            options: Options of the run, or of a run over this field.
+            number: Number of the field.
         """
-        layout = band_layout_of(measure.spec, banding, documents.keys)
-        return cls(banding, layout, AgreementLimits.create(measure, banding, options))
+        sketched_keys = None if number else documents.keys
+        return cls(
+            banding=banding,
+            band_layout=band_layout_of(measure.spec, banding, sketched_keys),
+            limits=AgreementLimits.create(measure, banding, options),
+            signatures=documents.arrays[signatures_file(number)],
+            sketched_keys=sketched_keys,
+            keys_folder=f"keys-{number}" if number else "keys",
+        )
 
 
 def write_keys(
@@ -88,7 +107,7 @@ def write_keys(
     work: WorkFolder,
     workers: int,
 ) -> None:
-    """Writes the band keys of each band to `keys/NNNN`, uint64 (n × (1 + probes),).
+    """Writes the band keys of each band to a file of its own, uint64 (n × (1 + probes),).
 
     The keys of a document follow each other.
 
@@ -99,17 +118,17 @@ def write_keys(
         work: Folder of the stage results.
         workers: Number of threads.
     """
-    folder = work.folder("keys")
+    folder = work.folder(comparison.keys_folder)
 
     def build_keys(bounds: tuple[int, int]) -> np.ndarray:
         rows = slice(*bounds)
         sketched_keys = None
-        if documents.keys is not None:
-            sketched_keys = np.ascontiguousarray(documents.keys[rows])
+        if comparison.sketched_keys is not None:
+            sketched_keys = np.ascontiguousarray(comparison.sketched_keys[rows])
         keys = build_band_keys(
             comparison.band_layout,
             comparison.banding,
-            np.ascontiguousarray(documents.signatures[rows]),
+            np.ascontiguousarray(comparison.signatures[rows]),
             sketched_keys,
             np.ascontiguousarray(blocks[rows]),
         )
@@ -152,8 +171,11 @@ class CandidateFinder:
         self._documents = documents
         self._work = work
         self._options = options
-        self._comparison = comparison
+        self.comparison = comparison
+        """The bands and the layout of the signatures."""
         self._keys_per_document = 1 + comparison.banding.probes
+        self.active = active
+        """Which documents are compared, bool (n,)."""
         self._active = active
         self._sources = load_pair_scope(work, options).sources
         if self._keys_per_document > 1:
@@ -170,7 +192,7 @@ class CandidateFinder:
         Args:
             active: Which documents are compared, bool (n,).
         """
-        return CandidateFinder(self._documents, self._work, self._options, active, self._comparison)
+        return CandidateFinder(self._documents, self._work, self._options, active, self.comparison)
 
     def find_pairs(
         self, spool: PairSpool, progress: Progress, hot_members: BucketWriter | None = None
@@ -183,8 +205,8 @@ class CandidateFinder:
             hot_members: Receives the documents of each hot bucket.
         """
         self._hot_members = hot_members
-        folder = self._work.path / "keys"
-        for band in range(self._comparison.banding.bands):
+        folder = self._work.path / self.comparison.keys_folder
+        for band in range(self.comparison.banding.bands):
             keys = map_file(folder / f"{band:04d}", np.uint64)
             for partition in range(1 << self._partition_bits):
                 self._search_partition(band, keys, partition, spool)
@@ -241,19 +263,19 @@ class CandidateFinder:
         """Returns the pairs of ordinary buckets that pass the prefilter, and their histogram."""
         out = np.empty(rows.pairs, np.uint64)
         histogram = np.zeros(self._options.spec.k + 1, np.int64)
-        layout = self._comparison.band_layout
+        layout = self.comparison.band_layout
         count = kernels.bucket_pairs(
             ordinals,
             rows.starts,
             rows.stops,
             rows.ends,
             partners,
-            self._documents.signatures,
+            self.comparison.signatures,
             self.hot,
             band,
             layout.layout,
             layout.masks_or_keys,
-            self._comparison.limits.margin,
+            self.comparison.limits.margin,
             histogram,
             out,
         )
@@ -266,12 +288,12 @@ class CandidateFinder:
         ordered = members[np.argsort(self._rank[members])]
         leaders = np.empty(self._options.fanout, np.uint64)
         out = np.empty(2 * len(members), np.uint64)
-        limits = self._comparison.limits
+        limits = self.comparison.limits
         count, _ = kernels.hot_bucket_pairs(
             ordered,
             self._sources,
-            self._documents.signatures,
-            self._comparison.band_layout.layout,
+            self.comparison.signatures,
+            self.comparison.band_layout.layout,
             limits.margin,
             limits.join,
             leaders,

@@ -34,8 +34,26 @@ DIGITS = "digits"
 """The file of the hashes of each document's digits. It exists only if an acceptance needs them."""
 
 
+def signatures_file(number: int) -> str:
+    """Returns the name of the file with the signatures of one of several candidate fields.
+
+    Args:
+        number: Number of the candidate field. The first one's signatures are those of documents.
+    """
+    return f"signatures-{number}" if number else "signatures"
+
+
+def presence_file(number: int) -> str:
+    """Returns the name of the file that says which documents have a candidate field.
+
+    Args:
+        number: Number of the candidate field.
+    """
+    return f"has-field-{number}"
+
+
 def arrays_of(
-    spec: Spec, key_count: int, *, with_digits: bool = False
+    spec: Spec, key_count: int, *, with_digits: bool = False, further: Sequence[Spec] = ()
 ) -> dict[str, tuple[type[np.generic], int | None]]:
     """Returns the file name, the type and the width of all facts of fixed size.
 
@@ -43,12 +61,21 @@ def arrays_of(
         spec: Spec of the signatures.
         key_count: Number of band keys of a document that are built while sketching.
         with_digits: Whether the digits of the documents are hashed.
+        further: Specs of the second and later fields that find candidate pairs.
     """
     arrays = {"signatures": (spec.signature_type, spec.signature_width), **ARRAYS}
     if key_count:
         arrays[KEYS] = (np.uint64, key_count)
     if with_digits:
         arrays[DIGITS] = (np.uint64, 2)
+    if further:
+        arrays[presence_file(0)] = (np.uint8, None)
+    for number, field_spec in enumerate(further, start=1):
+        arrays[signatures_file(number)] = (
+            field_spec.signature_type,
+            field_spec.signature_width,
+        )
+        arrays[presence_file(number)] = (np.uint8, None)
     return arrays
 
 
@@ -62,15 +89,21 @@ class Documents:
         spec: Spec of the signatures.
         key_count: Number of band keys of a document that were built while sketching.
         carried: Names of the carried columns, which a folder without documents does not hold.
+        further: Specs of the second and later fields that find candidate pairs.
     """
 
     def __init__(
-        self, folder: Path, spec: Spec, key_count: int = 0, carried: Sequence[str] = ()
+        self,
+        folder: Path,
+        spec: Spec,
+        key_count: int = 0,
+        carried: Sequence[str] = (),
+        further: Sequence[Spec] = (),
     ) -> None:
         self.folder = folder
         arrays = {
             name: map_file(folder / name, dtype, width)
-            for name, (dtype, width) in arrays_of(spec, key_count).items()
+            for name, (dtype, width) in arrays_of(spec, key_count, further=further).items()
         }
         self.signatures = arrays["signatures"]
         """The signatures, (n, width)."""
@@ -97,6 +130,19 @@ class Documents:
 
     def __len__(self) -> int:
         return len(self.shingles)
+
+    def have_field(self, number: int) -> np.ndarray:
+        """Returns which documents have one of the fields that find candidate pairs, bool (n,).
+
+        All documents have it if there is only one.
+
+        Args:
+            number: Number of the candidate field.
+        """
+        presence = self.arrays.get(presence_file(number))
+        if presence is None:
+            return np.ones(len(self), bool)
+        return np.asarray(presence, bool)
 
     @property
     def ids(self) -> pa.ChunkedArray:

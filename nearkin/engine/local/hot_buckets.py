@@ -1,5 +1,7 @@
 """The rounds over kept documents of hot buckets, in the local engine."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from nearkin.cluster.election import elect_leaders
@@ -17,7 +19,8 @@ class LocalHotBucketLoop(HotBucketLoop):
     """The rounds over scored pairs in a work folder.
 
     Args:
-        finder: Finds candidate pairs among active documents.
+        finders: Find candidate pairs among active documents. There is one for each field that finds
+            candidate pairs.
         work: Folder with band keys, orders and scored pairs.
         hot: Which documents were in a hot bucket, bool (n,).
         score: Scores packed pairs and drops those below the threshold.
@@ -27,14 +30,14 @@ class LocalHotBucketLoop(HotBucketLoop):
 
     def __init__(
         self,
-        finder: CandidateFinder,
+        finders: Sequence[CandidateFinder],
         work: WorkFolder,
         hot: np.ndarray,
         score: Scorer,
         options: RunOptions,
         pairs_in_memory: int,
     ) -> None:
-        self._finder = finder
+        self._finders = finders
         self._work = work
         self._hot = hot
         self._score = score
@@ -64,6 +67,7 @@ class LocalHotBucketLoop(HotBucketLoop):
         """Bands the selected documents again, and adds the pairs that reach the threshold."""
         documents = len(self._selected)
         spool = PairSpool(self._work.folder("spool"), documents, self._pairs_in_memory)
-        self._finder.among(self._selected).find_pairs(spool, Silent())
+        for finder in self._finders:
+            finder.among(self._selected & finder.active).find_pairs(spool, Silent())
         scored = ScoredPairs.concatenate([self._score(pairs) for pairs in spool.sorted()])
         return merge_scored(self._work.path / "scored", scored) > 0

@@ -220,10 +220,10 @@ def _pair_batch(
         take_values(ids, first),
         take_values(ids, second),
         pa.array(similarity, mask=not_compared),
-        pa.array(estimate, pa.float32(), mask=not_compared),
+        pa.array(estimate, pa.float32(), mask=not_compared | np.isnan(estimate)),
     ]
-    distance = run.measure.estimator.hamming_distances(np.where(not_compared, 1.0, similarity))
-    if distance is not None:
+    if run.options.distance is not None:
+        distance = run.measure.estimator.hamming_distances(np.where(not_compared, 1.0, similarity))
         columns.append(pa.array(distance, pa.int32(), mask=not_compared))
     return pa.record_batch(columns, schema=pairs_schema(run))
 

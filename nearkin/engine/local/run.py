@@ -1,7 +1,8 @@
 """The local engine: a run on one machine, whose stages leave their results in a work folder."""
 
+from collections import Counter
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol
@@ -87,7 +88,7 @@ from nearkin.setting_names import name_setting
 from nearkin.sketch.minhash import fill_shares
 from nearkin.sketch.resources import NO_RESOURCES, SpecResources
 from nearkin.sketch.sketcher import BandKeyBuilder
-from nearkin.spec import HAMMING
+from nearkin.spec import HAMMING, Spec
 
 BYTES_PER_PAIR = 32
 """Anonymous memory of a candidate pair, in bytes."""
@@ -188,7 +189,7 @@ class LocalRun(Run):
         if stage == Stage.SKETCH:
             return str(stage), estimate_documents(self.corpus)
         if stage == Stage.CANDIDATES:
-            return "bands", self.banding.bands
+            return "bands", sum(banding.bands for banding in self.bandings)
         if stage == Stage.VERIFY and self._compares_candidates_exactly:
             # the documents are counted while their sets are made, and then the compared pairs
             return "reread", self.sketch_stats.documents
@@ -234,6 +235,7 @@ class LocalRun(Run):
             self._key_builder(),
             self.kept_hashes,
             with_digits=needs_digits(self.options.acceptance),
+            further=self._further_specs,
         )
         repeated_ids = 0
         if self.columns.id:
@@ -269,6 +271,11 @@ class LocalRun(Run):
         return fill_shares(np.asarray(documents.signatures[::step]))
 
     @property
+    def _further_specs(self) -> list[Spec]:
+        """The Specs of the second and later fields that find candidate pairs."""
+        return [options.spec for options in self.options.candidate_options[1:]]
+
+    @property
     def _builds_keys(self) -> bool:
         return builds_keys_while_sketching(self.options)
 
@@ -297,6 +304,7 @@ class LocalRun(Run):
             self.options.spec,
             key_count=bands * (1 + probes),
             carried=self.columns.carried_columns,
+            further=self._further_specs,
         )
         if sketched is not None:
             self._documents = documents
@@ -408,31 +416,62 @@ class LocalRun(Run):
                 f"their band keys were {built}; give the same {name_setting('bands')}, "
                 f"{name_setting('rows')} and {name_setting('probes')}, or sketch the inputs again"
             )
+        return self._comparison_of(0)
+
+    def _comparison_of(self, number: int) -> SignatureComparison:
+        """Returns the way in which the signatures of a field are banded and compared.
+
+        Args:
+            number: Number of the field among those that find candidate pairs.
+        """
         return SignatureComparison.create(
-            self.measure, self.banding, self.documents(), self.options
+            self.candidate_measures[number],
+            self.bandings[number],
+            self.documents(),
+            self.options.candidate_options[number],
+            number,
         )
+
+    def _candidate_finders(self) -> list[CandidateFinder]:
+        """Returns the searches for candidate pairs: one, or one for each of several fields."""
+        documents = self.documents()
+        active = self.active()
+        comparisons = [self.comparison]
+        for number in range(1, len(self.options.candidate_options)):
+            comparisons.append(self._comparison_of(number))
+        return [
+            CandidateFinder(
+                documents, self.work, options, active & documents.have_field(number), comparison
+            )
+            for number, (options, comparison) in enumerate(
+                zip(self.options.candidate_options, comparisons, strict=True)
+            )
+        ]
 
     def find_candidates(self) -> CandidateStats:
         """Writes the candidate pairs that pass the prefilter to the file `survivors`."""
         documents = self.documents()
-        comparison = self.comparison
         blocks = self.work.load("blocks")
-        write_keys(documents, blocks, comparison, self.work, self.options.workers)
         spool = PairSpool(self.work.folder("spool"), len(documents), self.pairs_in_memory)
-        finder = CandidateFinder(documents, self.work, self.options, self.active(), comparison)
-        if self.options.pair_budget is None:
-            counts = finder.find_pairs(spool, self.progress)
-        else:
-            with BucketWriter(self.work.folder(HOT_MEMBERS)) as hot_members:
-                counts = finder.find_pairs(spool, self.progress, hot_members)
+        finders = self._candidate_finders()
+        with ExitStack() as stack:
+            hot_members = None
+            if self.options.pair_budget is not None:
+                hot_members = stack.enter_context(BucketWriter(self.work.folder(HOT_MEMBERS)))
+            counts = []
+            for finder in finders:
+                write_keys(documents, blocks, finder.comparison, self.work, self.options.workers)
+                counts.append(finder.find_pairs(spool, self.progress, hot_members))
         hot_shingles = self._find_contained(spool)
-        self.work.save("hot", finder.hot)
+        self.work.save("hot", np.logical_or.reduce([finder.hot for finder in finders]))
+        hot = [bucket for count in counts for bucket in count.hot]
         return CandidateStats.summarize(
-            histogram=counts.histogram,
-            bucket_sizes=counts.sizes,
-            hot=counts.hot,
-            hot_buckets=len(counts.hot),
-            hot_members=sum(bucket.members for bucket in counts.hot),
+            histogram=counts[0].histogram,
+            further_candidates=sum(int(count.histogram.sum()) for count in counts[1:]),
+            bucket_sizes=sum((count.sizes for count in counts), Counter()),
+            hot=hot,
+            hot_buckets=len(hot),
+            hot_members=sum(bucket.members for bucket in hot),
             survivors=len(write_pairs(self.work.path / "survivors", spool)),
             key_bytes=self.key_bytes,
             hot_shingles=hot_shingles,
@@ -485,11 +524,13 @@ class LocalRun(Run):
             write_scored_pairs(pairs, score, self.options.workers, writer, self.progress)
         loop = None
         if hot.any():
-            finder = CandidateFinder(
-                self.documents(), self.work, self.options, self.active(), self.comparison
-            )
             loop = LocalHotBucketLoop(
-                finder, self.work, hot, score, self.options, self.pairs_in_memory
+                self._candidate_finders(),
+                self.work,
+                hot,
+                score,
+                self.options,
+                self.pairs_in_memory,
             )
         return VerifiedCandidates(len(pairs), writer.pairs, loop)
 
@@ -601,8 +642,16 @@ class LocalRun(Run):
         return self.estimates
 
     def estimate(self, pairs: np.ndarray) -> np.ndarray:
-        """Returns the estimated similarity of packed pairs, float64 (m,)."""
-        return self.estimates.compare(pairs).similarity
+        """Returns the estimated similarity of packed pairs, float64 (m,).
+
+        It is NaN if a document lacks the field that the signatures are of.
+        """
+        estimated = self.estimates.compare(pairs).similarity
+        if len(self.options.candidate_options) > 1:
+            has_field = self.documents().have_field(0)
+            first, second = unpack_pairs(pairs)
+            estimated[~(has_field[first] & has_field[second])] = np.nan
+        return estimated
 
     def agreements(self, pairs: np.ndarray) -> np.ndarray:
         """Returns the number of agreeing slots of packed pairs, int64 (m,)."""

@@ -59,6 +59,10 @@ class Subset:
         """
         self._corpus.check(columns)
 
+    def list_columns(self) -> set[str]:
+        """Returns the names of the columns of lists."""
+        return self._corpus.list_columns()
+
     def batches(
         self, columns: Columns, start: tuple[int, int] = (0, 0), first: int = 0
     ) -> Iterator[Batch]:

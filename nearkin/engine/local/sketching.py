@@ -23,7 +23,14 @@ import pyarrow.ipc
 from nearkin.corpus import Batch, Columns, Corpus, QuarantineWriter, make_ids
 from nearkin.corpus.columns import CARRIED_PREFIX, ID
 from nearkin.engine.document_facts import hash_digits, text_lengths
-from nearkin.engine.local.documents import DIGITS, KEYS, UNIQUE, arrays_of
+from nearkin.engine.local.documents import (
+    DIGITS,
+    KEYS,
+    UNIQUE,
+    arrays_of,
+    presence_file,
+    signatures_file,
+)
 from nearkin.engine.local.kept_hashes import HashCollector, HashSlice, KeptHashes
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.stats import latency_percentiles
@@ -32,6 +39,7 @@ from nearkin.runtime.files import disk_errors, sync_file, sync_folder, to_json, 
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.sketch.sketcher import BandKeyBuilder, Sketches
+from nearkin.spec import Spec
 
 SEGMENT_SECONDS = 5.0
 """Time between checkpoints, in seconds."""
@@ -83,6 +91,7 @@ def sketch_corpus(
     kept_hashes: KeptHashes | None = None,
     *,
     with_digits: bool = False,
+    further: Sequence[Spec] = (),
 ) -> list[float] | None:
     """Runs the stage, from its checkpoint if there is one.
 
@@ -96,6 +105,7 @@ def sketch_corpus(
         key_builder: Builder of band keys that cannot be computed from signatures, or None.
         kept_hashes: Receives the shingle hashes of the documents.
         with_digits: Whether the digits of the documents are hashed.
+        further: Specs of the second and later fields that find candidate pairs.
 
     Returns:
         The median and the 99th percentile of the seconds to sketch a document, or None if no
@@ -104,7 +114,7 @@ def sketch_corpus(
     folder = work.folder("sketch")
     (folder / "columns").mkdir(exist_ok=True)
     key_count = key_builder.key_count if key_builder else 0
-    arrays = arrays_of(measure.spec, key_count, with_digits=with_digits)
+    arrays = arrays_of(measure.spec, key_count, with_digits=with_digits, further=further)
     position = read_checkpoint(folder)
     if not _is_intact(folder, arrays, position):
         position = Position()
@@ -236,6 +246,9 @@ class SketchWriter:
             KEYS: done.sketches.keys,
             DIGITS: done.digits,
         }
+        for number, field in enumerate(done.sketches.fields):
+            facts[signatures_file(number)] = field.signatures
+            facts[presence_file(number)] = field.has_field
         for name, dtype in self._types.items():
             self._arrays[name].write(np.ascontiguousarray(facts[name], dtype).data)
         self._quarantine.add(batch.rejected)
