@@ -23,8 +23,6 @@ from nearkin.engine.options import LEAST_MEMORY
 from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.passages.documents import BYTES, ID, PLACE, SOURCE, DocumentWriter, read_documents
-from nearkin.passages.fingerprints import AnchorTable, Buffers, collect_anchors
-from nearkin.passages.tokens import TokenPiece, TokenReader
 from nearkin.passages.windows import (
     Passages,
     WindowFiles,
@@ -38,11 +36,12 @@ from nearkin.runtime.threads import ObjectPool, ordered_map, require_workers
 from nearkin.setting_names import name_setting
 from nearkin.shingle.shingler import Shingler, require_located_tokens
 from nearkin.spec import Spec
+from nearkin.winnowing import LEAST_TOKENS, MOST_TOKENS
+from nearkin.winnowing.fingerprints import AnchorTable, Buffers, collect_anchors
+from nearkin.winnowing.tokens import TokenPiece, TokenReader
 
 Result = TypeVar("Result")
 
-LEAST_TOKENS = 2
-MOST_TOKENS = 1 << 20
 LARGE_BATCH = 16 << 20
 """The number of bytes from which a batch is read piece by piece."""
 REJECTED = "rejected.jsonl"

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 
 from nearkin.engine.local.documents import take_values
 from nearkin.engine.local.payload_batches import wanted_rows
-from nearkin.passages import kernels
 from nearkin.passages.documents import BYTES, ID, SOURCE
 from nearkin.passages.run import PassageRun
 from nearkin.passages.windows import Passages
+from nearkin.winnowing import kernels
 
 DOCUMENTS_AT_ONCE = 1 << 16
 BYTES_AT_ONCE = 32 << 20

@@ -8,16 +8,16 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkin.engine.local.work_folder import create_mapped_file
-from nearkin.passages import kernels
-from nearkin.passages.fingerprints import Buffers, anchor_width
-from nearkin.passages.tokens import TokenPiece
+from nearkin.winnowing import kernels
+from nearkin.winnowing.fingerprints import Buffers, anchor_width
+from nearkin.winnowing.matching_runs import outermost_runs, write_sources
+from nearkin.winnowing.tokens import TokenPiece
 
 PARTITIONS = 256
 PARTITION_SHIFT = np.uint64(61 - 8)
 """Windows are divided by the first 8 of the 61 bits of their hashes."""
 PENDING_BYTES = 32 << 20
 """The number of bytes of windows that wait until they are written to their partitions."""
-FIRST_SLOTS = 1 << 12
 PLACES = "places"
 SPANS = "spans"
 SOURCES = "sources"
@@ -184,7 +184,7 @@ class WindowFiles:
             path = _partition_path(self._folder, number)
             if path.exists():
                 entries = path.stat().st_size // 24
-                _write_sources_of(map_array(path, np.uint64, (entries, 3)), sources)
+                write_sources(map_array(path, np.uint64, (entries, 3)), sources)
         prefixes = create_mapped_file(self._folder / PREFIXES, np.uint64, (self.count + 1,))
         kernels.hash_contents(sources, prefixes)
 
@@ -198,29 +198,6 @@ class WindowFiles:
     def prefixes(self) -> np.ndarray:
         """Returns the hash of the contents of all windows before each one, uint64 (n + 1,)."""
         return map_array(self._folder / PREFIXES, np.uint64, (self.count + 1,))
-
-
-def _write_sources_of(windows: np.ndarray, sources: np.ndarray) -> None:
-    """Writes the sources of the windows of a partition."""
-    size = FIRST_SLOTS
-    slots = np.full(size, kernels.EMPTY, np.uint32)
-    firsts = np.empty(size // 2, np.uint64)
-    seconds = np.empty(size // 2, np.uint64)
-    at, used = kernels.insert_windows(windows, np.uint64(0), slots, firsts, seconds, np.uint64(0))
-    while at < len(windows):
-        size *= 4
-        slots = np.full(size, kernels.EMPTY, np.uint32)
-        firsts = _grown(firsts, size // 2)
-        seconds = _grown(seconds, size // 2)
-        kernels.grow_table(windows, firsts, used, slots)
-        at, used = kernels.insert_windows(windows, at, slots, firsts, seconds, used)
-    kernels.write_sources(windows, slots, firsts, seconds, sources)
-
-
-def _grown(array: np.ndarray, size: int) -> np.ndarray:
-    larger = np.empty(size, array.dtype)
-    larger[: len(array)] = array
-    return larger
 
 
 class Passages(NamedTuple):
@@ -271,16 +248,7 @@ def find_passages(windows: WindowFiles, least: int) -> Iterator[Passages]:
             is_last = (windows.places[runs[:, 0]] >> np.uint64(32)) == last
             waiting, runs = runs[is_last], runs[~is_last]
         if len(runs):
-            yield _describe(_outermost(runs), windows, prefixes, least)
-
-
-def _outermost(runs: np.ndarray) -> np.ndarray:
-    """Returns the runs that no other one contains, in order."""
-    order = np.lexsort((np.uint64(0) - runs[:, 2], runs[:, 0]))
-    ordered = runs[order]
-    kept = np.empty(len(ordered), bool)
-    kernels.keep_outermost(ordered, kept)
-    return np.asarray(ordered[kept])
+            yield _describe(outermost_runs(runs), windows, prefixes, least)
 
 
 def _describe(runs: np.ndarray, windows: WindowFiles, prefixes: np.ndarray, least: int) -> Passages:

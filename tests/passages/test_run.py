@@ -12,7 +12,8 @@ import pytest
 
 import nearkin
 from nearkin.errors import UsageError
-from nearkin.passages import fingerprints, tables, tokens, windows
+from nearkin.passages import tables, windows
+from nearkin.winnowing import fingerprints, matching_runs, tokens
 from tests.passages.oracle import generate_texts, require_exact
 
 
@@ -61,7 +62,7 @@ def test_result_does_not_depend_on_pieces_partitions_table_size_and_threads(
     require_exact(texts, 50, expected)
     monkeypatch.setattr(tokens, "PIECE_BYTES", 9000)
     monkeypatch.setattr(windows, "PENDING_BYTES", 100_000)
-    monkeypatch.setattr(windows, "FIRST_SLOTS", 4)
+    monkeypatch.setattr(matching_runs, "FIRST_SLOTS", 4)
     monkeypatch.setattr(windows, "RUNS_AT_ONCE", 1)
     monkeypatch.setattr(fingerprints, "LEAST_WORDS", 1)
     monkeypatch.setattr(fingerprints, "BITS_PER_BYTE", 0)

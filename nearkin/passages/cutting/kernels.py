@@ -7,8 +7,8 @@ registered content are cut, unless a window that is registered in the same docum
 
 import numpy as np
 
-from nearkin.passages.kernels import EMPTY, NONE, U64, content_of
 from nearkin.runtime.jit import inlined, kernel
+from nearkin.winnowing.kernels import EMPTY, NONE, U64, content_of
 
 TOKEN_BITS = U64(0xFFFFFFFF)
 """The bits of a place that hold the number of the token."""

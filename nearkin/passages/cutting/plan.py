@@ -8,8 +8,8 @@ import numpy as np
 from nearkin.engine.local.work_folder import create_mapped_file
 from nearkin.passages.cutting import kernels
 from nearkin.passages.cutting.request import CutRequest, CutUnit
-from nearkin.passages.kernels import EMPTY
 from nearkin.passages.windows import WindowFiles
+from nearkin.winnowing.kernels import EMPTY
 
 SPANS_AT_ONCE = 1 << 16
 """The number of spans that are collected at a time, if no document has more windows."""

@@ -21,10 +21,10 @@ from nearkin.passages.cutting.plan import CutPlan, plan_cuts
 from nearkin.passages.cutting.request import CUT_SPANS, CutCounts, CutRequest
 from nearkin.passages.documents import BYTES, ID
 from nearkin.passages.run import DocumentRun, PassageRun
-from nearkin.passages.tokens import TokenReader
 from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.setting_names import name_setting
 from nearkin.shingle.shingler import Shingler
+from nearkin.winnowing.tokens import TokenReader
 
 SPAN = pa.struct([("start", pa.int64()), ("end", pa.int64())])
 CUTS = pa.schema(

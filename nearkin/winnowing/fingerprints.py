@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from nearkin.passages import kernels
-from nearkin.passages.tokens import TokenPiece
+from nearkin.winnowing import kernels
+from nearkin.winnowing.tokens import TokenPiece
 
 LEAST_WORDS = 1 << 10
 BITS_PER_BYTE = 2

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from nearkin.passages import kernels
-from nearkin.passages.fingerprints import Buffers, anchor_width, collect_anchors
-from nearkin.passages.tokens import TokenPiece
+from nearkin.winnowing import kernels
+from nearkin.winnowing.fingerprints import Buffers, anchor_width, collect_anchors
+from nearkin.winnowing.tokens import TokenPiece
 
 PRIME = (1 << 61) - 1
 U64 = np.uint64

@@ -101,3 +101,18 @@ def _no_tokens() -> LocatedTokens:
     return LocatedTokens(
         np.empty(0, np.uint64), np.empty(0, np.uint32), np.empty(0, np.uint32), np.zeros(1)
     )
+
+
+def locate_all_tokens(shingler: Shingler, text: str) -> LocatedTokens:
+    """Returns all tokens of one text of any size.
+
+    Args:
+        shingler: Locates the tokens. It needs memory for a part of a long text at a time.
+        text: The text, valid Unicode.
+    """
+    pieces = [
+        (piece.hashes.copy(), piece.starts.copy(), piece.ends.copy())
+        for piece in TokenReader(shingler, 1).read_pieces(pa.array([text], pa.large_string()), 0)
+    ]
+    hashes, starts, ends = (np.concatenate(column) for column in zip(*pieces, strict=True))
+    return LocatedTokens(hashes, starts, ends, np.array([0, len(hashes)], np.int64))
