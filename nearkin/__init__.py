@@ -70,6 +70,7 @@ if TYPE_CHECKING:
         RelatedDocument,
     )
     from nearkin.index.index import Index
+    from nearkin.index.passage_matches import MatchedPassage, PassageMatch, PassageMatches
     from nearkin.index.settings import IndexSettings, VectorEvidence
     from nearkin.keys import HashKey
     from nearkin.lab.synth import SynthSettings, synth
@@ -139,6 +140,7 @@ __all__ = [
     "LargeClusterError",
     "Layer",
     "Match",
+    "MatchedPassage",
     "MinHashBuilder",
     "MissingExtraError",
     "MissingIndexError",
@@ -152,6 +154,8 @@ __all__ = [
     "OutcomeKind",
     "OutcomeUnknownError",
     "PairsResult",
+    "PassageMatch",
+    "PassageMatches",
     "PassagesResult",
     "Plan",
     "PlannedSettings",
@@ -276,6 +280,9 @@ _HOMES = {
     "Outcome": "nearkin.index.entry",
     "OutcomeKind": "nearkin.index.entry",
     "RelatedDocument": "nearkin.index.entry",
+    "MatchedPassage": "nearkin.index.passage_matches",
+    "PassageMatch": "nearkin.index.passage_matches",
+    "PassageMatches": "nearkin.index.passage_matches",
     "Client": "nearkin.client.clients",
     "AsyncClient": "nearkin.client.clients",
     "Retries": "nearkin.client.clients",

@@ -92,6 +92,7 @@ def add_files(
     selection: Selection | None = None,
     distance: int | None = None,
     related: float | None = None,
+    passages: int | None = None,
     observe: Callable[[Outcome], None] | None = None,
     decisions: Path | None = None,
 ) -> AddedDocuments:
@@ -110,6 +111,7 @@ def add_files(
         selection: Rules that decide which files of input folders are read.
         distance: Hamming distance of a new index of simhash, which replaces the threshold, or None.
         related: Smallest similarity of related documents of a new index, or None without them.
+        passages: Smallest number of words of the passages that a new index finds, or None.
         observe: Receives the outcome of each document, in the order of the documents.
         decisions: File of decisions about pairs of documents of the scope, or None.
 
@@ -125,7 +127,12 @@ def add_files(
     fields: SettingsFields = {}
     if postings is not None:
         spec = request.to_spec(columns)
-        fields = {"postings": postings, "distance": distance, "related": related}
+        fields = {
+            "postings": postings,
+            "distance": distance,
+            "related": related,
+            "passages": passages,
+        }
     new_threshold = None if spec is None else threshold
     resources = SpecResources(request.secret)
     with Index.open(
@@ -602,6 +609,8 @@ def _open_copy(
         fields["distance"] = header["distance"]
     if "related" in header:
         fields["related"] = header["related"]
+    if "passages" in header:
+        fields["passages"] = header["passages"]
     if "vector" in header:
         fields["vector"] = read_vector_evidence(header["vector"])
     if "combine" in header:

@@ -316,6 +316,10 @@ CASES: dict[str, Callable[[Parts], Case]] = {
         nk.Index.open("memory://", related=0.5).related_many,
         {"scope": "a", "documents": TEXTS},
     ),
+    "Index.passages": lambda parts: (
+        nk.Index.open("memory://", passages=4).passages,
+        {"scope": "a", "text": TEXTS[0]},
+    ),
     "Index.near_misses": lambda parts: (
         parts.index.near_misses,
         {"scope": "a", "document": TEXTS[0]},
@@ -351,6 +355,10 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     "requests.related_request": lambda parts: (
         requests.related_request,
         {"scope": "a", "document": "x", "top": 3},
+    ),
+    "requests.passages_request": lambda parts: (
+        requests.passages_request,
+        {"scope": "a", "text": "x", "top": 3},
     ),
     "requests.near_misses_request": lambda parts: (
         requests.near_misses_request,
@@ -486,6 +494,9 @@ RESULTS = {
     "IndexFacts",
     "IndexStats",
     "Layer",
+    "MatchedPassage",
+    "PassageMatch",
+    "PassageMatches",
     "Match",
     "Neighbour",
     "OperatingPoint",

@@ -241,6 +241,16 @@ def build(
             rich_help_panel=SIMILARITY,
         ),
     ] = None,
+    passages: Annotated[
+        int | None,
+        typer.Option(
+            "--passages",
+            help="Store fingerprints of passages of at least this number of words, with which "
+            "documents that share a passage with a text are found.",
+            metavar="N",
+            rich_help_panel=SIMILARITY,
+        ),
+    ] = None,
     vector_threshold: Annotated[float | None, vector_threshold_option("0.95")] = None,
     combine: Annotated[str | None, combine_option("either")] = None,
     shingle: o.Shingle = "words:3",
@@ -269,6 +279,7 @@ def build(
         threshold: Minimum similarity at which a document is resolved to another, or None.
         distance: Maximum Hamming distance at which a document is resolved to another, or None.
         related: Minimum similarity of related documents, or None without them.
+        passages: Smallest number of words of a passage, or None to store no fingerprints.
         vector_threshold: Minimum cosine of the vectors that texts have besides, or None.
         combine: Thresholds that must be reached, `either` or `both`, or None for the default.
         shingle: Unit and length of a shingle, for example `words:3`.
@@ -315,7 +326,7 @@ def build(
         )
     if saved is not None:
         require_as_saved(given, inputs, columns, spec)
-        of_files = ("threshold", "distance", "related", "memory", "spec_resources")
+        of_files = ("threshold", "distance", "related", "passages", "memory", "spec_resources")
         given.require_unused(of_files, f"on the saved run {saved.folder}")
         loaded = load_run(saved, store, scope, spec.to_request().secret, postings)
         print_facts(loaded, as_json=json)
@@ -333,6 +344,10 @@ def build(
     if both_columns is not None and related is not None:
         raise UsageError(
             f"--related {related} is for one kind of documents; leave it out, or name one column"
+        )
+    if both_columns is not None and passages is not None:
+        raise UsageError(
+            f"--passages {passages} is for an index of texts; leave it out, or name one column"
         )
     request = spec.to_request()
     if both_columns is not None:
@@ -363,6 +378,7 @@ def build(
         selection=reading.selection,
         distance=distance,
         related=related,
+        passages=passages,
     )
     _print_added(added, as_json=json)
 

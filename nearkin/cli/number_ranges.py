@@ -69,6 +69,7 @@ RANGES = {
     "most_pairs": COUNT_OR_NONE,
     "limit": COUNT,
     "min_tokens": NumberRange(2, 1 << 20),
+    "passages": NumberRange(2, 1 << 20),
     "min_left": COUNT_OR_NONE,
     "repeated_lines": NumberRange(2),
     "repeated_paragraphs": NumberRange(2),

@@ -42,6 +42,7 @@ from nearkin.client.requests import ClusterReader
 from nearkin.errors import ServiceError, UsageError
 from nearkin.index.documents import Document
 from nearkin.index.entry import Cluster, Match, Outcome
+from nearkin.index.passage_matches import PassageMatches
 
 if TYPE_CHECKING:
     from nearkin.index.description import IndexStats
@@ -338,6 +339,16 @@ class Client:
         """
         return self._send_with_retries(requests.related_request(scope, document, top))
 
+    def passages(self, scope: str, text: str, top: int = 10) -> PassageMatches:
+        """Returns the documents that share a passage with a text, as `Index.passages` does.
+
+        Args:
+            scope: Scope of the search.
+            text: The text.
+            top: Maximum number of documents.
+        """
+        return self._send_with_retries(requests.passages_request(scope, text, top))
+
     def near_misses(self, scope: str, document: Document, top: int = 10) -> list[Match]:
         """Returns documents that share a bucket with a document but are below the threshold.
 
@@ -590,6 +601,16 @@ class AsyncClient:
             top: Maximum number of documents. A server returns at most 10.
         """
         return await self._send_with_retries(requests.related_request(scope, document, top))
+
+    async def passages(self, scope: str, text: str, top: int = 10) -> PassageMatches:
+        """Returns the documents that share a passage with a text, as `Index.passages` does.
+
+        Args:
+            scope: Scope of the search.
+            text: The text.
+            top: Maximum number of documents.
+        """
+        return await self._send_with_retries(requests.passages_request(scope, text, top))
 
     async def near_misses(self, scope: str, document: Document, top: int = 10) -> list[Match]:
         """Returns documents that share a bucket with a document but are below the threshold.

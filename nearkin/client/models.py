@@ -97,6 +97,7 @@ class IndexFacts:
             vectors, otherwise None.
         combine: `either` or `both` in an index of texts and vectors, otherwise None.
         related: The minimum similarity of related documents, or None in an index without them.
+        passages: The smallest number of words of a passage, or None in an index without them.
     """
 
     spec: Mapping[str, Any]
@@ -111,6 +112,7 @@ class IndexFacts:
     vector: Mapping[str, Any] | None = None
     combine: str | None = None
     related: float | None = None
+    passages: int | None = None
 
 
 @dataclass(frozen=True)

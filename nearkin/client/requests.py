@@ -32,6 +32,7 @@ from nearkin.client.models import (
 from nearkin.errors import UsageError
 from nearkin.index.documents import Document
 from nearkin.index.entry import Cluster, Match, Outcome
+from nearkin.index.passage_matches import MatchedPassage, PassageMatch, PassageMatches
 
 if TYPE_CHECKING:
     from nearkin.index.description import IndexStats
@@ -124,6 +125,30 @@ def near_misses_request(scope: str, document: Document, top: int) -> Call[list[M
         lambda answer: _to_matches(read_json(answer)["near_misses"]),
         to_json_line(document)[:-1] + b',"top":%d}' % top,
     )
+
+
+@check_arguments
+def passages_request(scope: str, text: str, top: int) -> Call[PassageMatches]:
+    """Returns the request for documents that share a passage with a text.
+
+    Args:
+        scope: Scope of the search.
+        text: The text.
+        top: Maximum number of documents.
+    """
+
+    def read(answer: httpx2.Response) -> PassageMatches:
+        response = read_json(answer)
+        documents = tuple(map(_to_passage_match, response["documents"]))
+        return build_result(PassageMatches, {**response, "documents": documents})
+
+    body = to_json_line(text)[:-1] + b',"top":%d}' % top
+    return Call("POST", path_in_scope(scope, "passages"), read, body)
+
+
+def _to_passage_match(found: Mapping[str, Any]) -> PassageMatch:
+    passages = tuple(build_result(MatchedPassage, passage) for passage in found["passages"])
+    return build_result(PassageMatch, {**found, "passages": passages})
 
 
 def _to_matches(found: Sequence[Mapping[str, Any]]) -> list[Match]:

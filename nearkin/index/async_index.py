@@ -20,6 +20,7 @@ from nearkin.spec import Spec
 
 if TYPE_CHECKING:
     from nearkin.blocklist.blocklist import Blocklist
+    from nearkin.index.passage_matches import PassageMatches
     from nearkin.index.stores.base import Store
     from nearkin.measures.explanation import Explanation
     from nearkin.sketch.resources import SpecResources
@@ -165,6 +166,25 @@ class AsyncIndex:
             UsageError: If the document is not valid, or `top` is less than 1.
         """
         return await _run(self.index.query, scope, document, top, members=members)
+
+    async def passages(self, scope: str, text: str, top: int = 10) -> "PassageMatches":
+        """Does the same as `Index.passages`, in a thread.
+
+        Args:
+            scope: Scope that is searched.
+            text: The text. If it is stored itself, it is found, too.
+            top: Maximum number of documents.
+
+        Returns:
+            The documents with the bytes of the passages in both, and whether the search was
+            complete.
+
+        Raises:
+            UsageError: If the text is not valid, `top` is less than 1, or the index has no setting
+                `passages`.
+            StoreError: If the store fails.
+        """
+        return await _run(self.index.passages, scope, text, top)
 
     async def related_many(self, scope: str, documents: Sequence[Document]) -> list[list[Match]]:
         """Does the same as `Index.related_many`, in a thread.

@@ -135,7 +135,9 @@ class BulkLoad:
         return PreparedBatch(scope, digests, (prepared,))
 
     def _write(self, new: Iterable[KeyedEntry]) -> None:
-        self._session.store.apply(Changes(new=list(new), may_overflow=True))
+        changes = Changes(new=list(new), may_overflow=True)
+        self._session.stage_passages(changes)
+        self._session.store.apply(changes)
 
     def _documents_to_add(self, scope: str, entries: list[Entry]) -> list[Entry]:
         """Returns those of the next documents that the store does not have.

@@ -174,9 +174,10 @@ class Changes:
             still be. Each is among `present`.
         expected: Documents of `changed` as they were read. Each must still be resolved to the same
             representative.
-        postings_added: Postings and their keys, of documents on other shards.
-        postings_removed: Document numbers and keys, of documents on other shards. They are applied
-            before `postings_added`.
+        postings_added: Postings and their keys, of documents on other shards, and of fingerprints
+            of passages.
+        postings_removed: Document numbers and keys, of the same postings. They are applied before
+            `postings_added`.
         may_overflow: True if a bucket may exceed its capacity. A store counts postings only then.
         invalidates_caches: True if cached resolutions of other processes may become wrong. The
             generation of the store rises then.

@@ -40,6 +40,8 @@ class IndexStats(TypedDict):
     """The maximum Hamming distance, if it replaces the threshold."""
     related: NotRequired[float]
     """The minimum similarity of related documents, if the index has the setting."""
+    passages: NotRequired[int]
+    """The smallest number of words of a passage, if the index has the setting."""
     bands: int
     rows: int
     vector_threshold: NotRequired[float]
@@ -182,6 +184,8 @@ class IndexDescription:
             stats["distance"] = session.settings.distance
         if session.settings.related is not None:
             stats["related"] = session.settings.related
+        if session.settings.passages is not None:
+            stats["passages"] = session.settings.passages
         vector = session.settings.vector
         if vector is not None and self.vector_banding is not None:
             assert vector.threshold is not None

@@ -13,6 +13,7 @@ from nearkin.index.stores.base import Store
 from nearkin.packed_pairs import pack_pairs
 
 NOT_IN_BUCKET = "not in a bucket"
+NO_FINGERPRINT = "a fingerprint of its passages is missing"
 SHARED_CLUSTER_ID = "another representative has the same cluster id; run compact"
 
 
@@ -98,6 +99,9 @@ def check_index(index: Index, limit: int = 100) -> IntegrityReport:
             keys = session.documents.keys_of(scope, posted)
             postings += sum(map(len, keys))
             problems += _bucket_problems(store, posted, keys)
+        fingerprints = _check_fingerprints(index, entries)
+        postings += fingerprints.postings
+        problems += fingerprints.problems
     counts = store.counts()
     if all(counts[name] == before[name] for name in ("records", "leaders", "postings")):
         # otherwise another process writes, and the counts are of different moments
@@ -213,23 +217,69 @@ def _cluster_problems(index: Index, scope: str, entries: list[Entry]) -> Iterato
             )
 
 
-def _bucket_problems(
-    store: Store, posted: list[Entry], keys: list[np.ndarray]
-) -> Iterator[IntegrityProblem]:
-    """Yields the postings that are missing or repeated, for documents with keys uint64 (b,)."""
-    postings = store.postings(np.concatenate(keys))
+class _BucketCheck(NamedTuple):
+    """A bucket in which a document should have one posting."""
+
+    entry: Entry
+    own_postings: int
+    """The number of postings of the document."""
+    postings: int
+    """The number of all postings."""
+
+
+def _read_buckets(
+    store: Store, entries: list[Entry], keys: list[np.ndarray]
+) -> Iterator[_BucketCheck]:
+    """Yields each bucket of documents with keys uint64 (b,)."""
+    postings = store.postings(np.concatenate([np.empty(0, np.uint64), *keys]))
     refs = postings.words >> REF_SHIFT
     end = 0
-    for entry, own_keys in zip(posted, keys, strict=True):
+    for entry, own_keys in zip(entries, keys, strict=True):
         start = end
         end += len(own_keys)
         for key in range(start, end):
             bucket = refs[postings.offsets[key] : postings.offsets[key + 1]]
-            count = int((bucket == entry.ref).sum())
-            if count == 0:
-                yield IntegrityProblem(NOT_IN_BUCKET, entry.scope, entry.id)
-            elif count > 1:
-                yield IntegrityProblem("twice in a bucket", entry.scope, entry.id)
+            yield _BucketCheck(entry, int((bucket == entry.ref).sum()), len(bucket))
+
+
+def _bucket_problems(
+    store: Store, posted: list[Entry], keys: list[np.ndarray]
+) -> Iterator[IntegrityProblem]:
+    """Yields the postings that are missing or repeated, for documents with keys uint64 (b,)."""
+    for entry, count, _ in _read_buckets(store, posted, keys):
+        if count == 0:
+            yield IntegrityProblem(NOT_IN_BUCKET, entry.scope, entry.id)
+        elif count > 1:
+            yield IntegrityProblem("twice in a bucket", entry.scope, entry.id)
+
+
+class _FingerprintCheck(NamedTuple):
+    """The fingerprints of the passages of some documents."""
+
+    postings: int
+    """The number of postings of fingerprints."""
+    problems: list[IntegrityProblem]
+
+
+def _check_fingerprints(index: Index, entries: list[Entry]) -> _FingerprintCheck:
+    """Verifies the fingerprints of the passages of documents, if the index has them.
+
+    One that is missing from a full bucket was evicted, which is not a problem.
+    """
+    session = index._session
+    passages = session.searcher.passages
+    if passages is None:
+        return _FingerprintCheck(0, [])
+    keys = [passages.postings.keys_of_entry(entry) for entry in entries]
+    found = 0
+    problems = []
+    for entry, count, size in _read_buckets(session.store, entries, keys):
+        found += count
+        if count == 0 and size < session.settings.bucket_capacity:
+            problems.append(IntegrityProblem(NO_FINGERPRINT, entry.scope, entry.id))
+        elif count > 1:
+            problems.append(IntegrityProblem("twice in a bucket", entry.scope, entry.id))
+    return _FingerprintCheck(found, problems)
 
 
 def merge_clusters(index: Index) -> dict[str, int]:

@@ -16,6 +16,7 @@ from nearkin.index.settings import (
     threshold_of_distance,
 )
 from nearkin.index.stores.base import Store
+from nearkin.index.stores.sharded import ShardedStore
 from nearkin.index.stores.urls import (
     open_store,
     recorded_url,
@@ -32,6 +33,10 @@ VECTOR_FORMAT = 3
 """The format of an index of texts and vectors, which older versions of nearkin refuse."""
 RELATED_FORMAT = 4
 """The format of an index with related documents, which older versions of nearkin refuse."""
+PASSAGES_FORMAT = 5
+"""The format of an index with fingerprints of passages, which older versions of nearkin refuse."""
+FORMATS = (FORMAT, DISTANCE_FORMAT, VECTOR_FORMAT, RELATED_FORMAT, PASSAGES_FORMAT)
+"""The formats that this version reads."""
 DEFAULT_THRESHOLD = 0.8
 DEFAULT_VECTOR_THRESHOLD = 0.95
 """The default threshold of the vectors of an index of texts and vectors."""
@@ -47,7 +52,7 @@ FIXED_SETTINGS = (
 )
 """The settings that are fixed when an index is created, besides its Spec, its distance and its
 vectors."""
-OPTIONAL_SETTINGS = ("distance", "related", "combine")
+OPTIONAL_SETTINGS = ("distance", "related", "passages", "combine")
 """The settings that are fixed too, and recorded by the indexes that have them only."""
 FIXED_VECTOR_SETTINGS = ("threshold", "recall", "bands", "rows")
 """The settings of the vectors of an index that are fixed when it is created, besides their Spec."""
@@ -82,6 +87,7 @@ class IndexHeader(TypedDict):
     store_text: bool
     distance: NotRequired[int]
     related: NotRequired[float]
+    passages: NotRequired[int]
     vector: NotRequired[VectorHeader]
     combine: NotRequired[str]
     shard: NotRequired[list[int]]
@@ -130,6 +136,7 @@ def open_index(
     while True:
         # A request that is not valid is refused before the store makes a file.
         requested_header = new_header(requested)
+        _require_one_store(requested, urls, store)
         if store is None:
             store = _open_next_store(urls, requested, visited, must_exist=must_exist)
         try:
@@ -151,6 +158,25 @@ def open_index(
         requested = _request_after_migration(header, requested, store.url, next_urls)
         urls = with_passwords(state.migration.urls, urls)
         store = None
+
+
+def _require_one_store(requested: IndexSettings, urls: Sequence[str], store: Store | None) -> None:
+    """Verifies that an index with fingerprints of passages is not divided among several stores.
+
+    Args:
+        requested: Settings of the request.
+        urls: URLs of the store.
+        store: The store if it is open already.
+
+    Raises:
+        UsageError: If it is.
+    """
+    is_divided = len(urls) > 1 or isinstance(store, ShardedStore)
+    if requested.passages is not None and is_divided:
+        raise UsageError(
+            f"{name_setting('passages', requested.passages)} is not possible over the shards of "
+            "several stores; give the URL of one store, or leave the setting out"
+        )
 
 
 def _open_next_store(
@@ -304,7 +330,23 @@ def new_header(settings: IndexSettings) -> IndexHeader:
     if settings.related is not None:
         header["format"] = RELATED_FORMAT
         header["related"] = settings.related
+    if settings.passages is not None:
+        _require_located_words(spec)
+        header["format"] = PASSAGES_FORMAT
+        header["passages"] = settings.passages
     return header
+
+
+def _require_located_words(spec: Spec) -> None:
+    """Verifies that the bytes of the words of a Spec are known.
+
+    Raises:
+        UsageError: If they are not.
+    """
+    # few indexes have passages, and the kernels of words take time to import
+    from nearkin.index.passage_postings import passage_spec
+
+    passage_spec(spec)
 
 
 def _vector_header(vector: VectorEvidence) -> VectorHeader:
@@ -330,10 +372,10 @@ def settings_of(header: IndexHeader, requested: IndexSettings, url: str) -> Inde
         IncompatibleError: If the header has another format, the request names another value, or
             the store is one shard of several.
     """
-    if header["format"] not in (FORMAT, DISTANCE_FORMAT, VECTOR_FORMAT, RELATED_FORMAT):
+    if header["format"] not in FORMATS:
         raise IncompatibleError(
             f"{url} has index format {header['format']}; this version of nearkin reads {FORMAT} "
-            f"to {RELATED_FORMAT}"
+            f"to {max(FORMATS)}"
         )
     if "shard" in header:
         position, count = header["shard"]
@@ -359,6 +401,7 @@ def settings_of(header: IndexHeader, requested: IndexSettings, url: str) -> Inde
         store_text=header["store_text"],
         distance=header.get("distance"),
         related=header.get("related"),
+        passages=header.get("passages"),
         combine=header.get("combine", IndexSettings().combine),
     )
     names = (*FIXED_SETTINGS, *OPTIONAL_SETTINGS)

@@ -467,7 +467,7 @@ class Preparer:
 
     def scope_salt(self, scope: str) -> np.uint64:
         """Returns the salt that gives each scope and configuration its own buckets."""
-        return _scope_salt(self.salt, scope)
+        return scope_salt(self.salt, scope)
 
     def _band_keys(self, scope: str, sketches: Sketches) -> np.ndarray:
         n = len(sketches.signatures)
@@ -482,7 +482,13 @@ class Preparer:
 
 
 @lru_cache(1024)
-def _scope_salt(salt: bytes, scope: str) -> np.uint64:
+def scope_salt(salt: bytes, scope: str) -> np.uint64:
+    """Returns the salt that gives each scope and configuration its own buckets.
+
+    Args:
+        salt: Salt of the configuration.
+        scope: The scope.
+    """
     digest = hashlib.sha256(salt + b"\0" + scope.encode()).digest()
     return np.uint64(int.from_bytes(digest[:8], "little"))
 

@@ -27,6 +27,7 @@ from nearkin.setting_names import name_setting
 if TYPE_CHECKING:
     from nearkin.index.comparison import ComparedPairs
     from nearkin.index.document_preparation import PreparedBatch
+    from nearkin.index.passage_matches import PassageMatches
     from nearkin.index.search import Searcher
     from nearkin.measures.base import Payload
     from nearkin.measures.explanation import Explanation, VectorComparison
@@ -136,6 +137,49 @@ class IndexReader(IndexDescription):
             )
         with measured_call(self._session.telemetry, "query", len(documents)):
             return searcher.match_related(self._prepare_many(searcher, scope, documents))
+
+    @check_arguments
+    def passages(self, scope: str, text: str, top: int = 10) -> "PassageMatches":
+        """Finds the stored documents that share a passage with a text. Nothing is written.
+
+        A passage is a run of at least as many words as the setting `passages` says that both have,
+        after normalization. Each stored text is searched, whether it is a representative or not.
+        Those with most fingerprints in common are compared first, at most `max_candidates` of them.
+
+        Args:
+            scope: Scope that is searched.
+            text: The text. If it is stored itself, it is found, too.
+            top: Maximum number of documents.
+
+        Returns:
+            The documents with the bytes of the passages in both, and whether the search was
+            complete.
+
+        Raises:
+            UsageError: If the text is not valid, `top` is less than 1, or the index has no setting
+                `passages`.
+            StoreError: If the store fails.
+
+        Examples:
+            >>> from nearkin import Index
+            >>> index = Index.open("memory://", passages=4)
+            >>> stored = index.upsert("web", "He said: the cat sat on the mat.", id="a")
+            >>> found = index.passages("web", "Once, the cat sat on a sofa.").documents[0]
+            >>> found.id, found.passages[0]
+            ('a', MatchedPassage(start=6, end=20, stored_start=9, stored_end=23, tokens=4))
+        """
+        if top < 1:
+            raise UsageError(f"{name_setting('top', top)} is less than 1")
+        self._session.refresh_if_due()
+        searcher = self._session.searcher
+        if searcher.passages is None:
+            raise UsageError(
+                f"the index {self.url} was created without {name_setting('passages')}, so that it "
+                "has no fingerprints of passages; create an index with it"
+            )
+        searcher.documents.first.check(text)
+        with measured_call(self._session.telemetry, "query", 1):
+            return searcher.passages.find(require_scope(scope), text, top)
 
     def _prepare_many(
         self, searcher: "Searcher", scope: str, documents: Sequence[Document]

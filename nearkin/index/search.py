@@ -6,7 +6,7 @@ and exact comparison.
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,9 @@ from nearkin.index.stats import SearchStats
 from nearkin.index.stores.base import Store
 from nearkin.measures.base import as_stored, concatenate_payloads
 from nearkin.packed_pairs import pack_pairs
+
+if TYPE_CHECKING:
+    from nearkin.index.passage_search import PassageSearcher
 
 
 class RankedCandidates(NamedTuple):
@@ -168,6 +171,8 @@ class Searcher:
         self.guard = guard
         self.comparer = DocumentComparer(documents, settings)
         self.stats = SearchStats(clock, on_comparisons)
+        self.passages: PassageSearcher | None = None
+        """The search for passages, if the index has their fingerprints."""
         self._clock = clock
         require_probeable(settings.spec, settings.probes, settings.lookup_probes)
         lookup_probes = [settings.lookup_probes]

@@ -211,6 +211,12 @@ class Session:
         self.searcher = Searcher(
             self.store, settings, self.documents, self.clock, on_comparisons, self.guard
         )
+        if settings.passages is not None:
+            from nearkin.index.passage_postings import PassagePostings
+            from nearkin.index.passage_search import PassageSearcher
+
+            postings = PassagePostings(settings.spec, resources.secret, settings.passages)
+            self.searcher.passages = PassageSearcher(self.store, settings, postings)
         self.cache.sync_generation(self.state.generation, self.cache.stamp())
         self.clocks = ClockWatch(self.clock, self.store)
         self.scope_names = ScopeNames(self.store)
@@ -372,6 +378,7 @@ class Session:
         changes.invalidates_caches = bool(
             changes.dropped or changes.posted or changes.unposted or changes.expected
         )
+        self.stage_passages(changes)
         succeeded = False
         if changes.invalidates_caches:
             self.cache.begin_step()
@@ -385,6 +392,17 @@ class Session:
             self.cache.forget(entry.scope, entry.id)
         for keyed in changes.dropped:
             self.cache.forget(keyed.entry.scope, keyed.entry.id)
+
+    def stage_passages(self, changes: Changes) -> None:
+        """Adds the fingerprints of passages to a step, if the index has them.
+
+        `apply` does this, too. So it is for steps that are applied to the store directly.
+
+        Args:
+            changes: Changes of the step, whose new and deleted documents have their content.
+        """
+        if self.searcher.passages is not None:
+            self.searcher.passages.postings.stage(changes, self.store)
 
     def confirm_state(self) -> StoreState:
         """Returns the store's state if the index is still in this store.

@@ -111,6 +111,10 @@ class IndexSettings:
         related: Minimum similarity of related representatives, above 0 and below the threshold: an
             upsert names them, and resolves no document to them. None to search for similar ones
             only, and in the settings of an existing index for its value.
+        passages: Smallest number of words of a passage, 2 to 1,048,576: `Index.passages` finds the
+            stored documents that share a passage with a text. Their fingerprints are stored, about
+            4 postings for as many words as a passage has. None to store none, and in the settings
+            of an existing index for its value.
         vector: The vectors that documents have besides their texts, whose settings are `spec`,
             `threshold`, the bands and `lookup_probes`. None for an index of texts or of vectors.
         combine: `either` (two documents are similar if their texts or their vectors reach the
@@ -153,6 +157,7 @@ class IndexSettings:
     threshold: float | None = None
     distance: int | None = None
     related: float | None = None
+    passages: int | None = None
     vector: VectorEvidence | None = None
     combine: str = "either"
     recall: float = 0.95
@@ -198,6 +203,7 @@ class IndexSettings:
                     f"{name_setting(name, getattr(self, name))} is less than {minimum}"
                 )
         self._require_no_fingerprints()
+        self._require_passages_possible()
         if self.vector is not None:
             self._require_texts()
         if self.spec is not None:
@@ -226,6 +232,33 @@ class IndexSettings:
             raise UsageError(
                 "an index of documents makes their signatures, and fingerprints are given; store "
                 "them in nearkin.HammingIndex"
+            )
+
+    def _require_passages_possible(self) -> None:
+        """Verifies that the passages of the documents can be found, if they are asked for.
+
+        Raises:
+            UsageError: If the number of words is out of range, or the index has no texts.
+        """
+        if self.passages is None:
+            return
+        # few indexes have passages, and every process with an index imports this module
+        from nearkin.winnowing import LEAST_TOKENS, MOST_TOKENS
+
+        setting = name_setting("passages", self.passages)
+        if not LEAST_TOKENS <= self.passages <= MOST_TOKENS:
+            raise UsageError(
+                f"{setting} is out of range; it must be {LEAST_TOKENS} to {MOST_TOKENS:,}"
+            )
+        if self.spec is not None and self.spec.unit == "vector":
+            raise UsageError(
+                f"{setting} is for an index of texts, and the Spec of this index is of vectors; "
+                "leave it out"
+            )
+        if not self.store_text:
+            raise UsageError(
+                f"{setting} needs the texts of the documents; leave out "
+                f"{name_setting('store_text', value=False)}"
             )
 
     def _require_texts(self) -> None:
@@ -425,6 +458,7 @@ class SettingsFields(TypedDict, total=False):
 
     distance: int | None
     related: float | None
+    passages: int | None
     vector: VectorEvidence | None
     combine: str
     recall: float

@@ -97,6 +97,32 @@ EXAMPLES: dict[str, OperationExample] = {
         },
         {"text": TEXT.format("town"), "top": 5},
     ),
+    "POST /v1/scopes/{scope}/passages": OperationExample(
+        "findPassages",
+        {
+            "documents": [
+                {
+                    "id": "one",
+                    "cluster": "one",
+                    "tokens": 12,
+                    "passages": [
+                        {
+                            "start": 0,
+                            "end": 61,
+                            "stored_start": 0,
+                            "stored_end": 61,
+                            "tokens": 12,
+                        }
+                    ],
+                    "found": 1,
+                }
+            ],
+            "candidates": 1,
+            "compared": 1,
+            "complete": True,
+        },
+        {"text": TEXT.format("town"), "top": 5},
+    ),
     "GET /v1/scopes/{scope}/documents/{id}": OperationExample(
         "getDocument",
         {
@@ -227,6 +253,7 @@ EXAMPLES: dict[str, OperationExample] = {
             "rows": 7,
             "probes": 0,
             "postings": "leaders",
+            "passages": 4,
             "version": "0.1.0",
         },
     ),
@@ -241,6 +268,7 @@ EXAMPLES: dict[str, OperationExample] = {
             "cached": 2,
             "cached_bytes": 454,
             "threshold": 0.8,
+            "passages": 4,
             "bands": 13,
             "rows": 7,
             "spec_fingerprint": "a92475c45afefe0f",

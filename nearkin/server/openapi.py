@@ -13,6 +13,7 @@ from nearkin.server.routes import models as m
 REQUEST_MODELS = (
     m.UpsertRequest,
     m.NearMissRequest,
+    m.PassagesRequest,
     m.QueryRequest,
     m.ExplainRequest,
     m.TuneRequest,
@@ -72,7 +73,7 @@ def describe_api(app: FastAPI) -> dict[str, Any]:
         for name, schema in schemas.items():
             _remove_titles(schema)
             schema["description"] = schema.get("description", name)
-        for name in ("QueryRequest", "NearMissRequest"):
+        for name in ("QueryRequest", "NearMissRequest", "PassagesRequest"):
             schemas[name]["properties"]["top"]["maximum"] = app.state.settings.max_top
         app.openapi_schema = document
     return app.openapi_schema

@@ -199,8 +199,8 @@ class ShadowIndex:
         try:
             if _definition_of(live) != _definition_of(standby):
                 raise IncompatibleError(
-                    "the shadow index must have the Spec, the threshold and the setting `related` "
-                    "of the live index; "
+                    "the shadow index must have the Spec, the threshold and the settings "
+                    "`related` and `passages` of the live index; "
                     "change those with nearkin index rebuild"
                 )
             if live.banding == standby.banding:
@@ -539,6 +539,6 @@ def _describe_banding(index: Index) -> dict[str, int]:
     }
 
 
-def _definition_of(index: Index) -> tuple[Spec, float, float | None]:
-    """Returns what decides which documents an index resolves and names as related."""
-    return index.spec, index.threshold, index.settings.related
+def _definition_of(index: Index) -> tuple[Spec, float, float | None, int | None]:
+    """Returns what decides the answers of an index, besides its banding."""
+    return index.spec, index.threshold, index.settings.related, index.settings.passages

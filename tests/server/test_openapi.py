@@ -25,7 +25,7 @@ TEXT = "the quick brown fox jumps over the lazy dog and runs away over the hills
 def client(serve: Serve, tmp_path: Path) -> TestClient:
     """A server with two documents, an unfinished one, and a shadow index."""
     shadow = {"shadow_store": f"sqlite:///{tmp_path}/b.db", "shadow_bands": 32, "shadow_rows": 4}
-    client = serve(store=f"sqlite:///{tmp_path}/a.db", **shadow)
+    client = serve(store=f"sqlite:///{tmp_path}/a.db", index={"passages": "4"}, **shadow)
     for id, word in (("one", "woods"), ("two", "valley")):
         body = {"id": id, "text": TEXT.format(word)}
         assert client.post("/v1/scopes/shop/documents", json=body).status_code == 200
@@ -181,9 +181,13 @@ def test_documented_bounds_are_those_that_the_server_enforces(client: TestClient
 
 
 def test_more_matches_than_max_top_are_refused(serve: Serve) -> None:
-    client = serve(max_top=5)
+    client = serve(max_top=5, index={"passages": "2"})
     schemas = client.get("/openapi.json").json()["components"]["schemas"]
-    for schema, route in (("QueryRequest", "query"), ("NearMissRequest", "near-misses")):
+    for schema, route in (
+        ("QueryRequest", "query"),
+        ("NearMissRequest", "near-misses"),
+        ("PassagesRequest", "passages"),
+    ):
         assert schemas[schema]["properties"]["top"]["maximum"] == 5
         url = f"/v1/scopes/shop/{route}"
         for top, status in ((5, 200), (6, 422), (10**9, 422), (0, 422)):

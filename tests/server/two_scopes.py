@@ -35,6 +35,7 @@ BODIES: dict[str, list[Any]] = {
     ]
     + [{"text": ""}, {}],
     "POST /v1/scopes/{scope}/near-misses": [*({"text": text, "top": 100} for text in TEXTS), {}],
+    "POST /v1/scopes/{scope}/passages": [*({"text": text, "top": 100} for text in TEXTS), {}],
     "PATCH /v1/scopes/{scope}/documents/{id}": [{"text": SHARED}],
     "POST /v1/scopes/{scope}/documents/{id}:close": [None],
     "POST /v1/explain": [
@@ -108,7 +109,7 @@ def client(serve: Serve, tokens: dict[str, str], tmp_path: Path) -> TestClient:
     }
     client = serve(
         store=f"sqlite:///{tmp_path}/first.db",
-        index={"postings": "all"},
+        index={"postings": "all", "passages": "4"},
         golden=tmp_path / "golden.jsonl",
         audit=tmp_path / "audit.json",
         **second,

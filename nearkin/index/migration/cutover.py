@@ -82,6 +82,7 @@ class KeptSettings(TypedDict):
 
     distance: int | None
     related: float | None
+    passages: int | None
     vector: VectorEvidence | None
     combine: str
     recall: float
@@ -95,6 +96,7 @@ def kept_settings(settings: IndexSettings) -> KeptSettings:
     return {
         "distance": settings.distance,
         "related": settings.related,
+        "passages": settings.passages,
         "vector": settings.vector,
         "combine": settings.combine,
         "recall": settings.recall,

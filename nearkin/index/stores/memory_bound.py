@@ -15,6 +15,7 @@ def growing_keys(changes: Changes) -> int | None:
         changes: Changes of the step.
     """
     posted = sum(keyed.keys.size for keyed in changes.posted if keyed.keys is not None)
+    posted += sum(keys.size for _, keys in changes.postings_added)
     if isinstance(changes.new, NewDocuments):
         is_handover = changes.new.scope.startswith(HANDOVERS_PREFIX)
         return None if is_handover or not len(changes.new) else posted + changes.new.keys.size

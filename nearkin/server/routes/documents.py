@@ -192,7 +192,44 @@ async def near_misses(request: Request, scope: ScopeName, who: Reader) -> m.Near
     return m.NearMisses(near_misses=[m.QueryMatch.from_match(miss) for miss in misses])
 
 
-def requested_top(body: m.QueryRequest | m.NearMissRequest, max_top: int) -> int:
+@router.post(
+    "/passages",
+    response_model=m.PassagesAnswer,
+    openapi_extra=body_schema(m.PassagesRequest),
+    summary="Find documents that share a passage with a text",
+)
+async def passages(request: Request, scope: ScopeName, who: Reader) -> Response:
+    """Returns stored documents that share a passage with a text, with the bytes of it in both.
+
+    The index must have the setting `passages`, the smallest number of words of a passage. Nothing
+    is stored.
+
+    Args:
+        request: The request.
+        scope: Scope that is searched.
+        who: Principal of the token.
+
+    Returns:
+        The documents as JSON.
+
+    Raises:
+        ProblemError: If the body is not valid, a limit is reached, or the server is not ready.
+    """
+    service = ready_service(request)
+    body = await parse_body(request, m.PassagesRequest)
+    top = requested_top(body, service.settings.max_top)
+    content = await service.run_in_thread(_passages_json, service.index, scope, body.text, top)
+    return counted_response(request, service, content)
+
+
+def _passages_json(index: Index, scope: str, text: str, top: int) -> bytes:
+    """Returns the documents that share a passage with a text as JSON."""
+    return orjson.dumps(index.passages(scope, text, top).to_dict())
+
+
+def requested_top(
+    body: m.QueryRequest | m.NearMissRequest | m.PassagesRequest, max_top: int
+) -> int:
     """Returns the maximum number of documents that a response lists.
 
     Args:

@@ -110,6 +110,13 @@ class QueryRequest(TextOrVector):
     )
 
 
+class PassagesRequest(Model):
+    """A text whose passages are searched for."""
+
+    text: str = Field(description="The text.")
+    top: int = Field(10, ge=1, description="Maximum number of documents that are returned.")
+
+
 class DocumentPart(Model):
     """A part of an unfinished document: either text or tokens."""
 
@@ -319,6 +326,44 @@ class NearMisses(Model):
     )
 
 
+class PassageAnswer(Model):
+    """A run of words that a text and a stored document share. Bytes count in UTF-8."""
+
+    start: int = Field(description="First byte in the text.")
+    end: int = Field(description="Byte after the last one in the text.")
+    stored_start: int = Field(description="First byte in the stored document.")
+    stored_end: int = Field(description="Byte after the last one in the stored document.")
+    tokens: int = Field(description="Number of words.")
+
+
+class PassageMatchAnswer(Model):
+    """A stored document that shares passages with a text."""
+
+    id: str = Field(description="Id of the document.")
+    cluster: str = Field(description="Id of its cluster.")
+    tokens: int = Field(description="Number of words of the text that are in at least one passage.")
+    passages: list[PassageAnswer] = Field(
+        description="The passages, in the order of the text. Of more than 100, they are the "
+        "longest."
+    )
+    found: int = Field(description="Number of all passages.")
+
+
+class PassagesAnswer(Model):
+    """The stored documents that share passages with a text."""
+
+    documents: list[PassageMatchAnswer] = Field(
+        description="The documents, those that share most words first."
+    )
+    candidates: int = Field(
+        description="Number of stored documents that share a fingerprint with the text."
+    )
+    compared: int = Field(description="Number of candidates that were compared with the text.")
+    complete: bool = Field(
+        description="True if no document with a passage can be missing, except beyond `top`."
+    )
+
+
 class Member(Model):
     """A document of a cluster."""
 
@@ -473,6 +518,11 @@ class IndexInfo(Model):
         description="Minimum similarity of related documents. Indexes without the setting do not "
         "have this member.",
     )
+    passages: int | None = Field(
+        default=None,
+        description="Smallest number of words of a passage. Indexes without the setting do not "
+        "have this member.",
+    )
     vector: VectorInfo | None = Field(
         default=None,
         description="The vectors of an index of texts and vectors. Other indexes do not have this "
@@ -504,6 +554,8 @@ class IndexInfo(Model):
         )
         if index.settings.related is not None:
             answer = answer.model_copy(update={"related": index.settings.related})
+        if index.settings.passages is not None:
+            answer = answer.model_copy(update={"passages": index.settings.passages})
         vector = index.settings.vector
         banding = index.vector_banding
         if vector is None or banding is None:
