@@ -122,3 +122,21 @@ def describe_setting(name: str, value: str | float | list[str] | None) -> str:
         ('bands=20', 'no `bands`')
     """
     return f"no {name_setting(name)}" if value is None else name_setting(name, value)
+
+
+def is_named_in(message: str, name: str) -> bool:
+    """Returns whether an error message names a setting, in one of the usual forms.
+
+    Args:
+        message: The message.
+        name: The keyword of the library.
+
+    Examples:
+        >>> is_named_in("--max-df 2 is out of range", "max_df"), is_named_in("max_dfs=2", "max_df")
+        (True, False)
+    """
+    import re
+
+    flag = OPTIONS.get(name) or f"--{name.replace('_', '-')}"
+    pattern = rf"(?<![\w-]){flag}(?![\w-])|\b{name}=|`{name}`|^{name} "
+    return re.search(pattern, message) is not None

@@ -19,7 +19,14 @@ from typer.main import get_command
 
 from nearkin.cli.command_line import ARGUMENTS, OWNS_PROCESS
 from nearkin.cli.command_table import COMMANDS, CommandEntry, CommandTable
-from nearkin.cli.commands import HELP_NAMES, MARKUP, Command, CommandGroup, run_typer
+from nearkin.cli.commands import (
+    HELP_NAMES,
+    MARKUP,
+    NO_CONFIG,
+    Command,
+    CommandGroup,
+    run_typer,
+)
 from nearkin.cli.compilation import CompilationLines
 from nearkin.cli.signals import INTERRUPTED, EndedBySignalError, ending_signals
 from nearkin.cli.standard_streams import prepare_streams
@@ -29,7 +36,6 @@ from nearkin.runtime.compilation import COMPILATION
 from nearkin.runtime.environment import check_numba_settings
 from nearkin.runtime.files import READABLE_BY, Readers, restrict_new_files
 from nearkin.setting_names import SettingForm, settings_named_as
-from nearkin.version import VERSION
 
 DONE = 0
 FAILED = 1
@@ -257,23 +263,32 @@ def can_resume(out: Path | None) -> bool:
 
 
 def show_version(*, requested: bool) -> None:
-    """Prints the version and ends the command, if that was requested."""
+    """Prints the versions and ends the command, if that was requested."""
     if requested:
-        sys.stdout.write(f"nearkin {VERSION}\n")
+        from nearkin.cli.versions import describe_versions
+
+        sys.stdout.write(describe_versions())
         raise typer.Exit
 
 
 @app.callback()
 def nearkin(
     *,
+    context: typer.Context,
     version: Annotated[
         bool,
         typer.Option(
-            "--version", "-V", callback=show_version, is_eager=True, help="Print the version."
+            "--version", "-V", callback=show_version, is_eager=True, help="Print versions."
         ),
+    ] = False,
+    no_config: Annotated[
+        bool,
+        typer.Option("--no-config", help="Ignore the defaults in nearkin.toml and pyproject.toml."),
     ] = False,
 ) -> None:
     """Find near-duplicate documents in files, in event streams and in an online index."""
+    if no_config:
+        context.meta[NO_CONFIG] = True
 
 
 if __name__ == "__main__":

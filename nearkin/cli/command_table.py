@@ -107,6 +107,7 @@ COMMANDS = (
         "their cost.",
     ),
     CommandEntry("plan", CHECK, "Derive settings, memory, disk and time from a service level."),
+    CommandEntry("config", CHECK, "Show the file with the defaults of options, and check it."),
     CommandEntry(
         "stream",
         SERVICE,

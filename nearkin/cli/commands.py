@@ -34,6 +34,8 @@ WIDTH = 79
 """The maximum width of a line of an example, in characters."""
 
 
+NO_CONFIG = "nearkin.no_config"
+"""The key of a context under which `--no-config` is recorded."""
 PATH_NAMES = ("key_file", "new_key_file")
 """The parameters that are paths, although their type is text."""
 TEXT_NAMES = (
@@ -58,8 +60,12 @@ class Command(TyperCommand):
             args: The arguments after the name of the command.
 
         Raises:
-            UsageError: If the value of a path is empty. The message names the option.
+            UsageError: If the value of a path is empty, or the file of defaults is not valid. The
+                message names the option.
         """
+        from nearkin.cli.config_file import apply_defaults
+
+        apply_defaults(self, ctx)
         if any(not argument or argument.endswith("=") for argument in args):
             _require_paths(self, ctx, args)
         rest: list[str] = super().parse_args(ctx, args)

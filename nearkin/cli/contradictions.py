@@ -198,6 +198,42 @@ def require_consistent(
             raise UsageError(dependency.describe_conflict(value))
 
 
+def names_to_yield(
+    configured: GivenOptions, given: GivenOptions, values: Mapping[str, object], command: str
+) -> frozenset[str]:
+    """Returns the defaults of a file that contradict given options, or have no effect with them.
+
+    The command line wins over a file, so these defaults are left out.
+
+    Args:
+        configured: The options that have their values from a file of defaults.
+        given: The options that were given on the command line or in a settings file.
+        values: The values of all options, by the names of the parameters.
+        command: The name of the command, for example `index build`.
+    """
+    from nearkin.runs.parameters import THRESHOLDS
+
+    yielding: set[str] = set()
+    for pair in CONTRADICTIONS:
+        if pair.command in ("", command):
+            for name, other in (pair.names, pair.names[::-1]):
+                if name in configured and other in given:
+                    yielding.add(name)
+    for dependency in DEPENDENCIES:
+        if (
+            dependency.command in ("", command)
+            and dependency.name in configured
+            and dependency.other in values
+            and not dependency.is_satisfied(values[dependency.other])
+        ):
+            yielding.add(dependency.name)
+    if "accept" in given:
+        yielding.update(THRESHOLDS)
+    if not given.names.isdisjoint(THRESHOLDS):
+        yielding.add("accept")
+    return frozenset(yielding & configured.names - given.names)
+
+
 def _name_option(name: str) -> str:
     """Returns an option, or the word for the argument of inputs."""
     return name if name == "inputs" else flag_of(name)

@@ -56,14 +56,19 @@ class GivenOptions:
     names: frozenset[str]
 
     @classmethod
-    def read(cls, context: typer.Context) -> "GivenOptions":
-        """Reads the names from the context of a command."""
+    def read(cls, context: typer.Context, origin: str = "COMMANDLINE") -> "GivenOptions":
+        """Reads the names from the context of a command.
+
+        Args:
+            context: The context.
+            origin: Source of the values: COMMANDLINE, or DEFAULT_MAP for a file of defaults.
+        """
         sources = {name: context.get_parameter_source(name) for name in context.params}
         return cls(
             frozenset(
                 name
                 for name, source in sources.items()
-                if source is not None and source.name == "COMMANDLINE"
+                if source is not None and source.name == origin
             )
         )
 
@@ -155,25 +160,55 @@ def with_option_groups(
         command_name = context.command_path.partition(" ")[2]
         given_options = GivenOptions.read(context)
         options.pop("help_all", None)
+        configured = GivenOptions.read(context, "DEFAULT_MAP")
         with ExitStack() as sources:
+            if configured.names:
+                from nearkin.cli.config_file import USED, defaults_named_in_errors
+
+                config = context.meta[USED]
+                sources.enter_context(defaults_named_in_errors(config, configured.names))
+                _choose_source_of_settings(options, given_options, defaults)
             if options.get("settings") is not None or options.get("preset") is not None:
                 from nearkin.cli.settings_option import apply_settings
 
                 settings, given_options = apply_settings(options, given_options, command_name)
                 sources.enter_context(settings.named_in_errors())
-            require_in_range(given_options, options)
-            require_consistent(given_options, options, command_name)
+            if configured.names:
+                from nearkin.cli.contradictions import names_to_yield
+
+                yielding = names_to_yield(configured, given_options, options, command_name)
+                options.update({name: defaults[name] for name in yielding})
+                configured = GivenOptions(configured.names - yielding - given_options.names)
+            chosen = GivenOptions(given_options.names | configured.names)
+            require_in_range(chosen, options)
+            require_consistent(chosen, options, command_name)
             arguments: dict[str, object] = dict.fromkeys(names_of_given_options, given_options)
             for name, group in groups.items():
                 group_values = {field.name: options.pop(field.name) for field in fields(group)}
                 arguments[name] = group(**group_values)
             command(**arguments, **options)
 
+    defaults = {parameter.name: parameter.default for parameter in option_parameters}
     parameters = _arrange_parameters(option_parameters, common)
     run_command.__doc__ = remove_sections(inspect.getdoc(command) or "")
     run_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run_command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run_command
+
+
+def _choose_source_of_settings(
+    options: dict[str, Any], given: GivenOptions, defaults: dict[str, Any]
+) -> None:
+    """Lets a given settings file replace the default of a preset, and a preset that of a file.
+
+    Args:
+        options: The values of all options by parameter name. They are changed.
+        given: The options that were given on the command line.
+        defaults: The values of options that were not given.
+    """
+    for name, other in (("settings", "preset"), ("preset", "settings")):
+        if name in given and other in options and other not in given:
+            options[other] = defaults[other]
 
 
 def _arrange_parameters(

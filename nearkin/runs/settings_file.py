@@ -6,7 +6,6 @@ were chosen. `nearkin fit` writes one.
 """
 
 import json
-import re
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -35,7 +34,7 @@ from nearkin.runs.parameters import (
     text_columns_of,
 )
 from nearkin.runtime.files import write_durably
-from nearkin.setting_names import name_setting
+from nearkin.setting_names import is_named_in, name_setting
 from nearkin.spec import FINGERPRINT, HAMMING
 from nearkin.suggestions import did_you_mean
 
@@ -299,16 +298,10 @@ class Settings:
         except UsageError as error:
             message = str(error)
             for name in self.values:
-                if self.source not in message and _names_setting(message, name):
+                if self.source not in message and is_named_in(message, name):
                     error.args = (f"{message} ({name} is set by {self.source})",)
                     break
             raise
-
-
-def _names_setting(message: str, name: str) -> bool:
-    """Returns whether an error message names a setting, in one of the usual forms."""
-    flag = f"--{name.replace('_', '-')}"
-    return re.search(rf"(?<![\w-]){flag}(?![\w-])|\b{name}=|`{name}`|^{name} ", message) is not None
 
 
 def _require_consistent(values: Mapping[str, Any]) -> None:
@@ -386,11 +379,15 @@ def format_settings(settings: Settings, remarks: Sequence[str] = ()) -> str:
         <BLANKLINE>
     """
     comment = [f"# {' '.join(remark.split())}".rstrip() for remark in remarks]
-    lines = [f"{name} = {_format_value(value)}" for name, value in settings.values.items()]
+    lines = [f"{name} = {format_value(value)}" for name, value in settings.values.items()]
     return "\n".join([*comment, *([""] if comment else []), *lines, ""])
 
 
-def _format_value(value: object) -> str:
-    """Returns a value in TOML, whose values are those of JSON but for one escape."""
+def format_value(value: object) -> str:
+    """Returns a value in TOML, whose values are those of JSON but for one escape.
+
+    Args:
+        value: A text, a number, True or False, or a list of them.
+    """
     value = list(value) if isinstance(value, tuple) else value
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -11,8 +11,9 @@ from nearkin.cli import app
 from nearkin.cli.command_table import COMMANDS, CommandEntry, CommandTable
 
 ROOT: Any = get_command(app.app)
-MOST_MODULES = 21
-"""The number of modules of nearkin that its help page and its version need."""
+MOST_MODULES = {"--help": 21, "--version": 23}
+"""The number of modules of nearkin that its help page and its versions need. The versions include
+the state of the cache of compiled kernels."""
 IMPORTED = """
 import sys
 from nearkin.cli.app import run
@@ -54,7 +55,7 @@ def test_command_has_its_name(entry: CommandEntry) -> None:
 def test_help_and_version_import_no_module_of_a_command(option: str) -> None:
     modules = modules_after(option)
     assert modules_of_commands(modules) == set()
-    assert len(modules) <= MOST_MODULES
+    assert len(modules) <= MOST_MODULES[option]
 
 
 @pytest.mark.parametrize("command", ["dedup", "merge", "index info", "serve"])
