@@ -14,6 +14,7 @@ from typing import Any, ParamSpec, TypeVar
 import pyarrow.parquet as pq
 
 from nearkin.errors import MissingExtraError, NearkinError, UsageError
+from nearkin.evaluate.explain_fields import FieldsExplanation
 from nearkin.index.index import Index
 from nearkin.keys import HashKey
 from nearkin.measures.explanation import Explanation
@@ -230,10 +231,10 @@ def _with_tool_errors(tool: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-def _describe(explanation: Explanation) -> dict[str, Any]:
+def _describe(explanation: Explanation | FieldsExplanation) -> dict[str, Any]:
     """Returns an explanation without the texts of its documents."""
     values: dict[str, Any] = json.loads(json.dumps(explanation.to_dict(), default=str))
-    values.pop("texts")
+    values.pop("texts", None)
     return values
 
 

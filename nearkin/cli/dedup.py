@@ -331,7 +331,7 @@ def dedup(
         record,
         out,
         as_json=output.json,
-        can_explain=not columns.fields and not standard.reads,
+        can_explain=not standard.reads,
         lists_files=not standard.writes,
     )
     if kept_file is not None and not output.json:

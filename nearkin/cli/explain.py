@@ -99,12 +99,15 @@ def explain(
     """  # noqa: E501
     with file_imports():
         from nearkin.engine.options import RunOptions
+        from nearkin.errors import UsageError
+        from nearkin.evaluate.explain_fields import FieldsExplanation
         from nearkin.runs.reopen import explain_in_run
         from nearkin.runs.spec_request import SpecRequest
         from nearkin.sketch.resources import SpecResources
         from nearkin.spec import parse_shingle
 
     secret = o.read_key(key_file)
+    explanation: Explanation | FieldsExplanation
     if run is not None or index is not None:
         own = ("measure", "threshold", "recall", "shingle", "k", "bands", "rows")
         option = "--run" if index is None else "--index"
@@ -141,6 +144,11 @@ def explain(
         from nearkin.report.explanation import render_explanation
         from nearkin.runtime.files import disk_errors, write_durably
 
+        if isinstance(explanation, FieldsExplanation):
+            raise UsageError(
+                "--html shows the differences of one text, and the run compared several fields; "
+                "leave it out"
+            )
         with disk_errors(html.parent):
             write_durably(html, render_explanation(explanation).encode())
     if json:

@@ -111,16 +111,18 @@ class RunDocument:
     """A document of a finished run.
 
     Attributes:
-        text: Text of the document.
+        text: Text of the document. It is empty for documents with several fields.
         row: Row of the document in the clusters table.
         carried: Values of the carried columns, by the names that they have in the inputs.
         place: Number of the file and row in it.
+        content: Value of the column of documents in a batch.
     """
 
     text: str
     row: Mapping[str, Any]
     carried: Mapping[str, object]
     place: tuple[int, int]
+    content: object
 
 
 def find_documents(
@@ -150,11 +152,15 @@ def _find_document(
         raise UsageError(f"the run has no document {name!r}; the ids are listed in {clusters}")
     document, place = _read_document(corpus, columns, ordinal)
     content = document[columns.content]
+    text = content
+    if not isinstance(content, str):
+        text = "" if columns.fields else " ".join(map(str, content))
     return RunDocument(
-        text=content if isinstance(content, str) else " ".join(map(str, content)),
+        text=text,
         row=table.slice(ordinal, 1).to_pylist()[0],
         carried={name: document[carried_column_name(name)] for name in columns.carried_columns},
         place=place,
+        content=content,
     )
 
 
@@ -221,8 +227,8 @@ def add_run_outcome(
         compared_all: True if the run compared every pair, without banding.
     """
     rows = (documents[0].row, documents[1].row)
-    first, second = rows
-    reason = _shared_value(documents, settings) or _reason_not_to_compare(documents, settings)
+    reason = find_shared_value(documents, settings)
+    reason = reason or find_reason_not_to_compare(documents, settings)
     if reason is not None:
         pair = replace(pair, verdict=PairVerdict.NOT_COMPARED, why=reason)
     if compared_all:
@@ -230,22 +236,43 @@ def add_run_outcome(
     why = pair.why
     if settings.acceptance is not None:
         why += f"; the run removed a document only under the condition {settings.acceptance}"
+    is_match = pair.verdict in (PairVerdict.MATCH, PairVerdict.EXACT)
+    return replace(pair, why=why + format_outcome(rows, is_match=is_match), run=rows)
+
+
+def format_outcome(rows: tuple[Mapping[str, Any], Mapping[str, Any]], *, is_match: bool) -> str:
+    """Returns what a run did with two documents, as the end of a sentence.
+
+    Args:
+        rows: Rows of the two documents in the clusters table.
+        is_match: True if they are near-duplicates.
+    """
+    first, second = rows
     if first["cluster"] == second["cluster"]:
-        why += f"; both are in the cluster of {first['cluster']}"
-    elif pair.verdict in (PairVerdict.MATCH, PairVerdict.EXACT):
-        removed = [row for row in rows if not row["kept"]]
-        for row in removed:
-            match = "because of an equal value"
-            if row["similarity"] is not None:
-                match = f"at {format_similarity(row['similarity'], digits=4)}"
-            why += f"; {row['id']} joined the cluster of {row['cluster']}, {match}"
-        if not removed:
-            why += "; both are kept, because each was first compared with other kept documents"
-    return replace(pair, why=why, run=rows)
+        return f"; both are in the cluster of {first['cluster']}"
+    if not is_match:
+        return ""
+    outcome = ""
+    removed = [row for row in rows if not row["kept"]]
+    for row in removed:
+        match = "because of an equal value"
+        if row["similarity"] is not None:
+            match = f"at {format_similarity(row['similarity'], digits=4)}"
+        outcome += f"; {row['id']} joined the cluster of {row['cluster']}, {match}"
+    if not removed:
+        outcome = "; both are kept, because each was first compared with other kept documents"
+    return outcome
 
 
-def _shared_value(documents: tuple[RunDocument, RunDocument], settings: RunOptions) -> str | None:
-    """Returns why a run joins two documents without comparing them: an equal value, or None."""
+def find_shared_value(
+    documents: tuple[RunDocument, RunDocument], settings: RunOptions
+) -> str | None:
+    """Returns why a run joins two documents without comparing them: an equal value, or None.
+
+    Args:
+        documents: The two documents.
+        settings: Options of the run.
+    """
     first, second = documents
     block_by = settings.block_by
     if block_by is not None and first.carried[block_by] != second.carried[block_by]:
@@ -263,10 +290,15 @@ def _shared_value(documents: tuple[RunDocument, RunDocument], settings: RunOptio
     return None
 
 
-def _reason_not_to_compare(
+def find_reason_not_to_compare(
     documents: tuple[RunDocument, RunDocument], settings: RunOptions
 ) -> str | None:
-    """Returns why a run does not compare two documents: their block or their source, or None."""
+    """Returns why a run does not compare two documents: their block or their source, or None.
+
+    Args:
+        documents: The two documents.
+        settings: Options of the run.
+    """
     first, second = documents
     block_by = settings.block_by
     if block_by is not None and first.carried[block_by] != second.carried[block_by]:

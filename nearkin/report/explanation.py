@@ -1,6 +1,8 @@
 """Shows the explanation of one pair on a terminal or as an HTML page."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from rich.console import Console
@@ -8,6 +10,7 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
+from nearkin.evaluate.explain_fields import FieldsExplanation
 from nearkin.measures.explanation import Explanation
 from nearkin.report.diff import DocumentRole
 from nearkin.report.model import ClusterExcerpt, RemovedExample
@@ -85,10 +88,29 @@ def describe_explanation(explanation: Explanation) -> list[tuple[str, str]]:
         if examples:
             shown = " · ".join(examples[:SHOWN_EXAMPLES])
             rows.append((label, f"{shown} …" if len(examples) > SHOWN_EXAMPLES else shown))
-    for row in explanation.run or ():
-        fate = FATES[row["kind"]]
-        rows.append((f"in the run, {row['id']}", f"{fate}, cluster of {row['cluster']}"))
+    rows += _describe_fates(explanation.run or ())
     return [(name, make_visible(value)) for name, value in rows]
+
+
+def describe_fields(explanation: FieldsExplanation) -> list[tuple[str, str]]:
+    """Returns the names and values of everything that an explanation of fields contains.
+
+    Args:
+        explanation: Explanation of a pair. Its names and values are made safe to show.
+    """
+    rows = [("verdict", f"{explanation.verdict}: {explanation.why}")]
+    rows += [(field.column, field.describe()) for field in explanation.fields]
+    rows.append(("condition", explanation.accept))
+    rows += _describe_fates(explanation.run)
+    return [(make_visible(name), make_visible(value)) for name, value in rows]
+
+
+def _describe_fates(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """Returns what a run did with documents, by their rows in the clusters table."""
+    return [
+        (f"in the run, {row['id']}", f"{FATES[row['kind']]}, cluster of {row['cluster']}")
+        for row in rows
+    ]
 
 
 def describe_passages(explanation: Explanation) -> list[tuple[str, str, str]]:
@@ -125,17 +147,17 @@ def _as_cluster(explanation: Explanation) -> ClusterExcerpt:
     )
 
 
-def print_explanation(explanation: Explanation, console: Console) -> None:
-    """Prints an explanation and both texts side by side.
+def print_explanation(explanation: Explanation | FieldsExplanation, console: Console) -> None:
+    """Prints an explanation, and the texts of documents of one column side by side.
 
     Args:
         explanation: Explanation of a pair.
         console: Console to print to.
     """
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for name, value in describe_explanation(explanation):
-        table.add_row(Text(name, style="dim"), Text(value))
-    console.print(table)
+    if isinstance(explanation, FieldsExplanation):
+        _print_rows(describe_fields(explanation), console)
+        return
+    _print_rows(describe_explanation(explanation), console)
     passages = describe_passages(explanation)
     if passages:
         shared = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
@@ -155,6 +177,14 @@ def print_explanation(explanation: Explanation, console: Console) -> None:
             cluster, styled=console.is_terminal, labels=_label_documents(roles), roles=roles
         )
     )
+
+
+def _print_rows(rows: Sequence[tuple[str, str]], console: Console) -> None:
+    """Prints names and values in two columns."""
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for name, value in rows:
+        table.add_row(Text(name, style="dim"), Text(value))
+    console.print(table)
 
 
 def _label_documents(roles: tuple[DocumentRole, DocumentRole]) -> tuple[str, str]:

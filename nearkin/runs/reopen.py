@@ -13,6 +13,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.evaluate.audit import Audit, measure_run, solve_run_banding
 from nearkin.evaluate.explain import add_run_outcome, compare_vectors, explain, find_documents
+from nearkin.evaluate.explain_fields import FieldsExplanation, explain_fields
 from nearkin.evaluate.golden import read_clusters, read_golden_set, score_clusters
 from nearkin.evaluate.scan import ReopenedRun
 from nearkin.evaluate.shadow import ShadowComparison, compare_runs
@@ -71,7 +72,9 @@ def open_finished_run(
     return run, record
 
 
-def explain_in_run(folder: Path, a: str, b: str, secret: HashKey | None = None) -> Explanation:
+def explain_in_run(
+    folder: Path, a: str, b: str, secret: HashKey | None = None
+) -> Explanation | FieldsExplanation:
     """Explains why two documents of a finished run were matched or not.
 
     Args:
@@ -85,12 +88,14 @@ def explain_in_run(folder: Path, a: str, b: str, secret: HashKey | None = None) 
             document does not exist.
     """
     run, record = open_finished_run(folder, secret)
-    if run.settings.fields:
-        raise UsageError(
-            f"{folder} compared several fields, and an explanation is of one text; compare the "
-            "texts of one field with nearkin explain A B on two files"
-        )
     first, second = find_documents(run.corpus, run.columns, folder / CLUSTERS, (a, b))
+    decisions = record.require_files(folder).inputs.decisions
+    followed = ""
+    if decisions is not None:
+        followed = f"; the run followed the decisions in {decisions['path']}"
+    if run.settings.fields:
+        compared = explain_fields((first, second), run.columns, run.settings, run.resources)
+        return replace(compared, why=compared.why + followed)
     second_measure = run.settings.parsed_second_measure
     vectors = None
     if second_measure is not None:
@@ -105,12 +110,7 @@ def explain_in_run(folder: Path, a: str, b: str, secret: HashKey | None = None) 
         vectors=vectors,
     )
     pair = add_run_outcome(pair, (first, second), run.settings, compared_all=run.banding is None)
-    decisions = record.require_files(folder).inputs.decisions
-    if decisions is not None:
-        pair = replace(
-            pair, why=f"{pair.why}; the run followed the decisions in {decisions['path']}"
-        )
-    return pair
+    return replace(pair, why=pair.why + followed)
 
 
 class AuditResult(NamedTuple):
