@@ -243,6 +243,7 @@ def take_console(browser: Browser, folder: Path) -> None:
         page = browser.new_page(viewport={"width": 1200, "height": 820})
         for path, name in (
             ("clusters?scope=news&id=bridge-2", "console-clusters.png"),
+            ("review?scope=news", "console-review.png"),
             ("tuning?scope=news", "console-tuning.png"),
             ("clusters?scope=news", "console-listing.png"),
             ("live", "console-live.png"),

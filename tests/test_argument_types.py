@@ -240,6 +240,8 @@ CASES: dict[str, Callable[[Parts], Case]] = {
         {"ids": [1], "signatures": SIGNS[:1]},
     ),
     "HammingIndex.remove": lambda parts: (parts.hamming.remove, {"id": 5}),
+    "Index.decide": lambda parts: (parts.index.decide, {"scope": "a", "decisions": []}),
+    "Index.decisions": lambda parts: (parts.index.decisions, {"scope": "a"}),
     "Index.use_blocklist": lambda parts: (
         parts.index.use_blocklist,
         {"blocklist": parts.blocklist},

@@ -798,6 +798,73 @@ def compact(
 
 @index.command()
 @with_option_groups
+def decide(
+    *,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            help="File of decisions: JSON lines, CSV or parquet, with id_a, id_b and decision.",
+            metavar="FILE",
+        ),
+    ],
+    store: Store,
+    resources: o.IndexKeyOptions,
+    scope: DecisionScope = "default",
+    json: o.Json = False,
+) -> None:
+    """Store decisions about pairs of documents in an index, and follow them at once.
+
+    Every process with the index follows them from then on, and so do copies of the index.
+
+    Args:
+        file: File of decisions.
+        store: URL of the store of the index.
+        resources: Options for the data that the Spec of the index refers to.
+        scope: Scope of the documents.
+        json: Whether the result is printed as JSON.
+
+    Raises:
+        UsageError: If decisions contradict each other or stored ones.
+
+    Examples:
+        nearkin index decide decisions.jsonl --store sqlite:///kin.db --scope web
+    """
+    from nearkin.decisions import read_decisions
+
+    read = list(read_decisions(file))
+    with open_existing_index(store, resources) as opened:
+        stored = opened.decide(scope, read)
+    print_facts({"decisions": len(read), "stored": stored}, as_json=json)
+
+
+@index.command()
+@with_option_groups
+def decisions(
+    *,
+    store: Store,
+    resources: o.IndexKeyOptions,
+    scope: DecisionScope = "default",
+) -> None:
+    """Print the decisions that an index stores as JSON lines, for example for `nearkin dedup`.
+
+    Args:
+        store: URL of the store of the index.
+        resources: Options for the data that the Spec of the index refers to.
+        scope: Scope of the documents.
+
+    Examples:
+        nearkin index decisions --store sqlite:///kin.db --scope web > decisions.jsonl
+    """
+    from nearkin.decisions.files import format_line
+
+    with open_existing_index(store, resources) as opened:
+        stored = opened.decisions(scope)
+    for pair in sorted(stored.of_pairs):
+        typer.echo(format_line(stored.of_pairs[pair]))
+
+
+@index.command()
+@with_option_groups
 def expire(
     *,
     store: Store,
@@ -987,6 +1054,8 @@ def rebuild(
             rich_help_panel=ADVANCED,
         ),
     ] = None,
+    decisions: o.DecisionsFile = None,
+    scope: DecisionScope = "default",
     json: o.Json = False,
 ) -> None:
     """Build an index with another Spec or threshold from the texts of an index in use, and compare the two.
@@ -1004,6 +1073,8 @@ def rebuild(
         k: Number of slots or bits of a signature of the new index, or None for the current one.
         slot_bits: Number of bits that are kept of a slot, or None for the current one.
         new_key_file: File or variable that holds another key for the new index, or None.
+        decisions: File of decisions about pairs of documents of the scope, or None.
+        scope: Scope of the decisions.
         json: Whether the result is printed as JSON.
 
     Raises:
@@ -1030,7 +1101,7 @@ def rebuild(
     secret = o.read_key(resources.key_file)
     folder = resources.spec_resources
     if cut_back:
-        change_options = (target, threshold, vector_threshold, combine, new_key_file)
+        change_options = (target, threshold, vector_threshold, combine, new_key_file, decisions)
         if cut_over or changes or any(value is not None for value in change_options):
             raise UsageError(
                 "--cut-back and options of a new index exclude each other; give only --store, the "
@@ -1054,6 +1125,7 @@ def rebuild(
         new_secret=new_secret,
         vector_threshold=vector_threshold,
         combine=combine,
+        **_decided(scope, decisions),
     )
     print_facts(facts, as_json=json)
 

@@ -95,7 +95,7 @@ class Decisions:
         for decision in decisions:
             about_pairs.setdefault(decision.pair, []).append(decision)
         resolved = cls({pair: _find_valid(about, source) for pair, about in about_pairs.items()})
-        resolved._require_no_joined_pair(source)
+        resolved.require_consistent(source)
         return resolved
 
     def with_decision(self, decision: Decision, source: str = "decisions") -> "Decisions":
@@ -110,10 +110,40 @@ class Decisions:
                 different.
         """
         extended = Decisions({**self.of_pairs, decision.pair: decision})
-        extended._require_no_joined_pair(source)
+        extended.require_consistent(source)
         return extended
 
-    def _require_no_joined_pair(self, source: str) -> None:
+    def updated(self, others: "Decisions") -> "Decisions":
+        """Returns these decisions and others, without requiring that they agree.
+
+        Of two about one pair, the later one counts, and `different` if neither is later. A decision
+        without a time is earlier than one with a time.
+
+        Args:
+            others: Other decisions.
+
+        Examples:
+            >>> given = Decisions({("a", "b"): Decision("a", "b", Verdict.SAME)})
+            >>> other = Decisions({("a", "b"): Decision("a", "b", Verdict.DIFFERENT)})
+            >>> given.updated(other).different
+            [('a', 'b')]
+        """
+        of_pairs = dict(self.of_pairs)
+        for pair, other in others.of_pairs.items():
+            known = of_pairs.get(pair)
+            if known is None or _counts_more(other, known):
+                of_pairs[pair] = other
+        return Decisions(of_pairs)
+
+    def require_consistent(self, source: str) -> None:
+        """Requires that decisions `same` join no two documents that are decided to be different.
+
+        Args:
+            source: Name of their origin, for messages.
+
+        Raises:
+            UsageError: If they do. The message names the chain.
+        """
         neighbours: dict[str, list[str]] = {}
         for first, second in self.same:
             neighbours.setdefault(first, []).append(second)
@@ -191,6 +221,16 @@ def _find_valid(about: Sequence[Decision], source: str) -> Decision:
 def _is_later(decision: Decision, other: Decision) -> bool:
     """Returns whether a decision is later. Without a time, it is not known which one is."""
     return decision.at is not None and other.at is not None and decision.at > other.at
+
+
+def _counts_more(decision: Decision, other: Decision) -> bool:
+    """Returns whether a decision is later, or says `different` if neither is later."""
+    if decision.at is None or other.at is None:
+        if (decision.at is None) != (other.at is None):
+            return other.at is None
+    elif decision.at != other.at:
+        return decision.at > other.at
+    return decision.verdict == Verdict.DIFFERENT
 
 
 def _number_groups(neighbours: Mapping[str, list[str]]) -> dict[str, int]:

@@ -103,8 +103,19 @@ class DecisionFile:
             row = [values[name] for name in COLUMNS]
             append_line(self.path, format_row(row), format_row(COLUMNS))
         else:
-            append_line(self.path, json.dumps(values).encode() + b"\n")
+            append_line(self.path, f"{format_line(decision)}\n".encode())
         self.decisions = extended
+
+
+def format_line(decision: Decision) -> str:
+    """Returns a decision with a time as a line of JSON.
+
+    Examples:
+        >>> at = datetime(2026, 5, 1, tzinfo=UTC)
+        >>> json.loads(format_line(Decision("a", "b", Verdict.SAME, "ada", at)))["at"]
+        '2026-05-01T00:00:00.000000+00:00'
+    """
+    return json.dumps(_format_values(decision))
 
 
 def _format_values(decision: Decision) -> dict[str, str]:

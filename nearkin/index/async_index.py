@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ParamSpec, Self, TypeVar, Unpack
 
 from nearkin.argument_types import check_arguments
-from nearkin.decisions import Decisions
+from nearkin.decisions import Decision, Decisions
 from nearkin.index.description import IndexStats
 from nearkin.index.documents import Document
 from nearkin.index.entry import Cluster, Entry, Match, Outcome
@@ -185,6 +185,32 @@ class AsyncIndex:
             StoreError: If the store fails.
         """
         return await _run(self.index.passages, scope, text, top)
+
+    async def decide(self, scope: str, decisions: Sequence[Decision]) -> int:
+        """Does the same as `Index.decide`, in a thread.
+
+        Args:
+            scope: Scope of the documents.
+            decisions: Decisions about pairs of ids.
+
+        Returns:
+            The number of decisions that were not stored before.
+
+        Raises:
+            UsageError: If decisions contradict each other or stored ones, or an id is not valid.
+        """
+        return await _run(self.index.decide, scope, decisions)
+
+    async def decisions(self, scope: str) -> Decisions:
+        """Does the same as `Index.decisions`, in a thread.
+
+        Args:
+            scope: Scope of the documents.
+
+        Returns:
+            The stored decisions about documents of the scope.
+        """
+        return await _run(self.index.decisions, scope)
 
     async def related_many(self, scope: str, documents: Sequence[Document]) -> list[list[Match]]:
         """Does the same as `Index.related_many`, in a thread.

@@ -1,52 +1,69 @@
 """People's decisions about documents of an index, which every step of this process follows.
 
 Decisions join and separate groups: documents that are decided to be the same are a group, and two
-groups are separate if a document of one is decided to be different from one of the other.
+groups are separate if a document of one is decided to be different from one of the other. They are
+given to the process, or stored in the index.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from nearkin.index.entry import Entry, require_scope
+import numpy as np
+
+from nearkin.index.decision_records import read_head, read_stored
+from nearkin.index.entry import RESERVED, Entry, require_scope
 from nearkin.index.stores.base import Store
 
 if TYPE_CHECKING:
     from nearkin.decisions import Decisions
 
 
-class _ScopeDecisions:
+MAX_KNOWN_SCOPES = 10_000
+"""The number of scopes whose decisions a process keeps in memory."""
+
+
+class ScopeDecisions:
     """The decisions about the documents of one scope.
+
+    Decisions that several people wrote can contradict each other through a chain. Then a pair that
+    is decided to be different counts, and a link `same` that would join it does not.
 
     Args:
         decisions: Decisions about pairs of ids.
     """
 
     def __init__(self, decisions: "Decisions") -> None:
-        self._group_of: dict[str, int] = {}
-        self._members: dict[int, list[str]] = {}
-        self._separate: dict[int, set[int]] = {}
-        for id in sorted({id for decision in decisions for id in decision.pair}):
-            number = len(self._group_of)
-            self._group_of[id] = number
-            self._members[number] = [id]
+        # Few indexes have decisions, and every process with an index imports this module.
+        from nearkin.cluster.decided_pairs import ConstrainedGroups
+
+        ids = sorted({id for decision in decisions for id in decision.pair})
+        numbers = {id: number for number, id in enumerate(ids)}
+        separate = [[numbers[first], numbers[second]] for first, second in decisions.different]
+        groups = ConstrainedGroups(np.array(separate, np.int64).reshape(-1, 2))
         for first, second in decisions.same:
-            self._unite(self._group_of[first], self._group_of[second])
+            groups.unite(numbers[first], numbers[second])
+        self._group_of = {id: groups.group_of(number) for id, number in numbers.items()}
+        self._members: dict[int, list[str]] = {}
+        for id, group in self._group_of.items():
+            self._members.setdefault(group, []).append(id)
+        self._separate: dict[int, set[int]] = {}
         for first, second in decisions.different:
             a = self._group_of[first]
             b = self._group_of[second]
             self._separate.setdefault(a, set()).add(b)
             self._separate.setdefault(b, set()).add(a)
 
-    def _unite(self, first: int, second: int) -> None:
-        if first == second:
-            return
-        for id in self._members[second]:
-            self._group_of[id] = first
-        self._members[first] += self._members.pop(second)
-
     def concerns(self, id: str) -> bool:
         """Returns whether a decision is about a document."""
         return id in self._group_of
+
+    def settles(self, first: str, second: str) -> bool:
+        """Returns whether decisions say, through others too, if two documents are the same."""
+        a = self._group_of.get(first)
+        b = self._group_of.get(second)
+        if a is None or b is None:
+            return False
+        return a == b or b in self._separate.get(a, ())
 
     def same_as(self, id: str) -> list[str]:
         """Returns the other documents of the group of a document, in ascending order."""
@@ -76,7 +93,7 @@ class GuardedBatch(NamedTuple):
     """The stored documents that decisions are about, as they are before the step."""
     leaders: Mapping[str, Entry]
     """The stored representatives of documents that are decided to be the same as one of these."""
-    scope_decisions: _ScopeDecisions
+    scope_decisions: ScopeDecisions
     placed: dict[str, Representative]
     """The representative of each document of the batch that was decided about so far."""
 
@@ -110,20 +127,72 @@ class GuardedBatch(NamedTuple):
         return None
 
 
+class _KnownDecisions(NamedTuple):
+    """The decisions about a scope as a process has read them."""
+
+    mark: bytes | None
+    """The digest of the head of the stored decisions, or None if there are none."""
+    decisions: ScopeDecisions | None
+    """The decisions, or None if there are none."""
+
+
 class PairGuard:
-    """The decisions about the documents of an index, by scope.
+    """The decisions about the documents of an index, by scope. Safe for threads.
 
     Args:
-        decisions: Decisions of each scope.
+        decisions: Decisions of each scope that are given to the process. They are followed together
+            with those that the index stores. Of two about a pair, the later one counts.
 
     Raises:
         UsageError: If the name of a scope is not valid.
     """
 
-    def __init__(self, decisions: "Mapping[str, Decisions]") -> None:
-        self._scopes = {
-            require_scope(scope): _ScopeDecisions(of_scope) for scope, of_scope in decisions.items()
+    def __init__(self, decisions: "Mapping[str, Decisions] | None" = None) -> None:
+        self.given = {
+            require_scope(scope): of_scope for scope, of_scope in (decisions or {}).items()
         }
+        """The decisions of each scope that are given to the process."""
+        self._known: dict[str, _KnownDecisions] = {}
+        self._previous: dict[str, _KnownDecisions] = {}
+
+    def forget(self) -> None:
+        """Forgets the stored decisions, which are read again when they are needed."""
+        self._previous = {**self._previous, **self._known}
+        if len(self._previous) > MAX_KNOWN_SCOPES:
+            self._previous = {}
+        self._known = {}
+
+    def of_scope(self, store: Store, scope: str) -> ScopeDecisions | None:
+        """Returns the decisions about the documents of a scope, or None if there are none.
+
+        Args:
+            store: The store.
+            scope: Scope of the documents.
+        """
+        # a thread that reads while another one forgets keeps its result in the replaced table
+        table = self._known
+        known = table.get(scope)
+        if known is None:
+            known = self._read(store, scope)
+            if len(table) >= MAX_KNOWN_SCOPES:
+                table.clear()
+            table[scope] = known
+        return known.decisions
+
+    def _read(self, store: Store, scope: str) -> _KnownDecisions:
+        if scope.startswith(RESERVED):
+            return _KnownDecisions(None, None)
+        given = self.given.get(scope)
+        head = read_head(store, scope)
+        mark = None if head is None else head.digest
+        previous = self._previous.get(scope)
+        if previous is not None and previous.mark == mark:
+            return previous
+        if head is None:
+            return _KnownDecisions(None, None if given is None else ScopeDecisions(given))
+        stored = read_stored(store, scope)
+        decisions = stored if given is None else given.updated(stored)
+        return _KnownDecisions(mark, ScopeDecisions(decisions))
 
     def guard_batch(
         self,
@@ -142,7 +211,7 @@ class PairGuard:
             excluded: Numbers of stored documents that are not representatives any more.
             changed: Stored documents as the same step has changed them.
         """
-        scope_decisions = self._scopes.get(scope)
+        scope_decisions = self.of_scope(store, scope)
         if scope_decisions is None:
             return None
         positions = frozenset(i for i, id in enumerate(ids) if scope_decisions.concerns(id))
@@ -175,12 +244,17 @@ class PairGuard:
         }
         return GuardedBatch(positions, partners, leaders, scope_decisions, {})
 
-    def joins(self, scope: str, id: str) -> bool:
+    def joins(self, store: Store, scope: str, id: str) -> bool:
         """Returns whether a document is decided to be the same as another one.
 
         It can be resolved to a representative that it does not resemble.
+
+        Args:
+            store: The store.
+            scope: Scope of the document.
+            id: Id of the document.
         """
-        scope_decisions = self._scopes.get(scope)
+        scope_decisions = self.of_scope(store, scope)
         return scope_decisions is not None and bool(scope_decisions.same_as(id))
 
     def separates(self, store: Store, entry: Entry, older: Entry) -> bool:
@@ -191,7 +265,7 @@ class PairGuard:
             entry: Representative of a cluster.
             older: Representative of another cluster of the same scope.
         """
-        scope_decisions = self._scopes.get(entry.scope)
+        scope_decisions = self.of_scope(store, entry.scope)
         if scope_decisions is None:
             return False
         count = store.member_count(entry.scope, entry.id)
@@ -201,6 +275,3 @@ class PairGuard:
             others.update(scope_decisions.separate_from(id))
         stored = store.entries(entry.scope, sorted(others))
         return any(other is not None and other.leader == older.id for other in stored)
-
-
-NO_GUARD = PairGuard({})

@@ -5,6 +5,7 @@ from functools import partial
 
 from nearkin.errors import RacedError
 from nearkin.index.changes import Changes, KeyedEntry
+from nearkin.index.decision_records import is_decisions_scope
 from nearkin.index.entry import Entry, batches_by_scope
 from nearkin.index.handovers import Handover, is_handovers_scope, standing_heir
 from nearkin.index.parts import document_of_part
@@ -76,7 +77,7 @@ class Expiry:
         """Deletes a document if it is still due and no other document is resolved to it."""
         session = self._session
         entry = session.entry_of(due.scope, due.id)
-        if entry is None or entry.seen >= before:
+        if entry is None or entry.seen >= before or is_decisions_scope(entry.scope):
             return False
         document = document_of_part(entry)
         if document is not None:

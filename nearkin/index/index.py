@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 from nearkin.argument_types import check_arguments
 from nearkin.errors import UsageError
 from nearkin.index.decided_pairs import PairGuard
+from nearkin.index.deciding import DecisionSteps
 from nearkin.index.documents import Document
 from nearkin.index.entry import Outcome
 from nearkin.index.expiry import Expiry
@@ -28,7 +29,7 @@ from nearkin.spec import Spec
 
 if TYPE_CHECKING:
     from nearkin.blocklist.blocklist import Blocklist
-    from nearkin.decisions import Decisions
+    from nearkin.decisions import Decision, Decisions
     from nearkin.index.stores.base import Store
     from nearkin.sketch.resources import SpecResources
 
@@ -56,6 +57,7 @@ class Index(IndexReader):
         self._expiry = Expiry(session)
         self._upserts = Upserts(session, self._removals)
         self._parts = DocumentParts(session, self.upsert)
+        self._decisions = DecisionSteps(session, self._removals)
 
     @classmethod
     @check_arguments
@@ -98,7 +100,8 @@ class Index(IndexReader):
             decisions: People's decisions about pairs of documents, or files of them, by scope. A
                 document is never resolved to a representative of a document from which it is
                 decided to be different, and always to that of one that it is decided to be the
-                same as. They hold for the steps of this index object, and are not stored.
+                same as. They hold for the steps of this index object, and are not stored. `decide`
+                stores decisions.
             follow: False for a copy in the making, whose steps fail (MovedError) if a migration
                 begins or ends. By default the index follows migrations to other stores.
             must_exist: True to open an existing index only. A store without an index is refused,
@@ -292,6 +295,48 @@ class Index(IndexReader):
         """
         with measured_call(self._session.telemetry, "remove", 1):
             return self._removals.remove(scope, id)
+
+    @check_arguments
+    def decide(self, scope: str, decisions: "Sequence[Decision]") -> int:
+        """Stores people's decisions about documents of a scope, and follows them at once.
+
+        Stored documents that are decided to be different leave their common cluster, and those that
+        are decided to be the same are joined. All processes that have the index open follow the
+        decisions from then on, and so do copies of the index. A repeated call has no effect.
+
+        Args:
+            scope: Scope of the documents.
+            decisions: Decisions about pairs of ids, which need not be stored. Of two about a pair,
+                the later one counts. One without a time gets the current one.
+
+        Returns:
+            The number of decisions that were not stored before.
+
+        Raises:
+            UsageError: If decisions contradict each other or stored ones, or an id is not valid.
+                Nothing is written then.
+            StoreError: If the store fails.
+
+        Examples:
+            >>> from nearkin import Spec
+            >>> from nearkin.decisions import Decision, Verdict
+            >>> index = Index.open("memory://", Spec(n=1), 0.5)
+            >>> outcomes = index.upsert_many("web", ["a b c d", "a b c d e"], ["one", "two"])
+            >>> index.decide("web", [Decision("one", "two", Verdict.DIFFERENT)])
+            1
+            >>> index.get("web", "two").leader
+            'two'
+        """
+        return self._decisions.add(scope, decisions)
+
+    @check_arguments
+    def decisions(self, scope: str) -> "Decisions":
+        """Returns the decisions about documents of a scope that the index stores.
+
+        Args:
+            scope: Scope of the documents.
+        """
+        return self._decisions.read(scope)
 
     @check_arguments
     def merge_into_older(self, scope: str, id: str) -> int:

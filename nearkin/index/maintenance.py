@@ -211,7 +211,7 @@ def _cluster_problems(index: Index, scope: str, entries: list[Entry]) -> Iterato
         pack_pairs(positions, positions + np.uint64(1)),
     )
     for (entry, _), is_near in zip(sound, compared.reached.tolist(), strict=True):
-        if not is_near and not session.guard.joins(scope, entry.id):
+        if not is_near and not session.guard.joins(session.store, scope, entry.id):
             yield IntegrityProblem(
                 "less similar to its representative than the threshold", scope, entry.id
             )

@@ -202,7 +202,7 @@ class Removals:
         known = [member for member in members if member.has_content]
         unknown = [member for member in members if not member.has_content]
         if known:
-            self._search_for_members(removed, known, changes, handover)
+            self.search_for_members(removed, known, changes, handover)
         if unknown:
             self._resolve_to_heir(removed, unknown, known, changes, handover)
 
@@ -249,10 +249,17 @@ class Removals:
         for member in members:
             changes.changed.append(self._resolve_to(member, similarity, heir))
 
-    def _search_for_members(
+    def search_for_members(
         self, removed: Entry, members: list[Entry], changes: Changes, handover: Handover | None
     ) -> None:
-        """Searches a representative for each of some members that have content."""
+        """Searches a representative for each of some members that have content.
+
+        Args:
+            removed: Their representative, to which none of them is resolved again.
+            members: The members.
+            changes: Changes of the step, which are extended.
+            handover: Handover of the cluster's id; None if no document inherits it.
+        """
         session = self._session
         scope = removed.scope
         posts_members = session.settings.postings == "all"
@@ -389,32 +396,58 @@ class Removals:
 
     def _stage_merge(self, entry: Entry, older: Entry, similarity: float) -> Changes:
         """Returns the changes by which a representative becomes a member of an older one."""
-        session = self._session
-        changes = Changes(required_leaders=[older])
-        if entry.cluster != older.cluster:
-            changes.events.append(
-                Event("merged", entry.scope, entry.cluster, older.cluster, session.clock())
-            )
-        keys = session.documents.keys_of(entry.scope, [entry])[0]
-        posts_members = session.settings.postings == "all"
-        moved = entry._replace(
-            leader=older.id,
-            cluster=older.cluster,
-            similarity=similarity,
-            posted=posts_members,
-            signature=entry.signature if posts_members else b"",
-        )
-        changes.changed.append(moved)
-        if posts_members:
-            changes.posted.append(KeyedEntry(moved, keys))
-        elif entry.posted:
-            changes.unposted.append(KeyedEntry(entry, keys))
+        changes = self._stage_demotion(entry, older, similarity)
         members = self._members_for_step(entry, older.id, inherits_cluster=False)
         changes.leader_snapshots.append(leader_snapshot(entry, members))
         if members:
             dissimilar = self._move_similar(entry, members, older, changes)
             if dissimilar:
                 self._reassign_members(entry, dissimilar, changes, None)
+        return changes
+
+    def stage_decided_merge(self, entry: Entry, leader: Entry, similarity: float) -> Changes:
+        """Returns the changes by which a representative becomes a member of a decided one.
+
+        The two need not be similar, so each member is searched for again.
+
+        Args:
+            entry: The representative.
+            leader: The other representative.
+            similarity: Their similarity.
+
+        Raises:
+            LargeClusterError: If the document has too many members for one step.
+        """
+        changes = self._stage_demotion(entry, leader, similarity)
+        members = self._members_for_step(entry, None, inherits_cluster=False)
+        changes.leader_snapshots.append(leader_snapshot(entry, members))
+        if members:
+            self._reassign_members(entry, members, changes, None)
+        return changes
+
+    def _stage_demotion(self, entry: Entry, leader: Entry, similarity: float) -> Changes:
+        """Returns the changes by which a representative alone becomes a member of another one."""
+        session = self._session
+        changes = Changes(required_leaders=[leader])
+        if entry.cluster != leader.cluster:
+            changes.events.append(
+                Event("merged", entry.scope, entry.cluster, leader.cluster, session.clock())
+            )
+        stays_posted = entry.posted and session.settings.postings == "all"
+        moved = entry._replace(
+            leader=leader.id,
+            cluster=leader.cluster,
+            similarity=similarity,
+            posted=stays_posted,
+            signature=entry.signature if stays_posted else b"",
+        )
+        changes.changed.append(moved)
+        if entry.posted:
+            keys = session.documents.keys_of(entry.scope, [entry])[0]
+            if stays_posted:
+                changes.posted.append(KeyedEntry(moved, keys))
+            else:
+                changes.unposted.append(KeyedEntry(entry, keys))
         return changes
 
     def separate_cluster_ids(self, scope: str, id: str, older_id: str) -> int:

@@ -12,7 +12,7 @@ import numpy as np
 
 from nearkin.index.changes import Changes
 from nearkin.index.comparison import ComparableKind, ComparedPairs, DocumentComparer
-from nearkin.index.decided_pairs import NO_GUARD, GuardedBatch, PairGuard, Representative
+from nearkin.index.decided_pairs import GuardedBatch, PairGuard, Representative
 from nearkin.index.document_preparation import DocumentPreparer, PreparedBatch
 from nearkin.index.entry import MAX_SIZE, MEMBER, REF_SHIFT, Entry, Evidence, Match
 from nearkin.index.lookup_probes import LookupProber
@@ -162,13 +162,13 @@ class Searcher:
         documents: DocumentPreparer,
         clock: Callable[[], float],
         on_comparisons: Callable[[int], None] | None = None,
-        guard: PairGuard = NO_GUARD,
+        guard: PairGuard | None = None,
     ) -> None:
         assert settings.spec is not None
         self.store = store
         self.settings = settings
         self.documents = documents
-        self.guard = guard
+        self.guard = PairGuard() if guard is None else guard
         self.comparer = DocumentComparer(documents, settings)
         self.stats = SearchStats(clock, on_comparisons)
         self.passages: PassageSearcher | None = None

@@ -21,7 +21,7 @@ from nearkin.errors import LargeClusterError, MovedError, RacedError, StoreError
 from nearkin.index.cache import ResolvedCache
 from nearkin.index.changes import TOUCHED, Changes, Event
 from nearkin.index.clock import ClockWatch, SystemClock
-from nearkin.index.decided_pairs import NO_GUARD, PairGuard
+from nearkin.index.decided_pairs import PairGuard
 from nearkin.index.entry import Entry, require_id, require_scope
 from nearkin.index.migration.state import (
     CLOSING,
@@ -145,11 +145,11 @@ class Session:
         spec_resources: Path | None,
         *,
         follow: bool,
-        guard: PairGuard = NO_GUARD,
+        guard: PairGuard | None = None,
     ) -> None:
         self.clock = SystemClock() if clock is None else clock
         self.follow = follow
-        self.guard = guard
+        self.guard = PairGuard() if guard is None else guard
         self.process_name = uuid.uuid4().hex
         """A name that no other open index has, in this process or another one."""
         self.cache = ResolvedCache(opened.settings.cache, opened.settings.max_cache_bytes)
@@ -208,6 +208,7 @@ class Session:
         )
         self.telemetry = telemetry_of(settings.spec.measure)
         on_comparisons = None if self.telemetry is None else self.telemetry.record_comparisons
+        self.guard.forget()
         self.searcher = Searcher(
             self.store, settings, self.documents, self.clock, on_comparisons, self.guard
         )
@@ -237,6 +238,9 @@ class Session:
                 self._switch_store(state.migration)
                 return
             self.cache.sync_generation(state.generation, stamp)
+            if state != self.state:
+                # another process may have written decisions
+                self.guard.forget()
             self.state = state
             self.clocks.compare()
 

@@ -263,6 +263,7 @@ def open_shadow(settings: ServerSettings, index: Index) -> ShadowIndex | None:
             settings=index_settings,
             resources=index.resources,
             spec_resources=settings.spec_resources,
+            decisions=settings.decisions,
             follow=False,
             **fields,
         )

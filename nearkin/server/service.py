@@ -10,7 +10,9 @@ from contextvars import copy_context
 from functools import partial
 from typing import ParamSpec, TypeVar
 
+from nearkin.decisions import Decision
 from nearkin.errors import StoreError
+from nearkin.index.decision_records import HEAD, decision_id, decisions_scope
 from nearkin.index.documents import Document
 from nearkin.index.entry import RESERVED, Match, Outcome
 from nearkin.index.parts import parts_scope
@@ -327,6 +329,21 @@ class Service:
         if existed:
             await self._mark_changed_for_shadow(scope, id)
         return existed
+
+    async def decide(self, scope: str, decision: Decision) -> None:
+        """Stores a decision about two documents, and follows it at once.
+
+        Args:
+            scope: Scope of the documents.
+            decision: The decision.
+
+        Raises:
+            UsageError: If it contradicts others through a chain, or an id is not valid.
+        """
+        await self.run_in_thread(self.index.decide, scope, [decision])
+        place = decisions_scope(scope)
+        for id in (decision_id(decision.pair), HEAD):
+            await self._mark_changed_for_shadow(place, id)
 
     async def add_part(self, scope: str, id: str, part: str | Sequence[str]) -> int:
         """Adds a part to an unfinished document, and returns its number of shingles.

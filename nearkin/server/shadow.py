@@ -25,6 +25,7 @@ from threading import Condition, Thread
 from typing import Any, NamedTuple, TypedDict
 
 from nearkin.errors import IncompatibleError, MovedError, NearkinError, StoreError, UsageError
+from nearkin.index.decision_records import is_decisions_scope
 from nearkin.index.entry import Entry, Outcome, OutcomeKind
 from nearkin.index.index import Index
 from nearkin.index.migration.copy import (
@@ -428,7 +429,7 @@ class ShadowIndex:
         """Copies documents of a scope as they are in the live index now."""
         with self._condition:
             changes = {id: self._changes[scope, id] for id in ids}
-        if is_parts_scope(scope):
+        if is_parts_scope(scope) or is_decisions_scope(scope):
             copy_documents(self.index, self.standby, [(scope, id) for id in ids])
             self._remove_changes(scope, changes)
             return

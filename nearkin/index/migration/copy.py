@@ -9,6 +9,7 @@ import numpy as np
 
 from nearkin.errors import UsageError
 from nearkin.index.changes import Changes, KeyedEntry
+from nearkin.index.decision_records import is_decisions_scope, parse_entry, scopes_with_decisions
 from nearkin.index.documents import CheckedDocument, CheckedPair, ShingledDocument
 from nearkin.index.entry import Entry, batches_by_scope
 from nearkin.index.handovers import is_handovers_scope
@@ -227,6 +228,8 @@ def copy_missing(
     if copy.counts()["records"]:
         scans.append(copy.scan(content=False))
     total = NOTHING_COPIED
+    # documents follow decisions when they are copied
+    copy_decisions(store, target)
     batches = batches_by_scope(chain(*scans))
     for scope, entries in takewhile(lambda _: keep_going(), batches):
         ids = [entry.id for entry in entries]
@@ -234,6 +237,10 @@ def copy_missing(
         total = total.add(
             copy_entries(store, target, scope, entries_by_id, same_shingles=same_shingles)
         )
+    # documents without content were copied as they are resolved, without a search
+    copy_decisions(store, target)
+    for scope, given in target._session.guard.given.items():
+        target._decisions.follow(scope, given.of_pairs)
     return total
 
 
@@ -270,6 +277,10 @@ def copy_entries(
         return _copy_unchanged(target, scope, wanted, existing, same_shingles=same_shingles)
     if is_handovers_scope(scope):
         return _copy_unchanged(target, scope, wanted, existing, same_shingles=True)
+    if is_decisions_scope(scope):
+        counts = _copy_unchanged(target, scope, wanted, existing, same_shingles=True)
+        _follow_decisions(target, [entry for entry in wanted.values() if entry is not None])
+        return counts
     differing = [
         entry
         for entry in wanted.values()
@@ -280,6 +291,28 @@ def copy_entries(
     copy_resolved(source, target, scope, resolved, same_shingles=same_shingles)
     surplus = [id for id, entry in wanted.items() if entry is None and existing[id] is not None]
     return CopyCounts(len(differing), sum(target.remove(scope, id) for id in surplus))
+
+
+def copy_decisions(source: Store, target: Index) -> None:
+    """Copies the decisions that an index stores, and follows them in the copy.
+
+    Args:
+        source: The store that is copied.
+        target: The copy.
+    """
+    for scope in scopes_with_decisions(source):
+        for _, entries in batches_by_scope(source.scan(scope)):
+            wanted = {entry.id: entry for entry in entries}
+            copy_entries(source, target, scope, wanted, same_shingles=True)
+
+
+def _follow_decisions(target: Index, entries: Sequence[Entry]) -> None:
+    """Moves the documents of a copy until copied decisions about them are followed."""
+    target._session.guard.forget()
+    for entry in entries:
+        stored = parse_entry(entry)
+        if stored is not None:
+            target._decisions.follow(stored.scope, [stored.decision.pair])
 
 
 def partition_by_content(
@@ -401,7 +434,7 @@ def _copy_unchanged(
     *,
     same_shingles: bool,
 ) -> CopyCounts:
-    """Copies entries that are compared with nothing: parts of documents, and handovers."""
+    """Copies entries that are compared with nothing: parts, handovers and decisions."""
     total = NOTHING_COPIED
     session = target._session
     for id, entry in wanted.items():

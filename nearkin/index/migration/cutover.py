@@ -118,6 +118,7 @@ def rebuild(
     new_secret: HashKey | None = None,
     vector_threshold: float | None = None,
     combine: str | None = None,
+    decisions: Mapping[str, str | Path] | None = None,
 ) -> RebuildResult | RebuildCutoverResult:
     """Builds an index of another Spec or threshold from the texts of a live one.
 
@@ -135,6 +136,8 @@ def rebuild(
         vector_threshold: Threshold of the vectors of an index of texts and vectors, or None to keep
             it.
         combine: Another value of the setting `combine` of such an index, or None to keep it.
+        decisions: Files of decisions by scope, which the new index follows besides those that the
+            live one stores.
 
     Returns:
         A comparison of the two indexes, with the fingerprints of their Specs.
@@ -150,6 +153,7 @@ def rebuild(
         source_url,
         resources=SpecResources(secret),
         spec_resources=spec_resources,
+        decisions=decisions,
         must_exist=True,
     ) as source:
         resources = source.resources
@@ -181,6 +185,7 @@ def rebuild(
             spec,
             threshold,
             resources=resources,
+            decisions=decisions,
             follow=False,
             cache=1,
             max_document=UNLIMITED_SIZE,

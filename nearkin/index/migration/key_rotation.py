@@ -12,6 +12,7 @@ from nearkin.index.migration.copy import (
     CopyComparison,
     CopySource,
     claim_target,
+    copy_decisions,
     copy_entries,
     keep_cluster_ids_and_compare,
     release_target,
@@ -122,6 +123,8 @@ def _copy_texts(source: Store, target: Index, *, skip_without_text: bool) -> set
         The scopes and ids of documents that were left out because their text is not stored.
     """
     left_out: set[tuple[str, str]] = set()
+    # documents follow decisions when they are copied
+    copy_decisions(source, target)
     for scope, entries in batches_by_scope(chain(source.scan(), target.scan())):
         ids = [entry.id for entry in entries]
         entries_by_id = dict(zip(ids, source.entries(scope, ids), strict=True))

@@ -12,7 +12,7 @@ from fastapi import FastAPI
 
 from nearkin.errors import NearkinError, StoreError
 from nearkin.server.console import components as ui
-from nearkin.server.console.pages import audit, buckets, clusters, live, shadow, tuning
+from nearkin.server.console.pages import audit, buckets, clusters, live, review, shadow, tuning
 from nearkin.server.console.pages import search as trying
 from nearkin.server.console.visitor import ROOT, Page, Visit, current_visit, page_url
 from nearkin.server.http.middleware import problem_from_error
@@ -24,6 +24,7 @@ NAVIGATION = (
     live.PAGE,
     trying.PAGE,
     clusters.PAGE,
+    review.PAGE,
     tuning.PAGE,
     buckets.PAGE,
     shadow.PAGE,
@@ -42,6 +43,7 @@ DOCUMENT = """<!doctype html>
 <link rel="stylesheet" href="{page}">
 <link rel="stylesheet" href="{own}">
 {css}
+<script src="{keys}" defer></script>
 </head>
 <body>
 <a class="skip" href="#main">Skip to the content</a>
@@ -106,6 +108,7 @@ class ConsoleApp(Dash):
             icon=self._static["icon.svg"],
             page=self._static["page.css"],
             own=self._static["console.css"],
+            keys=self._static["console.js"],
             css=parts["css"],
             app_entry=parts["app_entry"],
             config=parts["config"],

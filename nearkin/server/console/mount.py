@@ -38,6 +38,7 @@ HERE = Path(__file__).parent
 FILES = {
     "page.css": (Path(page.__file__).parent / "page.css", "text/css"),
     "console.css": (HERE / "static" / "console.css", "text/css"),
+    "console.js": (HERE / "static" / "console.js", "text/javascript"),
     "icon.svg": (HERE / "static" / "icon.svg", "image/svg+xml"),
 }
 DASH_PATHS = ("_dash-layout", "_dash-dependencies", "_dash-update-component")

@@ -57,8 +57,9 @@ class Visit:
             raise ProblemError("forbidden", f"the token needs the right {right!r}")
 
     def may_open(self, page: "Page") -> bool:
-        """Returns True if the token has the right and the scopes that a page needs."""
-        return self.who.has_right(page.right) and (self.who.has_all_scopes or not page.every_scope)
+        """Returns True if the token has the rights and the scopes that a page needs."""
+        has_rights = all(map(self.who.has_right, page.rights))
+        return has_rights and (self.who.has_all_scopes or not page.every_scope)
 
     def require_page(self, page: "Page") -> None:
         """Requires that the token may open a page.
@@ -66,7 +67,8 @@ class Visit:
         Raises:
             ProblemError: If it may not.
         """
-        self.require(page.right)
+        for right in page.rights:
+            self.require(right)
         if page.every_scope:
             require_every_scope(self.who)
 
@@ -168,6 +170,7 @@ class Page:
         build: Function that returns the content for a visit and the query of the URL.
         connect: Function that registers the callbacks of the page.
         every_scope: Whether the page concerns all scopes, so that it needs access to all of them.
+        writes: Whether visitors change the index on the page, which needs the right to write, too.
     """
 
     path: str
@@ -176,6 +179,12 @@ class Page:
     build: Build
     connect: Callable[[Dash], None] = lambda app: None
     every_scope: bool = False
+    writes: bool = False
+
+    @property
+    def rights(self) -> tuple[str, ...]:
+        """The rights that the page needs."""
+        return (self.right, "write") if self.writes else (self.right,)
 
 
 def page_url(page: str, **query: str) -> str:

@@ -28,6 +28,7 @@ PAGES = (
     "try",
     "clusters",
     "clusters?scope=news&id=first",
+    "review?scope=news",
     "tuning",
     "buckets",
     "shadow",
@@ -269,6 +270,30 @@ def test_clusters_are_listed_and_searched(visit: Open) -> None:
         else:
             found.locator("tbody th", has_text=expected).first.wait_for()
             assert found.locator("tbody th").first.text_content() == expected
+
+
+def test_pairs_are_decided_by_keys_and_buttons(visit: Open, running: Running) -> None:
+    headers = {"Authorization": f"Bearer {running.admin}"}
+    with httpx2.Client(base_url=running.url, headers=headers) as client:
+        for id in ("one", "two", "three", "four"):
+            body = {"id": id, "text": f"{variant()} {id}"}
+            client.post("/v1/scopes/reviewed/documents", json=body).raise_for_status()
+    page = visit(path="review?scope=reviewed")
+    panel = page.locator("#review-panel")
+    panel.get_by_role("heading", name="Pair 1 of 3").wait_for()
+    assert panel.locator("mark").count() == 2
+    page.get_by_label("Use the keys s, d and u").uncheck()
+    page.keyboard.press("d")
+    page.get_by_label("Use the keys s, d and u").check()
+    page.keyboard.press("u")
+    panel.get_by_role("heading", name="Pair 2 of 3").wait_for()
+    page.keyboard.press("d")
+    panel.get_by_role("heading", name="Pair 3 of 3").wait_for()
+    assert ": different. " in (panel.get_by_role("status").text_content() or "")
+    page.get_by_role("button", name="Same").click()
+    panel.get_by_text("These were all pairs").wait_for()
+    page.get_by_role("link", name="Search for more pairs").click()
+    panel.get_by_role("heading", name="Pair 1 of 1").wait_for()
 
 
 def test_sliders_update_the_curve_and_the_figures(visit: Open) -> None:

@@ -1,0 +1,282 @@
+"""The decisions that people make about stored documents: they are stored, and then followed.
+
+A decision is first written, in a step of its own. Then the epoch of the index rises, so that every
+process reads the decisions before its next step: steps that were made without the decision are
+refused. Last, documents that are decided to be different leave their common cluster, and those that
+are decided to be the same are joined. An interrupted call is repeated with the same result.
+"""
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nearkin.errors import RacedError, UsageError
+from nearkin.index.changes import Changes
+from nearkin.index.decided_pairs import ScopeDecisions
+from nearkin.index.decision_records import read_head, read_stored, stage_decisions
+from nearkin.index.entry import Entry, require_id, require_public_name, require_scope
+from nearkin.index.migration.state import OPEN
+from nearkin.index.removal import Removals
+from nearkin.index.session import Session
+
+if TYPE_CHECKING:
+    from nearkin.decisions import Decision, Decisions
+
+MAX_DECISIONS = 100_000
+"""The maximum number of stored decisions about a scope. A step may read all of them."""
+DECISIONS_AT_ONCE = 2_000
+"""The number of decisions that are written in one step."""
+
+
+class DecisionSteps:
+    """The steps that write and follow decisions about the documents of an open index.
+
+    Args:
+        session: The open index.
+        removals: Resolves documents to other representatives.
+    """
+
+    def __init__(self, session: Session, removals: Removals) -> None:
+        self._session = session
+        self._removals = removals
+
+    def read(self, scope: str) -> "Decisions":
+        """Returns the stored decisions about a scope, as `Index.decisions` does."""
+        self._session.refresh_if_due()
+        return read_stored(self._session.store, require_scope(scope))
+
+    def add(self, scope: str, decisions: "Sequence[Decision]") -> int:
+        """Stores decisions and follows them, as `Index.decide` does."""
+        session = self._session
+        if session.follow:
+            session.scope_names.require(require_scope(scope))
+        for decision in decisions:
+            _require_storable(decision)
+        stored = self.read(scope)
+        timed = [_with_time(decision, stored) for decision in decisions]
+        written = 0
+        while portion := session.run_step(scope, partial(self._write_portion, scope, timed)):
+            written += portion
+        if decisions:
+            self._fence()
+            self.follow(scope, [decision.pair for decision in decisions])
+        return written
+
+    def _merge(
+        self, scope: str, decisions: "Sequence[Decision]"
+    ) -> "tuple[Entry | None, list[Decision]]":
+        """Returns the head of the stored decisions, and those of the decisions that are new.
+
+        Args:
+            scope: Scope of the documents.
+            decisions: Decisions with their times.
+
+        Raises:
+            UsageError: If decisions contradict each other, or there are too many.
+        """
+        from nearkin.decisions import Decisions
+
+        store = self._session.store
+        head = read_head(store, scope)
+        stored = Decisions() if head is None else read_stored(store, scope)
+        source = f"the scope {scope!r}"
+        new = [
+            decision
+            for pair, decision in Decisions.resolve(decisions, "the request").of_pairs.items()
+            if _replaces(decision, stored.of_pairs.get(pair))
+        ]
+        merged = Decisions({**stored.of_pairs, **{decision.pair: decision for decision in new}})
+        if len(merged) > MAX_DECISIONS:
+            raise UsageError(
+                f"{source} would have {len(merged):,} decisions, and an index stores at most "
+                f"{MAX_DECISIONS:,} of a scope; give the others to the processes that open it"
+            )
+        if new:
+            merged.require_consistent(source)
+        return head, new
+
+    def _write_portion(self, scope: str, decisions: "Sequence[Decision]") -> int:
+        """Writes some of the decisions that are new in one step. Returns their number."""
+        session = self._session
+        # all of them are checked before any is written
+        head, new = self._merge(scope, decisions)
+        portion = new[:DECISIONS_AT_ONCE]
+        if portion:
+            session.apply(stage_decisions(session.store, scope, head, portion, session.clock()))
+            session.guard.forget()
+        return len(portion)
+
+    def _fence(self) -> None:
+        """Raises the epoch, so that no process makes another step without the decisions.
+
+        The epoch of an index that is being copied belongs to the migration. Other processes then
+        read the decisions at their next refresh, and the copy follows them before it is opened.
+        """
+        session = self._session
+        migration = session.store.state().migration
+        if migration.phase == OPEN:
+            # if another process has raised it, all processes read the decisions, too
+            with suppress(RacedError):
+                session.store.redirect(migration._replace(epoch=migration.epoch + 1))
+        session.refresh()
+
+    def follow(self, scope: str, pairs: Iterable[tuple[str, str]]) -> None:
+        """Moves stored documents into other clusters until decisions about them are followed.
+
+        Args:
+            scope: Scope of the documents.
+            pairs: Decided pairs of ids.
+        """
+        for first, second in pairs:
+            decisions = self._session.guard.of_scope(self._session.store, scope)
+            if decisions is None:
+                continue
+            if second in decisions.same_as(first):
+                self._join(scope, decisions, first)
+            elif second in decisions.separate_from(first):
+                self._separate(scope, decisions, first, second)
+
+    def _join(self, scope: str, decisions: ScopeDecisions, id: str) -> None:
+        """Resolves all documents that are the same as one to one representative."""
+        self._gather(scope, decisions, id)
+        # a cluster that is represented by one of the group may have documents to separate
+        group = self._stored(scope, [id, *decisions.same_as(id)])
+        leaders = {entry.leader for entry in group}
+        separate = self._stored(scope, decisions.separate_from(id))
+        leaving = [entry.id for entry in separate if entry.leader in leaders]
+        for other in leaving:
+            self._expel(scope, other)
+        for other in leaving:
+            self._gather(scope, decisions, other)
+
+    def _gather(self, scope: str, decisions: ScopeDecisions, id: str) -> None:
+        """Resolves documents that are decided to be the same to one representative.
+
+        It is one of them, if one is a representative. Otherwise it is that of a cluster without a
+        document to separate from them.
+        """
+        group = self._stored(scope, [id, *decisions.same_as(id)])
+        if len({entry.leader for entry in group}) < 2:
+            return
+        separate = self._stored(scope, decisions.separate_from(id))
+        forbidden = {entry.leader for entry in separate}
+        ids = {entry.id for entry in group}
+        leaders = self._stored(scope, sorted({entry.leader for entry in group}))
+        choices = [entry for entry in leaders if entry.id in ids or entry.id not in forbidden]
+        choices.sort(key=lambda entry: (entry.id not in ids, entry.ref))
+        if choices:
+            target = choices[0].id
+        else:
+            self._expel(scope, group[0].id)
+            moved = self._session.entry_of(scope, group[0].id)
+            target = group[0].id if moved is None else moved.leader
+        for entry in group:
+            if entry.leader != target:
+                self._session.run_step(scope, partial(self._move, scope, entry.id, target))
+
+    def _separate(self, scope: str, decisions: ScopeDecisions, first: str, second: str) -> None:
+        """Searches another cluster for the documents of one of two groups in one cluster."""
+        entries = self._stored(scope, [first, second])
+        if len(entries) < 2 or entries[0].leader != entries[1].leader:
+            return
+        leader = entries[0].leader
+        groups = [[id, *decisions.same_as(id)] for id in (first, second)]
+        leaving = groups[0] if leader in groups[1] else groups[1]
+        for entry in self._stored(scope, leaving):
+            if entry.leader == leader:
+                self._expel(scope, entry.id)
+        self._gather(scope, decisions, leaving[0])
+
+    def _stored(self, scope: str, ids: Sequence[str]) -> list[Entry]:
+        """Returns the stored documents among some, in the order of their ids."""
+        entries = self._session.store.entries(scope, sorted(ids))
+        return [entry for entry in entries if entry is not None]
+
+    def _expel(self, scope: str, id: str) -> None:
+        """Searches another representative for a member of a cluster."""
+        self._session.run_step(scope, partial(self._expel_member, scope, id))
+
+    def _expel_member(self, scope: str, id: str) -> None:
+        session = self._session
+        entry = session.entry_of(scope, id)
+        if entry is None or entry.is_leader:
+            return
+        leader = session.entry_of(scope, entry.leader)
+        if leader is None:
+            return
+        changes = Changes(expected=[entry])
+        if entry.has_content:
+            self._removals.search_for_members(leader, [entry], changes, None)
+        else:
+            # nothing can be compared with it, so that it is in no buckets
+            alone = entry._replace(
+                leader=id, cluster=id, similarity=1.0, posted=False, signature=b""
+            )
+            changes.changed.append(alone)
+        session.apply(changes)
+
+    def _move(self, scope: str, id: str, leader_id: str) -> None:
+        """Resolves a document to a representative, whatever their similarity is."""
+        session = self._session
+        entry = session.entry_of(scope, id)
+        leader = session.entry_of(scope, leader_id)
+        if entry is None or leader is None or not leader.is_leader or entry.leader == leader_id:
+            return
+        similarity = 0.0
+        if entry.has_content and leader.has_content:
+            pairs = np.array([1], np.uint64)
+            compared = session.searcher.comparer.compare_entries([leader, entry], pairs)
+            similarity = float(np.nan_to_num(compared.similarity[0]))
+        if entry.is_leader:
+            session.apply(self._removals.stage_decided_merge(entry, leader, similarity))
+            return
+        moved = entry._replace(leader=leader.id, cluster=leader.cluster, similarity=similarity)
+        session.apply(Changes(changed=[moved], expected=[entry], required_leaders=[leader]))
+
+
+def _require_storable(decision: "Decision") -> None:
+    """Requires that an index can store a decision.
+
+    Raises:
+        UsageError: If an id or a name is not valid.
+    """
+    for id in decision.pair:
+        require_id(id)
+    if decision.by is not None:
+        require_public_name(decision.by, "the name of who decides")
+
+
+def _with_time(decision: "Decision", stored: "Decisions") -> "Decision":
+    """Returns a decision with a time. Without one it is later than the stored one."""
+    if decision.at is not None:
+        return decision
+    at = datetime.now(UTC)
+    previous = stored.of_pairs.get(decision.pair)
+    if previous is not None and previous.at is not None:
+        # the clock of the process that wrote it may be ahead
+        at = max(at, previous.at + timedelta(microseconds=1))
+    return replace(decision, at=at)
+
+
+def _replaces(decision: "Decision", stored: "Decision | None") -> bool:
+    """Returns whether a decision is later than the stored one about its pair.
+
+    Raises:
+        UsageError: If both are of one time and say something else.
+    """
+    if stored is None:
+        return True
+    assert decision.at is not None
+    assert stored.at is not None
+    if decision.at == stored.at and decision.verdict != stored.verdict:
+        first, second = decision.pair
+        raise UsageError(
+            f"the pair {first!r}, {second!r} is stored as {stored.verdict} at the same time "
+            f"{stored.at.isoformat()}; give the decision a later time"
+        )
+    return decision.at > stored.at
