@@ -11,6 +11,7 @@ from typing import NamedTuple, TypedDict
 import numpy as np
 import pyarrow as pa
 
+from nearkin.blocklist.blocklist import Blocklist
 from nearkin.corpus import Batch, Columns, FileCorpus, detect_dimensions, make_ids
 from nearkin.corpus.batches import WHOLE_FILE
 from nearkin.corpus.inputs import Selection
@@ -95,6 +96,7 @@ def add_files(
     passages: int | None = None,
     observe: Callable[[Outcome], None] | None = None,
     decisions: Path | None = None,
+    blocklist: Path | None = None,
 ) -> AddedDocuments:
     """Upserts the documents of files.
 
@@ -114,6 +116,7 @@ def add_files(
         passages: Smallest number of words of the passages that a new index finds, or None.
         observe: Receives the outcome of each document, in the order of the documents.
         decisions: File of decisions about pairs of documents of the scope, or None.
+        blocklist: File of a blocklist. Documents that are like one of its entries are not stored.
 
     Raises:
         UsageError: If an input, a column or a document is not valid.
@@ -142,6 +145,7 @@ def add_files(
         resources=resources,
         spec_resources=spec_resources,
         decisions={} if decisions is None else {scope: decisions},
+        blocklist=None if blocklist is None else Blocklist.open(blocklist),
         **fields,
     ) as index:
         reader = _FileReader(corpus, columns)
@@ -179,6 +183,7 @@ def add_files_of_both(
     spec_resources: Path | None = None,
     selection: Selection | None = None,
     decisions: Path | None = None,
+    blocklist: Path | None = None,
 ) -> AddedDocuments:
     """Upserts the documents of files into an index of texts and vectors.
 
@@ -197,6 +202,7 @@ def add_files_of_both(
         spec_resources: Folder of a run with the data that the Spec refers to.
         selection: Rules that decide which files of input folders are read.
         decisions: File of decisions about pairs of documents of the scope, or None.
+        blocklist: File of a blocklist. Documents that are like one of its entries are not stored.
 
     Returns:
         The result. A row that has neither a text nor a vector, or lacks one of them with
@@ -232,6 +238,7 @@ def add_files_of_both(
         resources=resources,
         spec_resources=spec_resources,
         decisions={} if decisions is None else {scope: decisions},
+        blocklist=None if blocklist is None else Blocklist.open(blocklist),
         **fields,
     ) as index:
         if not index.holds_both:

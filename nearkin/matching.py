@@ -57,14 +57,22 @@ MATCHES_SCHEMA = pa.schema(
 )
 """The table of matches: one row for each document, in the order of the inputs. `duplicate_of` is
 the id of the document of the index that it repeats, and `cluster` that of its cluster."""
+BLOCKED_BY = pa.field("blocked_by", pa.large_string())
+"""The column of entries of the blocklist, which a table has after documents were compared with one.
+A document that is like an entry is not kept, and repeats no document."""
 
 
 @dataclass
 class MatchTable:
-    """The rows of a table of matches, in the order of the inputs."""
+    """The rows of a table of matches, in the order of the inputs.
 
+    Attributes:
+        has_blocklist: Whether the documents are compared with a blocklist.
+    """
+
+    has_blocklist: bool = False
     _columns: dict[str, list[object]] = field(
-        default_factory=lambda: {name: [] for name in MATCHES_SCHEMA.names}
+        default_factory=lambda: {name: [] for name in (*MATCHES_SCHEMA.names, BLOCKED_BY.name)}
     )
 
     def add_match(self, id: str, match: Match | None) -> None:
@@ -81,15 +89,23 @@ class MatchTable:
 
     def add_outcome(self, outcome: Outcome) -> None:
         """Adds a document that was upserted. A representative repeats no other document."""
-        if outcome.duplicate:
+        if outcome.blocked_by is not None:
+            self._add(outcome.id, None, None, outcome.similarity, outcome.blocked_by)
+        elif outcome.duplicate:
             self._add(outcome.id, outcome.representative, outcome.cluster, outcome.similarity)
         else:
             self._add(outcome.id, None, outcome.cluster, None)
 
     def _add(
-        self, id: str, duplicate_of: str | None, cluster: str | None, similarity: float | None
+        self,
+        id: str,
+        duplicate_of: str | None,
+        cluster: str | None,
+        similarity: float | None,
+        blocked_by: str | None = None,
     ) -> None:
-        row = (id, duplicate_of is None, duplicate_of, cluster, similarity)
+        is_kept = duplicate_of is None and blocked_by is None
+        row = (id, is_kept, duplicate_of, cluster, similarity, blocked_by)
         for column, value in zip(self._columns.values(), row, strict=True):
             column.append(value)
 
@@ -100,7 +116,8 @@ class MatchTable:
 
     def to_arrow(self) -> pa.Table:
         """Returns the table."""
-        return pa.table(self._columns, MATCHES_SCHEMA)
+        schema = MATCHES_SCHEMA.append(BLOCKED_BY) if self.has_blocklist else MATCHES_SCHEMA
+        return pa.table({name: self._columns[name] for name in schema.names}, schema)
 
 
 @dataclass(frozen=True)
@@ -270,6 +287,7 @@ def add_files_with_matches(
     spec_resources: Path | None = None,
     selection: Selection | None = None,
     decisions: Path | None = None,
+    blocklist: Path | None = None,
 ) -> AddedDocuments:
     """Upserts the documents of files, and writes those that are not resolved to another one.
 
@@ -285,6 +303,8 @@ def add_files_with_matches(
         spec_resources: Folder of a run with the data that the Spec refers to.
         selection: Rules that decide which files of input folders are read.
         decisions: File of decisions about pairs of documents of the scope, or None.
+        blocklist: File of a blocklist. Documents that are like one of its entries are neither
+            stored nor kept, and the table of matches names the entry.
 
     Raises:
         UsageError: If an input, a column or a document is not valid, there is no column of ids, or
@@ -298,7 +318,7 @@ def add_files_with_matches(
         )
     corpus = FileCorpus.open(inputs, selection=selection)
     output.require_free(corpus)
-    matches = MatchTable()
+    matches = MatchTable(has_blocklist=blocklist is not None)
     added = add_files(
         inputs,
         columns,
@@ -311,6 +331,7 @@ def add_files_with_matches(
         selection=selection,
         observe=matches.add_outcome,
         decisions=decisions,
+        blocklist=blocklist,
     )
     output.write(corpus, detect_dimensions(corpus, columns), matches, "index add", url)
     return added

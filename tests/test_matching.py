@@ -202,3 +202,32 @@ def test_invalid_requests_are_refused_before_anything_is_written(
     assert message in " ".join(capsys.readouterr().err.split())
     assert not (tmp_path / "out").exists()
     assert not (tmp_path / "absent.db").exists()
+
+
+def test_blocked_documents_are_neither_added_nor_kept(
+    tmp_path: Path, store: str, new: pa.Table
+) -> None:
+    texts = new["text"].to_pylist()
+    blocklist = nk.Blocklist()
+    blocklist.add([texts[3]], ["req-7"])
+    blocklist.save(tmp_path / "blocked.list")
+    out = tmp_path / "out"
+    path = str(tmp_path / "new.parquet")
+    command = ["index", "add", path, "--id", "id", "--store", store, "--scope", "web"]
+    blocked = ["--blocklist", str(tmp_path / "blocked.list")]
+    assert run([*command, *blocked, "--kept", str(out), "--json"]) == 0
+    rows = read_matches(out)
+    row = rows[3]
+    assert (row["kept"], row["duplicate_of"], row["blocked_by"]) == (False, None, "req-7")
+    expected = blocklist.match(texts, 0.6)
+    assert [row["blocked_by"] is not None for row in rows] == [one is not None for one in expected]
+    with nk.Index.open(store) as index:
+        assert index.get("web", "d3") is None
+    kept = pq.read_table(out / "kept" / "new.parquet")["id"].to_pylist()
+    assert kept == [row["id"] for row in rows if row["kept"]]
+    save_other_spec(tmp_path / "blocked.list")
+    assert run([*command, *blocked]) == 2
+
+
+def save_other_spec(path: Path) -> None:
+    nk.Blocklist(nk.Spec(n=5)).save(path)

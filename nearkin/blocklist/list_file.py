@@ -89,7 +89,7 @@ def read_entries(path: Path) -> tuple[Spec, BlockedEntries]:
         ChecksumError: If the file was changed after it was written.
     """
     try:
-        data = path.read_bytes()
+        data = _read_file(path)
     except FileNotFoundError as error:
         raise UsageError(
             f"no such blocklist: {path}; correct the path, or create it with nearkin block add"
@@ -107,6 +107,25 @@ def read_entries(path: Path) -> tuple[Spec, BlockedEntries]:
         raise ChecksumError(
             f"the blocklist {path} is damaged: its entries cannot be read ({reason}); {ADVICE}"
         ) from error
+
+
+def _read_file(path: Path) -> bytes:
+    """Returns the content of a blocklist, and only the first bytes of something else.
+
+    Raises:
+        UsageError: If the path is not that of a regular file.
+        OSError: If the file cannot be read.
+    """
+    # a pipe or a device could have no end
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is not a blocklist, because it is not a regular file")
+    with path.open("rb") as file:
+        data = file.read(HEADER.size)
+        if len(data) < HEADER.size or data[: len(MAGIC)] != MAGIC:
+            return data
+        _, _, size, _ = HEADER.unpack_from(data)
+        # one more byte shows that the file is longer
+        return data + file.read(min(size, path.stat().st_size) + 1)
 
 
 def _read_body(path: Path, data: bytes) -> bytes:

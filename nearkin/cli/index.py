@@ -400,6 +400,7 @@ def add(
     memory: o.ReadMemory = o.MEMORY,
     kept: KeptFolder = None,
     decisions: o.DecisionsFile = None,
+    blocklist: o.IndexBlocklist = None,
     overwrite: o.Overwrite = False,
     json: o.Json = False,
 ) -> None:
@@ -422,6 +423,7 @@ def add(
         kept: Folder for the documents that are not resolved to another one, and for the table of
             matches, or None.
         decisions: File of decisions about pairs of documents of the scope, or None.
+        blocklist: File of a blocklist. Documents that are like one of its entries are not stored.
         overwrite: Whether an existing folder of this kind is replaced.
         json: Whether the result is printed as JSON.
 
@@ -462,6 +464,7 @@ def add(
             spec_resources=folder,
             selection=reading.selection,
             decisions=decisions,
+            blocklist=blocklist,
         )
         _print_added(added, as_json=json)
         return
@@ -477,6 +480,7 @@ def add(
             spec_resources=folder,
             selection=reading.selection,
             decisions=decisions,
+            blocklist=blocklist,
         )
         _print_added(added, as_json=json)
         return
@@ -491,6 +495,7 @@ def add(
         spec_resources=folder,
         selection=reading.selection,
         decisions=decisions,
+        blocklist=blocklist,
     )
     _print_added(added, as_json=json)
 

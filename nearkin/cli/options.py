@@ -804,6 +804,16 @@ class RunReadOptions(ReadOptions):
         return HashedPart.parse(self.hash_inputs)
 
 
+IndexBlocklist = Annotated[
+    Path | None,
+    typer.Option(
+        "--blocklist",
+        help="Blocklist of nearkin block. Documents that are like one of its entries are not "
+        "stored.",
+        metavar="LIST",
+        rich_help_panel=INPUT,
+    ),
+]
 DecisionsFile = Annotated[
     Path | None,
     typer.Option(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -82,6 +83,7 @@ def stream(
             rich_help_panel=OUTPUT,
         ),
     ] = None,
+    blocklist: o.IndexBlocklist = None,
     group: Annotated[
         str,
         typer.Option(help="Name of the group whose consumers share events.", rich_help_panel=RUN),
@@ -122,6 +124,7 @@ def stream(
         resources: Options for the data that the Spec of the index refers to.
         store: URL of the index that receives the documents, or None.
         server: URL of the server that receives the documents, or None.
+        blocklist: File of a blocklist. Documents that are like one of its entries are not stored.
         group: Name of the group whose consumers share events.
         consumer: Name of this consumer, or None for the name of the machine.
         batch: Maximum number of events in a batch.
@@ -157,7 +160,7 @@ def stream(
     stop = Event()
     with (
         set_by_signals(stop),
-        open_sink(store, server, resources) as sink,
+        open_sink(store, server, resources, blocklist) as sink,
         RedisSource(source, group, consumer, seconds) as events,
     ):
         consumed = Consumer(events, sink, settings, stop).run(until_empty=until_empty)
@@ -166,7 +169,10 @@ def stream(
 
 @contextmanager
 def open_sink(
-    store: str | None, server: str | None, resources: o.IndexKeyOptions
+    store: str | None,
+    server: str | None,
+    resources: o.IndexKeyOptions,
+    blocklist: Path | None = None,
 ) -> "Iterator[DocumentSink]":
     """Opens the index or the server that receives the documents.
 
@@ -174,12 +180,13 @@ def open_sink(
         store: URL of an index.
         server: URL of a server.
         resources: The data that the Spec of the index refers to.
+        blocklist: File of a blocklist for the index.
 
     Yields:
         The open destination.
 
     Raises:
-        UsageError: If both or neither of the URLs are given.
+        UsageError: If both or neither of the URLs are given, or a blocklist for a server.
     """
     from nearkin.consumer.sinks import IndexSink, ServerSink
     from nearkin.errors import UsageError
@@ -187,10 +194,18 @@ def open_sink(
     if (store is None) == (server is None):
         raise UsageError("give the destination of the documents: --store URL, or --server URL")
     if server is not None:
+        if blocklist is not None:
+            raise UsageError(
+                f"--blocklist {blocklist} is for an index, and a server has its own blocklist; "
+                "leave it out, or start the server with --blocklist"
+            )
         from nearkin.client.clients import Client
 
         with Client(server) as client:
             yield ServerSink(client)
     elif store is not None:
-        with open_index(store, resources) as index:
+        from nearkin.blocklist.blocklist import Blocklist
+
+        opened = None if blocklist is None else Blocklist.open(blocklist)
+        with open_index(store, resources, blocklist=opened) as index:
             yield IndexSink(index)

@@ -4,8 +4,8 @@ import hashlib
 import json
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 
 from nearkin.errors import UsageError
@@ -112,6 +112,21 @@ class Decisions:
         extended = Decisions({**self.of_pairs, decision.pair: decision})
         extended.require_consistent(source)
         return extended
+
+    def with_time(self, decision: Decision) -> Decision:
+        """Returns a decision with a time. Without one, it is later than the one about its pair.
+
+        Args:
+            decision: A decision that is made now.
+        """
+        if decision.at is not None:
+            return decision
+        at = datetime.now(UTC)
+        previous = self.of_pairs.get(decision.pair)
+        if previous is not None and previous.at is not None:
+            # the clock of the machine that wrote it may be ahead
+            at = max(at, previous.at + timedelta(microseconds=1))
+        return replace(decision, at=at)
 
     def updated(self, others: "Decisions") -> "Decisions":
         """Returns these decisions and others, without requiring that they agree.

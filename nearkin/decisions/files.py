@@ -3,16 +3,20 @@
 import csv
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nearkin.decisions.decision import Decision, Decisions, Verdict
 from nearkin.errors import UsageError
 from nearkin.runtime.appended_lines import append_line, format_row
+from nearkin.runtime.file_locks import lock_exclusively
 from nearkin.runtime.files import require_file_path
 from nearkin.suggestions import did_you_mean
+
+if TYPE_CHECKING:
+    from pyarrow.parquet import FileMetaData
 
 COLUMNS = ("id_a", "id_b", "decision", "by", "at")
 REQUIRED = frozenset({"id_a", "id_b", "decision"})
@@ -22,6 +26,10 @@ PARQUET = (".parquet", ".pq")
 FORMATS = "a name that ends with .jsonl, .ndjson, .csv, .parquet or .pq"
 ID_LIMIT = 1 << 30
 """The largest number of characters of a value in a CSV file."""
+MAX_TABLE_BYTES = 1 << 32
+"""The largest size of the values of a parquet file, in bytes."""
+MAX_LINE_BYTES = 1 << 24
+"""The largest line of a file of JSON lines, in bytes. A longer line is something else."""
 
 
 def read_decisions(path: str | Path) -> Decisions:
@@ -60,6 +68,8 @@ class DecisionFile:
 
     path: Path
     decisions: Decisions
+    _size: int = 0
+    """The size of the file when it was read or written last."""
 
     @classmethod
     def open(cls, path: Path) -> "DecisionFile":
@@ -80,23 +90,34 @@ class DecisionFile:
         require_file_path(path)
         if not path.exists() or path.stat().st_size == 0:
             return cls(path, Decisions())
+        size = path.stat().st_size
         if suffix == CSV:
             _require_appendable(path)
-        return cls(path, read_decisions(path))
+        return cls(path, read_decisions(path), size)
 
     def append(self, decision: Decision) -> None:
         """Appends a decision, and waits until it is on the disk. It replaces an earlier one.
+
+        Decisions that another process has appended meanwhile are read first.
 
         Args:
             decision: Decision. If it has no time, it gets the current one.
 
         Raises:
             UsageError: If decisions `same` would join two documents that are decided to be
-                different. Nothing is written in this case.
+                different, or the file cannot be read any more. Nothing is written in these cases.
             OSError: If the file cannot be written.
         """
-        if decision.at is None:
-            decision = replace(decision, at=datetime.now(UTC))
+        with self.path.open("ab") as lock:
+            # closing it releases the lock
+            lock_exclusively(lock.fileno())
+            if lock.tell() != self._size:
+                self.decisions = read_decisions(self.path)
+            self._append(self.decisions.with_time(decision))
+            self._size = self.path.stat().st_size
+
+    def _append(self, decision: Decision) -> None:
+        """Appends a decision with its time to the file, which is locked."""
         extended = self.decisions.with_decision(decision, str(self.path))
         values = _format_values(decision)
         if self.path.suffix.lower() == CSV:
@@ -179,13 +200,23 @@ def _read_rows(path: Path) -> Iterator[_Row]:
 
 def _read_json_lines(path: Path) -> Iterator[_Row]:
     with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
+        for number, line in enumerate(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""), 1):
             if not line.strip():
                 continue
             place = f"line {number} of {path}"
+            if len(line) > MAX_LINE_BYTES:
+                raise UsageError(
+                    f"{place} has more than {MAX_LINE_BYTES:,} bytes, which no decision has; "
+                    "name a file of decisions"
+                )
             try:
                 values = json.loads(line)
             except (ValueError, RecursionError) as error:
+                if not line.endswith(b"\n"):
+                    raise UsageError(
+                        f"{place} is not JSON ({error}) and incomplete, as after a crash while "
+                        "it was written; delete the line, whose decision was not confirmed"
+                    ) from error
                 raise UsageError(
                     f"{place} is not JSON ({error}); correct or delete the line"
                 ) from error
@@ -224,14 +255,31 @@ def _read_parquet(path: Path) -> Iterator[_Row]:
     import pyarrow.parquet as pq
 
     try:
+        with pq.ParquetFile(path) as file:
+            _require_columns(file.schema_arrow.names, path)
+            _require_few_bytes(file.metadata, path)
         table = pq.read_table(path)
     except pa.ArrowException as error:
         reason = " ".join(str(error).split())[:120]
         raise UsageError(f"{path} is not a parquet file ({reason})") from error
-    _require_columns(table.column_names, path)
     rows = table.select([name for name in COLUMNS if name in table.column_names]).to_pylist()
     for number, values in enumerate(rows, 1):
         yield _Row(f"row {number} of {path}", values)
+
+
+def _require_few_bytes(metadata: "FileMetaData", path: Path) -> None:
+    """Requires that a file of parquet has no more decoded bytes than decisions have.
+
+    Raises:
+        UsageError: If it has more.
+    """
+    groups = range(metadata.num_row_groups)
+    size = sum(metadata.row_group(group).total_byte_size for group in groups)
+    if size > MAX_TABLE_BYTES:
+        raise UsageError(
+            f"{path} has {size:,} bytes of values, and a file of decisions has at most "
+            f"{MAX_TABLE_BYTES:,}; leave out other columns, or divide it"
+        )
 
 
 def _require_columns(names: Sequence[str], path: Path) -> None:

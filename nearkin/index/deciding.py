@@ -8,8 +8,6 @@ are decided to be the same are joined. An interrupted call is repeated with the 
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -58,7 +56,7 @@ class DecisionSteps:
         for decision in decisions:
             _require_storable(decision)
         stored = self.read(scope)
-        timed = [_with_time(decision, stored) for decision in decisions]
+        timed = [stored.with_time(decision) for decision in decisions]
         written = 0
         while portion := session.run_step(scope, partial(self._write_portion, scope, timed)):
             written += portion
@@ -249,18 +247,6 @@ def _require_storable(decision: "Decision") -> None:
         require_id(id)
     if decision.by is not None:
         require_public_name(decision.by, "the name of who decides")
-
-
-def _with_time(decision: "Decision", stored: "Decisions") -> "Decision":
-    """Returns a decision with a time. Without one it is later than the stored one."""
-    if decision.at is not None:
-        return decision
-    at = datetime.now(UTC)
-    previous = stored.of_pairs.get(decision.pair)
-    if previous is not None and previous.at is not None:
-        # the clock of the process that wrote it may be ahead
-        at = max(at, previous.at + timedelta(microseconds=1))
-    return replace(decision, at=at)
 
 
 def _replaces(decision: "Decision", stored: "Decision | None") -> bool:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
-from nearkin.blocklist.blocklist import Blocklist
 from nearkin.errors import IncompatibleError, NearkinError, UsageError
 from nearkin.index.index import Index
 from nearkin.index.migration.copy import UNLIMITED_SIZE
@@ -22,6 +21,7 @@ from nearkin.server.golden_probe import GoldenPair, read_golden_pairs
 from nearkin.server.http.tokens import TokenFile
 from nearkin.server.settings import ServerSettings
 from nearkin.server.shadow import LiveSide, ShadowIndex
+from nearkin.server.watched_blocklist import WatchedBlocklist
 from nearkin.setting_names import name_setting
 from nearkin.sketch.resources import SpecResources
 from nearkin.spec import KEYED_HYPERPLANES, Spec
@@ -37,11 +37,13 @@ class ServerResources:
         index: The index that answers requests.
         shadow: The shadow index, if the settings name one.
         golden_pairs: Golden pairs; empty if the settings name none.
+        blocklist: The blocklist, if the settings name one. It is in use already.
     """
 
     index: Index
     shadow: ShadowIndex | None
     golden_pairs: Sequence[GoldenPair]
+    blocklist: WatchedBlocklist | None = None
 
     @classmethod
     def open(cls, settings: ServerSettings) -> Self:
@@ -58,16 +60,19 @@ class ServerResources:
             NearkinError: If one of the resources cannot be opened.
         """
         golden_pairs = [] if settings.golden is None else read_golden_pairs(settings.golden)
-        blocklist = None if settings.blocklist is None else Blocklist.open(settings.blocklist)
+        blocklist = None
+        if settings.blocklist is not None:
+            blocklist = WatchedBlocklist(settings.blocklist)
         index = open_index(settings)
         try:
-            index.use_blocklist(blocklist)
+            if blocklist is not None:
+                index.use_blocklist(blocklist.blocklist)
             if golden_pairs and index.settings.combine == "both":
                 raise UsageError(
                     f"golden pairs have one kind of documents, and {index.url} compares texts and "
                     f"vectors ({name_setting('combine', 'both')}); remove the setting golden"
                 )
-            return cls(index, open_shadow(settings, index), golden_pairs)
+            return cls(index, open_shadow(settings, index), golden_pairs, blocklist)
         except NearkinError:
             index.close()
             raise

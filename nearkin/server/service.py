@@ -32,11 +32,14 @@ from nearkin.server.settings import ServerSettings
 from nearkin.server.shadow import ShadowIndex
 from nearkin.server.telemetry import Instruments
 from nearkin.server.warm_up import compile_kernels, configure_interpreter
+from nearkin.server.watched_blocklist import WatchedBlocklist
 
 log = logging.getLogger("nearkin.server")
 
 SHADOW_REFRESH_SECONDS = 2.0
 """Seconds between checks whether another worker has switched to the shadow index or back."""
+BLOCKLIST_REFRESH_SECONDS = 2.0
+"""Seconds between checks whether the file of the blocklist has changed."""
 OVERVIEW_THREADS = 2
 """Number of threads for calls that read much or take long, such as listings of clusters."""
 P = ParamSpec("P")
@@ -88,6 +91,8 @@ class Service:
         self.golden_result: GoldenResult | None = None
         self.live_probes = LiveProbes(instruments, self.index, settings.live_probes)
         self._register_gauges()
+        if resources.blocklist is not None:
+            self._register_blocklist(resources.blocklist)
 
     @classmethod
     @asynccontextmanager
@@ -109,6 +114,8 @@ class Service:
             background.append(service._query_golden_pairs_regularly())
         if settings.live_probes:
             background.append(service._probe_live_scopes_regularly())
+        if resources.blocklist is not None:
+            background.append(service._refresh_blocklist_regularly(resources.blocklist))
         if resources.shadow is not None:
             background.append(service._refresh_shadow_regularly(resources.shadow))
         context = copy_context()
@@ -460,6 +467,25 @@ class Service:
             except StoreError as error:
                 self.instruments.record_store_error("shadow")
                 log.warning("cannot refresh the shadow index", extra={"error": str(error)})
+
+    async def _refresh_blocklist_regularly(self, blocklist: WatchedBlocklist) -> None:
+        """Uses the blocklist that another process has written."""
+        while True:
+            await asyncio.sleep(BLOCKLIST_REFRESH_SECONDS)
+            await asyncio.to_thread(blocklist.refresh, self.index)
+
+    def _register_blocklist(self, blocklist: WatchedBlocklist) -> None:
+        self.instruments.register_gauge(
+            "nearkin_blocklist_entries",
+            "Number of entries of the blocklist in force.",
+            lambda: len(blocklist.blocklist),
+        )
+        self.instruments.register_counter(
+            "nearkin_blocklist_failures",
+            "Number of new blocklist files that could not be used, so that the previous list "
+            "remained in force.",
+            lambda: blocklist.failures,
+        )
 
     def _register_gauges(self) -> None:
         IndexGauges(lambda: self.index, self._golden_recall, self.instruments).register()

@@ -104,7 +104,7 @@ class ServerSettings(BaseSettings):
     blocklist: Path | None = Field(
         None,
         description="File of a blocklist, of the Spec and the key of the index. Documents that are "
-        "like one of its entries are not stored. It is read when the server starts.",
+        "like one of its entries are not stored. It is read again when it changes.",
     )
     decisions: Annotated[dict[str, Path], NoDecode] = Field(
         {},

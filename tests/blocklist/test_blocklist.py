@@ -1,5 +1,6 @@
 """Tests of blocklists: entries, their file, and what is refused."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,17 @@ def test_names_of_entries_without_a_name_are_their_digests() -> None:
     (match,) = made.match([SECRET_TEXT])
     assert match is not None
     assert match.entry == made.ids[0]
+
+
+def test_only_the_beginning_of_another_file_is_read(tmp_path: Path) -> None:
+    with pytest.raises(nk.UsageError, match="not a regular file"):
+        nk.Blocklist.open("/dev/zero")
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(nk.UsageError, match="not a regular file"):
+        nk.Blocklist.open(pipe)
+    sparse = tmp_path / "huge"
+    with sparse.open("wb") as file:
+        file.truncate(1 << 36)
+    with pytest.raises(nk.UsageError, match="not a blocklist"):
+        nk.Blocklist.open(sparse)

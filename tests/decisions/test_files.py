@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 from nearkin.decisions import Decision, Verdict, read_decisions
 from nearkin.decisions.files import COLUMNS, DecisionFile
 from nearkin.errors import UsageError
+from nearkin.runtime import appended_lines
 
 AT = datetime(2026, 5, 1, 10, 30, tzinfo=UTC)
 HOSTILE_IDS = ["a\rb", "a\nb", 'a"\n,b', "a\x1b[31m", " a ", "", "\x00", "ä\u2028", "=1+1"]
@@ -167,3 +169,77 @@ def test_contradiction_and_full_disk_leave_the_file_unchanged(
         file.append(Decision("a", "d", Verdict.DIFFERENT))
     assert path.read_bytes() == before
     assert len(file.decisions) == 2
+
+
+def test_two_processes_append_to_one_file(tmp_path: Path) -> None:
+    path = tmp_path / "decisions.jsonl"
+    first = DecisionFile.open(path)
+    second = DecisionFile.open(path)
+    first.append(Decision("a", "b", Verdict.SAME))
+    second.append(Decision("b", "c", Verdict.SAME))
+    # each one knows what the other one has appended, so that the file stays consistent
+    with pytest.raises(UsageError, match="'a' = 'b' = 'c'"):
+        first.append(Decision("a", "c", Verdict.DIFFERENT))
+    first.append(Decision("a", "b", Verdict.DIFFERENT))
+    second.append(Decision("a", "c", Verdict.DIFFERENT))
+    assert read_decisions(path).different == [("a", "b"), ("a", "c")]
+    # one without a time is later, whatever the clock of the other process is
+    first.append(Decision("x", "y", Verdict.SAME, at=datetime(2090, 1, 1, tzinfo=UTC)))
+    second.append(Decision("y", "x", Verdict.DIFFERENT))
+    assert ("x", "y") in read_decisions(path).different
+
+
+def test_an_append_does_not_remove_what_others_append(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "decisions.jsonl"
+    file = DecisionFile.open(path)
+    write = appended_lines._write_all
+    other = threading.Thread(
+        target=lambda: DecisionFile.open(path).append(Decision("x", "y", Verdict.SAME))
+    )
+
+    def fail(handle: object, content: bytes) -> None:
+        monkeypatch.setattr(appended_lines, "_write_all", write)
+        other.start()
+        other.join(0.2)
+        raise OSError(errno.ENOSPC, "full")
+
+    monkeypatch.setattr(appended_lines, "_write_all", fail)
+    with pytest.raises(OSError, match="full"):
+        file.append(Decision("a", "b", Verdict.SAME))
+    # the other one waited until the failed line was removed
+    other.join(30)
+    assert read_decisions(path).same == [("x", "y")]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("d.jsonl", b'{"id_a": "a", "id_b": "b", "decision": "sa', "incomplete, as after a crash"),
+        ("d.csv", b"id_a,id_b,decision,by,at\na,b,same,,\nc,d", "line 3 of .* has 2 values"),
+        ("d.jsonl", b'"' + b"x" * 2_000, "more than 1,000 bytes"),
+    ],
+)
+def test_half_written_and_endless_lines_are_named(
+    tmp_path: Path, name: str, content: bytes, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.decisions.files.MAX_LINE_BYTES", 1_000)
+    path = tmp_path / name
+    path.write_bytes(content)
+    for read in (read_decisions, DecisionFile.open):
+        with pytest.raises(UsageError, match=message):
+            read(path)
+    assert path.read_bytes() == content
+
+
+def test_a_table_with_too_many_bytes_is_not_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.decisions.files.MAX_TABLE_BYTES", 100)
+    path = tmp_path / "d.parquet"
+    ids = [f"{number}" * 20 for number in range(1000)]
+    table = pa.table({"id_a": ids, "id_b": ids[::-1], "decision": ["same"] * 1000})
+    pq.write_table(table, path)
+    with pytest.raises(UsageError, match="bytes of values"):
+        read_decisions(path)

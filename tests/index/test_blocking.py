@@ -7,6 +7,8 @@ import pytest
 
 import nearkin as nk
 from nearkin.cli.app import run
+from nearkin.cli.options import IndexKeyOptions
+from nearkin.cli.stream import open_sink
 from nearkin.purge import purge_index
 from tests.engine.reference_oracle import make_texts, share_texts
 
@@ -163,3 +165,18 @@ def test_purge_works_over_every_store(url: str | list[str]) -> None:
         result = purge_index(index, "a", list_of([text]), removes=True)
         assert sorted(document.id for document in result.purged) == ["w", "x"]
         assert [index.get("a", id) is None for id in "wxyz"] == [True, True, False, False]
+
+
+def test_a_stream_has_a_blocklist_for_an_index_and_not_for_a_server(tmp_path: Path) -> None:
+    path = tmp_path / "blocked.list"
+    list_of([BLOCKED]).save(path)
+    url = f"sqlite:///{tmp_path}/index.db"
+    resources = IndexKeyOptions()
+    with open_sink(url, None, resources, path) as sink:
+        outcomes = sink._upsert_batch("s", [BLOCKED, OTHER], ["a", "b"])
+        assert [outcome.kind for outcome in outcomes] == ["blocked", "new"]  # type: ignore[union-attr]
+    with (
+        pytest.raises(nk.UsageError, match="a server has its own blocklist"),
+        open_sink(None, "http://localhost:1", resources, path),
+    ):
+        pass
