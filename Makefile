@@ -3,9 +3,10 @@ PYTHON ?= python3
 RUNTIME := .venv/.runtime
 DEV := .venv/.dev
 BIN := .venv/bin
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+# Python compiles a module when it is first imported; most modules of the packages never are.
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt
 
-.PHONY: demo test test-full coverage lint types contract check docs docs-output readme notebooks readme-clone bench bench-compare bench-peers bench-quality clean
+.PHONY: demo services test test-full coverage lint types contract check docs docs-output readme notebooks readme-clone bench bench-compare bench-peers bench-quality clean
 
 $(RUNTIME): pyproject.toml constraints.txt scripts/environment.sh
 	PYTHON="$(PYTHON)" bash scripts/environment.sh
@@ -20,12 +21,14 @@ demo: $(RUNTIME)  ## deduplicate the press releases that come with nearkin
 	$(BIN)/nearkin demo --out demo --overwrite
 	@echo "nearkin is installed in .venv; to use it in this shell: source .venv/bin/activate"
 
-test: $(DEV)  ## all tests in their quick form, doctests included
+# after the environment, because both may install packages of Debian, which only one process can do
+services: $(RUNTIME)  ## what some tests and examples need besides Python
 	@bash scripts/services.sh
+
+test: $(DEV) services  ## all tests in their quick form, doctests included
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-test-full: $(DEV)  ## the same suites at full size
-	@bash scripts/services.sh
+test-full: $(DEV) services  ## the same suites at full size
 	$(BIN)/python -m pytest --full
 	$(BIN)/python scripts/run_readme.py --slow docs/tutorials/spark.md
 
@@ -44,8 +47,7 @@ types: $(DEV)
 contract: $(DEV)  ## imports point one way
 	$(BIN)/lint-imports
 
-readme: $(DEV)  ## the examples of README and docs run, and print what the pages show
-	@bash scripts/services.sh
+readme: $(DEV) services  ## the examples of README and docs run, and print what the pages show
 	$(BIN)/python scripts/run_readme.py README.md docs
 
 notebooks: $(DEV)  ## the example notebooks run, and show what is stored in them
