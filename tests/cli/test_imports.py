@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nearkin.runtime.loading import PANDAS
-from tests.cli.conftest import nearkin
+from tests.cli.conftest import run
 
 LOADED = """
 import sys
@@ -68,8 +68,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for i in range(40)
     ]
     (folder / "docs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    nearkin("dedup", folder / "docs.jsonl", "--id", "id", "--out", folder / "run")
-    nearkin("pairs", folder / "docs.jsonl", "--out", folder / "first.parquet")
+    assert run("dedup", folder / "docs.jsonl", "--id", "id", "--out", folder / "run", "-q") == 0
+    assert run("pairs", folder / "docs.jsonl", "--out", folder / "first.parquet", "-q") == 0
     return folder
 
 

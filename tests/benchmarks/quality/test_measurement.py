@@ -26,8 +26,8 @@ def make_small(name: str, scale: float) -> LabelledSet:
     return labelled
 
 
-def test_presets_and_labels_find_duplicates_that_the_default_misses() -> None:
-    halves = Halves.of(make_small("people, few errors", 0.3))
+def test_presets_and_labels_find_duplicates_that_the_default_misses(full: bool) -> None:
+    halves = Halves.of(make_small("people, few errors", 0.3 if full else 0.15))
     default = measure_default(halves).scores
     preset = measure_preset(halves).scores
     fitted = measure_fitted(halves).scores

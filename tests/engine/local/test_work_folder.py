@@ -2,8 +2,8 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -94,27 +94,38 @@ class Stopping(Silent):
 
 
 @pytest.fixture
-def half_sketched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Job, Job]:
-    """A run that failed in the middle of its sketch stage, and the same one undisturbed."""
+def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Makes runs read batches of 256 rows and write a checkpoint after each."""
     monkeypatch.setattr(sketching, "SEGMENT_SECONDS", 0.0)
     monkeypatch.setattr("nearkin.corpus.corpus.BATCH_ROWS", 256)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    """A finished run over four files."""
+    folder = tmp_path_factory.mktemp("whole")
     rng = np.random.default_rng(3)
     texts = [" ".join(rng.choice([f"w{i}" for i in range(50)], 12)) for _ in range(1000)]
-    (tmp_path / "in").mkdir()
+    (folder / "in").mkdir()
     for part in range(4):
         rows = texts[part * 250 : part * 250 + 250]
-        pq.write_table(pa.table({"text": [*rows, None]}), tmp_path / "in" / f"{part}.parquet")
-    request: dict[str, Any] = {"columns": Columns(), "settings": RunOptions(threshold=0.5)}
-    whole = Job((str(tmp_path / "in"),), tmp_path / "whole", **request)
-    run_dedup(whole, Silent())
-    job = Job((str(tmp_path / "in"),), tmp_path / "out", **request)
+        pq.write_table(pa.table({"text": [*rows, None]}), folder / "in" / f"{part}.parquet")
+    job = Job((str(folder / "in"),), folder / "out", Columns(), RunOptions(threshold=0.5))
+    run_dedup(job, Silent())
+    return job
+
+
+@pytest.fixture
+def half_sketched(whole: Job, small_steps: None, tmp_path: Path) -> Job:
+    """A run over the same files that failed in the middle of its sketch stage."""
+    job = replace(whole, out=tmp_path / "out")
     with pytest.raises(StoppedError):
         run_dedup(job, Stopping(3))
     assert (
         json.loads((job.work_folder / "sketch" / "checkpoint.json").read_bytes())["documents"]
         >= 500
     )
-    return job, whole
+    return job
 
 
 @pytest.mark.parametrize("fault", ["cut", "emptied", "deleted"])
@@ -132,29 +143,29 @@ def half_sketched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Job,
     ],
 )
 def test_files_shorter_than_the_checkpoint_are_sketched_again(
-    name: str, fault: str, half_sketched: tuple[Job, Job]
+    name: str, fault: str, half_sketched: Job, whole: Job
 ) -> None:
     """They were filled with zeros, which counted as thousands of empty documents."""
-    job, whole = half_sketched
+    job = half_sketched
     path = job.work_folder / "sketch" / name
     if fault == "deleted":
         path.unlink()
     else:
         os.truncate(path, 0 if fault == "emptied" else path.stat().st_size - 1)
-    run_dedup(Job(job.inputs, job.out, job.columns, job.settings, resume=True), Silent())
+    run_dedup(replace(job, resume=True), Silent())
     for result in ("clusters.parquet", "pairs.parquet", "rejected.jsonl"):
         assert (job.out / result).read_bytes() == (whole.out / result).read_bytes()
 
 
 def test_data_is_synced_before_the_checkpoint(
-    half_sketched: tuple[Job, Job], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    half_sketched: Job, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     order: list[str] = []
     monkeypatch.setattr(
         os, "fsync", lambda handle: order.append(Path(f"/proc/self/fd/{handle}").readlink().name)
     )
-    job, _ = half_sketched
-    run_dedup(Job(job.inputs, job.out, job.columns, job.settings, resume=True), Silent())
+    job = half_sketched
+    run_dedup(replace(job, resume=True), Silent())
     first = next(number for number, name in enumerate(order) if name.startswith(".checkpoint.json"))
     begun = max(
         (number for number, name in enumerate(order[:first]) if name.startswith(".manifest")),
