@@ -293,8 +293,9 @@ def _environment_of_reader(clone: Path) -> dict[str, str]:
         "PATH": os.pathsep.join(folders),
         "PIP_CONSTRAINT": str(clone / "constraints.txt"),
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-        # Python compiles a module when it is first imported; most modules never are.
-        "PIP_NO_COMPILE": "1",
+        # Python compiles a module when it is first imported; most modules never are. pip takes the
+        # value as that of --compile.
+        "PIP_NO_COMPILE": "0",
     }
 
 
