@@ -109,6 +109,14 @@ class ResultTable:
             raise MissingExtraError.for_extra("to_polars requires polars", "polars") from error
         return polars.from_arrow(self.arrow)
 
+    def to_dataset(self) -> Any:
+        """Returns the table as a `datasets.Dataset`, which shares its memory.
+
+        Raises:
+            MissingExtraError: If datasets is not installed.
+        """
+        return _to_dataset(self.arrow)
+
     def __getattr__(self, name: str) -> Any:
         # Copying and unpickling look for special methods before the field `arrow` is set.
         if name == "arrow" or name.startswith("__"):
@@ -144,6 +152,15 @@ class ResultTable:
         return render_view(
             "ResultTable", {"rows": len(self)}, [], [first_rows("first rows", self.arrow)]
         )
+
+
+def _to_dataset(table: pa.Table) -> Any:
+    """Returns a table as a dataset of the library `datasets`."""
+    try:
+        from datasets import Dataset
+    except ImportError as error:
+        raise MissingExtraError.for_extra("to_dataset requires datasets", "datasets") from error
+    return Dataset(table)
 
 
 def _shorten(value: object) -> str:
@@ -409,6 +426,25 @@ class DedupResult:
         """
         self._require_uncut("filter")
         return select_kept_rows(data, self.kept)
+
+    def to_dataset(self) -> Any:
+        """Returns the kept rows of a table as a `datasets.Dataset`, with all columns.
+
+        If passages were cut, these are the documents without them, as in `kept_documents`.
+
+        Raises:
+            MissingExtraError: If datasets is not installed.
+            UsageError: If the documents are in files.
+        """
+        if self._cut_run is not None:
+            return self.kept_documents.to_dataset()
+        corpus = self._open[0].run.corpus
+        if not isinstance(corpus, TableCorpus):
+            raise UsageError(
+                "the documents are in files, which to_dataset does not read; write the kept ones "
+                "with result.write(FOLDER), and load FOLDER/kept with datasets.load_dataset"
+            )
+        return _to_dataset(self.filter(corpus.table))
 
     @cached_property
     def warnings(self) -> tuple[str, ...]:

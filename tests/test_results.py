@@ -14,12 +14,13 @@ import pyarrow.csv
 import pyarrow.json
 import pyarrow.parquet as pq
 import pytest
-from datasets import Dataset
+from datasets import ClassLabel, Dataset, Features, Value
 from typer.testing import CliRunner
 
 import nearkin as nk
 from nearkin.cli.app import app
 from nearkin.corpus import TableCorpus
+from nearkin.errors import MissingExtraError, UsageError
 from nearkin.runs.pairs import is_pairs_file
 
 BASE = "the text number one has some words of its own and then a few more words at the end"
@@ -392,3 +393,25 @@ def test_representations_of_all_results_fit_a_screen() -> None:
     for value in values:
         assert len(repr(value)) < 200
         assert type(value).__name__ in repr(value)
+
+
+def test_results_become_datasets(tmp_path: Path) -> None:
+    text = "one two three four five six seven"
+    features = Features({"text": Value("string"), "kind": ClassLabel(names=["a", "b"])})
+    rows = Dataset.from_dict({"text": [text, text, "other"], "kind": [0, 0, 1]}, features)
+    for data in (rows, rows.to_iterable_dataset()):
+        result = nk.dedup(data)
+        kept = result.to_dataset()
+        assert kept.features == features
+        assert kept["text"][:] == [text, "other"]
+        assert result.clusters.to_dataset().column_names == result.clusters.arrow.column_names
+    (tmp_path / "a.txt").write_text(text)
+    with pytest.raises(UsageError, match=r"in files, which to_dataset does not read"):
+        nk.dedup(tmp_path / "a.txt").to_dataset()
+
+
+def test_a_missing_datasets_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = nk.dedup(["one two three"])
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "\.\[datasets\]"'):
+        result.to_dataset()

@@ -71,21 +71,21 @@ def picture_option(subject: str) -> Any:
 Inputs = Annotated[
     list[str],
     typer.Argument(
-        help="Files, globs, folders, URLs (s3://, gs://, abfs://, file://), or the folder of a "
-        "saved run."
+        help="Files, globs, folders, URLs (s3://, gs://, abfs://, hf://, file://), or the folder "
+        "of a saved run."
     ),
 ]
 StandardInputs = Annotated[
     list[str],
     typer.Argument(
-        help="Files, globs, folders, URLs (s3://, gs://, abfs://), a saved run, or - for standard "
-        "input.",
+        help="Files, globs, folders, URLs (s3://, gs://, abfs://, hf://), a saved run, or - for "
+        "standard input.",
         metavar="INPUTS",
     ),
 ]
 InputFiles = Annotated[
     list[str],
-    typer.Argument(help="Files, globs, folders or URLs (s3://, gs://, abfs://, file://)."),
+    typer.Argument(help="Files, globs, folders or URLs (s3://, gs://, abfs://, hf://, file://)."),
 ]
 Text = Annotated[
     str | None,

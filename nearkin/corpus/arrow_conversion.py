@@ -173,6 +173,15 @@ def _iterator_to_table(values: Iterator[Any]) -> pa.Table:
                 "give either dictionaries or texts"
             )
         blocks.append(_values_to_table(block))
+    return _concat_blocks(blocks)
+
+
+def _concat_blocks(blocks: list[pa.Table]) -> pa.Table:
+    """Returns one table of the blocks of an iterator.
+
+    Raises:
+        UsageError: If they have columns of one name and of types that cannot be combined.
+    """
     try:
         return pa.concat_tables(blocks, promote_options="permissive")
     except pa.ArrowException as error:
@@ -264,9 +273,11 @@ def _dataset_to_table(data: Any) -> pa.Table:
             f"{type_name(data)} holds several datasets ({splits}); pass one of them, for example "
             f"data[{next(iter(data), 'train')!r}]"
         )
-    if not hasattr(data, "__len__"):
-        return _iterator_to_table(iter(data))
-    return pa.table(data.with_format("arrow")[:])
+    data = data.with_format("arrow")
+    if hasattr(data, "__len__"):
+        return pa.table(data[:])
+    blocks = [pa.table(block) for block in data.iter(ITERATOR_BLOCK)]
+    return _concat_blocks(blocks) if blocks else pa.table({"text": pa.array([], pa.string())})
 
 
 def _mapping_to_table(data: Mapping[Any, Any]) -> pa.Table:

@@ -94,7 +94,7 @@ class InputFile:
         changed = info.get("LastModified") or info.get("mtime") or info.get("updated") or 0
         tags = [
             str(info[key])
-            for key in ("ETag", "etag", "generation", "md5Hash", "created")
+            for key in ("ETag", "etag", "generation", "md5Hash", "blob_id", "created")
             if info.get(key)
         ]
         return FileStatus(

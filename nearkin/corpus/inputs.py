@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nearkin.corpus.file_names import (
     format_path,
@@ -18,10 +18,12 @@ from nearkin.corpus.file_names import (
 )
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.remote import (
+    HUB,
     loaded_driver_errors,
     make_listing_error,
     make_url,
     open_filesystem,
+    parse_protocol,
 )
 from nearkin.errors import UsageError
 from nearkin.runtime.outputs import LOCK, MARKER
@@ -362,6 +364,25 @@ class _InputSearch:
 
     def _expand_url(self, given: str) -> list[str]:
         filesystem, path = open_filesystem(given)
+        names = None
+        if parse_protocol(given) == HUB and "::" not in given:
+            from nearkin.corpus.hub import resolve_hub_input
+
+            given, path, names = resolve_hub_input(filesystem, given)
+        if names is None:
+            names = self._list_url(given, filesystem, path)
+        before = len(self.skipped)
+        top = len(_fixed_folder(path, is_file=names == [path]))
+        selected = [
+            name
+            for name in names
+            if self._selects_file(make_url(given, name), name[top:].lstrip("/"))
+        ]
+        self._require(selected, given, f"no files match {given}", before)
+        return [make_url(given, name) for name in selected]
+
+    def _list_url(self, given: str, filesystem: Any, path: str) -> list[str]:
+        """Returns the paths of the files that a URL names, which may be a folder or a pattern."""
         try:
             if MAGIC & set(path):
                 names = [name for name in filesystem.glob(path) if not filesystem.isdir(name)]
@@ -376,15 +397,7 @@ class _InputSearch:
             raise make_listing_error(given, error) from error
         except loaded_driver_errors() as error:
             raise make_listing_error(given, error) from error
-        before = len(self.skipped)
-        top = len(_fixed_folder(path, is_file=names == [path]))
-        selected = [
-            name
-            for name in names
-            if self._selects_file(make_url(given, name), name[top:].lstrip("/"))
-        ]
-        self._require(selected, given, f"no files match {given}", before)
-        return [make_url(given, name) for name in selected]
+        return names
 
     def _visible_in(self, folder: str, name: str, given: str) -> bool:
         if self.selection.hidden or not is_hidden(name[len(folder) :].strip("/").split("/")):

@@ -1,6 +1,7 @@
 """Access to remote storage through pyarrow and fsspec, with uniform errors and bounded waits."""
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,13 +10,22 @@ from typing import Any
 from nearkin.errors import MissingExtraError, RunError, UsageError
 
 EXTRAS = {"http": "remote", "https": "remote"}
+HUB = "hf"
+"""The protocol of the Hugging Face Hub."""
+PINNED = re.compile(rf"^{HUB}://[^@]+@[0-9a-f]{{40}}/")
+"""The URL of a file of a commit of the hub, which never changes."""
 CLOUDS = ("s3", "gs", "abfs")
 """The protocols for which pyarrow has drivers."""
 CREDENTIALS = {
     "s3": "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE, or run `aws configure`",
     "gs": "set GOOGLE_APPLICATION_CREDENTIALS, or run `gcloud auth application-default login`",
     "abfs": "set AZURE_STORAGE_ACCOUNT_KEY or AZURE_STORAGE_SAS_TOKEN, or run `az login`",
+    HUB: "set HF_TOKEN, or run `hf auth login`",
 }
+CHECKS = {
+    HUB: "the names of the repository, the revision and the path, and that HF_TOKEN may read it"
+}
+"""What to check if a URL does not exist, by protocol."""
 DRIVER_ERRORS = {
     "pyarrow.lib": ("ArrowException",),
     "botocore.exceptions": ("BotoCoreError", "ClientError"),
@@ -23,6 +33,8 @@ DRIVER_ERRORS = {
     "google.auth.exceptions": ("GoogleAuthError",),
     "gcsfs.retry": ("HttpError",),
     "requests": ("RequestException",),
+    "httpx": ("HTTPError",),
+    "httpx2": ("HTTPError",),
 }
 """The exceptions of drivers that are neither an OSError nor a ValueError."""
 WITHOUT_CREDENTIALS = (
@@ -99,6 +111,10 @@ def open_filesystem(url: str) -> tuple[Any, str]:
                 "install pyarrow from PyPI"
             ) from error
         return open_cloud_storage(protocol, url)
+    if protocol == HUB and "::" not in url:
+        from nearkin.corpus.hub import open_hub
+
+        return open_hub(url)
     # Importing fsspec takes longer than reading the files of a small local run.
     import fsspec
 
@@ -153,7 +169,8 @@ def read_file_info(url: str) -> dict[str, Any]:
     """
     with translate_driver_errors(url):
         filesystem, path = open_filesystem(url)
-        filesystem.invalidate_cache()
+        if not PINNED.match(url):
+            filesystem.invalidate_cache()
         info: dict[str, Any] = dict(filesystem.info(path))
         if hasattr(filesystem, "metadata"):
             info |= filesystem.metadata(path)
@@ -192,10 +209,8 @@ def make_listing_error(url: str, error: BaseException) -> UsageError | RunError:
             f"check the policy of the bucket and the credentials: {advice}"
         )
     if isinstance(error, FileNotFoundError):
-        return UsageError(
-            f"{url} does not exist ({_first_line(error)}); check the name of the "
-            "bucket and the path"
-        )
+        checked = CHECKS.get(parse_protocol(url), "the name of the bucket and the path")
+        return UsageError(f"{url} does not exist ({_first_line(error)}); check {checked}")
     return UsageError(f"cannot list {url}: {_first_line(error)}")
 
 

@@ -342,3 +342,12 @@ def test_replaced_views_keep_names_metadata_and_nullability() -> None:
         check_metadata=True,
     )
     assert [column.to_pylist() for column in plain.columns] == columns
+
+
+def test_an_iterable_dataset_is_read_in_batches_of_arrow() -> None:
+    rows = Dataset.from_dict({"text": ["one", "two", "three"]})
+    streamed = rows.to_iterable_dataset().filter(lambda row: row["text"] != "two")
+    assert to_table(streamed)["text"].to_pylist() == ["one", "three"]
+    assert to_table(streamed.filter(lambda _: False)).num_rows == 0
+    stored = rows.data.table["text"].chunk(0).buffers()[2]
+    assert to_table(rows)["text"].chunk(0).buffers()[2].address == stored.address
