@@ -76,6 +76,11 @@ COMMANDS = (
         CHECK,
         "Show the Spec, the fingerprint and the counts of a signature file or of a finished run.",
     ),
+    CommandEntry(
+        "card",
+        CHECK,
+        "Write the section of a dataset card with the figures of a run, in Markdown.",
+    ),
     CommandEntry("explain", CHECK, "Explain why two documents are matched or not."),
     CommandEntry(
         "review",

@@ -1,0 +1,48 @@
+"""`nearkin card`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nearkin.cli.imports import file_imports
+from nearkin.cli.option_groups import OUTPUT, with_option_groups
+
+
+@with_option_groups
+def card(
+    *,
+    run: Annotated[Path, typer.Argument(help="Output folder of nearkin dedup.", metavar="DIR")],
+    readme: Annotated[
+        Path | None,
+        typer.Option(
+            help="README.md in which the section is written or replaced. Nothing else of the file "
+            "changes. A new file also gets metadata.  [default: standard output]",
+            metavar="FILE",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+) -> None:
+    """Write the section of a dataset card with the figures of a run, in Markdown.
+
+    Args:
+        run: Output folder of `nearkin dedup`.
+        readme: File in which the section is written, or None for standard output.
+
+    Raises:
+        UsageError: If the folder is not the output of `nearkin dedup`, or the file cannot have the
+            section.
+
+    Examples:
+        nearkin card deduped/
+
+        nearkin card deduped/ --readme README.md
+    """
+    with file_imports():
+        from nearkin.runs.card import DatasetCard
+
+    made = DatasetCard(run)
+    if readme is None:
+        typer.echo(made.section, nl=False)
+    else:
+        made.write(readme)
