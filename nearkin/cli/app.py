@@ -95,10 +95,12 @@ def load_command(entry: CommandEntry) -> Any:
     declared = getattr(import_module(f"nearkin.cli.{entry.name}"), entry.name)
     if isinstance(declared, typer.Typer):
         return load_group(declared)
+    from nearkin.cli.hub_output import with_hub_output
+
     application = typer.Typer(add_completion=False, rich_markup_mode=MARKUP)
     context_settings = ANY_OPTIONS if entry.parses_options else None
     application.command(cls=Command, context_settings=context_settings)(
-        with_clean_ending(declared, ends_by_signal=not entry.handles_signals)
+        with_clean_ending(with_hub_output(declared), ends_by_signal=not entry.handles_signals)
     )
     return get_command(application)
 
