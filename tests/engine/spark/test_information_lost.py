@@ -17,8 +17,9 @@ BANDED = {"bands": 64, "rows": 2}
 @pytest.mark.parametrize(
     "options",
     [
-        {**BANDED, "same": "key"},
-        {**BANDED, "cluster": "components"},
+        {**BANDED, "same": "key", "cluster": "components"},
+        pytest.param({**BANDED, "same": "key"}, marks=pytest.mark.full),
+        pytest.param({**BANDED, "cluster": "components"}, marks=pytest.mark.full),
         pytest.param({"keep_up_to": 2}, marks=pytest.mark.full),
         pytest.param({"keep": "most-complete"}, marks=pytest.mark.full),
     ],
