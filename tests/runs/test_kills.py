@@ -59,6 +59,10 @@ CASES: dict[str, list[str]] = {
     ],
     "same": ["dedup", "DOCS", "--out", "OUT", "--same", "source", "--sizes"],
     "passages": ["passages", "DOCS", "--out", "OUT", "--min", "10", "--source", "source"],
+    "cut": ["passages", "DOCS", "--out", "OUT", "--min", "10", "--cut", "passage"],
+    "cut-documents": ["passages", "DOCS", "--out", "OUT", "--cut", "document:0.5", "--min", "10"],
+    "cut-lines": ["passages", "DOCS", "--out", "OUT", "--repeated-lines", "2"],
+    "dedup-cut": ["dedup", "DOCS", "--out", "OUT", "--threshold", "0.99", "--passages", "10"],
 }
 RESTARTED: dict[str, list[str]] = {
     "sketch": ["sketch", "DOCS", "--out", "OUT", "--max-df", "0.2"],
@@ -75,6 +79,7 @@ QUICK = (
     "pairs",
     "containment",
     "passages",
+    "cut",
 )
 """Those of which the quick form takes some points; the full form takes all of all."""
 
