@@ -141,9 +141,10 @@ def dedup(
             always in one cluster, and those decided to be different never.
         blocklist: Blocklist of the same Spec. Documents that are like one of its entries are
             removed first: their kind is `blocked`, and the column `blocked_by` names the entry.
-        passages: Smallest number of words of a passage, for example 50. Repeated passages of the
-            kept documents stay in the first one in keep order, and are cut from the others, in
-            `DedupResult.kept_documents`. By default, nothing is cut.
+        passages: Smallest number of words of a passage, for example 50, or of characters, for
+            example `100:chars`. Repeated passages of the kept documents stay in the first one in
+            keep order, and are cut from the others, in `DedupResult.kept_documents`. By default,
+            nothing is cut.
         cut_unit: What is cut: `passage` (the default), `sentence`, `line`, `paragraph` or
             `document:SHARE`, as for `passages`.
         min_left: Number of words below which the rest of a cut document is removed, too.
@@ -309,7 +310,8 @@ def passages(
         keep: Keep policy: order of the documents, of which the first one keeps a passage or line
             that is cut from the others. The default is `length desc`.
         spec: Spec of the words. Its normalization steps are `lower`, and perhaps `nfkc` and
-            `marks`. The default is `Spec()`.
+            `marks`. The default is `Spec()`. With the unit `chars`, passages are runs of letters
+            and digits, and all numbers of words are numbers of these characters.
         key: The hash key, if the Spec requires one.
         memory: Bound on the anonymous memory of the run: a number of bytes, or a size.
         workers: Number of threads.

@@ -840,7 +840,8 @@ CutUnit = Annotated[
 MinLeft = Annotated[
     int,
     typer.Option(
-        help="Number of words below which the rest of a cut document is removed, too.",
+        help="Number of words (or of characters, if passages are of characters) below which the "
+        "rest of a cut document is removed, too.",
         metavar="N",
         rich_help_panel=OUTPUT,
     ),
@@ -855,7 +856,7 @@ class PassageCutOptions:
         str | None,
         typer.Option(
             help="Cut passages of at least this number of words from all places but one, after "
-            "duplicates have been removed, for example 50.",
+            "duplicates have been removed, for example 50, or 100:chars for characters.",
             metavar="N",
             rich_help_panel=OUTPUT,
         ),

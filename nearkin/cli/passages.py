@@ -26,8 +26,17 @@ MinTokens = Annotated[
     int,
     typer.Option(
         "--min",
-        help="Smallest number of words of a passage.",
+        help="Smallest number of words of a passage, or of characters with --unit chars.",
         metavar="N",
+        rich_help_panel=SIMILARITY,
+    ),
+]
+Unit = Annotated[
+    str | None,
+    typer.Option(
+        help="Unit of a passage: words, or chars (the letters and digits, for scripts without "
+        "spaces).  [default: words]",
+        metavar="UNIT",
         rich_help_panel=SIMILARITY,
     ),
 ]
@@ -79,6 +88,7 @@ def passages(
     reading: o.RunReadOptions,
     output: o.OutputOptions,
     min_tokens: MinTokens = 50,
+    unit: Unit = None,
     source: Source = None,
     cut_unit: o.CutUnit = None,
     min_left: o.MinLeft = 0,
@@ -101,10 +111,12 @@ def passages(
         columns: Options for the columns that are read.
         reading: Options for the selection of files and for rows that cannot be read.
         output: Options of the output.
-        min_tokens: Smallest number of words of a passage.
+        min_tokens: Smallest number of words of a passage, or of characters.
+        unit: Unit of a passage, or None for the default.
         source: Column of sources, or None.
         cut_unit: What is cut from all places of a passage but one, or None to cut nothing.
-        min_left: Number of words below which the rest of a cut document is removed.
+        min_left: Number of words, or of characters, below which the rest of a cut document is
+            removed.
         repeated_lines: Number of documents from which a line is repeated, or None.
         repeated_paragraphs: Number of documents from which a paragraph is repeated, or None.
         lines_action: What is done with repeated lines, or None for the default.
@@ -134,6 +146,7 @@ def passages(
         from nearkin.runtime.sizes import parse_size
         from nearkin.spec import Spec
 
+    _require_unit(unit)
     hash_inputs = reading.parse_hash_inputs()
     lines = LinesRequest.parse_options(repeated_lines, repeated_paragraphs, lines_action, keep)
     request = None
@@ -141,7 +154,7 @@ def passages(
         lines.require_alone(cut_unit, min_left)
     else:
         request = CutRequest.parse_options(cut_unit, min_left, keep)
-    spec = Spec(n=1, normalise=o.parse_steps(normalise))
+    spec = Spec(unit=unit or "words", n=1, normalise=o.parse_steps(normalise))
     threads = o.workers_or_cores(workers)
     options = PassageOptions(spec, min_tokens, source, parse_size(memory), threads)
     job = Job(
@@ -180,6 +193,7 @@ def passages(
         print_passages(
             summary.counts,
             min_tokens,
+            options.token,
             request,
             pq.read_table(output.out / "frequent.parquet").to_pylist(),
             summary.warnings,
@@ -189,3 +203,19 @@ def passages(
     counts = summary.counts
     rejected = counts["rejected"]
     require_documents(counts["documents"], rejected, f"see {output.out / 'rejected.jsonl'}")
+
+
+def _require_unit(unit: str | None) -> None:
+    """Requires a known unit of passages.
+
+    Raises:
+        UsageError: If it is unknown.
+    """
+    from nearkin.errors import UsageError
+    from nearkin.suggestions import did_you_mean
+    from nearkin.winnowing import TOKEN_NAMES
+
+    if unit is not None and unit not in TOKEN_NAMES:
+        raise UsageError(
+            f"--unit {unit} is not one of {', '.join(TOKEN_NAMES)}{did_you_mean(unit, TOKEN_NAMES)}"
+        )

@@ -36,7 +36,7 @@ from nearkin.runtime.threads import ObjectPool, ordered_map, require_workers
 from nearkin.setting_names import name_setting
 from nearkin.shingle.shingler import Shingler, require_located_tokens
 from nearkin.spec import Spec
-from nearkin.winnowing import LEAST_TOKENS, MOST_TOKENS
+from nearkin.winnowing import LEAST_TOKENS, MOST_TOKENS, TOKEN_NAMES
 from nearkin.winnowing.fingerprints import AnchorTable, Buffers, collect_anchors
 from nearkin.winnowing.tokens import TokenPiece, TokenReader
 
@@ -54,7 +54,7 @@ class PassageOptions:
     """The options that decide the passages, and two (memory, workers) that do not.
 
     Attributes:
-        spec: Spec of the tokens: words, in lower case.
+        spec: Spec of the tokens: words, or the code points of words, in lower case.
         least: Smallest number of tokens of a passage.
         source: Column of sources, whose shares are reported, or None.
         memory: Bound on the anonymous memory of the run, in bytes.
@@ -82,6 +82,11 @@ class PassageOptions:
                 f"{LEAST_MEMORY >> 20} MiB"
             )
         require_located_tokens(self.spec)
+
+    @property
+    def token(self) -> str:
+        """The name of a token: word or character."""
+        return TOKEN_NAMES[self.spec.unit]
 
     def columns_of(self, columns: Columns) -> Columns:
         """Returns the columns that a run reads: those of texts and ids, and that of sources.

@@ -361,13 +361,15 @@ class PassageReport:
     """The passages that were cut from the kept documents.
 
     Attributes:
-        min_tokens: Smallest number of words of a passage.
+        min_tokens: Smallest number of words of a passage, or of characters.
+        unit: Unit of a passage: `words` or `chars`.
         cut: What was cut, as it is written on the command line.
         min_left: Number of words below which the rest of a cut document was removed.
         counts: Counts of the cut.
     """
 
     min_tokens: int
+    unit: str
     cut: str
     min_left: int
     counts: CutCounts

@@ -17,7 +17,8 @@ class PassagesReport:
 
     Attributes:
         title: Names of the inputs.
-        least: Smallest number of words of a passage.
+        least: Smallest number of tokens of a passage.
+        token: Name of a token: word or character.
         counts: Counts of the run.
         frequent: Rows of the table of the most frequent passages.
         sources: Rows of the table of sources. Empty without a column of sources.
@@ -27,6 +28,7 @@ class PassagesReport:
 
     title: str
     least: int
+    token: str
     counts: Mapping[str, int]
     frequent: Sequence[Mapping[str, object]]
     sources: Sequence[Mapping[str, object]]

@@ -169,6 +169,7 @@ def _report_passages(job: Job, cut_run: "CutRun | None") -> PassageReport | None
     record = job.passages.to_record()
     return PassageReport(
         min_tokens=job.passages.least,
+        unit=job.passages.unit,
         cut=str(record["cut"]),
         min_left=job.passages.cut.min_left,
         counts=cut_run.counts,

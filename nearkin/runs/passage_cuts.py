@@ -62,7 +62,8 @@ def options_of(request: PassageRequest, memory: int = 4 << 30, workers: int = 1)
         memory: Bound on the anonymous memory, in bytes.
         workers: Number of threads.
     """
-    return PassageOptions(Spec(n=1), request.least, memory=memory, workers=workers)
+    spec = Spec(unit=request.unit, n=1)
+    return PassageOptions(spec, request.least, memory=memory, workers=workers)
 
 
 def cut_kept_passages(run: LocalRun, clustering: Clustering, request: PassageRequest) -> CutRun:

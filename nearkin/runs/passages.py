@@ -195,6 +195,7 @@ def _write_page(
     report = PassagesReport(
         title=title_of([hide_password(path) for path in job.inputs]),
         least=run.options.least,
+        token=run.options.token,
         counts=tables.counts(),
         frequent=tables.frequent.to_pylist(),
         sources=tables.sources.to_pylist(),

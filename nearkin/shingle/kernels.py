@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nearkin.hashing.kernels import borrow, find_sorted, hash_tokens
-from nearkin.runtime.jit import kernel
+from nearkin.runtime.jit import inlined, kernel
 from nearkin.shingle.normalization.kernels import (
     KIND,
     SKIP,
@@ -19,6 +19,7 @@ from nearkin.shingle.tokens.kernels import (
     SEGMENT,
     Scratch,
     is_separator,
+    point_size,
     segment_end,
     segment_tokens,
 )
@@ -316,6 +317,30 @@ def collect_tokens(
     return tokens
 
 
+@inlined
+def origin_of(
+    data: np.ndarray, first: np.uint64, token: np.uint64, origins: np.ndarray
+) -> tuple[np.uint64, np.uint64]:
+    """Returns the part of a segment that a token comes from which was normalized as a copy.
+
+    Args:
+        data: UTF-8 bytes of the texts, uint8.
+        first: Position of the first byte of the segment.
+        token: Number of the token.
+        origins: Start and end of the part of each token, uint32. See `Scratch`.
+
+    Returns:
+        The first byte, without separators, and the byte after the last one.
+    """
+    start = U64(origins[token + token])
+    after = U64(origins[token + token + U64(1)])
+    while start + U64(1) < after and data[first + start] < U8(128):
+        if not is_separator(data[first + start]):
+            break
+        start += U64(1)
+    return start, after
+
+
 @kernel
 def locate_tokens(
     data: np.ndarray,
@@ -363,15 +388,81 @@ def locate_tokens(
                 start = U64(scratch.edges[t + t])
                 after = U64(scratch.edges[t + t + U64(1)])
                 if start >= size:
-                    start = U64(scratch.origins[t + t])
-                    after = U64(scratch.origins[t + t + U64(1)])
-                    while start + U64(1) < after and data[i + start] < U8(128):
-                        if not is_separator(data[i + start]):
-                            break
-                        start += U64(1)
+                    start, after = origin_of(data, i, U64(t), scratch.origins)
                 starts[at + t] = base + start
                 ends[at + t] = base + after
             at += count
+            i = stop
+        out_offsets[d + 1] = at
+
+
+@kernel
+def locate_characters(
+    data: np.ndarray,
+    offsets: np.ndarray,
+    tables: CodePointTables,
+    scratch: Scratch,
+    key: NamedTuple,
+    edges: np.ndarray,
+    hashes: np.ndarray,
+    starts: np.ndarray,
+    ends: np.ndarray,
+    out_offsets: np.ndarray,
+) -> None:
+    """Computes the hash of each code point of the tokens of texts, and the bytes it comes from.
+
+    Code points that normalization changes more than by lower case come from the whole part of the
+    text that was normalized with them, without separators at its start.
+
+    Args:
+        data: UTF-8 bytes of the texts, uint8.
+        offsets: First byte of each text, and the end, int64 (documents + 1,).
+        tables: Properties of all code points. Lower case is one of the normalization steps.
+        scratch: Buffers of one segment. They are overwritten.
+        key: Key of the base hash. See `nearkin.hashing.families.key_of`.
+        edges: Buffer for the bounds of the code points of one segment, uint32, twice as long as
+            `scratch.text`.
+        hashes: Array for the hashes of code points, uint64.
+        starts: Array for the first byte of each code point, relative to its text, uint32.
+        ends: Array for the byte after the last one, relative to its text, uint32.
+        out_offsets: Array for the first code point of each text, and the end, int64
+            (documents + 1,).
+    """
+    data, hashes = borrow(data), borrow(hashes)
+    tables, scratch = borrow(tables), borrow(scratch)
+    key = borrow(key)
+    text = scratch.text
+    at = U64(0)
+    out_offsets[0] = 0
+    for d in range(offsets.shape[0] - 1):
+        first = U64(offsets[d])
+        i = first
+        end = U64(offsets[d + 1])
+        while i < end:
+            stop = segment_end(data, i, end, SEGMENT)
+            count = segment_tokens(data, i, stop, ASCII_PATH, tables, scratch)
+            size = stop - i
+            base = i - first
+            found = U64(0)
+            for t in range(count):
+                point = U64(scratch.edges[t + t])
+                after = U64(scratch.edges[t + t + U64(1)])
+                is_copy = point >= size
+                start, origin_end = point, after
+                if is_copy:
+                    start, origin_end = origin_of(data, i, U64(t), scratch.origins)
+                while point < after:
+                    following = point + point_size(text[point])
+                    if not is_copy:
+                        start, origin_end = point, following
+                    edges[found + found] = point
+                    edges[found + found + U64(1)] = following
+                    starts[at + found] = base + start
+                    ends[at + found] = base + origin_end
+                    found += U64(1)
+                    point = following
+            hash_tokens(text, edges, found, key, hashes, at)
+            at += found
             i = stop
         out_offsets[d + 1] = at
 

@@ -209,6 +209,8 @@ class Shingler:
     def locate_tokens(self, data: np.ndarray, offsets: np.ndarray) -> LocatedTokens:
         """Returns the tokens of texts, with the bytes of the original texts that they come from.
 
+        They are words, or the code points of words if the unit of the Spec is `chars`.
+
         Args:
             data: Valid UTF-8 bytes of the texts, uint8. No text has 4 GiB or more.
             offsets: First byte of each text, and the end, int64 (n + 1,).
@@ -218,22 +220,38 @@ class Shingler:
         """
         require_located_tokens(self.spec)
         scratch, growth = self._scratch(data, offsets)
-        most = _total(offsets) * min(growth, TOKENS_PER_BYTE)
+        is_of_words = self.spec.unit == "words"
+        tokens_per_byte = TOKENS_PER_BYTE if is_of_words else POINTS_PER_BYTE
+        most = _total(offsets) * min(growth, tokens_per_byte)
         hashes = self._buffer("hashes", np.uint64, most)
         starts = self._buffer("starts", np.uint32, most)
         ends = self._buffer("ends", np.uint32, most)
         token_offsets = np.empty(len(offsets), np.int64)
-        kernels.locate_tokens(
-            data,
-            offsets,
-            self.tables,
-            scratch,
-            self.key,
-            hashes,
-            starts,
-            ends,
-            token_offsets,
-        )
+        if is_of_words:
+            kernels.locate_tokens(
+                data,
+                offsets,
+                self.tables,
+                scratch,
+                self.key,
+                hashes,
+                starts,
+                ends,
+                token_offsets,
+            )
+        else:
+            kernels.locate_characters(
+                data,
+                offsets,
+                self.tables,
+                scratch,
+                self.key,
+                self._buffer("characters", np.uint32, 2 * len(scratch.text)),
+                hashes,
+                starts,
+                ends,
+                token_offsets,
+            )
         self.release_large_buffers()
         total = token_offsets[-1]
         return LocatedTokens(hashes[:total], starts[:total], ends[:total], token_offsets)
@@ -379,12 +397,13 @@ def require_located_tokens(spec: Spec) -> None:
         spec: The Spec.
 
     Raises:
-        UsageError: If its tokens are not words, or a normalization step makes new texts.
+        UsageError: If its tokens are neither words nor characters, or a normalization step makes
+            new texts.
     """
-    if spec.unit != "words":
+    if spec.unit not in ("words", "chars"):
         raise UsageError(
-            f"passages are runs of words, and {name_setting('shingle', spec.unit)} has none; give "
-            f"{name_setting('shingle', 'words:N')}"
+            f"passages are runs of words or characters, and {name_setting('shingle', spec.unit)} "
+            f"has none; give {name_setting('shingle', 'words:N')}"
         )
     others = [step for step in spec.normalise if step not in LOCATABLE_STEPS]
     if others or "lower" not in spec.normalise:

@@ -7,30 +7,32 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-WORD = re.compile(r"\S+")
+TOKENS = {"words": re.compile(r"\S+"), "chars": re.compile(r"\w")}
 
 
-def locate_words(text: str) -> list[tuple[int, int]]:
-    """Returns the first byte, and the byte after the last one, of each word of a text.
+def locate_tokens(text: str, unit: str = "words") -> list[tuple[int, int]]:
+    """Returns the first byte, and the byte after the last one, of each token of a text.
 
     Args:
         text: Words of letters and digits between spaces.
+        unit: `words`, or `chars` for the letters and digits of words.
     """
     return [
         (len(text[: match.start()].encode()), len(text[: match.end()].encode()))
-        for match in WORD.finditer(text)
+        for match in TOKENS[unit].finditer(text)
     ]
 
 
-def find_repeated_words(texts: Sequence[str], least: int) -> list[set[int]]:
-    """Returns the positions of the words of each text that are in a repeated window.
+def find_repeated_tokens(texts: Sequence[str], least: int, unit: str = "words") -> list[set[int]]:
+    """Returns the positions of the tokens of each text that are in a repeated window.
 
     Args:
         texts: Texts of words between spaces.
-        least: Number of words of a window.
+        least: Number of tokens of a window.
+        unit: `words` or `chars`.
     """
     places = defaultdict(list)
-    words = [text.lower().split() for text in texts]
+    words = [TOKENS[unit].findall(text.lower()) for text in texts]
     for document, document_words in enumerate(words):
         for start in range(len(document_words) - least + 1):
             places[tuple(document_words[start : start + least])].append((document, start))
@@ -42,16 +44,19 @@ def find_repeated_words(texts: Sequence[str], least: int) -> list[set[int]]:
     return repeated
 
 
-def require_exact(texts: Sequence[str], least: int, passages: pa.Table) -> None:
+def require_exact(
+    texts: Sequence[str], least: int, passages: pa.Table, unit: str = "words"
+) -> None:
     """Checks a table of passages: each one is shared and maximal, and together they are complete.
 
     Args:
         texts: Texts of words between spaces.
-        least: Smallest number of words of a passage.
+        least: Smallest number of tokens of a passage.
         passages: Table with the schema PASSAGES.
+        unit: `words` or `chars`.
     """
-    words = [text.lower().split() for text in texts]
-    bounds = [locate_words(text) for text in texts]
+    words = [TOKENS[unit].findall(text.lower()) for text in texts]
+    bounds = [locate_tokens(text, unit) for text in texts]
     covered: list[set[int]] = [set() for _ in texts]
     for row in passages.to_pylist():
         document, other = row["document"], row["repeats_document"]
@@ -67,7 +72,7 @@ def require_exact(texts: Sequence[str], least: int, passages: pa.Table) -> None:
         if end < len(words[document]) and other_end < len(words[other]):
             assert words[document][end] != words[other][other_end]
         covered[document].update(range(first, end))
-    assert covered == find_repeated_words(texts, least)
+    assert covered == find_repeated_tokens(texts, least, unit)
 
 
 def _word_range(bounds: list[tuple[int, int]], start: int, end: int) -> tuple[int, int]:

@@ -11,10 +11,13 @@ import pyarrow.parquet as pq
 import pytest
 
 import nearkin
+from nearkin.cli.app import run
 from nearkin.errors import UsageError
 from nearkin.passages import tables, windows
 from nearkin.winnowing import fingerprints, matching_runs, tokens
 from tests.passages.oracle import generate_texts, require_exact
+
+VECTORS = nearkin.Spec(measure="cosine", unit="vector", n=4)
 
 
 def passages_of(texts: list[str], least: int, **options: object) -> pa.Table:
@@ -181,7 +184,10 @@ def test_batches_are_small_however_long_ids_and_sources_are(
         ({"memory": 1000}, "is too small"),
         ({"workers": 0}, "workers=0"),
         ({"source": "x"}, "no column 'x'|column 'x'"),
-        ({"spec": nearkin.Spec(unit="chars")}, "passages are runs of words"),
+        (
+            {"spec": nearkin.Spec(measure="cosine", unit="vector", n=4)},
+            "runs of words or characters",
+        ),
         ({"spec": nearkin.Spec(normalise=("nfkc",))}, "lower is required"),
         ({"spec": nearkin.Spec(normalise=("lower", "email"))}, "leave out the others"),
     ],
@@ -216,3 +222,34 @@ def test_memory_of_periodic_and_repeated_texts_stays_within_the_bound(tmp_path: 
     facts = json.loads(ended.stdout)
     assert facts["counts"]["documents_with_passages"] == 20_002
     assert facts["peak_memory"] < 1_000_000_000
+
+
+CHARACTERS = nearkin.Spec(unit="chars", n=1)
+
+
+@pytest.mark.parametrize("least", [2, 5, 12])
+def test_passages_of_characters_are_exact(least: int) -> None:
+    rng = np.random.default_rng(least)
+    letters = np.array(list("日本語の文章abcé "))
+    for _ in range(12):
+        texts = ["".join(rng.choice(letters, int(rng.integers(0, 60)))) for _ in range(4)]
+        texts += [texts[0][3:40] + "終わり", "始め、" + texts[1]]
+        texts = [text.replace("、", " ") for text in texts]
+        found = passages_of(texts, least, spec=CHARACTERS)
+        require_exact(texts, least, found, "chars")
+
+
+def test_bytes_of_characters_are_those_of_the_original_text() -> None:
+    texts = ["図書館は、月曜日に\n休みます。ＡＢＣ", "（図書館は月曜日に休みます）abc"]
+    row, other = passages_of(texts, 10, spec=CHARACTERS).to_pylist()
+    assert row["tokens"] == 15
+    found = [texts[one["document"]].encode()[one["start"] : one["end"]] for one in (row, other)]
+    assert found[0].decode() == "図書館は、月曜日に\n休みます。ＡＢＣ"
+    assert found[1].decode() == "図書館は月曜日に休みます）abc"
+
+
+def test_unknown_units_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "in.jsonl").write_text('{"text": "x"}\n')
+    command = ["passages", str(tmp_path / "in.jsonl"), "--out", str(tmp_path / "out")]
+    assert run([*command, "--unit", "char"]) == 2
+    assert "--unit char is not one of words, chars" in " ".join(capsys.readouterr().err.split())

@@ -54,6 +54,7 @@ def test_passages_are_cut_from_kept_documents_alone(
     record = json.loads((out / "run.json").read_text())
     assert record["passages"] == {
         "min_tokens": 6,
+        "unit": "words",
         "cut": "passage",
         "min_left": 3,
         "counts": {
@@ -87,6 +88,22 @@ def test_library_gives_the_same_documents_and_cuts(texts: Path, tmp_path: Path) 
     ):
         with pytest.raises(UsageError, match=r"take result\.kept_documents"):
             refused()
+
+
+def test_passages_of_characters_are_cut(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shared = "図書館は、月曜日に休みます。"
+    rows = [f"お知らせ：{shared}", f"{shared}（町役場からの案内）"]
+    source = tmp_path / "texts.jsonl"
+    source.write_text("".join(json.dumps({"text": row}) + "\n" for row in rows))
+    out = tmp_path / "out"
+    options = ("--passages", "8:chars", "--keep", "length desc", "--min-left", "2")
+    assert run("dedup", source, "--shingle", "chars:3", *options, "--out", out) == 0
+    kept = [json.loads(line) for line in (out / "kept" / "texts.jsonl").read_text().splitlines()]
+    assert [row["text"] for row in kept] == ["お知らせ：。", rows[1]]
+    assert json.loads((out / "run.json").read_text())["passages"]["unit"] == "chars"
+    assert "at least 8 characters" in (out / "report.html").read_text()
+    result = nk.dedup(rows, shingle="chars:3", passages="8:chars", min_left=2)
+    assert result.kept_documents["text"].to_pylist() == ["お知らせ：。", rows[1]]
 
 
 def test_run_without_passages_has_no_trace_of_them(texts: Path, tmp_path: Path) -> None:
@@ -132,8 +149,9 @@ def test_interrupted_cut_is_resumed_with_the_same_result(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--passages", "x"), "is not of the form 50 or 50:words"),
-        (("--passages", "50:chars"), "is not of the form 50 or 50:words"),
+        (("--passages", "x"), "is not of the form 50, 50:words or 50:chars"),
+        (("--passages", "50:lines"), "is not of the form 50, 50:words or 50:chars"),
+        (("--passages", "50:"), "is not of the form 50, 50:words or 50:chars"),
         (("--passages", "1"), "--min 1 is out of range"),
         (("--cut", "line"), "--cut line has no effect without --passages"),
         (("--min-left", "3"), "--min-left 3 has no effect without --passages"),

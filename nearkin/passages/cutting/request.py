@@ -7,6 +7,7 @@ from nearkin.cluster.keep import DEFAULT_ORDER
 from nearkin.errors import UsageError
 from nearkin.setting_names import name_setting
 from nearkin.suggestions import did_you_mean
+from nearkin.winnowing import TOKEN_NAMES
 
 CUT_SPANS = "cut_spans"
 """The column of the bytes that were cut from a document."""
@@ -138,12 +139,14 @@ class PassageRequest:
     """A request to cut the passages of the documents that a deduplication keeps.
 
     Attributes:
-        least: Smallest number of words of a passage.
+        least: Smallest number of words of a passage, or of characters.
         cut: What is cut. The keep order is that of the deduplication.
+        unit: Unit of a passage: `words` or `chars`.
     """
 
     least: int
     cut: CutRequest
+    unit: str = "words"
 
     @classmethod
     def parse(
@@ -152,9 +155,11 @@ class PassageRequest:
         """Returns the request that options make, or None if no passages are cut.
 
         Args:
-            passages: Smallest number of words of a passage, for example `50` or `50:words`.
+            passages: Smallest number of words of a passage, for example `50` or `50:words`, or of
+                characters, for example `50:chars`.
             cut: What is cut, or None for the default, `passage`.
-            min_left: Number of words below which the rest of a cut document is removed.
+            min_left: Number of words, or of characters, below which the rest of a cut document is
+                removed.
 
         Raises:
             UsageError: If an option is not valid, or has no effect without passages.
@@ -173,16 +178,24 @@ class PassageRequest:
                     )
             return None
         number, colon, unit = str(passages).partition(":")
-        if not number.isdecimal() or (colon and unit != "words"):
+        unit = unit if colon else "words"
+        if not number.isdecimal() or unit not in TOKEN_NAMES:
             raise UsageError(
-                f"{name_setting('passages', passages)} is not of the form 50 or 50:words"
+                f"{name_setting('passages', passages)} is not of the form 50, 50:words or 50:chars"
             )
-        return cls(int(number), CutRequest.parse(cut or str(CutUnit.PASSAGE), min_left))
+        return cls(int(number), CutRequest.parse(cut or str(CutUnit.PASSAGE), min_left), unit)
 
     def to_record(self) -> dict[str, object]:
         """Returns the request as JSON values, to record and to resume a run."""
-        record = self.cut.to_record()
-        return {"min_tokens": self.least, "cut": record["cut"], "min_left": record["min_left"]}
+        cut = self.cut.to_record()
+        record: dict[str, object] = {
+            "min_tokens": self.least,
+            "cut": cut["cut"],
+            "min_left": cut["min_left"],
+        }
+        if self.unit != "words":
+            record["unit"] = self.unit
+        return record
 
 
 def _describe_missing_cut(setting: str) -> str:

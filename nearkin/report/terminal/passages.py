@@ -35,6 +35,7 @@ OUTPUT_FILES = (
 def print_passages(
     counts: Mapping[str, int],
     least: int,
+    token: str,
     cut: CutRequest | None,
     frequent: Sequence[Mapping[str, object]],
     warnings: Sequence[str],
@@ -45,7 +46,8 @@ def print_passages(
 
     Args:
         counts: Counts of the run.
-        least: Smallest number of words of a passage.
+        least: Smallest number of tokens of a passage.
+        token: Name of a token: word or character.
         cut: The request to cut the passages, or None.
         frequent: Rows of the table of the most frequent passages.
         warnings: Warnings about inputs.
@@ -60,16 +62,16 @@ def print_passages(
     )
     console.print(Text(headline, style="bold"))
     console.print(
-        f"{format_count(counts['passages'], 'passage')} of at least {least} words "
+        f"{format_count(counts['passages'], 'passage')} of at least {least} {token}s "
         f"({counts['different_passages']:,} different) in "
         f"{counts['documents_with_passages']:,} of {format_count(counts['documents'], 'document')}",
         highlight=False,
     )
     if frequent:
-        console.print(_frequent_table(frequent[:SHOWN]))
+        console.print(_frequent_table(frequent[:SHOWN], token))
     if cut is not None:
         names = [item.name for item in fields(CutCounts)]
-        print_cuts(CutCounts(**{name: counts[name] for name in names}), cut, console)
+        print_cuts(CutCounts(**{name: counts[name] for name in names}), cut, token, console)
     _print_end(counts, warnings, output, console)
 
 
@@ -120,12 +122,13 @@ def _print_end(
     console.print(files)
 
 
-def print_cuts(counts: CutCounts, request: CutRequest, console: Console) -> None:
+def print_cuts(counts: CutCounts, request: CutRequest, token: str, console: Console) -> None:
     """Prints what was cut from documents, and which ones were removed.
 
     Args:
         counts: Counts of the cut.
         request: The request.
+        token: Name of a token: word or character.
         console: Console to print to.
     """
     if request.unit != CutUnit.DOCUMENT:
@@ -133,7 +136,7 @@ def print_cuts(counts: CutCounts, request: CutRequest, console: Console) -> None
     if counts.documents_removed:
         removed = format_count(counts.documents_removed, "document")
         verb = "was" if counts.documents_removed == 1 else "were"
-        reason = f"with fewer than {format_count(request.min_left, 'word')} left"
+        reason = f"with fewer than {format_count(request.min_left, token)} left"
         if request.unit == CutUnit.DOCUMENT:
             reason = f"of which {format_percent(request.share)} or more is repeated"
         console.print(
@@ -151,10 +154,10 @@ def _print_cut_parts(parts: int, documents: int, size: int, console: Console) ->
     )
 
 
-def _frequent_table(frequent: Sequence[Mapping[str, object]]) -> Table:
+def _frequent_table(frequent: Sequence[Mapping[str, object]], token: str) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     table.add_column("places", justify="right")
-    table.add_column("words", justify="right")
+    table.add_column(f"{token}s", justify="right")
     table.add_column("most frequent passages", no_wrap=True, overflow="ellipsis")
     for row in frequent:
         text = " ".join(str(row["text"])[: 4 * SHOWN_CHARACTERS].split())[:SHOWN_CHARACTERS]

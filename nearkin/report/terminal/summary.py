@@ -17,6 +17,7 @@ from nearkin.report.terminal.passages import print_cuts
 from nearkin.runtime.number_format import format_percent, format_similarity
 from nearkin.runtime.visible_text import make_visible
 from nearkin.spec import HAMMING
+from nearkin.winnowing import TOKEN_NAMES
 
 OUTPUT_FILES = (
     ("kept documents", "kept"),
@@ -57,7 +58,7 @@ def print_summary(
         console.print(_describe_lost(data.lost.total))
     if data.passages is not None:
         request = CutRequest.parse(data.passages.cut, data.passages.min_left)
-        print_cuts(data.passages.counts, request, console)
+        print_cuts(data.passages.counts, request, TOKEN_NAMES[data.passages.unit], console)
     if data.templates is not None:
         console.print(Text(_describe_templates(data.templates)))
     if data.total_seconds:

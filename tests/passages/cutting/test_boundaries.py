@@ -10,7 +10,7 @@ from nearkin.errors import MissingExtraError
 from nearkin.passages.cutting import boundaries
 from nearkin.passages.cutting.boundaries import TokenizedText, find_grapheme, require_graphemes
 from nearkin.passages.cutting.request import CutUnit
-from tests.passages.oracle import locate_words
+from tests.passages.oracle import locate_tokens
 
 CHARACTERS = "ab \r\n\u0301\u200d👩\U0001f3fd🇩🇪가\u1100\u1161\u0600\u0915\u094d中é.\ufe0f"
 
@@ -36,7 +36,7 @@ def test_graphemes_are_those_of_the_whole_text(
 def cut_words(text: str, unit: CutUnit, cut: set[str]) -> str:
     """Returns a text without units. Words of `cut` are to be cut."""
     content = text.encode()
-    words = np.array(locate_words(text)).reshape(-1, 2)
+    words = np.array(locate_tokens(text)).reshape(-1, 2)
     is_cut = np.array([content[start:end].decode().strip(".!。") in cut for start, end in words])
     spans = TokenizedText(content, words[:, 0], words[:, 1], is_cut.astype(bool)).spans(unit)
     for start, end in reversed(spans):

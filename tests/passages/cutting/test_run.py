@@ -10,7 +10,9 @@ import nearkin
 from nearkin.errors import UsageError
 from nearkin.passages.cutting import boundaries, plan
 from nearkin.passages.cutting.run import remove_spans
-from tests.passages.oracle import find_repeated_words, generate_texts, locate_words
+from tests.passages.oracle import TOKENS, find_repeated_tokens, generate_texts, locate_tokens
+
+CHARACTERS = nearkin.Spec(unit="chars", n=1)
 
 
 class CutTexts:
@@ -19,6 +21,8 @@ class CutTexts:
     def __init__(self, texts: list[str], least: int, **options: object) -> None:
         self.texts = texts
         self.least = least
+        spec = options.get("spec")
+        self.unit = spec.unit if isinstance(spec, nearkin.Spec) else "words"
         numbers = range(len(texts))
         rows = pa.table(
             {
@@ -32,11 +36,11 @@ class CutTexts:
         self.result = result
         self.cuts = result.cuts.to_pylist()
         self.kept = {int(row["id"]): row for row in result.kept_documents.to_pylist()}
-        self.words = [text.lower().split() for text in texts]
+        self.words = [TOKENS[self.unit].findall(text.lower()) for text in texts]
         self.stays = [self._words_left(number) for number in range(len(texts))]
 
     def _words_left(self, number: int) -> list[bool]:
-        bounds = locate_words(self.texts[number])
+        bounds = locate_tokens(self.texts[number], self.unit)
         if number not in self.kept:
             return [False] * len(bounds)
         spans = [(span["start"], span["end"]) for span in self.kept[number]["cut_spans"]]
@@ -88,7 +92,7 @@ class CutTexts:
                     )
 
     def require_only_repetitions_are_cut(self) -> None:
-        repeated = find_repeated_words(self.texts, self.least)
+        repeated = find_repeated_tokens(self.texts, self.least, self.unit)
         for number in self.kept:
             cut = {at for at, stays in enumerate(self.stays[number]) if not stays}
             assert cut <= repeated[number]
@@ -103,6 +107,32 @@ def test_no_run_stays_at_two_places_and_none_that_is_cut_vanishes(least: int, fu
         cut.require_nothing_vanished()
         cut.require_only_repetitions_are_cut()
         assert all(len(places) == 1 for places in cut.complete_places().values())
+
+
+@pytest.mark.parametrize("cut_unit", ["passage", "sentence", "line"])
+def test_passages_of_characters_are_cut_and_nothing_vanishes(cut_unit: str) -> None:
+    rng = np.random.default_rng(11)
+    letters = np.array(list("日本語の文章です。\n"))
+    for _ in range(6):
+        texts = ["".join(rng.choice(letters, int(rng.integers(0, 50)))) for _ in range(3)]
+        texts += [texts[0][2:40] + "終わり", "始め\n" + texts[1]]
+        cut = CutTexts(texts, 6, cut_unit=cut_unit, spec=CHARACTERS)
+        cut.require_restorable()
+        cut.require_nothing_vanished()
+        cut.require_only_repetitions_are_cut()
+        if cut_unit == "passage":
+            assert all(len(places) == 1 for places in cut.complete_places().values())
+
+
+def test_cuts_of_characters_never_divide_graphemes() -> None:
+    shared = "नमस्ते क्षत्रिय की दुनिया में आपका स्वागत है"
+    texts = [f"अ{shared}", f"क{shared}ि और", f"{shared[1:]}\u0301 है"]
+    cut = CutTexts(texts, 8, spec=CHARACTERS)
+    assert cut.cuts
+    for row in cut.cuts:
+        text = texts[row["document"]].encode()
+        for position in (row["start"], row["end"]):
+            assert boundaries.find_grapheme(text, position) == (position, position)
 
 
 @pytest.mark.parametrize("unit", ["sentence", "line", "paragraph"])
