@@ -29,6 +29,7 @@ test: $(DEV) services  ## all tests in their quick form, doctests included
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-full: $(DEV) services  ## the same suites at full size
+	$(PIP) --editable ".[dev,full]"
 	$(BIN)/python -m pytest --full
 	$(BIN)/python scripts/run_readme.py --slow docs/tutorials/spark.md
 

@@ -56,10 +56,14 @@ def test_large_libraries_are_extras_of_their_own() -> None:
     assert not any(one.startswith("dash") for one in EXTRAS["server"])
 
 
-def test_all_has_every_extra_of_users_but_aerospike() -> None:
+FRAMEWORKS = {"datatrove", "langchain", "llama-index", "haystack"}
+"""The extras of `nearkin.integrations`, whose users have the frameworks already."""
+
+
+def test_all_has_every_extra_of_users_but_aerospike_and_frameworks() -> None:
     (line,) = EXTRAS["all"]
     named = set(re.findall(r"[a-z]+", line.partition("[")[2]))
-    assert named == set(EXTRAS) - {"all", "docs", "dev", "aerospike"}
+    assert named == set(EXTRAS) - {"all", "docs", "dev", "full", "aerospike"} - FRAMEWORKS
 
 
 def test_metadata_name_authors_and_versions_of_python() -> None:

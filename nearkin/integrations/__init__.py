@@ -1,0 +1,1 @@
+"""Parts for pipelines of other libraries: data processing and retrieval."""
