@@ -5,6 +5,7 @@ are divided into files and batches.
 """
 
 import uuid
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -221,3 +222,24 @@ def _json_lists(values: pa.Array) -> list[Any]:
         rows.append(items[start : start + length])
         start += length
     return rows
+
+
+def format_fields(fields: Mapping[str, Any]) -> str:
+    """Returns the fields of a document as lines of their names and values. Nulls are left out.
+
+    Args:
+        fields: Values by the names of their columns: texts, lists, or bytes of fingerprints.
+
+    Examples:
+        >>> format_fields({"tags": ["a", "b"], "body": None, "image": bytes([255])}).splitlines()
+        ['tags: a b', 'image: ff']
+    """
+    lines = []
+    for name, value in fields.items():
+        if isinstance(value, bytes):
+            lines.append(f"{name}: {value.hex()}")
+        elif isinstance(value, list):
+            lines.append(f"{name}: {' '.join(map(str, value))}")
+        elif value is not None:
+            lines.append(f"{name}: {value}")
+    return "\n".join(lines)

@@ -25,6 +25,7 @@ from nearkin.engine.canonical_urls import load_url_parser
 from nearkin.engine.fields import (
     FieldRule,
     choose_candidate_fields,
+    measure_of_fields,
     parse_condition,
     parse_fields,
 )
@@ -34,6 +35,7 @@ from nearkin.lsh.slot_bands import Banding, require_bands_with_rows
 from nearkin.measures import BandingRequest, Measure, measure_of
 from nearkin.runtime.threads import require_workers
 from nearkin.setting_names import name_setting
+from nearkin.sketch.resources import SpecResources
 from nearkin.spec import HAMMING, IDF_JACCARD, Spec
 from nearkin.suggestions import did_you_mean
 
@@ -574,6 +576,18 @@ class RunOptions:
             )
         if self.url is not None:
             load_url_parser()
+
+    def create_measure(self, resources: SpecResources) -> Measure:
+        """Returns the measure of a run: that of its Spec, or of several fields.
+
+        Args:
+            resources: Data that the Spec refers to but does not contain.
+        """
+        if self.fields:
+            return measure_of_fields(
+                self.parsed_fields, self.field_alternatives, self.spec, resources
+            )
+        return measure_of(self.spec, resources, self.distance)
 
     def banding(self, measure: Measure, documents: int) -> Banding:
         """Returns the given bands and rows, or those that reach the recall at the threshold.

@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import NamedTuple, final
 
-from nearkin.engine.fields import measure_of_fields
 from nearkin.engine.hot_buckets import HotBucketLoop
 from nearkin.engine.options import (
     DEFAULT_PAIR_BUDGET,
@@ -32,7 +31,7 @@ from nearkin.engine.stats import (
 from nearkin.errors import RunError
 from nearkin.lsh.sign_bands import fixed_sign_banding
 from nearkin.lsh.slot_bands import Banding
-from nearkin.measures import Measure, measure_of
+from nearkin.measures import Measure
 from nearkin.measures.fields import FieldsMeasure
 from nearkin.runtime.progress import Progress
 from nearkin.sketch.resources import SpecResources
@@ -136,12 +135,7 @@ class Run(ABC):
     @cached_property
     def measure(self) -> Measure:
         """The measure of the run."""
-        options = self.options
-        if options.parsed_fields:
-            return measure_of_fields(
-                options.parsed_fields, options.field_alternatives, options.spec, self.resources
-            )
-        return measure_of(options.spec, self.resources, options.distance)
+        return self.options.create_measure(self.resources)
 
     @cached_property
     def candidate_measures(self) -> tuple[Measure, ...]:

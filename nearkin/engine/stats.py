@@ -1,7 +1,8 @@
 """The statistics of a run's stages, as run.json and the manifest of a work folder record them."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
@@ -216,6 +217,25 @@ class CandidateStats(StageStats):
             survivors=survivors,
             key_bytes=key_bytes,
             hot_shingles=hot_shingles,
+        )
+
+    def with_further_field(self, other: "CandidateStats") -> "CandidateStats":
+        """Returns the statistics of the candidate pairs of two fields. The histogram is the first.
+
+        Args:
+            other: Statistics of a further field.
+        """
+        sizes = Counter({int(size): count for size, count in self.bucket_sizes})
+        sizes.update({int(size): count for size, count in other.bucket_sizes})
+        hottest = [*self.hottest, *other.hottest]
+        hottest.sort(key=lambda bucket: (-bucket[1], bucket[0], bucket[2]))
+        return replace(
+            self,
+            candidates=self.candidates + other.candidates,
+            bucket_sizes=sorted([size, count] for size, count in sizes.items()),
+            hot_buckets=self.hot_buckets + other.hot_buckets,
+            hot_members=self.hot_members + other.hot_members,
+            hottest=hottest[:HOTTEST_LISTED],
         )
 
     def count_hot_pairs(self, complete_bucket_size: int) -> int:

@@ -95,8 +95,7 @@ def explain_fields(
     rules = settings.parsed_fields
     measure = measure_of_fields(rules, settings.field_alternatives, settings.spec, resources)
     contents = pa.array([document.content for document in documents], content_arrow_type(columns))
-    parts = as_stored(measure.payload_builder().build(contents))
-    stored = parts._replace(place=np.arange(len(documents), dtype=np.uint32))
+    stored = as_stored(measure.payload_builder().build(contents))
     compared = []
     for position, rule in enumerate(rules):
         scored = measure.compare_field(position, FIRST_PAIR, stored)

@@ -29,10 +29,12 @@ def measure_lost_information(run: SparkRun) -> LostInformation | None:
         run: The run after its last stage.
 
     Returns:
-        The lost information, or None if the run did not compare sets of shingles exactly, or merged
-        documents from several rows, whose numbers of shingles are not known.
+        The lost information, or None if the run did not compare sets of shingles exactly, compared
+        several fields, or merged documents from several rows, whose numbers of shingles are not
+        known.
     """
-    if not run.is_exact or not compares_sets(run.options.spec.measure) or run.request.merge_parts:
+    compares_texts = compares_sets(run.options.spec.measure) and not run.options.fields
+    if not run.is_exact or not compares_texts or run.request.merge_parts:
         return None
     losses = run.tables.keep(_list_losses(run), "losses")
     measured = losses.where(f.col("lost").isNotNull())

@@ -149,7 +149,7 @@ class FieldsMeasure:
 
         Args:
             pairs: Packed pairs of document numbers, uint64 (m,).
-            stored: Payloads of the documents. Each has a part for each field.
+            stored: Payloads of the documents.
 
         Returns:
             The pairs with the similarity of a field with signatures, the highest one of the
@@ -193,9 +193,7 @@ class FieldsMeasure:
             workers: Number of threads.
             memory: Maximum number of bytes of intermediate results.
         """
-        parts = as_stored(payload)
-        documents = len(payload.sizes) // len(self.fields)
-        stored = parts._replace(place=np.arange(documents, dtype=np.uint32))
+        stored = as_stored(payload)
         found = [
             self._similar_pairs(position, stored, scope, workers, memory)
             for position in self.candidates
@@ -210,7 +208,7 @@ class FieldsMeasure:
     ) -> Iterator[np.ndarray]:
         """Yields the packed pairs of documents that are similar in a field, in order."""
         documents = np.arange(len(stored.place))
-        documents = documents[self._have_field(position, documents, stored)]
+        documents = documents[self._find_parts(position, documents, stored).sizes > 0]
         payload = self._payload_of_field(position, documents, stored)
         field = self.fields[position]
         for portion in field.measure.compare_all(
@@ -234,8 +232,8 @@ class FieldsMeasure:
             the pair reaches no threshold.
         """
         first, second = unpack_pairs(pairs)
-        has_field = self._have_field(position, first, stored)
-        has_field &= self._have_field(position, second, stored)
+        has_field = self._find_parts(position, first, stored).sizes > 0
+        has_field &= self._find_parts(position, second, stored).sizes > 0
         first, second = first[has_field], second[has_field]
         documents = sorted_unique(np.concatenate([first, second]))
         payload = self._payload_of_field(position, documents, stored)
@@ -249,24 +247,34 @@ class FieldsMeasure:
         union[has_field] = scored.union
         return ScoredPairs(pairs, intersection, union)
 
-    def _have_field(
-        self, position: int, documents: np.ndarray, stored: StoredPayloads
-    ) -> np.ndarray:
-        """Returns which stored documents have a value of a field, bool (m,)."""
-        parts = stored.place[documents].astype(np.int64) * len(self.fields) + position
-        return np.asarray(stored.starts[parts + 1] > stored.starts[parts])
+    def _find_parts(self, position: int, documents: np.ndarray, stored: StoredPayloads) -> "_Parts":
+        """Returns where the parts of a field of stored documents are."""
+        headers = stored.starts[stored.place[documents].astype(np.int64)]
+        words = stored.columns[0]
+        starts = headers + len(self.fields)
+        for earlier in range(position):
+            starts = starts + np.asarray(words[headers + earlier]).astype(np.int64)
+        return _Parts(starts, np.asarray(words[headers + position]).astype(np.int64))
 
     def _payload_of_field(
         self, position: int, documents: np.ndarray, stored: StoredPayloads
     ) -> Payload:
         """Returns the payloads of one field of stored documents, each of which has the field."""
-        parts = stored.place[documents].astype(np.int64) * len(self.fields) + position
-        sizes = np.asarray(stored.starts[parts + 1] - stored.starts[parts])
+        starts, sizes = self._find_parts(position, documents, stored)
         before = np.cumsum(sizes) - sizes
-        rows = np.repeat(stored.starts[parts] - before, sizes) + np.arange(int(sizes.sum()))
+        rows = np.repeat(starts - before, sizes) + np.arange(int(sizes.sum()))
         field = self.fields[position]
         words = np.ascontiguousarray(stored.columns[0][rows])
         return Payload(sizes // field.row_words, (field.unpack_rows(words),))
+
+
+class _Parts(NamedTuple):
+    """The parts of one field in the payloads of documents."""
+
+    starts: np.ndarray
+    """int64 (m,): The first word of each part."""
+    sizes: np.ndarray
+    """int64 (m,): The number of words of each part, 0 if a document lacks the field."""
 
 
 class _FieldsSketcher:
@@ -328,7 +336,11 @@ class _FieldsSketcher:
 
 
 class _FieldsPayloads:
-    """A builder of payloads with a part for each field of a document."""
+    """A builder of payloads with a part for each field of a document.
+
+    Args:
+        measure: Measure of the documents.
+    """
 
     def __init__(self, measure: FieldsMeasure) -> None:
         self._fields = measure.fields
@@ -337,8 +349,8 @@ class _FieldsPayloads:
     def build(self, documents: pa.Array) -> Payload:
         """Returns the payload of a batch of documents, see `PayloadBuilder`.
 
-        Its sizes are those of the parts in words, int64 (n · fields,): all parts of the first
-        document, then those of the second one. The part of a field that a document lacks is empty.
+        The payload of a document consists of words: the size of the part of each field, then all
+        parts. The part of a field that a document lacks is empty.
         """
         payloads = [
             _build_without_nulls(builder, documents.field(position))
@@ -351,15 +363,18 @@ class _FieldsPayloads:
             ],
             axis=1,
         )
-        flat_sizes = sizes.reshape(-1)
-        starts = (np.cumsum(flat_sizes) - flat_sizes).reshape(sizes.shape)
-        values = np.empty(int(flat_sizes.sum()), np.uint64)
+        totals = sizes.sum(axis=1) + len(self._fields)
+        headers = np.cumsum(totals) - totals
+        starts = headers + len(self._fields)
+        words = np.empty(int(totals.sum()), np.uint64)
         for position, (payload, field) in enumerate(zip(payloads, self._fields, strict=True)):
             own = sizes[:, position]
+            words[headers + position] = own
             before = np.cumsum(own) - own
-            rows = np.repeat(starts[:, position] - before, own) + np.arange(int(own.sum()))
-            values[rows] = field.pack_rows(payload.columns[0]).reshape(-1)
-        return Payload(flat_sizes, (values,))
+            rows = np.repeat(starts - before, own) + np.arange(int(own.sum()))
+            words[rows] = field.pack_rows(payload.columns[0]).reshape(-1)
+            starts = starts + own
+        return Payload(totals, (words,))
 
 
 def _sketcher_of_hashes(measure: Measure) -> DocumentSketcher:

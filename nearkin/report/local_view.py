@@ -7,6 +7,7 @@ import numpy as np
 import pyarrow as pa
 
 from nearkin.cluster.dates import read_dates
+from nearkin.corpus.text_forms import format_fields
 from nearkin.engine.local.clustering import Clustering, are_removed
 from nearkin.engine.local.documents import iterate_portions
 from nearkin.engine.local.run import LocalRun
@@ -109,21 +110,12 @@ class ExcerptCollector:
         for ordinal in self._ordinals[low:high].tolist():
             value = documents[ordinal - first].as_py()
             if isinstance(value, dict):
-                value = _format_fields(value)
+                value = format_fields(value)
             if isinstance(value, bytes):
                 value = value.hex()
             if not isinstance(value, str):
                 value = " ".join(map(str, value[:EXCERPT_CHARACTERS]))
             self.texts[ordinal] = value
-
-
-def _format_fields(fields: Mapping[str, str | bytes | None]) -> str:
-    """Returns the fields of a document as lines of their names and values."""
-    lines = []
-    for name, value in fields.items():
-        if value is not None:
-            lines.append(f"{name}: {value.hex() if isinstance(value, bytes) else value}")
-    return "\n".join(lines)
 
 
 class LocalRunView(RunView):

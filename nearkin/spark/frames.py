@@ -14,6 +14,7 @@ from pyspark.sql import functions as f
 from nearkin.argument_types import Function, check_arguments
 from nearkin.corpus import Columns
 from nearkin.corpus.arrow_conversion import type_name
+from nearkin.corpus.columns import ContentField, FieldKind
 from nearkin.engine.acceptance import LEAST_BANDED
 from nearkin.engine.options import RunOptions
 from nearkin.engine.spark.document_parts import require_mergeable
@@ -38,6 +39,7 @@ from nearkin.runs.parameters import (
     make_run_options,
     resources_of,
     spec_of,
+    with_contents,
 )
 from nearkin.runs.reference import columns_of_reference, require_comparable
 from nearkin.runs.settings_file import Settings
@@ -59,7 +61,6 @@ REFUSED_PARAMETERS = {
         ("hidden", "follow_links", "include", "exclude", "delimiter", "encoding"),
         "a DataFrame has no files; pass it to spark.read, or use dedup_files",
     ),
-    "fields": "several fields need the local engine; use nearkin.dedup",
     "second_measure": "a second measure needs the local engine; run it there over the kept "
     "documents",
     "workers": "the number of tasks is a setting of Spark, for example spark.default.parallelism",
@@ -131,8 +132,8 @@ def dedup(
         progress: Receives progress updates. Silent by default.
         **parameters: The columns, the measure, the threshold and further options, which
             `nearkin.runs.parameters.RunParameters` documents. `hidden`, `follow_links`, `include`,
-            `exclude`, `delimiter`, `encoding`, `fields`, `second_measure` and `workers` are
-            refused, and so are the parameters that only `nearkin.dedup` has, such as `blocklist`.
+            `exclude`, `delimiter`, `encoding`, `second_measure` and `workers` are refused, and so
+            are the parameters that only `nearkin.dedup` has, such as `blocklist`.
 
     Returns:
         The result. Close it to delete its intermediate tables.
@@ -154,10 +155,17 @@ def dedup(
     spark = require_classic_session(frame.sparkSession)
     with settings.named_in_errors(), translate_spark_errors(), ExitStack() as on_failure:
         columns = _with_dimensions(frame, columns)
+        parameters = with_contents(parameters, columns)
         run_options = make_run_options(spec_of(parameters, columns), parameters)
         columns = replace(columns, carried_columns=run_options.carried_columns)
         columns = columns.with_memory(run_options.memory)
         require_supported(run_options)
+        if run_options.fields and (extend is not None or merge_parts):
+            name = "merge_parts" if merge_parts else "extend"
+            raise UsageError(
+                f"{name}= cannot be combined with "
+                f"{name_setting('fields', list(run_options.fields))}; leave out one of them"
+            )
         _require_columns(frame, columns)
         if extend is not None and run_options.containment_threshold is not None:
             raise UsageError(
@@ -419,10 +427,6 @@ def require_supported(options: RunOptions) -> None:
     Raises:
         UsageError: If an option needs the local engine.
     """
-    if options.fields:
-        raise UsageError(
-            f"{name_setting('fields', list(options.fields))} needs the local engine; run it there"
-        )
     if options.second_measure is not None:
         raise UsageError(
             f"{name_setting('second_measure', options.second_measure)} needs the local engine; run "
@@ -554,20 +558,44 @@ def _with_dimensions(frame: DataFrame, columns: Columns) -> Columns:
     Raises:
         UsageError: If the column is missing, or has no vector.
     """
+    if columns.fields:
+        _require_columns(frame, columns)
+        return replace(columns, fields=tuple(_find_kind(frame, item) for item in columns.fields))
     if columns.vector is None:
         return columns
     if columns.vector not in frame.columns:
         _require_columns(frame, columns)
-    lengths = frame.select(f.size(f.col(quote_column(columns.vector))).alias("n")).where(
-        f.col("n") > 0
-    )
+    return replace(columns, dimensions=_count_dimensions(frame, columns.vector))
+
+
+def _find_kind(frame: DataFrame, item: ContentField) -> ContentField:
+    """Returns a field with the kind and the size of its column.
+
+    Raises:
+        UsageError: If a column of vectors has none, or another type.
+    """
+    kind = frame.schema[item.name].dataType.typeName()
+    if item.kind == FieldKind.TEXT and kind == "array":
+        return item._replace(kind=FieldKind.TOKENS)
+    if item.kind != FieldKind.VECTOR or item.size:
+        return item
+    if kind != "array":
+        raise UsageError(f"column {item.name!r} is {kind}, not an array of numbers; cast it")
+    return item._replace(size=_count_dimensions(frame, item.name))
+
+
+def _count_dimensions(frame: DataFrame, name: str) -> int:
+    """Returns the length that most vectors of a column have.
+
+    Raises:
+        UsageError: If there is no vector.
+    """
+    lengths = frame.select(f.size(f.col(quote_column(name))).alias("n")).where(f.col("n") > 0)
     counted = lengths.groupBy("n").count()
     first = counted.orderBy(f.desc("count"), "n").limit(1).collect()
     if not first:
-        raise UsageError(
-            f"column {columns.vector!r} has no vector; choose another column with vector="
-        )
-    return replace(columns, dimensions=int(first[0].n))
+        raise UsageError(f"column {name!r} has no vector; choose another column with vector=")
+    return int(first[0].n)
 
 
 def _make_temporary_folder(spark: SparkSession) -> str:

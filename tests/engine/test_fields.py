@@ -426,7 +426,6 @@ def test_contradictions_of_fields_are_errors(parameters: dict[str, Any], message
     [
         (("--text", "title"), "--field and --text exclude each other"),
         (("--bits", "64"), "--field and --bits exclude each other"),
-        (("--engine", "spark"), "needs the local engine"),
         (("--save-signatures",), "--save-signatures keeps the signatures of one column"),
         (("--audit",), "cannot audit a run with --field"),
         (("--blocklist", "BLOCKED"), "cannot be combined with --blocklist"),

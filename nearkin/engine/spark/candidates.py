@@ -1,7 +1,9 @@
 """Stage 3: from signatures to the candidate pairs that pass the prefilter."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Protocol
 
 import numpy as np
 from pyspark.sql import DataFrame
@@ -11,9 +13,9 @@ from nearkin.engine.spark.banding import BUCKETS, HOT, KEYS, BandingTasks, Bucke
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.pair_bins import apply_to_bins, assign_bins, list_documents_of_bins
 from nearkin.engine.spark.saved import DealtRows, Saved
-from nearkin.engine.spark.sketching import TaskRequest
+from nearkin.engine.spark.sketching import FIELD_SIGNATURE, TaskRequest
 from nearkin.engine.spark.task_functions import apply_to_groups, collect_facts
-from nearkin.engine.spark.verification import AGREED, HistogramFacts, Scoring
+from nearkin.engine.spark.verification import AGREED, NO_AGREEMENT, HistogramFacts, Scoring
 from nearkin.engine.stats import CandidateStats, ClusteredBucket
 
 
@@ -28,6 +30,72 @@ class CandidateTables:
     hot: DataFrame | None
     """(doc): documents of hot buckets, or None if there are none."""
     stats: CandidateStats
+
+
+class PairSearch(Protocol):
+    """A search for candidate pairs."""
+
+    @property
+    def tables(self) -> IntermediateTables:
+        """The intermediate tables."""
+
+    def find_pairs(self, active: DataFrame) -> CandidateTables:
+        """Finds the candidate pairs of some documents.
+
+        Args:
+            active: Documents that are banded.
+        """
+
+
+@dataclass(frozen=True)
+class FieldsSearch:
+    """The search for candidate pairs by the signatures of several fields.
+
+    Attributes:
+        searches: Search by the signatures of each field.
+    """
+
+    searches: tuple["CandidateSearch", ...]
+
+    @property
+    def tables(self) -> IntermediateTables:
+        """The intermediate tables."""
+        return self.searches[0].tables
+
+    def find_pairs(self, active: DataFrame) -> CandidateTables:
+        """Finds the candidate pairs of some documents, each once.
+
+        Args:
+            active: Documents that are banded, with the signatures of all fields.
+        """
+        found = [
+            search.find_pairs(with_signatures_of_field(active, number))
+            for number, search in enumerate(self.searches)
+        ]
+        pairs = reduce(DataFrame.unionByName, [tables.pairs.select("a", "b") for tables in found])
+        agree = f.lit(NO_AGREEMENT).cast("int").alias("agree")
+        united, counts = self.tables.counted(pairs.distinct().select("a", "b", agree), "united")
+        hot = [tables.hot for tables in found if tables.hot is not None]
+        stats = found[0].stats
+        for tables in found[1:]:
+            stats = stats.with_further_field(tables.stats)
+        return CandidateTables(
+            pairs=united,
+            count=counts["rows"],
+            hot=reduce(DataFrame.unionByName, hot).distinct() if hot else None,
+            stats=replace(stats, survivors=counts["rows"]),
+        )
+
+
+def with_signatures_of_field(documents: DataFrame, number: int) -> DataFrame:
+    """Returns the documents that have a field, with its signatures as theirs.
+
+    Args:
+        documents: Documents with the signatures of all fields that find candidate pairs.
+        number: Number of the field among these.
+    """
+    name = f"{FIELD_SIGNATURE}{number}"
+    return documents.where(f.col(name).isNotNull()).withColumn("signature", f.col(name))
 
 
 @dataclass(frozen=True)

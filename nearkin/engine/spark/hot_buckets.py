@@ -3,7 +3,7 @@
 from pyspark.sql import DataFrame
 
 from nearkin.engine.hot_buckets import HotBucketLoop
-from nearkin.engine.spark.candidates import CandidateSearch
+from nearkin.engine.spark.candidates import PairSearch
 from nearkin.engine.spark.cluster_tables import ClusterBuilder
 
 
@@ -16,7 +16,7 @@ class SparkHotBucketLoop(HotBucketLoop):
         hot: Active documents of hot buckets.
     """
 
-    def __init__(self, search: CandidateSearch, builder: ClusterBuilder, hot: DataFrame) -> None:
+    def __init__(self, search: PairSearch, builder: ClusterBuilder, hot: DataFrame) -> None:
         self._search = search
         self._builder = builder
         self._tables = search.tables

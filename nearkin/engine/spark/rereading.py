@@ -16,6 +16,7 @@ from nearkin.corpus import write_kept
 from nearkin.corpus.batches import read_content
 from nearkin.corpus.file_names import join_inside
 from nearkin.corpus.places import places_of
+from nearkin.corpus.text_forms import format_fields
 from nearkin.corpus.writer import Annotations
 from nearkin.engine.acceptance import needs_tokens
 from nearkin.engine.cluster_columns import ClusterColumns
@@ -121,7 +122,9 @@ class ExcerptRows:
 
 
 def excerpt(value: Any) -> str:
-    """Returns the first characters of a text, or the first tokens or numbers of a list."""
+    """Returns the first characters of a text or of fields, or the first items of a list."""
+    if isinstance(value, dict):
+        value = format_fields(value)
     return value[:EXCERPT] if isinstance(value, str) else " ".join(map(str, value[:EXCERPT]))
 
 

@@ -19,7 +19,13 @@ from nearkin.engine.options import EmptyDocuments
 from nearkin.engine.result_schema import FURTHER, KINDS
 from nearkin.engine.run import Run, VerifiedCandidates
 from nearkin.engine.spark.banding import BandingTasks
-from nearkin.engine.spark.candidates import CandidateSearch, CandidateTables
+from nearkin.engine.spark.candidates import (
+    CandidateSearch,
+    CandidateTables,
+    FieldsSearch,
+    PairSearch,
+    with_signatures_of_field,
+)
 from nearkin.engine.spark.cluster_tables import ClusterBuilder, ClusterTables
 from nearkin.engine.spark.containment import SparkContainmentSearch
 from nearkin.engine.spark.document_tables import DocumentTables
@@ -48,6 +54,7 @@ from nearkin.engine.stats import (
     StageRecords,
 )
 from nearkin.errors import RunError, UsageError
+from nearkin.lsh.slot_bands import Banding
 from nearkin.runtime.compilation import Stopwatch
 from nearkin.runtime.progress import Progress
 
@@ -254,8 +261,11 @@ class SparkRun(Run):
     @cached_property
     def banded(self) -> BandingTasks:
         """The tasks that band documents."""
-        key_bytes = self.sketch_stats.documents * (1 + self.banding.probes) * BYTES_OF_KEY
-        return BandingTasks(self.request, self.banding, max(1, -(-key_bytes // PART_BYTES)))
+        return self._banding_tasks(self.request, self.banding)
+
+    def _banding_tasks(self, request: TaskRequest, banding: Banding) -> BandingTasks:
+        key_bytes = self.sketch_stats.documents * (1 + banding.probes) * BYTES_OF_KEY
+        return BandingTasks(request, banding, max(1, -(-key_bytes // PART_BYTES)))
 
     @cached_property
     def scoring(self) -> Scoring:
@@ -275,9 +285,27 @@ class SparkRun(Run):
         )
 
     @cached_property
+    def pair_search(self) -> PairSearch:
+        """The search for candidate pairs, by one or several kinds of signatures."""
+        if not self.request.signature_columns:
+            return self.candidate_search
+        searches = []
+        for number, banding in enumerate(self.bandings):
+            banded = self._banding_tasks(self.request.of_candidate_field(number), banding)
+            search = CandidateSearch(
+                documents=with_signatures_of_field(self.documents, number),
+                scoring=Scoring(banded.request, banding, banded.limits.margin),
+                banded=banded,
+                tables=self.tables,
+                key_bytes=self.key_bytes,
+            )
+            searches.append(search)
+        return FieldsSearch(tuple(searches))
+
+    @cached_property
     def candidate_tables(self) -> CandidateTables:
         """The candidate pairs of the active documents."""
-        banded = self.candidate_search.find_pairs(self.active)
+        banded = self.pair_search.find_pairs(self.active)
         threshold = self.options.containment_threshold
         if threshold is None:
             return banded
@@ -325,7 +353,7 @@ class SparkRun(Run):
         loop = None
         if candidates.hot is not None:
             hot = self.active.join(candidates.hot, "doc", "left_semi")
-            loop = SparkHotBucketLoop(self.candidate_search, self.cluster_builder, hot)
+            loop = SparkHotBucketLoop(self.pair_search, self.cluster_builder, hot)
         return VerifiedCandidates(candidates.count, stored.count, loop)
 
     @property

@@ -271,6 +271,11 @@ def require_saved_keys(request: TaskRequest) -> None:
     Raises:
         UsageError: If keys were built while sketching.
     """
+    if request.options.fields:
+        raise UsageError(
+            f"{name_setting('fields', list(request.options.fields))} cannot be saved: a saved run "
+            "holds the signatures of one column; run over all documents"
+        )
     if request.options.spec.truncated or request.options.probes:
         raise UsageError(
             "band keys of truncated slots and of probes cannot be computed from signatures; use "

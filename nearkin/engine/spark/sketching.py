@@ -8,7 +8,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
@@ -26,7 +26,7 @@ from nearkin.corpus.corpus import FileCorpus
 from nearkin.corpus.fingerprints import fingerprint_type
 from nearkin.corpus.ids import make_ids
 from nearkin.corpus.input_file import InputFile
-from nearkin.corpus.validation import check_rows
+from nearkin.corpus.validation import check_rows, content_arrow_type
 from nearkin.engine.document_facts import hash_digits, id_hashes, text_lengths, value_hashes
 from nearkin.engine.options import SMALL_CORPUS, RunOptions
 from nearkin.engine.pair_acceptance import divide_blocks, group_keys
@@ -35,7 +35,7 @@ from nearkin.engine.spark.keep_order import keep_order, unfit_types
 from nearkin.engine.value_keys import value_columns_of
 from nearkin.errors import NearkinError, RunError, UsageError
 from nearkin.lsh.band_keys import key_builder_for
-from nearkin.measures import Measure, measure_of
+from nearkin.measures import Measure
 from nearkin.measures.base import DocumentSketcher
 from nearkin.setting_names import SettingForm, current_form, name_setting, settings_named_as
 from nearkin.sketch.minhash import fill_shares
@@ -62,6 +62,8 @@ LIMITED_BY = "limited_by"
 ACROSS = "across"
 """The column of the hashes of sources, which only the table of a run with `across` has."""
 FILES = "number int,path string,name string,target string"
+FIELD_SIGNATURE = "field_signature"
+"""The columns of the signatures of several fields are `field_signature0` and so on."""
 FAILURES = (
     ArithmeticError,
     LookupError,
@@ -106,11 +108,13 @@ class TaskRequest:
     @property
     def measure(self) -> Measure:
         """The measure of the run."""
-        return measure_of(self.options.spec, self.resources, self.options.distance)
+        return self.options.create_measure(self.resources)
 
     def sketcher(self) -> DocumentSketcher:
         """Returns a sketcher. It builds band keys if they cannot be computed from signatures."""
         measure = self.measure
+        if len(self.options.candidate_options) > 1:
+            return measure.sketcher()
         banding = self.options.banding(measure, SMALL_CORPUS)
         return measure.sketcher(key_builder_for(banding, truncated=self.options.spec.truncated))
 
@@ -129,7 +133,27 @@ class TaskRequest:
         if self.options.acceptance is not None:
             accepted.append(f"{GROUP} long")
         limited = [] if self.options.removal_limit is None else [f"{LIMITED_BY} string"]
-        return ",".join([DOCUMENTS, *across, *accepted, *limited, *values, *riding])
+        signatures = [f"{name} binary" for name in self.signature_columns]
+        return ",".join([DOCUMENTS, *across, *accepted, *limited, *values, *signatures, *riding])
+
+    @property
+    def signature_columns(self) -> tuple[str, ...]:
+        """The columns of the signatures of fields, if several fields find candidate pairs.
+
+        They are null for documents without the field.
+        """
+        candidates = len(self.options.candidate_options)
+        if candidates == 1:
+            return ()
+        return tuple(f"{FIELD_SIGNATURE}{number}" for number in range(candidates))
+
+    def of_candidate_field(self, number: int) -> "TaskRequest":
+        """Returns the request of a run over one of the fields that find candidate pairs.
+
+        Args:
+            number: Number of the field among them.
+        """
+        return replace(self, options=self.options.candidate_options[number])
 
     @property
     def value_keys(self) -> tuple[str, ...]:
@@ -233,6 +257,12 @@ class Sketching:
             columns[name] = pc.if_else(
                 pa.array(keys.any(axis=1)), to_binary_rows(keys), pa.scalar(None, pa.binary())
             )
+        for name, field_sketches in zip(request.signature_columns, sketches.fields, strict=True):
+            columns[name] = pc.if_else(
+                pa.array(field_sketches.has_field),
+                to_binary_rows(field_sketches.signatures),
+                pa.scalar(None, pa.binary()),
+            )
         if sketches.keys is not None:
             columns["keys"] = to_binary_rows(sketches.keys)
         for name in ("source", "split"):
@@ -328,7 +358,9 @@ def _warm(sketcher: DocumentSketcher, request: TaskRequest) -> float:
     """Loads the kernels, and returns the seconds. Each worker machine compiles them once."""
     began = time.perf_counter()
     columns = request.columns
-    if columns.vector:
+    if columns.fields:
+        sample = pa.array([{}], content_arrow_type(columns))
+    elif columns.vector:
         sample = pa.FixedSizeListArray.from_arrays(
             pa.array(np.ones(request.options.spec.n, np.float32)), request.options.spec.n
         )

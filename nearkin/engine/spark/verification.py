@@ -35,6 +35,8 @@ AGREED = "a long,b long,agree int,facts string"
 """Pairs that pass the prefilter, with the number of agreeing slots; and facts."""
 ACCEPTANCE_COLUMNS = ("sort", "length", ACCEPTED_BY)
 """The columns of documents that an acceptance reads."""
+NO_AGREEMENT = -1
+"""The number of agreeing slots of pairs that the signatures of different fields find."""
 SCORED = "a long,b long,agree int,shared double,joint double"
 SHARED = "a long,b long,shared double"
 
@@ -235,7 +237,9 @@ class Scoring:
         scored = scored.select(self._are_accepted(scored, documents, as_stored(payload)))
         first, second = unpack_pairs(scored.pairs)
         a, b = docs[first], docs[second]
-        agreeing = self.agreements(scored.pairs, documents["signature"])
+        agreeing = np.full(len(a), NO_AGREEMENT)
+        if not self.request.signature_columns:
+            agreeing = self.agreements(scored.pairs, documents["signature"])
         every = np.ones(len(a), bool)
         return _scored(np.minimum(a, b), np.maximum(a, b), agreeing, scored, every)
 
@@ -257,11 +261,10 @@ class Scoring:
             )
             columns = {name: batch[name] for name in ("a", "b", "id_a", "id_b")}
             columns["similarity"] = scored.similarity
-            columns["estimate"] = measure.estimator.estimate(
-                scored.pairs, agreeing
-            ).similarity.astype(np.float32)
-            if (distance := measure.estimator.hamming_distances(scored.similarity)) is not None:
-                columns["distance"] = distance
+            estimate = measure.estimator.estimate(scored.pairs, agreeing).similarity
+            columns["estimate"] = pa.array(estimate, pa.float32(), mask=agreeing == NO_AGREEMENT)
+            if self.request.options.distance is not None:
+                columns["distance"] = measure.estimator.hamming_distances(scored.similarity)
             yield make_batch(self.pairs_schema, **columns)
 
 
