@@ -5,52 +5,33 @@ from dataclasses import dataclass
 from itertools import islice
 
 from nearkin.blocklist.blocklist import Blocklist
-from nearkin.corpus import Columns, FileCorpus, detect_dimensions, make_ids
-from nearkin.corpus.inputs import Selection
 from nearkin.errors import UsageError
 from nearkin.index.entry import Entry, require_scope
 from nearkin.index.index import Index
+from nearkin.runs.purge_request import LikeFiles
 
 ENTRIES_AT_ONCE = 512
 """The number of stored documents that are compared at a time."""
 
 
-@dataclass(frozen=True)
-class LikeFiles:
-    """The files of the documents that stored ones are compared with.
+def read_like(files: LikeFiles, index: Index) -> Blocklist:
+    """Returns a blocklist of given documents, with the Spec and the key of an index.
 
-    Attributes:
-        inputs: Paths, globs, folders and URLs.
-        columns: Columns that are read. Ids, or path and row, name the documents in the result.
-        selection: Rules that decide which files of input folders are read.
+    Args:
+        files: Files of the documents.
+        index: Index whose documents are compared.
+
+    Raises:
+        UsageError: If a file, a column or a row is not valid, or the index holds vectors.
     """
-
-    inputs: tuple[str, ...]
-    columns: Columns
-    selection: Selection | None = None
-
-    def to_blocklist(self, index: Index) -> Blocklist:
-        """Returns a blocklist of the documents, with the Spec and the key of an index.
-
-        Args:
-            index: Index whose documents are compared.
-
-        Raises:
-            UsageError: If a file, a column or a row is not valid, or the index holds vectors.
-        """
-        if index.holds_vectors:
-            raise UsageError(
-                "documents are purged by their texts, and this index holds vectors; remove them by "
-                "their ids with nearkin index remove"
-            )
-        corpus = FileCorpus.open(self.inputs, "fail", selection=self.selection)
-        corpus.check(self.columns)
-        columns = detect_dimensions(corpus, self.columns)
-        blocklist = Blocklist(index.spec, index.resources)
-        for batch in corpus.batches(columns):
-            ids = make_ids(batch, columns, corpus.names).to_pylist()
-            blocklist.add_documents(batch.documents[columns.content], ids)
-        return blocklist
+    if index.holds_vectors:
+        raise UsageError(
+            "documents are purged by their texts, and this index holds vectors; remove them by "
+            "their ids with nearkin index remove"
+        )
+    blocklist = Blocklist(index.spec, index.resources)
+    files.add_to(blocklist)
+    return blocklist
 
 
 @dataclass(frozen=True)

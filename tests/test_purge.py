@@ -97,7 +97,7 @@ def test_the_command_shows_first_and_removes_then(capsys: pytest.CaptureFixture[
         ([*COMMAND, "--scope", "web"], "exactly one of --dry-run"),
         ([*COMMAND, "--scope", "web", "--dry-run", "--yes"], "exactly one of --dry-run"),
         ([*COMMAND, "--dry-run"], "--scope"),
-        (["purge", "kin.db", "--like", "like.jsonl", "--scope", "web", "--yes"], "not the URL"),
+        (["purge", "kin.db", "--like", "like.jsonl", "--scope", "web", "--yes"], "neither the URL"),
         (
             ["purge", "sqlite:///no.db", "--like", "like.jsonl", "--scope", "web", "--yes"],
             "there is no index",

@@ -132,7 +132,9 @@ COMMANDS = (
         "block", SERVICE, "Create, change and show a blocklist of documents that are not wanted."
     ),
     CommandEntry(
-        "purge", SERVICE, "Remove the documents of an index that are like those of files."
+        "purge",
+        SERVICE,
+        "Remove the documents of an index or of a run that are like those of files.",
     ),
     CommandEntry(
         "mcp",

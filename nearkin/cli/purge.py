@@ -1,23 +1,39 @@
-"""`nearkin purge`: the removal of stored documents that are like given ones."""
+"""`nearkin purge`: the removal of documents that are like given ones, from an index or a run."""
 
-from typing import Annotated
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nearkin.cli import options as o
+from nearkin.cli.command_line import ARGUMENTS, describe_command_line
 from nearkin.cli.imports import file_imports
 from nearkin.cli.index import open_existing_index
-from nearkin.cli.option_groups import INPUT, RUN, with_option_groups
+from nearkin.cli.option_groups import INPUT, OUTPUT, RUN, GivenOptions, with_option_groups
 from nearkin.cli.printing import print_json, print_warnings
+
+if TYPE_CHECKING:
+    from nearkin.purge import PurgedDocument
+    from nearkin.runs.purge import PurgedRow
+    from nearkin.runs.purge_request import LikeFiles
 
 SHOWN = 10
 """The number of documents that the terminal lists."""
+OF_A_RUN = ("out", "overwrite", "resume", "readable_by", "memory", "workers", "quiet")
+"""The options that have a meaning for a run only."""
+OF_AN_INDEX = ("scope", "dry_run", "yes", "spec_resources")
+"""The options that have a meaning for an index only."""
 
 
 @with_option_groups
 def purge(
     *,
-    store: Annotated[str, typer.Argument(help="URL of the store of the index.", metavar="INDEX")],
+    given: GivenOptions,
+    place: Annotated[
+        str,
+        typer.Argument(help="URL of an index, or output folder of a run.", metavar="INDEX|RUN"),
+    ],
     like: Annotated[
         list[str],
         typer.Option(
@@ -28,65 +44,142 @@ def purge(
         ),
     ],
     scope: Annotated[
-        str,
+        str | None,
         typer.Option(
-            "--scope", help="Scope of the stored documents.", metavar="S", rich_help_panel=INPUT
+            "--scope",
+            help="Scope of the stored documents of an index, which requires it.",
+            metavar="S",
+            rich_help_panel=INPUT,
         ),
-    ],
+    ] = None,
     columns: o.ColumnOptions,
     reading: o.SelectionOptions,
     resources: o.IndexKeyOptions,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out",
+            "-o",
+            help="Folder for the result of a run without the documents.",
+            metavar="DIR",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    overwrite: o.Overwrite = False,
+    readable_by: o.ReadableBy = "owner",
     dry_run: Annotated[
         bool,
         typer.Option(
-            "--dry-run", help="Show what would be removed, and remove nothing.", rich_help_panel=RUN
+            "--dry-run",
+            help="Show what would be removed from an index, and remove nothing.",
+            rich_help_panel=RUN,
         ),
     ] = False,
     yes: Annotated[
-        bool, typer.Option("--yes", help="Remove the documents.", rich_help_panel=RUN)
+        bool,
+        typer.Option("--yes", help="Remove the documents from an index.", rich_help_panel=RUN),
     ] = False,
+    resume: o.Resume = False,
+    memory: o.Memory = o.MEMORY,
+    workers: o.Workers = None,
+    quiet: o.Quiet = False,
     json: o.Json = False,
 ) -> None:
-    """Remove the documents of an index that are like those of files.
+    """Remove the documents of an index or of a run that are like those of files.
 
-    The files must be readable as a whole: a row that cannot be read ends the command.
+    Documents are removed from an index itself. The result of a run without them is written to
+    another folder, and the run and its inputs stay as they are. The files must be readable as a
+    whole: a row that cannot be read ends the command.
 
     Args:
-        store: URL of the store of the index.
+        given: Names of the options that were given on the command line.
+        place: URL of the store of an index, or output folder of a run.
         like: Files, globs, folders or URLs.
-        scope: Scope of the stored documents.
+        scope: Scope of the stored documents of an index, or None for a run.
         columns: Options for the columns of the files.
         reading: Options for the selection of files.
-        resources: Options for the data that the Spec of the index refers to.
-        dry_run: Whether documents are found only.
+        resources: Options for the data that the Spec refers to.
+        out: Output folder for the result of a run, or None for an index.
+        overwrite: Whether an existing output is replaced.
+        readable_by: Users who may read the output.
+        dry_run: Whether documents of an index are found only.
         yes: Whether they are removed.
+        resume: Whether an interrupted purge of a run is resumed.
+        memory: Bound on the memory of a purge of a run.
+        workers: Number of threads of a purge of a run, or None for the number of cores.
+        quiet: Whether progress is not shown.
         json: Whether the result is printed as JSON.
 
     Raises:
-        UsageError: If neither or both of `--dry-run` and `--yes` are given, or an input is not
-            valid.
+        UsageError: If the place is neither, an option contradicts it, or an input is not valid.
 
     Examples:
         nearkin purge sqlite:///nearkin.db --like withdrawn.jsonl --scope web --dry-run
+
+        nearkin purge deduped/ --like withdrawn.jsonl --out purged/
     """
     with file_imports():
         from nearkin.errors import UsageError
-        from nearkin.purge import LikeFiles, purge_index
+        from nearkin.runs.purge_request import LikeFiles
 
+    files = LikeFiles(tuple(like), columns.to_columns(), reading.selection)
+    if "://" in place:
+        given.require_unused(OF_A_RUN, "on an index")
+        purge_index(place, files, scope, resources, dry_run=dry_run, yes=yes, as_json=json)
+        return
+    if not (Path(place) / "run.json").is_file():
+        raise UsageError(
+            f"{place!r} is neither the URL of an index, such as sqlite:///nearkin.db, nor the "
+            "output folder of a run; to leave documents out of files, run nearkin dedup with "
+            "--blocklist"
+        )
+    given.require_unused(OF_AN_INDEX, "on a run")
+    if out is None:
+        raise UsageError(
+            "missing option --out DIR, the folder for the result of the run without the documents"
+        )
+    output = o.OutputOptions(out, overwrite, readable_by, json, quiet)
+    purge_run(Path(place), files, output, resources, resume=resume, memory=memory, workers=workers)
+
+
+def purge_index(
+    url: str,
+    files: "LikeFiles",
+    scope: str | None,
+    resources: o.IndexKeyOptions,
+    *,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+) -> None:
+    """Removes the documents of an index.
+
+    Args:
+        url: URL of the store.
+        files: Files of the given documents.
+        scope: Scope of the stored documents, which is required.
+        resources: Options for the data that the Spec of the index refers to.
+        dry_run: Whether documents are found only.
+        yes: Whether they are removed.
+        as_json: Whether the result is printed as JSON.
+
+    Raises:
+        UsageError: If the scope is missing, or not exactly one of `dry_run` and `yes` is given.
+    """
+    from nearkin.errors import UsageError
+    from nearkin.purge import purge_index as purge_scope
+    from nearkin.purge import read_like
+
+    if scope is None:
+        raise UsageError("missing option --scope S, the scope of the stored documents")
     if dry_run == yes:
         raise UsageError(
             "a purge needs exactly one of --dry-run, which shows what would be removed, and --yes, "
             "which removes it"
         )
-    if "://" not in store:
-        raise UsageError(
-            f"{store!r} is not the URL of an index, such as sqlite:///nearkin.db; to leave "
-            "documents out of files, run nearkin dedup with --blocklist"
-        )
-    files = LikeFiles(tuple(like), columns.to_columns(), reading.selection)
-    with open_existing_index(store, resources) as index:
-        blocklist = files.to_blocklist(index)
-        result = purge_index(index, scope, blocklist, removes=yes)
+    with open_existing_index(url, resources) as index:
+        blocklist = read_like(files, index)
+        result = purge_scope(index, scope, blocklist, removes=yes)
         has_scope = bool(result.compared + result.unknown)
     warnings = []
     if not has_scope:
@@ -97,13 +190,76 @@ def purge(
             "their content"
         )
     print_warnings(warnings)
-    if json:
+    if as_json:
         print_json(result.to_json())
         return
-    for document in result.purged[:SHOWN]:
-        typer.echo(f"{document.similarity:.3f}  {document.id!r} is like {document.like!r}")
-    if len(result.purged) > SHOWN:
-        typer.echo(f"and {len(result.purged) - SHOWN:,} more, which --json lists")
+    print_purged(result.purged)
     verb = "were removed" if yes else "would be removed"
     count = result.removed if yes else len(result.purged)
     typer.echo(f"{count:,} of {result.compared:,} documents {verb}")
+
+
+def purge_run(
+    folder: Path,
+    files: "LikeFiles",
+    output: o.OutputOptions,
+    resources: o.IndexKeyOptions,
+    *,
+    resume: bool,
+    memory: str,
+    workers: int | None,
+) -> None:
+    """Writes the result of a run without the documents that are like given ones.
+
+    Args:
+        folder: Output folder of the run.
+        files: Files of the given documents.
+        output: Options of the output.
+        resources: Options for the key of the Spec.
+        resume: Whether an interrupted purge is resumed.
+        memory: Bound on the memory.
+        workers: Number of threads, or None for the number of cores.
+    """
+    from nearkin.runs.purge import RunPurge
+    from nearkin.runs.purge import purge_run as repeat_run
+    from nearkin.runs.purge_request import PurgeRequest
+    from nearkin.runtime.files import Readers
+    from nearkin.runtime.sizes import parse_size
+
+    progress = o.open_progress(quiet=output.quiet)
+    try:
+        purged = repeat_run(
+            RunPurge(
+                PurgeRequest(folder, files),
+                output.out,
+                resume=resume,
+                overwrite=output.overwrite,
+                readers=Readers(output.readable_by),
+                secret=o.read_key(resources.key_file),
+                execution={
+                    "memory": parse_size(memory, "--memory"),
+                    "workers": o.workers_or_cores(workers),
+                },
+                command_line=describe_command_line(ARGUMENTS.get()),
+            ),
+            progress,
+        )
+    finally:
+        progress.close()
+    if output.json:
+        print_json({"out": str(output.out), **purged.to_json()})
+        return
+    print_purged(purged.purged)
+    kept = sum(row.was_kept for row in purged.purged)
+    typer.echo(
+        f"{len(purged.purged):,} of {purged.compared:,} documents were removed, {kept:,} of which "
+        f"{folder} had kept; the result is in {output.out}"
+    )
+
+
+def print_purged(purged: "Sequence[PurgedDocument | PurgedRow]") -> None:
+    """Prints the first documents of a purge, with the given one that each is like."""
+    for document in purged[:SHOWN]:
+        typer.echo(f"{document.similarity:.3f}  {document.id!r} is like {document.like!r}")
+    if len(purged) > SHOWN:
+        typer.echo(f"and {len(purged) - SHOWN:,} more, which --json lists")

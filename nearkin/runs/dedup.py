@@ -92,7 +92,8 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
     blocklist = _open_blocklist(job)
     blocked = {} if blocklist is None else {"blocklist": blocklist.fingerprint}
     indexed = {} if references is None else references.identify_indexes()
-    identity = job.identity("dedup", **decided, **blocked, **indexed)
+    command = "dedup" if job.purge is None else "purge"
+    identity = job.identity(command, **decided, **blocked, **indexed)
     finished = find_finished_run(job, identity, corpus, references)
     if finished is not None:
         return finished
@@ -214,11 +215,16 @@ def open_references_of(
 
 def _open_blocklist(job: Job) -> Blocklist | None:
     """Opens the blocklist of a job, and checks that the run can use it."""
-    if job.blocklist is None:
+    if job.blocklist is None and job.purge is None:
         return None
-    blocklist = Blocklist.open(job.blocklist)
+    if job.blocklist is None:
+        blocklist = Blocklist(job.settings.spec, job.resources)
+    else:
+        blocklist = Blocklist.open(job.blocklist, job.resources)
+        require_apart(job.out, [job.blocklist])
     require_blockable(job.settings, blocklist, has_decisions=job.decisions is not None)
-    require_apart(job.out, [job.blocklist])
+    if job.purge is not None:
+        job.purge.like.add_to(blocklist)
     return blocklist
 
 
@@ -226,7 +232,13 @@ def _record_blocklist(job: Job, blocklist: Blocklist | None) -> BlocklistRecord 
     """Returns the blocklist of a job as run.json describes it, or None if it has none."""
     if blocklist is None:
         return None
-    return BlocklistRecord(path=str(job.blocklist), fingerprint=blocklist.fingerprint)
+    record = BlocklistRecord(fingerprint=blocklist.fingerprint)
+    if job.blocklist is not None:
+        record["path"] = str(job.blocklist)
+    if job.purge is not None:
+        record["purged"] = str(job.purge.run)
+        record["like"] = job.purge.like.shown_inputs
+    return record
 
 
 def record_references(job: Job, files: Sequence[Sequence[InputRecord]]) -> ReferenceRecord | None:

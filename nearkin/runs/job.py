@@ -16,6 +16,7 @@ from nearkin.errors import UsageError
 from nearkin.measures import measure_of
 from nearkin.passages.cutting.request import CUT_SPANS, PassageRequest
 from nearkin.runs.document_output import DocumentOutput
+from nearkin.runs.purge_request import PurgeRequest
 from nearkin.runtime.files import Readers
 from nearkin.runtime.outputs import require_apart, work_folder_of
 from nearkin.setting_names import name_flag, name_setting
@@ -53,6 +54,7 @@ class Job:
         decisions: File of decisions about pairs of documents, or None without decisions.
         blocklist: The file of a blocklist, or None.
         passages: The request to cut passages of the kept documents, or None.
+        purge: The request to repeat a run without documents like given ones, or None.
     """
 
     inputs: tuple[str, ...]
@@ -78,6 +80,7 @@ class Job:
     decisions: Path | None = field(default=None, kw_only=True)
     blocklist: Path | None = field(default=None, kw_only=True)
     passages: PassageRequest | None = field(default=None, kw_only=True)
+    purge: PurgeRequest | None = field(default=None, kw_only=True)
 
     def open_corpus(self) -> FileCorpus:
         """Finds the input files and returns them as a corpus."""
@@ -146,7 +149,7 @@ def check_job(job: Job, corpus: FileCorpus) -> None:
     if job.decisions is not None:
         require_decidable(job.settings, has_reference=has_reference)
         require_apart(job.out, [str(job.decisions)])
-    compares_others = has_reference or job.blocklist is not None
+    compares_others = has_reference or job.blocklist is not None or job.purge is not None
     if job.passages is not None:
         # A run without passages does not load what cuts them.
         from nearkin.runs.passage_cuts import require_passages_cuttable

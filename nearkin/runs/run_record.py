@@ -90,10 +90,14 @@ class DecisionsRecord(TypedDict):
 class BlocklistRecord(TypedDict):
     """The blocklist of a run in run.json."""
 
-    path: str
-    """The path as requested."""
+    path: NotRequired[str]
+    """The path as requested, if the run had a file of a blocklist."""
     fingerprint: str
     """A hash of the entries."""
+    purged: NotRequired[str]
+    """The run that was repeated without the documents like given ones, if it was purged."""
+    like: NotRequired[list[str]]
+    """The files of the given documents, without passwords."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,6 +41,7 @@ CASES: dict[str, list[str]] = {
     "saved": ["dedup", "SAVED", "--out", "OUT", "--threshold", "0.9", "--save-signatures"],
     "against-files": ["dedup", "DOCS", "--out", "OUT", "--against", "OLD", *BANDED],
     "against-saved": ["dedup", "OLD", "--out", "OUT", "--against", "SAVED", *BANDED],
+    "purge": ["purge", "SAVED", "--like", "OLD", "--id", "id", "--out", "OUT"],
     "overwrite": ["dedup", "DOCS", "--out", "OUT", "--overwrite"],
     "pairs": ["pairs", "DOCS", "--out", "OUT", *BANDED],
     "pairs-expanded": ["pairs", "DOCS", "--out", "OUT", "--expand-exact"],

@@ -1,0 +1,266 @@
+"""The result of a finished run without the documents that are like given ones.
+
+The run is repeated from its record, with a blocklist of the given documents. So the result is that
+of a run whose kept documents were elected without them, and it is written, resumed and recorded as
+that of every run. The inputs and the output of the finished run are not changed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from nearkin.blocklist.blocklist import Blocklist
+from nearkin.corpus.file_names import has_hidden_password
+from nearkin.engine.local.blocking import require_blockable
+from nearkin.engine.options import RunOptions
+from nearkin.errors import IncompatibleError, UsageError
+from nearkin.keys import HashKey
+from nearkin.passages.cutting.request import PassageRequest
+from nearkin.runs.dedup import run_dedup
+from nearkin.runs.document_output import KEPT, SAME_CODEC, DocumentOutput
+from nearkin.runs.job import Job
+from nearkin.runs.purge_request import PurgeRequest
+from nearkin.runs.run_record import RUN, FileRun, RunRecord, read_run_record
+from nearkin.runs.saved import CLUSTERS, SIGNATURES, SavedRun
+from nearkin.runtime.files import Readers
+from nearkin.runtime.outputs import require_apart
+from nearkin.runtime.progress import Progress
+from nearkin.setting_names import name_setting
+from nearkin.sketch.resources import SpecResources
+
+
+@dataclass(frozen=True)
+class RunPurge:
+    """A purge of a finished run.
+
+    Attributes:
+        request: The run, and the given documents.
+        out: Output folder of the new result.
+        resume: Whether an interrupted purge is resumed.
+        overwrite: Whether an existing output is replaced.
+        readers: The users who may read the output.
+        secret: The key of the Spec, or None.
+        execution: Memory and workers, which do not decide the result, by the names of their
+            options.
+        command_line: The command line, without passwords. Empty for the library.
+    """
+
+    request: PurgeRequest
+    out: Path
+    resume: bool = field(default=False, kw_only=True)
+    overwrite: bool = field(default=False, kw_only=True)
+    readers: Readers = field(default=Readers.OWNER, kw_only=True)
+    secret: HashKey | None = field(default=None, kw_only=True)
+    execution: Mapping[str, int] = field(default_factory=dict, kw_only=True)
+    command_line: str = field(default="", kw_only=True)
+
+
+@dataclass(frozen=True)
+class PurgedRow:
+    """A document of a run that is like a given one.
+
+    Attributes:
+        id: Id of the document.
+        like: Id of the given document that it is most similar to.
+        similarity: Exact similarity to it.
+        was_kept: Whether the finished run kept it. Otherwise it was removed as a duplicate.
+    """
+
+    id: str
+    like: str
+    similarity: float
+    was_kept: bool
+
+
+@dataclass(frozen=True)
+class PurgedRun:
+    """The outcome of a purge of a run.
+
+    Attributes:
+        record: Record of the new result.
+        purged: Documents that are like a given one, in the order of the inputs.
+    """
+
+    record: RunRecord
+    purged: tuple[PurgedRow, ...]
+
+    @property
+    def compared(self) -> int:
+        """The number of documents that were compared."""
+        return self.record.counts["read"] - self.record.counts["rejected"]
+
+    def to_json(self) -> dict[str, object]:
+        """Returns the result as `--json` prints it."""
+        return {
+            "purged": [dict(row.__dict__) for row in self.purged],
+            "removed": len(self.purged),
+            "compared": self.compared,
+            "counts": dict(self.record.counts),
+        }
+
+
+def purge_run(purge: RunPurge, progress: Progress) -> PurgedRun:
+    """Writes the result of a finished run without the documents that are like given ones.
+
+    All documents of the inputs are compared with the given ones exactly, kept or not. The other
+    documents of a cluster whose kept document is purged elect another one.
+
+    Args:
+        purge: The request.
+        progress: Receives stage and row-count updates.
+
+    Raises:
+        UsageError: If the request is invalid, or the run cannot be repeated. Nothing is written.
+        RunError: If the run failed. It can be resumed if a stage was completed.
+    """
+    folder = purge.request.run
+    record = read_run_record(folder / RUN)
+    job = _job_of(purge, record)
+    require_apart(purge.out, [str(folder), *purge.request.like.list_files()])
+    was_kept = SavedRun(folder, record).read_clusters(["kept"])["kept"]
+    new_record = run_dedup(job, progress)
+    return PurgedRun(new_record, _read_purged(purge.out, was_kept))
+
+
+def _read_purged(out: Path, was_kept: pa.ChunkedArray) -> tuple[PurgedRow, ...]:
+    """Returns the purged documents of a result.
+
+    Args:
+        out: Output folder.
+        was_kept: Whether the finished run kept each document, bool (n,).
+    """
+    names = ["id", "similarity", "blocked_by", "kind"]
+    clusters = pq.read_table(out / CLUSTERS, columns=names).append_column("was_kept", was_kept)
+    blocked = clusters.filter(pc.equal(clusters["kind"].cast(pa.string()), "blocked"))
+    return tuple(
+        PurgedRow(row["id"], row["blocked_by"], row["similarity"], row["was_kept"])
+        for row in blocked.to_pylist()
+    )
+
+
+def _job_of(purge: RunPurge, record: RunRecord) -> Job:
+    """Returns the job that repeats a finished run with a blocklist of the given documents.
+
+    Raises:
+        UsageError: If the run cannot be repeated so.
+    """
+    folder = purge.request.run
+    files = record.require_files(folder)
+    _require_repeatable(folder, files)
+    spec = record.spec
+    settings = RunOptions.from_parameters(record.parameters, spec, **purge.execution)
+    resources = SpecResources.read(folder, spec, purge.secret)
+    spec.require_key(purge.secret)
+    columns = record.columns_of(folder)
+    _require_blockable(folder, settings, resources, files)
+    against = files.inputs.against
+    return Job(
+        _inputs_of(folder, record),
+        purge.out,
+        columns,
+        settings,
+        annotate=files.request.annotate,
+        save_signatures=files.request.save_signatures,
+        documents=_documents_of(files.request.documents),
+        resume=purge.resume,
+        overwrite=purge.overwrite,
+        resources=resources,
+        readers=purge.readers,
+        command_line=purge.command_line,
+        against=() if against is None else tuple(against["paths"]),
+        only_against=against is not None and against["only"],
+        scope=None if against is None else against.get("scope"),
+        blocklist=_blocklist_of(files),
+        passages=_passages_of(record),
+        purge=purge.request,
+    )
+
+
+def _require_repeatable(folder: Path, files: FileRun) -> None:
+    """Requires that a run was one of `nearkin dedup` whose references can be opened again."""
+    if files.request.command != "dedup" or files.environment.engine is not None:
+        maker = files.environment.engine or files.request.command
+        raise UsageError(
+            f"{folder} cannot be purged: it was made by {maker}; run nearkin dedup on its inputs "
+            f"with {name_setting('blocklist')}"
+        )
+    if "document_weights" in files.request.documents:
+        raise UsageError(
+            f"{folder} cannot be purged: it was made with {name_setting('document_weights')}, "
+            "which keeps all documents; run nearkin dedup on its inputs with "
+            f"{name_setting('blocklist')}, and weigh its result"
+        )
+    against = files.inputs.against
+    hidden = [] if against is None else list(filter(has_hidden_password, against["paths"]))
+    if hidden:
+        raise UsageError(
+            f"{folder} cannot be purged: its reference {hidden[0]} was given with a password, "
+            f"which is not recorded; run nearkin dedup on its inputs with "
+            f"{name_setting('blocklist')}"
+        )
+    previous = files.inputs.blocklist
+    if previous is not None and "like" in previous:
+        raise UsageError(
+            f"{folder} cannot be purged again: it has no list of the documents that were purged "
+            f"before; purge {previous['purged']} by the documents of both purges"
+        )
+
+
+def _require_blockable(
+    folder: Path, settings: RunOptions, resources: SpecResources, files: FileRun
+) -> None:
+    """Requires that the documents of a run can be compared with given ones."""
+    try:
+        blocklist = Blocklist(settings.spec, resources)
+        has_decisions = files.inputs.decisions is not None
+        require_blockable(settings, blocklist, has_decisions=has_decisions)
+    except IncompatibleError:
+        raise
+    except UsageError as error:
+        raise UsageError(f"{folder} cannot be purged: {error}") from error
+
+
+def _inputs_of(folder: Path, record: RunRecord) -> tuple[str, ...]:
+    """Returns the inputs of the repeated run: the finished one if it has signatures, or its files.
+
+    Raises:
+        UsageError: If a file has changed since, or cannot be named.
+    """
+    has_signatures = (folder / SIGNATURES).is_dir()
+    try:
+        corpus = SavedRun(folder, record).open_corpus("quarantine", uses_signatures=has_signatures)
+    except UsageError as error:
+        raise UsageError(
+            f"{error}; to purge the kept documents alone, run nearkin dedup {folder / KEPT} with "
+            f"{name_setting('blocklist')}"
+        ) from error
+    if has_signatures:
+        return (str(folder),)
+    return tuple(file.path for file in corpus.files)
+
+
+def _documents_of(recorded: Mapping[str, object]) -> DocumentOutput:
+    return DocumentOutput(
+        output=str(recorded.get("output", KEPT)),
+        codec=str(recorded.get("codec", SAME_CODEC)),
+        sizes=bool(recorded.get("sizes", False)),
+    )
+
+
+def _blocklist_of(files: FileRun) -> Path | None:
+    """Returns the file of the blocklist that a run was made with, or None."""
+    recorded = files.inputs.blocklist
+    return None if recorded is None else Path(recorded["path"])
+
+
+def _passages_of(record: RunRecord) -> PassageRequest | None:
+    """Returns the request to cut passages that a run was made with, or None."""
+    if record.passages is None:
+        return None
+    recorded: Mapping[str, Any] = record.passages
+    return PassageRequest.parse(recorded["min_tokens"], recorded["cut"], recorded["min_left"])

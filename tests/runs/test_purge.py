@@ -1,0 +1,185 @@
+"""Tests of the result of a run without the documents that are like given ones."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import nearkin as nk
+from nearkin.cli.app import run as command
+from tests.engine.reference_oracle import make_texts, share_texts, similarity_of
+
+GIVEN = make_texts(41, 20)
+TEXTS = share_texts(41, GIVEN, 60)
+IDS = [f"d{number}" for number in range(len(TEXTS))]
+THRESHOLD = 0.6
+LINE = ["--id", "id", "--threshold", str(THRESHOLD)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with documents and a file of given ones, which is the current one."""
+    monkeypatch.chdir(tmp_path)
+    Path("docs").mkdir()
+    sources = [f"s{number % 4}" for number in range(len(TEXTS))]
+    table = pa.table({"id": IDS, "text": TEXTS, "source": sources})
+    pq.write_table(table.slice(0, 30), "docs/a.parquet")
+    pq.write_table(table.slice(30), "docs/b.parquet")
+    rows = [{"request": f"r{number}", "body": text} for number, text in enumerate(GIVEN)]
+    Path("like.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+PURGE = ["purge", "run", "--like", "like.jsonl", "--text", "body", "--id", "request"]
+
+
+def find_like() -> dict[str, float]:
+    """The documents that are like a given one, with the highest similarity, by comparing all."""
+    best = {
+        id: max(similarity_of(text, given) for given in GIVEN if given)
+        for id, text in zip(IDS, TEXTS, strict=True)
+    }
+    return {id: similarity for id, similarity in best.items() if similarity >= THRESHOLD}
+
+
+def hash_files(folder: Path) -> dict[str, str]:
+    return {
+        str(path): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def read_clusters(out: str) -> list[dict[str, Any]]:
+    return pq.read_table(Path(out) / "clusters.parquet").to_pylist()
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(
+    "options", [[], ["--save-signatures"], ["--annotate", "--keep", "length asc"]], ids=str
+)
+def test_the_result_is_that_of_a_run_without_the_documents(
+    options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(["dedup", "docs", *LINE, *options, "--out", "run", "--quiet"]) == 0
+    before = hash_files(Path())
+    capsys.readouterr()
+    assert command([*PURGE, "--out", "purged", "--quiet", "--json"]) == 0
+    facts = json.loads(capsys.readouterr().out)
+    like = find_like()
+    assert 5 < len(like) < 55
+    was_kept = {row["id"] for row in read_clusters("run") if row["kept"]}
+    assert {row["id"]: row["similarity"] for row in facts["purged"]} == like
+    assert {row["id"] for row in facts["purged"] if row["was_kept"]} == was_kept & set(like)
+    assert (facts["removed"], facts["compared"]) == (len(like), len(TEXTS))
+    # the others are as if the documents had not been there
+    rest = [number for number, id in enumerate(IDS) if id not in like]
+    table = pa.table({"id": IDS, "text": TEXTS}).take(rest)
+    keep = "length asc" if "--keep" in options else None
+    other: dict[str, Any] = {} if keep is None else {"keep": keep}
+    want = nk.dedup(table, id="id", threshold=THRESHOLD, **other).clusters.arrow
+    names = ["id", "kept", "cluster", "similarity"]
+    rows = [row for row in read_clusters("purged") if row["id"] not in like]
+    assert [[row[name] for name in names] for row in rows] == [
+        [row[name] for name in names] for row in want.select(names).to_pylist()
+    ]
+    if "--annotate" not in options:
+        kept = pq.read_table("purged/kept")["id"].to_pylist()
+        assert sorted(kept) == sorted(row["id"] for row in rows if row["kept"])
+    after = hash_files(Path())
+    assert {path: digest for path, digest in after.items() if path in before} == before
+    record = json.loads(Path("purged/run.json").read_bytes())
+    assert record["blocklist"]["purged"] == "run"
+    assert record["blocklist"]["like"] == ["like.jsonl"]
+    assert Path("purged/signatures").exists() == ("--save-signatures" in options)
+    assert command([*PURGE, "--out", "purged", "--quiet", "--resume"]) == 0
+    assert f"{len(like)} of 60 documents were removed" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_run_against_a_reference_with_passages_and_a_blocklist_is_repeated_with_them(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pq.write_table(pa.table({"id": ["o"], "text": [TEXTS[1]]}), "old.parquet")
+    blocked = next(n for n, id in enumerate(IDS) if TEXTS[n] and id not in find_like() and n > 1)
+    row = {"id": "b", "text": TEXTS[blocked]}
+    Path("blocked.jsonl").write_text(json.dumps(row) + "\n")
+    assert command(["block", "add", "blocked.jsonl", "--list", "list", "--id", "id"]) == 0
+    other = ["--against", "old.parquet", "--blocklist", "list", "--passages", "8", "--sizes"]
+    assert command(["dedup", "docs", *LINE, *other, "--out", "run", "--quiet"]) == 0
+    capsys.readouterr()
+    assert command([*PURGE, "--out", "purged", "--quiet", "--json"]) == 0
+    purged = {row["id"]: row["like"] for row in json.loads(capsys.readouterr().out)["purged"]}
+    assert set(find_like()) < set(purged)
+    assert purged[IDS[blocked]] == "b"
+    rows = {row["id"]: row for row in read_clusters("purged")}
+    assert rows[IDS[1]]["matched_in"] == "reference" or IDS[1] in purged
+    assert "cluster_size" in pq.read_schema("purged/kept/a.parquet").names
+    record = json.loads(Path("purged/run.json").read_bytes())
+    assert record["blocklist"]["path"] == "list"
+    assert record["passages"]["min_tokens"] == 8
+    # the given documents are not stored, so that they cannot be left out of another purge
+    again = ["purge", "purged", *PURGE[2:], "--out", "again", "--quiet"]
+    assert command(again) == 2
+    assert "purge run by the documents of both" in capsys.readouterr().err
+
+
+REFUSALS: list[tuple[list[str], list[str], str]] = [
+    ([], [], "missing option --out"),
+    ([], ["--out", "new", "--scope", "s"], "--scope has no effect on a run"),
+    ([], ["--out", "new", "--yes"], "--yes has no effect on a run"),
+    ([], ["--out", "run"], "run is an input"),
+    ([], ["--out", "like.jsonl"], "like.jsonl"),
+    ([], ["--out", "run/inner"], "inside"),
+    ([], ["--out", "docs"], "docs"),
+    ([], ["--out", "new", "--text", "no"], "no column 'no'"),
+    ([], ["--out", "new", "--like", "absent.jsonl"], "no such file"),
+    (["--same", "source"], ["--out", "new"], "run cannot be purged: --same source"),
+    (["--max-lost", "0.5"], ["--out", "new"], "run cannot be purged: a condition"),
+    (["--document-weights", "log"], ["--out", "new"], "--document-weights, which keeps all"),
+]
+
+
+@pytest.mark.usefixtures("folder")
+@pytest.mark.parametrize(("options", "line", "message"), REFUSALS, ids=str)
+def test_a_purge_that_is_not_possible_writes_nothing(
+    options: list[str], line: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command(["dedup", "docs", *LINE, *options, "--out", "run", "--quiet"]) == 0
+    before = hash_files(Path())
+    capsys.readouterr()
+    assert command([*PURGE, *line, "--quiet"]) == 2
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert hash_files(Path()) == before
+
+
+@pytest.mark.usefixtures("folder")
+def test_changed_inputs_and_damaged_files_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command(["dedup", "docs", *LINE, "--out", "run", "--quiet"]) == 0
+    like = Path("like.jsonl").read_text()
+    Path("like.jsonl").write_text(like + "broken\n")
+    assert command([*PURGE, "--out", "new", "--quiet"]) == 1
+    assert "like.jsonl, line 21" in capsys.readouterr().err
+    Path("like.jsonl").write_text(like)
+    pq.write_table(pa.table({"id": ["x"], "text": ["y"], "source": ["z"]}), "docs/a.parquet")
+    assert command([*PURGE, "--out", "new", "--quiet"]) == 2
+    message = " ".join(capsys.readouterr().err.split())
+    assert "a.parquet" in message
+    assert "nearkin dedup run/kept with --blocklist" in message
+    assert not Path("new").exists()
+    assert not Path("new.partial").exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_run_with_a_key_needs_it(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("key").write_text("00" * 16)
+    key = ["--key-file", "key"]
+    assert command(["dedup", "docs", *LINE, *key, "--out", "run", "--quiet"]) == 0
+    assert command([*PURGE, "--out", "new", "--quiet"]) == 2
+    assert "pass the key" in capsys.readouterr().err
+    assert command([*PURGE, *key, "--out", "new", "--quiet"]) == 0
+    assert f"{len(find_like())} of 60 documents were removed" in capsys.readouterr().out
