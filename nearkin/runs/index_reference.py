@@ -117,9 +117,10 @@ class IndexReference:
         if difference is not None:
             field, own_value, value_of_index = difference
             raise IncompatibleError(
-                f"{name} has the Spec {index.spec.fingerprint} ({field}={value_of_index!r}), and "
-                f"the run has the Spec {options.spec.fingerprint} ({field}={own_value!r}); run "
-                f"with the options of the index, or give the files of its documents with "
+                f"{name} has the Spec {index.spec.fingerprint}, whose {field} is "
+                f"{value_of_index!r}, and the run has the Spec {options.spec.fingerprint}, whose "
+                f"{field} is {own_value!r}; run with the options of the index, or give the files "
+                f"of its documents with "
                 f"{name_setting('against')}"
             )
         distance = index.settings.distance

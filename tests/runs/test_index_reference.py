@@ -150,7 +150,7 @@ REFUSALS: list[tuple[str, dict[str, Any], type[NearkinError], str]] = [
         "another Spec",
         {"spec": nk.Spec(n=4)},
         IncompatibleError,
-        r"has the Spec \S+ \(n=3\), and the run has the Spec \S+ \(n=4\)",
+        r"has the Spec \S+, whose n is 3, and the run has the Spec \S+, whose n is 4",
     ),
     ("lower threshold", {"threshold": 0.5}, IncompatibleError, r"below 0\.6.*from 0\.5"),
     ("scope", {"scope": "a\0b"}, UsageError, "scope"),
