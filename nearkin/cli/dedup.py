@@ -129,6 +129,15 @@ class ResultOptions:
             rich_help_panel=OUTPUT,
         ),
     ] = False
+    save_hashes: Annotated[
+        bool,
+        typer.Option(
+            "--save-hashes",
+            help="Keep shingle hashes, too, so that a run --against this one reads no texts of it "
+            "(jaccard only). They take about as much space as the texts.",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = False
 
 
 COMMON_OPTIONS = (
@@ -308,6 +317,7 @@ def dedup(
             resume=resume,
             annotate=result.annotate,
             save_signatures=result.save_signatures,
+            save_hashes=result.save_hashes,
             documents=documents,
             reference=reference,
             decisions=decisions,

@@ -26,6 +26,7 @@ def make_job(
     resume: bool,
     annotate: bool = False,
     save_signatures: bool = False,
+    save_hashes: bool = False,
     documents: "DocumentOutput | None" = None,
     reference: ReferenceOptions | None = None,
     decisions: Path | None = None,
@@ -43,6 +44,7 @@ def make_job(
         resume: Whether an interrupted run is resumed.
         annotate: Whether all rows are kept and get cluster columns.
         save_signatures: Whether signatures and band keys are kept in the output.
+        save_hashes: Whether sets of shingle hashes are kept beside the signatures.
         documents: What the output holds of the documents. By default, the kept ones.
         reference: The options of the reference, or None for a run without one.
         decisions: File of decisions, or None for a run without them.
@@ -62,6 +64,7 @@ def make_job(
         settings,
         annotate=annotate,
         save_signatures=save_signatures,
+        save_hashes=save_hashes,
         documents=documents or DocumentOutput(),
         resume=resume,
         overwrite=output.overwrite,

@@ -25,7 +25,7 @@ INPUT_NAME = "stdin.jsonl"
 """The name of the file that holds standard input. Ids begin with it if no column holds ids."""
 BLOCK = 1 << 20
 """The number of bytes that are copied at a time."""
-WITHOUT_FILES = ("overwrite", "resume", "save_signatures", "json")
+WITHOUT_FILES = ("overwrite", "resume", "save_signatures", "save_hashes", "json")
 """The options that have no meaning if rows are written to standard output."""
 
 

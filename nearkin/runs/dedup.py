@@ -102,7 +102,7 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
         open_work_folder(job, identity, corpus, references) as (claim, work),
     ):
         if saved is not None:
-            copy_saved_signatures(saved, work)
+            copy_saved_signatures(saved, work, with_sets=job.save_hashes)
         run = LocalRun(
             corpus,
             job.columns,
@@ -113,6 +113,7 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
             matcher=None if references is None else references.matcher,
             decisions=decisions,
             blocker=None if blocklist is None else BlocklistMatcher(blocklist),
+            saves_sets=job.save_hashes,
         )
         clustering = to_final_clusters(run)
         require_removal_limit(run, clustering)

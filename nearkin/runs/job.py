@@ -10,6 +10,7 @@ from nearkin.corpus.input_file import FileStatus
 from nearkin.corpus.input_manifest import HashedPart
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.local.decisions import require_decidable
+from nearkin.engine.local.saved_sets import can_save_sets
 from nearkin.engine.local.second_measure import vector_columns
 from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
@@ -35,6 +36,7 @@ class Job:
         annotate: Whether all rows are kept and get cluster columns. Otherwise removed rows are
             dropped.
         save_signatures: Whether signatures and band keys are kept in the output.
+        save_hashes: Whether sets of shingle hashes are kept beside the signatures.
         documents: What the output of `dedup` holds of the documents.
         resume: Whether an interrupted run is resumed.
         overwrite: Whether an existing output is replaced.
@@ -63,6 +65,7 @@ class Job:
     settings: RunOptions
     annotate: bool = field(default=False, kw_only=True)
     save_signatures: bool = field(default=False, kw_only=True)
+    save_hashes: bool = field(default=False, kw_only=True)
     documents: DocumentOutput = field(default_factory=DocumentOutput, kw_only=True)
     resume: bool = field(default=False, kw_only=True)
     overwrite: bool = field(default=False, kw_only=True)
@@ -105,6 +108,7 @@ class Job:
             A mapping that can be written as JSON.
         """
         only = {"only_against": self.only_against} if self.against else {}
+        hashes = {"save_hashes": True} if self.save_hashes else {}
         passages = {} if self.passages is None else {"passages": self.passages.to_record()}
         return {
             **other,
@@ -117,6 +121,7 @@ class Job:
             "columns": self.columns.to_record(),
             "annotate": self.annotate,
             "save_signatures": self.save_signatures,
+            **hashes,
         }
 
 
@@ -145,6 +150,8 @@ def check_job(job: Job, corpus: FileCorpus) -> None:
             f"{name_setting('fields', list(job.settings.fields))} need not be similar in; leave it "
             "out"
         )
+    if job.save_hashes:
+        _require_savable_hashes(job)
     has_reference = bool(job.against)
     if job.decisions is not None:
         require_decidable(job.settings, has_reference=has_reference)
@@ -163,3 +170,22 @@ def check_job(job: Job, corpus: FileCorpus) -> None:
         corpus.check(vector_columns(job.columns, second_measure.column))
     # Creating a sketcher fails if the key or the data that the Spec refers to are missing.
     measure_of(job.settings.spec, job.resources, job.settings.distance).sketcher()
+
+
+def _require_savable_hashes(job: Job) -> None:
+    """Requires that sets of shingle hashes can be kept.
+
+    Raises:
+        UsageError: If signatures are not kept, or documents are not compared by such sets.
+    """
+    if not job.save_signatures:
+        raise UsageError(
+            f"{name_flag('save_hashes')} keeps shingle hashes beside signatures; add "
+            f"{name_flag('save_signatures')}"
+        )
+    measure = job.settings.spec.measure
+    if not can_save_sets(job.settings.spec):
+        raise UsageError(
+            f"{name_flag('save_hashes')} is for documents that are compared by their sets of "
+            f"shingles alone, and {name_setting('measure', measure)} is not; leave it out"
+        )

@@ -381,6 +381,7 @@ def build_run_record(
         columns=job.columns.to_record(),
         annotate=job.annotate,
         save_signatures=job.save_signatures,
+        save_hashes=job.save_hashes,
         out=str(job.out),
         documents=job.documents.to_record(),
     )

@@ -166,6 +166,7 @@ def _job_of(purge: RunPurge, record: RunRecord) -> Job:
         settings,
         annotate=files.request.annotate,
         save_signatures=files.request.save_signatures,
+        save_hashes=files.request.save_hashes,
         documents=_documents_of(files.request.documents),
         resume=purge.resume,
         overwrite=purge.overwrite,

@@ -35,6 +35,7 @@ class RunRequest:
         annotate: Whether all rows were kept and got cluster columns.
         save_signatures: Whether signatures and band keys were kept in the output.
         out: Output folder.
+        save_hashes: Whether sets of shingle hashes were kept beside the signatures.
         documents: The values of `DocumentOutput`, as far as they differ from the defaults.
     """
 
@@ -43,6 +44,7 @@ class RunRequest:
     annotate: bool
     save_signatures: bool
     out: str
+    save_hashes: bool = False
     documents: Mapping[str, object] = field(default_factory=dict)
 
 
@@ -152,11 +154,13 @@ class FileRun:
         decided = self.inputs.decisions
         decisions = {} if decided is None else {"decisions": decided}
         blocklist = {} if self.inputs.blocklist is None else {"blocklist": self.inputs.blocklist}
+        hashes = {"save_hashes": True} if self.request.save_hashes else {}
         return {
             "command": self.request.command,
             "columns": self.request.columns,
             "annotate": self.request.annotate,
             "save_signatures": self.request.save_signatures,
+            **hashes,
             "out": self.request.out,
             **self.request.documents,
             "spec_fingerprint": self.spec_fingerprint,
@@ -191,6 +195,7 @@ class FileRun:
                 columns=values["columns"],
                 annotate=values["annotate"],
                 save_signatures=values["save_signatures"],
+                save_hashes=values.get("save_hashes", False),
                 out=values["out"],
                 documents={name: values[name] for name in DOCUMENT_RECORD if name in values},
             ),

@@ -16,6 +16,7 @@ from nearkin.corpus import Columns, FileCorpus, find_first_change
 from nearkin.corpus.file_names import has_hidden_password
 from nearkin.engine.acceptance import needs_digits
 from nearkin.engine.local.documents import DIGITS, arrays_of
+from nearkin.engine.local.saved_sets import SET_FILES, SavedSets
 from nearkin.engine.local.work_folder import WorkFolder, first_difference
 from nearkin.errors import UsageError
 from nearkin.runs.job import Job
@@ -185,6 +186,11 @@ def with_saved_run(job: Job, saved: SavedRun) -> Job:
             f"{name_setting('accept', job.settings.accept)} needs the digits of the texts, which "
             f"the saved run {saved.folder} does not have; run nearkin dedup on its inputs instead"
         )
+    if job.save_hashes and not has_sets(saved):
+        raise UsageError(
+            f"{name_flag('save_hashes')} needs the shingle hashes of the texts, which the saved "
+            f"run {saved.folder} does not have; run nearkin dedup on its inputs instead"
+        )
     missing = sorted(set(columns.carried_columns) - set(recorded.carried_columns))
     if missing:
         raise UsageError(
@@ -192,6 +198,12 @@ def with_saved_run(job: Job, saved: SavedRun) -> Job:
             f"{list(recorded.carried_columns)}); run nearkin dedup on its inputs instead"
         )
     return replace(job, settings=job.settings.with_spec(saved.spec), columns=recorded)
+
+
+def has_sets(saved: SavedRun) -> bool:
+    """Returns whether a saved run has whole sets of shingle hashes."""
+    documents = saved.record.require_sketch_stats(saved.folder).documents
+    return SavedSets.open(saved.folder / SIGNATURES, documents, workers=1) is not None
 
 
 def _require_same_columns(requested: Columns, saved: Columns, folder: Path) -> None:
@@ -212,12 +224,13 @@ def _require_same_columns(requested: Columns, saved: Columns, folder: Path) -> N
             )
 
 
-def copy_saved_signatures(saved: SavedRun, work: WorkFolder) -> None:
+def copy_saved_signatures(saved: SavedRun, work: WorkFolder, *, with_sets: bool = False) -> None:
     """Copies the signatures of a saved run into a work folder, as the result of its sketch stage.
 
     Args:
         saved: The saved run.
         work: The work folder of a run over it. Nothing is copied if its sketch stage is complete.
+        with_sets: Whether sets of shingle hashes are copied, too.
     """
     if work.done("sketch") is not None:
         return
@@ -225,7 +238,8 @@ def copy_saved_signatures(saved: SavedRun, work: WorkFolder) -> None:
         target = work.path / "sketch"
         delete_folder(target)
         signatures = saved.folder / SIGNATURES
-        shutil.copytree(signatures, target, ignore=_ignore_band_keys(signatures))
+        ignored_sets = () if with_sets else SET_FILES
+        shutil.copytree(signatures, target, ignore=_ignore_band_keys(signatures, ignored_sets))
         facts.update(saved.record.stages["sketch"])
 
 
@@ -249,14 +263,20 @@ def save_signatures(work: WorkFolder, staging: Path) -> None:
             shutil.copytree(work.path / "keys", target / "keys", copy_function=_link_or_copy)
 
 
-def _ignore_band_keys(folder: Path) -> Callable[[Any, list[str]], set[str]]:
+def _ignore_band_keys(
+    folder: Path, others: Sequence[str] = ()
+) -> Callable[[Any, list[str]], set[str]]:
     """Returns a filter for copytree that leaves out band keys and half-written files.
 
     Band keys belong to a banding, which the next run may change.
+
+    Args:
+        folder: Folder that is copied.
+        others: Names of further files that are left out.
     """
 
     def ignored_names(parent: Any, names: list[str]) -> set[str]:
-        ignored = {name for name in names if is_half_written(name)}
+        ignored = {name for name in names if is_half_written(name) or name in others}
         if Path(parent) == folder and "keys" in names:
             ignored.add("keys")
         return ignored

@@ -22,6 +22,15 @@ CASES: dict[str, list[str]] = {
     "small": ["dedup", "DOCS", "--out", "OUT"],
     "repeated-ids": ["dedup", "DOCS", "--out", "OUT", "--id", "source", *BANDED],
     "save-signatures": ["dedup", "DOCS", "--out", "OUT", "--save-signatures", *BANDED],
+    "save-hashes": [
+        "dedup",
+        "DOCS",
+        "--out",
+        "OUT",
+        "--save-signatures",
+        "--save-hashes",
+        *BANDED,
+    ],
     "max-df": ["dedup", "DOCS", "--out", "OUT", "--max-df", "0.2", *BANDED],
     "annotate-components": [
         "dedup",

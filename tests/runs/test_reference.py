@@ -1,3 +1,4 @@
+import errno
 import json
 import shutil
 from collections.abc import Callable
@@ -8,8 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nearkin.corpus import Columns
+from nearkin.corpus import Columns, FileCorpus
 from nearkin.engine.local import reference as local_reference
+from nearkin.engine.local import run as local_run
 from nearkin.engine.local import sketching
 from nearkin.engine.options import RunOptions
 from nearkin.errors import RunError, UsageError
@@ -113,6 +115,71 @@ def test_saved_signatures_are_not_sketched_again(
     monkeypatch.setattr(sketching, "sketch_corpus", record_names)
     dedup(new, tmp_path / "out", tmp_path / "saved", bands=64, rows=2)
     assert sketched == ["new.parquet"]
+
+
+@pytest.mark.parametrize("case", ["words", "chars", "resumed"])
+def test_texts_of_a_reference_with_saved_hashes_are_not_read(
+    case: str, tmp_path: Path, files: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new, old = files
+    options: dict[str, Any] = {"spec": Spec(unit="chars", n=4) if case == "chars" else Spec()}
+    saving = {**options, "save_signatures": True, "save_hashes": True}
+    saved = tmp_path / "saved"
+    if case == "resumed":
+        with monkeypatch.context() as context:
+            context.setattr(local_run, "write_sets", _fail_to_write)
+            with pytest.raises(RunError, match="no space"):
+                dedup(old, saved, None, **saving)
+        dedup(old, saved, None, resume=True, **saving)
+    else:
+        dedup(old, saved, None, **saving)
+    dedup(new, tmp_path / "want", saved, **options)
+    assert read_rows(clusters_of(tmp_path / "want")) != []
+    (saved / "signatures" / "set-ends").rename(tmp_path / "set-ends")
+    dedup(new, tmp_path / "from-texts", saved, **options)
+    assert clusters_of(tmp_path / "from-texts") == clusters_of(tmp_path / "want")
+    (tmp_path / "set-ends").rename(saved / "signatures" / "set-ends")
+    read: list[str] = []
+    read_slices = FileCorpus.read_slices
+
+    def record_names(corpus: FileCorpus, number: int, *rest: Any, **other: Any) -> Any:
+        read.append(corpus.files[number].name)
+        return read_slices(corpus, number, *rest, **other)
+
+    monkeypatch.setattr(FileCorpus, "read_slices", record_names)
+    dedup(new, tmp_path / "out", saved, **options)
+    assert set(read) == {"new.parquet"}
+    assert clusters_of(tmp_path / "out") == clusters_of(tmp_path / "want")
+    assert json.loads((saved / "run.json").read_bytes())["save_hashes"] is True
+
+
+def _fail_to_write(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "no space")
+
+
+def test_hashes_that_cannot_be_saved_are_refused(tmp_path: Path, files: tuple[Path, Path]) -> None:
+    new, old = files
+    for options, message in (
+        ({"save_hashes": True}, "add save_signatures=True"),
+        (
+            {"save_hashes": True, "save_signatures": True, "spec": Spec(measure="simhash")},
+            "measure='simhash' is not",
+        ),
+    ):
+        with pytest.raises(UsageError, match=message):
+            dedup(new, tmp_path / "out", None, **options)
+    dedup(old, tmp_path / "saved", None, save_signatures=True)
+    saving = {"save_hashes": True, "save_signatures": True}
+    with pytest.raises(UsageError, match="needs the shingle hashes of the texts"):
+        dedup(tmp_path / "saved", tmp_path / "out", None, **saving)
+    dedup(old, tmp_path / "hashed", None, **saving)
+    dedup(tmp_path / "hashed", tmp_path / "again", None, **saving)
+    dedup(tmp_path / "hashed", tmp_path / "without", None, save_signatures=True)
+    for name in ("set-ends", "set-upper", "set-lower"):
+        want = (tmp_path / "hashed" / "signatures" / name).read_bytes()
+        assert (tmp_path / "again" / "signatures" / name).read_bytes() == want
+        assert not (tmp_path / "without" / "signatures" / name).exists()
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("save_signatures", [True, False])

@@ -23,6 +23,7 @@ from nearkin.engine.local.documents import Documents, arrays_of, take_values
 from nearkin.engine.local.payload_batches import PayloadBatch, PayloadSource
 from nearkin.engine.local.reference_matches import ReferenceMatches, expand_groups
 from nearkin.engine.local.run import LocalRun
+from nearkin.engine.local.saved_sets import SavedSets, can_save_sets
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import SMALL_CORPUS, SMALL_SHINGLES, RunOptions, Verify
 from nearkin.engine.stats import CollapseStats, ReferenceStats, SketchStats, Stage, StageRecord
@@ -194,10 +195,21 @@ class _ReferenceComparison:
             )
             with work.stage(Stage.SKETCH) as facts:
                 facts.update(reference.saved.record)
-        # Texts of the reference are read again for a few documents, so that no hash is kept.
+        payloads = None
+        if reference.saved is not None and can_save_sets(run.options.spec):
+            documents = SketchStats.from_dict(reference.saved.record).documents
+            payloads = SavedSets.open(reference.saved.folder, documents, run.options.workers)
+        # Without saved sets, texts of the reference are read again for a few documents, so that no
+        # hash is kept.
         options = replace(run.options, verify=Verify.ESTIMATE, keep=DEFAULT_ORDER)
         sketched = LocalRun(
-            reference.corpus, reference.columns, options, work, run.progress, run.resources
+            reference.corpus,
+            reference.columns,
+            options,
+            work,
+            run.progress,
+            run.resources,
+            payloads=payloads,
         )
         sketched.sketch()
         if reference.saved is not None:

@@ -52,6 +52,7 @@ from nearkin.engine.local.payload_batches import (
 )
 from nearkin.engine.local.reference_matches import ReferenceMatches
 from nearkin.engine.local.repeated_ids import separate_repeated_ids
+from nearkin.engine.local.saved_sets import write_sets
 from nearkin.engine.local.token_runs import build_token_runs, load_token_runs
 from nearkin.engine.local.verification import (
     Estimates,
@@ -150,6 +151,7 @@ class LocalRun(Run):
         keep_function: Chooses the kept document of each cluster. The corpus is a table then.
         decisions: Decisions about pairs of documents, or None without decisions.
         blocker: Comparison with a blocklist, whose matches are removed before all others.
+        saves_sets: Whether the sets of shingle hashes are written beside the signatures.
     """
 
     corpus: Corpus
@@ -166,6 +168,7 @@ class LocalRun(Run):
     keep_function: KeepFunction | None = None
     decisions: Decisions | None = None
     blocker: DocumentBlocker | None = None
+    saves_sets: bool = False
     _requested_workers: int = field(init=False)
     _documents: Documents | None = field(init=False, default=None)
 
@@ -246,6 +249,8 @@ class LocalRun(Run):
                 f"the corpus has {len(documents)} documents, but the local engine takes at most "
                 f"{MOST_DOCUMENTS}; split the corpus"
             )
+        if self.saves_sets:
+            write_sets(self.payload_source(), self.work.path / "sketch")
         empty_bins, completed_slots = self._fill_shares(documents)
         limited = self.options.workers < self._requested_workers
         return SketchStats(
