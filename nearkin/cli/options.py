@@ -203,6 +203,15 @@ Encoding = Annotated[
         rich_help_panel=INPUT,
     ),
 ]
+MainText = Annotated[
+    bool,
+    typer.Option(
+        "--main-text",
+        help="Read the main text of HTML pages, in files and in WARC files, without navigation, "
+        "headers and footers (requires the extra `html`).",
+        rich_help_panel=INPUT,
+    ),
+]
 Measure = Annotated[
     str | None,
     typer.Option(
@@ -604,6 +613,7 @@ class ColumnOptions:
     id_column: Id = None
     delimiter: Delimiter = None
     encoding: Encoding = None
+    main_text: MainText = False
 
     @property
     def text_columns(self) -> list[str]:
@@ -675,6 +685,7 @@ class ColumnOptions:
             carried_columns=carried,
             delimiter=parse_delimiter(self.delimiter),
             encoding=parse_encoding(self.encoding),
+            main_text=self.main_text,
         ).with_memory(parse_size(memory))
 
 

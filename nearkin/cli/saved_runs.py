@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from nearkin.runs.saved import SavedRun
 
 
-READING = ("hidden", "follow_links", "include", "exclude", "delimiter", "encoding")
+READING = ("hidden", "follow_links", "include", "exclude", "delimiter", "encoding", "main_text")
 """The options for reading files, which are those of the saved run."""
 
 

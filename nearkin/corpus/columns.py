@@ -109,6 +109,7 @@ class ColumnsRecord(TypedDict):
     fields: NotRequired[list[tuple[str, str, int]]]
     delimiter: NotRequired[str]
     encoding: NotRequired[str]
+    main_text: NotRequired[bool]
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,7 @@ class Columns:
             documents. A null is a field that the document lacks.
         delimiter: The character between the values of CSV files, or None to detect it.
         encoding: The codec of CSV files, or None to detect it.
+        main_text: Whether pages of HTML are read without navigation, headers and footers.
         document_limit: The maximum size of a document in bytes. Larger documents are rejected, and
             so are rows that need a multiple of this to be read. A resumed run and a run over saved
             signatures keep the limit, because it decides which rows are documents.
@@ -148,6 +150,7 @@ class Columns:
     fields: tuple[ContentField, ...] = ()
     delimiter: str | None = None
     encoding: str | None = None
+    main_text: bool = False
     document_limit: int = MAX_DOCUMENT
 
     @classmethod
@@ -169,6 +172,7 @@ class Columns:
             ),
             delimiter=record.get("delimiter"),
             encoding=record.get("encoding"),
+            main_text=record.get("main_text", False),
         )
 
     def to_record(self) -> ColumnsRecord:
@@ -195,6 +199,8 @@ class Columns:
             record["delimiter"] = self.delimiter
         if self.encoding is not None:
             record["encoding"] = self.encoding
+        if self.main_text:
+            record["main_text"] = True
         return record
 
     def with_memory(self, memory: int) -> "Columns":

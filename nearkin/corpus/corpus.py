@@ -13,6 +13,7 @@ from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
 from nearkin.corpus.dialect import LABELS, UTF8, WINDOWS, Dialect
 from nearkin.corpus.file_names import format_path
 from nearkin.corpus.formats.arrow_ipc import ArrowIpc
+from nearkin.corpus.formats.avro import Avro
 from nearkin.corpus.formats.base import (
     UNREADABLE,
     FileSlice,
@@ -30,9 +31,13 @@ from nearkin.corpus.formats.json_fields import (
     sample_fields,
 )
 from nearkin.corpus.formats.json_lines import JsonLines
+from nearkin.corpus.formats.orc import Orc
 from nearkin.corpus.formats.parquet import Parquet
 from nearkin.corpus.formats.plain_text import PlainText
 from nearkin.corpus.formats.record_batches import AHEAD, check_batches, split_batch
+from nearkin.corpus.formats.record_rows import RecordFormat
+from nearkin.corpus.formats.tar_samples import TarSamples
+from nearkin.corpus.formats.warc import Warc
 from nearkin.corpus.input_file import FileStatus, InputFile
 from nearkin.corpus.inputs import Selection, SkippedPath, find_inputs
 from nearkin.corpus.places import places_from, split_places
@@ -53,6 +58,11 @@ FORMATS: dict[str, Format] = {
     ".arrows": ArrowIpc(),
     ".feather": ArrowIpc(),
     ".ipc": ArrowIpc(),
+    ".avro": Avro(),
+    ".orc": Orc(),
+    ".tar": TarSamples(),
+    ".warc": Warc(),
+    ".wet": Warc(),
 }
 """The formats by suffix, without parquet, CSV and TSV, whose readers belong to a corpus. Files with
 other suffixes are one text each."""
@@ -276,10 +286,12 @@ class FileCorpus:
             UsageError: If a file has a column of one of the names, or is a text without columns.
         """
         for file in self.files:
-            if self.format_of(file) is TEXT:
+            form = self.format_of(file)
+            if form is TEXT or isinstance(form, Warc | TarSamples):
+                kind = "is a text" if form is TEXT else "has records"
                 raise UsageError(
-                    f"column {names[0]!r} cannot be added to {format_path(file.path)}, which is a "
-                    "text without columns; write another format, or leave out the option"
+                    f"column {names[0]!r} cannot be added to {format_path(file.path)}, which "
+                    f"{kind} without columns; write another format, or leave out the option"
                 )
             try:
                 existing = self._column_names(file, replace(columns, carried_columns=()), {}) or []
@@ -305,7 +317,14 @@ class FileCorpus:
         self, file: InputFile, columns: Columns, fields: dict[str, FieldSample]
     ) -> list[str] | None:
         form = self.format_of(file)
-        if not isinstance(form, (Parquet, ArrowIpc)):
+        if isinstance(form, RecordFormat):
+            if columns.vector and not isinstance(form, Avro):
+                raise UsageError(
+                    f"{format_path(file.path)} cannot hold vectors; they are read from parquet, "
+                    "Arrow, Avro and JSON"
+                )
+            return form.columns(file, columns)
+        if not isinstance(form, (Parquet, ArrowIpc, Orc)):
             # The content of remote files is checked when they are read.
             content = None
             if not file.remote and not (

@@ -21,7 +21,9 @@ from nearkin.corpus.encoded_columns import cast_to_stored_type
 from nearkin.corpus.formats.arrow_ipc import ArrowIpc
 from nearkin.corpus.formats.delimited import Delimited
 from nearkin.corpus.formats.json_lines import JsonLines
+from nearkin.corpus.formats.orc import Orc
 from nearkin.corpus.formats.parquet import Parquet
+from nearkin.corpus.formats.record_rows import RecordFormat
 from nearkin.corpus.input_file import InputFile
 from nearkin.engine.cluster_columns import CLUSTER_SOURCES
 from nearkin.engine.local.clustering import Clustering
@@ -136,7 +138,7 @@ class KeptFile:
         """
         for file in corpus.files:
             form = corpus.format_of(file)
-            if isinstance(form, Parquet | ArrowIpc):
+            if isinstance(form, Parquet | ArrowIpc | Orc):
                 try:
                     schema = form.schema(file)
                 except (OSError, pa.ArrowException):
@@ -303,12 +305,14 @@ class _FileJoin:
         """Yields the rows of a file as objects."""
         form = self.corpus.format_of(file)
         for rows in self._read_slices(file):
-            if isinstance(form, Parquet | ArrowIpc):
+            if isinstance(form, Parquet | ArrowIpc | Orc):
                 yield to_plain_rows(rows)
             elif isinstance(form, Delimited):
                 yield self._parse_rows(file, form, rows)
             elif isinstance(form, JsonLines):
                 yield [orjson.loads(row) for row in rows]
+            elif isinstance(form, RecordFormat):
+                yield [record.values for record in rows]
             else:
                 yield [{"id": file.name, "text": rows.decode()}]
 
@@ -329,11 +333,11 @@ class _FileJoin:
 
     def _schemas_of(self, file: InputFile) -> Iterator[pa.Schema]:
         form = self.corpus.format_of(file)
-        if isinstance(form, Parquet | ArrowIpc):
+        if isinstance(form, Parquet | ArrowIpc | Orc):
             yield form.schema(file)
         elif isinstance(form, Delimited):
             yield pa.schema([(name, pa.string()) for name in form.columns(file, self.columns)])
-        elif isinstance(form, JsonLines):
+        elif isinstance(form, JsonLines | RecordFormat):
             for rows in self._read_rows(file):
                 for start in range(0, len(rows), JSON_ROWS):
                     yield pa.schema(list(pa.array(rows[start : start + JSON_ROWS]).type))
@@ -358,7 +362,7 @@ class _FileJoin:
     def _convert_rows(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         """Yields the rows of all files as batches of one schema."""
         for file in self.corpus.files:
-            if isinstance(self.corpus.format_of(file), Parquet | ArrowIpc):
+            if isinstance(self.corpus.format_of(file), Parquet | ArrowIpc | Orc):
                 for batch in self._read_slices(file):
                     yield _fill_missing_columns(batch, schema)
             else:

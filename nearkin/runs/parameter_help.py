@@ -24,6 +24,7 @@ DEFAULTS = {
     "on_error": "quarantine",
     "hidden": False,
     "follow_links": False,
+    "main_text": False,
     "include": (),
     "exclude": (),
 }

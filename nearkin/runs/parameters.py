@@ -74,6 +74,8 @@ class ReadKeywords(TypedDict, total=False):
             `pipe`. By default, it is detected.
         encoding: Encoding of CSV files, for example `utf-8` or `windows-1252`. By default, it is
             detected.
+        main_text: Whether HTML pages, in files and in WARC files, are read without navigation,
+            headers and footers. The default is False.
     """
 
     on_error: str
@@ -83,6 +85,7 @@ class ReadKeywords(TypedDict, total=False):
     exclude: Sequence[str]
     delimiter: str | None
     encoding: str | None
+    main_text: bool
 
 
 class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=False):
@@ -95,7 +98,7 @@ class RunParameters(RunOptionKeywords, SpecOptionKeywords, ReadKeywords, total=F
     memory (a number of bytes, or a size such as `4GB`) and workers.
     `SpecOptionKeywords` documents the options of the Spec (shingle, normalise, stem, scheme, k,
     slot_bits, seed, base_hash, weights, bits), and `ReadKeywords` those of reading (on_error,
-    hidden, follow_links, include, exclude, delimiter, encoding).
+    hidden, follow_links, include, exclude, delimiter, encoding, main_text).
 
     Attributes:
         text: Column of texts, or several columns, whose texts are joined in this order. The default
@@ -171,6 +174,7 @@ def columns_of(parameters: RunParameters, id: str | None) -> Columns:
             id=id,
             delimiter=parse_delimiter(parameters.get("delimiter")),
             encoding=parse_encoding(parameters.get("encoding")),
+            main_text=parameters.get("main_text", False),
         )
     contents = {name: parameters.get(name) for name in ("text", "tokens", "vector", "fingerprint")}
     given = {name: value for name, value in contents.items() if value is not None}
@@ -193,6 +197,7 @@ def columns_of(parameters: RunParameters, id: str | None) -> Columns:
         id=id,
         delimiter=parse_delimiter(parameters.get("delimiter")),
         encoding=parse_encoding(parameters.get("encoding")),
+        main_text=parameters.get("main_text", False),
     )
 
 

@@ -58,7 +58,7 @@ ID_TYPES = ("string", "byte", "short", "integer", "long")
 
 REFUSED_PARAMETERS = {
     **dict.fromkeys(
-        ("hidden", "follow_links", "include", "exclude", "delimiter", "encoding"),
+        ("hidden", "follow_links", "include", "exclude", "delimiter", "encoding", "main_text"),
         "a DataFrame has no files; pass it to spark.read, or use dedup_files",
     ),
     "second_measure": "a second measure needs the local engine; run it there over the kept "
@@ -132,8 +132,8 @@ def dedup(
         progress: Receives progress updates. Silent by default.
         **parameters: The columns, the measure, the threshold and further options, which
             `nearkin.runs.parameters.RunParameters` documents. `hidden`, `follow_links`, `include`,
-            `exclude`, `delimiter`, `encoding`, `second_measure` and `workers` are refused, and so
-            are the parameters that only `nearkin.dedup` has, such as `blocklist`.
+            `exclude`, `delimiter`, `encoding`, `main_text`, `second_measure` and `workers` are
+            refused, and so are the parameters that only `nearkin.dedup` has, such as `blocklist`.
 
     Returns:
         The result. Close it to delete its intermediate tables.

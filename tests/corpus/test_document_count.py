@@ -12,8 +12,10 @@ from pyarrow import parquet
 
 from nearkin.corpus import Columns
 from nearkin.corpus.corpus import FileCorpus, TableCorpus
-from nearkin.corpus.document_count import estimate_documents
+from nearkin.corpus.document_count import estimate_documents, list_empty_files
 from nearkin.corpus.input_file import InputFile
+from tests.corpus.formats.record_files import TEXTS as RECORDS
+from tests.corpus.formats.record_files import write_avro, write_orc
 
 ROWS = 30_000
 TEXTS = [
@@ -119,3 +121,12 @@ def test_remote_files_are_estimated_from_the_beginnings_of_a_few(name: str) -> N
 def test_unreachable_remote_files_have_no_estimate() -> None:
     corpus = FileCorpus([InputFile("memory://nowhere/a.jsonl", "a.jsonl")])
     assert estimate_documents(corpus) is None
+
+
+def test_rows_of_orc_are_counted_and_records_are_not(tmp_path: Path) -> None:
+    write_orc(tmp_path / "a.orc")
+    assert estimate_documents(FileCorpus.open([str(tmp_path)])) == len(RECORDS)
+    write_avro(tmp_path / "a.avro")
+    assert list_empty_files(FileCorpus.open([str(tmp_path)])) == []
+    (tmp_path / "a.orc").unlink()
+    assert estimate_documents(FileCorpus.open([str(tmp_path)])) is None

@@ -8,7 +8,7 @@ SAMPLE = 1 << 16
 """The number of bytes at the beginning of a file that are examined."""
 READABLE = (
     "nearkin reads .parquet, .jsonl, .ndjson, .json, .csv, .tsv, .arrow, "
-    ".feather and .ipc, UTF-8 text with any other suffix, "
+    ".feather, .ipc, .avro, .orc, .tar, .warc and .wet, UTF-8 text with any other suffix, "
     "and these compressed as .gz, .zst, .bz2 and .lz4"
 )
 """The sentence that lists the formats, for messages."""

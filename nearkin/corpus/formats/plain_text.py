@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from nearkin.corpus.columns import Columns
 from nearkin.corpus.formats.base import FileSlice, RejectedRow, open_compressed_sink
+from nearkin.corpus.formats.html import SUFFIXES, extract_main_text
 from nearkin.corpus.input_file import InputFile
 from nearkin.corpus.validation import format_raw_prefix, too_long_reason
 
@@ -40,7 +41,8 @@ class PlainText:
 
         Args:
             file: The file.
-            columns: The columns to read, which give the maximum size of a document.
+            columns: The columns to read, which give the maximum size of a document, and say if the
+                main text of pages is read.
             start: The row at which reading starts. There is only row 0.
             whole: Whether the slice holds the bytes of the file.
             rows: Not used, because there is only row 0.
@@ -49,9 +51,12 @@ class PlainText:
             return
         with file.open_decompressed() as stream:
             raw = read_up_to(stream, columns.document_limit + 1)
-        fault = _find_fault(raw, columns.document_limit)
+        is_page = columns.main_text and file.suffix in SUFFIXES
+        fault = _find_fault(raw, columns.document_limit, has_any_encoding=is_page)
         rejected = [RejectedRow(0, fault, format_raw_prefix(raw))] if fault else []
-        texts = [] if fault else [raw.decode()]
+        texts = []
+        if fault is None:
+            texts.append(extract_main_text(raw) if is_page else raw.decode())
         documents = pa.record_batch([pa.array(texts, pa.large_string())], ["text"])
         yield FileSlice(
             np.zeros(len(texts), np.int64), documents, rejected, 1, raw if whole else None
@@ -86,9 +91,11 @@ def read_up_to(stream: Any, most: int) -> bytes:
     return b"".join(parts)
 
 
-def _find_fault(raw: bytes, limit: int) -> str | None:
+def _find_fault(raw: bytes, limit: int, *, has_any_encoding: bool) -> str | None:
     if len(raw) > limit:
         return too_long_reason("text", limit)
+    if has_any_encoding:
+        return None
     try:
         raw.decode()
     except UnicodeDecodeError:

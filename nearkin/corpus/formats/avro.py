@@ -1,0 +1,186 @@
+"""Avro object container files. The library fastavro reads and writes their records."""
+
+import struct
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.corpus.columns import Columns
+from nearkin.corpus.formats.base import list_added_values, make_unused_name
+from nearkin.corpus.formats.record_rows import Record, RecordFormat
+from nearkin.corpus.input_file import InputFile
+from nearkin.errors import MissingExtraError
+
+DAMAGE = (EOFError, KeyError, IndexError, TypeError, ValueError, struct.error, zlib.error)
+"""What fastavro raises for damaged files."""
+WRITTEN_ROWS = 1000
+"""The number of records that are encoded at a time."""
+NULL = "null"
+
+
+class Avro(RecordFormat):
+    """The format of Avro files whose schema is a record."""
+
+    def columns(self, file: InputFile, requested: Columns) -> list[str] | None:
+        """Returns the names of the fields.
+
+        Args:
+            file: The file.
+            requested: Not used, because the file itself has its schema.
+
+        Raises:
+            ValueError: If the file is damaged.
+        """
+        with file.open_decompressed() as stream:
+            return [field["name"] for field in _open_reader(stream).writer_schema["fields"]]
+
+    def records(self, file: InputFile, columns: Columns, *, whole: bool) -> Iterator[Record]:
+        """Yields the records of a file, as described in `RecordFormat`.
+
+        Args:
+            file: The file.
+            columns: The columns to read.
+            whole: Whether the records hold all their values.
+
+        Raises:
+            ValueError: If the file is damaged.
+        """
+        with file.open_decompressed() as stream:
+            reader = _open_reader(stream)
+            while True:
+                try:
+                    values = next(reader, None)
+                except DAMAGE as error:
+                    raise ValueError(f"the next block is damaged: {error!r}") from error
+                if values is None:
+                    return
+                if not whole:
+                    values = {name: values.get(name) for name in columns.all}
+                yield Record(values, _size_of(values))
+
+    def writer(self, file: InputFile, columns: Columns, target: str) -> "AvroWriter":
+        """Returns a writer with the schema and the codec of the input.
+
+        Args:
+            file: The input file.
+            columns: The columns that were read.
+            target: The path of the file to write.
+        """
+        with file.open_decompressed() as stream:
+            reader = _open_reader(stream)
+            return AvroWriter(reader.writer_schema, reader.codec, columns.source, target)
+
+
+def _load_fastavro() -> Any:
+    try:
+        import fastavro
+    except ImportError as error:
+        raise MissingExtraError.for_extra("Avro files require fastavro", "avro") from error
+    return fastavro
+
+
+def _open_reader(stream: Any) -> Any:
+    fastavro = _load_fastavro()
+    try:
+        reader = fastavro.reader(stream)
+        if reader.writer_schema["type"] == "record":
+            return reader
+    except DAMAGE as error:
+        raise ValueError(f"the header is damaged: {error!r}") from error
+    raise ValueError("the schema is not a record, so the file has no columns")
+
+
+def _size_of(values: dict[str, Any]) -> int:
+    """Returns the size of the texts and bytes among values, and 16 bytes for each other value."""
+    return sum(len(value) if isinstance(value, str | bytes) else 16 for value in values.values())
+
+
+class AvroWriter:
+    """A writer of records in the schema of the input, with added columns behind its fields.
+
+    Args:
+        schema: The schema of the input.
+        codec: The codec of its blocks.
+        text_column: Name of the field of texts.
+        target: The path of the file to write.
+    """
+
+    def __init__(self, schema: dict[str, Any], codec: str, text_column: str, target: str) -> None:
+        self._fastavro = _load_fastavro()
+        self._schema = schema
+        self._codec = codec
+        self._text_column = text_column
+        self._sink = pa.OSFile(target, "wb")
+        self._writer: Any = None
+
+    def replace_texts(self, complete_rows: list[Record], texts: pa.Array) -> list[Record]:
+        """Returns records with other texts.
+
+        Args:
+            complete_rows: The records of a slice.
+            texts: The new text of each record, or null to leave it as it is, large_string (n,).
+        """
+        return [
+            record
+            if text is None
+            else record._replace(values={**record.values, self._text_column: text})
+            for record, text in zip(complete_rows, texts.to_pylist(), strict=True)
+        ]
+
+    def select(
+        self, complete_rows: list[Record], keep: np.ndarray, added: pa.RecordBatch | None
+    ) -> list[dict[str, Any]]:
+        """Returns the values of kept records, with those of added columns.
+
+        Args:
+            complete_rows: The records of a slice.
+            keep: True for each record that is kept, bool (n,).
+            added: The columns to add to the kept records, or None.
+        """
+        kept = [complete_rows[at].values for at in np.flatnonzero(keep).tolist()]
+        if added is None:
+            return kept
+        taken = {field["name"] for field in self._schema["fields"]}
+        names = {name: make_unused_name(name, taken) for name in added.schema.names}
+        if not taken.issuperset(names.values()) and self._writer is None:
+            fields = [
+                {"name": names[field.name], "type": [NULL, _to_avro_type(field.type)]}
+                for field in added.schema
+            ]
+            self._schema = {**self._schema, "fields": [*self._schema["fields"], *fields]}
+        return [
+            {**values, **{names[name]: value for name, value in entry.items()}}
+            for values, entry in zip(kept, list_added_values(added), strict=True)
+        ]
+
+    def write(self, rows: list[dict[str, Any]]) -> None:
+        """Writes records that `select` returned."""
+        self._open()
+        for values in rows:
+            self._writer.write(values)
+
+    def close(self) -> None:
+        """Completes the file."""
+        self._open()
+        self._writer.flush()
+        self._sink.close()
+
+    def _open(self) -> None:
+        if self._writer is None:
+            self._writer = self._fastavro.write.Writer(self._sink, self._schema, self._codec)
+
+
+def _to_avro_type(kind: pa.DataType) -> Any:
+    """Returns the Avro type of an added column."""
+    if pa.types.is_map(kind):
+        return {"type": "map", "values": _to_avro_type(kind.item_type)}
+    if pa.types.is_boolean(kind):
+        return "boolean"
+    if pa.types.is_integer(kind):
+        return "long"
+    if pa.types.is_floating(kind):
+        return "double"
+    return "string"

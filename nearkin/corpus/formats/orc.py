@@ -1,0 +1,145 @@
+"""ORC files, which are read by stripe."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nearkin.corpus.columns import Columns
+from nearkin.corpus.encoded_columns import remove_encoding
+from nearkin.corpus.formats.base import FileSlice
+from nearkin.corpus.formats.record_batches import TableWriter, check_batches, split_batch
+from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.places import has_row_between
+
+
+class Orc:
+    """The format of ORC files. A damaged stripe costs the rows from it on."""
+
+    def schema(self, file: InputFile) -> pa.Schema:
+        """Returns the stored schema of a file."""
+        with file.open() as source:
+            return _open_file(source).schema
+
+    def count_rows(self, file: InputFile) -> int:
+        """Returns the number of rows of a file."""
+        with file.open() as source:
+            return int(_open_file(source).nrows)
+
+    def columns(self, file: InputFile, requested: Columns) -> list[str]:
+        """Returns the names of the columns.
+
+        Args:
+            file: The file.
+            requested: Not used, because the file itself says how it is read.
+        """
+        return list(self.schema(file).names)
+
+    def read(
+        self,
+        file: InputFile,
+        columns: Columns,
+        start: int,
+        *,
+        whole: bool,
+        rows: np.ndarray | None = None,
+    ) -> Iterator[FileSlice]:
+        """Yields the rows of a file in slices, as described in `Format`.
+
+        Args:
+            file: The file.
+            columns: The columns to read.
+            start: The row at which reading starts.
+            whole: Whether the slices hold the complete rows.
+            rows: The rows that are needed, or None for all. Others are not checked.
+        """
+        with file.open() as source:
+            stripes = _open_file(source)
+            names = None if whole else list(columns.all)
+            batches = (
+                (first, batch)
+                for first, batch in _split_stripes(stripes, names, start)
+                if has_row_between(rows, first, first + len(batch))
+            )
+            yield from check_batches(batches, columns, whole=whole)
+
+    def writer(self, file: InputFile, columns: Columns, target: str) -> TableWriter:
+        """Returns a writer with the schema and the codec of the input.
+
+        Args:
+            file: The input file.
+            columns: The columns that were read.
+            target: The path of the file to write.
+        """
+        with file.open() as source:
+            stripes = _open_file(source)
+            schema = stripes.schema
+            codec = str(stripes.compression).lower()
+        return TableWriter(
+            schema, lambda rows_schema: _OrcWriter(target, codec, rows_schema), columns.source
+        )
+
+
+def _open_file(source: Any) -> Any:
+    # Few runs read ORC files.
+    from pyarrow.orc import ORCFile
+
+    return ORCFile(source)
+
+
+def _split_stripes(
+    stripes: Any, names: list[str] | None, start: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    first = 0
+    for number in range(stripes.nstripes):
+        batch = stripes.read_stripe(number, columns=names)
+        if names is not None:
+            # A stripe has its columns in the order of the file.
+            batch = batch.select(names)
+        skipped = min(max(start - first, 0), len(batch))
+        if skipped < len(batch):
+            yield from split_batch(first + skipped, batch.slice(skipped))
+        first += len(batch)
+
+
+class _OrcWriter:
+    """A writer of record batches, in types that ORC has."""
+
+    def __init__(self, target: str, codec: str, schema: pa.Schema) -> None:
+        from pyarrow.orc import ORCWriter
+
+        self._schema = pa.schema(
+            [field.with_type(_to_orc_type(field.type)) for field in schema], schema.metadata
+        )
+        self._writer = ORCWriter(target, compression="uncompressed" if codec == "none" else codec)
+        self._is_empty = True
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        columns = [
+            remove_encoding(column).cast(field.type)
+            for column, field in zip(batch.columns, self._schema, strict=True)
+        ]
+        self._write(pa.record_batch(columns, schema=self._schema))
+
+    def close(self) -> None:
+        if self._is_empty:
+            self._write(pa.RecordBatch.from_pylist([], self._schema))
+        self._writer.close()
+
+    def _write(self, batch: pa.RecordBatch) -> None:
+        self._writer.write(pa.Table.from_batches([batch]))
+        self._is_empty = False
+
+
+def _to_orc_type(kind: pa.DataType) -> pa.DataType:
+    """Returns the type in which ORC holds values of an added column."""
+    if pa.types.is_large_string(kind):
+        return pa.string()
+    if pa.types.is_dictionary(kind):
+        return _to_orc_type(kind.value_type)
+    if pa.types.is_unsigned_integer(kind):
+        return pa.int64()
+    if pa.types.is_map(kind):
+        return pa.map_(_to_orc_type(kind.key_type), _to_orc_type(kind.item_type))
+    return kind

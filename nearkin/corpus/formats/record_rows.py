@@ -1,0 +1,157 @@
+"""Formats whose libraries yield one record at a time, for example WARC, Avro and tar."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+import pyarrow as pa
+
+from nearkin.corpus.columns import BATCH_BYTES, BATCH_ROWS, Columns
+from nearkin.corpus.formats.base import FileSlice, ItemsBeforeDamage, RejectedRow, Writer
+from nearkin.corpus.input_file import InputFile
+from nearkin.corpus.validation import check_rows, make_empty_documents
+
+
+class Record(NamedTuple):
+    """A row of a file of records."""
+
+    values: dict[str, Any]
+    """The values by the name of the column. A missing one is null."""
+    size: int
+    """The number of bytes that the record takes in memory, approximately."""
+    fault: str | None = None
+    """The reason why the record is not a document, or None."""
+    stored: Any = None
+    """What the writer of the format needs to copy the record. None unless it was requested."""
+
+
+class RecordFormat(ABC):
+    """A format of records. Rows before damage are read; the rest of the file is one rejection."""
+
+    @abstractmethod
+    def records(self, file: InputFile, columns: Columns, *, whole: bool) -> Iterator[Record]:
+        """Yields the records of a file.
+
+        Args:
+            file: The file.
+            columns: The columns to read.
+            whole: Whether records are to be copied, with all their values.
+
+        Raises:
+            OSError or ValueError: If the file is damaged.
+        """
+
+    @abstractmethod
+    def writer(self, file: InputFile, columns: Columns, target: str) -> Writer:
+        """Returns a writer of a file in the same format, as described in `Format`."""
+
+    def columns(self, file: InputFile, requested: Columns) -> list[str] | None:
+        """Returns None, because each record has values of its own.
+
+        Args:
+            file: The file.
+            requested: Not used, because the file itself says how it is read.
+        """
+        return None
+
+    def read(
+        self,
+        file: InputFile,
+        columns: Columns,
+        start: int,
+        *,
+        whole: bool,
+        rows: np.ndarray | None = None,
+    ) -> Iterator[FileSlice]:
+        """Yields the rows of a file in slices, as described in `Format`.
+
+        Args:
+            file: The file.
+            columns: The columns to read.
+            start: The row at which reading starts. Records before it are parsed.
+            whole: Whether the slices hold the complete records.
+            rows: The rows that are needed, or None for all. Other records are not checked.
+        """
+        needed = None if rows is None else set(rows.tolist())
+        records = ItemsBeforeDamage(self.records(file, columns, whole=whole))
+        waiting = _WaitingRecords(columns, whole=whole)
+        for row, record in enumerate(records):
+            if row < start or (needed is not None and row not in needed):
+                continue
+            waiting.add(row, record)
+            if waiting.size >= BATCH_BYTES or len(waiting.rows) >= BATCH_ROWS:
+                yield waiting.take_slice()
+        if waiting.rows:
+            yield waiting.take_slice()
+        records.raise_damage()
+
+
+class _WaitingRecords:
+    """Records that become one slice."""
+
+    def __init__(self, columns: Columns, *, whole: bool) -> None:
+        self._columns = columns
+        self._whole = whole
+        self._records: list[Record] = []
+        self.rows: list[int] = []
+        self.size = 0
+
+    def add(self, row: int, record: Record) -> None:
+        self.rows.append(row)
+        self._records.append(record)
+        self.size += record.size
+
+    def take_slice(self) -> FileSlice:
+        rows, records = self.rows, self._records
+        self.rows = []
+        self._records = []
+        self.size = 0
+        fit = [at for at, record in enumerate(records) if record.fault is None]
+        rejected = [
+            RejectedRow(row, record.fault, "")
+            for row, record in zip(rows, records, strict=True)
+            if record.fault is not None
+        ]
+        if not fit:
+            documents = make_empty_documents(self._columns)
+            return FileSlice(np.empty(0, np.int64), documents, rejected, rows[-1] + 1, [])
+        names = self._columns.all
+        values = [make_column([records[at].values.get(name) for at in fit]) for name in names]
+        checked = check_rows(pa.record_batch(values, list(names)), self._columns)
+        rejected += [
+            RejectedRow(rows[fit[at]], reason, raw) for at, reason, raw in checked.rejected
+        ]
+        kept = [fit[at] for at in checked.kept.tolist()]
+        return FileSlice(
+            np.array([rows[at] for at in kept], np.int64),
+            checked.documents,
+            sorted(rejected, key=lambda entry: entry.row),
+            rows[-1] + 1,
+            [records[at] for at in kept] if self._whole else None,
+        )
+
+
+def make_column(values: list[Any]) -> pa.Array:
+    """Returns values as a column. Values of several types become texts.
+
+    Args:
+        values: The values. None is null.
+
+    Examples:
+        >>> make_column(["a", None]).to_pylist(), make_column([1, "a"]).to_pylist()
+        (['a', None], ['1', 'a'])
+    """
+    if all(value is None for value in values):
+        return pa.nulls(len(values), pa.large_string())
+    try:
+        return pa.array(values)
+    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError):
+        texts = [
+            value
+            if value is None or isinstance(value, str)
+            else orjson.dumps(value, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+            for value in values
+        ]
+        return pa.array(texts, pa.large_string())

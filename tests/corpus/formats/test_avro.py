@@ -1,0 +1,67 @@
+"""Avro files."""
+
+from pathlib import Path
+
+import fastavro
+import pytest
+
+from nearkin.corpus import Columns
+from tests.corpus.formats.kept_copies import (
+    deduplicate,
+    deduplicate_to_lines,
+    read_reasons,
+    read_texts,
+)
+from tests.corpus.formats.record_files import TEXTS, write_avro
+
+
+def test_kept_copies_have_the_schema_and_the_codec_of_the_input(tmp_path: Path) -> None:
+    path = write_avro(tmp_path / "a.avro")
+    copy = deduplicate(path, "--id", "id")
+    with path.open("rb") as before, copy.open("rb") as after:
+        given, written = fastavro.reader(before), fastavro.reader(after)
+        assert written.writer_schema == given.writer_schema
+        assert written.codec == given.codec == "deflate"
+        assert list(written) == list(given)[::2]
+
+
+def test_columns_are_added_as_fields(tmp_path: Path) -> None:
+    copy = deduplicate(write_avro(tmp_path / "a.avro"), "--id", "id", "--annotate")
+    with copy.open("rb") as file:
+        rows = list(fastavro.reader(file))
+    assert [row["cluster"] for row in rows] == ["d0", "d0", "d2", "d2", "d4", "d4"]
+    assert [row["kept"] for row in rows] == [True, False] * 3
+
+
+def test_kept_documents_become_json_lines(tmp_path: Path) -> None:
+    rows = deduplicate_to_lines(write_avro(tmp_path / "a.avro"))
+    assert rows[1] == {"id": "d2", "text": TEXTS[2], "rank": 2}
+
+
+def test_records_before_damage_are_read(tmp_path: Path) -> None:
+    path = write_avro(tmp_path / "a.avro", codec="null")
+    content = path.read_bytes()
+    path.write_bytes(content[:-50])
+    assert read_texts(path) == TEXTS[: len(read_texts(path))]
+    assert 2 <= len(read_texts(path)) < 6
+    assert "cannot be read from row" in read_reasons(path)[0]
+    path.write_bytes(b"Obj\x01 no header")
+    assert "header is damaged" in read_reasons(path)[0]
+
+
+def test_missing_text_is_rejected(tmp_path: Path) -> None:
+    path = write_avro(tmp_path / "a.avro", [TEXTS[0], None])  # type: ignore[list-item]
+    assert read_texts(path) == TEXTS[:1]
+    assert len(read_reasons(path)) == 1
+
+
+def test_unknown_column_is_an_error_before_reading(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from nearkin.cli import app
+    from tests.cli.conftest import run
+
+    path = write_avro(tmp_path / "a.avro")
+    assert run("dedup", path, "--text", "txt", "--out", tmp_path / "out") == app.USAGE
+    assert "did you mean 'text'?" in capsys.readouterr().err
+    assert read_texts(path, Columns(id="rank")) == TEXTS

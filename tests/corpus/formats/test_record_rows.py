@@ -1,0 +1,52 @@
+"""Records that become slices."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+from nearkin.corpus import Columns
+from nearkin.corpus.formats import record_rows
+from nearkin.corpus.formats.base import Writer
+from nearkin.corpus.formats.record_rows import Record, RecordFormat
+from nearkin.corpus.input_file import InputFile
+
+
+class Numbers(RecordFormat):
+    """Five records, of which the one with the number 1 is faulty, and damage behind them."""
+
+    def records(self, file: InputFile, columns: Columns, *, whole: bool) -> Iterator[Record]:
+        for number in range(5):
+            fault = "it is 1" if number == 1 else None
+            text = None if number == 3 else f"text {number}"
+            yield Record({"text": text}, 10, fault, number if whole else None)
+        raise ValueError("damage")
+
+    def writer(self, file: InputFile, columns: Columns, target: str) -> Writer:
+        raise NotImplementedError
+
+
+FILE = InputFile("/numbers", "numbers")
+
+
+def test_slices_divide_records_into_documents_and_rejected_rows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(record_rows, "BATCH_ROWS", 2)
+    slices = []
+    with pytest.raises(ValueError, match="damage"):
+        slices.extend(Numbers().read(FILE, Columns(), 0, whole=True))
+    parts = Numbers().read(FILE, Columns(), 0, whole=True)
+    first, second, third = (next(parts) for _ in range(3))
+    assert [part.rows.tolist() for part in (first, second, third)] == [[0], [2], [4]]
+    assert [[entry.row for entry in part.rejected] for part in (first, second)] == [[1], [3]]
+    assert [record.stored for record in second.complete_rows] == [2]
+    assert third.next_row == 5
+
+
+def test_reading_starts_at_a_row_and_takes_only_needed_ones() -> None:
+    part = next(Numbers().read(FILE, Columns(), 2, whole=False))
+    assert part.rows.tolist() == [2, 4]
+    part = next(Numbers().read(FILE, Columns(), 0, whole=False, rows=np.array([0, 4])))
+    assert part.rows.tolist() == [0, 4]
+    assert part.complete_rows is None

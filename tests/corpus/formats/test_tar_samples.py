@@ -1,0 +1,72 @@
+"""Tar archives of samples."""
+
+import io
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from nearkin.corpus import Columns
+from nearkin.corpus.formats import tar_samples
+from tests.corpus.formats.kept_copies import (
+    deduplicate,
+    deduplicate_to_lines,
+    read_reasons,
+    read_texts,
+)
+from tests.corpus.formats.record_files import TEXTS, write_tar
+
+
+@pytest.mark.parametrize(("name", "mode"), [("a.tar", "w"), ("a.tar.gz", "w:gz")])
+def test_kept_copies_hold_all_members_of_kept_samples(name: str, mode: str, tmp_path: Path) -> None:
+    path = write_tar(tmp_path / name, mode=mode)
+    with tarfile.open(deduplicate(path, "--id", "key")) as copy, tarfile.open(path) as given:
+        names = [name for name in given.getnames() if int(name[6:10]) % 2 == 0]
+        assert copy.getnames() == names
+        for name in names:
+            before, after = given.extractfile(name), copy.extractfile(name)
+            assert before is not None
+            assert after is not None
+            assert before.read() == after.read()
+
+
+def test_columns_are_members_and_fields(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar")
+    assert read_texts(path) == TEXTS
+    assert read_texts(path, Columns(text="json.caption", id="json.id")) == TEXTS
+    rows = deduplicate_to_lines(path, "--text", "json.caption", "--id", "json.id")
+    assert (rows[1]["key"], rows[1]["json.id"]) == ("shard/0002", "d2")
+
+
+def test_samples_without_a_valid_text_are_rejected(tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar", TEXTS[:2])
+    with tarfile.open(path, "a") as archive:
+        for name, content in (("2.txt", b"\xff"), ("3.jpg", b"x"), ("4.txt", b"y" * 2000)):
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    columns = Columns(document_limit=1000)
+    assert read_texts(path, columns) == TEXTS[:2]
+    reasons = read_reasons(path, columns)
+    assert len(reasons) == 3
+    assert "member .txt cannot be read" in reasons[0]
+
+
+@pytest.mark.parametrize("size", [15_360, 15_000, 16_000])
+def test_samples_before_damage_are_read(size: int, tmp_path: Path) -> None:
+    path = write_tar(tmp_path / "a.tar")
+    path.write_bytes(path.read_bytes()[:size])
+    assert read_texts(path) == TEXTS[: len(read_texts(path))]
+    assert 1 <= len(read_texts(path)) < 6
+    assert len(read_reasons(path)) == 1
+
+
+def test_large_header_is_refused_before_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tar_samples, "MAX_HEADER", 1000)
+    path = tmp_path / "a.tar"
+    with tarfile.open(path, "w") as archive:
+        archive.addfile(tarfile.TarInfo("n" * 5000 + ".txt"))
+    assert read_texts(path) == []
+    assert "cannot be read" in read_reasons(path)[0]

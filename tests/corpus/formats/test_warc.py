@@ -1,0 +1,103 @@
+"""WARC and WET files."""
+
+import builtins
+from pathlib import Path
+
+import numpy as np
+import pytest
+from warcio.archiveiterator import ArchiveIterator
+
+from nearkin.corpus import Columns, FileCorpus
+from nearkin.corpus.places import places_of
+from nearkin.errors import MissingExtraError
+from tests.corpus.formats.kept_copies import (
+    deduplicate,
+    deduplicate_to_lines,
+    read_reasons,
+    read_texts,
+)
+from tests.corpus.formats.record_files import PAGE, TEXTS, write_responses, write_wet
+
+
+@pytest.mark.parametrize("name", ["a.warc.wet.gz", "a.warc"])
+def test_kept_copies_hold_the_bytes_of_kept_records(name: str, tmp_path: Path) -> None:
+    path = write_wet(tmp_path / name, gzip=name.endswith(".gz"))
+    assert read_texts(path) == TEXTS
+    copy = deduplicate(path, "--id", "url")
+    assert read_texts(copy) == TEXTS[::2]
+    with copy.open("rb") as file:
+        assert next(iter(ArchiveIterator(file))).rec_type == "warcinfo"
+    if not name.endswith(".gz"):
+        records = path.read_bytes().split(b"WARC/1.0\r\n")
+        kept = copy.read_bytes().split(b"WARC/1.0\r\n")
+        assert kept == [records[at] for at in (0, 1, 2, 4, 6)]
+
+
+def test_headers_are_columns(tmp_path: Path) -> None:
+    path = write_wet(tmp_path / "a.wet.gz")
+    rows = deduplicate_to_lines(path, "--keep", "url asc")
+    assert [row["url"] for row in rows] == [f"http://example.com/{i}" for i in (0, 2, 4)]
+    assert rows[0]["content_type"] == "text/plain"
+
+
+def test_responses_without_a_text_are_rejected(tmp_path: Path) -> None:
+    responses = [
+        ("200 OK", "text/html; charset=iso-8859-1", "<p>K\u00f6ln</p>".encode("latin-1")),
+        ("404 Not Found", "text/html", b"<p>missing</p>"),
+        ("200 OK", "image/png", b"\x89PNG"),
+        ("200 OK", "text/plain; charset=zip", b"\xff"),
+        ("200 OK", "text/plain", b"x" * 2000),
+    ]
+    path = write_responses(tmp_path / "a.warc.gz", responses)
+    columns = Columns(document_limit=1000)
+    assert read_texts(path, columns) == ["<p>Köln</p>"]
+    reasons = [reason.partition(":")[0] for reason in read_reasons(path, columns)]
+    assert reasons[:3] == [
+        "the status of the response is not 2xx",
+        "the content type is not that of a text",
+        "the text is not in the encoding that its content type names",
+    ]
+    assert "1,000" in read_reasons(path, columns)[3]
+
+
+def test_main_text_is_read_without_navigation(tmp_path: Path) -> None:
+    pages = [PAGE.format(f"{text}. {text}.").encode() for text in TEXTS[:2]]
+    path = write_responses(
+        tmp_path / "a.warc.gz", [("200 OK", "text/html", page) for page in pages]
+    )
+    assert read_texts(path, Columns(main_text=True)) == [f"{text}. {text}." for text in TEXTS[:2]]
+    assert "Imprint" in str(read_texts(path)[0])
+
+
+def test_records_before_damage_are_read(tmp_path: Path) -> None:
+    path = write_wet(tmp_path / "a.wet.gz")
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) - 100])
+    assert read_texts(path) == TEXTS[:-1]
+    assert len(read_reasons(path)) == 1
+    path.write_bytes(content[:1500] + bytes(300) + content[1800:])
+    assert read_texts(path) == TEXTS[:3]
+    assert "cannot be read" in read_reasons(path)[0]
+
+
+def test_rows_can_be_selected(tmp_path: Path) -> None:
+    corpus = FileCorpus.open([str(write_wet(tmp_path / "a.wet.gz"))])
+    places = places_of(np.array([0, 0]), np.array([1, 4]))
+    batches = list(corpus.batches_at(Columns(), places))
+    assert [row for batch in batches for row in batch.rows.tolist()] == [1, 4]
+
+
+def test_missing_library_is_named_with_its_extra(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_wet(tmp_path / "a.wet.gz")
+    imported = builtins.__import__
+
+    def refuse(name: str, *rest: object) -> object:
+        if name.startswith("warcio"):
+            raise ImportError(name=name)
+        return imported(name, *rest)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(builtins, "__import__", refuse)
+    with pytest.raises(MissingExtraError, match=r"require warcio; run .*\[warc\]"):
+        read_texts(path)
