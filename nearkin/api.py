@@ -36,7 +36,7 @@ from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.measures import measure_of
 from nearkin.passages.cutting.request import CutRequest, PassageRequest
-from nearkin.passages.cutting.run import CutRun, order_documents, require_cuttable
+from nearkin.passages.cutting.run import CutRun, CutTexts, order_documents, require_cuttable
 from nearkin.passages.lines.request import LinesRequest
 from nearkin.passages.lines.run import LineRun, require_lines_request
 from nearkin.passages.run import PassageOptions, PassageRun
@@ -80,7 +80,12 @@ from nearkin.runs.parameters import (
     spec_of,
     with_contents,
 )
-from nearkin.runs.passage_cuts import cut_kept_passages, require_passages_cuttable
+from nearkin.runs.passage_cuts import (
+    cut_kept_lines,
+    cut_kept_passages,
+    require_lines_cuttable,
+    require_passages_cuttable,
+)
 from nearkin.runs.reference import (
     ReferenceRequest,
     columns_of_reference,
@@ -119,6 +124,9 @@ def dedup(
     passages: int | str | None = None,
     cut_unit: str | None = None,
     min_left: int = 0,
+    repeated_lines: int | str | None = None,
+    repeated_paragraphs: int | str | None = None,
+    lines_action: str | None = None,
     work: str | Path | None = None,
     progress: Progress | None = None,
     **parameters: Unpack[RunParameters],
@@ -148,6 +156,10 @@ def dedup(
         cut_unit: What is cut: `passage` (the default), `sentence`, `line`, `paragraph` or
             `document:SHARE`, as for `passages`.
         min_left: Number of words below which the rest of a cut document is removed, too.
+        repeated_lines: Lines that occur in so many kept documents, or so many times
+            (`"3:places"`), are cut from all places but one. By default, nothing is cut.
+        repeated_paragraphs: The same for paragraphs between blank lines.
+        lines_action: `keep-one` (the default), or `remove` to cut repeated lines from all places.
         work: Folder for temporary files. The default is that of the system.
         progress: Receives stage and row-count updates. By default, stages are logged to
             `nearkin.run` (INFO).
@@ -170,7 +182,12 @@ def dedup(
         >>> result.clusters.arrow.select(["kept", "duplicate_of", "matched_in"]).to_pylist()[0]
         {'kept': False, 'duplicate_of': '0000000000', 'matched_in': 'reference'}
     """
-    request = PassageRequest.parse(passages, cut_unit, min_left)
+    lines = LinesRequest.parse_options(repeated_lines, repeated_paragraphs, lines_action, None)
+    request = None
+    if lines is not None:
+        lines.require_alone(passages=passages, cut_unit=cut_unit, min_left=min_left)
+    else:
+        request = PassageRequest.parse(passages, cut_unit, min_left)
     settings = Settings.resolve(parameters.get("settings"), parameters.get("preset")).for_dedup()
     keep = parameters.get("keep")
     keep_function = None
@@ -192,12 +209,18 @@ def dedup(
             require_passages_cuttable(
                 request, finished.run.columns, DocumentOutput(), annotate=False
             )
+        if lines is not None:
+            require_lines_cuttable(lines, finished.run.columns, DocumentOutput(), annotate=False)
     clustering = to_final_clusters(finished.run)
     require_removal_limit(finished.run, clustering)
-    cut_run = None
+    cut_texts: CutTexts | None = None
+    line_run: LineRun | None = None
     if request is not None:
-        cut_run = cut_kept_passages(finished.run, clustering, request)
-    result = DedupResult(finished, clustering, cut_run)
+        cut_texts = cut_kept_passages(finished.run, clustering, request)
+    if lines is not None:
+        line_run = cut_kept_lines(finished.run, clustering, lines)
+        cut_texts = line_run.cut_texts()
+    result = DedupResult(finished, clustering, cut_texts, line_run)
     finished.run.progress.close()
     log_warnings(result.warnings)
     return result
@@ -271,12 +294,12 @@ def passages(
     *,
     text: str | Sequence[str] | None = None,
     id: str | None = None,
-    min_tokens: int = 50,
+    min_tokens: int | None = None,
     source: str | None = None,
     cut_unit: str | None = None,
     min_left: int = 0,
-    repeated_lines: int | None = None,
-    repeated_paragraphs: int | None = None,
+    repeated_lines: int | str | None = None,
+    repeated_paragraphs: int | str | None = None,
     lines_action: str | None = None,
     keep: str | None = None,
     spec: Spec | None = None,
@@ -295,15 +318,16 @@ def passages(
         data: The documents, as for `dedup`.
         text: Column of texts, or several columns, whose texts are joined. The default is `text`.
         id: Column of ids. The default is the row number, or the path and the row for files.
-        min_tokens: Smallest number of words of a passage, at least 2.
+        min_tokens: Smallest number of words of a passage, at least 2. The default is 50.
         source: Column of sources, whose repeated shares are computed.
         cut_unit: What is cut from all places of a passage but one: `passage` (the words),
             `sentence`, `line`, `paragraph` (those that are repeated as a whole), or
             `document:SHARE` (documents of which that share of the bytes is repeated). By default,
             nothing is cut.
         min_left: Number of words below which the rest of a cut document is removed, too.
-        repeated_lines: Number of documents, at least 2. Lines that occur in so many documents are
-            found instead of passages. Normalization is that of `spec`, and white space is folded.
+        repeated_lines: Number of documents, at least 2, or number of places, for example
+            `"3:places"`. Lines that occur so often are found instead of passages. Normalization is
+            that of `spec`, and white space is folded.
         repeated_paragraphs: The same for paragraphs between blank lines.
         lines_action: What is done with repeated lines or paragraphs: `keep-one` (the default) cuts
             all places but one, `remove` cuts all, `report` none.
@@ -343,15 +367,16 @@ def passages(
     request = None
     policy = None
     if lines is not None:
-        lines.require_alone(cut_unit, min_left)
+        lines.require_alone(cut_unit=cut_unit, min_left=min_left, min_tokens=min_tokens)
         policy = require_lines_request(columns, lines)
     else:
         request = CutRequest.parse_options(cut_unit, min_left, keep)
     if request is not None:
         policy = require_cuttable(columns, request)
     keep_columns = () if policy is None else policy.columns
+    least = PassageOptions.least if min_tokens is None else min_tokens
     options = PassageOptions(
-        spec or Spec(n=1), min_tokens, source, parse_size(memory), workers, keep_columns
+        spec or Spec(n=1), least, source, parse_size(memory), workers, keep_columns
     )
     corpus = open_corpus(data, reading)
     folder = TemporaryFolder(work)

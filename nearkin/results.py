@@ -227,14 +227,20 @@ class DedupResult:
     Args:
         finished: The run.
         clustering: Its clusters.
-        cut_run: The run that cut passages of the kept documents, or None.
+        cut_texts: What was cut from the kept documents, or None.
+        line_run: The run that found repeated lines of the kept documents, or None.
     """
 
     def __init__(
-        self, finished: TemporaryRun, clustering: Clustering, cut_run: CutRun | None = None
+        self,
+        finished: TemporaryRun,
+        clustering: Clustering,
+        cut_texts: CutTexts | None = None,
+        line_run: LineRun | None = None,
     ) -> None:
         self._finished: TemporaryRun | None = finished
-        self._cut_run = cut_run
+        self._cut_texts = cut_texts
+        self._line_run = line_run
         self._provenance = Provenance.now(finished.run.corpus.names)
         self._clustering: Clustering | None = clustering
 
@@ -248,7 +254,8 @@ class DedupResult:
         """Releases the work folder. What was not read before cannot be read any more."""
         self._finished = None
         self._clustering = None
-        self._cut_run = None
+        self._cut_texts = None
+        self._line_run = None
 
     @property
     def _open(self) -> tuple[TemporaryRun, Clustering]:
@@ -368,29 +375,36 @@ class DedupResult:
 
     @cached_property
     def kept_documents(self) -> ResultTable:
-        """The documents that are kept, without the passages that were cut from them.
+        """The documents that are kept, without the passages or lines that were cut from them.
 
         The columns are id, text, and cut_spans (start and end of each part that was cut, in bytes
-        of the original text). The texts are read once more. Without `passages`, nothing is cut and
-        the table is empty.
+        of the original text). The texts are read once more. Without `passages` and
+        `repeated_lines`, nothing is cut and the table is empty.
         """
         run = self._open[0].run
-        if self._cut_run is None:
+        if self._cut_texts is None:
             return ResultTable(KEPT_DOCUMENTS.empty_table())
         batches = run.corpus.batches(run.columns)
         texts = (batch.documents[run.columns.content] for batch in batches)
-        return ResultTable(self._cut_run.kept_documents(texts, self._open[1].kept))
+        return ResultTable(self._cut_texts.kept_documents(texts, self._open[1].kept))
 
     @cached_property
     def cuts(self) -> ResultTable:
         """The parts that were cut from kept documents, as `PassagesResult.cuts` describes them."""
-        if self._cut_run is None:
+        if self._cut_texts is None:
             return ResultTable(CUTS.empty_table())
-        return ResultTable(pa.Table.from_batches(self._cut_run.cut_batches(), CUTS))
+        return ResultTable(pa.Table.from_batches(self._cut_texts.cut_batches(), CUTS))
+
+    @cached_property
+    def repeated_lines(self) -> ResultTable:
+        """The repeated lines of kept documents, as `PassagesResult.repeated_lines` has them."""
+        if self._line_run is None:
+            return ResultTable(REPEATED_LINES.empty_table())
+        return ResultTable(pa.Table.from_batches(self._line_run.line_batches(), REPEATED_LINES))
 
     def _require_uncut(self, purpose: str) -> None:
         """Requires that the texts of the documents are unchanged."""
-        if self._cut_run is not None:
+        if self._cut_texts is not None:
             raise UsageError(
                 f"{purpose} does not change texts, and passages were cut from them; take "
                 "result.kept_documents, or deduplicate without passages"
@@ -436,7 +450,7 @@ class DedupResult:
             MissingExtraError: If datasets is not installed.
             UsageError: If the documents are in files.
         """
-        if self._cut_run is not None:
+        if self._cut_texts is not None:
             return self.kept_documents.to_dataset()
         corpus = self._open[0].run.corpus
         if not isinstance(corpus, TableCorpus):
@@ -625,6 +639,7 @@ class DedupResult:
             "pairs": self.pairs,
             "kept_documents": self.kept_documents,
             "cuts": self.cuts,
+            "repeated_lines": self.repeated_lines,
             "kept": self.kept,
             "rejected": self.rejected,
             "statistics": self.statistics,
@@ -636,7 +651,8 @@ class DedupResult:
     def __setstate__(self, state: dict[str, object]) -> None:
         self._finished = None
         self._clustering = None
-        self._cut_run = None
+        self._cut_texts = None
+        self._line_run = None
         self.__dict__.update(state)
 
     def __repr__(self) -> str:

@@ -232,7 +232,8 @@ def dedup(
 
     weights = DocumentWeights.parse(result.document_weights)
     documents = DocumentOutput(result.output, result.codec, result.sizes, weights)
-    passages = cutting.to_request()
+    lines = cutting.to_lines_request()
+    passages = None if lines is not None else cutting.to_request()
     hash_inputs = reading.parse_hash_inputs()
     spec, match = apply_plan(plan, given, spec, match)
     columns.require_used(given)
@@ -255,7 +256,9 @@ def dedup(
     if kept_file is not None:
         documents.require_folder(output.out)
         added = documents.added_columns(clustering.source).names
-        kept_file.require_holds((*added, *(() if passages is None else (CUT_SPANS,))))
+        kept_file.require_holds(
+            (*added, *(() if passages is None and lines is None else (CUT_SPANS,)))
+        )
         kept_file.require_free(inputs, resume=resume, overwrite=output.overwrite)
         if not standard.reads:
             require_convertible_inputs(kept_file, inputs, reading)
@@ -286,6 +289,12 @@ def dedup(
         raise UsageError(
             f"{name_setting('engine', SPARK)} cannot be combined with "
             f"{name_setting('passages', str(passages.least))}; leave out "
+            f"{name_setting('engine', SPARK)}"
+        )
+    if lines is not None and execution.engine == SPARK:
+        raise UsageError(
+            f"{name_setting('engine', SPARK)} cannot be combined with "
+            f"{name_setting(lines.setting, str(lines.least))}; leave out "
             f"{name_setting('engine', SPARK)}"
         )
     if decisions is not None and execution.engine == SPARK:
@@ -322,6 +331,7 @@ def dedup(
             reference=reference,
             decisions=decisions,
             passages=passages,
+            lines=lines,
         )
         record = run(job, progress)
         if result.audit:

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from nearkin.corpus.input_manifest import HashedPart
     from nearkin.engine.options import RunOptions
     from nearkin.passages.cutting.request import PassageRequest
+    from nearkin.passages.lines.request import LinesRequest
     from nearkin.runs.document_output import DocumentOutput
     from nearkin.runs.job import Job
     from nearkin.runs.spec_request import ResolvedInputs
@@ -31,6 +32,7 @@ def make_job(
     reference: ReferenceOptions | None = None,
     decisions: Path | None = None,
     passages: "PassageRequest | None" = None,
+    lines: "LinesRequest | None" = None,
 ) -> "Job":
     """Returns the job that the options of a command describe.
 
@@ -49,6 +51,7 @@ def make_job(
         reference: The options of the reference, or None for a run without one.
         decisions: File of decisions, or None for a run without them.
         passages: The request to cut passages of the kept documents, or None.
+        lines: The request to cut repeated lines of the kept documents, or None.
 
     Returns:
         The job.
@@ -81,4 +84,5 @@ def make_job(
         decisions=decisions,
         blocklist=None if reference is None else reference.blocklist,
         passages=passages,
+        lines=lines,
     )

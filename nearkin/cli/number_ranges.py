@@ -71,8 +71,6 @@ RANGES = {
     "min_tokens": NumberRange(2, 1 << 20),
     "passages": NumberRange(2, 1 << 20),
     "min_left": COUNT_OR_NONE,
-    "repeated_lines": NumberRange(2),
-    "repeated_paragraphs": NumberRange(2),
     "duplicates": NumberRange(0, 1, excludes_most=True),
     "error": NumberRange(0, 1, excludes_least=True),
     "distance": COUNT_OR_NONE,

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from nearkin.keys import HashKey
     from nearkin.loading import BothColumns
     from nearkin.passages.cutting.request import PassageRequest
+    from nearkin.passages.lines.request import LinesRequest
     from nearkin.runs.spec_request import SpecRequest
     from nearkin.runtime.progress import Progress
     from nearkin.spec import Spec
@@ -859,9 +860,20 @@ MinLeft = Annotated[
 ]
 
 
+LinesActionOption = Annotated[
+    str | None,
+    typer.Option(
+        help="What is done with repeated lines or paragraphs: keep-one (cut from all places but "
+        "one), remove, or report.  [default: keep-one]",
+        metavar="ACTION",
+        rich_help_panel=OUTPUT,
+    ),
+]
+
+
 @dataclass(frozen=True)
 class PassageCutOptions:
-    """The options that cut repeated passages of the kept documents."""
+    """The options that cut repeated passages or lines of the kept documents."""
 
     passages: Annotated[
         str | None,
@@ -874,6 +886,37 @@ class PassageCutOptions:
     ] = None
     cut_unit: CutUnit = None
     min_left: MinLeft = 0
+    repeated_lines: Annotated[
+        str | None,
+        typer.Option(
+            help="Cut lines that occur in at least this number of kept documents, or this number "
+            "of times (for example 3:places), after duplicates have been removed.",
+            metavar="N",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None
+    repeated_paragraphs: Annotated[
+        str | None,
+        typer.Option(help="Cut paragraphs in the same way.", metavar="N", rich_help_panel=OUTPUT),
+    ] = None
+    lines_action: LinesActionOption = None
+
+    def to_lines_request(self) -> "LinesRequest | None":
+        """Returns the request to cut repeated lines, or None if they are not cut.
+
+        Raises:
+            UsageError: If an option is not valid, has no effect, or excludes another one.
+        """
+        from nearkin.passages.lines.request import LinesRequest
+
+        request = LinesRequest.parse_options(
+            self.repeated_lines, self.repeated_paragraphs, self.lines_action, None
+        )
+        if request is not None:
+            request.require_alone(
+                passages=self.passages, cut_unit=self.cut_unit, min_left=self.min_left
+            )
+        return request
 
     def to_request(self) -> "PassageRequest | None":
         """Returns the request to cut passages, or None if they are not cut.

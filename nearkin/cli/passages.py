@@ -23,10 +23,11 @@ COMMON_OPTIONS = (
 )
 
 MinTokens = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--min",
-        help="Smallest number of words of a passage, or of characters with --unit chars.",
+        help="Smallest number of words of a passage, or of characters with --unit chars.  "
+        "[default: 50]",
         metavar="N",
         rich_help_panel=SIMILARITY,
     ),
@@ -53,29 +54,20 @@ Keep = Annotated[
     ),
 ]
 RepeatedLines = Annotated[
-    int | None,
+    str | None,
     typer.Option(
-        help="Find lines that occur in at least this number of documents, instead of passages.",
+        help="Find lines that occur in at least this number of documents, or this number of times "
+        "(for example 3:places), instead of passages.",
         metavar="N",
         rich_help_panel=SIMILARITY,
     ),
 ]
 RepeatedParagraphs = Annotated[
-    int | None,
-    typer.Option(
-        help="Find paragraphs that occur in at least this number of documents, instead of "
-        "passages.",
-        metavar="N",
-        rich_help_panel=SIMILARITY,
-    ),
-]
-LinesActionOption = Annotated[
     str | None,
     typer.Option(
-        help="What is done with repeated lines or paragraphs: keep-one (cut from all places but "
-        "one), remove, or report.  [default: keep-one]",
-        metavar="ACTION",
-        rich_help_panel=OUTPUT,
+        help="Find paragraphs in the same way.",
+        metavar="N",
+        rich_help_panel=SIMILARITY,
     ),
 ]
 
@@ -87,14 +79,14 @@ def passages(
     columns: o.ColumnOptions,
     reading: o.RunReadOptions,
     output: o.OutputOptions,
-    min_tokens: MinTokens = 50,
+    min_tokens: MinTokens = None,
     unit: Unit = None,
     source: Source = None,
     cut_unit: o.CutUnit = None,
     min_left: o.MinLeft = 0,
     repeated_lines: RepeatedLines = None,
     repeated_paragraphs: RepeatedParagraphs = None,
-    lines_action: LinesActionOption = None,
+    lines_action: o.LinesActionOption = None,
     keep: Keep = None,
     normalise: o.Normalise = "nfkc,lower",
     memory: o.Memory = o.MEMORY,
@@ -111,14 +103,15 @@ def passages(
         columns: Options for the columns that are read.
         reading: Options for the selection of files and for rows that cannot be read.
         output: Options of the output.
-        min_tokens: Smallest number of words of a passage, or of characters.
+        min_tokens: Smallest number of words of a passage, or of characters, or None for the
+            default.
         unit: Unit of a passage, or None for the default.
         source: Column of sources, or None.
         cut_unit: What is cut from all places of a passage but one, or None to cut nothing.
         min_left: Number of words, or of characters, below which the rest of a cut document is
             removed.
-        repeated_lines: Number of documents from which a line is repeated, or None.
-        repeated_paragraphs: Number of documents from which a paragraph is repeated, or None.
+        repeated_lines: Number of documents, or of places, from which a line is repeated, or None.
+        repeated_paragraphs: The same for paragraphs, or None.
         lines_action: What is done with repeated lines, or None for the default.
         keep: Keep policy, or None for the default.
         normalise: Normalization steps of words.
@@ -151,12 +144,13 @@ def passages(
     lines = LinesRequest.parse_options(repeated_lines, repeated_paragraphs, lines_action, keep)
     request = None
     if lines is not None:
-        lines.require_alone(cut_unit, min_left)
+        lines.require_alone(cut_unit=cut_unit, min_left=min_left, min_tokens=min_tokens, unit=unit)
     else:
         request = CutRequest.parse_options(cut_unit, min_left, keep)
     spec = Spec(unit=unit or "words", n=1, normalise=o.parse_steps(normalise))
     threads = o.workers_or_cores(workers)
-    options = PassageOptions(spec, min_tokens, source, parse_size(memory), threads)
+    least = PassageOptions.least if min_tokens is None else min_tokens
+    options = PassageOptions(spec, least, source, parse_size(memory), threads)
     job = Job(
         tuple(inputs),
         output.out,
@@ -192,7 +186,7 @@ def passages(
 
         print_passages(
             summary.counts,
-            min_tokens,
+            options.least,
             options.token,
             request,
             pq.read_table(output.out / "frequent.parquet").to_pylist(),

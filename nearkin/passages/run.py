@@ -151,7 +151,8 @@ class DocumentRun:
         self.work = work
         self.progress = progress
         self.key = key
-        self._wanted = wanted
+        self.wanted = wanted
+        """True for each document whose text is read, bool (n,), or None for all."""
 
     def texts_of(self, batch: Batch) -> pa.Array:
         """Returns the texts of a batch, large_string (n,). Those of unwanted documents are empty.
@@ -160,9 +161,9 @@ class DocumentRun:
             batch: Documents of the corpus.
         """
         texts = batch.documents[self.columns.content]
-        if self._wanted is None:
+        if self.wanted is None:
             return texts
-        is_wanted = self._wanted[batch.first : batch.first + len(texts)]
+        is_wanted = self.wanted[batch.first : batch.first + len(texts)]
         return pc.if_else(pa.array(is_wanted), texts, pa.scalar("", texts.type))
 
     def check_corpus(self) -> None:

@@ -375,6 +375,66 @@ class PassageReport:
     counts: CutCounts
 
 
+class LineSource(NamedTuple):
+    """A source of a repeated line."""
+
+    source: str | None
+    documents: int
+    """The number of its documents with the line."""
+    share: float
+    """The share of its documents that have the line."""
+
+
+@dataclass(frozen=True)
+class ListedLine:
+    """A repeated line or paragraph of a report.
+
+    Attributes:
+        documents: Number of documents with the line.
+        places: Number of its places.
+        id: Document of its first place in keep order.
+        text: Beginning of the line there.
+        sources: Sources with most documents that have the line.
+    """
+
+    documents: int
+    places: int
+    id: str
+    text: str
+    sources: tuple[LineSource, ...] = ()
+
+
+@dataclass(frozen=True)
+class LinesReport:
+    """The repeated lines or paragraphs of documents.
+
+    Attributes:
+        unit: `line` or `paragraph`.
+        least: Number from which a line is repeated.
+        counted: What is counted: `documents` or `places`.
+        action: What was done with repeated lines.
+        repeated_lines: Number of different lines that are repeated.
+        repeated_places: Number of their places.
+        counts: Counts of the cut, or None if nothing was cut.
+        listed: The lines in most documents.
+    """
+
+    unit: str
+    least: int
+    counted: str
+    action: str
+    repeated_lines: int
+    repeated_places: int
+    counts: CutCounts | None
+    listed: tuple[ListedLine, ...] = ()
+
+    def to_record(self) -> dict[str, object]:
+        """Returns the numbers as run.json holds them, without ids and texts."""
+        values = asdict(self)
+        del values["listed"]
+        return values
+
+
 class ClosestCall(NamedTuple):
     """The removed near-duplicate that is least similar to its kept document."""
 
@@ -446,6 +506,7 @@ class ReportData:
         provenance: Date, version, inputs and command, or None in reports of older versions.
         lost: Information that the run lost, or None if it was not measured.
         passages: Passages that were cut from the kept documents, or None if none were asked for.
+        lines: Repeated lines that were cut from the kept documents, or None if none were asked for.
         templates: Documents that are equal but for values such as dates, or None if a sample of
             the documents shows none (local engine only).
 
@@ -489,6 +550,7 @@ class ReportData:
     templates: TemplateFamilies | None = None
     better_copies: tuple[BetterCopies, ...] = ()
     passages: PassageReport | None = None
+    lines: LinesReport | None = None
 
     def __repr__(self) -> str:
         return f"<ReportData: {self.title}: {self.headline}>"
@@ -544,6 +606,8 @@ class ReportData:
                 del values["counts"][name]
         if self.passages is None:
             del values["passages"]
+        if self.lines is None:
+            del values["lines"]
         if self.templates is None:
             del values["templates"]
         return values

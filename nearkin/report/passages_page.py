@@ -8,6 +8,7 @@ from markupsafe import Markup
 from nearkin.passages.cutting.request import CutCounts
 from nearkin.passages.quotes import QuotedDocument
 from nearkin.report.formatting import format_bytes
+from nearkin.report.model import LinesReport
 from nearkin.report.page import MAX_SOURCES, make_environment, page_style
 
 
@@ -39,6 +40,23 @@ class PassagesReport:
     def share(self) -> float:
         """The share of the bytes of all texts that is in at least one passage."""
         return self.counts["repeated_bytes"] / max(self.counts["text_bytes"], 1)
+
+
+def render_lines_page(title: str, lines: LinesReport) -> str:
+    """Renders the page of a run over repeated lines.
+
+    Args:
+        title: Names of the inputs.
+        lines: The repeated lines.
+
+    Returns:
+        The HTML, to be written as UTF-8.
+    """
+    return (
+        make_environment()
+        .get_template("lines.html")
+        .render(title=title, lines=lines, style=Markup(page_style()))
+    )
 
 
 def render_passages_page(report: PassagesReport) -> str:

@@ -18,7 +18,7 @@ from nearkin.engine.local.second_measure import to_final_clusters
 from nearkin.engine.local.sketching import REJECTED
 from nearkin.report.collect import collect_report, title_of
 from nearkin.report.local_view import ExcerptCollector, LocalRunView
-from nearkin.report.model import PassageReport, Provenance
+from nearkin.report.model import LinesReport, PassageReport, Provenance
 from nearkin.runs.checkpoint import may_replace_output, open_work_folder
 from nearkin.runs.document_output import (
     IDS,
@@ -63,7 +63,8 @@ from nearkin.runtime.outputs import RESULT, require_apart
 from nearkin.runtime.progress import Progress
 
 if TYPE_CHECKING:
-    from nearkin.passages.cutting.run import CutRun
+    from nearkin.passages.cutting.run import CutRun, CutTexts
+    from nearkin.passages.lines.run import LineRun
 
 
 def run_dedup(job: Job, progress: Progress) -> RunRecord:
@@ -117,10 +118,16 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
         )
         clustering = to_final_clusters(run)
         require_removal_limit(run, clustering)
+        line_run = _cut_lines(job, run, clustering)
         cut_run = _cut_passages(job, run, clustering)
+        cut_texts = cut_run if line_run is None else line_run.cut_texts()
         excerpts = ExcerptCollector(run, clustering, job.quoted)
         staging = work.path / RESULT
-        _write_outputs(job, run, corpus, clustering, excerpts, staging, cut_run)
+        _write_outputs(job, run, corpus, clustering, excerpts, staging, cut_texts)
+        if line_run is not None:
+            from nearkin.runs.repeated_lines import write_lines_table
+
+            write_lines_table(line_run, staging)
         rejected = count_reasons(staging / REJECTED)
         inputs_shown = [hide_password(path) for path in job.inputs]
         view = LocalRunView(run, clustering, excerpts, rejected)
@@ -128,7 +135,10 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
         report_data = collect_report(view, title_of(inputs_shown), memory.peak, provenance)
         # The peak includes the memory that collecting the report took.
         report_data = replace(
-            report_data, peak_memory=memory.peak, passages=_report_passages(job, cut_run)
+            report_data,
+            peak_memory=memory.peak,
+            passages=_report_passages(job, cut_run),
+            lines=_report_lines(job, line_run),
         )
         manifest = work.manifest
         record = build_run_record(
@@ -162,6 +172,24 @@ def _cut_passages(job: Job, run: LocalRun, clustering: Clustering) -> "CutRun | 
     from nearkin.runs.passage_cuts import cut_kept_passages
 
     return cut_kept_passages(run, clustering, job.passages)
+
+
+def _cut_lines(job: Job, run: LocalRun, clustering: Clustering) -> "LineRun | None":
+    """Cuts the repeated lines of the kept documents, or returns None if the job cuts none."""
+    if job.lines is None:
+        return None
+    from nearkin.runs.passage_cuts import cut_kept_lines
+
+    return cut_kept_lines(run, clustering, job.lines)
+
+
+def _report_lines(job: Job, line_run: "LineRun | None") -> LinesReport | None:
+    """Returns the repeated lines, for the report and for run.json."""
+    if job.lines is None or line_run is None:
+        return None
+    from nearkin.report.repeated_lines import describe_lines
+
+    return describe_lines(line_run, job.lines)
 
 
 def _report_passages(job: Job, cut_run: "CutRun | None") -> PassageReport | None:
@@ -273,7 +301,7 @@ def _write_outputs(
     clustering: Clustering,
     excerpts: ExcerptCollector,
     staging: Path,
-    cut_run: "CutRun | None",
+    cut_run: "CutTexts | None",
 ) -> None:
     """Writes the documents or the ids that were asked for, and the tables of a run."""
     output = job.documents

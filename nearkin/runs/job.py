@@ -16,6 +16,7 @@ from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
 from nearkin.measures import measure_of
 from nearkin.passages.cutting.request import CUT_SPANS, PassageRequest
+from nearkin.passages.lines.request import LinesRequest
 from nearkin.runs.document_output import DocumentOutput
 from nearkin.runs.purge_request import PurgeRequest
 from nearkin.runtime.files import Readers
@@ -57,6 +58,7 @@ class Job:
         blocklist: The file of a blocklist, or None.
         passages: The request to cut passages of the kept documents, or None.
         purge: The request to repeat a run without documents like given ones, or None.
+        lines: The request to cut repeated lines of the kept documents, or None.
     """
 
     inputs: tuple[str, ...]
@@ -84,6 +86,7 @@ class Job:
     blocklist: Path | None = field(default=None, kw_only=True)
     passages: PassageRequest | None = field(default=None, kw_only=True)
     purge: PurgeRequest | None = field(default=None, kw_only=True)
+    lines: LinesRequest | None = field(default=None, kw_only=True)
 
     def open_corpus(self) -> FileCorpus:
         """Finds the input files and returns them as a corpus."""
@@ -110,10 +113,12 @@ class Job:
         only = {"only_against": self.only_against} if self.against else {}
         hashes = {"save_hashes": True} if self.save_hashes else {}
         passages = {} if self.passages is None else {"passages": self.passages.to_record()}
+        lines = {} if self.lines is None else {"lines": self.lines.to_record()}
         return {
             **other,
             **only,
             **passages,
+            **lines,
             **self.documents.to_record(),
             "command": command,
             "spec": json.loads(self.settings.spec.to_json()),
@@ -162,6 +167,11 @@ def check_job(job: Job, corpus: FileCorpus) -> None:
         from nearkin.runs.passage_cuts import require_passages_cuttable
 
         require_passages_cuttable(job.passages, job.columns, job.documents, annotate=job.annotate)
+        corpus.require_new_columns((CUT_SPANS,), job.columns)
+    if job.lines is not None:
+        from nearkin.runs.passage_cuts import require_lines_cuttable
+
+        require_lines_cuttable(job.lines, job.columns, job.documents, annotate=job.annotate)
         corpus.require_new_columns((CUT_SPANS,), job.columns)
     job.documents.require_usable(corpus, job.columns, job.settings, compares_others=compares_others)
     corpus.check(job.columns)

@@ -420,6 +420,7 @@ def build_run_record(
         files=files,
         lost=None if data.lost is None else data.lost.to_record(),
         passages=None if data.passages is None else asdict(data.passages),
+        lines=None if data.lines is None else data.lines.to_record(),
     )
 
 

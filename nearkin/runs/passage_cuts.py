@@ -12,8 +12,16 @@ from nearkin.engine.local.clustering import Clustering
 from nearkin.engine.local.run import LocalRun
 from nearkin.errors import UsageError
 from nearkin.passages.cutting.request import PassageRequest
-from nearkin.passages.cutting.run import CUTS, CutRun, CutTexts, require_rewritable
-from nearkin.passages.run import PassageOptions, PassageRun
+from nearkin.passages.cutting.run import (
+    CUTS,
+    CutRun,
+    CutTexts,
+    require_one_column,
+    require_rewritable,
+)
+from nearkin.passages.lines.request import LinesRequest
+from nearkin.passages.lines.run import LineRun
+from nearkin.passages.run import DocumentRun, PassageOptions, PassageRun
 from nearkin.runs.document_output import DocumentOutput
 from nearkin.setting_names import name_flag, name_setting
 from nearkin.spec import Spec
@@ -38,20 +46,59 @@ def require_passages_cuttable(
             texts of one column.
         MissingExtraError: If the library of grapheme clusters is not installed.
     """
-    passages = name_setting("passages", str(request.least))
+    _require_kept_copies(name_setting("passages", str(request.least)), documents, annotate=annotate)
+    options_of(request).columns_of(columns)
+    require_rewritable(columns)
+
+
+def require_lines_cuttable(
+    request: LinesRequest, columns: Columns, documents: DocumentOutput, *, annotate: bool
+) -> None:
+    """Requires that repeated lines can be cut from the documents in an output.
+
+    Args:
+        request: What is cut.
+        columns: Columns of the run.
+        documents: What the output holds of the documents.
+        annotate: Whether all rows are kept and get cluster columns.
+
+    Raises:
+        UsageError: If nothing is to be cut, documents are not copied, or removed ones are copied,
+            too; or they are not texts of one column.
+    """
+    if not request.is_cut:
+        raise UsageError(
+            f"{name_setting('lines_action', str(request.action))} cuts nothing from the kept "
+            f"documents; list their {request.unit}s with nearkin passages, or leave it out"
+        )
+    setting = name_setting(request.setting, str(request.least))
+    _require_kept_copies(setting, documents, annotate=annotate)
+    lines_options_of().columns_of(columns)
+    require_one_column(columns, request.setting)
+
+
+def _require_kept_copies(setting: str, documents: DocumentOutput, *, annotate: bool) -> None:
+    """Requires that the kept documents are copied, and no others.
+
+    Args:
+        setting: Setting that cuts parts of them, for the message.
+        documents: What the output holds of the documents.
+        annotate: Whether all rows are kept and get cluster columns.
+
+    Raises:
+        UsageError: If they are not.
+    """
     if not documents.has_copies:
         raise UsageError(
-            f"{passages} rewrites copies of documents, and "
+            f"{setting} rewrites copies of documents, and "
             f"{name_setting('output', documents.output)} copies none; leave one out"
         )
     if annotate or documents.weights is not None:
         other = name_flag("annotate") if annotate else name_setting("document_weights")
         raise UsageError(
-            f"{passages} and {other} exclude each other: passages are cut from kept documents, and "
+            f"{setting} and {other} exclude each other: parts are cut from kept documents, and "
             "all documents are copied; leave one out"
         )
-    options_of(request).columns_of(columns)
-    require_rewritable(columns)
 
 
 def options_of(request: PassageRequest, memory: int = 4 << 30, workers: int = 1) -> PassageOptions:
@@ -64,6 +111,51 @@ def options_of(request: PassageRequest, memory: int = 4 << 30, workers: int = 1)
     """
     spec = Spec(unit=request.unit, n=1)
     return PassageOptions(spec, request.least, memory=memory, workers=workers)
+
+
+def lines_options_of(
+    memory: int = 4 << 30, workers: int = 1, source: str | None = None
+) -> PassageOptions:
+    """Returns the options of the run over repeated lines.
+
+    Args:
+        memory: Bound on the anonymous memory, in bytes.
+        workers: Number of threads.
+        source: Column of sources, with which lines are listed, or None.
+    """
+    return PassageOptions(Spec(n=1), source=source, memory=memory, workers=workers)
+
+
+def cut_kept_lines(run: LocalRun, clustering: Clustering, request: LinesRequest) -> LineRun:
+    """Cuts the repeated lines of the documents that a run keeps.
+
+    Args:
+        run: The run, whose stages are finished.
+        clustering: Its final clusters.
+        request: What is cut.
+    """
+    options = lines_options_of(run.options.memory, run.options.workers, run.options.source)
+    lines = LineRun(
+        run.corpus,
+        replace(run.columns, carried_columns=()),
+        options,
+        run.work,
+        run.progress,
+        wanted=np.asarray(clustering.kept),
+    )
+    _read_same_rows(lines, run)
+    lines.find_lines(request, partial(run.work.load, "order"))
+    return lines
+
+
+def _read_same_rows(other: DocumentRun, run: LocalRun) -> None:
+    """Makes the same rows documents as in a run, which may have begun with another bound.
+
+    Args:
+        other: A run over the same corpus.
+        run: The run over documents.
+    """
+    other.columns = replace(other.columns, document_limit=run.columns.document_limit)
 
 
 def cut_kept_passages(run: LocalRun, clustering: Clustering, request: PassageRequest) -> CutRun:
@@ -83,9 +175,7 @@ def cut_kept_passages(run: LocalRun, clustering: Clustering, request: PassageReq
         run.progress,
         wanted=np.asarray(clustering.kept),
     )
-    # The same rows are documents as in the run, which may have begun with another memory bound.
-    limit = run.columns.document_limit
-    passages.columns = replace(passages.columns, document_limit=limit)
+    _read_same_rows(passages, run)
     cut_run = CutRun(passages, request.cut, partial(run.work.load, "order"))
     cut_run.find()
     return cut_run

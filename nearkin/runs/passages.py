@@ -127,7 +127,8 @@ def run_passages(
         if lines is not None and policy is not None:
             line_run = LineRun(corpus, columns, options, work, progress, job.resources.secret)
             line_run.find_lines(lines, partial(order_documents, line_run, policy))
-            write = partial(write_repeated_lines, line_run, lines, corpus)
+            title = title_of([hide_password(path) for path in job.inputs])
+            write = partial(write_repeated_lines, title, line_run, lines, corpus)
         else:
             run = PassageRun(corpus, columns, options, work, progress, job.resources.secret)
             cut_run = None

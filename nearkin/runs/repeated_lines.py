@@ -9,24 +9,41 @@ from nearkin.passages.cutting.run import CutTexts
 from nearkin.passages.lines.request import LinesRequest
 from nearkin.passages.lines.run import REPEATED_LINES, LineRun, count_lines
 from nearkin.passages.run import REJECTED
+from nearkin.report.files import REPORT_PAGE
+from nearkin.report.passages_page import render_lines_page
+from nearkin.report.repeated_lines import describe_lines
 from nearkin.runs.passage_cuts import write_cut_documents
+from nearkin.runtime.files import write_durably
 
 LINES_TABLE = "repeated_lines.parquet"
 """The table of the repeated lines or paragraphs."""
 
 
+def write_lines_table(run: LineRun, folder: Path) -> None:
+    """Writes the table of repeated lines.
+
+    Args:
+        run: The run, whose stages are finished.
+        folder: The folder of the result.
+    """
+    result_tables.write_batches(folder / LINES_TABLE, REPEATED_LINES, run.line_batches())
+
+
 def write_repeated_lines(
-    run: LineRun, request: LinesRequest, corpus: FileCorpus, folder: Path
+    title: str, run: LineRun, request: LinesRequest, corpus: FileCorpus, folder: Path
 ) -> dict[str, int]:
     """Writes the result of a run into an empty folder, and returns its counts.
 
     Args:
+        title: Names of the inputs.
         run: The run, whose stages are finished.
         request: What was found.
         corpus: Its corpus.
         folder: The folder of the result.
     """
-    result_tables.write_batches(folder / LINES_TABLE, REPEATED_LINES, run.line_batches())
+    write_lines_table(run, folder)
+    page = render_lines_page(title, describe_lines(run, request))
+    write_durably(folder / REPORT_PAGE, page.encode("utf-8", "backslashreplace"))
     if request.is_cut:
         write_cut_documents(CutTexts(run), corpus, folder)
     shutil.copyfile(run.work.path / REJECTED, folder / REJECTED)

@@ -241,6 +241,7 @@ class RunRecord:
         audit: Result of an audit as a JSON object, or None if the run was not audited.
         lost: Information that the run lost as a JSON object, or None if it was not measured.
         passages: Passages that were cut as a JSON object, or None if none were asked for.
+        lines: Repeated lines that were cut as a JSON object, or None if none were asked for.
     """
 
     version: str
@@ -253,6 +254,7 @@ class RunRecord:
     audit: Mapping[str, object] | None = None
     lost: Mapping[str, object] | None = None
     passages: Mapping[str, object] | None = None
+    lines: Mapping[str, object] | None = None
 
     @property
     def spec(self) -> Spec:
@@ -279,6 +281,7 @@ class RunRecord:
         audit = {} if self.audit is None else {"audit": self.audit}
         lost = {} if self.lost is None else {"information_lost": self.lost}
         passages = {} if self.passages is None else {"passages": self.passages}
+        lines = {} if self.lines is None else {"lines": self.lines}
         return {
             "nearkin": self.version,
             "spec": self.spec_json,
@@ -289,6 +292,7 @@ class RunRecord:
             **files,
             **lost,
             **passages,
+            **lines,
             **audit,
         }
 
@@ -313,6 +317,7 @@ class RunRecord:
             audit=values.get("audit"),
             lost=values.get("information_lost"),
             passages=values.get("passages"),
+            lines=values.get("lines"),
         )
 
     def require_files(self, folder: Path) -> FileRun:

@@ -65,7 +65,17 @@ REFUSED_PARAMETERS = {
     "documents",
     "workers": "the number of tasks is a setting of Spark, for example spark.default.parallelism",
     **dict.fromkeys(
-        ("blocklist", "decisions", "passages", "cut_unit", "min_left", "scope"),
+        (
+            "blocklist",
+            "decisions",
+            "passages",
+            "cut_unit",
+            "min_left",
+            "repeated_lines",
+            "repeated_paragraphs",
+            "lines_action",
+            "scope",
+        ),
         "it needs the local engine; use nearkin.dedup",
     ),
 }

@@ -146,6 +146,60 @@ def test_interrupted_cut_is_resumed_with_the_same_result(
         assert (out / name).read_bytes() == (expected / name).read_bytes()
 
 
+SITE = [
+    {"id": "a", "site": "north", "text": "Home | News\nThe fair opens today, and many come."},
+    {"id": "b", "site": "north", "text": "home |  news\nThe fair opens today, and many come!"},
+    {"id": "c", "site": "north", "text": "HOME | News\nA ferry was late.\nbye\nbye\nbye"},
+    {"id": "d", "site": "south", "text": "Weather of the week: sun\nHome | News"},
+]
+LINES_LEFT = {
+    "b": "home |  news\nThe fair opens today, and many come!",
+    "c": "A ferry was late.\nbye\nbye\nbye",
+    "d": "Weather of the week: sun\n",
+}
+
+
+def test_repeated_lines_are_cut_from_kept_documents_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Document a repeats b, so the menu is in three kept documents, and stays in the first."""
+    source = tmp_path / "site.jsonl"
+    source.write_text("".join(json.dumps(row) + "\n" for row in SITE))
+    out = tmp_path / "out"
+    line = ("dedup", source, "--id", "id", "--source", "site", "--out", out)
+    options = ("--repeated-lines", "3", "--keep", "id desc")
+    assert run(*line, "--repeated-lines", "3", "--lines-action", "report") == 2
+    assert run(*line, *options) == 0
+    kept = [json.loads(row) for row in (out / "kept" / "site.jsonl").read_text().splitlines()]
+    left = {**LINES_LEFT, "b": "The fair opens today, and many come!", "d": SITE[3]["text"]}
+    assert {row["id"]: row["text"] for row in kept} == left
+    (row,) = pq.read_table(out / "repeated_lines.parquet").to_pylist()
+    assert (row["id"], row["documents"], row["places"]) == ("d", 3, 3)
+    record = json.loads((out / "run.json").read_text())["lines"]
+    assert (record["repeated_lines"], record["counts"]["cuts"]) == (1, 2)
+    assert "listed" not in record
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "1 different line occurs in at least 3 of 3 documents, at 3 places" in printed
+    assert "2 parts were cut from 2 documents" in printed
+    page = (out / "report.html").read_text()
+    assert "Repeated lines</h2>" in page
+    assert "<bdi>north</bdi>: 2 (100%)" in page
+    assert run(*line, *options, "--resume", "-q") == 0
+    assert run(*line, "--repeated-lines", "2", "--resume", "-q") == 2
+    result = nk.dedup(SITE, id="id", source="site", keep="id desc", repeated_lines=3)
+    assert {row["id"]: row["text"] for row in result.kept_documents.to_pylist()} == left
+    assert result.repeated_lines.to_pylist() == [row]
+    assert pickle.loads(pickle.dumps(result)).repeated_lines.to_pylist() == [row]
+
+
+def test_lines_can_be_counted_by_their_places() -> None:
+    result = nk.dedup(SITE, id="id", repeated_lines="3:places", lines_action="remove")
+    lines = sorted(row["text"].strip().lower() for row in result.repeated_lines.to_pylist())
+    assert lines == ["bye", "home |  news"]
+    texts = {row["id"]: row["text"] for row in result.kept_documents.to_pylist()}
+    assert texts["c"] == "A ferry was late.\n"
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -157,6 +211,11 @@ def test_interrupted_cut_is_resumed_with_the_same_result(
         (("--min-left", "3"), "--min-left 3 has no effect without --passages"),
         (("--passages", "6", "--cut", "word"), "--cut word is not one of"),
         (("--passages", "6", "--annotate"), "--annotate exclude each other"),
+        (("--passages", "6", "--repeated-lines", "2"), "--passages 6 has no effect with"),
+        (("--repeated-lines", "2", "--min-left", "2"), "--min-left 2 has no effect with"),
+        (("--repeated-lines", "2", "--output", "none"), "--output none copies none"),
+        (("--repeated-lines", "2", "--annotate"), "--annotate exclude each other"),
+        (("--lines-action", "remove"), "has no effect without"),
         (("--passages", "6", "--output", "ids"), "--output ids copies none"),
         (("--passages", "6", "--document-weights", "sqrt"), "exclude each other"),
         (("--passages", "6", "--text", "text,id"), "rewrites one column of texts"),

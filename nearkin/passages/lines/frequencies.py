@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from nearkin.passages.lines.request import Counted
 from nearkin.passages.windows import map_array
 
 PARTITIONS = 256
@@ -72,7 +73,7 @@ def _partition_path(folder: Path, number: int) -> Path:
 
 
 class RepeatedLines(NamedTuple):
-    """The places of lines that occur in enough documents. The places of a line are neighbours."""
+    """The places of lines that occur often enough. The places of a line are neighbours."""
 
     lines: np.ndarray
     """int64 (m,): The number of the line in this part, from 0, ascending."""
@@ -88,15 +89,20 @@ class RepeatedLines(NamedTuple):
 
 
 def find_repeated_lines(
-    folder: Path, ranks: np.ndarray, least: int, memory: int
+    folder: Path,
+    ranks: np.ndarray,
+    least: int,
+    memory: int,
+    counted: Counted = Counted.DOCUMENTS,
 ) -> Iterator[RepeatedLines]:
-    """Yields the lines that occur in enough documents, each in one part with all its places.
+    """Yields the lines that occur often enough, each in one part with all its places.
 
     Args:
         folder: The folder of a `LineWriter`.
         ranks: Rank of each document in keep order, uint32 (n,).
-        least: Number of documents from which a line is repeated.
+        least: Number of documents, or of places, from which a line is repeated.
         memory: Bound on the memory of the run, in bytes. One line alone may need more.
+        counted: What is counted.
     """
     for number in range(PARTITIONS):
         path = _partition_path(folder, number)
@@ -106,7 +112,7 @@ def find_repeated_lines(
         places = map_array(path, np.uint64, (rows, COLUMNS))
         rounds = max(1, -(-places.nbytes * WORKING_SPACE // memory))
         for part in range(rounds):
-            yield _count_documents(_select_round(places, rounds, part), ranks, least)
+            yield _count_lines(_select_round(places, rounds, part), ranks, least, counted)
 
 
 def _select_round(places: np.ndarray, rounds: int, part: int) -> np.ndarray:
@@ -120,8 +126,10 @@ def _select_round(places: np.ndarray, rounds: int, part: int) -> np.ndarray:
     return np.concatenate(chosen)
 
 
-def _count_documents(places: np.ndarray, ranks: np.ndarray, least: int) -> RepeatedLines:
-    """Returns the lines of places that occur in enough documents."""
+def _count_lines(
+    places: np.ndarray, ranks: np.ndarray, least: int, counted: Counted
+) -> RepeatedLines:
+    """Returns the lines of places that occur often enough."""
     documents = (places[:, 2] >> HALF).astype(np.int64)
     starts = (places[:, 2] & np.uint64(0xFFFFFFFF)).astype(np.int64)
     order = np.lexsort((starts, ranks[documents], places[:, 1], places[:, 0]))
@@ -133,7 +141,8 @@ def _count_documents(places: np.ndarray, ranks: np.ndarray, least: int) -> Repea
     begins_document[1:] |= ordered_documents[1:] != ordered_documents[:-1]
     numbers = np.cumsum(begins_line) - 1
     frequencies = np.bincount(numbers[begins_document])
-    is_repeated = frequencies >= least
+    counts = frequencies if counted == Counted.DOCUMENTS else np.bincount(numbers)
+    is_repeated = counts >= least
     wanted = is_repeated[numbers]
     new_numbers = np.cumsum(is_repeated) - 1
     return RepeatedLines(

@@ -20,13 +20,20 @@ class LinesAction(StrEnum):
     REPORT = "report"
 
 
+class Counted(StrEnum):
+    """The things that are counted to decide whether a line is repeated."""
+
+    DOCUMENTS = "documents"
+    PLACES = "places"
+
+
 @dataclass(frozen=True)
 class LinesRequest:
-    """A request to find the lines or paragraphs that occur in several documents.
+    """A request to find the lines or paragraphs that occur several times.
 
     Attributes:
         unit: Lines or paragraphs.
-        least: Number of documents from which a line is repeated, at least 2.
+        least: Number of documents, or of places, from which a line is repeated, at least 2.
         action: What is done with repeated lines.
         keep: Keep policy, whose order of documents decides where a line stays.
     """
@@ -35,16 +42,22 @@ class LinesRequest:
     least: int
     action: LinesAction = LinesAction.KEEP_ONE
     keep: str = DEFAULT_ORDER
+    counted: Counted = Counted.DOCUMENTS
 
     @classmethod
     def parse_options(
-        cls, lines: int | None, paragraphs: int | None, action: str | None, keep: str | None
+        cls,
+        lines: int | str | None,
+        paragraphs: int | str | None,
+        action: str | None,
+        keep: str | None,
     ) -> "LinesRequest | None":
         """Returns the request that options make, or None if neither unit is named.
 
         Args:
-            lines: Number of documents from which a line is repeated, or None.
-            paragraphs: Number of documents from which a paragraph is repeated, or None.
+            lines: Number of documents from which a line is repeated, for example `3`, or number of
+                places, for example `3:places`; or None.
+            paragraphs: The same for paragraphs.
             action: What is done, or None for the default, `keep-one`.
             keep: Keep policy, or None for the default.
 
@@ -54,6 +67,8 @@ class LinesRequest:
         Examples:
             >>> LinesRequest.parse_options(3, None, "remove", None).action
             <LinesAction.REMOVE: 'remove'>
+            >>> LinesRequest.parse_options("3:places", None, None, None).counted
+            <Counted.PLACES: 'places'>
         """
         if lines is not None and paragraphs is not None:
             raise UsageError(
@@ -76,11 +91,18 @@ class LinesRequest:
 
     @classmethod
     def _parse_unit(
-        cls, unit: CutUnit, name: str, least: int, action: str | None, keep: str | None
+        cls, unit: CutUnit, name: str, written: int | str, action: str | None, keep: str | None
     ) -> "LinesRequest":
+        number, colon, what = str(written).partition(":")
+        counted = what if colon else str(Counted.DOCUMENTS)
+        if not number.isdecimal() or counted not in list(Counted):
+            raise UsageError(
+                f"{name_setting(name, written)} is not of the form 3, 3:documents or 3:places"
+            )
+        least = int(number)
         if least < LEAST_DOCUMENTS:
             raise UsageError(
-                f"{name_setting(name, least)} is out of range; it must be at least "
+                f"{name_setting(name, written)} is out of range; it must be at least "
                 f"{LEAST_DOCUMENTS}"
             )
         actions = [str(known) for known in LinesAction]
@@ -90,7 +112,9 @@ class LinesRequest:
                 f"{name_setting('lines_action', chosen)} is not one of {', '.join(actions)}"
                 f"{did_you_mean(chosen, actions)}"
             )
-        return cls(unit, least, LinesAction(chosen), keep or DEFAULT_ORDER)
+        return cls(
+            unit, least, LinesAction(chosen), keep or DEFAULT_ORDER, counted=Counted(counted)
+        )
 
     @property
     def setting(self) -> str:
@@ -102,17 +126,16 @@ class LinesRequest:
         """True if documents are rewritten."""
         return self.action != LinesAction.REPORT
 
-    def require_alone(self, cut: str | None, min_left: int) -> None:
-        """Requires that no passages are to be cut in the same run.
+    def require_alone(self, **others: str | float | None) -> None:
+        """Requires that no settings of passages are given for the same run.
 
         Args:
-            cut: What is cut with a passage, or None.
-            min_left: Number of words below which the rest of a cut document is removed.
+            **others: The settings of passages, by name; None or 0 if they are not given.
 
         Raises:
-            UsageError: If either is given.
+            UsageError: If one is given.
         """
-        for other, value in (("cut_unit", cut), ("min_left", min_left)):
+        for other, value in others.items():
             if value:
                 raise UsageError(
                     f"{name_setting(other, value)} has no effect with "
@@ -124,7 +147,7 @@ class LinesRequest:
         """Returns the request as JSON values, to record and to resume a run."""
         return {
             "unit": str(self.unit),
-            "documents": self.least,
+            str(self.counted): self.least,
             "action": str(self.action),
             "keep": self.keep,
         }

@@ -1,4 +1,4 @@
-"""A run that finds the lines that occur in several documents, and cuts them.
+"""A run that finds the lines that occur several times, and cuts them.
 
 The corpus is read once, and the places of all lines are written to files. The frequencies are
 counted partition by partition. Documents with lines to cut are then read again.
@@ -40,6 +40,7 @@ from nearkin.runtime.threads import ObjectPool, ordered_map
 from nearkin.shingle.shingler import Shingler, text_buffers
 
 LINES_FOLDER = "lines"
+COUNTING_STAGE = "line-frequencies"
 LISTED_FILE = "repeated-lines"
 SOURCES_FILE = "repeated-line-sources"
 QUOTED_BYTES = 2000
@@ -93,8 +94,8 @@ class LineRun(DocumentRun):
         if work.done(self.READING_STAGE) is None:
             with work.stage(self.READING_STAGE) as record:
                 record.update(self._collect_lines(request))
-        if work.done("frequencies") is None:
-            with work.stage("frequencies") as record:
+        if work.done(COUNTING_STAGE) is None:
+            with work.stage(COUNTING_STAGE) as record:
                 record.update(self._count_lines(request, order_of()))
 
     def _collect_lines(self, request: LinesRequest) -> dict[str, object]:
@@ -133,7 +134,8 @@ class LineRun(DocumentRun):
         codes = self._source_codes
         count = 0
         folder = self.work.folder(LINES_FOLDER)
-        for part in find_repeated_lines(folder, ranks, request.least, self.options.memory):
+        memory = self.options.memory
+        for part in find_repeated_lines(folder, ranks, request.least, memory, request.counted):
             firsts = np.flatnonzero(np.diff(part.lines, prepend=-1))
             listed.append(_list_lines(part, firsts))
             cuts.append(_plan_cuts(part, firsts, request.action))
@@ -219,8 +221,12 @@ class LineRun(DocumentRun):
     @property
     def counts(self) -> LineCounts:
         """The counts of repeated lines."""
-        record = self.work.manifest["stages"]["frequencies"]
+        record = self.work.manifest["stages"][COUNTING_STAGE]
         return LineCounts(int(record["repeated_lines"]), int(record["repeated_places"]))
+
+    def cut_texts(self) -> CutTexts:
+        """Returns what is cut, after the stages of the run."""
+        return CutTexts(self)
 
     def line_batches(self) -> Iterator[pa.RecordBatch]:
         """Yields the table of repeated lines, with the schema REPEATED_LINES.

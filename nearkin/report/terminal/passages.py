@@ -9,8 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from nearkin.passages.cutting.request import CutCounts, CutRequest, CutUnit
-from nearkin.passages.lines.request import LinesRequest
+from nearkin.passages.lines.request import Counted, LinesRequest
 from nearkin.report.formatting import format_bytes
+from nearkin.report.model import LinesReport
 from nearkin.runtime.number_format import format_count, format_percent
 from nearkin.runtime.visible_text import make_visible
 
@@ -91,17 +92,43 @@ def print_repeated_lines(
         output: Output folder.
         console: Console to print to, usually standard error.
     """
-    verb = "occurs" if counts["repeated_lines"] == 1 else "occur"
     console.print()
+    cuts = None
+    if request.is_cut:
+        cuts = CutCounts(**{item.name: counts[item.name] for item in fields(CutCounts)})
+    lines = LinesReport(
+        unit=str(request.unit),
+        least=request.least,
+        counted=str(request.counted),
+        action=str(request.action),
+        repeated_lines=counts["repeated_lines"],
+        repeated_places=counts["repeated_places"],
+        counts=cuts,
+    )
+    print_lines_report(lines, counts["documents"], console)
+    _print_end(counts, warnings, output, console)
+
+
+def print_lines_report(lines: LinesReport, documents: int, console: Console) -> None:
+    """Prints how many lines are repeated, and what was cut.
+
+    Args:
+        lines: The repeated lines.
+        documents: Number of documents in which they were looked for.
+        console: Console to print to.
+    """
+    verb = "occurs" if lines.repeated_lines == 1 else "occur"
+    where = f"in at least {lines.least:,} of"
+    if lines.counted == Counted.PLACES:
+        where = f"at least {lines.least:,} times in"
     console.print(
-        f"{format_count(counts['repeated_lines'], f'different {request.unit}')} {verb} in at least "
-        f"{request.least:,} of {format_count(counts['documents'], 'document')}, at "
-        f"{format_count(counts['repeated_places'], 'place')}",
+        f"{format_count(lines.repeated_lines, f'different {lines.unit}')} {verb} {where} "
+        f"{format_count(documents, 'document')}, at {format_count(lines.repeated_places, 'place')}",
         highlight=False,
     )
-    if request.is_cut:
-        _print_cut_parts(counts["cuts"], counts["documents_cut"], counts["cut_bytes"], console)
-    _print_end(counts, warnings, output, console)
+    if lines.counts is not None:
+        counts = lines.counts
+        _print_cut_parts(counts.cuts, counts.documents_cut, counts.cut_bytes, console)
 
 
 def _print_end(

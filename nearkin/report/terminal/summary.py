@@ -13,7 +13,7 @@ from nearkin.passages.cutting.request import CutRequest
 from nearkin.report.formatting import format_bytes
 from nearkin.report.model import ReportData
 from nearkin.report.row_categories import categorize_rows
-from nearkin.report.terminal.passages import print_cuts
+from nearkin.report.terminal.passages import print_cuts, print_lines_report
 from nearkin.runtime.number_format import format_percent, format_similarity
 from nearkin.runtime.visible_text import make_visible
 from nearkin.spec import HAMMING
@@ -23,6 +23,7 @@ OUTPUT_FILES = (
     ("kept documents", "kept"),
     ("clusters", "clusters.parquet"),
     ("pairs", "pairs.parquet"),
+    ("repeated lines", "repeated_lines.parquet"),
     ("cut parts", "cuts.parquet"),
     ("related documents", "related.parquet"),
     ("rejected rows", "rejected.jsonl"),
@@ -59,6 +60,8 @@ def print_summary(
     if data.passages is not None:
         request = CutRequest.parse(data.passages.cut, data.passages.min_left)
         print_cuts(data.passages.counts, request, TOKEN_NAMES[data.passages.unit], console)
+    if data.lines is not None:
+        print_lines_report(data.lines, data.counts.kept, console)
     if data.templates is not None:
         console.print(Text(_describe_templates(data.templates)))
     if data.total_seconds:

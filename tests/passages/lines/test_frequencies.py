@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from nearkin.passages.lines.frequencies import LineWriter, find_repeated_lines
+from nearkin.passages.lines.request import Counted
 
 
 def test_lines_with_one_equal_hash_are_different_lines(tmp_path: Path) -> None:
@@ -32,3 +33,7 @@ def test_places_in_one_document_count_once(tmp_path: Path) -> None:
     assert part.starts.tolist() == [0, 4, 0]
     (none,) = find_repeated_lines(tmp_path, ranks, 3, 1 << 28)
     assert len(none.lines) == len(none.frequencies) == 0
+    (often,) = find_repeated_lines(tmp_path, ranks, 3, 1 << 28, Counted.PLACES)
+    assert often.frequencies.tolist() == [2]
+    (never,) = find_repeated_lines(tmp_path, ranks, 4, 1 << 28, Counted.PLACES)
+    assert len(never.lines) == 0
