@@ -24,6 +24,10 @@ those of the first kind that it has: a hub converts some datasets and keeps the 
 CARD = "README.md"
 MAX_CARD_BYTES = 4 << 20
 """The largest dataset card that is read, in bytes."""
+MAX_PATTERNS = 1000
+"""The largest number of patterns of a configuration."""
+MAX_STARS = 8
+"""The largest number of `*` in a pattern of a card. Matching many of them can take very long."""
 WILDCARDS = frozenset("*?[")
 
 
@@ -119,12 +123,7 @@ def _find_data_files(filesystem: HfFileSystem, root: str, subset: str) -> list[s
     if not name and not configurations:
         return _find_all_data_files(filesystem, root)
     patterns = _patterns_of(_choose_configuration(configurations, name, root), split)
-    foreign = [one for one in patterns if "://" in one or ".." in one.split("/")]
-    if foreign:
-        raise UsageError(
-            f"the card of {HUB}://{root} lists files outside of the repository ({foreign[0]}); "
-            "give the URLs of the files"
-        )
+    _require_usable_patterns(patterns, root)
     names = sorted(
         {
             found
@@ -133,10 +132,30 @@ def _find_data_files(filesystem: HfFileSystem, root: str, subset: str) -> list[s
         }
     )
     if not names:
+        searched = ", ".join(patterns[:5]) or "its split"
         raise UsageError(
-            f"{HUB}://{root}/{subset} has no files: none match {', '.join(patterns) or 'its split'}"
+            f"{HUB}://{root} has no files of {name or 'the default configuration'}: none match "
+            f"{searched}"
         )
     return names
+
+
+def _require_usable_patterns(patterns: Sequence[str], root: str) -> None:
+    """Refuses patterns of a card that lead out of the repository or take long to match.
+
+    Raises:
+        UsageError: If there is such a pattern, or there are too many.
+    """
+    reason = ""
+    if len(patterns) > MAX_PATTERNS:
+        reason = f"{len(patterns):,} patterns, and {MAX_PATTERNS:,} are the most"
+    for pattern in patterns:
+        if "://" in pattern or ".." in pattern.split("/"):
+            reason = f"files outside of the repository ({pattern[:80]})"
+        if pattern.count("*") > MAX_STARS:
+            reason = f"a pattern with more than {MAX_STARS} stars ({pattern[:80]})"
+    if reason:
+        raise UsageError(f"the card of {HUB}://{root} lists {reason}; give the URLs of the files")
 
 
 def _expand_pattern(filesystem: HfFileSystem, pattern: str) -> list[str]:
@@ -186,7 +205,9 @@ def _read_configurations(filesystem: HfFileSystem, root: str) -> dict[str, Mappi
         return {}
     try:
         entries = RepoCard(content).data.get("configs") or []
-        return {str(entry["config_name"]): entry for entry in entries}
+        return {_require_text(entry["config_name"]): entry for entry in entries}
+    except UsageError:
+        raise
     except Exception as error:
         # The parser of YAML has errors of its own.
         reason = " ".join(str(error).split())[:200]
@@ -223,7 +244,7 @@ def _patterns_of(configuration: Mapping[str, Any], split: str) -> list[str]:
         split: The name of a split, or an empty text for all of them.
     """
     data_files = configuration.get("data_files")
-    folder = str(configuration.get("data_dir") or "").strip("/")
+    folder = _require_text(configuration.get("data_dir") or "").strip("/")
     if data_files is None:
         return [folder or "**"] if split in ("", "train") else []
     if isinstance(data_files, Mapping):
@@ -232,10 +253,25 @@ def _patterns_of(configuration: Mapping[str, Any], split: str) -> list[str]:
     patterns: list[str] = []
     for entry in entries:
         by_split = isinstance(entry, Mapping)
-        of_split = str(entry.get("split", "train")) if by_split else "train"
+        of_split = entry.get("split", "train") if by_split else "train"
         if split in ("", of_split):
-            patterns.extend(map(str, _as_list(entry.get("path", []) if by_split else entry)))
+            paths = _as_list(entry.get("path", []) if by_split else entry)
+            patterns.extend(map(_require_text, paths))
     return [f"{folder}/{pattern}" if folder else pattern for pattern in patterns]
+
+
+def _require_text(value: Any) -> str:
+    """Returns a value of the metadata that must be a text.
+
+    Raises:
+        UsageError: If it is something else. A nested value could be too large to show.
+    """
+    if not isinstance(value, str):
+        raise UsageError(
+            f"the metadata of {CARD} has a value of type {type(value).__name__} where a text is "
+            "expected; give the URLs of the files"
+        )
+    return value
 
 
 def _as_list(value: Any) -> Sequence[Any]:

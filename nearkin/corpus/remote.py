@@ -23,7 +23,8 @@ CREDENTIALS = {
     HUB: "set HF_TOKEN, or run `hf auth login`",
 }
 CHECKS = {
-    HUB: "the names of the repository, the revision and the path, and that HF_TOKEN may read it"
+    HUB: "the names of the repository (hf://datasets/ORG/NAME), the revision and the path, and "
+    "that HF_TOKEN may read it"
 }
 """What to check if a URL does not exist, by protocol."""
 DRIVER_ERRORS = {

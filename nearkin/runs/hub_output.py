@@ -133,8 +133,8 @@ class HubOutput:
         """
         with self._translated_errors(
             f"{self.local} is complete, but cannot be uploaded to",
-            f"upload it with: hf upload {self.repository} {self.local} {self.path or '.'} "
-            f"--repo-type dataset --revision {self.branch}",
+            "upload it with the program hf (hf upload, type of repository: dataset), or repeat "
+            f"the command with {name_flag('resume')} if it has that option",
         ):
             return self._upload(overwrite=overwrite)
 

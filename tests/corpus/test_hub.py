@@ -109,15 +109,23 @@ def test_configurations_of_the_card_are_read(subset: str, paths: list[str], hub:
     assert paths_of(REPOSITORY + subset) == paths
 
 
+def card_of(data_files: str) -> bytes:
+    return f"---\nconfigs:\n- config_name: en\n  data_files: {data_files}\n---\n".encode()
+
+
 @pytest.mark.parametrize(
     ("card", "subset", "message"),
     [
         (CARD, "/de", "neither a path nor a configuration 'de'.*: en, fr, far"),
-        (CARD, "/en/dev", "has no files: none match its split"),
+        (CARD, "/en/dev", "has no files of en: none match its split"),
         (CARD, "/far", "lists files outside of the repository"),
         (CARD.replace(b"  default: true\n", b""), "", r"several configurations \(en, fr, far\)"),
         (b"---\nconfigs: [\n---\n", "", "metadata of .* cannot be read"),
         (b"---\nconfigs: 7\n---\n", "", "metadata of .* cannot be read"),
+        (card_of("'a" + "*a" * 9 + "'"), "", "a pattern with more than 8 stars"),
+        (card_of("[" + "a," * 1001 + "]"), "", "lists 1,001 patterns, and 1,000 are the most"),
+        (card_of("[[[a]]]"), "", "a value of type list where a text is expected"),
+        (b"---\nconfigs:\n- config_name: 7\n---\n", "", "a value of type int where a text"),
     ],
 )
 def test_a_card_that_does_not_say_what_to_read_is_an_error(
