@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from nearkin import duckdb, pandas, polars, sklearn, spark
     from nearkin.api import (
         check,
+        decontaminate,
         dedup,
         frequencies,
         observe,
@@ -88,6 +89,7 @@ if TYPE_CHECKING:
     from nearkin.report.model import ReportData
     from nearkin.results import (
         CheckResult,
+        DecontaminationResult,
         DedupResult,
         PairsResult,
         PassagesResult,
@@ -119,6 +121,7 @@ __all__ = [
     "ClusterPage",
     "ClusterPart",
     "CountingMinHash",
+    "DecontaminationResult",
     "DedupResult",
     "Distribution",
     "DocumentFrequencies",
@@ -190,6 +193,7 @@ __all__ = [
     "Workload",
     "__version__",
     "check",
+    "decontaminate",
     "dedup",
     "duckdb",
     "estimate",
@@ -217,6 +221,7 @@ _HOMES = {
     "pairs": "nearkin.api",
     "split": "nearkin.api",
     "passages": "nearkin.api",
+    "decontaminate": "nearkin.api",
     "check": "nearkin.api",
     "sketch": "nearkin.api",
     "report": "nearkin.api",
@@ -225,6 +230,7 @@ _HOMES = {
     "DedupResult": "nearkin.results",
     "PairsResult": "nearkin.results",
     "PassagesResult": "nearkin.results",
+    "DecontaminationResult": "nearkin.results",
     "ResultTable": "nearkin.results",
     "SplitResult": "nearkin.results",
     "CheckResult": "nearkin.results",

@@ -1,6 +1,6 @@
 """The functions of the library: tables, frames, lists or files in, Arrow tables out."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -20,6 +20,15 @@ from nearkin.corpus.arrow_conversion import (
     type_name,
 )
 from nearkin.decisions import Decisions, read_decisions
+from nearkin.decontamination.index import SuiteIndex
+from nearkin.decontamination.request import (
+    DEFAULT_POINT,
+    SUITE_FIELDS,
+    ContaminationAction,
+    DecontaminationRequest,
+)
+from nearkin.decontamination.run import DecontaminationRun, require_memory
+from nearkin.decontamination.suite_inputs import SuiteColumns, open_suites, suites_of_data
 from nearkin.engine.document_frequencies import FrequencyRequest
 from nearkin.engine.local.blocking import BlocklistMatcher, require_blockable
 from nearkin.engine.local.decisions import require_decidable
@@ -36,7 +45,13 @@ from nearkin.errors import UsageError
 from nearkin.keys import HashKey
 from nearkin.measures import measure_of
 from nearkin.passages.cutting.request import CutRequest, PassageRequest
-from nearkin.passages.cutting.run import CutRun, CutTexts, order_documents, require_cuttable
+from nearkin.passages.cutting.run import (
+    CutRun,
+    CutTexts,
+    order_documents,
+    require_cuttable,
+    require_rewritable,
+)
 from nearkin.passages.lines.request import LinesRequest
 from nearkin.passages.lines.run import LineRun, require_lines_request
 from nearkin.passages.run import PassageOptions, PassageRun
@@ -52,6 +67,7 @@ from nearkin.report.run_warnings import (
 )
 from nearkin.results import (
     CheckResult,
+    DecontaminationResult,
     DedupResult,
     PairsResult,
     PassagesResult,
@@ -395,6 +411,101 @@ def passages(
         else:
             run.find()
         result = PassagesResult.from_run(run, cut_run)
+    updates.close()
+    log_warnings(result.warnings)
+    folder.remove()
+    return result
+
+
+@check_arguments
+def decontaminate(
+    data: Any,
+    against: str | Path | Sequence[str | Path] | Mapping[str, Any],
+    *,
+    text: str | Sequence[str] | None = None,
+    id: str | None = None,
+    suite_fields: Sequence[str] = SUITE_FIELDS,
+    suite_id: str | None = None,
+    operating_point: str = DEFAULT_POINT,
+    field_thresholds: Mapping[str, float] | None = None,
+    action: str | None = None,
+    cut_unit: str | None = None,
+    key: HashKey | None = None,
+    memory: int | str = "4GB",
+    workers: int = 2,
+    work: str | Path | None = None,
+    progress: Progress | None = None,
+    **reading: Unpack[ReadKeywords],
+) -> DecontaminationResult:
+    """Finds the items of benchmark suites in documents.
+
+    A document holds an item if the words that it shares with a field of the item, in order, cover
+    enough of the field. Words that are rare in the documents and in the suite count more.
+
+    Args:
+        data: The documents, as for `dedup`.
+        against: The suites: a path, glob, folder or URL, or a list of them, of tables and of files
+            that `nearkin decontaminate --build` wrote; or tables by the names of the suites.
+        text: Column of texts, or several columns, whose texts are joined. The default is `text`.
+        id: Column of ids. The default is the row number, or the path and the row for files.
+        suite_fields: Columns of the texts of an item, of which a suite needs at least one.
+        suite_id: Column of the ids of items. The default is the row number.
+        operating_point: What counts as a passage: `longest` (8 words, two of them with one gap) or
+            `exact` (13 words, no gap).
+        field_thresholds: Smallest score at which a field counts as found, in (0, 1], by the names
+            of the fields. The default is 0.7, and 0.9 for `context`.
+        action: What happens to contaminated documents: `annotate`, `cut` (their passages are cut)
+            or `drop`. By default, they are only listed.
+        cut_unit: What is cut with a passage: `passage` (the default), `sentence`, `line` or
+            `paragraph`.
+        key: Hash key of the words. Saved suites with fingerprints under a key require it.
+        memory: Bound on the anonymous memory of the run: a number of bytes, or a size.
+        workers: Number of threads.
+        work: Folder for temporary files. The default is that of the system.
+        progress: Receives stage and row-count updates. By default, stages are logged to
+            `nearkin.run` (INFO).
+        **reading: How the files of documents are read, as for `dedup`.
+
+    Raises:
+        UsageError: If a parameter is out of range, or the data cannot be read.
+        IncompatibleError: If saved suites have other hashes than the others.
+        KeyRequiredError: If saved suites have hashes under another key.
+        RunError: If a file cannot be read or temporary files cannot be written.
+
+    Examples:
+        >>> question = "Which of the northern rivers freezes first when the winter comes early?"
+        >>> found = decontaminate(
+        ...     [f"Quiz of the week: {question.upper()} Write to us!", "Another text"],
+        ...     {"rivers": [{"question": question, "answer": "The smallest one"}]},
+        ... )
+        >>> found.hits.to_pylist()[0]["spans"]
+        [{'start': 18, 'end': 88}]
+        >>> found.suites.to_pylist()[0]["contaminated_items"]
+        1
+    """
+    request = DecontaminationRequest.parse(operating_point, field_thresholds, action, cut_unit)
+    columns = columns_of({"text": text}, id)
+    suite_columns = SuiteColumns(tuple(suite_fields), suite_id)
+    bound = parse_size(memory)
+    if isinstance(against, Mapping):
+        tables = {name: to_table(table) for name, table in against.items()}
+        suites = suites_of_data(tables, suite_columns, key, bound)
+    else:
+        paths = [against] if isinstance(against, str | Path) else against
+        suites = open_suites([str(path) for path in paths], suite_columns, key, bound)
+    options = PassageOptions(suites.spec, request.point.least, memory=bound, workers=workers)
+    request.require_fields(suites.fields)
+    require_memory(len(suites.rarity), bound)
+    if request.action == ContaminationAction.CUT:
+        require_rewritable(columns, "action")
+    corpus = open_corpus(data, reading)
+    folder = TemporaryFolder(work)
+    work_folder = WorkFolder.create(folder.path / "work", {}, durable=False)
+    updates = progress or default_progress()
+    index = SuiteIndex(suites, request.point.least)
+    run = DecontaminationRun(corpus, columns, index, request, options, work_folder, updates, key)
+    run.find()
+    result = DecontaminationResult.from_run(run)
     updates.close()
     log_warnings(result.warnings)
     folder.remove()

@@ -18,6 +18,14 @@ import pyarrow as pa
 from nearkin.argument_types import check_arguments
 from nearkin.corpus import TableCorpus, count_reasons
 from nearkin.corpus.row_selection import select_kept_rows
+from nearkin.decontamination.request import ContaminationAction
+from nearkin.decontamination.run import DecontaminationRun
+from nearkin.decontamination.tables import (
+    CONTAMINATED,
+    CONTAMINATION,
+    CONTAMINATIONS,
+    ContaminationTables,
+)
 from nearkin.engine.cluster_columns import ClusterColumns, DocumentWeights
 from nearkin.engine.local import result_tables
 from nearkin.engine.local.cluster_columns import LocalClusterColumns
@@ -29,6 +37,7 @@ from nearkin.engine.result_schema import GROUPS, RELATED
 from nearkin.engine.split_groups import SplitFacts, describe_group_sizes, require_group
 from nearkin.engine.stats import MissingPairsStats, StageRecords
 from nearkin.errors import MissingExtraError, UsageError
+from nearkin.passages.cutting.request import CUT_SPANS
 from nearkin.passages.cutting.run import CUTS, KEPT_DOCUMENTS, CutRun, CutTexts
 from nearkin.passages.lines.request import LinesRequest
 from nearkin.passages.lines.run import REPEATED_LINES, LineRun, count_lines
@@ -870,6 +879,93 @@ class PassagesResult:
     def _repr_html_(self) -> str:
         shown = first_rows("passages", self.passages.arrow)
         return render_view("PassagesResult", self.statistics, [], [shown])
+
+
+@dataclass(frozen=True, repr=False)
+class DecontaminationResult:
+    """The items of suites that documents hold. `len` is the number of contaminated documents.
+
+    Attributes:
+        hits: A table with a row for each field of an item that a document holds: suite, item,
+            field, id, score, spans (start and end of the shared parts, in bytes of the text), and
+            document (its number, from 0).
+        items: A table with a row for each item that documents hold: suite, item, copies (items with
+            the same texts), hits, documents (their number) and score (the largest one).
+        suites: A table with a row for each suite: suite, items, not_searched (items that are too
+            short or too common to be found), contaminated_items, share and documents.
+        documents: A table with a row for each contaminated document: id, bytes, items, suites,
+            score and document.
+        rejected: The rejected rows, which are not documents. The columns are those of
+            `DedupResult.rejected`.
+        statistics: The counts of documents, items and hits.
+        warnings: Sentences about inputs.
+        kept_documents: If an action was given, a table with a row for each document that is kept:
+            id, text, and cut_spans (start and end of each part that was cut, in bytes of the
+            original text), or contamination (suite, item, field and score of what it holds) if
+            documents are annotated.
+        cuts: A table with a row for each part that was cut: id, start, end, text, kept_id (null)
+            and document.
+    """
+
+    hits: ResultTable
+    items: ResultTable
+    suites: ResultTable
+    documents: ResultTable
+    rejected: ResultTable
+    statistics: Mapping[str, int]
+    warnings: tuple[str, ...] = ()
+    kept_documents: ResultTable = field(
+        default_factory=lambda: ResultTable(KEPT_DOCUMENTS.empty_table())
+    )
+    cuts: ResultTable = field(default_factory=lambda: ResultTable(CUTS.empty_table()))
+
+    @classmethod
+    def from_run(cls, run: DecontaminationRun) -> "DecontaminationResult":
+        """Returns the result of a finished run. The work folder is not needed any more.
+
+        Args:
+            run: The run.
+        """
+        tables = ContaminationTables(run)
+        cut_texts = CutTexts(run)
+        kept_documents = KEPT_DOCUMENTS.empty_table()
+        cuts = CUTS.empty_table()
+        if run.request.action is not None:
+            kept_documents = _read_kept_documents(cut_texts)
+        if run.request.action == ContaminationAction.CUT:
+            cuts = pa.Table.from_batches(cut_texts.cut_batches(), CUTS)
+        elif run.request.action == ContaminationAction.ANNOTATE:
+            held = tables.annotation_column(0, run.documents_read)[CONTAMINATION]
+            kept_documents = kept_documents.drop([CUT_SPANS]).append_column(CONTAMINATION, held)
+        return cls(
+            hits=ResultTable(pa.Table.from_batches(tables.hit_batches(), CONTAMINATIONS)),
+            items=ResultTable(tables.items),
+            suites=ResultTable(tables.suites),
+            documents=ResultTable(pa.Table.from_batches(tables.document_batches(), CONTAMINATED)),
+            rejected=read_rejected_rows(run.work.path / REJECTED),
+            statistics=tables.counts(),
+            warnings=(*warn_of_inputs(run.corpus, run.columns), *tables.warnings),
+            kept_documents=ResultTable(kept_documents),
+            cuts=ResultTable(cuts),
+        )
+
+    def to_arrow(self) -> pa.Table:
+        """Returns the fields of items that documents hold as an Arrow table."""
+        return self.hits.arrow
+
+    def __len__(self) -> int:
+        return len(self.documents)
+
+    def __repr__(self) -> str:
+        counts = self.statistics
+        return (
+            f"<DecontaminationResult: {counts['contaminated_items']:,} of {counts['items']:,} "
+            f"items in {counts['contaminated_documents']:,} of {counts['documents']:,} documents>"
+        )
+
+    def _repr_html_(self) -> str:
+        shown = first_rows("suites", self.suites.arrow)
+        return render_view("DecontaminationResult", self.statistics, [], [shown])
 
 
 @dataclass(frozen=True, repr=False)

@@ -12,6 +12,7 @@ from enum import Enum
 
 OPTIONS = {
     "fields": "--field",
+    "field_thresholds": "--field-threshold",
     "key": "--key-file",
     "cut_unit": "--cut",
     "cuts_over": "--cut-over",

@@ -166,6 +166,10 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     "dedup": lambda parts: (nk.dedup, {"data": TEXTS}),
     "pairs": lambda parts: (nk.pairs, {"data": TEXTS}),
     "passages": lambda parts: (nk.passages, {"data": TEXTS}),
+    "decontaminate": lambda parts: (
+        nk.decontaminate,
+        {"data": TEXTS, "against": {"suite": [{"question": TEXTS[0]}]}},
+    ),
     "split": lambda parts: (nk.split, {"data": TEXTS}),
     "check": lambda parts: (nk.check, {"first": TEXTS, "second": TEXTS}),
     "sketch": lambda parts: (nk.sketch, {"texts": TEXTS}),
@@ -429,7 +433,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
     "spark.split": lambda parts: (nearkin.spark.split, {"frame": object(), "id": "id"}),
 }
 """What is called, with valid arguments, by the name of the function."""
-SLOW = {"dedup", "pairs", "passages", "split", "check", "synth", "fit"}
+SLOW = {"dedup", "pairs", "passages", "decontaminate", "split", "check", "synth", "fit"}
 """Functions that take seconds for all values that have the right type."""
 
 
@@ -507,6 +511,7 @@ RESULTS = {
     "OutcomeKind",
     "PairsResult",
     "PassagesResult",
+    "DecontaminationResult",
     "SplitResult",
     "CheckResult",
     "Plan",

@@ -66,6 +66,11 @@ COMMANDS = (
         "Find the passages that occur at two or more places of a corpus.",
     ),
     CommandEntry(
+        "decontaminate",
+        START,
+        "Find the items of benchmark suites in a corpus, and list, cut or drop what contains them.",
+    ),
+    CommandEntry(
         "check",
         CHECK,
         "Find near-duplicates between two corpora, and end with exit code 3 if there are more than "

@@ -61,6 +61,7 @@ RANGES = {
     "recall": OPEN_SHARE,
     "precision": OPEN_SHARE,
     "max_df": OPEN_SHARE,
+    "fail_above": SHARE,
     "floor": SHARE,
     "max_lost": SHARE,
     "related": OPEN_SHARE,

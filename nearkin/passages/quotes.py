@@ -69,7 +69,7 @@ def quote_documents(
             passages=int(tables.passage_counts[number]),
             begins=first == 0,
             ends=end == len(content),
-            parts=_divide(content, first, end, spans[number]),
+            parts=divide_excerpt(content, first, end, spans[number]),
         )
     return [quoted[number] for number in order.tolist()]
 
@@ -85,10 +85,18 @@ def _find_spans(run: PassageRun, wanted: np.ndarray) -> dict[int, list[tuple[int
     return spans
 
 
-def _divide(
+def divide_excerpt(
     content: memoryview, first: int, end: int, spans: list[tuple[int, int]]
 ) -> list[QuotedPart]:
-    """Returns the parts of an excerpt. Spans can overlap, and are ordered by their first byte."""
+    """Returns the parts of an excerpt.
+
+    Args:
+        content: UTF-8 bytes of the text.
+        first: First byte of the excerpt.
+        end: Byte after its last one.
+        spans: First byte, and byte after the last one, of the parts that are repeated, ordered by
+            their first byte. They can overlap.
+    """
     parts = []
     reached = first
     for start, stop in spans:

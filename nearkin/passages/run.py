@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, NamedTuple, TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -41,6 +41,7 @@ from nearkin.winnowing.fingerprints import AnchorTable, Buffers, collect_anchors
 from nearkin.winnowing.tokens import TokenPiece, TokenReader
 
 Result = TypeVar("Result")
+State = TypeVar("State")
 
 LARGE_BATCH = 16 << 20
 """The number of bytes from which a batch is read piece by piece."""
@@ -110,13 +111,6 @@ class PassageOptions:
     def parameters(self) -> dict[str, object]:
         """Returns the options that decide the result, as JSON values. The Spec is not one."""
         return {"min_tokens": self.least, "source": self.source}
-
-
-class _Tool(NamedTuple):
-    """The reader and the buffers of one thread."""
-
-    reader: TokenReader
-    buffers: Buffers
 
 
 class DocumentRun:
@@ -263,6 +257,57 @@ class DocumentRun:
         return self._facts.select(list(map(carried_column_name, names))).rename_columns(names)
 
 
+class PieceMapper(Generic[State]):
+    """Reads the tokens of the documents of a run, piece by piece, in several threads.
+
+    Args:
+        run: The run.
+        make_state: Creates what a thread keeps from piece to piece, for example buffers. All pieces
+            of a document are read with one state.
+    """
+
+    def __init__(self, run: DocumentRun, make_state: Callable[[], State]) -> None:
+        self._run = run
+        self._make_state = make_state
+        self._tools = ObjectPool(self._make_tool)
+
+    def _make_tool(self) -> tuple[TokenReader, State]:
+        options = self._run.options
+        shingler = Shingler(options.spec, self._run.key)
+        return TokenReader(shingler, options.least), self._make_state()
+
+    @cached_property
+    def _serial_tool(self) -> tuple[TokenReader, State]:
+        return self._make_tool()
+
+    def map(
+        self, work: Callable[[TokenPiece, State], Result]
+    ) -> Iterator[tuple[Batch, Iterable[Result]]]:
+        """Yields the batches of the corpus, each with work(piece, state) of its pieces, in order.
+
+        A batch with a large document is read by this thread, piece by piece, because the results of
+        all its pieces may need several times its size.
+
+        Args:
+            work: Function to call with each piece.
+        """
+        run = self._run
+
+        def read(batch: Batch, tool: tuple[TokenReader, State]) -> Iterator[Result]:
+            reader, state = tool
+            for piece in reader.read_pieces(run.texts_of(batch), batch.first):
+                yield work(piece, state)
+
+        def map_batch(batch: Batch) -> tuple[Batch, list[Result] | None]:
+            if batch.documents.nbytes > LARGE_BATCH:
+                return batch, None
+            return batch, self._tools.use(lambda tool: list(read(batch, tool)))
+
+        batches = run.corpus.batches(run.columns)
+        for batch, results in ordered_map(map_batch, batches, run.options.workers):
+            yield batch, read(batch, self._serial_tool) if results is None else results
+
+
 class PassageRun(DocumentRun):
     """A run that finds the passages of one corpus. For its arguments, see `DocumentRun`."""
 
@@ -279,11 +324,7 @@ class PassageRun(DocumentRun):
         wanted: np.ndarray | None = None,
     ) -> None:
         super().__init__(corpus, columns, options, work, progress, key, wanted)
-        self._tools = ObjectPool(self._make_tool)
-
-    def _make_tool(self) -> _Tool:
-        shingler = Shingler(self.options.spec, self.key)
-        return _Tool(TokenReader(shingler, self.options.least), Buffers())
+        self._pieces = PieceMapper(self, Buffers)
 
     def find(self) -> None:
         """Runs the stages that are not finished yet.
@@ -314,7 +355,7 @@ class PassageRun(DocumentRun):
                 table.add(hashes)
 
         self.progress.stage("fingerprints", estimate_documents(self.corpus))
-        counts = self.write_facts(self._map_pieces(collect), add)
+        counts = self.write_facts(self._pieces.map(collect), add)
         self.work.save(TWICE, table.twice)
         return counts
 
@@ -337,34 +378,11 @@ class PassageRun(DocumentRun):
         for path in folder.iterdir():
             path.unlink()
         with WindowWriter(folder) as writer:
-            for batch, collected in self._map_pieces(collect):
+            for batch, collected in self._pieces.map(collect):
                 for windows in collected:
                     writer.add(windows)
                 self.progress.advance(len(batch.rows))
         return {"windows": writer.written}
-
-    def _map_pieces(
-        self, work: Callable[[TokenPiece, Buffers], Result]
-    ) -> Iterator[tuple[Batch, Iterable[Result]]]:
-        """Yields the batches of the corpus, each with work(piece, buffers) of its pieces, in order.
-
-        A batch with a large document is read by this thread, piece by piece, because the results of
-        all its pieces may need several times its size.
-        """
-
-        def read(batch: Batch, tool: _Tool) -> Iterator[Result]:
-            texts = self.texts_of(batch)
-            for piece in tool.reader.read_pieces(texts, batch.first):
-                yield work(piece, tool.buffers)
-
-        def map_batch(batch: Batch) -> tuple[Batch, list[Result] | None]:
-            if batch.documents.nbytes > LARGE_BATCH:
-                return batch, None
-            return batch, self._tools.use(lambda tool: list(read(batch, tool)))
-
-        batches = self.corpus.batches(self.columns)
-        for batch, results in ordered_map(map_batch, batches, self.options.workers):
-            yield batch, read(batch, self._make_tool()) if results is None else results
 
     def _find_sources(self) -> dict[str, object]:
         """Writes where the content of each window occurs first."""

@@ -55,23 +55,39 @@ class TokenReader:
             first: Number of the first document.
         """
         data, offsets = text_buffers(texts)
-        start = 0
-        while start < len(texts):
-            limit = int(offsets[start]) + PIECE_BYTES
-            end = max(start + 1, int(np.searchsorted(offsets, limit, side="right")) - 1)
+        for start, end in _divide(offsets):
             if int(offsets[end] - offsets[start]) > PIECE_BYTES:
                 yield from self._parts_of(data, offsets[start : end + 1], first + start)
             else:
-                tokens = self._shingler.locate_tokens(data, offsets[start : end + 1])
-                numbers = np.arange(first + start, first + end, dtype=np.uint64)
-                yield TokenPiece(
-                    hashes=tokens.hashes,
-                    starts=tokens.starts,
-                    ends=tokens.ends,
-                    offsets=tokens.offsets,
-                    places=numbers << np.uint64(32),
-                )
-            start = end
+                yield self._locate(data, offsets[start : end + 1], first + start)
+
+    def read_documents(self, texts: pa.Array, first: int) -> Iterator[TokenPiece]:
+        """Yields the tokens of texts, with all tokens of a long document in one piece.
+
+        The next piece overwrites the previous one.
+
+        Args:
+            texts: Texts, large_string (n,).
+            first: Number of the first document.
+        """
+        data, offsets = text_buffers(texts)
+        for start, end in _divide(offsets):
+            if int(offsets[end] - offsets[start]) > PIECE_BYTES:
+                parts = self._parts_of(data, offsets[start : end + 1], first + start)
+                yield _join_parts(list(parts))
+            else:
+                yield self._locate(data, offsets[start : end + 1], first + start)
+
+    def _locate(self, data: np.ndarray, offsets: np.ndarray, first: int) -> TokenPiece:
+        tokens = self._shingler.locate_tokens(data, offsets)
+        numbers = np.arange(first, first + len(offsets) - 1, dtype=np.uint64)
+        return TokenPiece(
+            hashes=tokens.hashes,
+            starts=tokens.starts,
+            ends=tokens.ends,
+            offsets=tokens.offsets,
+            places=numbers << np.uint64(32),
+        )
 
     def _parts_of(self, data: np.ndarray, bounds: np.ndarray, number: int) -> Iterator[TokenPiece]:
         """Yields the tokens of one long document."""
@@ -95,6 +111,30 @@ class TokenReader:
                 hashes[last].copy(), starts[last].copy(), ends[last].copy(), carried.offsets
             )
             at = stop
+
+
+def _divide(offsets: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Yields ranges of texts that have about PIECE_BYTES together. A longer text is one range."""
+    start = 0
+    while start < len(offsets) - 1:
+        limit = int(offsets[start]) + PIECE_BYTES
+        end = max(start + 1, int(np.searchsorted(offsets, limit, side="right")) - 1)
+        yield start, end
+        start = end
+
+
+def _join_parts(parts: list[TokenPiece]) -> TokenPiece:
+    """Returns the parts of one document, which may overlap, as one piece."""
+    total = 0
+    repeated = []
+    for part in parts:
+        repeated.append(total - int(part.places[0] & np.uint64(0xFFFFFFFF)))
+        total += len(part.hashes) - repeated[-1]
+    hashes, starts, ends = (
+        np.concatenate([part[column][skip:] for part, skip in zip(parts, repeated, strict=True)])
+        for column in range(3)
+    )
+    return TokenPiece(hashes, starts, ends, np.array([0, total]), parts[0].places)
 
 
 def _no_tokens() -> LocatedTokens:

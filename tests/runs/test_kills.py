@@ -73,6 +73,16 @@ CASES: dict[str, list[str]] = {
     "cut-documents": ["passages", "DOCS", "--out", "OUT", "--cut", "document:0.5", "--min", "10"],
     "cut-lines": ["passages", "DOCS", "--out", "OUT", "--repeated-lines", "2"],
     "dedup-cut": ["dedup", "DOCS", "--out", "OUT", "--threshold", "0.99", "--passages", "10"],
+    "decontaminate": [
+        "decontaminate",
+        "DOCS",
+        "--out",
+        "OUT",
+        "--against",
+        "SUITE",
+        "--action",
+        "cut",
+    ],
 }
 RESTARTED: dict[str, list[str]] = {
     "sketch": ["sketch", "DOCS", "--out", "OUT", "--max-df", "0.2"],
@@ -90,6 +100,7 @@ QUICK = (
     "containment",
     "passages",
     "cut",
+    "decontaminate",
 )
 """Those of which the quick form takes some points; the full form takes all of all."""
 
@@ -121,7 +132,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "SAVED": str(folder / "saved"),
         "OLD": str(folder / "old.parquet"),
         "SKETCH": str(folder / "sketch.arrow"),
+        "SUITE": str(folder / "suite.parquet"),
     }
+    pq.write_table(pa.table({"question": texts[100:140]}), names["SUITE"])
     old = {"id": [f"o{i}" for i in range(300)], "text": [f"{text} too" for text in texts[500:800]]}
     pq.write_table(pa.table(old), names["OLD"])
     nearkin("dedup", names["DOCS"], "--out", names["SAVED"], "--save-signatures", *BANDED)

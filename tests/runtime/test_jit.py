@@ -186,6 +186,7 @@ def test_kernels_pass_bounds_checking() -> None:
     suites += ["shingle/test_comments.py", "shingle/tokens"]
     suites += ["engine/local/test_containment.py", "lab/test_hashlab.py", "signatures"]
     suites += ["index/stores/test_bucket_table.py", "winnowing/test_kernels.py"]
+    suites += ["decontamination/test_run.py"]
     # Commands, statistics over many draws, and all of Unicode, by the same kernels as the others.
     left_out = (
         "not command and not match_random_hashing and not probing_finds_more_pairs "

@@ -4,7 +4,7 @@ The first stage decides in keep order which windows stay. The second one reads t
 windows to cut again, finds the boundaries, and writes what is cut to a file.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -14,7 +14,7 @@ import pyarrow as pa
 from nearkin.cluster.keep import KeepPolicy
 from nearkin.corpus import Batch, Columns
 from nearkin.engine.local.documents import rank_ids, take_values
-from nearkin.engine.local.work_folder import map_file
+from nearkin.engine.local.work_folder import WorkFolder, map_file
 from nearkin.errors import UsageError
 from nearkin.passages.cutting.boundaries import TokenizedText, require_graphemes
 from nearkin.passages.cutting.plan import CutPlan, plan_cuts
@@ -90,17 +90,18 @@ def parse_document_policy(keep: str) -> KeepPolicy:
     return policy
 
 
-def require_rewritable(columns: Columns) -> None:
+def require_rewritable(columns: Columns, setting: str = "cut_unit") -> None:
     """Requires that texts can be rewritten: they are in one column, and boundaries can be found.
 
     Args:
         columns: Columns of the run.
+        setting: Name of the setting that rewrites texts.
 
     Raises:
         UsageError: If several columns are joined.
         MissingExtraError: If the library of grapheme clusters is not installed.
     """
-    require_one_column(columns, "cut_unit")
+    require_one_column(columns, setting)
     require_graphemes()
 
 
@@ -331,21 +332,15 @@ class CutRun(CutTexts):
 
         batches = run.batches_of(changed)
         run.progress.stage("cut", len(changed))
-        with (
-            (work.path / BOUNDS_FILE).open("wb") as bounds_file,
-            pa.OSFile(str(work.path / TEXT_FILE), "wb") as text_file,
-            pa.ipc.new_file(text_file, pa.schema([("text", pa.large_string())])) as texts_written,
-        ):
+
+        def mark_removed() -> Iterator[list[DocumentCuts]]:
             for rows, documents in ordered_map(cut_batch, batches, run.options.workers):
-                cut = [document for document in documents if document.spans]
-                for document in cut:
+                for document in documents:
                     removed[document.document] = document.is_removed
-                bounds_file.write(_bounds_of(cut).tobytes())
-                texts = [part for document in cut for part in _texts_of(document)]
-                texts_written.write_batch(
-                    pa.record_batch([pa.array(texts, pa.large_string())], ["text"])
-                )
+                yield documents
                 run.progress.advance(rows)
+
+        write_document_cuts(work, mark_removed())
         work.save(REMOVED_AFTER, removed)
         return {}
 
@@ -355,22 +350,40 @@ class CutRun(CutTexts):
         content = text.as_py().encode()
         if plan.removed[number]:
             return DocumentCuts(number, content, [(0, len(content))], [NO_KEEPER], is_removed=True)
-        pieces = [
-            (piece.starts.copy(), piece.ends.copy())
-            for piece in reader.read_pieces(pa.array([text.as_py()], pa.large_string()), 0)
-        ]
-        starts = np.concatenate([piece[0] for piece in pieces])
-        ends = np.concatenate([piece[1] for piece in pieces])
+        (piece,) = reader.read_documents(pa.array([text.as_py()], pa.large_string()), 0)
+        starts = piece.starts
+        ends = piece.ends
         low, high = np.searchsorted(plan.spans[:, 0], [number, number + 1])
         planned = np.asarray(plan.spans[low:high])
-        is_cut = _are_inside(starts, planned)
+        is_cut = are_inside(starts, planned)
         spans = TokenizedText(content, starts, ends, is_cut).spans(self.request.unit)
-        left = len(starts) - int(_are_inside(starts, _rows_of(spans)).sum())
+        left = len(starts) - int(are_inside(starts, rows_of(spans)).sum())
         if spans and left < self.request.min_left and not plan.holds[number]:
             return DocumentCuts(number, content, [(0, len(content))], [NO_KEEPER], is_removed=True)
         firsts = np.searchsorted(planned[:, 2], [start for start, _ in spans], side="right")
         keepers = planned[np.minimum(firsts, len(planned) - 1), 3].tolist()
         return DocumentCuts(number, content, spans, keepers, is_removed=False)
+
+
+def write_document_cuts(work: WorkFolder, parts: Iterable[list[DocumentCuts]]) -> None:
+    """Writes what is cut, and its texts, in the form in which `CutTexts` reads them.
+
+    Args:
+        work: Work folder of the run.
+        parts: Cuts of documents, ascending by document, some at a time.
+    """
+    with (
+        (work.path / BOUNDS_FILE).open("wb") as bounds_file,
+        pa.OSFile(str(work.path / TEXT_FILE), "wb") as text_file,
+        pa.ipc.new_file(text_file, pa.schema([("text", pa.large_string())])) as texts_written,
+    ):
+        for documents in parts:
+            cut = [document for document in documents if document.spans]
+            bounds_file.write(_bounds_of(cut).tobytes())
+            texts = [part for document in cut for part in _texts_of(document)]
+            texts_written.write_batch(
+                pa.record_batch([pa.array(texts, pa.large_string())], ["text"])
+            )
 
 
 def remove_spans(text: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
@@ -392,8 +405,8 @@ def remove_spans(text: bytes, spans: Iterable[tuple[int, int]]) -> bytes:
     return b"".join([*parts, text[copied:]])
 
 
-def _are_inside(positions: np.ndarray, spans: np.ndarray) -> np.ndarray:
-    """Returns whether each position is in a span.
+def are_inside(positions: np.ndarray, spans: np.ndarray) -> np.ndarray:
+    """Returns whether each position is in a span, bool (n,).
 
     Args:
         positions: Numbers of bytes, integers (n,).
@@ -405,8 +418,12 @@ def _are_inside(positions: np.ndarray, spans: np.ndarray) -> np.ndarray:
     return np.asarray(positions < ends[number])
 
 
-def _rows_of(spans: list[tuple[int, int]]) -> np.ndarray:
-    """Returns spans in the form of planned ones."""
+def rows_of(spans: Sequence[tuple[int, int]]) -> np.ndarray:
+    """Returns spans in the form of planned ones, as `are_inside` takes them, int64 (n, 3).
+
+    Args:
+        spans: First byte, and byte after the last one, of each span.
+    """
     rows = np.zeros((len(spans), 3), np.int64)
     rows[:, 1:] = np.array(spans, np.int64).reshape(-1, 2)
     return rows

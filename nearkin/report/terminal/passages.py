@@ -73,7 +73,7 @@ def print_passages(
     if cut is not None:
         names = [item.name for item in fields(CutCounts)]
         print_cuts(CutCounts(**{name: counts[name] for name in names}), cut, token, console)
-    _print_end(counts, warnings, output, console)
+    print_end(counts, warnings, output, OUTPUT_FILES, console)
 
 
 def print_repeated_lines(
@@ -106,7 +106,7 @@ def print_repeated_lines(
         counts=cuts,
     )
     print_lines_report(lines, counts["documents"], console)
-    _print_end(counts, warnings, output, console)
+    print_end(counts, warnings, output, OUTPUT_FILES, console)
 
 
 def print_lines_report(lines: LinesReport, documents: int, console: Console) -> None:
@@ -131,10 +131,22 @@ def print_lines_report(lines: LinesReport, documents: int, console: Console) -> 
         _print_cut_parts(counts.cuts, counts.documents_cut, counts.cut_bytes, console)
 
 
-def _print_end(
-    counts: Mapping[str, int], warnings: Sequence[str], output: Path, console: Console
+def print_end(
+    counts: Mapping[str, int],
+    warnings: Sequence[str],
+    output: Path,
+    output_files: Sequence[tuple[str, str]],
+    console: Console,
 ) -> None:
-    """Prints the rejected rows, the warnings and the output files."""
+    """Prints the rejected rows, the warnings and the output files.
+
+    Args:
+        counts: Counts of the run.
+        warnings: Warnings about inputs.
+        output: Output folder.
+        output_files: Names and paths of files, of which those that exist are listed.
+        console: Console to print to.
+    """
     if counts["rejected"]:
         rejected = format_count(counts["rejected"], "row")
         verb = "was" if counts["rejected"] == 1 else "were"
@@ -142,7 +154,7 @@ def _print_end(
     for warning in warnings:
         console.print(Text.assemble(("warning ", "yellow"), make_visible(warning)))
     files = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
-    for name, file in OUTPUT_FILES:
+    for name, file in output_files:
         path = output / file
         if path.exists():
             files.add_row(Text(name), Text(make_visible(str(path)), overflow="fold"))

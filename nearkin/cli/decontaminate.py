@@ -1,0 +1,339 @@
+"""`nearkin decontaminate`."""
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nearkin.cli import options as o
+from nearkin.cli.imports import file_imports
+from nearkin.cli.option_groups import (
+    COMMON,
+    INPUT,
+    OUTPUT,
+    RUN,
+    SIMILARITY,
+    GivenOptions,
+    flag_of,
+    with_option_groups,
+)
+from nearkin.cli.printing import print_json, require_documents
+from nearkin.runtime.number_format import format_count
+
+if TYPE_CHECKING:
+    from nearkin.decontamination.suites import Suites
+
+TOO_CONTAMINATED = 3
+"""The exit code if more of a suite is contaminated than allowed."""
+COMMON_OPTIONS = (
+    "against",
+    "text",
+    "id_column",
+    "suite_fields",
+    "operating_point",
+    "action",
+    "out",
+    "overwrite",
+    "fail_above",
+    "memory",
+    "resume",
+)
+SEARCH_OPTIONS = (
+    "against",
+    "field_thresholds",
+    "action",
+    "cut_unit",
+    "fail_above",
+    "out",
+    "resume",
+    "text",
+    "tokens",
+    "vector",
+    "id_column",
+)
+"""The options of a search for items, which have no effect when suites are saved."""
+
+
+@partial(with_option_groups, common=COMMON_OPTIONS)
+def decontaminate(
+    *,
+    given: GivenOptions,
+    inputs: Annotated[
+        list[str],
+        typer.Argument(help="Files, globs, folders or URLs of documents; of suites with --build."),
+    ],
+    columns: o.ColumnOptions,
+    reading: o.RunReadOptions,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--against",
+            help="File, glob, folder or URL of suites: tables of items, or saved suites. May be "
+            "repeated.",
+            metavar="SUITE",
+            rich_help_panel=INPUT,
+        ),
+    ] = None,
+    suite_fields: Annotated[
+        str,
+        typer.Option(
+            help="Columns of the texts of an item. A suite needs at least one of them.",
+            metavar="COLUMNS",
+            rich_help_panel=INPUT,
+        ),
+    ] = "question,answer,context,options",
+    suite_id: Annotated[
+        str | None,
+        o.column_option("--suite-id", "Column of the ids of items.  [default: row numbers]"),
+    ] = None,
+    operating_point: Annotated[
+        str,
+        typer.Option(
+            help="What counts as a passage: longest (8 words, one gap) or exact (13 words, none).",
+            metavar="NAME",
+            rich_help_panel=SIMILARITY,
+        ),
+    ] = "longest",
+    field_thresholds: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--field-threshold",
+            help="Smallest score at which a field counts as found, for example context=0.95. May "
+            "be repeated.  [default: 0.7; context=0.9]",
+            metavar="FIELD=SCORE",
+            rich_help_panel=SIMILARITY,
+        ),
+    ] = None,
+    action: Annotated[
+        str | None,
+        typer.Option(
+            help="Also write the documents: annotate (with the items that they hold), cut (without "
+            "the passages of items), or drop (without contaminated documents).",
+            metavar="ACTION",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    cut_unit: Annotated[
+        str | None,
+        typer.Option(
+            "--cut",
+            help="What is cut with --action cut: passage (the words), or each sentence, line or "
+            "paragraph of which every word is to be cut.  [default: passage]",
+            metavar="UNIT",
+            rich_help_panel=OUTPUT,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Output folder.", metavar="PATH", rich_help_panel=OUTPUT),
+    ] = None,
+    fail_above: Annotated[
+        float | None,
+        typer.Option(
+            help="End with exit code 3 if a larger share of the items of a suite is contaminated.",
+            metavar="SHARE",
+            rich_help_panel=COMMON,
+        ),
+    ] = None,
+    build: Annotated[
+        Path | None,
+        typer.Option(
+            help="Save the suites that are named as inputs in this file, and search for nothing.",
+            metavar="FILE",
+            rich_help_panel=RUN,
+        ),
+    ] = None,
+    keyed: Annotated[
+        bool,
+        typer.Option(
+            "--keyed",
+            help="Save fingerprints under the key of --key-file in place of words, so that the "
+            "file can be shared without its texts.",
+            rich_help_panel=RUN,
+        ),
+    ] = False,
+    key_file: o.KeyFile = None,
+    overwrite: o.Overwrite = False,
+    readable_by: o.ReadableBy = "owner",
+    json: o.Json = False,
+    quiet: o.Quiet = False,
+    memory: o.Memory = o.MEMORY,
+    workers: o.Workers = None,
+    resume: o.Resume = False,
+) -> None:
+    """Find the items of benchmark suites in a corpus, and list, cut or drop what contains them.
+
+    A suite is a file of items with named fields, such as question and answer. A document holds an
+    item if the words that it shares with a field, in order, cover enough of it. Rare words count
+    more.
+
+    Args:
+        given: Names of the options that were given on the command line.
+        inputs: Files, globs, folders or URLs of documents; of suites with --build.
+        columns: Options for the columns of documents.
+        reading: Options for the selection of files and for rows that cannot be read.
+        against: Files, globs, folders or URLs of suites.
+        suite_fields: Columns of the texts of an item.
+        suite_id: Column of the ids of items, or None for row numbers.
+        operating_point: What counts as a passage.
+        field_thresholds: Smallest scores of fields.
+        action: What happens to contaminated documents, or None to list them.
+        cut_unit: What is cut with a passage, or None for the default.
+        out: Output folder.
+        fail_above: Largest allowed share of contaminated items of a suite, or None.
+        build: File in which the suites are saved, or None.
+        keyed: Whether fingerprints under a key are saved in place of words.
+        key_file: File or environment variable of the key, or None.
+        overwrite: Whether an existing output is replaced.
+        readable_by: Users who may read the output.
+        json: Whether the result is printed as JSON.
+        quiet: Whether no progress is shown.
+        memory: Maximum memory of the run, for example `4GB`.
+        workers: Number of threads, or None for the number of cores.
+        resume: Whether an interrupted run is resumed.
+
+    Raises:
+        UsageError: If options are missing, or have no effect together.
+
+    Examples:
+        nearkin decontaminate "crawl/*.jsonl.zst" --against suites/ --out found/
+
+        nearkin decontaminate docs.parquet --against gsm8k.jsonl --action drop --out clean/
+
+        nearkin decontaminate train.jsonl --against test.jsonl --fail-above 0 --out leaks/
+
+        nearkin decontaminate suites/ --build suites.arrow --keyed --key-file key.txt
+    """
+    with file_imports():
+        from nearkin.decontamination.request import DecontaminationRequest
+        from nearkin.decontamination.suite_inputs import (
+            SuiteColumns,
+            open_suites,
+            parse_suite_fields,
+        )
+        from nearkin.decontamination.suites import require_keyed
+        from nearkin.engine.options import RunOptions
+        from nearkin.errors import UsageError
+        from nearkin.runs.decontamination import (
+            require_suites_output,
+            run_decontamination,
+            save_suites,
+        )
+        from nearkin.runs.job import Job
+        from nearkin.runtime.files import Readers
+        from nearkin.runtime.sizes import parse_size
+        from nearkin.sketch.resources import SpecResources
+
+    suite_columns = SuiteColumns(parse_suite_fields(suite_fields), suite_id)
+    key = o.read_key(key_file)
+    memory_bytes = parse_size(memory)
+    if build is not None:
+        given.require_unused(
+            SEARCH_OPTIONS,
+            "with --build, which saves suites and searches for nothing",
+        )
+        if keyed:
+            key = require_keyed(key)
+        else:
+            given.require_unused(("operating_point",), "without --keyed: words fit all of them")
+        request = DecontaminationRequest.parse(operating_point)
+        require_suites_output(build, inputs, overwrite=overwrite)
+        suites = open_suites(inputs, suite_columns, key, memory_bytes)
+        if keyed:
+            suites = suites.without_words(request.point.least)
+        save_suites(build, suites, Readers(readable_by), overwrite=overwrite)
+        _print_saved(build, suites, as_json=json)
+        return
+    if keyed:
+        raise UsageError("--keyed has no effect without --build; leave it out")
+    if against is None or out is None:
+        missing = "--against SUITE" if against is None else "--out DIR"
+        raise UsageError(f"{missing} is missing; to save suites, give --build FILE")
+    request = DecontaminationRequest.parse(
+        operating_point, _parse_thresholds(field_thresholds or []), action, cut_unit
+    )
+    requested_columns = columns.to_columns(memory=memory)
+    hash_inputs = reading.parse_hash_inputs()
+    suites = open_suites(against, suite_columns, key, memory_bytes)
+    threads = o.workers_or_cores(workers)
+    job = Job(
+        tuple(inputs),
+        out,
+        requested_columns,
+        RunOptions(suites.spec, memory=memory_bytes, workers=threads),
+        resume=resume,
+        overwrite=overwrite,
+        on_error=reading.on_error,
+        hash_inputs=hash_inputs,
+        selection=reading.selection,
+        readers=Readers(readable_by),
+        resources=SpecResources(key),
+    )
+    progress = o.open_progress(quiet=quiet)
+    try:
+        summary = run_decontamination(job, suites, request, progress, against)
+    finally:
+        progress.close()
+    if json:
+        print_json(summary.to_json())
+    else:
+        from rich.console import Console
+
+        from nearkin.report.terminal.decontamination import print_decontamination
+
+        print_decontamination(
+            summary.counts, summary.suites, summary.warnings, out, Console(stderr=True)
+        )
+    counts = summary.counts
+    require_documents(counts["documents"], counts["rejected"], f"see {out / 'rejected.jsonl'}")
+    if fail_above is not None and (above := summary.suites_above(fail_above)):
+        names = ", ".join(str(suite["suite"]) for suite in above)
+        sys.stderr.write(
+            f"nearkin: more than {flag_of('fail_above')} {fail_above:g} of the items of "
+            f"{format_count(len(above), 'suite')} are contaminated: {names}\n"
+        )
+        raise typer.Exit(TOO_CONTAMINATED)
+
+
+def _parse_thresholds(texts: list[str]) -> dict[str, float]:
+    """Returns the smallest scores of fields, by their names.
+
+    Raises:
+        UsageError: If a text is not of the form FIELD=SCORE.
+    """
+    from nearkin.errors import UsageError
+
+    thresholds = {}
+    for text in texts:
+        name, _, number = text.partition("=")
+        try:
+            thresholds[name.strip()] = float(number)
+        except ValueError as error:
+            raise UsageError(
+                f"--field-threshold {text!r} is not of the form context=0.9"
+            ) from error
+    return thresholds
+
+
+def _print_saved(path: Path, suites: "Suites", *, as_json: bool) -> None:
+    """Prints what was saved."""
+    rows = sum(suite.items for suite in suites.suites)
+    if as_json:
+        print_json(
+            {
+                "out": str(path),
+                "suites": list(suites.names),
+                "items": rows,
+                "different_items": suites.items.num_rows,
+                "fingerprint": suites.fingerprint,
+                "keyed": suites.width is not None,
+            }
+        )
+        return
+    content = "their words" if suites.width is None else f"fingerprints of {suites.width} words"
+    sys.stderr.write(
+        f"{path} holds {format_count(suites.items.num_rows, 'different item')} of "
+        f"{format_count(len(suites.suites), 'suite')} ({rows:,} rows) with {content}\n"
+    )

@@ -1,0 +1,1 @@
+"""Items of benchmark suites in a corpus: suites, the search for their items, and its tables."""

@@ -1,0 +1,458 @@
+"""Kernels of decontamination: documents that may hold an item, shared passages, and their chains.
+
+A fingerprint is the shingle hash of a run of words (see `nearkin.shingle.kernels.combine_tokens`).
+A passage that a document and a text of a suite share is a run of equal fingerprints.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from nearkin.hashing.kernels import borrow, find_sorted
+from nearkin.runtime.jit import inlined, kernel
+from nearkin.shingle.kernels import SHINGLE, combine_tokens
+
+U32 = np.uint32
+U64 = np.uint64
+I64 = np.int64
+
+
+class HashLookup(NamedTuple):
+    """Sorted distinct hashes, for `find_sorted`."""
+
+    keys: np.ndarray
+    """uint64 (n,)."""
+    first: np.ndarray
+    """int64: The position of the first key of each prefix, and the end."""
+    shift: np.uint64
+
+
+class KnownTexts(NamedTuple):
+    """The fingerprints of the texts of suites."""
+
+    fingerprints: np.ndarray
+    """uint64 (f,): The fingerprints of all texts, one text after the other."""
+    bounds: np.ndarray
+    """int64 (t + 1,): The first fingerprint of each text, and the end."""
+    texts: np.ndarray
+    """int32 (f,): The number of the text of each fingerprint."""
+    bits: np.ndarray
+    """uint64, a power of two of words: A bit for each fingerprint that is searched for."""
+    searched: HashLookup
+    """The fingerprints that are searched for."""
+    places: np.ndarray
+    """int64: The positions in `fingerprints` of each fingerprint that is searched for."""
+    place_bounds: np.ndarray
+    """int64: The first place of each fingerprint that is searched for, and the end."""
+
+
+class KnownWords(NamedTuple):
+    """The words of suites, and the short texts that begin with them."""
+
+    words: HashLookup
+    lengths: np.ndarray
+    """uint64 (n,): Bit L is set if a short text of L words begins with the word."""
+    short: HashLookup
+    """Hashes of the short texts."""
+
+
+@kernel
+def hash_parts(tokens: np.ndarray, offsets: np.ndarray, width: int, out: np.ndarray) -> None:
+    """Computes the fingerprints of all runs of `width` tokens of texts. Shorter ones have none.
+
+    Args:
+        tokens: Token hashes, uint64.
+        offsets: First token of each text, and the end, int64 (n + 1,).
+        width: Number of tokens of a run.
+        out: Array for the fingerprints, uint64.
+    """
+    at = U64(0)
+    for t in range(offsets.shape[0] - 1):
+        count = U64(offsets[t + 1] - offsets[t])
+        if count >= U64(width):
+            at = combine_tokens(tokens, U64(offsets[t]), count, width, out, at)
+
+
+@kernel
+def set_bits(hashes: np.ndarray, bits: np.ndarray, shift: np.uint64) -> None:
+    """Sets the bit of each hash.
+
+    Args:
+        hashes: Hashes, uint64 (n,).
+        bits: Bits, uint64, 2^(58 - shift) words.
+        shift: Number of bits that a hash is shifted to give the number of its bit.
+    """
+    for i in range(hashes.shape[0]):
+        at = hashes[i] >> shift
+        bits[at >> U64(6)] |= U64(1) << (at & U64(63))
+
+
+@inlined
+def find_fingerprint(h: np.uint64, known: KnownTexts, shift: np.uint64) -> np.int64:
+    """Returns the position of a hash among the searched fingerprints, or -1.
+
+    Args:
+        h: The hash.
+        known: Texts of suites.
+        shift: Number of bits that a hash is shifted to give the number of its bit.
+    """
+    at = h >> shift
+    if (known.bits[at >> U64(6)] >> (at & U64(63))) & U64(1) == U64(0):
+        return I64(-1)
+    searched = known.searched
+    return find_sorted(h, searched.keys, searched.first, searched.shift)
+
+
+@inlined
+def shift_of(bits: np.ndarray) -> np.uint64:
+    """Returns the number of bits that a hash is shifted to give the number of its bit."""
+    shift = U64(58)
+    words = U64(bits.shape[0])
+    while words > U64(1):
+        words >>= U64(1)
+        shift -= U64(1)
+    return shift
+
+
+@kernel
+def match_short(
+    tokens: np.ndarray, first: np.uint64, end: np.uint64, length: np.uint64, short: HashLookup
+) -> np.int64:
+    """Returns the number of the short text that tokens are, or -1.
+
+    Args:
+        tokens: Token hashes, uint64.
+        first: Position of the first token.
+        end: Position after the last token of the document.
+        length: Number of tokens.
+        short: Hashes of the short texts.
+    """
+    if first + length > end:
+        return I64(-1)
+    h = U64(0)
+    for i in range(length):
+        h = ((h ^ (h >> U64(32))) + tokens[first + i]) * SHINGLE
+    return find_sorted(h ^ (h >> U64(29)), short.keys, short.first, short.shift)
+
+
+@kernel
+def fill_word_table(words: np.ndarray, table: np.ndarray, shift: np.uint64) -> None:
+    """Enters the words of suites into a table.
+
+    Args:
+        words: Distinct hashes of words, uint64 (n,).
+        table: Rows of zeros, uint64 (2^k, 4), more than words. Each word gets a row of its hash,
+            its number plus 1, and two zeros for `scan_documents`.
+        shift: Number of bits that a hash is shifted to give its first row, 64 - k.
+    """
+    mask = U64(table.shape[0]) - U64(1)
+    for i in range(U64(words.shape[0])):
+        at = words[i] >> shift
+        while table[at, U64(1)] != U64(0):
+            at = (at + U64(1)) & mask
+        table[at, U64(0)] = words[i]
+        table[at, U64(1)] = i + U64(1)
+
+
+@kernel
+def begins_short_text(
+    tokens: np.ndarray,
+    first: np.uint64,
+    end: np.uint64,
+    lengths: np.uint64,
+    short: HashLookup,
+) -> bool:
+    """Returns whether a short text begins at a position.
+
+    Args:
+        tokens: Token hashes, uint64.
+        first: The position.
+        end: Position after the last token of the document.
+        lengths: Bit L is set if a short text of L words begins with the token.
+        short: Hashes of the short texts.
+    """
+    length = U64(1)
+    while lengths >> length:
+        is_length = (lengths >> length) & U64(1) != U64(0)
+        if is_length and match_short(tokens, first, end, length, short) >= I64(0):
+            return True
+        length += U64(1)
+    return False
+
+
+@kernel
+def scan_documents(
+    tokens: np.ndarray,
+    offsets: np.ndarray,
+    numbers: np.ndarray,
+    width: int,
+    texts: KnownTexts,
+    words: KnownWords,
+    table: np.ndarray,
+    table_shift: np.uint64,
+    hashes: np.ndarray,
+    out: np.ndarray,
+) -> None:
+    """Counts the documents with each known word, and marks those that may hold an item.
+
+    The hash of a word, the last document with it and its count are in one row, which is one line of
+    the cache.
+
+    Args:
+        tokens: Token hashes, uint64.
+        offsets: First token of each document, and the end, int64 (documents + 1,).
+        numbers: Number of each document, int64 (documents,), at least 0.
+        width: Number of tokens of a fingerprint.
+        texts: Texts of suites.
+        words: Words of suites.
+        table: Result of `fill_word_table`. The third column gets the number of the last document
+            with a word plus 1, the fourth one the number of documents.
+        table_shift: Number of bits that a hash is shifted to give its first row.
+        hashes: Buffer of as many elements as the longest document has tokens, uint64.
+        out: Array for the marks, bool (documents,).
+    """
+    tokens, hashes = borrow(tokens), borrow(hashes)
+    table = borrow(table)
+    texts, words = borrow(texts), borrow(words)
+    shift = shift_of(texts.bits)
+    has_words = words.lengths.shape[0] > 0
+    has_short = words.short.keys.shape[0] > 0
+    mask = U64(table.shape[0]) - U64(1)
+    for d in range(offsets.shape[0] - 1):
+        first = U64(offsets[d])
+        end = U64(offsets[d + 1])
+        document = U64(numbers[d]) + U64(1)
+        is_candidate = False
+        if has_words:
+            for i in range(first, end):
+                token = tokens[i]
+                at = token >> table_shift
+                while table[at, U64(0)] != token and table[at, U64(1)] != U64(0):
+                    at = (at + U64(1)) & mask
+                if table[at, U64(1)] == U64(0):
+                    continue
+                if table[at, U64(2)] != document:
+                    table[at, U64(2)] = document
+                    table[at, U64(3)] += U64(1)
+                if has_short and not is_candidate:
+                    lengths = words.lengths[table[at, U64(1)] - U64(1)]
+                    is_candidate = begins_short_text(tokens, U64(i), end, lengths, words.short)
+        if not is_candidate and end - first >= U64(width):
+            count = combine_tokens(tokens, first, end - first, width, hashes, U64(0))
+            for i in range(count):
+                if find_fingerprint(hashes[i], texts, shift) >= I64(0):
+                    is_candidate = True
+                    break
+        out[d] = is_candidate
+
+
+@kernel
+def find_passages(
+    tokens: np.ndarray,
+    offsets: np.ndarray,
+    numbers: np.ndarray,
+    width: int,
+    texts: KnownTexts,
+    most: int,
+    hashes: np.ndarray,
+    entries: np.ndarray,
+    seen_by: np.ndarray,
+    counts: np.ndarray,
+    longest: np.ndarray,
+    out: np.ndarray,
+) -> np.int64:
+    """Writes the passages of at least `width` tokens that documents and texts of suites share.
+
+    Args:
+        tokens: Token hashes, uint64.
+        offsets: First token of each document, and the end, int64 (documents + 1,).
+        numbers: Number of each document, int64 (documents,), at least 0.
+        width: Smallest number of tokens.
+        texts: Texts of suites.
+        most: Number of passages of a document and a text from which only longer ones are written.
+        hashes: Buffer of as many elements as the longest document has tokens, uint64.
+        entries: Buffer of the same size, int64.
+        seen_by: Number of the last document with each text, int64 (texts,), all -1 at first.
+        counts: Buffer, int64 (texts,).
+        longest: Buffer, int64 (texts,).
+        out: Array for the position of the document, the number of the text, the first token in the
+            document and in the text, and the number of tokens, int64 (m, 5).
+
+    Returns:
+        The number of passages. If there are more than `out` has room for, the others are left out.
+    """
+    tokens, hashes = borrow(tokens), borrow(hashes)
+    entries = borrow(entries)
+    texts = borrow(texts)
+    seen_by = borrow(seen_by)
+    counts, longest = borrow(counts), borrow(longest)
+    shift = shift_of(texts.bits)
+    found = I64(0)
+    for d in range(offsets.shape[0] - 1):
+        first = U64(offsets[d])
+        size = U64(offsets[d + 1]) - first
+        if size < U64(width):
+            continue
+        count = combine_tokens(tokens, first, size, width, hashes, U64(0))
+        for i in range(count):
+            entries[i] = find_fingerprint(hashes[i], texts, shift)
+        for i in range(count):
+            if entries[i] < I64(0):
+                continue
+            entry = U64(entries[i])
+            for q in range(U64(texts.place_bounds[entry]), U64(texts.place_bounds[entry + U64(1)])):
+                place = U64(texts.places[q])
+                text = U64(texts.texts[place])
+                begin = U64(texts.bounds[text])
+                end = U64(texts.bounds[text + U64(1)])
+                before = U64(0)
+                is_known = False
+                while before < i and before < place - begin:
+                    other = i - before - U64(1)
+                    if texts.fingerprints[place - before - U64(1)] != hashes[other]:
+                        break
+                    if entries[other] >= I64(0):
+                        # The passage was found from an earlier fingerprint.
+                        is_known = True
+                        break
+                    before += U64(1)
+                if is_known:
+                    continue
+                after = U64(1)
+                while i + after < count and place + after < end:
+                    if texts.fingerprints[place + after] != hashes[i + after]:
+                        break
+                    after += U64(1)
+                length = I64(before + after + U64(width) - U64(1))
+                if seen_by[text] != numbers[d]:
+                    seen_by[text] = numbers[d]
+                    counts[text] = I64(0)
+                    longest[text] = I64(0)
+                if counts[text] >= I64(most) and length <= longest[text]:
+                    continue
+                counts[text] += I64(1)
+                longest[text] = max(longest[text], length)
+                if found < out.shape[0]:
+                    row = U64(found)
+                    out[row, U64(0)] = I64(d)
+                    out[row, U64(1)] = I64(text)
+                    out[row, U64(2)] = I64(i - before)
+                    out[row, U64(3)] = I64(place - before - begin)
+                    out[row, U64(4)] = length
+                found += I64(1)
+    return found
+
+
+@kernel
+def find_short_texts(
+    tokens: np.ndarray, offsets: np.ndarray, words: KnownWords, out: np.ndarray
+) -> np.int64:
+    """Writes the places of short texts.
+
+    Args:
+        tokens: Token hashes, uint64.
+        offsets: First token of each document, and the end, int64 (documents + 1,).
+        words: Words of suites, and the short texts.
+        out: Array for the position of the document, the number of the text, that of its first
+            token in the document, and the number of tokens, int64 (m, 4).
+
+    Returns:
+        The number of places. If there are more than `out` has room for, the others are left out.
+    """
+    tokens, words = borrow(tokens), borrow(words)
+    found = I64(0)
+    known = words.words
+    if words.short.keys.shape[0] == 0:
+        return found
+    for d in range(offsets.shape[0] - 1):
+        first = U64(offsets[d])
+        end = U64(offsets[d + 1])
+        for i in range(first, end):
+            word = find_sorted(tokens[i], known.keys, known.first, known.shift)
+            if word < I64(0):
+                continue
+            lengths = words.lengths[U64(word)]
+            length = U64(1)
+            while lengths >> length:
+                text = I64(-1)
+                if (lengths >> length) & U64(1):
+                    text = match_short(tokens, U64(i), end, length, words.short)
+                if text >= I64(0):
+                    if found < out.shape[0]:
+                        row = U64(found)
+                        out[row, U64(0)] = I64(d)
+                        out[row, U64(1)] = text
+                        out[row, U64(2)] = I64(i - first)
+                        out[row, U64(3)] = I64(length)
+                    found += I64(1)
+                length += U64(1)
+    return found
+
+
+@kernel
+def find_chains(
+    passages: np.ndarray,
+    text_words: np.ndarray,
+    weights: np.ndarray,
+    needed: np.ndarray,
+    gap: int,
+    out: np.ndarray,
+) -> np.int64:
+    """Writes the best chain that begins with each passage, if it covers enough of its text.
+
+    A chain is one passage, or two of which the second one begins later in the document and ends
+    later in both, at most `gap` tokens after the first one. The second passage counts from where it
+    no longer overlaps the first one.
+
+    Args:
+        passages: Result of `find_passages`, int64 (m, 5), ordered by document, text, and position
+            in the document and in the text.
+        text_words: First word of each text in `weights`, int64 (texts + 1,).
+        weights: Sums of the weights of all words before each one, int64 (words + 1,).
+        needed: Weight that a chain must cover of each text, int64 (texts,).
+        gap: Largest number of tokens between two passages, or -1 for chains of one passage.
+        out: Array for the number of the first passage, that of the second one or -1, the number of
+            tokens that the second one overlaps, and the covered weight, int64 (m, 4).
+
+    Returns:
+        The number of chains.
+    """
+    found = U64(0)
+    count = U64(passages.shape[0])
+    for a in range(count):
+        text = U64(passages[a, U64(1)])
+        base = U64(text_words[text])
+        length = passages[a, U64(4)]
+        end = passages[a, U64(2)] + length
+        text_end = passages[a, U64(3)] + length
+        own = weights[base + U64(text_end)] - weights[base + U64(passages[a, U64(3)])]
+        best = own
+        partner = I64(-1)
+        overlap = I64(0)
+        for b in range(a + U64(1), count):
+            is_other = (
+                passages[b, U64(0)] != passages[a, U64(0)]
+                or passages[b, U64(1)] != passages[a, U64(1)]
+            )
+            if is_other or gap < 0 or passages[b, U64(2)] > end + I64(gap):
+                break
+            shared = max(I64(0), end - passages[b, U64(2)], text_end - passages[b, U64(3)])
+            if shared >= passages[b, U64(4)]:
+                continue
+            start = passages[b, U64(2)] + shared
+            text_start = passages[b, U64(3)] + shared
+            if start - end > I64(gap) or text_start - text_end > I64(gap):
+                continue
+            other_end = passages[b, U64(3)] + passages[b, U64(4)]
+            total = own + weights[base + U64(other_end)] - weights[base + U64(text_start)]
+            if total > best:
+                best = total
+                partner = I64(b)
+                overlap = shared
+        if best >= needed[text]:
+            out[found, U64(0)] = I64(a)
+            out[found, U64(1)] = partner
+            out[found, U64(2)] = overlap
+            out[found, U64(3)] = best
+            found += U64(1)
+    return I64(found)

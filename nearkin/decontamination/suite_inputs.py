@@ -1,0 +1,193 @@
+"""Suites from files and tables: one suite for each file, named as the file."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from nearkin.corpus import Columns, Corpus, FileCorpus, TableCorpus, make_ids
+from nearkin.corpus.columns import carried_column_name, document_limit
+from nearkin.corpus.file_names import format_path
+from nearkin.corpus.formats.base import UNREADABLE
+from nearkin.corpus.input_file import InputFile
+from nearkin.decontamination.request import SUITE_FIELDS
+from nearkin.decontamination.suite_file import is_suites_file, read_suites
+from nearkin.decontamination.suites import (
+    ItemTexts,
+    Suites,
+    build_suite,
+    flatten_value,
+    merge_suites,
+)
+from nearkin.errors import UsageError
+from nearkin.keys import HashKey
+from nearkin.setting_names import name_setting
+from nearkin.suggestions import describe_columns
+
+
+@dataclass(frozen=True)
+class SuiteColumns:
+    """The columns of suites.
+
+    Attributes:
+        fields: Columns of the texts of an item, of which a suite needs at least one.
+        id: Column of the ids of items, or None for row numbers.
+    """
+
+    fields: tuple[str, ...] = SUITE_FIELDS
+    id: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.fields or not all(self.fields) or len(set(self.fields)) < len(self.fields):
+            written = ",".join(self.fields)
+            raise UsageError(
+                f"{name_setting('suite_fields', written)} is not a list of different columns; "
+                "write it as question,answer"
+            )
+
+
+def parse_suite_fields(text: str) -> tuple[str, ...]:
+    """Returns the names of the fields of suites.
+
+    Args:
+        text: Names, separated by commas.
+
+    Examples:
+        >>> parse_suite_fields("question, answer")
+        ('question', 'answer')
+    """
+    return tuple(name.strip() for name in text.split(","))
+
+
+def open_suites(
+    paths: Sequence[str], columns: SuiteColumns, key: HashKey | None, memory: int
+) -> Suites:
+    """Reads suites from files: tables with the fields of items, and saved suites.
+
+    Args:
+        paths: Files, globs, folders or URLs.
+        columns: Columns of the tables.
+        key: Hash key of the words, or None.
+        memory: Memory bound of the run, which limits the size of a field.
+
+    Raises:
+        UsageError: If a file does not exist, has none of the fields, or has the name of another.
+        IncompatibleError: If saved suites have other hashes than the others.
+        KeyRequiredError: If saved suites have the hashes of another key.
+        RunError: If a file cannot be read.
+    """
+    corpus = FileCorpus.open(paths)
+    files = sorted(corpus.files, key=lambda file: (suite_name(file), file.path))
+    suites = []
+    for file in files:
+        if not file.remote and is_suites_file(Path(file.path)):
+            saved = read_suites(Path(file.path))
+            saved.spec.require_key(key)
+            suites.append(saved)
+        else:
+            suites.append(_read_file(file, columns, key, memory))
+    return merge_suites(suites)
+
+
+def suite_name(file: InputFile) -> str:
+    """Returns the name of the suite of a file: that of the file, without its suffix.
+
+    Args:
+        file: The file.
+
+    Examples:
+        >>> suite_name(InputFile("/data/mmlu.test.jsonl.gz", "mmlu.test.jsonl.gz"))
+        'mmlu.test'
+    """
+    name = PurePosixPath(file.name).name
+    if file.compression is not None:
+        name = PurePosixPath(name).stem
+    return PurePosixPath(name).stem
+
+
+def _read_file(file: InputFile, columns: SuiteColumns, key: HashKey | None, memory: int) -> Suites:
+    corpus = FileCorpus([file])
+    try:
+        names = corpus.column_names()
+    except UNREADABLE as error:
+        raise UsageError(
+            f"cannot read the suite {format_path(file.path)}: {error}; give a file of items, such "
+            "as Parquet, CSV or JSON lines"
+        ) from error
+    return read_suite(suite_name(file), corpus, names, columns, key, memory)
+
+
+def suites_of_data(
+    data: Mapping[str, Any], columns: SuiteColumns, key: HashKey | None, memory: int
+) -> Suites:
+    """Returns the suites of tables in memory.
+
+    Args:
+        data: Tables, by the names of the suites.
+        columns: Columns of the tables.
+        key: Hash key of the words, or None.
+        memory: Memory bound of the run, which limits the size of a field.
+
+    Raises:
+        UsageError: If there is no table, or one has none of the fields.
+    """
+    if not data:
+        raise UsageError(f"{name_setting('against')} names no suite; give at least one")
+    suites = []
+    for name, table in sorted(data.items()):
+        corpus = TableCorpus(table)
+        names = table.column_names
+        suites.append(read_suite(name, corpus, names, columns, key, memory))
+    return merge_suites(suites)
+
+
+def read_suite(
+    name: str,
+    corpus: Corpus,
+    names: Sequence[str],
+    columns: SuiteColumns,
+    key: HashKey | None,
+    memory: int,
+) -> Suites:
+    """Reads one suite.
+
+    Args:
+        name: Name of the suite.
+        corpus: Its items.
+        names: Names of the columns of the corpus.
+        columns: Columns that are read, if they exist.
+        key: Hash key of the words, or None.
+        memory: Memory bound of the run, which limits the size of a field.
+
+    Raises:
+        UsageError: If the corpus has none of the fields, or not the column of ids.
+    """
+    fields = [field for field in columns.fields if field in names]
+    if not fields:
+        raise UsageError(
+            f"the suite {name!r} has none of the fields {', '.join(columns.fields)} "
+            f"({describe_columns(list(names))}); name its columns with "
+            f"{name_setting('suite_fields')}"
+        )
+    read = Columns(
+        text=fields[0],
+        id=columns.id,
+        carried_columns=tuple(fields[1:]),
+        document_limit=document_limit(memory),
+    )
+    corpus.check(read)
+    return build_suite(name, fields, _read_items(corpus, read, fields), key)
+
+
+def _read_items(corpus: Corpus, columns: Columns, fields: Sequence[str]) -> Iterator[ItemTexts]:
+    names = {fields[0]: columns.content}
+    names |= {field: carried_column_name(field) for field in fields[1:]}
+    for batch in corpus.batches(columns):
+        ids = [str(row) for row in batch.rows.tolist()]
+        if columns.id is not None:
+            ids = make_ids(batch, columns, corpus.names).to_pylist()
+        texts = {
+            field: [flatten_value(value) for value in batch.documents[name].to_pylist()]
+            for field, name in names.items()
+        }
+        yield ItemTexts(ids, texts, len(batch.rejected))

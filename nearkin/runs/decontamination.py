@@ -1,0 +1,285 @@
+"""The items of suites in files, as a folder of tables. An interrupted run can be resumed."""
+
+import json
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from nearkin.corpus import FileCorpus, find_first_change, write_kept
+from nearkin.corpus.file_names import hide_password
+from nearkin.corpus.input_manifest import InputRecord
+from nearkin.decontamination.index import SuiteIndex
+from nearkin.decontamination.quotes import quote_contaminations
+from nearkin.decontamination.request import ContaminationAction, DecontaminationRequest
+from nearkin.decontamination.run import DecontaminationRun, require_memory
+from nearkin.decontamination.suite_file import is_suites_file, write_suites
+from nearkin.decontamination.suites import Suites
+from nearkin.decontamination.tables import (
+    CONTAMINATED,
+    CONTAMINATION,
+    CONTAMINATIONS,
+    ITEMS,
+    SUITE_COUNTS,
+    ContaminationTables,
+)
+from nearkin.engine.local import result_tables
+from nearkin.errors import UsageError
+from nearkin.passages.cutting.request import CUT_SPANS
+from nearkin.passages.cutting.run import CutTexts, require_rewritable
+from nearkin.passages.run import REJECTED, PassageOptions
+from nearkin.report.collect import title_of
+from nearkin.report.decontamination_page import DecontaminationReport, render_decontamination_page
+from nearkin.report.files import REPORT_PAGE
+from nearkin.report.run_warnings import warn_of_inputs
+from nearkin.runs.checkpoint import may_replace_output, open_work_folder
+from nearkin.runs.job import Job
+from nearkin.runs.output import (
+    is_output_finished,
+    require_file_output,
+    require_output_free,
+    require_same_request,
+    require_suffix,
+)
+from nearkin.runs.passage_cuts import write_cut_documents
+from nearkin.runs.saved import delete_folder
+from nearkin.runtime.files import Readers, disk_errors, set_readers, to_json, write_durably
+from nearkin.runtime.memory import PeakMemory
+from nearkin.runtime.outputs import RESULT, claimed, require_apart
+from nearkin.runtime.progress import Progress
+from nearkin.setting_names import name_setting
+from nearkin.version import VERSION
+
+FACTS = "run.json"
+SUITES_TABLE = "suites.parquet"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecontaminationSummary:
+    """The outcome of `nearkin decontaminate`.
+
+    Attributes:
+        out: Output folder.
+        facts: Facts of the run, as run.json contains them.
+        suites: Rows of the table of suites.
+        warnings: Warnings about inputs and suites. Empty if the output was complete before.
+        peak_memory: Measured peak of the memory, in bytes. None if the output was complete before.
+    """
+
+    out: Path
+    facts: Mapping[str, object]
+    suites: Sequence[Mapping[str, object]]
+    warnings: Sequence[str] = ()
+    peak_memory: int | None = None
+
+    def to_json(self) -> dict[str, object]:
+        """Returns the summary as `--json` prints it."""
+        return {"out": str(self.out), **self.facts}
+
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The counts of the run."""
+        counts: Mapping[str, int] = self.facts["counts"]  # type: ignore[assignment]
+        return counts
+
+    def suites_above(self, share: float) -> list[Mapping[str, object]]:
+        """Returns the suites of which a larger share of the items is contaminated.
+
+        Args:
+            share: Share of the items, in [0, 1].
+        """
+        return [suite for suite in self.suites if float(str(suite["share"])) > share]
+
+
+def run_decontamination(
+    job: Job,
+    suites: Suites,
+    request: DecontaminationRequest,
+    progress: Progress,
+    against: Sequence[str] = (),
+) -> DecontaminationSummary:
+    """Writes the items of suites in files into the output folder of a job.
+
+    Args:
+        job: The job. Of its settings, only memory and workers are used.
+        suites: The suites.
+        request: What counts as found, and what happens to contaminated documents.
+        progress: Receives stage and row-count updates.
+        against: Paths of the suites, which the output must not replace.
+
+    Returns:
+        What was done.
+
+    Raises:
+        UsageError: If the request is invalid. Nothing is written in this case.
+        RunError: If the run failed. It can be resumed if a stage was completed.
+    """
+    require_output_free(job.out, resume=job.resume, overwrite=job.overwrite)
+    corpus = job.open_corpus()
+    require_apart(job.out, [*job.inputs, *against, *(file.path for file in corpus.files)])
+    point = request.point
+    memory, workers = job.settings.memory, job.settings.workers
+    options = PassageOptions(suites.spec, point.least, memory=memory, workers=workers)
+    columns = options.columns_of(job.columns)
+    request.require_fields(suites.fields)
+    require_memory(len(suites.rarity), memory)
+    corpus.check(columns)
+    if request.action == ContaminationAction.CUT:
+        require_rewritable(columns, "action")
+        corpus.require_new_columns((CUT_SPANS,), columns)
+    if request.action == ContaminationAction.ANNOTATE:
+        corpus.require_new_columns((CONTAMINATION,), columns)
+    identity = {
+        "command": "decontaminate",
+        "spec": json.loads(suites.spec.to_json()),
+        "suites": {"names": list(suites.names), "fingerprint": suites.fingerprint},
+        "parameters": request.to_record(),
+        "columns": columns.to_record(),
+    }
+    if is_output_finished(job):
+        require_same_request(
+            job, identity, lambda: find_first_change(_read_inputs(job.out), corpus)
+        )
+        rows = pq.read_table(job.out / SUITES_TABLE).to_pylist()
+        return DecontaminationSummary(out=job.out, facts=_read_facts(job.out), suites=rows)
+    index = SuiteIndex(suites, point.least)
+    with PeakMemory() as measured, open_work_folder(job, identity, corpus) as (claim, work):
+        staging = claim.path / RESULT
+        run = DecontaminationRun(
+            corpus, columns, index, request, options, work, progress, job.resources.secret
+        )
+        run.find()
+        progress.stage("write", None)
+        tables = ContaminationTables(run)
+        with disk_errors(job.out.parent):
+            delete_folder(staging)
+            staging.mkdir()
+            _write_tables(run, tables, staging)
+            counts = tables.counts() | _write_documents(run, tables, corpus, staging)
+            _write_page(job, run, tables, staging)
+            facts = {
+                "nearkin": VERSION,
+                **identity,
+                "counts": counts,
+                "suite_counts": tables.suites.to_pylist(),
+                "inputs": work.manifest["inputs"],
+                "stages": work.manifest["stages"],
+                "peak_memory": measured.peak,
+            }
+            write_durably(staging / FACTS, to_json(facts))
+            set_readers(staging, job.readers)
+        claim.publish_folder(
+            staging, work.manifest["run"], identity, replaces=may_replace_output(job, work)
+        )
+    return DecontaminationSummary(
+        out=job.out,
+        facts=facts,
+        suites=tables.suites.to_pylist(),
+        warnings=[*warn_of_inputs(corpus, columns), *tables.warnings],
+        peak_memory=measured.peak,
+    )
+
+
+def _write_tables(run: DecontaminationRun, tables: ContaminationTables, folder: Path) -> None:
+    """Writes the tables of a run into an empty folder."""
+    write = result_tables.write_batches
+    write(folder / "hits.parquet", CONTAMINATIONS, tables.hit_batches())
+    write(folder / "items.parquet", ITEMS, iter(tables.items.to_batches()))
+    write(folder / SUITES_TABLE, SUITE_COUNTS, iter(tables.suites.to_batches()))
+    write(folder / "documents.parquet", CONTAMINATED, tables.document_batches())
+    shutil.copyfile(run.work.path / REJECTED, folder / REJECTED)
+
+
+def _write_documents(
+    run: DecontaminationRun, tables: ContaminationTables, corpus: FileCorpus, folder: Path
+) -> dict[str, int]:
+    """Writes the documents as the request says, and returns counts of what was cut."""
+    match run.request.action:
+        case None:
+            return {}
+        case ContaminationAction.CUT:
+            cuts = CutTexts(run)
+            write_cut_documents(cuts, corpus, folder)
+            return asdict(cuts.counts)
+        case ContaminationAction.DROP:
+            kept = np.ones(run.documents_read, bool)
+            kept[run.contaminated] = False
+            rows = None
+        case ContaminationAction.ANNOTATE:
+            kept = np.ones(run.documents_read, bool)
+            rows = tables.annotation_column
+    (folder / "kept").mkdir()
+    write_kept(corpus, run.columns, kept, folder / "kept", rows)
+    return {"documents_removed": int((~kept).sum())}
+
+
+def _write_page(
+    job: Job, run: DecontaminationRun, tables: ContaminationTables, folder: Path
+) -> None:
+    """Writes the report page of a run."""
+    report = DecontaminationReport(
+        title=title_of([hide_password(path) for path in job.inputs]),
+        request=run.request,
+        counts=tables.counts(),
+        suites=tables.suites.to_pylist(),
+        quotes=quote_contaminations(run, tables),
+    )
+    page = render_decontamination_page(report).encode("utf-8", "backslashreplace")
+    write_durably(folder / REPORT_PAGE, page)
+
+
+def _read_facts(folder: Path) -> dict[str, object]:
+    path = folder / FACTS
+    try:
+        facts: dict[str, object] = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{folder} is not the output of nearkin decontaminate: {path} cannot be read "
+            f"({error}); choose another {name_setting('out')}"
+        ) from error
+    return facts
+
+
+def _read_inputs(folder: Path) -> Sequence[InputRecord]:
+    inputs: Sequence[InputRecord] = _read_facts(folder)["inputs"]  # type: ignore[assignment]
+    return inputs
+
+
+def require_suites_output(out: Path, inputs: Sequence[str], *, overwrite: bool) -> None:
+    """Requires that suites can be saved in a file.
+
+    Args:
+        out: The file.
+        inputs: Paths of the suites, which the file must not replace.
+        overwrite: Whether an existing file of suites is replaced.
+
+    Raises:
+        UsageError: If the file must not be written. The message says why.
+    """
+    require_suffix(out, ".arrow", "suites")
+    require_file_output(out, is_suites_file, "a file of suites", inputs, overwrite=overwrite)
+
+
+def save_suites(out: Path, suites: Suites, readers: Readers, *, overwrite: bool) -> None:
+    """Saves suites in a file.
+
+    Args:
+        out: The file, as `require_suites_output` allowed it.
+        suites: The suites.
+        readers: Users who may read the file.
+        overwrite: Whether an existing file of suites is replaced.
+
+    Raises:
+        RunError: If the file cannot be written.
+    """
+    with (
+        claimed(out, "nearkin decontaminate", replaces=overwrite) as claim,
+        disk_errors(out.parent),
+    ):
+        staged = claim.path / RESULT
+        write_suites(staged, suites)
+        set_readers(staged, readers)
+        claim.publish_file(staged)

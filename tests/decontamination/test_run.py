@@ -1,0 +1,322 @@
+"""Items of suites in documents, compared with an oracle that compares all words."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import nearkin
+from nearkin.corpus import Columns, TableCorpus
+from nearkin.corpus.arrow_conversion import to_table
+from nearkin.decontamination import matching, run
+from nearkin.decontamination.index import SuiteIndex
+from nearkin.decontamination.request import DecontaminationRequest, OperatingPoint
+from nearkin.decontamination.run import DecontaminationRun
+from nearkin.decontamination.suite_inputs import SuiteColumns, suites_of_data
+from nearkin.engine.local.work_folder import WorkFolder
+from nearkin.errors import UsageError
+from nearkin.passages.run import PassageOptions
+from nearkin.runtime.progress import Silent
+from nearkin.winnowing import tokens
+from tests.decontamination.oracle import find_items
+
+QUESTION = (
+    "If a train leaves the northern station at nine o'clock and travels at eighty kilometres per "
+    "hour, when does it reach the harbour of the well-known southern town?"
+)
+FILLER = [f"filler{number}" for number in range(400)]
+
+
+def find_with(
+    texts: list[str], items: Sequence[Mapping[str, str]], point: OperatingPoint, folder: Path
+) -> dict[tuple[int, int, str], float]:
+    """Returns the scores that a run finds, with passages of any smallest number of words."""
+    bound = 1 << 30
+    suites = suites_of_data({"s": to_table(list(items))}, SuiteColumns(), None, bound)
+    request = DecontaminationRequest(point)
+    finished = DecontaminationRun(
+        TableCorpus(pa.table({"text": pa.array(texts, pa.string())})),
+        Columns(),
+        SuiteIndex(suites, point.least),
+        request,
+        PassageOptions(suites.spec, point.least, memory=bound),
+        WorkFolder.create(folder, {}, durable=False),
+        Silent(),
+    )
+    finished.find()
+    ids = finished.index.suites.items["id"].to_pylist()
+    return {
+        (hit["document"], int(ids[hit["item"]]), suites.fields[hit["field"]]): hit["score"]
+        for hit in finished.hits.to_pylist()
+    }
+
+
+def generate_case(rng: np.random.Generator) -> tuple[list[str], list[dict[str, str]]]:
+    """Returns texts, and different items, of which parts are planted with and without changes."""
+    size = int(rng.choice([3, 12, 200]))
+    vocabulary = np.array([f"w{number}" for number in range(size)])
+
+    def draw(least: int, most: int) -> list[str]:
+        return rng.choice(vocabulary, int(rng.integers(least, most))).tolist()
+
+    items: dict[tuple[str, str], None] = {}
+    for _ in range(int(rng.integers(1, 9))):
+        template = ["t1", "t2", "t3", "t4"] if rng.random() < 0.4 else []
+        question = " ".join([*template, *draw(0, 16)])
+        items[question, " ".join(draw(0, 5))] = None
+    rows = [{"question": question, "answer": answer} for question, answer in items]
+    texts = []
+    for _ in range(int(rng.integers(1, 9))):
+        words = draw(0, 12)
+        for _ in range(int(rng.integers(0, 3))):
+            item = rows[int(rng.integers(0, len(rows)))]
+            planted = item["question"].split()
+            if planted and rng.random() < 0.5:
+                place = int(rng.integers(0, len(planted)))
+                planted[place : place + int(rng.integers(0, 3))] = draw(0, 3)
+            words += [*planted, *draw(0, 4), *item["answer"].split(), *draw(0, 6)]
+        texts.append(" ".join(words))
+    return texts, rows
+
+
+@pytest.mark.parametrize(
+    "point", [OperatingPoint("a", 3, has_gap=True), OperatingPoint("b", 5, has_gap=False)]
+)
+def test_scores_are_those_of_comparing_all_words(
+    point: OperatingPoint, tmp_path: Path, full: bool
+) -> None:
+    rng = np.random.default_rng(point.least)
+    found = 0
+    for number in range(400 if full else 25):
+        texts, items = generate_case(rng)
+        scores = find_with(texts, items, point, tmp_path / str(number))
+        expected = find_items(texts, items, DecontaminationRequest(point))
+        assert scores.keys() == expected.keys()
+        for key, score in scores.items():
+            assert score == pytest.approx(expected[key], abs=1e-9)
+        found += len(scores)
+    assert found > 20
+
+
+def rewrap(text: str) -> str:
+    words = text.split()
+    return "\n".join(" ".join(words[start : start + 8]) for start in range(0, len(words), 8))
+
+
+CHANGES: dict[str, Callable[[str], str]] = {
+    "plain": lambda text: text,
+    "wrapped": rewrap,
+    "upper": str.upper,
+    "no punctuation": lambda text: "".join(c for c in text if c.isalnum() or c.isspace()),
+    "spaces for punctuation": lambda text: "".join(c if c.isalnum() else " " for c in text),
+    "embedded": lambda text: " ".join([*FILLER[:150], text, *FILLER[150:300]]),
+    "one word changed": lambda text: text.replace("eighty", "ninety"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("point", ["exact", "longest"])
+def test_changed_items_are_found(change: str, point: str) -> None:
+    texts = [" ".join(FILLER), CHANGES[change](QUESTION), "Of a train that left we know nothing."]
+    found = nearkin.decontaminate(
+        texts, {"trains": [{"question": QUESTION}]}, operating_point=point, workers=1
+    )
+    missed = change == "one word changed" and point == "exact"
+    # Without punctuation, o'clock and well-known are other words, and the item has a second form.
+    assert found.documents["document"].to_pylist() == ([] if missed else [1])
+    if not missed and change != "embedded":
+        (spans,) = found.hits["spans"].to_pylist()
+        length = len(texts[1].encode())
+        covered = sum(span["end"] - span["start"] for span in spans)
+        assert covered > length - 12
+        assert spans[0]["start"] == 0
+
+
+def test_templates_and_frequent_quotations_do_not_count() -> None:
+    instruction = (
+        "Read the following statement with great care and decide whether it is true or false. "
+        "Answer with exactly one word and give no explanation of your decision. Statement: "
+    )
+    words = np.array([f"word{number}" for number in range(2000)])
+    rng = np.random.default_rng(3)
+    items = [{"question": instruction + " ".join(rng.choice(words, 8))} for _ in range(40)]
+    texts = [instruction + " ".join(rng.choice(words, 8)) for _ in range(200)]
+    texts.append(items[5]["question"])
+    for point in ("exact", "longest"):
+        found = nearkin.decontaminate(texts, {"truth": items}, operating_point=point)
+        assert found.documents["document"].to_pylist() == [200]
+        assert found.items["item"].to_pylist() == ["5"]
+
+
+def test_a_famous_quotation_in_an_item_does_not_count_where_many_documents_have_it() -> None:
+    quotation = "it was the best of times it was the worst of times it was the age of wisdom"
+    item = {"question": f"Whose novel begins with {quotation} before Darnay boards the packet?"}
+    rare = [f"x{number} y{number} z{number} {quotation}" for number in range(50)]
+    assert len(nearkin.decontaminate(rare, {"novels": [item]})) == 0
+    assert len(nearkin.decontaminate([*rare, item["question"]], {"novels": [item]})) == 1
+
+
+def test_short_items_are_found_whole_and_with_their_neighbours() -> None:
+    item = {"question": "What is the capital of Austria?", "answer": "Vienna"}
+    texts = [
+        "Quiz. What is the capital of Austria? A: Vienna, B: Graz",
+        "What is the capital of Austria, he asked, and nobody answered",
+        "Vienna is the capital of Austria",
+        "What is the capital of Austria? " + " ".join(FILLER[:80]) + " Vienna",
+        "Somebody spoke about something else",
+    ]
+    found = nearkin.decontaminate(texts, {"capitals": [item]})
+    assert found.documents["document"].to_pylist() == [0]
+    assert [
+        texts[0].encode()[span["start"] : span["end"]]
+        for span in found.hits["spans"].to_pylist()[0]
+    ] == [b"What is the capital of Austria", b"Vienna"]
+
+
+def test_items_that_cannot_be_found_are_counted() -> None:
+    items = [
+        {"question": "the", "answer": None},
+        {"question": "", "answer": ""},
+        {"question": "...", "answer": "?!"},
+        {"question": QUESTION, "answer": "four"},
+    ]
+    found = nearkin.decontaminate(["the the the", QUESTION], {"odd": items})
+    (suite,) = found.suites.to_pylist()
+    assert (suite["items"], suite["not_searched"], suite["contaminated_items"]) == (4, 3, 1)
+    assert suite["share"] == 0.25
+    assert found.documents["document"].to_pylist() == [1]
+    assert "3 of 4 items of the suite odd" in found.warnings[0]
+
+
+def test_equal_items_are_counted_together() -> None:
+    items = [{"question": QUESTION, "answer": "five"}] * 2000
+    found = nearkin.decontaminate([QUESTION, "x", QUESTION.upper()], {"same": items})
+    assert found.items.to_pylist() == [
+        {
+            "suite": "same",
+            "item": "0",
+            "copies": 2000,
+            "hits": 2,
+            "documents": 2,
+            "score": 1.0,
+        }
+    ]
+    assert found.suites.to_pylist()[0]["share"] == 1.0
+
+
+def test_a_text_of_many_items_is_a_template() -> None:
+    items = [{"context": QUESTION, "question": f"n{number} m{number}"} for number in range(129)]
+    assert len(nearkin.decontaminate([QUESTION], {"many": items})) == 0
+    assert len(nearkin.decontaminate([QUESTION], {"many": items[:128]})) == 1
+
+
+def test_periodic_texts_and_items_take_bounded_work(full: bool) -> None:
+    """A long periodic document and items made of its words."""
+    size = 2_000_000 if full else 60_000
+    items = [{"question": "a " * count} for count in (9, 40)]
+    items.append({"question": " ".join(["a b"] * 30)})
+    texts = ["a " * size, "a b " * size]
+    found = nearkin.decontaminate(texts, {"periodic": items}, workers=1)
+    assert found.statistics["contaminated_documents"] == 2
+    longer = [{"question": "a " * 5000}]
+    found = nearkin.decontaminate(texts, {"periodic": longer}, workers=1)
+    assert found.suites["not_searched"].to_pylist() == [1]
+
+
+@pytest.mark.full
+def test_a_large_item_in_a_large_document() -> None:
+    rng = np.random.default_rng(2)
+    vocabulary = np.array([f"n{number}" for number in range(30_000)])
+    item = " ".join(rng.choice(vocabulary, 900_000))
+    assert len(item) > 5_000_000
+    document = " ".join(
+        [*rng.choice(vocabulary, 4_000_000), item, *rng.choice(vocabulary, 4_000_000)]
+    )
+    assert len(document) > 50_000_000
+    found = nearkin.decontaminate([document, "other"], {"large": [{"question": item}]})
+    (hit,) = found.hits.to_pylist()
+    assert hit["score"] == 1.0
+    (span,) = hit["spans"]
+    assert document[span["start"] : span["end"]] == item
+
+
+def test_result_does_not_depend_on_pieces_rows_and_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rng = np.random.default_rng(8)
+    vocabulary = np.array([f"n{number}" for number in range(500)])
+    items = [{"question": " ".join(rng.choice(vocabulary, 20))} for _ in range(50)]
+    texts = [
+        " ".join([*rng.choice(vocabulary, 300), item["question"], *rng.choice(vocabulary, 300)])
+        for item in items
+    ]
+    texts.append(" ".join(texts))
+    expected = nearkin.decontaminate(texts, {"s": items}, workers=1)
+    assert len(expected) == 51
+    monkeypatch.setattr(tokens, "PIECE_BYTES", 9000)
+    monkeypatch.setattr(matching, "FIRST_ROWS", 1)
+    again = nearkin.decontaminate(texts, {"s": items}, workers=3)
+    assert again.hits.arrow.equals(expected.hits.arrow)
+    assert again.items.arrow.equals(expected.items.arrow)
+
+
+def test_actions_change_the_documents() -> None:
+    texts = [f"Before. {QUESTION} After.", "nothing here"]
+    suites = {"trains": [{"question": QUESTION}]}
+    cut = nearkin.decontaminate(texts, suites, action="cut")
+    assert cut.kept_documents["text"].to_pylist() == ["Before. ? After.", "nothing here"]
+    assert cut.cuts["text"].to_pylist() == [QUESTION.rstrip("?")]
+    lines = nearkin.decontaminate(texts, suites, action="cut", cut_unit="sentence")
+    assert lines.kept_documents["text"].to_pylist() == ["Before. After.", "nothing here"]
+    dropped = nearkin.decontaminate(texts, suites, action="drop")
+    assert dropped.kept_documents["text"].to_pylist() == texts[1:]
+    annotated = nearkin.decontaminate(texts, suites, action="annotate")
+    assert annotated.kept_documents["contamination"].to_pylist() == [
+        [{"suite": "trains", "item": "0", "field": "question", "score": 1.0}],
+        [],
+    ]
+    assert repr(annotated) == ("<DecontaminationResult: 1 of 1 items in 1 of 2 documents>")
+
+
+def test_several_suites_are_told_apart() -> None:
+    other = "Which ship carried the first passengers over the frozen bay that winter, and why?"
+    found = nearkin.decontaminate(
+        [f"{QUESTION} {other}", QUESTION],
+        {"b": [{"question": QUESTION}], "a": [{"question": other, "options": ["six", "seven"]}]},
+    )
+    rows = found.suites.to_pylist()
+    assert [(row["suite"], row["documents"]) for row in rows] == [("a", 1), ("b", 2)]
+    assert found.documents["suites"].to_pylist() == [["a", "b"], ["b"]]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"operating_point": "longst"}, "operating_point='longst'"),
+        ({"field_thresholds": {"question": 0.0}}, "above 0"),
+        ({"field_thresholds": {"anser": 0.5}}, "names no field of the suites"),
+        ({"action": "delete"}, "annotate, cut, drop"),
+        ({"cut_unit": "line"}, "no effect without"),
+        ({"action": "cut", "cut_unit": "document:0.5"}, "removes documents"),
+        ({"suite_fields": ["prompt"]}, "has none of the fields prompt"),
+        ({"suite_fields": ["question", "question"]}, "different columns"),
+        ({"suite_id": "number"}, "number"),
+        ({"memory": 100_000_000}, "too small"),
+        ({"text": "body"}, "body"),
+    ],
+)
+def test_invalid_requests_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        nearkin.decontaminate(["a text"], {"s": [{"question": QUESTION}]}, **options)
+
+
+def test_suites_that_are_too_large_for_the_memory_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run, "BYTES_PER_WORD", 1 << 20)
+    items = [{"question": "word " * 1000}]
+    with pytest.raises(UsageError, match="too small for their index"):
+        nearkin.decontaminate(["a text"], {"s": items}, memory="1GB")

@@ -1,0 +1,192 @@
+"""Suites: read from files, saved, read again, and shared without their words."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.ipc
+import pyarrow.parquet as pq
+import pytest
+
+import nearkin
+from nearkin.decontamination.suite_file import FACTS, is_suites_file, read_suites, write_suites
+from nearkin.decontamination.suite_inputs import SuiteColumns, open_suites, suites_of_data
+from nearkin.decontamination.suites import Suites, merge_suites
+from nearkin.errors import IncompatibleError, KeyRequiredError, UsageError
+from nearkin.keys import HashKey
+
+MEMORY = 1 << 30
+KEY = HashKey(bytes(range(16)))
+ITEMS = [
+    {
+        "id": "q1",
+        "question": "Which of the northern rivers freezes first when winter comes early, and why?",
+        "answer": "The smallest one, because its water is slow and doesn't mix with the sea.",
+        "options": ["the smallest", "the largest"],
+    },
+    {"id": "q2", "question": "What is ice?", "answer": "Water", "options": []},
+]
+
+
+def suites_of(key: HashKey | None = None) -> Suites:
+    table = pa.Table.from_pylist(ITEMS)
+    return suites_of_data({"rivers": table}, SuiteColumns(id="id"), key, MEMORY)
+
+
+@pytest.fixture
+def saved(tmp_path: Path) -> Path:
+    path = tmp_path / "suites.arrow"
+    write_suites(path, suites_of())
+    return path
+
+
+def test_saved_suites_are_read_as_they_were(saved: Path) -> None:
+    before, after = suites_of(), read_suites(saved)
+    assert is_suites_file(saved)
+    assert after.fingerprint == before.fingerprint
+    assert after.suites == before.suites
+    assert after.items.equals(before.items)
+    for name in ("part_items", "part_fields", "offsets", "rarity", "tokens"):
+        assert np.array_equal(getattr(after, name), getattr(before, name))
+
+
+def test_keyed_suites_hold_fingerprints_and_no_words(tmp_path: Path) -> None:
+    path = tmp_path / "keyed.arrow"
+    keyed = suites_of(KEY)
+    write_suites(path, keyed.without_words(8))
+    table = pa.ipc.open_file(path).read_all()
+    assert table["tokens"].combine_chunks().flatten().to_pylist() == []
+    stored = set(table["fingerprints"].combine_chunks().flatten().to_pylist())
+    assert len(stored) > 10
+    assert not stored & set(keyed.tokens.tolist())
+    assert b"rivers freezes" not in path.read_bytes()
+    # The short item has no fingerprint of 8 words.
+    assert read_suites(path).items["id"].to_pylist() == ["q1"]
+    texts = [f"Quiz: {ITEMS[0]['question']}", "What is ice? Water"]
+    found = nearkin.decontaminate(texts, path, key=KEY)
+    assert found.documents["document"].to_pylist() == [0]
+    assert found.suites.to_pylist()[0]["not_searched"] == 1
+    with pytest.raises(KeyRequiredError, match="keyed"):
+        nearkin.decontaminate(texts, path)
+    with pytest.raises(KeyRequiredError, match="not comparable"):
+        nearkin.decontaminate(texts, path, key=HashKey(bytes(16)))
+    with pytest.raises(IncompatibleError, match="fingerprints of 8 words"):
+        nearkin.decontaminate(texts, path, key=KEY, operating_point="exact")
+
+
+def test_saved_suites_find_what_their_files_find(saved: Path, tmp_path: Path) -> None:
+    source = tmp_path / "rivers.jsonl"
+    source.write_text("".join(json.dumps(item) + "\n" for item in ITEMS))
+    texts = [ITEMS[0]["question"], ITEMS[0]["answer"], "What is ice? It is water.", "other"]
+    from_files = nearkin.decontaminate(texts, source, suite_id="id")
+    from_saved = nearkin.decontaminate(texts, [saved])
+    assert from_files.documents["document"].to_pylist() == [0, 1, 2]
+    assert from_saved.hits.arrow.equals(from_files.hits.arrow)
+
+
+def test_saved_and_keyed_suites_are_searched_together(tmp_path: Path) -> None:
+    keyed = tmp_path / "keyed.arrow"
+    write_suites(keyed, suites_of(KEY).without_words(8))
+    table = pa.table({"question": ["How many boats crossed the bay on the second day of spring?"]})
+    pq.write_table(table, tmp_path / "boats.parquet")
+    texts = [ITEMS[0]["question"], table["question"][0].as_py()]
+    found = nearkin.decontaminate(texts, [keyed, tmp_path / "boats.parquet"], key=KEY)
+    rows = found.suites.to_pylist()
+    assert [(row["suite"], row["contaminated_items"]) for row in rows] == [
+        ("boats", 1),
+        ("rivers", 1),
+    ]
+
+
+def test_suites_of_one_name_and_of_other_keys_are_refused() -> None:
+    with pytest.raises(UsageError, match="two suites have the name 'rivers'"):
+        merge_suites([suites_of(), suites_of()])
+    with pytest.raises(IncompatibleError):
+        merge_suites([suites_of(), suites_of(KEY)])
+
+
+def test_files_that_are_no_suites_are_refused(tmp_path: Path) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text("a text")
+    with pytest.raises(UsageError, match="none of the fields"):
+        open_suites([str(text)], SuiteColumns(), None, MEMORY)
+    empty = tmp_path / "empty.parquet"
+    empty.write_bytes(b"")
+    with pytest.raises(UsageError, match=r"empty\.parquet"):
+        open_suites([str(empty)], SuiteColumns(), None, MEMORY)
+    with pytest.raises(UsageError, match="no such file"):
+        open_suites([str(tmp_path / "missing.jsonl")], SuiteColumns(), None, MEMORY)
+
+
+def test_damaged_files_are_refused(saved: Path, tmp_path: Path) -> None:
+    content = saved.read_bytes()
+    for size in (0, 7, len(content) // 2, len(content) - 1):
+        saved.write_bytes(content[:size])
+        with pytest.raises(UsageError, match="cannot read"):
+            read_suites(saved)
+    rng = np.random.default_rng(1)
+    for place in rng.integers(0, len(content), 60).tolist():
+        changed = bytearray(content)
+        changed[place] ^= 0x41
+        saved.write_bytes(changed)
+        try:
+            fingerprint = read_suites(saved).fingerprint
+        except (UsageError, IncompatibleError):
+            continue
+        assert fingerprint == suites_of().fingerprint
+
+
+@pytest.mark.parametrize(
+    ("column", "values"),
+    [
+        ("words", [0, 8, 8, 1]),
+        ("item", [0, 2, 3, 3]),
+        ("item", [1, 1, 1, 1]),
+        ("copies", [0, 1, 1, 1]),
+        ("suite", ["x", "x", "x", "x"]),
+        ("field", ["y", "y", "y", "y"]),
+        ("rarity", [[2.0], [1.0], [1.0], [1.0]]),
+        ("tokens", [[1], [], [1], [1]]),
+        ("fingerprints", [[1], [1], [1], [1]]),
+        ("id", [None, "a", "a", "a"]),
+    ],
+)
+def test_rows_that_do_not_fit_together_are_refused(
+    column: str, values: list[object], saved: Path
+) -> None:
+    """A file of a stranger, with a checksum of its own."""
+    table = pa.ipc.open_file(saved).read_all()
+    repeated = (values * len(table))[: len(table)]
+    position = table.column_names.index(column)
+    changed = table.set_column(
+        position, table.schema.field(position), pa.array(repeated, table.schema.types[position])
+    )
+    with pa.OSFile(str(saved), "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(changed)
+    with pytest.raises(UsageError, match="cannot read the suites"):
+        read_suites(saved)
+
+
+def test_newer_versions_are_refused(saved: Path) -> None:
+    table = pa.ipc.open_file(saved).read_all()
+    facts = json.loads(table.schema.metadata[FACTS]) | {"version": 2}
+    changed = table.replace_schema_metadata({FACTS: json.dumps(facts)})
+    with pa.OSFile(str(saved), "wb") as sink, pa.ipc.new_file(sink, changed.schema) as writer:
+        writer.write_table(changed)
+    with pytest.raises(UsageError, match="version 2"):
+        read_suites(saved)
+
+
+def test_values_of_lists_and_objects_are_texts(tmp_path: Path) -> None:
+    options = {"text": ["They swim across the wide river at night", "They wait for the ferry"]}
+    question = "How do the animals of the island reach the shore in the autumn months?"
+    rows = [{"question": question, "choices": options}]
+    path = tmp_path / "island.json"
+    path.write_text(json.dumps(rows))
+    found = nearkin.decontaminate(
+        ["They swim across the wide river at night. They wait for the ferry."],
+        path,
+        suite_fields=["question", "choices"],
+    )
+    assert found.hits["field"].to_pylist() == ["choices"]
