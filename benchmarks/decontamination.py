@@ -18,13 +18,13 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
+from benchmarks.pages import write_pages
 from benchmarks.tables import Table, main
 from nearkin.decontamination.request import OPERATING_POINTS
 from nearkin.lab.contaminated_corpus import TEMPLATE, PlantedForm, write_contaminated_corpus
 
 HERE = Path(__file__).parent
 RECORD = HERE / "decontamination.json"
-PAGE = HERE.parent / "docs" / "reference" / "benchmarks.md"
 MEMORY = "4GB"
 
 
@@ -110,4 +110,6 @@ def decontamination_table(full: bool) -> Table:
 
 
 if __name__ == "__main__":
-    main(__doc__, [decontamination_table], RECORD, PAGE)
+    main(__doc__, [decontamination_table], RECORD)
+    if "--write" in sys.argv:
+        write_pages()

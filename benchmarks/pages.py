@@ -171,6 +171,14 @@ def formats_section(record: dict[str, Any]) -> str:
     )
 
 
+def decontamination_section(record: dict[str, Any]) -> str:
+    """Returns the section about the items of suites in a corpus."""
+    table = record["tables"][0]
+    rows = [table["columns"], ["---"] * len(table["columns"]), *table["rows"]]
+    lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return f"\n## Decontamination\n\n{table['note']}\n\n{describe(record['machine'])}\n{lines}\n"
+
+
 def replace_block(page: Path, name: str, text: str) -> None:
     """Replaces the text between `<!-- name -->` and `<!-- /name -->` of a page.
 
@@ -205,6 +213,9 @@ def write_pages() -> None:
     formats = HERE / "formats.json"
     if formats.exists():
         text += formats_section(json.loads(formats.read_text("utf-8")))
+    decontamination = HERE / "decontamination.json"
+    if decontamination.exists():
+        text += decontamination_section(json.loads(decontamination.read_text("utf-8")))
     if QUALITY.exists():
         quality: QualityRecord = json.loads(QUALITY.read_text("utf-8"))
         text += quality_section(quality, describe(quality["machine"]))

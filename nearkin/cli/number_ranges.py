@@ -107,6 +107,7 @@ RANGES = {
     "batch": COUNT,
     "max_event": COUNT,
     "days": NumberRange(0, DAYS_OF_1000_YEARS, excludes_least=True),
+    "contaminated": COUNT,
     "clustered": SHARE,
     "exact": SHARE,
     "boilerplate": SHARE,

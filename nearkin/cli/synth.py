@@ -149,6 +149,15 @@ def synth(
             rich_help_panel=INPUT,
         ),
     ] = None,
+    contaminated: Annotated[
+        int | None,
+        typer.Option(
+            help="Write a suite of this number of items, and a corpus in which some are planted, "
+            "with the truth. Only --documents and --seed apply.",
+            metavar="ITEMS",
+            rich_help_panel=INPUT,
+        ),
+    ] = None,
     json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -160,6 +169,7 @@ def synth(
         shingle: Unit and length of a shingle, for example `words:3`.
         workers: Number of threads, or None for the number of cores.
         losses: Kind of a corpus in which removals may lose information, or None.
+        contaminated: Number of items of a suite, some of which are planted, or None.
         json: Whether the result is printed as JSON.
         quiet: Whether no progress is shown.
 
@@ -169,6 +179,8 @@ def synth(
         nearkin synth --documents 50000 --similarity 0.75:0.95 --hot-clusters 2 --boilerplate 0.1 --hostile 50 --out hard/
 
         nearkin synth --losses forms --documents 1000 --out forms/
+
+        nearkin synth --contaminated 1000 --documents 20000 --out contaminated/
     """  # noqa: E501
     with file_imports():
         from nearkin.lab.synth import synth as write_corpus
@@ -177,6 +189,9 @@ def synth(
     settings = corpus.to_settings()
     if losses is not None:
         _write_losses(out, losses, settings, as_json=json)
+        return
+    if contaminated is not None:
+        _write_contaminated(out, contaminated, settings, as_json=json)
         return
     progress = o.open_progress(quiet=quiet)
     progress.stage("synth", settings.documents)
@@ -210,6 +225,20 @@ def _write_losses(out: Path, kind: str, settings: "SynthSettings", *, as_json: b
     else:
         sys.stderr.write(
             f"{facts['documents']:,} documents ({facts['text_bytes']:,} bytes) in {out}\n"
+        )
+
+
+def _write_contaminated(out: Path, items: int, settings: "SynthSettings", *, as_json: bool) -> None:
+    """Writes a corpus with planted items of a suite, and prints what was written."""
+    from nearkin.lab.contaminated_corpus import write_contaminated_corpus
+
+    facts = write_contaminated_corpus(out, settings.documents, items, settings.seed)
+    if as_json:
+        print_json(facts)
+    else:
+        sys.stderr.write(
+            f"{facts['documents']:,} documents ({facts['text_bytes']:,} bytes), of which "
+            f"{facts['planted']:,} have one of {facts['items']:,} items, in {out}\n"
         )
 
 

@@ -1,5 +1,6 @@
 """Suites from files and tables: one suite for each file, named as the file."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -76,36 +77,49 @@ def open_suites(
         KeyRequiredError: If saved suites have the hashes of another key.
         RunError: If a file cannot be read.
     """
-    corpus = FileCorpus.open(paths)
-    files = sorted(corpus.files, key=lambda file: (suite_name(file), file.path))
+    named = name_suites(FileCorpus.open(paths).files)
     suites = []
-    for file in files:
+    for name, file in sorted(named, key=lambda pair: (pair[0], pair[1].path)):
         if not file.remote and is_suites_file(Path(file.path)):
             saved = read_suites(Path(file.path))
             saved.spec.require_key(key)
             suites.append(saved)
         else:
-            suites.append(_read_file(file, columns, key, memory))
+            suites.append(_read_file(name, file, columns, key, memory))
     return merge_suites(suites)
 
 
-def suite_name(file: InputFile) -> str:
-    """Returns the name of the suite of a file: that of the file, without its suffix.
+def name_suites(files: Sequence[InputFile]) -> list[tuple[str, InputFile]]:
+    """Returns the name of the suite of each file: that of the file, without its suffix.
+
+    Files of one name in several folders are named with their folders.
 
     Args:
-        file: The file.
+        files: The files.
 
     Examples:
-        >>> suite_name(InputFile("/data/mmlu.test.jsonl.gz", "mmlu.test.jsonl.gz"))
-        'mmlu.test'
+        >>> paths = ["gsm8k/test.jsonl.gz", "mmlu/test.jsonl", "mmlu/dev.v2.jsonl"]
+        >>> [name for name, _ in name_suites([InputFile(f"/{path}", path) for path in paths])]
+        ['gsm8k/test', 'mmlu/test', 'dev.v2']
     """
-    name = PurePosixPath(file.name).name
+    stems = [_remove_suffix(file) for file in files]
+    counts = Counter(stem.name for stem in stems)
+    return [
+        (str(stem) if counts[stem.name] > 1 else stem.name, file)
+        for stem, file in zip(stems, files, strict=True)
+    ]
+
+
+def _remove_suffix(file: InputFile) -> PurePosixPath:
+    path = PurePosixPath(file.name)
     if file.compression is not None:
-        name = PurePosixPath(name).stem
-    return PurePosixPath(name).stem
+        path = path.with_suffix("")
+    return path.with_suffix("")
 
 
-def _read_file(file: InputFile, columns: SuiteColumns, key: HashKey | None, memory: int) -> Suites:
+def _read_file(
+    name: str, file: InputFile, columns: SuiteColumns, key: HashKey | None, memory: int
+) -> Suites:
     corpus = FileCorpus([file])
     try:
         names = corpus.column_names()
@@ -114,7 +128,7 @@ def _read_file(file: InputFile, columns: SuiteColumns, key: HashKey | None, memo
             f"cannot read the suite {format_path(file.path)}: {error}; give a file of items, such "
             "as Parquet, CSV or JSON lines"
         ) from error
-    return read_suite(suite_name(file), corpus, names, columns, key, memory)
+    return read_suite(name, corpus, names, columns, key, memory)
 
 
 def suites_of_data(
