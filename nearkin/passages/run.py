@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearkin.corpus import Batch, Columns, Corpus, FileCorpus, QuarantineWriter
+from nearkin.corpus.batches import read_content
 from nearkin.corpus.columns import carried_column_name
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.engine.local.work_folder import WorkFolder
@@ -233,13 +234,13 @@ class DocumentRun:
         return self._facts.select([name for name in names if name in self._facts.column_names])
 
     def batches_of(self, numbers: np.ndarray) -> Iterator[Batch]:
-        """Yields some documents in batches, whose ordinals count these documents alone.
+        """Yields the texts of some documents in batches, whose ordinals count these alone.
 
         Args:
             numbers: Numbers of the documents, ascending, int64 (m,).
         """
         places = self._facts[PLACE].to_numpy()[numbers]
-        return self.corpus.batches_at(self.columns, places)
+        return read_content(self.corpus, self.columns, places)
 
     def read_texts(self, numbers: np.ndarray) -> Iterator[pa.Scalar]:
         """Yields the texts of some documents, large_binary. Only parts of files with them are read.
