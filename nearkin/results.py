@@ -1109,6 +1109,14 @@ class PairsResult:
         """
         return self.pairs.to_polars()
 
+    def to_dataset(self) -> Any:
+        """Returns the pairs as a `datasets.Dataset`.
+
+        Raises:
+            MissingExtraError: If datasets is not installed.
+        """
+        return self.pairs.to_dataset()
+
     def __len__(self) -> int:
         return len(self.pairs)
 

@@ -405,6 +405,7 @@ def test_results_become_datasets(tmp_path: Path) -> None:
         assert kept.features == features
         assert kept["text"][:] == [text, "other"]
         assert result.clusters.to_dataset().column_names == result.clusters.arrow.column_names
+    assert nk.pairs(rows).to_dataset().column_names[:2] == ["id_a", "id_b"]
     (tmp_path / "a.txt").write_text(text)
     with pytest.raises(UsageError, match=r"in files, which to_dataset does not read"):
         nk.dedup(tmp_path / "a.txt").to_dataset()

@@ -496,7 +496,11 @@ Verify = Annotated[
 Out = Annotated[
     Path,
     typer.Option(
-        "--out", "-o", help="Output folder or file.", metavar="PATH", rich_help_panel=OUTPUT
+        "--out",
+        "-o",
+        help="Output folder or file, or a hf:// URL.",
+        metavar="PATH",
+        rich_help_panel=OUTPUT,
     ),
 ]
 Overwrite = Annotated[

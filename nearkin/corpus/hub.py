@@ -18,7 +18,17 @@ except ImportError as error:
     message = "hf:// requires huggingface_hub"
     raise MissingExtraError.for_extra(message, "hub") from error
 
-DATA_SUFFIXES = ((".parquet",), (".jsonl", ".ndjson"), (".json",), (".csv", ".tsv"), (".arrow",))
+DATA_SUFFIXES = (
+    (".parquet",),
+    (".jsonl", ".ndjson"),
+    (".json",),
+    (".csv", ".tsv"),
+    (".arrow",),
+    (".avro",),
+    (".orc",),
+    (".tar",),
+    (".warc", ".wet"),
+)
 """The suffixes of data files. A dataset that does not say which files it consists of consists of
 those of the first kind that it has: a hub converts some datasets and keeps the originals."""
 CARD = "README.md"
