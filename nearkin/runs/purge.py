@@ -20,7 +20,8 @@ from nearkin.engine.local.blocking import require_blockable
 from nearkin.engine.options import RunOptions
 from nearkin.errors import IncompatibleError, UsageError
 from nearkin.keys import HashKey
-from nearkin.passages.cutting.request import PassageRequest
+from nearkin.passages.cutting.request import CutUnit, PassageRequest
+from nearkin.passages.lines.request import Counted, LinesAction, LinesRequest
 from nearkin.runs.dedup import run_dedup
 from nearkin.runs.document_output import KEPT, SAME_CODEC, DocumentOutput
 from nearkin.runs.job import Job
@@ -178,6 +179,7 @@ def _job_of(purge: RunPurge, record: RunRecord) -> Job:
         scope=None if against is None else against.get("scope"),
         blocklist=_blocklist_of(files),
         passages=_passages_of(record),
+        lines=_lines_of(record),
         purge=purge.request,
     )
 
@@ -264,4 +266,18 @@ def _passages_of(record: RunRecord) -> PassageRequest | None:
     if record.passages is None:
         return None
     recorded: Mapping[str, Any] = record.passages
-    return PassageRequest.parse(recorded["min_tokens"], recorded["cut"], recorded["min_left"])
+    least = f"{recorded['min_tokens']}:{recorded.get('unit', 'words')}"
+    return PassageRequest.parse(least, recorded["cut"], recorded["min_left"])
+
+
+def _lines_of(record: RunRecord) -> LinesRequest | None:
+    """Returns the request to cut repeated lines that a run was made with, or None."""
+    if record.lines is None:
+        return None
+    recorded: Mapping[str, Any] = record.lines
+    return LinesRequest(
+        CutUnit(recorded["unit"]),
+        recorded["least"],
+        LinesAction(recorded["action"]),
+        counted=Counted(recorded["counted"]),
+    )

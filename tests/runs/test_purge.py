@@ -109,7 +109,8 @@ def test_a_run_against_a_reference_with_passages_and_a_blocklist_is_repeated_wit
     row = {"id": "b", "text": TEXTS[blocked]}
     Path("blocked.jsonl").write_text(json.dumps(row) + "\n")
     assert command(["block", "add", "blocked.jsonl", "--list", "list", "--id", "id"]) == 0
-    other = ["--against", "old.parquet", "--blocklist", "list", "--passages", "8", "--sizes"]
+    other = ["--against", "old.parquet", "--blocklist", "list", "--sizes"]
+    other += ["--passages", "40:chars"]
     assert command(["dedup", "docs", *LINE, *other, "--out", "run", "--quiet"]) == 0
     capsys.readouterr()
     assert command([*PURGE, "--out", "purged", "--quiet", "--json"]) == 0
@@ -121,11 +122,20 @@ def test_a_run_against_a_reference_with_passages_and_a_blocklist_is_repeated_wit
     assert "cluster_size" in pq.read_schema("purged/kept/a.parquet").names
     record = json.loads(Path("purged/run.json").read_bytes())
     assert record["blocklist"]["path"] == "list"
-    assert record["passages"]["min_tokens"] == 8
+    assert (record["passages"]["min_tokens"], record["passages"]["unit"]) == (40, "chars")
     # the given documents are not stored, so that they cannot be left out of another purge
     again = ["purge", "purged", *PURGE[2:], "--out", "again", "--quiet"]
     assert command(again) == 2
     assert "purge run by the documents of both" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_run_that_cuts_repeated_lines_is_repeated_with_them() -> None:
+    options = ["--repeated-lines", "3:places", "--lines-action", "remove"]
+    assert command(["dedup", "docs", *LINE, *options, "--out", "run", "--quiet"]) == 0
+    assert command([*PURGE, "--out", "purged", "--quiet"]) == 0
+    lines = json.loads(Path("purged/run.json").read_bytes())["lines"]
+    assert (lines["least"], lines["counted"], lines["action"]) == (3, "places", "remove")
 
 
 REFUSALS: list[tuple[list[str], list[str], str]] = [
