@@ -430,6 +430,7 @@ CASES: dict[str, Callable[[Parts], Case]] = {
         {"first": object(), "second": object(), "id": "id"},
     ),
     "spark.dedup": lambda parts: (nearkin.spark.dedup, {"frame": object(), "id": "id"}),
+    "spark.passages": lambda parts: (nearkin.spark.passages, {"frame": object(), "id": "id"}),
     "spark.split": lambda parts: (nearkin.spark.split, {"frame": object(), "id": "id"}),
 }
 """What is called, with valid arguments, by the name of the function."""

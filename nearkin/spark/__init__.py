@@ -6,11 +6,13 @@ The result is the same as on one machine. It needs Java 17 or 21, and the extra 
 from nearkin.spark.files import dedup_files, prepare_files
 from nearkin.spark.frames import check, dedup, split
 from nearkin.spark.incremental import backfill, save
+from nearkin.spark.passages import SparkPassages, passages
 from nearkin.spark.result import SparkCheckResult, SparkResult, SparkSplitResult
 from nearkin.spark.streaming import StreamUpserts
 
 __all__ = [
     "SparkCheckResult",
+    "SparkPassages",
     "SparkResult",
     "SparkSplitResult",
     "StreamUpserts",
@@ -18,6 +20,7 @@ __all__ = [
     "check",
     "dedup",
     "dedup_files",
+    "passages",
     "prepare_files",
     "save",
     "split",

@@ -390,9 +390,7 @@ def _prepare_tables(
         work: Folder for intermediate tables, or None for a temporary one.
         on_failure: Receives the removal of the tables.
     """
-    # The folder is deleted as a whole, so it is a new one inside the given folder.
-    folder = f"{work.rstrip('/')}/nearkin-{uuid4().hex}" if work else _make_temporary_folder(spark)
-    tables = IntermediateTables(spark, folder)
+    tables = make_work_tables(spark, work)
     on_failure.callback(tables.remove)
     max_df = parameters.get("max_df")
     if max_df is not None:
@@ -606,6 +604,21 @@ def _count_dimensions(frame: DataFrame, name: str) -> int:
     if not first:
         raise UsageError(f"column {name!r} has no vector; choose another column with vector=")
     return int(first[0].n)
+
+
+def make_work_tables(spark: SparkSession, work: str | None) -> IntermediateTables:
+    """Returns the intermediate tables of a run, in a folder of their own.
+
+    Args:
+        spark: Session.
+        work: Folder for intermediate tables, or None for a temporary one.
+
+    Raises:
+        UsageError: If no folder is given and the workers are on other machines.
+    """
+    # The folder is deleted as a whole, so it is a new one inside the given folder.
+    folder = f"{work.rstrip('/')}/nearkin-{uuid4().hex}" if work else _make_temporary_folder(spark)
+    return IntermediateTables(spark, folder)
 
 
 def _make_temporary_folder(spark: SparkSession) -> str:
