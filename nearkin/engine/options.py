@@ -248,8 +248,9 @@ class RunOptions:
             It replaces `threshold`. The default is `similar`: the threshold alone decides.
         max_lost: Largest share of the shingles of a removed document that the kept one may lack,
             from 0 to 1. Documents that would lose more are kept.
-        related: Smallest similarity of related documents, above 0 and below the threshold. They
-            are linked with each other, and none is removed because of it.
+        related: Smallest similarity of related documents, above 0 and below the threshold (with
+            `distance`, the share of equal bits; with `accept`, at most 1). They are linked with
+            each other, and none is removed because of it.
         fields: Columns that are compared each on its own, with their measures and limits, for
             example `title:jaccard>=0.9` and `image:hamming/64<=4`. Near-duplicates reach all of
             them, or those that `accept` requires, for example `title and (body or image)`. They
@@ -334,7 +335,7 @@ class RunOptions:
         """Requires that the bands and rows are possible, as far as this does not need documents."""
         is_banded_by_distance = self.spec.measure == HAMMING
         if self.bands is not None or self.spec.has_slots or is_banded_by_distance:
-            self.banding(measure_of(self.spec, distance=self.distance), SMALL_CORPUS)
+            self.banding(measure_of(self.spec, distance=self.compared_distance), SMALL_CORPUS)
 
     def _parse_choice(self, name: str, choices: type[StrEnum]) -> None:
         value = getattr(self, name)
@@ -472,24 +473,16 @@ class RunOptions:
         if self.related is None:
             return
         related = name_setting("related", self.related)
-        if self.distance is not None:
-            raise UsageError(
-                f"{related} and {name_setting('distance', self.distance)} exclude each other: "
-                "pairs beyond the distance are not compared; give "
-                f"{name_setting('threshold')} instead of the distance"
-            )
         if self.verify == Verify.NONE:
             raise UsageError(
                 f"{related} needs similarities of pairs, which {name_setting('verify', 'none')} "
                 "does not compute; leave out one of them"
             )
         if self.acceptance is not None:
-            raise UsageError(
-                f"{related} and a condition ({self.acceptance}) exclude each other: related "
-                "documents are those below the threshold, and the condition replaces it; leave "
-                f"out {name_setting('related')}, or {name_setting('accept')} and "
-                f"{name_setting('max_lost')}"
-            )
+            # Documents that the condition does not accept are related at any similarity.
+            if not 0 < self.related <= 1:
+                raise UsageError(f"{related} is out of range; it must be above 0 and at most 1")
+            return
         if not 0 < self.related < self.threshold:
             raise UsageError(
                 f"{related} is out of range; it must be above 0 and below the threshold "
@@ -587,7 +580,17 @@ class RunOptions:
             return measure_of_fields(
                 self.parsed_fields, self.field_alternatives, self.spec, resources
             )
-        return measure_of(self.spec, resources, self.distance)
+        return measure_of(self.spec, resources, self.compared_distance)
+
+    @property
+    def compared_distance(self) -> int | None:
+        """The largest Hamming distance of the pairs that are compared, or None.
+
+        It is that of related documents, if they are linked.
+        """
+        if self.distance is None or self.related is None:
+            return self.distance
+        return int((1 - self.related) * self.spec.k + 1e-9)
 
     def banding(self, measure: Measure, documents: int) -> Banding:
         """Returns the given bands and rows, or those that reach the recall at the threshold.
@@ -759,19 +762,20 @@ class RunOptions:
         If pairs are also found by containment, the bands only serve documents that resemble too
         many others for it.
         """
-        if self.containment_threshold is None:
-            return self.scored_threshold
-        return max(self.threshold, DEFAULT_THRESHOLD)
+        joining = self.joining_threshold
+        return joining if self.related is None else min(joining, self.related)
 
     @property
     def joining_threshold(self) -> float:
         """The similarity from which on a document of a hot bucket joins a leader."""
-        return self.banding_threshold if self.related is None else self.threshold
+        if self.containment_threshold is None:
+            return self.threshold
+        return max(self.threshold, DEFAULT_THRESHOLD)
 
     @property
     def scored_threshold(self) -> float:
         """The smallest similarity of the pairs that are scored: related ones are, if asked for."""
-        return self.threshold if self.related is None else self.related
+        return self.threshold if self.related is None else min(self.threshold, self.related)
 
     @property
     def lowest_similarity(self) -> float:

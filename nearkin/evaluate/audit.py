@@ -240,4 +240,6 @@ def solve_run_banding(settings: RunOptions, documents: int) -> Banding:
         settings: RunOptions of the run.
         documents: Number of documents of the run.
     """
-    return settings.banding(measure_of(settings.spec, distance=settings.distance), documents)
+    return settings.banding(
+        measure_of(settings.spec, distance=settings.compared_distance), documents
+    )

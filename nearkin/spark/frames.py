@@ -435,6 +435,11 @@ def require_supported(options: RunOptions) -> None:
     Raises:
         UsageError: If an option needs the local engine.
     """
+    if options.related is not None and options.acceptance is not None:
+        raise UsageError(
+            f"{name_setting('related', options.related)} and a condition ({options.acceptance}) "
+            "need the local engine together; leave out one of them, or run there"
+        )
     if options.second_measure is not None:
         raise UsageError(
             f"{name_setting('second_measure', options.second_measure)} needs the local engine; run "

@@ -76,7 +76,8 @@ def save_exact_groups(
     rank[order] = np.arange(len(order), dtype=np.uint32)
     counter.finish_step()
     blocks = documents.hash_values(options.block_by)
-    if options.acceptance is not None:
+    if options.acceptance is not None and options.related is None:
+        # Documents that are not accepted may be related.
         blocks = divide_blocks(blocks, options.acceptance, partial(read_fact, documents))
     counter.finish_step()
     without_source = None

@@ -8,7 +8,7 @@ from nearkin.cluster.election import elect_leaders
 from nearkin.engine.hot_buckets import HotBucketLoop
 from nearkin.engine.local.candidates import CandidateFinder
 from nearkin.engine.local.pair_files import PairSpool, merge_scored, read_scored
-from nearkin.engine.local.verification import Scorer
+from nearkin.engine.local.verification import RELATED_PAIRS, SCORED, Scorer
 from nearkin.engine.local.work_folder import WorkFolder
 from nearkin.engine.options import RunOptions
 from nearkin.packed_pairs import ScoredPairs
@@ -47,7 +47,7 @@ class LocalHotBucketLoop(HotBucketLoop):
 
     def select_kept(self) -> int:
         """Selects the documents of hot buckets that no scored pair removes so far."""
-        scored = self._read_duplicates()
+        scored = read_scored(self._work.path / SCORED)
         order = np.asarray(self._work.load("order"))
         rank = np.asarray(self._work.load("rank"))
         representative = self._work.load("representative")
@@ -56,18 +56,16 @@ class LocalHotBucketLoop(HotBucketLoop):
         self._selected = np.asarray(is_kept & self._hot)
         return int(np.count_nonzero(self._selected))
 
-    def _read_duplicates(self) -> ScoredPairs:
-        """Returns the scored pairs that reach the threshold. Related ones remove no document."""
-        scored = read_scored(self._work.path / "scored")
-        if self._options.related is None:
-            return scored
-        return scored.select(scored.meets_threshold(self._options.threshold))
-
     def compare_selected(self) -> bool:
         """Bands the selected documents again, and adds the pairs that reach the threshold."""
         documents = len(self._selected)
         spool = PairSpool(self._work.folder("spool"), documents, self._pairs_in_memory)
         for finder in self._finders:
             finder.among(self._selected & finder.active).find_pairs(spool, Silent())
-        scored = ScoredPairs.concatenate([self._score(pairs) for pairs in spool.sorted()])
-        return merge_scored(self._work.path / "scored", scored) > 0
+        judged = [self._score(pairs) for pairs in spool.sorted()]
+        added = 0
+        if self._options.related is not None:
+            related = ScoredPairs.concatenate([part.related for part in judged])
+            added = merge_scored(self._work.path / RELATED_PAIRS, related)
+        duplicates = ScoredPairs.concatenate([part.duplicates for part in judged])
+        return merge_scored(self._work.path / SCORED, duplicates) + added > 0

@@ -190,7 +190,7 @@ def _is_missing(run: LocalRun, pairs: np.ndarray) -> np.ndarray:
     unique = unique[run.pair_scope.allows_packed(unique)]
     passing = unique[run.agreements(unique) >= run.comparison.limits.margin]
     score = run.scorer()
-    listed = [score(portion).pairs for portion in split_pairs(passing)]
+    listed = [score(portion).duplicates.pairs for portion in split_pairs(passing)]
     similar = np.concatenate([np.empty(0, np.uint64), *listed])
     missing = similar[~isin_sorted(similar, run.scored().pairs)]
     return isin_sorted(pairs, missing)

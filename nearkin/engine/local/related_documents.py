@@ -1,7 +1,7 @@
 """Related documents: those that resemble a document of another cluster, below the threshold.
 
-A run with the option `related` scores the pairs from that similarity on. The pairs that reach the
-threshold make clusters, and those of different clusters link documents.
+A run with the option `related` keeps the pairs from that similarity on. The pairs of duplicates
+make clusters, and all pairs of different clusters link documents.
 """
 
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ import numpy as np
 
 from nearkin.engine.local.clustering import Clustering, LinkedDocuments
 from nearkin.engine.local.run import LocalRun
-from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, unpack_pairs
+from nearkin.packed_pairs import PAIRS_PER_BATCH, ScoredPairs, sorted_unique, unpack_pairs
 
 
 def with_related_documents(run: LocalRun, clustering: Clustering) -> Clustering:
@@ -41,9 +41,29 @@ def iterate_related_pairs(run: LocalRun, clustering: Clustering) -> Iterator[Sco
         run: Run with the option `related`, whose pairs are scored.
         clustering: Its final clusters.
     """
-    scored = run.scored_at(run.options.scored_threshold)
+    assert run.options.related is not None
     leader = np.asarray(clustering.leader)
-    for start in range(0, len(scored.pairs), PAIRS_PER_BATCH):
-        part = scored.select(slice(start, start + PAIRS_PER_BATCH))
-        first, second = unpack_pairs(np.asarray(part.pairs))
-        yield part.select(leader[first] != leader[second])
+    # At a higher threshold, some pairs of duplicates are those of related documents.
+    stored = run.scored_at(run.options.scored_threshold)
+    for part in _merge_in_order(stored, run.related_pairs()):
+        similar = part.select(part.meets_threshold(run.options.related))
+        first, second = unpack_pairs(similar.pairs)
+        yield similar.select(leader[first] != leader[second])
+
+
+def _merge_in_order(first: ScoredPairs, second: ScoredPairs) -> Iterator[ScoredPairs]:
+    """Yields the pairs of two sorted collections in order, in parts of a bounded size."""
+    every = slice(PAIRS_PER_BATCH, None, PAIRS_PER_BATCH)
+    cuts = sorted_unique(np.concatenate([first.pairs[every], second.pairs[every]]))
+    bounds = [
+        [0, *np.searchsorted(scored.pairs, cuts).tolist(), len(scored.pairs)]
+        for scored in (first, second)
+    ]
+    for part in range(len(cuts) + 1):
+        merged = ScoredPairs.concatenate(
+            [
+                scored.select(slice(places[part], places[part + 1]))
+                for scored, places in zip((first, second), bounds, strict=True)
+            ]
+        )
+        yield merged.select(np.argsort(merged.pairs))

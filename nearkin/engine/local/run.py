@@ -40,7 +40,6 @@ from nearkin.engine.local.kept_hashes import KeptHashes
 from nearkin.engine.local.pair_files import (
     BucketWriter,
     PairSpool,
-    ScoredWriter,
     StoredBuckets,
     read_scored,
     write_pairs,
@@ -55,7 +54,10 @@ from nearkin.engine.local.repeated_ids import separate_repeated_ids
 from nearkin.engine.local.saved_sets import write_sets
 from nearkin.engine.local.token_runs import build_token_runs, load_token_runs
 from nearkin.engine.local.verification import (
+    RELATED_PAIRS,
+    SCORED,
     Estimates,
+    JudgedWriter,
     PairFilter,
     Payloads,
     Scorer,
@@ -515,14 +517,14 @@ class LocalRun(Run):
         payloads = self.build_payloads(active)
         self.release_hashes()
         accept = self._pair_filter(payloads)
-        with ScoredWriter(self.work.folder("scored")) as writer:
+        with JudgedWriter(self.work, self.options) as writer:
             compare_all_pairs(payloads, active, self.pair_scope, self.options, accept, writer)
 
     def verify_candidates(self) -> VerifiedCandidates:
         """Writes the scored pairs of the candidate pairs."""
         pairs = self.survivors()
         hot = np.asarray(self.work.load("hot"))
-        with ScoredWriter(self.work.folder("scored")) as writer:
+        with JudgedWriter(self.work, self.options) as writer:
             score = self._scorer(pairs, hot)
             if self._compares_candidates_exactly:
                 self.progress.stage(str(Stage.VERIFY), len(pairs))
@@ -676,10 +678,17 @@ class LocalRun(Run):
         Args:
             threshold: Smallest similarity, not below the one of the verification.
         """
-        scored = read_scored(self.work.path / "scored")
+        scored = read_scored(self.work.path / SCORED)
         if threshold > self.stages[Stage.VERIFY]["threshold"]:
             return scored.select(scored.meets_threshold(threshold))
         return scored
+
+    def related_pairs(self) -> ScoredPairs:
+        """Returns the scored pairs of documents that are similar without being duplicates.
+
+        They are sorted and mapped from disk, in a run with the option `related`.
+        """
+        return read_scored(self.work.path / RELATED_PAIRS)
 
     def elect_documents(self) -> ClusterStats:
         """Saves the clusters in the work folder."""

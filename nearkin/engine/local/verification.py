@@ -6,7 +6,7 @@ files. They are made from the shingle hashes of the first reading, or the corpus
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from nearkin.lsh import kernels
 from nearkin.lsh.band_keys import BandLayout
 from nearkin.measures import Measure, Payload
 from nearkin.measures.base import StoredPayloads
-from nearkin.packed_pairs import ScoredPairs, pack_pairs, unpack_pairs
+from nearkin.packed_pairs import ScoredPairs, isin_sorted, pack_pairs, unpack_pairs
 from nearkin.pair_scope import PairScope
 from nearkin.runtime.progress import Progress
 from nearkin.runtime.threads import ordered_map
@@ -30,15 +30,80 @@ ABSENT = np.uint32(0xFFFFFFFF)
 PAIRS_PER_TASK = 1 << 18
 """Number of pairs that a thread scores at a time."""
 PAYLOADS = "payloads"
+SCORED = "scored"
+"""The folder of the scored pairs of duplicates."""
+RELATED_PAIRS = "related-pairs"
+"""The folder of the scored pairs of documents that are similar without being duplicates."""
 BYTES_PER_SHINGLE = 120
 """Anonymous memory of a shingle while documents with shared shingles are looked up, in bytes."""
 MEMORY_SHARE = 4
 """Postings of shingles take at most one part in so many of the memory bound."""
 
-Scorer: TypeAlias = Callable[[np.ndarray], ScoredPairs]
-"""A function that scores packed pairs and drops those below the threshold."""
 PairFilter: TypeAlias = Callable[[ScoredPairs], ScoredPairs]
 """A function that drops the scored pairs that are not accepted."""
+
+
+class JudgedPairs(NamedTuple):
+    """Scored pairs by what follows from them. Each is in the order of the packed pairs."""
+
+    duplicates: ScoredPairs
+    """The pairs that reach the threshold and are accepted."""
+    related: ScoredPairs
+    """The other pairs that reach the similarity of related documents, if the run links these."""
+
+
+Scorer: TypeAlias = Callable[[np.ndarray], JudgedPairs]
+"""A function that scores packed pairs, sorted, and drops those that nothing follows from."""
+
+
+def judge_pairs(scored: ScoredPairs, options: RunOptions, accept: PairFilter) -> JudgedPairs:
+    """Divides scored pairs into those of duplicates and those of related documents.
+
+    Args:
+        scored: Scored pairs, sorted.
+        options: Options of the run, with both thresholds.
+        accept: Drops pairs that are not accepted.
+    """
+    duplicates = accept(scored.select(scored.meets_threshold(options.threshold)))
+    is_related = np.zeros(len(scored.pairs), bool)
+    if options.related is not None:
+        is_related = scored.meets_threshold(options.related)
+        is_related &= ~isin_sorted(scored.pairs, np.asarray(duplicates.pairs))
+    return JudgedPairs(duplicates, scored.select(is_related))
+
+
+class JudgedWriter:
+    """A writer of judged pairs.
+
+    Args:
+        work: Folder of the files, in the folders `scored` and, with related documents, `related`.
+        options: Options of the run.
+    """
+
+    def __init__(self, work: WorkFolder, options: RunOptions) -> None:
+        self._duplicates = ScoredWriter(work.folder(SCORED))
+        self._related = None
+        if options.related is not None:
+            self._related = ScoredWriter(work.folder(RELATED_PAIRS))
+
+    def __enter__(self) -> "JudgedWriter":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._duplicates.__exit__(*error)
+        if self._related is not None:
+            self._related.__exit__(*error)
+
+    @property
+    def pairs(self) -> int:
+        """The number of pairs of duplicates that were written."""
+        return self._duplicates.pairs
+
+    def add(self, judged: JudgedPairs) -> None:
+        """Appends judged pairs, which follow those that were written before."""
+        self._duplicates.add(judged.duplicates)
+        if self._related is not None:
+            self._related.add(judged.related)
 
 
 class Payloads:
@@ -235,9 +300,8 @@ def score_exactly(payloads: Payloads, options: RunOptions, accept: PairFilter) -
         accept: Drops pairs that are not accepted.
     """
 
-    def score(pairs: np.ndarray) -> ScoredPairs:
-        scored = payloads.compare(pairs)
-        return accept(scored.select(scored.meets_threshold(options.scored_threshold)))
+    def score(pairs: np.ndarray) -> JudgedPairs:
+        return judge_pairs(payloads.compare(pairs), options, accept)
 
     return score
 
@@ -250,17 +314,17 @@ def score_by_estimate(estimates: Estimates, options: RunOptions) -> Scorer:
         options: Options of the run, with the threshold.
     """
 
-    def score(pairs: np.ndarray) -> ScoredPairs:
+    def score(pairs: np.ndarray) -> JudgedPairs:
         scored = estimates.compare(pairs)
         if options.verify == Verify.NONE:
-            return scored
-        return scored.select(scored.meets_threshold(options.scored_threshold))
+            return JudgedPairs(scored, scored.select(slice(0)))
+        return judge_pairs(scored, options, keep_all)
 
     return score
 
 
 def write_scored_pairs(
-    pairs: np.ndarray, score: Scorer, workers: int, writer: ScoredWriter, progress: Progress
+    pairs: np.ndarray, score: Scorer, workers: int, writer: JudgedWriter, progress: Progress
 ) -> None:
     """Scores pairs and writes them in order.
 
@@ -272,11 +336,11 @@ def write_scored_pairs(
         progress: Receives the number of pairs that were compared.
     """
 
-    def score_portion(portion: np.ndarray) -> tuple[ScoredPairs, int]:
+    def score_portion(portion: np.ndarray) -> tuple[JudgedPairs, int]:
         return score(portion), len(portion)
 
-    for scored, count in ordered_map(score_portion, split_pairs(pairs), workers):
-        writer.add(scored)
+    for judged, count in ordered_map(score_portion, split_pairs(pairs), workers):
+        writer.add(judged)
         progress.advance(count)
 
 
@@ -286,7 +350,7 @@ def compare_all_pairs(
     scope: PairScope,
     options: RunOptions,
     accept: PairFilter,
-    writer: ScoredWriter,
+    writer: JudgedWriter,
 ) -> None:
     """Compares all pairs of a small corpus exactly.
 
@@ -296,7 +360,7 @@ def compare_all_pairs(
         scope: Pairs of documents of the corpus that are compared.
         options: Options of the run.
         accept: Drops pairs that are not accepted.
-        writer: Receives the accepted pairs that reach the threshold.
+        writer: Receives the pairs of duplicates and of related documents.
     """
     memory = options.memory // MEMORY_SHARE
     portions = payloads.measure.compare_all(
@@ -305,4 +369,5 @@ def compare_all_pairs(
     for portion in portions:
         first, second = unpack_pairs(portion.pairs)
         pairs = pack_pairs(wanted[first], wanted[second])
-        writer.add(accept(ScoredPairs(pairs, portion.intersection, portion.union)))
+        scored = ScoredPairs(pairs, portion.intersection, portion.union)
+        writer.add(judge_pairs(scored, options, accept))

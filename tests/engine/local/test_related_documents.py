@@ -87,6 +87,97 @@ def test_related_pairs_are_all_pairs_of_different_clusters_by_brute_force(
     assert f"{sum(is_related)} kept documents are related" in result.report_data.headline
 
 
+CONDITIONS: dict[str, dict[str, Any]] = {
+    "a condition": {"accept": "jaccard >= 0.7 and containment >= 0.9"},
+    "a condition, bands": {
+        "accept": "jaccard >= 0.7 and length_ratio <= 1",
+        "bands": 64,
+        "rows": 2,
+    },
+    "equal numbers": {"accept": "jaccard >= 0.5 and numbers_equal"},
+    "equal values": {"accept": "jaccard >= 0.5 and same(part)", "bands": 64, "rows": 2},
+    "a bound on the loss": {"threshold": 0.6, "max_lost": 0.1},
+    "containment": {"accept": "containment >= 0.9", "bands": 64, "rows": 2},
+}
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(name, marks=pytest.mark.full if name == "containment" else ())
+        for name in CONDITIONS
+    ],
+)
+def test_pairs_that_a_condition_does_not_accept_are_related(case: str) -> None:
+    options = {"shingle": "words:1", "id": "id", **CONDITIONS[case]}
+    table = make_versions(8)
+    parts = pa.array([f"p{number % 2}" for number in range(len(table))])
+    table = table.append_column("part", parts)
+    plain = nk.dedup(table, **options)
+    result = nk.dedup(table, related=0.4, **options)
+    if "same" not in options.get("accept", ""):
+        assert result.clusters.arrow.drop_columns(["outcome"]).equals(plain.clusters.arrow)
+    clusters = {row["id"]: row for row in result.clusters.to_pylist()}
+    texts = dict(zip(table["id"].to_pylist(), table["text"].to_pylist(), strict=True))
+    related = {(row["id_a"], row["id_b"]): row["similarity"] for row in result.related.to_pylist()}
+    expected = {
+        pair: similarity
+        for pair, similarity in compare_by_sets(table).items()
+        if similarity >= 0.4 and clusters[pair[0]]["cluster"] != clusters[pair[1]]["cluster"]
+    }
+    assert len(expected) > 30
+    # Exact duplicates that the condition keeps apart are pairs of their own.
+    distinct = {pair for pair in related if texts[pair[0]] != texts[pair[1]]}
+    if "equal values" not in case:
+        assert {pair: related[pair] for pair in distinct} == expected
+    else:
+        assert expected.keys() <= distinct
+    linked = {name for pair in related for name in pair}
+    for name, row in clusters.items():
+        outcome = "same" if not row["kept"] else "related" if name in linked else "new"
+        assert row["outcome"] == outcome
+
+
+@pytest.mark.parametrize("small_corpus", [10, 10_000])
+@pytest.mark.parametrize("kind", ["fingerprint", "vector"])
+def test_documents_beyond_the_distance_are_related(
+    kind: str, small_corpus: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearkin.engine.run.SMALL_CORPUS", small_corpus)
+    rng = random.Random(9)
+    hashes = [rng.getrandbits(64) for _ in range(30)]
+    for _ in range(90):
+        copy = rng.choice(hashes)
+        for bit in rng.sample(range(64), rng.randrange(9)):
+            copy ^= 1 << bit
+        hashes.append(copy)
+    options: dict[str, Any] = {"fingerprint": "x", "related": 1 - 9 / 64}
+    table = pa.table({"x": pa.array(hashes, pa.uint64())})
+    if kind == "vector":
+        vectors = [[1 if value >> bit & 1 else -1 for bit in range(64)] for value in hashes]
+        table = pa.table({"x": pa.array(vectors, pa.list_(pa.float32()))})
+        options = {"vector": "x", "k": 64, "related": 1 - 9 / 64}
+    result = nk.dedup(table, distance=3, **options)
+    plain = nk.dedup(table, distance=3, **{**options, "related": None})
+    assert result.clusters.arrow.drop_columns(["outcome"]).equals(plain.clusters.arrow)
+    close = nk.pairs(table, distance=9, **{**options, "related": None}).pairs.to_pylist()
+    cluster_of = dict(
+        zip(
+            result.clusters["id"].to_pylist(),
+            result.clusters["cluster"].to_pylist(),
+            strict=True,
+        )
+    )
+    expected = {
+        (row["id_a"], row["id_b"]): row["similarity"]
+        for row in close
+        if cluster_of[row["id_a"]] != cluster_of[row["id_b"]]
+    }
+    found = {(row["id_a"], row["id_b"]): row["similarity"] for row in result.related.to_pylist()}
+    assert found == expected
+    assert len(found) > 20
+
+
 def test_related_documents_change_no_cluster_of_a_complete_comparison() -> None:
     table = make_versions(2)
     plain = nk.dedup(table, **WORDS)
@@ -140,9 +231,8 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ({"related": 0.0}, "related=0.0 is out of range"),
     ({"related": float("nan")}, "related=nan is not a number"),
     ({"related": 0.6, "verify": "none"}, "needs similarities of pairs"),
-    ({"related": 0.6, "accept": "safe"}, "related=0.6 and a condition"),
-    ({"related": 0.6, "max_lost": 0.1}, "related=0.6 and a condition"),
-    ({"related": 0.6, "measure": "simhash", "distance": 3}, "related=0.6 and distance=3 exclude"),
+    ({"related": 1.5, "accept": "safe"}, "related=1.5 is out of range; it must be above 0"),
+    ({"related": 0.97, "measure": "simhash", "distance": 3}, "below the threshold 0.953125"),
     ({"related": 0.6, "against": ["a b c"]}, "related=0.6 cannot be combined with `against`"),
 ]
 

@@ -1,6 +1,7 @@
 """Spark links the same related documents as the local engine, row for row."""
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -10,7 +11,9 @@ from pyspark.sql import SparkSession
 import nearkin as nk
 from nearkin import spark as nks
 from nearkin.cli.app import run
+from nearkin.engine.options import RunOptions
 from nearkin.errors import UsageError
+from nearkin.spark.frames import require_supported
 from tests.engine.local.test_related_documents import FLAGS, WORDS, make_versions
 from tests.engine.spark.conftest import rows_of
 
@@ -62,3 +65,21 @@ def test_files_have_the_tables_of_the_local_engine(
     for name in ("related.parquet", "clusters.parquet", "kept/in.parquet"):
         tables = [pq.read_table(f"{folder}/{engine}/{name}") for engine in ("local", "spark")]
         assert tables[0].to_pylist() == tables[1].to_pylist()
+
+
+@pytest.mark.full
+def test_documents_beyond_the_distance_are_related(spark: SparkSession) -> None:
+    hashes = [f"{value:016x}" for value in (0, 1, 0b11111, 0b1111111, 2**63, 2**40 - 1)]
+    table = pa.table({"id": [f"d{number}" for number in range(len(hashes))], "hash": hashes})
+    options: dict[str, Any] = {"fingerprint": "hash", "distance": 3, "related": 0.9, "id": "id"}
+    local = nk.dedup(table, **options)
+    frame = spark.createDataFrame(table.to_pylist(), "id string, hash string")
+    with nks.dedup(frame, **options) as result:
+        assert ordered(result.related.toArrow()) == ordered(local.related.arrow)
+        assert rows_of(result.clusters.toArrow()) == rows_of(local.clusters.arrow)
+    assert set(local.clusters["outcome"].to_pylist()) == {"same", "related", "new"}
+
+
+def test_a_condition_with_related_documents_needs_the_local_engine() -> None:
+    with pytest.raises(UsageError, match="need the local engine together; leave out one"):
+        require_supported(RunOptions(accept="safe", related=0.5))
