@@ -15,6 +15,8 @@ from nearkin.cli.printing import print_facts
 
 if TYPE_CHECKING:
     from nearkin.consumer.events import DocumentSink
+    from nearkin.consumer.kafka_source import KafkaSource
+    from nearkin.consumer.redis_source import RedisSource
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,9 @@ def stream(
     source: Annotated[
         str,
         typer.Argument(
-            help="URL of the event stream: redis://host:6379/0?stream=documents.", metavar="URL"
+            help="URL of the event stream: redis://host:6379/0?stream=documents, or "
+            "kafka://host:9092/documents.",
+            metavar="URL",
         ),
     ],
     fields: FieldOptions,
@@ -135,6 +139,8 @@ def stream(
     Examples:
         nearkin stream "redis://localhost/0?stream=documents" --store sqlite:///kin.db
 
+        nearkin stream "kafka://localhost:9092/documents" --id key --store sqlite:///kin.db
+
         nearkin stream "redis://localhost/0?stream=documents" --server https://kin.example --group crawl --consumer one
     """  # noqa: E501
     import logging
@@ -143,7 +149,6 @@ def stream(
     from nearkin.cli.signals import set_by_signals
     from nearkin.consumer.consumer import Consumer
     from nearkin.consumer.events import StreamSettings
-    from nearkin.consumer.redis_source import RedisSource
 
     logging.basicConfig(level=logging.WARNING, format="nearkin: %(message)s")
     seconds = o.parse_seconds(idle, "--idle") or 0.0
@@ -161,10 +166,34 @@ def stream(
     with (
         set_by_signals(stop),
         open_sink(store, server, resources, blocklist) as sink,
-        RedisSource(source, group, consumer, seconds) as events,
+        open_source(source, group, consumer, seconds) as events,
     ):
         consumed = Consumer(events, sink, settings, stop).run(until_empty=until_empty)
     print_facts(consumed.to_dict(), as_json=json)
+
+
+def open_source(
+    url: str, group: str, consumer: str | None, idle: float
+) -> "RedisSource | KafkaSource":
+    """Opens an event stream.
+
+    Args:
+        url: URL of the stream, whose scheme decides the kind.
+        group: Name of the group whose consumers share events.
+        consumer: Name of this consumer, or None for the name of the machine.
+        idle: Time after which the events of a dead consumer are taken over, in seconds.
+
+    Raises:
+        UsageError: If the URL is not valid.
+        MissingExtraError: If the client of the stream is not installed.
+    """
+    if url.startswith("kafka:"):
+        from nearkin.consumer.kafka_source import KafkaSource
+
+        return KafkaSource(url, group, consumer, idle)
+    from nearkin.consumer.redis_source import RedisSource
+
+    return RedisSource(url, group, consumer, idle)
 
 
 @contextmanager
