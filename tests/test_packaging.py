@@ -120,6 +120,21 @@ def test_workflow_runs_the_script_that_decides_about_changes() -> None:
     assert job["strategy"]["matrix"]["python"] == minors
 
 
+def test_release_is_checked_attested_and_published_without_a_password() -> None:
+    workflow = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text())
+    jobs = workflow["jobs"]
+    assert set(jobs["publish"]["needs"]) == {"build", "check"} == set(jobs["image"]["needs"])
+    assert jobs["publish"]["permissions"]["id-token"] == "write"
+    steps = {step["uses"].partition("@")[0]: step for step in jobs["publish"]["steps"]}
+    assert "actions/attest-build-provenance" in steps
+    assert "with" not in steps["pypa/gh-action-pypi-publish"]
+    minors = [one.rpartition(" ")[2] for one in PROJECT["classifiers"] if " 3." in one]
+    assert jobs["check"]["strategy"]["matrix"]["python"] == minors
+    image = jobs["image"]["steps"][-1]["with"]
+    assert image["platforms"] == "linux/amd64,linux/arm64"
+    assert (image["sbom"], "PYTHON_IMAGE=" in image["build-args"]) == (True, True)
+
+
 def test_releases_in_the_changelog_are_dated() -> None:
     headings = re.findall(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
     assert headings[0] == "Unreleased" or re.search(DATED, headings[0])
