@@ -211,6 +211,8 @@ def dedup(
         keep_function = keep
         del parameters["keep"]
     with settings.named_in_errors():
+        if blocklist is None and settings.blocklist is not None:
+            blocklist = Blocklist.open(settings.blocklist)
         finished = prepare_run(
             data,
             id,

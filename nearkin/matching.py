@@ -22,6 +22,7 @@ from nearkin.corpus import (
 from nearkin.corpus.file_names import hide_password
 from nearkin.corpus.inputs import Selection
 from nearkin.engine.local.sketching import REJECTED
+from nearkin.engine.result_schema import BLOCKED_BY_COLUMN
 from nearkin.errors import UsageError
 from nearkin.index.documents import documents_of
 from nearkin.index.entry import Match, Outcome, require_scope
@@ -57,9 +58,6 @@ MATCHES_SCHEMA = pa.schema(
 )
 """The table of matches: one row for each document, in the order of the inputs. `duplicate_of` is
 the id of the document of the index that it repeats, and `cluster` that of its cluster."""
-BLOCKED_BY = pa.field("blocked_by", pa.large_string())
-"""The column of entries of the blocklist, which a table has after documents were compared with one.
-A document that is like an entry is not kept, and repeats no document."""
 
 
 @dataclass
@@ -72,7 +70,9 @@ class MatchTable:
 
     has_blocklist: bool = False
     _columns: dict[str, list[object]] = field(
-        default_factory=lambda: {name: [] for name in (*MATCHES_SCHEMA.names, BLOCKED_BY.name)}
+        default_factory=lambda: {
+            name: [] for name in (*MATCHES_SCHEMA.names, BLOCKED_BY_COLUMN.name)
+        }
     )
 
     def add_match(self, id: str, match: Match | None) -> None:
@@ -116,7 +116,7 @@ class MatchTable:
 
     def to_arrow(self) -> pa.Table:
         """Returns the table."""
-        schema = MATCHES_SCHEMA.append(BLOCKED_BY) if self.has_blocklist else MATCHES_SCHEMA
+        schema = MATCHES_SCHEMA.append(BLOCKED_BY_COLUMN) if self.has_blocklist else MATCHES_SCHEMA
         return pa.table({name: self._columns[name] for name in schema.names}, schema)
 
 

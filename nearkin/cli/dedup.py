@@ -297,12 +297,6 @@ def dedup(
             f"{name_setting(lines.setting, str(lines.least))}; leave out "
             f"{name_setting('engine', SPARK)}"
         )
-    if decisions is not None and execution.engine == SPARK:
-        raise UsageError(
-            f"{name_setting('engine', SPARK)} cannot be combined with "
-            f"{name_setting('decisions', str(decisions))}; leave out "
-            f"{name_setting('engine', SPARK)}"
-        )
     try:
         inputs = standard.read_inputs(inputs)
         resolved = resolve(
@@ -385,12 +379,6 @@ def require_usable_reference(
         against = name_setting("blocklist", str(reference.blocklist))
     else:
         return
-    if reference.blocklist is not None and execution.engine == SPARK:
-        blocklist = name_setting("blocklist", str(reference.blocklist))
-        raise UsageError(
-            f"{name_setting('engine', SPARK)} cannot be combined with {blocklist}; leave out "
-            f"{name_setting('engine', SPARK)}"
-        )
     if reference.against and execution.merge_parts:
         raise UsageError(
             f"{name_setting('merge_parts')} cannot be combined with {against}: documents of the "

@@ -54,6 +54,9 @@ def apply_settings(
     added = merged.keys() - given.names
     for name in added:
         options[name] = merged[name] if name in REPEATED else _to_option(name, merged[name])
+    if settings.blocklist is not None and "blocklist" not in given.names:
+        options["blocklist"] = settings.blocklist
+        added |= {"blocklist"}
     return settings, GivenOptions(given.names | added)
 
 

@@ -28,6 +28,7 @@ from nearkin.index.migration.state import (
     COPYING,
     FILLING,
     MOVED,
+    OPEN,
     MigrationState,
     StoreState,
 )
@@ -331,7 +332,8 @@ class Session:
                     return action()
             except MovedError:
                 attempts += 1
-                if not self.follow or attempts == MAX_ATTEMPTS:
+                is_late = races >= MIN_RACES and time.monotonic() > until
+                if not self.follow or attempts == MAX_ATTEMPTS or is_late:
                     raise
                 has_moved = True
             except RacedError:
@@ -348,6 +350,10 @@ class Session:
                 self.drain_cluster(scope, large_cluster)
             elif has_moved:
                 self.refresh()
+                if self.state.migration.phase == OPEN:
+                    # another process wrote decisions, which is no more than a conflict
+                    attempts -= 1
+                    races += 1
             else:
                 self.cache.clear()
                 # a random pause, so that two steps that met do not meet again

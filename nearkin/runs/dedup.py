@@ -90,7 +90,7 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
     references = open_references_of(job, corpus)
     decisions = None if job.decisions is None else read_decisions(job.decisions)
     decided = {} if decisions is None else {"decisions": decisions.fingerprint}
-    blocklist = _open_blocklist(job)
+    blocklist = open_blocklist_of(job)
     blocked = {} if blocklist is None else {"blocklist": blocklist.fingerprint}
     indexed = {} if references is None else references.identify_indexes()
     command = "dedup" if job.purge is None else "purge"
@@ -148,8 +148,8 @@ def run_dedup(job: Job, progress: Progress) -> RunRecord:
             report_data,
             corpus,
             against=record_references(job, manifest.get("against", [])),
-            decisions=_record_decisions(job, decisions),
-            blocklist=_record_blocklist(job, blocklist),
+            decisions=record_decisions(job, decisions),
+            blocklist=record_blocklist(job, blocklist),
         )
         if job.save_signatures:
             save_signatures(work, staging)
@@ -242,7 +242,7 @@ def open_references_of(
     return references
 
 
-def _open_blocklist(job: Job) -> Blocklist | None:
+def open_blocklist_of(job: Job) -> Blocklist | None:
     """Opens the blocklist of a job, and checks that the run can use it."""
     if job.blocklist is None and job.purge is None:
         return None
@@ -257,7 +257,7 @@ def _open_blocklist(job: Job) -> Blocklist | None:
     return blocklist
 
 
-def _record_blocklist(job: Job, blocklist: Blocklist | None) -> BlocklistRecord | None:
+def record_blocklist(job: Job, blocklist: Blocklist | None) -> BlocklistRecord | None:
     """Returns the blocklist of a job as run.json describes it, or None if it has none."""
     if blocklist is None:
         return None
@@ -287,7 +287,7 @@ def record_references(job: Job, files: Sequence[Sequence[InputRecord]]) -> Refer
     return record
 
 
-def _record_decisions(job: Job, decisions: Decisions | None) -> DecisionsRecord | None:
+def record_decisions(job: Job, decisions: Decisions | None) -> DecisionsRecord | None:
     """Returns the decisions of a job as run.json describes them, or None if it has none."""
     if decisions is None:
         return None

@@ -1,8 +1,8 @@
 """Settings files: flat TOML files whose keys are keywords of `nearkin.dedup` and `nearkin.pairs`.
 
 A settings file says what near-duplicates are and how they are found. It is valid on its own: it
-contains no files and nothing about the machine, and of the columns of content only the texts that
-were chosen. `nearkin fit` writes one.
+contains nothing about the machine, and of the columns of content only the texts that were chosen.
+The only file that it can name is a blocklist. `nearkin fit` writes one.
 """
 
 import json
@@ -47,9 +47,12 @@ SIMILARITY = "similarity"
 CONTAINMENT = "containment"
 MACHINE_OPTIONS = frozenset({"memory", "workers"})
 """Options of a run that depend on the machine and do not decide the result."""
+BLOCKLIST = "blocklist"
+"""The setting that names a file, which is relative to the folder of the settings file."""
 CLUSTER_OPTIONS = frozenset(
     {
         "accept",
+        BLOCKLIST,
         "cluster",
         "empty",
         "floor",
@@ -109,14 +112,14 @@ class Settings:
         checked: dict[str, object] = {}
         try:
             for name, value in self.values.items():
-                if name not in VALID_KEYS:
+                if name not in (*VALID_KEYS, BLOCKLIST):
                     raise UsageError(
                         f"unknown setting {name!r}{did_you_mean(name, VALID_KEYS)}; valid settings "
-                        f"are {', '.join(VALID_KEYS)}"
+                        f"are {', '.join(sorted([*VALID_KEYS, BLOCKLIST]))}"
                     )
                 if value is not None:
                     checked[name] = check_type(name, value, types.get(name, str))
-            _require_consistent(checked)
+            _require_consistent({k: v for k, v in checked.items() if k != BLOCKLIST})
         except UsageError as error:
             error.args = (f"{self.source}: {error}",)
             raise
@@ -152,7 +155,15 @@ class Settings:
             raise UsageError(
                 f"{path} is not a TOML file ({error}); settings are lines such as threshold = 0.8"
             ) from error
+        if isinstance(values.get(BLOCKLIST), str):
+            values[BLOCKLIST] = str(path.parent / str(values[BLOCKLIST]))
         return cls(values, str(path))
+
+    @property
+    def blocklist(self) -> Path | None:
+        """The file of the blocklist that a run is compared with, or None."""
+        path = self.values.get(BLOCKLIST)
+        return None if path is None else Path(str(path))
 
     @classmethod
     def of_preset(cls, name: str) -> "Settings":
@@ -268,13 +279,14 @@ class Settings:
             given: Parameters. None stands for a parameter that was not given.
 
         Returns:
-            The given parameters and the settings that none of them replaces.
+            The given parameters and the settings that none of them replaces. The blocklist is a
+            property of its own.
         """
         merged = {name: value for name, value in given.items() if value is not None}
         has_condition = str(merged.get("accept", SIMILAR)).strip() != SIMILAR
         for name, value in self.values.items():
             is_replaced = ALTERNATIVES.get(name) in merged or (has_condition and name in THRESHOLDS)
-            if name not in merged and not is_replaced:
+            if name not in merged and not is_replaced and name != BLOCKLIST:
                 merged[name] = value
         return merged
 

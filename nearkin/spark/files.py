@@ -12,10 +12,12 @@ from nearkin.corpus import Columns, FileCorpus, describe_inputs
 from nearkin.corpus.document_count import estimate_documents
 from nearkin.corpus.file_names import format_path, hide_password
 from nearkin.corpus.inputs import Selection
+from nearkin.decisions import read_decisions
 from nearkin.engine.document_frequencies import FrequencyRequest
 from nearkin.engine.local.reference import Reference
 from nearkin.engine.options import RunOptions
 from nearkin.engine.result_schema import RELATED_FILE
+from nearkin.engine.spark.blocking import SparkBlocklist
 from nearkin.engine.spark.document_parts import require_mergeable
 from nearkin.engine.spark.frequencies import count_over_spark
 from nearkin.engine.spark.materialized import IntermediateTables
@@ -39,7 +41,13 @@ from nearkin.errors import UsageError
 from nearkin.report.collect import collect_report, title_of
 from nearkin.report.model import Provenance
 from nearkin.report.spark_view import SparkRunView
-from nearkin.runs.dedup import open_references_of, record_references
+from nearkin.runs.dedup import (
+    open_blocklist_of,
+    open_references_of,
+    record_blocklist,
+    record_decisions,
+    record_references,
+)
 from nearkin.runs.document_output import IDS, REMOVED, SAME_CODEC
 from nearkin.runs.job import Job, check_job
 from nearkin.runs.output import (
@@ -57,7 +65,11 @@ from nearkin.runtime.outputs import RESULT, claimed
 from nearkin.runtime.progress import Progress
 from nearkin.setting_names import name_flag, name_setting
 from nearkin.sketch.resources import DocumentFrequencies
-from nearkin.spark.frames import require_supported, require_whole_documents
+from nearkin.spark.frames import (
+    require_no_parts,
+    require_supported,
+    require_whole_documents,
+)
 from nearkin.spec import Spec
 
 
@@ -90,9 +102,13 @@ def dedup_files(
     _require_supported_files(job, corpus, merge_parts=merge_parts)
     check_job(job, corpus)
     references = open_references_of(job, corpus, uses_signatures=False)
+    decisions = None if job.decisions is None else read_decisions(job.decisions)
+    decided = {} if decisions is None else {"decisions": decisions.fingerprint}
+    blocklist = open_blocklist_of(job)
+    blocked = {} if blocklist is None else {"blocklist": blocklist.fingerprint}
     for texts in () if references is None else references.texts:
         _require_readable_names(texts)
-    identity = job.identity("dedup", engine="spark", merge_parts=merge_parts)
+    identity = job.identity("dedup", engine="spark", merge_parts=merge_parts, **decided, **blocked)
     request = TaskRequest(job.columns, job.settings, job.resources, job.on_error, merge_parts)
     finished = find_finished_run(job, identity, corpus, references)
     if finished is not None:
@@ -117,7 +133,16 @@ def dedup_files(
         tables = IntermediateTables(spark, str((claim.path / "tables").absolute()))
         source = FileSource(spark, corpus, request)
         matcher = None if references is None else _match_files(references)
-        run = SparkRun(spark, source, request, progress, tables, matcher=matcher)
+        run = SparkRun(
+            spark,
+            source,
+            request,
+            progress,
+            tables,
+            matcher=matcher,
+            decisions=decisions,
+            blocker=None if blocklist is None else SparkBlocklist(blocklist),
+        )
         run.to_clusters()
         require_removal_limit(run)
         _write_output(job, run, result_folder)
@@ -137,6 +162,8 @@ def dedup_files(
             engine="spark",
             master=spark.sparkContext.master,
             against=record_references(job, described),
+            decisions=record_decisions(job, decisions),
+            blocklist=record_blocklist(job, blocklist),
         )
         publish_output(
             job,
@@ -293,6 +320,7 @@ def _require_supported_files(job: Job, corpus: FileCorpus, *, merge_parts: bool)
     if merge_parts:
         require_mergeable(job.settings.spec, job.settings.probes)
         require_whole_documents(job.settings)
+        require_no_parts(has_decisions=job.decisions is not None, blocks=job.blocklist is not None)
         if job.columns.id is None:
             raise UsageError(
                 f"{name_flag('merge_parts')} merges rows of one id, and there is no id column; "

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial, wraps
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, Unpack, cast
 from uuid import uuid4
 
@@ -12,11 +13,16 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from nearkin.argument_types import Function, check_arguments
+from nearkin.blocklist.blocklist import Blocklist
 from nearkin.corpus import Columns
 from nearkin.corpus.arrow_conversion import type_name
 from nearkin.corpus.columns import ContentField, FieldKind
+from nearkin.decisions import Decisions, read_decisions
 from nearkin.engine.acceptance import LEAST_BANDED
+from nearkin.engine.local.blocking import require_blockable
+from nearkin.engine.local.decisions import require_decidable
 from nearkin.engine.options import RunOptions
+from nearkin.engine.spark.blocking import SparkBlocklist
 from nearkin.engine.spark.document_parts import require_mergeable
 from nearkin.engine.spark.document_split import split_documents
 from nearkin.engine.spark.frequencies import count_over_spark
@@ -66,8 +72,6 @@ REFUSED_PARAMETERS = {
     "workers": "the number of tasks is a setting of Spark, for example spark.default.parallelism",
     **dict.fromkeys(
         (
-            "blocklist",
-            "decisions",
             "passages",
             "cut_unit",
             "min_left",
@@ -114,6 +118,8 @@ def dedup(
     merge_parts: bool = False,
     against: "OptionalFrame" = None,
     only_against: bool = False,
+    decisions: str | Path | Decisions | None = None,
+    blocklist: Blocklist | None = None,
     extend: str | None = None,
     before: "OptionalFrame" = None,
     work: str | None = None,
@@ -133,6 +139,11 @@ def dedup(
         against: Rows of a reference, with the same columns. Rows that repeat one of it are removed,
             and those of the reference never are.
         only_against: Whether the rows of the frame are not compared with each other.
+        decisions: File of decisions about pairs of documents (see
+            `nearkin.decisions.read_decisions`), or the decisions. Rows decided to be the same are
+            in one cluster, and those decided to be different never.
+        blocklist: Blocklist of the same Spec. Rows that are like one of its entries are removed
+            before all others.
         extend: Folder that `save` wrote, of a run over earlier documents. The result is that of a
             run over all documents, but the earlier ones are not sketched or compared again.
         before: Rows of the earlier documents, with the same columns. Those that may resemble a new
@@ -143,7 +154,7 @@ def dedup(
         **parameters: The columns, the measure, the threshold and further options, which
             `nearkin.runs.parameters.RunParameters` documents. `hidden`, `follow_links`, `include`,
             `exclude`, `delimiter`, `encoding`, `main_text`, `second_measure` and `workers` are
-            refused, and so are the parameters that only `nearkin.dedup` has, such as `blocklist`.
+            refused, and so are the parameters that only `nearkin.dedup` has, such as `passages`.
 
     Returns:
         The result. Close it to delete its intermediate tables.
@@ -189,10 +200,22 @@ def dedup(
             _require_reference(against, columns, run_options, grows=grows)
         elif only_against:
             raise UsageError("only_against=True has no effect without against=; leave it out")
+        if blocklist is None and settings.blocklist is not None:
+            blocklist = Blocklist.open(settings.blocklist)
+        decided = _open_decided(decisions, run_options, has_reference=against is not None)
+        if blocklist is not None:
+            require_blockable(run_options, blocklist, has_decisions=decided is not None)
+        if extend is not None and (decided is not None or blocklist is not None):
+            name = "decisions" if blocklist is None else "blocklist"
+            raise UsageError(
+                f"{name}= cannot be combined with extend=: the saved run did not follow it; run "
+                "over all documents"
+            )
         on_error = parameters.get("on_error", "quarantine")
         request = TaskRequest(columns, run_options, resources, on_error, merge_parts)
         if merge_parts:
             require_whole_documents(run_options)
+            require_no_parts(has_decisions=decided is not None, blocks=blocklist is not None)
             require_mergeable(run_options.spec, run_options.probes)
         run_options.spec.require_key(resources.secret)
         prepared = _prepare_tables(spark, frame, request, parameters, work, on_failure)
@@ -205,7 +228,17 @@ def dedup(
         matcher = None
         if against is not None:
             matcher = SparkReference(frame, against, only_reference=only_against)
-        run = SparkRun(spark, source, request, progress or Silent(), tables, saved, matcher)
+        run = SparkRun(
+            spark,
+            source,
+            request,
+            progress or Silent(),
+            tables,
+            saved,
+            matcher,
+            decisions=decided,
+            blocker=None if blocklist is None else SparkBlocklist(blocklist),
+        )
         run.to_clusters()
         require_removal_limit(run)
         log_warnings(warn_of_run(run))
@@ -444,6 +477,43 @@ def require_supported(options: RunOptions) -> None:
         raise UsageError(
             f"{name_setting('second_measure', options.second_measure)} needs the local engine; run "
             "it there over the kept documents"
+        )
+
+
+def _open_decided(
+    decisions: str | Path | Decisions | None, options: RunOptions, *, has_reference: bool
+) -> Decisions | None:
+    """Returns decisions, or those of a file, that a run can follow.
+
+    Args:
+        decisions: The decisions, a file of them, or None.
+        options: Options of the run.
+        has_reference: Whether the documents are compared with a reference.
+
+    Raises:
+        UsageError: If the file is not valid, or an option excludes decisions.
+    """
+    if decisions is None:
+        return None
+    require_decidable(options, has_reference=has_reference)
+    return read_decisions(decisions) if isinstance(decisions, str | Path) else decisions
+
+
+def require_no_parts(*, has_decisions: bool, blocks: bool) -> None:
+    """Checks that documents that are merged from several rows are neither decided nor blocked.
+
+    Args:
+        has_decisions: Whether the run has decisions.
+        blocks: Whether the run has a blocklist.
+
+    Raises:
+        UsageError: If it has one of them.
+    """
+    if has_decisions or blocks:
+        option = name_setting("decisions" if has_decisions else "blocklist")
+        raise UsageError(
+            f"{name_flag('merge_parts')} and {option} exclude each other; merge the rows of each "
+            "document first, or leave out one of them"
         )
 
 

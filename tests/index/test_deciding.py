@@ -3,6 +3,7 @@
 import random
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -12,6 +13,7 @@ from nearkin.decisions import Decision, Decisions, Verdict, read_decisions
 from nearkin.errors import UsageError
 from nearkin.index import deciding
 from nearkin.index.backup import backup, restore
+from nearkin.index.changes import Changes
 from nearkin.index.maintenance import check_index, merge_clusters
 from nearkin.index.migration.cutover import cut_over, fill_copy, rebuild
 from nearkin.index.migration.key_rotation import rotate_key
@@ -163,16 +165,62 @@ def test_a_step_of_another_process_without_the_decision_is_refused(tmp_path: Pat
         assert other.upsert(SCOPE, "something else", "c").representative == "a"
 
 
+def test_upserts_outlast_many_decisions_of_another_process(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/index.db"
+    with open_index(url) as deciding_process, open_index(url) as other:
+        write = other._session.store.apply
+        late = iter(range(20))
+
+        def write_late(changes: Changes) -> list[int]:
+            number = next(late, None)
+            if number is not None:
+                deciding_process.decide(SCOPE, [Decision("a", f"x{number}", DIFFERENT)])
+            return write(changes)
+
+        other._session.store.apply = write_late  # type: ignore[method-assign]
+        assert other.upsert("another scope", TEXT, "a").kind == "new"
+        assert next(late, None) is None
+
+
+def test_decisions_and_upserts_at_once_leave_a_sound_index(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/index.db"
+    ids = [f"d{number}" for number in range(12)]
+    pairs = [(ids[number], ids[number + 1]) for number in range(0, 12, 2)]
+    with open_index(url) as first, open_index(url) as second:
+
+        def upsert(index: nk.Index, names: list[str]) -> None:
+            for id in names:
+                index.upsert(SCOPE, TEXT, id)
+
+        def decide() -> None:
+            for pair in pairs:
+                first.decide(SCOPE, [Decision(*pair, DIFFERENT)])
+
+        threads = [
+            Thread(target=upsert, args=(first, ids)),
+            Thread(target=upsert, args=(second, ids[::-1])),
+            Thread(target=decide),
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert len(leaders_of(first)) == 12
+        require_followed(first, first.decisions(SCOPE))
+        assert len(first.decisions(SCOPE)) == 6
+        assert check_index(first).sound
+
+
 def test_two_decisions_at_once_are_both_kept_or_one_is_refused(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/index.db"
     with open_index(url) as first, open_index(url) as second:
         first.decide(SCOPE, [Decision("a", "b", SAME)])
         write = second._session.store.apply
 
-        def write_late(changes: object) -> list[int]:
+        def write_late(changes: Changes) -> list[int]:
             second._session.store.apply = write  # type: ignore[method-assign]
             first.decide(SCOPE, [Decision("b", "c", SAME)])
-            return write(changes)  # type: ignore[arg-type]
+            return write(changes)
 
         second._session.store.apply = write_late  # type: ignore[method-assign]
         with pytest.raises(UsageError, match="join the two"):

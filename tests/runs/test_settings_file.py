@@ -1,4 +1,5 @@
 import errno
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nearkin as nk
+from nearkin.cli.app import run
 from nearkin.engine.options import RunOptions
 from nearkin.runs.settings_file import (
     MACHINE_OPTIONS,
@@ -206,3 +208,32 @@ def test_written_values_are_read_again(tmp_path_factory: Any, text: str, thresho
     path.write_text(format_settings(Settings(values)), "utf-8")
     read = dict(Settings.read(path).values)
     assert read == {**values, "normalise": ["nfkc", "lower"]}
+
+
+def test_a_settings_file_names_a_blocklist_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    blocked = "the minutes of the meeting that was never held in the house at the lake"
+    blocklist = nk.Blocklist()
+    blocklist.add([blocked], ["req-7"])
+    (tmp_path / "conf").mkdir()
+    blocklist.save(tmp_path / "conf" / "blocked.list")
+    path = tmp_path / "conf" / "my.toml"
+    path.write_text('threshold = 0.7\nblocklist = "blocked.list"\n')
+    monkeypatch.chdir(tmp_path)
+    texts = ["a timetable of the boats on the lake", blocked]
+    result = nk.dedup(texts, settings=path)
+    assert result.clusters["blocked_by"].to_pylist() == [None, "req-7"]
+    assert options_of(result).threshold == 0.7
+    other = nk.dedup(texts, settings=path, blocklist=nk.Blocklist())
+    assert other.clusters["blocked_by"].to_pylist() == [None, None]
+    rows = [{"id": id, "text": text} for id, text in zip("ab", texts, strict=True)]
+    Path("in.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    command = ["in.jsonl", "--id", "id", "--settings", str(path)]
+    assert run(["dedup", *command, "--out", "out", "--quiet"]) == 0
+    assert Path("out/kept/in.jsonl").read_text() == json.dumps(rows[0]) + "\n"
+    assert run(["pairs", *command, "--out", "pairs.csv", "--quiet"]) == 0
+    path.write_text('blocklist = "absent.list"\n')
+    assert run(["dedup", *command, "--out", "out2", "--quiet"]) == 2
+    with pytest.raises(nk.UsageError, match="blocklist"):
+        Settings({"blocklist": 1})

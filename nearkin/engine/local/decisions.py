@@ -66,6 +66,16 @@ def number_decisions(decisions: Decisions, ids: pa.ChunkedArray) -> DecidedPairs
         for row, place in zip(rows.tolist(), decided, strict=True):
             numbers[names[place]] = first + row
         first += len(portion)
+    return number_pairs_of(decisions, numbers)
+
+
+def number_pairs_of(decisions: Decisions, numbers: dict[str, int]) -> DecidedPairs:
+    """Returns the decided pairs of which both documents have a number.
+
+    Args:
+        decisions: Decisions about pairs of ids.
+        numbers: Numbers of documents by id.
+    """
     same = _number_pairs(decisions.same, numbers)
     different = _number_pairs(decisions.different, numbers)
     return DecidedPairs(same, different, len(decisions) - len(same) - len(different))

@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
+from nearkin.cluster.decided_pairs import NO_PAIRS, DecidedPairs
 from nearkin.engine.options import ClusterMethod, EmptyDocuments
 from nearkin.engine.result_schema import (
     BLOCKED,
+    BLOCKED_BY_COLUMN,
     EMPTY,
     EXACT,
     FURTHER,
@@ -24,6 +27,7 @@ from nearkin.engine.result_schema import (
     UNIQUE,
 )
 from nearkin.engine.spark.clustering import ELECTED, Election, find_components
+from nearkin.engine.spark.decisions import list_pairs_apart
 from nearkin.engine.spark.document_tables import DocumentTables
 from nearkin.engine.spark.materialized import IntermediateTables
 from nearkin.engine.spark.pair_bins import apply_to_bins, list_documents_of_bins
@@ -67,19 +71,30 @@ class ClusterBuilder:
         """The intermediate tables."""
         return self.document_tables.tables
 
-    def elect(self, *, components: bool, copies: DataFrame | None = None) -> DataFrame:
+    def elect(
+        self,
+        *,
+        components: bool,
+        copies: DataFrame | None = None,
+        apart: np.ndarray = NO_PAIRS,
+    ) -> DataFrame:
         """Returns ELECTED: the removed documents, exact duplicates apart.
 
         Args:
             components: Whether components are clustered, not leaders elected.
             copies: (doc, head, same) of the exact duplicates, if the criterion of the keep policy
                 chooses the kept documents. Otherwise leaders are kept.
+            apart: Pairs of documents that are never in one cluster, int64 (d, 2).
         """
         criterion = None
         if copies is not None:
             criterion = self.document_tables.options.keep_policy.cluster_criterion
         election = Election(
-            self.scorer.scoring, exact=self.is_exact, components=components, criterion=criterion
+            self.scorer.scoring,
+            exact=self.is_exact,
+            components=components,
+            criterion=criterion,
+            apart=apart,
         )
         columns = self.scorer.scored.select("a", "b", "shared", "joint")
         pairs = self._with_components(columns)
@@ -116,7 +131,11 @@ class ClusterBuilder:
         return pairs.join(shares, "a")
 
     def build_clusters(
-        self, exact_duplicates: DataFrame, matches: DataFrame | None = None
+        self,
+        exact_duplicates: DataFrame,
+        matches: DataFrame | None = None,
+        blocked: DataFrame | None = None,
+        decided: DecidedPairs | None = None,
     ) -> ClusterTables:
         """Computes the clusters of all documents.
 
@@ -125,25 +144,30 @@ class ClusterBuilder:
                 equal value.
             matches: (doc, duplicate_of, match_similarity, is_exact) of the documents that repeat
                 one of a reference, or None without a reference.
+            blocked: (doc, blocked_by, block_similarity) of the documents that are like an entry of
+                the blocklist, or None without a blocklist.
+            decided: Pairs that people decided about, or None without decisions.
         """
         options = self.document_tables.options
         by_components = options.cluster == ClusterMethod.COMPONENTS
-        elected = self.elect(components=by_components, copies=exact_duplicates)
+        apart = NO_PAIRS if decided is None else list_pairs_apart(decided, exact_duplicates)
+        elected = self.elect(components=by_components, copies=exact_duplicates, apart=apart)
         joined = self._with_exact_duplicates(elected, exact_duplicates)
         if options.keep_up_to > 1:
             joined = self._with_further_copies(joined)
         joined = self.tables.keep(joined, "removed")
         are_counted = {
-            SAME: options.groups_by_value,
+            SAME: options.groups_by_value or decided is not None,
             FURTHER: options.keep_up_to > 1,
-            # Spark has no blocklists.
-            BLOCKED: False,
+            BLOCKED: blocked is not None,
         }
         kinds = [kind for number, kind in enumerate(KINDS) if are_counted.get(number, True)]
         by_kind = {kind: f.count(f.when(f.col("kind") == kind, 1)) for kind in kinds}
         rows = self._list_clusters(joined)
         if matches is not None:
             rows = _with_matches(rows, matches)
+        if blocked is not None:
+            rows = _with_blocked(rows, blocked)
         related = None
         related_counts: dict[str, int] = {}
         if options.related is not None:
@@ -153,6 +177,9 @@ class ClusterBuilder:
             rows = _with_outcomes(rows, related)
             by_kind["related"] = f.count(f.when(f.col("outcome") == OUTCOMES[RELATED_OUTCOME], 1))
             related_counts["related_pairs"] = pair_counts["rows"]
+        if blocked is not None:
+            names = [name for name in rows.columns if name != BLOCKED_BY_COLUMN.name]
+            rows = rows.select(*names, BLOCKED_BY_COLUMN.name)
         clusters, counts = self.tables.counted(
             rows,
             "clusters",
@@ -288,6 +315,23 @@ def _with_matches(clusters: DataFrame, matches: DataFrame) -> DataFrame:
         f.when(in_reference | in_run, cluster).alias("duplicate_of"),
         f.when(in_reference, MATCHED_IN[0]).when(in_run, MATCHED_IN[1]).alias("matched_in"),
     )
+
+
+def _with_blocked(clusters: DataFrame, blocked: DataFrame) -> DataFrame:
+    """Removes the documents that are like an entry of a blocklist.
+
+    Args:
+        clusters: (doc, kept, similarity, kind, and other columns) of each document.
+        blocked: (doc, blocked_by, block_similarity) of these documents.
+    """
+    joined = clusters.join(blocked, "doc", "left")
+    is_blocked = f.col("blocked_by").isNotNull()
+    changed = {
+        "kept": f.col("kept") & ~is_blocked,
+        "similarity": f.coalesce("block_similarity", "similarity"),
+        "kind": f.when(is_blocked, KINDS[BLOCKED]).otherwise(f.col("kind")),
+    }
+    return joined.withColumns(changed).drop("block_similarity")
 
 
 def _with_kinds(elected: DataFrame, documents: DataFrame) -> DataFrame:

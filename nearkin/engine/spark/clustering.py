@@ -17,6 +17,7 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as f
 
 from nearkin.cluster.components import cluster_components
+from nearkin.cluster.decided_pairs import drop_forbidden_links
 from nearkin.cluster.election import elect_leaders
 from nearkin.cluster.kept_documents import ClusterCriterion, choose_kept_documents
 from nearkin.engine.leader_similarity import compute_leader_similarities, find_leader_similarities
@@ -24,7 +25,7 @@ from nearkin.engine.spark.arrow_columns import make_batch, to_numbers
 from nearkin.engine.spark.sketching import TaskRequest
 from nearkin.engine.spark.verification import Members, Scoring, with_payloads
 from nearkin.measures.base import StoredPayloads, as_stored
-from nearkin.packed_pairs import ScoredPairs
+from nearkin.packed_pairs import ScoredPairs, sorted_unique
 
 ELECTED = "doc long,leader long,similarity double"
 """The removed documents."""
@@ -40,6 +41,7 @@ class Election:
         scoring: Scores further pairs.
         exact: Whether further pairs are compared exactly, not by signatures.
         components: Whether components are clustered, not leaders elected.
+        apart: Pairs of documents that are never in one cluster, int64 (d, 2).
         criterion: Criterion that chooses the kept document of each cluster, or None to keep the
             leader.
     """
@@ -47,6 +49,7 @@ class Election:
     scoring: Scoring
     exact: bool
     components: bool
+    apart: np.ndarray
     criterion: ClusterCriterion | None = None
 
     @property
@@ -76,7 +79,8 @@ class Election:
         elif self.components:
             compare = partial(self._compare_signatures, documents["signature"])
         docs = to_numbers(documents["doc"])
-        packed = Members(docs).pack(to_numbers(pairs["a"]), to_numbers(pairs["b"]))
+        bin_members = Members(docs)
+        packed = bin_members.pack(to_numbers(pairs["a"]), to_numbers(pairs["b"]))
         sequence = np.argsort(packed)
         scored = ScoredPairs(
             packed, to_numbers(pairs["shared"]), to_numbers(pairs["joint"])
@@ -84,11 +88,14 @@ class Election:
         order = pc.sort_indices(documents["sort"]).to_numpy().astype(np.uint32)
         rank = np.empty(len(order), np.uint32)
         rank[order] = np.arange(len(order), dtype=np.uint32)
+        ends = self.apart[np.isin(self.apart, docs).all(axis=1)]
+        apart = sorted_unique(bin_members.pack(ends[:, 0], ends[:, 1]))
         if compare is None:
-            leader = elect_leaders(scored, order, rank)
+            leader = elect_leaders(scored, order, rank, apart)
         else:
             floor = self.request.options.lowest_similarity
-            leader = cluster_components(scored, order, rank, floor, compare)
+            linked = drop_forbidden_links(scored, rank, apart) if len(apart) else scored
+            leader = cluster_components(linked, order, rank, floor, compare)
         if self.criterion is not None:
             copies = to_numbers(documents["copies"])
             leader = choose_kept_documents(scored, leader, rank, copies, self.criterion, sizes)

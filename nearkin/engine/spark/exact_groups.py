@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +10,9 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from nearkin.cluster import kernels
+from nearkin.cluster.decided_pairs import DecidedPairs
 from nearkin.engine.spark.clustering import find_components
+from nearkin.engine.spark.decisions import divide_components, list_same_pairs
 from nearkin.engine.spark.materialized import IntermediateTables
 
 EDGES_IN_ONE_TASK = 4_000_000
@@ -26,8 +29,8 @@ class ExactDuplicateTables:
     count: int
     """The number of exact duplicates of another document."""
     same: int | None = None
-    """The number of further documents that another one represents because of an equal value, or
-    None without the options `same` and `url`."""
+    """The number of further documents that another one represents because of an equal value or a
+    decision, or None without the options `same` and `url` and without decisions."""
 
 
 def find_exact_duplicates(
@@ -61,27 +64,36 @@ def join_by_values(
     tables: IntermediateTables,
     *,
     drops_empty: bool,
+    decided: DecidedPairs | None = None,
 ) -> ExactDuplicateTables:
-    """Joins groups of exact duplicates and groups of documents with an equal value.
+    """Joins groups of exact duplicates, and of documents with an equal value or decided pairs.
 
     Args:
         exact: Exact duplicates.
         documents: Sketched documents.
         value_keys: Columns of the keys of values.
         tables: Intermediate tables.
-        drops_empty: Whether documents without shingles are dropped. They are in no group then.
+        drops_empty: Whether documents without shingles are dropped. They are in no group of equal
+            values then.
+        decided: Pairs that people decided about, or None without decisions.
 
     Returns:
         The groups, whose heads have shingles unless no document of the group has some.
     """
-    edges = exact.copies.select("doc", "head")
+    relations = [exact.copies.select("doc", "head")]
     for name in value_keys:
         is_grouped = f.col(name).isNotNull()
         if drops_empty:
             is_grouped &= _has_shingles()
-        edges = edges.unionByName(find_copies(documents, [name, "block"], is_grouped))
+        relations.append(find_copies(documents, [name, "block"], is_grouped))
+    edges = reduce(DataFrame.unionByName, relations)
+    if decided is not None:
+        edges = edges.unionByName(list_same_pairs(decided, documents))
     components = join_edges(edges, tables)
     facts = documents.select("doc", "sort", "fp0", "fp1", (~_has_shingles()).alias("empty"))
+    if decided is not None:
+        components = tables.keep(components, "joined-components")
+        components = divide_components(components, relations, facts, decided)
     members = components.join(facts, "doc")
     heads = members.groupBy("component").agg(
         f.min_by(f.struct("doc", "fp0", "fp1"), f.struct("empty", "sort", "doc")).alias("first")
@@ -91,8 +103,10 @@ def join_by_values(
     copies = joined.select(
         "doc", f.col("first.doc").alias("head"), (~is_copy | f.col("empty")).alias("same")
     )
-    table, counts = tables.counted(copies, "joined-copies")
-    return ExactDuplicateTables(table, exact.count, counts["rows"] - exact.count)
+    number_exact = f.count(f.when(~f.col("same"), 1))
+    table, counts = tables.counted(copies, "joined-copies", exact=number_exact)
+    exact_count = exact.count if decided is None else counts["exact"]
+    return ExactDuplicateTables(table, exact_count, counts["rows"] - exact_count)
 
 
 def join_edges(edges: DataFrame, tables: IntermediateTables) -> DataFrame:

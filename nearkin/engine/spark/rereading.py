@@ -20,7 +20,12 @@ from nearkin.corpus.text_forms import format_fields
 from nearkin.corpus.writer import Annotations
 from nearkin.engine.acceptance import needs_tokens
 from nearkin.engine.cluster_columns import ClusterColumns
-from nearkin.engine.result_schema import CLUSTERS, CLUSTERS_AGAINST, OUTCOME_COLUMN
+from nearkin.engine.result_schema import (
+    BLOCKED_BY_COLUMN,
+    CLUSTERS,
+    CLUSTERS_AGAINST,
+    OUTCOME_COLUMN,
+)
 from nearkin.engine.spark.arrow_columns import payload_columns, to_binary_slices
 from nearkin.engine.spark.sketching import (
     FILE_SHIFT,
@@ -240,6 +245,8 @@ class Writing:
             schema = CLUSTERS.append(OUTCOME_COLUMN)
         if clusters is not None and "matched_in" in clusters.column_names:
             schema = CLUSTERS_AGAINST
+        if clusters is not None and BLOCKED_BY_COLUMN.name in clusters.column_names:
+            schema = schema.append(BLOCKED_BY_COLUMN)
         names = [name for name in schema.names if name != "id"] if self.annotate else []
 
         def rows(start: int, end: int) -> pa.RecordBatch:

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, Protocol
 
@@ -12,13 +12,16 @@ import numpy as np
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from nearkin.cluster.decided_pairs import DecidedPairs
 from nearkin.corpus.document_count import estimate_documents
+from nearkin.decisions import Decisions
 from nearkin.engine.acceptance import groups_exact_duplicates, needs_tokens
 from nearkin.engine.document_facts import NULL_VALUE
 from nearkin.engine.options import EmptyDocuments
 from nearkin.engine.result_schema import FURTHER, KINDS
 from nearkin.engine.run import Run, VerifiedCandidates
 from nearkin.engine.spark.banding import BandingTasks
+from nearkin.engine.spark.blocking import SparkBlocklist
 from nearkin.engine.spark.candidates import (
     CandidateSearch,
     CandidateTables,
@@ -28,6 +31,7 @@ from nearkin.engine.spark.candidates import (
 )
 from nearkin.engine.spark.cluster_tables import ClusterBuilder, ClusterTables
 from nearkin.engine.spark.containment import SparkContainmentSearch
+from nearkin.engine.spark.decisions import number_decisions
 from nearkin.engine.spark.document_tables import DocumentTables
 from nearkin.engine.spark.exact_groups import (
     ExactDuplicateTables,
@@ -44,6 +48,7 @@ from nearkin.engine.spark.sources import FileSource, Source
 from nearkin.engine.spark.task_progress import TaskProgress
 from nearkin.engine.spark.verification import Scoring
 from nearkin.engine.stats import (
+    BlocklistStats,
     CandidateStats,
     ClusterStats,
     CollapseStats,
@@ -57,6 +62,7 @@ from nearkin.errors import RunError, UsageError
 from nearkin.lsh.slot_bands import Banding
 from nearkin.runtime.compilation import Stopwatch
 from nearkin.runtime.progress import Progress
+from nearkin.setting_names import name_setting
 
 PART_BYTES = 32 << 20
 """Size of the keys and documents in a part of a band, in bytes. A task holds and sorts one part."""
@@ -64,6 +70,7 @@ BYTES_OF_KEY = 16
 STEPS = {
     Stage.SKETCH: 1,
     Stage.COLLAPSE: 1,
+    Stage.BLOCKLIST: 1,
     Stage.AGAINST: 1,
     Stage.CANDIDATES: 2,
     Stage.VERIFY: 1,
@@ -109,6 +116,8 @@ class SparkRun(Run):
         before: Saved run over earlier documents. The source reads the new documents, and reads all
             documents again.
         matcher: Comparison with a reference, whose duplicates are removed first.
+        decisions: Decisions about pairs of documents, or None without decisions.
+        blocker: Comparison with a blocklist, whose matches are removed before all others.
     """
 
     spark: SparkSession
@@ -118,10 +127,13 @@ class SparkRun(Run):
     tables: IntermediateTables
     before: Saved | None = None
     matcher: ReferenceMatcher | None = None
+    decisions: Decisions | None = None
+    blocker: SparkBlocklist | None = None
     document_tables: DocumentTables = field(init=False)
     _stages: dict[str, StageRecord] = field(init=False, default_factory=dict)
     _clustered: ClusterTables | None = field(init=False, default=None)
     _matches: DataFrame | None = field(init=False, default=None)
+    _blocked: DataFrame | None = field(init=False, default=None)
 
     def __post_init__(self) -> None:
         self.options = self.request.options
@@ -200,6 +212,7 @@ class SparkRun(Run):
             fragile=sketched.fragile or 0,
             without_source=without_source,
             unreadable_dates={name: unreadable_dates[name] for name in date_columns} or None,
+            decisions=None if self.decided is None else self.decided.count_verdicts(),
         )
 
     @cached_property
@@ -212,7 +225,7 @@ class SparkRun(Run):
             ("block",) if acceptance is None else ("block", GROUP),
             has_groups=self.options.across is None and groups_exact_duplicates(acceptance),
         )
-        if not self.options.groups_by_value:
+        if not self.options.groups_by_value and self.decided is None:
             return exact
         return join_by_values(
             exact,
@@ -220,16 +233,47 @@ class SparkRun(Run):
             self.request.value_keys,
             self.tables,
             drops_empty=self.options.empty == EmptyDocuments.DROP,
+            decided=self.decided,
         )
+
+    @cached_property
+    def decided(self) -> DecidedPairs | None:
+        """The pairs that people decided about, or None without decisions."""
+        if self.decisions is None:
+            return None
+        return number_decisions(self.decisions, self.documents)
+
+    @cached_property
+    def _first_of_groups(self) -> DataFrame:
+        """The first documents of exact groups that have shingles."""
+        copies = self.exact_duplicates.copies
+        return self.documents.where(f.col("shingles") > 0).join(copies, "doc", "left_anti")
+
+    @property
+    def has_blocklist(self) -> bool:
+        """True if the documents are compared with a blocklist."""
+        return self.blocker is not None
+
+    def match_blocklist(self) -> BlocklistStats:
+        """Finds the documents that are like an entry of the blocklist."""
+        assert self.blocker is not None
+        copies = self.exact_duplicates.copies
+        self._blocked, stats = self.blocker.match(
+            self.document_tables, self._first_of_groups, copies
+        )
+        return stats
+
+    def _without_blocked(self, table: DataFrame) -> DataFrame:
+        """Returns the rows of a table whose documents are not like a blocked entry."""
+        return table if self._blocked is None else table.join(self._blocked, "doc", "left_anti")
 
     @cached_property
     def active(self) -> DataFrame:
         """The documents that are compared: the first of each exact group, if it has shingles.
 
-        Documents that repeat one of a reference are left out.
+        Documents that repeat one of a reference, or are like a blocked entry, are left out.
         """
-        copies = self.exact_duplicates.copies
-        first = self.documents.where(f.col("shingles") > 0).join(copies, "doc", "left_anti")
+        first = self._without_blocked(self._first_of_groups)
         if self.matcher is None:
             return first
         if self.matcher.only_reference:
@@ -245,6 +289,14 @@ class SparkRun(Run):
         """Finds the documents that repeat a document of the reference."""
         assert self.matcher is not None
         self._matches, stats = self.matcher.match(self)
+        if self._blocked is not None:
+            open_matches = self._without_blocked(self._matches)
+            number_exact = f.count(f.when(f.col("is_exact"), 1))
+            self._matches, counts = self.tables.counted(
+                open_matches, "open-matches", exact=number_exact
+            )
+            exact = counts["exact"]
+            stats = replace(stats, exact=exact, near=counts["rows"] - exact)
         return stats
 
     @property
@@ -368,14 +420,16 @@ class SparkRun(Run):
 
     def elect_documents(self) -> ClusterStats:
         """Computes the clusters table."""
-        copies = self.exact_duplicates.copies
+        copies = self._without_blocked(self.exact_duplicates.copies)
         matches = None
         if self.matcher is not None:
             matches = self.matches
             copies = copies.join(matches, "doc", "left_anti")
             if self.matcher.only_reference:
                 copies = copies.where(f.lit(False))
-        self._clustered = self.cluster_builder.build_clusters(copies, matches)
+        self._clustered = self.cluster_builder.build_clusters(
+            copies, matches, self._blocked, self.decided
+        )
         return self._clustered.stats
 
     @property
@@ -429,6 +483,12 @@ class SparkRun(Run):
             UsageError: If all pairs were compared, or keys do not follow from signatures.
         """
         require_saved_keys(self.request)
+        if self.decisions is not None or self.blocker is not None:
+            option = name_setting("blocklist" if self.decisions is None else "decisions")
+            raise UsageError(
+                f"a run with {option} cannot be saved: a run that extends it would not follow it; "
+                "save a run without it"
+            )
         tables = self.scorer.scored_tables
         if tables.compared is None:
             raise UsageError(

@@ -31,8 +31,6 @@ FLAGS: dict[str, tuple[list[str], str]] = {
     "--codec": (["zstd"], "copies of Parquet files have the codec of their inputs"),
     "--key-file": (["KEY"], "a hash key is not sent to the tasks of Spark"),
     "--passages": (["50"], "leave out --engine spark"),
-    "--decisions": (["DECISIONS"], "leave out --engine spark"),
-    "--blocklist": (["LIST"], "leave out --engine spark"),
 }
 
 
@@ -68,8 +66,6 @@ def test_options_of_files_that_need_the_local_engine_are_refused(
     values, reason = FLAGS[flag]
     contents = {
         "KEY": "0" * 31 + "1",
-        "DECISIONS": '{"a": "1", "b": "2", "decision": "same"}\n',
-        "LIST": "",
     }
     for name, content in contents.items():
         (tmp_path / name).write_text(content)
