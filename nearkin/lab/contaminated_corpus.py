@@ -26,10 +26,10 @@ QUESTION_WORDS = (20, 60)
 INSTRUCTION_WORDS = 40
 CONTENT_WORDS = 20
 """The number of words after the instruction, in a question and in a document of the template."""
-PLANTED_SHARE = 0.02
-"""The share of the documents in which an item is planted."""
-TEMPLATE_SHARE = 0.02
-"""The share of the items, and of the documents, that begin with the instruction."""
+PLANTED_EVERY = 50
+"""In one of so many documents, an item is planted, unless it begins with the instruction."""
+TEMPLATE_EVERY = 15
+"""One in so many documents, and one in so many items, begins with the instruction."""
 EMBEDDING_FACTOR = 10
 """The size of a document in which an item is embedded, as a multiple of that of the item."""
 LINE_WORDS = 8
@@ -92,21 +92,19 @@ class ContaminatedCorpus:
         return " ".join(words)
 
     def _make_question(self, number: int) -> str:
-        if number % round(1 / TEMPLATE_SHARE) == 0:
+        if number % TEMPLATE_EVERY == 0:
             return f"{self._instruction} {self._write(CONTENT_WORDS)}?"
         return f"{self._write(int(self._rng.integers(*QUESTION_WORDS)))}?"
 
     def rows(self) -> Iterator[tuple[str, str | None, str | None]]:
         """Yields the text of each document, the id of its item and its form, or None."""
         forms = list(PlantedForm)
-        planted_every = round(1 / PLANTED_SHARE)
-        template_every = round(1 / TEMPLATE_SHARE)
         for number in range(self.documents):
-            if number % template_every == 1:
+            if number % TEMPLATE_EVERY == 1:
                 yield f"{self._instruction} {self._write(CONTENT_WORDS)}", None, TEMPLATE
-            elif number % planted_every == 2:
+            elif number % PLANTED_EVERY == 2:
                 item = int(self._rng.integers(0, len(self.questions)))
-                form = forms[number // planted_every % len(forms)]
+                form = forms[number // PLANTED_EVERY % len(forms)]
                 yield self._plant(self.questions[item], form), str(item), form
             else:
                 yield self._write(DOCUMENT_WORDS), None, None
