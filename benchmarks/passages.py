@@ -1,14 +1,16 @@
 """Measures nearkin passages on generated corpora with planted passages, for the page of passages.
 
-python -m benchmarks.passages                 20,000 documents, once, to the terminal
-python -m benchmarks.passages --full --write  400,000 documents, five runs each; writes the table
+python -m benchmarks.passages                  small corpora, once, to the terminal
+python -m benchmarks.passages passages_table --full --write  400,000 documents, five runs each
+python -m benchmarks.passages growth_table --full --write    1 GB and 10 GB of text, one run each
 
-CPU seconds are those of whole processes. Recall is the share of the words of planted passages that
-are in a reported passage.
+The largest corpus needs about 25 GB of disk. CPU seconds are those of whole processes. Recall is
+the share of the words of planted passages that are in a reported passage.
 """
 
 import json
 import resource
+import shutil
 import statistics
 import string
 import subprocess
@@ -43,22 +45,24 @@ class PlantedPassage(NamedTuple):
     """The byte after the last one."""
 
 
-def plant_passages(folder: Path, documents: int) -> list[PlantedPassage]:
-    """Writes a corpus in which some documents contain a passage of another one.
+def plant_passages(folder: Path, documents: int, part: int = 0) -> list[PlantedPassage]:
+    """Writes a part of a corpus in which some documents contain a passage of another one.
 
     Args:
-        folder: Folder of the file corpus.parquet.
-        documents: Number of documents.
+        folder: Folder that gets the folder `corpus`.
+        documents: Number of documents of the part.
+        part: Number of the part, which decides its texts.
 
     Returns:
         The inserted passages.
     """
-    settings = SynthSettings(documents=documents, length="fixed:1500", clustered=0.0)
+    settings = SynthSettings(documents=documents, length="fixed:1500", clustered=0.0, seed=1 + part)
     synth(folder / "synth", settings)
     table = pq.read_table(folder / "synth" / "documents")
     texts = table["text"].to_pylist()
-    ids = table["id"].to_pylist()
-    rng = np.random.default_rng(7)
+    ids = [f"{part}-{id}" for id in table["id"].to_pylist()]
+    shutil.rmtree(folder / "synth")
+    rng = np.random.default_rng(7 + part)
     planted = []
     for target in rng.choice(documents, int(documents * PLANTED_SHARE), replace=False).tolist():
         words = texts[int(rng.integers(0, documents))].split()
@@ -69,15 +73,16 @@ def plant_passages(folder: Path, documents: int) -> list[PlantedPassage]:
         texts[target] = f"{before} {passage} {after}"
         start = len(before.encode()) + 1
         planted.append(PlantedPassage(ids[target], start, start + len(passage.encode())))
-    written = table.set_column(table.column_names.index("text"), "text", pa.array(texts))
-    pq.write_table(written, folder / "corpus.parquet", compression="snappy")
+    (folder / "corpus").mkdir(exist_ok=True)
+    written = pa.table({"id": ids, "text": texts})
+    pq.write_table(written, folder / "corpus" / f"part-{part:02}.parquet", compression="snappy")
     return planted
 
 
 def measure_run(folder: Path) -> dict[str, float]:
     """Returns the CPU and wall seconds of a run, its peak memory and its size."""
     out = folder / "out"
-    line = [sys.executable, "-m", "nearkin", "passages", str(folder / "corpus.parquet")]
+    line = [sys.executable, "-m", "nearkin", "passages", str(folder / "corpus")]
     line += ["--id", "id", "--min", str(LEAST), "--memory", "2GB", "--overwrite", "--quiet"]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     printed = subprocess.run(
@@ -144,5 +149,40 @@ def passages_table(full: bool) -> Table:
     return Table("passages", note, columns, rows)
 
 
+def growth_table(full: bool) -> Table:
+    """Measures a corpus of one part, and one of several parts of the same size."""
+    documents = 660_000 if full else 2_000
+    rows = []
+    first = 0.0
+    for parts in (1, 10) if full else (1, 3):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            planted = [
+                passage
+                for part in range(parts)
+                for passage in plant_passages(folder, documents, part)
+            ]
+            run = measure_run(folder)
+            recall = measure_recall(planted, folder / "out")
+        seconds = 1000 * run["cpu_seconds"] / run["megabytes"]
+        first = first or seconds
+        rows.append(
+            (
+                f"{run['megabytes']:,.0f} MB",
+                f"{run['cpu_seconds']:.1f}",
+                f"{seconds:.1f}",
+                f"{seconds / first - 1:+.0%}",
+                f"{run['peak_memory']:.2f} GB",
+                f"{recall:.4f}",
+            )
+        )
+    note = (
+        "The same with more text, one run each, after a run that compiled the kernels. The growth "
+        "is that of the CPU seconds per GB."
+    )
+    columns = ("text", "CPU s", "CPU s per GB", "growth", "peak memory", "recall")
+    return Table("growth", note, columns, rows)
+
+
 if __name__ == "__main__":
-    main(__doc__, [passages_table], RECORD, PAGE)
+    main(__doc__, [passages_table, growth_table], RECORD, PAGE)
