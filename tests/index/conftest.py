@@ -38,6 +38,7 @@ and a cold start before each opening, and the Enterprise Edition with a strongly
 namespace, all three simulated in this process; and a real server.
 """
 AEROSPIKE = "NEARKIN_AEROSPIKE"
+REDIS_DATABASES = 4096
 Opener = Callable[..., nk.Index]
 TEXT = "the quick brown fox jumps over the lazy dog and then it runs away from it all the way home"
 NEAR = "the quick brown fox jumps over the lazy dog and then it runs away from it all the way back"
@@ -55,7 +56,8 @@ class Clock:
 
 @pytest.fixture(scope="session")
 def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with redis_server(tmp_path_factory.mktemp("redis"), "--appendonly", "no") as port:
+    options = ("--appendonly", "no", "--databases", str(REDIS_DATABASES))
+    with redis_server(tmp_path_factory.mktemp("redis"), *options) as port:
         yield port
 
 
@@ -102,7 +104,10 @@ def empty_store(kind: str, request: pytest.FixtureRequest, folder: Path) -> "str
         request.addfinalizer(lambda: delete_from_aerospike(address, f"{name}_"))
         return f"aerospike://{address}/test?set={name}"
     if kind == "redis":
-        return f"redis://127.0.0.1:{request.getfixturevalue('redis_port')}/0?prefix=test{number}"
+        # in a database of its own, because a sweep looks at the keys of all stores of a database
+        database = number % REDIS_DATABASES
+        port = request.getfixturevalue("redis_port")
+        return f"redis://127.0.0.1:{port}/{database}?prefix=test{number}"
     if kind == "postgres":
         return f"postgresql://nearkin@127.0.0.1:{request.getfixturevalue('postgres_port')}/postgres?schema=test{number}&connect_timeout=300"
     return {"memory": "memory://", "sqlite": f"sqlite:///{folder}/index{number}.db"}[kind]

@@ -147,7 +147,6 @@ def test_expire_deletes_stray_postings(index: Index) -> None:
     leave_strays(index, [10_000_001])
     seconds = Seconds()
     store_of(index)._sweeper._seconds = seconds
-    # other tests fill the same database of Redis, so there may be many portions
     for number in range(5000):
         index.expire()
         seconds.now += MIN_AGE
