@@ -527,7 +527,7 @@ def test_several_processes_store_each_document_once(
 
     Each document is stored once, and every match is verified, before and after a merge.
     """
-    url, documents = empty_store(kind, request, tmp_path), 5000 if full else 500
+    url, documents = empty_store(kind, request, tmp_path), 5000 if full else 200
     urls = [url] if isinstance(url, str) else url
     line = [sys.executable, "-c", WRITERS, " ".join(urls), str(documents), "1", "1", "2", "3"]
     subprocess.run(line, cwd=Path(__file__).parents[2], check=True)
