@@ -104,11 +104,11 @@ def many_columns(first: int, count: int, rng: np.random.Generator) -> dict[str, 
 
 
 CASES = [
-    Case("long documents by brute force", long_texts, 1_000, 4_900, batch=500),
-    Case("long values of a source", long_sources, 30_000, 200_000, ("--source", "source")),
-    Case("long ids", long_ids, 100_000, 3_000_000, ("--id", "id")),
-    Case("many columns", many_columns, 4_000, 20_000, batch=20_000),
-    Case("many workers", plain_texts, 20_000, 200_000, ("--workers", "64")),
+    Case("long documents by brute force", long_texts, 500, 4_900, batch=500),
+    Case("long values of a source", long_sources, 15_000, 200_000, ("--source", "source")),
+    Case("long ids", long_ids, 50_000, 3_000_000, ("--id", "id")),
+    Case("many columns", many_columns, 2_000, 20_000, batch=20_000),
+    Case("many workers", plain_texts, 10_000, 200_000, ("--workers", "64")),
 ]
 
 
